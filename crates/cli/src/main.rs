@@ -1,0 +1,5 @@
+//! The `blocklab` binary.
+
+fn main() -> std::process::ExitCode {
+    std::process::ExitCode::from(cli::run(std::env::args_os()))
+}

@@ -1,0 +1,27 @@
+//! The verbs: one file and one line each.
+
+/// Declare the verbs. Each module offers `pub struct Args` (clap) with
+/// `fn run(self) -> Result<u8, Failure>`.
+macro_rules! verbs {
+    ($( $(#[$meta:meta])* $variant:ident => $module:ident ),+ $(,)?) => {
+        $( mod $module; )+
+
+        #[derive(clap::Subcommand)]
+        pub(crate) enum Verb {
+            $( $(#[$meta])* $variant($module::Args), )+
+        }
+
+        impl Verb {
+            pub(crate) fn run(self) -> Result<u8, study::Failure> {
+                match self {
+                    $( Verb::$variant(args) => args.run(), )+
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    /// List what there is: models, parts, studies
+    List => list,
+}

@@ -1,0 +1,19 @@
+//! Workloads: anything that issues requests.
+
+use std::io::Read;
+
+use sim::{Limits, Rng};
+
+/// Opens a file a workload names. Models do no I/O of their own; the study hands them readers.
+pub type Opener<'a> = &'a dyn Fn(&str) -> std::io::Result<Box<dyn Read + Send>>;
+
+/// What a workload is built with besides its parameters.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The root of this workload's random streams.
+    pub rng: Rng,
+    /// The device it runs on.
+    pub limits: Limits,
+    /// How to open the files it names.
+    pub open: Opener<'a>,
+}

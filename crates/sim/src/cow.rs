@@ -1,0 +1,275 @@
+//! A large table that is cheap to create, to fork and to restore.
+
+use std::sync::Arc;
+
+use crate::snapshot::{BlobSource, Loader, Saver, Snapshot, SnapshotError};
+
+/// Entries per chunk. Large enough that the chunk table of a 1 TiB drive fits the second-level
+/// cache, small enough that the first write to a shared chunk copies little.
+const CHUNK: usize = 16 * 1024;
+
+/// Integers a [`CowVec`] can hold.
+pub trait Word: Copy + Default + PartialEq + Send + Sync + std::fmt::Debug + 'static {
+    /// Size in bytes.
+    const BYTES: usize;
+    /// Write this value to the front of `bytes`.
+    fn put(self, bytes: &mut [u8]);
+    /// Read a value from the front of `bytes`.
+    fn get(bytes: &[u8]) -> Self;
+}
+
+macro_rules! words {
+    ($($type:ty),*) => { $(
+        impl Word for $type {
+            const BYTES: usize = size_of::<$type>();
+            fn put(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_le_bytes());
+            }
+            fn get(bytes: &[u8]) -> Self {
+                <$type>::from_le_bytes(bytes.try_into().expect("one word"))
+            }
+        }
+    )* };
+}
+words!(u8, u16, u32, u64);
+
+#[derive(Clone, Debug)]
+enum Chunk<T> {
+    /// This table's own memory.
+    Owned(Box<[T; CHUNK]>),
+    /// Memory shared with a fork; copied before the first write.
+    Shared(Arc<[T; CHUNK]>),
+    /// Every entry has this value; takes no memory.
+    Uniform(T),
+    /// Still in the saved image, at this blob offset.
+    Stored(u64),
+}
+
+/// A table of `T` with copy-on-write chunks.
+///
+/// * a new table takes no memory until it is written;
+/// * after [`CowVec::freeze`] a clone costs one pointer per 16,384 entries;
+/// * a restored table reads a chunk from the saved image when it is first touched.
+#[derive(Clone, Debug)]
+pub struct CowVec<T> {
+    chunks: Vec<Chunk<T>>,
+    length: usize,
+    source: Option<Arc<dyn BlobSource>>,
+}
+
+impl<T: Word> CowVec<T> {
+    /// A table of `length` entries, all `value`.
+    pub fn new(length: usize, value: T) -> CowVec<T> {
+        let chunks = vec![Chunk::Uniform(value); length.div_ceil(CHUNK)];
+        CowVec { chunks, length, source: None }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// True when the table has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Entry `index`.
+    ///
+    /// # Panics
+    /// When `index` lies beyond the table, or when a saved image can no longer be read.
+    #[inline]
+    pub fn get(&mut self, index: usize) -> T {
+        match &self.chunks[index / CHUNK] {
+            Chunk::Owned(chunk) => chunk[index % CHUNK],
+            Chunk::Shared(chunk) => chunk[index % CHUNK],
+            Chunk::Uniform(value) => *value,
+            Chunk::Stored(_) => self.owned(index / CHUNK)[index % CHUNK],
+        }
+    }
+
+    /// Set entry `index`.
+    ///
+    /// # Panics
+    /// As [`CowVec::get`].
+    #[inline]
+    pub fn set(&mut self, index: usize, value: T) {
+        match &mut self.chunks[index / CHUNK] {
+            Chunk::Owned(chunk) => chunk[index % CHUNK] = value,
+            _ => self.owned(index / CHUNK)[index % CHUNK] = value,
+        }
+    }
+
+    /// Set entries `from..from + count` to `value(0)`, `value(1)`, ...
+    ///
+    /// # Panics
+    /// As [`CowVec::get`].
+    pub fn fill_with(&mut self, from: usize, count: usize, mut value: impl FnMut(usize) -> T) {
+        let mut done = 0;
+        while done < count {
+            let index = from + done;
+            let take = (CHUNK - index % CHUNK).min(count - done);
+            let chunk = self.owned(index / CHUNK);
+            for (offset, slot) in chunk[index % CHUNK..][..take].iter_mut().enumerate() {
+                *slot = value(done + offset);
+            }
+            done += take;
+        }
+    }
+
+    /// Share every chunk, so that the next clones copy no entries.
+    pub fn freeze(&mut self) {
+        for chunk in &mut self.chunks {
+            if let Chunk::Owned(owned) = chunk {
+                let shared = Arc::from(std::mem::replace(owned, blank(T::default())));
+                *chunk = Chunk::Shared(shared);
+            }
+        }
+    }
+
+    /// Make chunk `number` this table's own memory.
+    #[cold]
+    fn owned(&mut self, number: usize) -> &mut [T; CHUNK] {
+        let fresh = match &self.chunks[number] {
+            Chunk::Owned(_) => None,
+            Chunk::Shared(chunk) => Some(Box::new(**chunk)),
+            Chunk::Uniform(value) => Some(blank(*value)),
+            Chunk::Stored(offset) => Some(self.load(*offset)),
+        };
+        if let Some(fresh) = fresh {
+            self.chunks[number] = Chunk::Owned(fresh);
+        }
+        match &mut self.chunks[number] {
+            Chunk::Owned(chunk) => chunk,
+            _ => unreachable!("the chunk was made owned above"),
+        }
+    }
+
+    fn load(&self, offset: u64) -> Box<[T; CHUNK]> {
+        let mut bytes = vec![0; CHUNK * T::BYTES];
+        let source = self.source.as_ref().expect("a stored chunk has a source");
+        if let Err(error) = source.read_at(offset, &mut bytes) {
+            // The image was complete when it was opened (its length is checked there), so it was
+            // truncated or its disk failed while it was in use.
+            panic!("the saved device state can no longer be read at byte {offset}: {error}");
+        }
+        let mut chunk = blank(T::default());
+        for (slot, word) in chunk.iter_mut().zip(bytes.chunks_exact(T::BYTES)) {
+            *slot = T::get(word);
+        }
+        chunk
+    }
+}
+
+fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
+    // Through a Vec: a boxed array literal would pass over the stack.
+    vec![value; CHUNK].into_boxed_slice().try_into().expect("the length is CHUNK")
+}
+
+impl<T: Word> Snapshot for CowVec<T> {
+    fn save(&self, to: &mut Saver) {
+        self.length.save(to);
+        let mut bytes = vec![0; CHUNK * T::BYTES];
+        for chunk in &self.chunks {
+            let loaded;
+            let words: &[T; CHUNK] = match chunk {
+                Chunk::Uniform(value) => {
+                    to.bytes(&[0]);
+                    value.put(&mut bytes[..T::BYTES]);
+                    to.bytes(&bytes[..T::BYTES]);
+                    continue;
+                }
+                Chunk::Owned(words) => words,
+                Chunk::Shared(words) => words,
+                Chunk::Stored(offset) => {
+                    loaded = self.load(*offset);
+                    &loaded
+                }
+            };
+            for (word, slot) in words.iter().zip(bytes.chunks_exact_mut(T::BYTES)) {
+                word.put(slot);
+            }
+            let offset = to.blob(&bytes);
+            to.bytes(&[1]);
+            to.bytes(&offset.to_le_bytes());
+        }
+    }
+
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        let mut length = 0usize;
+        length.restore(from)?;
+        if length != self.length {
+            let expected = self.length;
+            return Err(SnapshotError(format!("a table has {length} entries, not {expected}")));
+        }
+        self.source = Some(Arc::clone(&from.source));
+        for chunk in &mut self.chunks {
+            *chunk = match from.take::<1>()? {
+                [0] => {
+                    let mut bytes = [0; 8];
+                    for byte in &mut bytes[..T::BYTES] {
+                        [*byte] = from.take()?;
+                    }
+                    Chunk::Uniform(T::get(&bytes[..T::BYTES]))
+                }
+                [1] => Chunk::Stored(u64::from_le_bytes(from.take()?)),
+                [tag] => return Err(SnapshotError(format!("a table chunk has the tag {tag}"))),
+            };
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> CowVec<u32> {
+        let mut table = CowVec::new(3 * CHUNK + 5, u32::MAX);
+        table.fill_with(CHUNK - 3, 10, |i| i as u32);
+        table.set(3 * CHUNK + 4, 99);
+        table
+    }
+
+    fn read(table: &mut CowVec<u32>) -> Vec<u32> {
+        (0..table.len()).map(|i| table.get(i)).collect()
+    }
+
+    #[test]
+    fn a_fork_is_independent() {
+        let mut original = sample();
+        let before = read(&mut original);
+        original.freeze();
+        let mut fork = original.clone();
+        fork.set(CHUNK, 1_234);
+        assert_eq!(read(&mut original), before);
+        assert_eq!(fork.get(CHUNK), 1_234);
+        assert_eq!(fork.get(CHUNK + 1), before[CHUNK + 1]);
+    }
+
+    #[test]
+    fn restoring_reads_chunks_on_demand() {
+        let mut table = sample();
+        let mut blobs = Vec::new();
+        let mut saver = Saver::new(&mut blobs);
+        table.save(&mut saver);
+        let small = saver.finish().unwrap();
+        let mut back = CowVec::new(table.len(), 0u32);
+        back.restore(&mut Loader::new(&small, Arc::new(blobs))).unwrap();
+        assert!(matches!(back.chunks[0], Chunk::Stored(_)));
+        assert!(matches!(back.chunks[2], Chunk::Uniform(u32::MAX)));
+        assert_eq!(read(&mut back), read(&mut table));
+    }
+
+    #[test]
+    fn another_size_is_refused() {
+        let table = sample();
+        let mut blobs = Vec::new();
+        let mut saver = Saver::new(&mut blobs);
+        table.save(&mut saver);
+        let small = saver.finish().unwrap();
+        let mut other = CowVec::new(7, 0u32);
+        let error = other.restore(&mut Loader::new(&small, Arc::new(blobs))).unwrap_err();
+        assert!(error.to_string().contains("not 7"), "{error}");
+    }
+}

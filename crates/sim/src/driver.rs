@@ -1,0 +1,291 @@
+//! The virtual clock: jump from event to event.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::device::{BadRequest, Busy, Completions, Device};
+use crate::digest::Digest;
+use crate::probe::Probe;
+use crate::request::{Request, RequestId};
+use crate::units::Nanos;
+use crate::workload::{Demand, Workload, WorkloadError};
+
+/// When a run stops issuing. What is inside the device then still completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// Issue nothing at or after this moment.
+    pub at: Nanos,
+    /// Issue at most this many requests.
+    pub requests: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Stop {
+        Stop { at: Nanos::MAX, requests: u64::MAX }
+    }
+}
+
+/// What a run did, as a whole. Details come from the [`Probe`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// When the last request completed (or the start, when there was none).
+    pub end: Nanos,
+    /// Requests completed.
+    pub requests: u64,
+    /// Digest over every completion's (id, time).
+    pub digest: Digest,
+    /// Integral of the number of requests in flight over time, in request-nanoseconds.
+    pub in_flight_ns: u128,
+    /// Sum of all response times, in nanoseconds. Little's law: equal to `in_flight_ns` on every
+    /// drained run.
+    pub response_ns: u128,
+}
+
+/// Why a run could not be finished.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunError {
+    /// The workload failed.
+    Workload(WorkloadError),
+    /// The workload asked for something the device does not have.
+    BadRequest {
+        /// Number of the request, from 0.
+        request: u64,
+        /// What is wrong with it.
+        why: BadRequest,
+    },
+    /// The device holds requests but has no event left: a bug in its model.
+    Stuck {
+        /// Requests still inside.
+        in_flight: u64,
+        /// When the run stopped.
+        at: Nanos,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Workload(error) => write!(f, "{error}"),
+            RunError::BadRequest { request, why } => write!(f, "request {request}: {why}"),
+            RunError::Stuck { in_flight, at } => write!(
+                f,
+                "the device model is stuck with {in_flight} requests inside at {at}: \
+                 this is a bug in blocklab, please report it with the study"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Run `workload` on `device` from `start` in virtual time until both are done.
+///
+/// A request's response time counts from the moment the workload issued it, so waiting for room
+/// in the device's queue is part of it.
+///
+/// # Errors
+/// When the workload fails, asks for what the device does not have, or the model is stuck.
+pub fn simulate<P: Probe + ?Sized>(
+    device: &mut dyn Device,
+    workload: &mut dyn Workload,
+    start: Nanos,
+    stop: Stop,
+    probe: &mut P,
+) -> Result<Outcome, RunError> {
+    let mut run = Run::new(device, start, stop, probe);
+    loop {
+        let wake = run.issue(workload)?;
+        let next = match (run.device.next_event(), wake) {
+            (Some(event), Some(wake)) => event.min(wake),
+            (Some(event), None) => event,
+            (None, Some(wake)) => wake,
+            (None, None) => break,
+        };
+        debug_assert!(next >= run.now, "time goes back from {} to {next}", run.now);
+        run.step_to(next, workload);
+        if run.ended && run.in_flight == 0 {
+            break;
+        }
+    }
+    match run.in_flight {
+        0 => Ok(run.outcome),
+        in_flight => Err(RunError::Stuck { in_flight, at: run.now }),
+    }
+}
+
+struct Run<'a, P: ?Sized> {
+    device: &'a mut dyn Device,
+    probe: &'a mut P,
+    limits: crate::device::Limits,
+    stop: Stop,
+    now: Nanos,
+    issued: u64,
+    in_flight: u64,
+    ended: bool,
+    /// Issued requests from the oldest incomplete one on; `None` marks a completed one.
+    window: VecDeque<Option<(Request, Nanos)>>,
+    window_start: u64,
+    /// Issued but not yet taken by the device.
+    held: VecDeque<Request>,
+    out: Completions,
+    outcome: Outcome,
+}
+
+impl<'a, P: Probe + ?Sized> Run<'a, P> {
+    fn new(device: &'a mut dyn Device, start: Nanos, stop: Stop, probe: &'a mut P) -> Self {
+        let out = match probe.wants_spans() {
+            true => Completions::with_spans(),
+            false => Completions::new(),
+        };
+        Run {
+            limits: device.limits(),
+            device,
+            probe,
+            stop,
+            now: start,
+            issued: 0,
+            in_flight: 0,
+            ended: false,
+            window: VecDeque::new(),
+            window_start: 0,
+            held: VecDeque::new(),
+            out,
+            outcome: Outcome {
+                end: start,
+                requests: 0,
+                digest: Digest::default(),
+                in_flight_ns: 0,
+                response_ns: 0,
+            },
+        }
+    }
+
+    /// Issue what the workload wants now; returns when it wants to be asked again.
+    fn issue(&mut self, workload: &mut dyn Workload) -> Result<Option<Nanos>, RunError> {
+        while !self.ended {
+            if self.issued >= self.stop.requests || self.now >= self.stop.at {
+                self.ended = true;
+                break;
+            }
+            match workload.next(self.now).map_err(RunError::Workload)? {
+                Demand::Issue(request) => self.take(request)?,
+                Demand::At(time) => return Ok(Some(time.min(self.stop.at).max(self.now))),
+                Demand::Wait => return Ok(None),
+                Demand::End => self.ended = true,
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn take(&mut self, mut request: Request) -> Result<(), RunError> {
+        if let Err(why) = self.limits.check(&request) {
+            return Err(RunError::BadRequest { request: self.issued, why });
+        }
+        request.id = RequestId(self.issued);
+        self.issued += 1;
+        self.in_flight += 1;
+        self.window.push_back(Some((request, self.now)));
+        self.probe.on_issue(self.now, &request);
+        // Later requests never overtake one that waits for room.
+        if !self.held.is_empty() || self.device.submit(self.now, request) == Err(Busy) {
+            self.held.push_back(request);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step_to(&mut self, next: Nanos, workload: &mut dyn Workload) {
+        self.outcome.in_flight_ns +=
+            u128::from(next.since(self.now).0) * u128::from(self.in_flight);
+        self.now = next;
+        self.device.advance(next, &mut self.out);
+        if let Some(spans) = &mut self.out.spans {
+            spans.drain(..).for_each(|span| self.probe.on_span(&span));
+        }
+        if self.out.done.is_empty() {
+            return;
+        }
+        let mut done = std::mem::take(&mut self.out.done);
+        for completion in done.drain(..) {
+            self.finish(completion, workload);
+        }
+        self.out.done = done;
+        while let Some(&request) = self.held.front() {
+            if self.device.submit(self.now, request) == Err(Busy) {
+                break;
+            }
+            self.held.pop_front();
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, completion: crate::device::Completion, workload: &mut dyn Workload) {
+        let index = (completion.id.0 - self.window_start) as usize;
+        let (request, issued) =
+            self.window[index].take().expect("a device completes each request exactly once");
+        while let Some(None) = self.window.front() {
+            self.window.pop_front();
+            self.window_start += 1;
+        }
+        self.in_flight -= 1;
+        self.outcome.requests += 1;
+        self.outcome.end = completion.at;
+        self.outcome.digest.add(completion.id.0);
+        self.outcome.digest.add(completion.at.0);
+        self.outcome.response_ns += u128::from(completion.at.since(issued).0);
+        self.probe.on_complete(&request, issued, completion);
+        workload.complete(&request, completion);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::NoProbe;
+    use crate::testing::{FixedDelay, Script};
+    use crate::units::Lba;
+
+    fn run(depth: u32, times: &[u64]) -> Outcome {
+        let mut device = FixedDelay::new(Nanos(100), depth);
+        let requests = times.iter().map(|&t| (Nanos(t), Request::read(Lba(0), 1)));
+        let mut script = Script::new(requests);
+        simulate(&mut device, &mut script, Nanos::ZERO, Stop::default(), &mut NoProbe).unwrap()
+    }
+
+    #[test]
+    fn response_includes_the_wait_for_room() {
+        let together = run(1, &[0, 0, 0]);
+        assert_eq!(together.end, Nanos(300));
+        assert_eq!(together.response_ns, 100 + 200 + 300);
+        assert_eq!(together.in_flight_ns, together.response_ns);
+        assert_eq!(run(8, &[0, 0, 0]).response_ns, 300);
+    }
+
+    #[test]
+    fn idle_gaps_are_jumped() {
+        let outcome = run(1, &[0, 1_000_000]);
+        assert_eq!(outcome.end, Nanos(1_000_100));
+        assert_eq!(outcome.response_ns, 200);
+    }
+
+    #[test]
+    fn a_request_beyond_the_end_names_itself() {
+        let mut device = FixedDelay::new(Nanos(100), 1);
+        let far = Request::read(Lba(u64::MAX / 1024), 8);
+        let mut script = Script::new([(Nanos(0), Request::read(Lba(0), 1)), (Nanos(5), far)]);
+        let error = simulate(&mut device, &mut script, Nanos(0), Stop::default(), &mut NoProbe)
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("request 1: sector "), "{error}");
+    }
+
+    #[test]
+    fn stop_bounds_the_run() {
+        let mut device = FixedDelay::new(Nanos(100), 1);
+        let mut script = Script::new((0..10).map(|i| (Nanos(i * 10), Request::read(Lba(0), 1))));
+        let stop = Stop { requests: 4, ..Stop::default() };
+        let outcome = simulate(&mut device, &mut script, Nanos(0), stop, &mut NoProbe).unwrap();
+        assert_eq!(outcome.requests, 4);
+    }
+}

@@ -1,0 +1,55 @@
+//! Where requests come from.
+
+use std::fmt;
+
+use crate::device::Completion;
+use crate::request::Request;
+use crate::units::Nanos;
+
+/// What a workload wants next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Demand {
+    /// Issue this request now. The driver sets its id.
+    Issue(Request),
+    /// Nothing before this moment (later than now); ask again then, or after a completion.
+    At(Nanos),
+    /// Nothing until a request completes.
+    Wait,
+    /// Nothing more, ever.
+    End,
+}
+
+/// A workload cannot go on: its trace is damaged, a request does not fit the device, ...
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkloadError(pub String);
+
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WorkloadError {}
+
+/// A stream of requests that may depend on completions.
+pub trait Workload {
+    /// What to do at `now`. The driver asks again until the answer is not [`Demand::Issue`].
+    ///
+    /// # Errors
+    /// When the stream is damaged; the run ends.
+    fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError>;
+
+    /// One of its requests completed.
+    fn complete(&mut self, request: &Request, completion: Completion) {
+        let _ = (request, completion);
+    }
+}
+
+impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        (**self).next(now)
+    }
+    fn complete(&mut self, request: &Request, completion: Completion) {
+        (**self).complete(request, completion);
+    }
+}

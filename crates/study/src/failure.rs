@@ -1,0 +1,122 @@
+//! The one error people see: what is wrong, where, what was expected, what to do next.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Whose problem it is; decides the exit code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Wrong usage or bad input: exit code 2.
+    Input,
+    /// The machine lacks something: exit code 3.
+    Machine,
+}
+
+/// A place in a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The file, as the user named it.
+    pub file: PathBuf,
+    /// Line and column from 1, where the input is text.
+    pub line_column: Option<(usize, usize)>,
+    /// Byte offset, where the input is binary.
+    pub byte: Option<u64>,
+    /// The quoted line and the length of the underlined part, where the input is text.
+    pub quote: Option<(String, usize)>,
+}
+
+/// An error to show to a person.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Whose problem it is.
+    pub kind: Kind,
+    /// One sentence: what is wrong, with the value.
+    pub message: String,
+    /// Where.
+    pub place: Option<Place>,
+    /// What was expected: the allowed names or range, and the nearest valid name.
+    pub expected: Option<String>,
+    /// What to do next, usually a command.
+    pub help: Option<String>,
+}
+
+impl Failure {
+    /// Wrong usage or bad input.
+    pub fn input(message: impl Into<String>) -> Failure {
+        Failure {
+            kind: Kind::Input,
+            message: message.into(),
+            place: None,
+            expected: None,
+            help: None,
+        }
+    }
+
+    /// The machine lacks something.
+    pub fn machine(message: impl Into<String>) -> Failure {
+        Failure { kind: Kind::Machine, ..Failure::input(message) }
+    }
+
+    /// The same failure at `place`.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Failure {
+        self.place = Some(place);
+        self
+    }
+
+    /// The same failure with what was expected.
+    #[must_use]
+    pub fn expected(mut self, expected: impl Into<String>) -> Failure {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    /// The same failure with what to do next.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Failure {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The process's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::Input => 2,
+            Kind::Machine => 3,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        if let Some(place) = &self.place {
+            write!(f, "\n  --> {}", place.file.display())?;
+            match (place.line_column, place.byte) {
+                (Some((line, column)), _) => write!(f, ":{line}:{column}")?,
+                (None, Some(byte)) => write!(f, ", byte {byte}")?,
+                (None, None) => {}
+            }
+            if let (Some((line, column)), Some((text, length))) = (place.line_column, &place.quote)
+            {
+                let number = line.to_string();
+                let gutter = " ".repeat(number.len());
+                let indent = " ".repeat(column.saturating_sub(1));
+                write!(
+                    f,
+                    "\n{number} | {text}\n{gutter} | {indent}{}",
+                    "^".repeat((*length).max(1))
+                )?;
+            }
+        }
+        if let Some(expected) = &self.expected {
+            write!(f, "\n  = expected: {expected}")?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n  = help: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
