@@ -5,5 +5,7 @@
 
 pub mod config;
 pub mod device;
+pub mod ftl;
 pub mod registry;
+pub mod ssd;
 pub mod workload;

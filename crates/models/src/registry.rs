@@ -6,12 +6,55 @@
 use sim::Device;
 
 use crate::config::ConfigError;
-use crate::device::{Context, null};
+use crate::device::{Context, null, ssd};
+use crate::ftl::allocation::{self, Allocator, dynamic, static_};
+use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
+use crate::ftl::mapping::{self, page};
+use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
 
 sim::registry! {
     /// A block device.
     pub enum DeviceModel("device") in "device/":
         Context => Result<Box<dyn Device>, ConfigError> = {
         Null = "null" => null,
+        Ssd = "ssd" => ssd,
+    }
+}
+
+sim::registry! {
+    /// How an FTL finds pages.
+    pub enum MappingScheme("mapping") in "ftl/mapping/":
+        mapping::Context => mapping::Built = {
+        Page = "page" => page,
+    }
+}
+
+sim::registry! {
+    /// Which plane takes the next page.
+    pub enum Allocation("allocation") in "ftl/allocation/":
+        allocation::Context => Result<Allocator, ConfigError> = {
+        Static = "static" => static_,
+        Dynamic = "dynamic" => dynamic,
+    }
+}
+
+sim::registry! {
+    /// Which block the collector empties next.
+    pub enum GcPolicy("gc") in "ftl/gc/": gc::Context => Box<dyn Gc> = {
+        Greedy = "greedy" => greedy,
+        Fifo = "fifo" => fifo,
+        Random = "random" => random,
+        DChoices = "d-choices" => d_choices,
+        Windowed = "windowed" => windowed,
+        CostBenefit = "cost-benefit" => cost_benefit,
+    }
+}
+
+sim::registry! {
+    /// How wear is levelled.
+    pub enum WearPolicy("wear") in "ftl/wear/": wear::Context => Box<dyn Wear> = {
+        None = "none" => none,
+        Dynamic = "dynamic" => wear_dynamic,
+        Static = "static" => wear_static,
     }
 }

@@ -32,7 +32,7 @@ pub use histogram::Histogram;
 pub use probe::{NoProbe, Probe};
 pub use request::{Op, Request, RequestId};
 pub use rng::{Rng, mix64};
-pub use snapshot::{BlobSource, Loader, Saver, Snapshot, SnapshotError};
+pub use snapshot::{BlobSource, Loader, Part, Saver, Snapshot, SnapshotError};
 pub use span::Span;
 pub use stepper::Stepper;
 pub use units::{Bytes, Lba, Nanos, SECTOR_BYTES};

@@ -135,7 +135,7 @@ pub trait Snapshot {
 /// Implement [`Snapshot`] for a struct by listing the fields that change during a run.
 #[macro_export]
 macro_rules! snapshot_fields {
-    ($type:ty { $($field:ident),* $(,)? }) => {
+    ($type:ty { $($field:tt),* $(,)? }) => {
         impl $crate::Snapshot for $type {
             fn save(&self, to: &mut $crate::Saver) {
                 $( $crate::Snapshot::save(&self.$field, to); )*
@@ -291,6 +291,29 @@ impl<T: Snapshot + ?Sized> Snapshot for Box<T> {
     }
     fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
         (**self).restore(from)
+    }
+}
+
+/// A part that the configuration has or has not. Unlike an `Option`, which comes and goes during a
+/// run, it is restored in place.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Part<T>(pub Option<T>);
+
+impl<T: Snapshot> Snapshot for Part<T> {
+    fn save(&self, to: &mut Saver) {
+        self.0.is_some().save(to);
+        if let Some(part) = &self.0 {
+            part.save(to);
+        }
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        let mut some = false;
+        some.restore(from)?;
+        match (&mut self.0, some) {
+            (Some(part), true) => part.restore(from),
+            (None, false) => Ok(()),
+            _ => Err(SnapshotError("it belongs to another configuration".into())),
+        }
     }
 }
 

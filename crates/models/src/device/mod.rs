@@ -1,6 +1,7 @@
 //! Devices: anything that implements the contract of [`sim::Device`].
 
 pub mod null;
+pub mod ssd;
 
 /// What a device is built with besides its parameters.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,295 @@
+//! The collector: frees blocks by moving their valid pages away, one step at a time.
+//!
+//! A step moves a few pages or erases the emptied victim. Whoever times the flash asks for the
+//! next step when the one before is done, so host requests get in between.
+
+use sim::snapshot_fields;
+
+use super::flash::{Flash, Slot};
+use super::gc::Gc;
+use super::mapping::Mapping;
+use super::wear::Wear;
+use crate::ssd::geometry::Divisor;
+use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
+
+/// When and how blocks are collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Collect when a pool's free blocks are at or below this.
+    pub start_free: u32,
+    /// Collect at any price when they are at or below this.
+    pub urgent_free: u32,
+    /// In the background, also collect when they are at or below this.
+    pub background_free: u32,
+    /// Pages moved in a step.
+    pub step_pages: u32,
+    /// Moved pages get open blocks of their own.
+    pub separate: bool,
+    /// Move pages by copy-back.
+    pub copy_back: bool,
+    /// Choose victims over the whole drive instead of per plane.
+    pub global: bool,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Operations were planned; ask again when they are done.
+    Planned,
+    /// The victim cannot be erased until programs in flight have ended; ask again later.
+    Blocked,
+    /// Nothing to do.
+    Idle,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Pool {
+    /// Collecting until enough blocks are free.
+    active: bool,
+    /// Collecting up to the background level, because the drive is idle.
+    background: bool,
+    has_victim: bool,
+    victim: u32,
+    /// Next page of the victim to look at.
+    cursor: u32,
+    /// The victim was chosen to level wear.
+    wear: bool,
+    /// A cold block to move next, plus one; 0 when there is none.
+    cold: u32,
+}
+
+snapshot_fields!(Pool { active, background, has_victim, victim, cursor, wear, cold });
+
+/// Collection state of the whole drive.
+#[derive(Clone)]
+pub struct Collector {
+    /// When and how.
+    pub rules: Rules,
+    gc: Box<dyn Gc>,
+    wear: Box<dyn Wear>,
+    pools: Vec<Pool>,
+    planes_per_pool: Divisor,
+    /// Scratch: the programs of the step being planned.
+    moves: Vec<FlashOp>,
+    /// Valid pages moved since the drive was built.
+    pub pages_moved: u64,
+    /// Blocks collected since the drive was built.
+    pub blocks_collected: u64,
+}
+
+snapshot_fields!(Collector { gc, wear, pools, pages_moved, blocks_collected });
+
+impl Collector {
+    /// A collector over `planes` planes.
+    pub fn new(rules: Rules, gc: Box<dyn Gc>, wear: Box<dyn Wear>, planes: u32) -> Collector {
+        let planes_per_pool = if rules.global { planes } else { 1 };
+        let pools = vec![Pool::default(); (planes / planes_per_pool) as usize];
+        let planes_per_pool = Divisor::new(planes_per_pool);
+        Collector {
+            rules,
+            gc,
+            wear,
+            pools,
+            planes_per_pool,
+            moves: Vec::new(),
+            pages_moved: 0,
+            blocks_collected: 0,
+        }
+    }
+
+    /// Number of pools.
+    pub fn pools(&self) -> u32 {
+        self.pools.len() as u32
+    }
+
+    /// The pool of a plane.
+    #[inline]
+    pub fn pool_of(&self, plane: u32) -> u32 {
+        self.planes_per_pool.div(plane)
+    }
+
+    fn planes(&self, pool: u32) -> std::ops::Range<u32> {
+        let count = self.planes_per_pool.get();
+        pool * count..(pool + 1) * count
+    }
+
+    /// True while the pool is being collected.
+    #[inline]
+    pub fn is_active(&self, pool: u32) -> bool {
+        self.pools[pool as usize].active
+    }
+
+    fn at_most(&self, pool: u32, flash: &Flash, per_plane: u32) -> bool {
+        let planes = self.planes(pool);
+        let limit = per_plane * planes.len() as u32;
+        planes.map(|plane| flash.free_blocks(plane)).sum::<u32>() <= limit
+    }
+
+    /// A free block of the pool was taken: start collecting if few are left.
+    pub fn check(&mut self, pool: u32, flash: &Flash) -> bool {
+        if !self.pools[pool as usize].active {
+            self.pools[pool as usize].active = self.at_most(pool, flash, self.rules.start_free);
+        }
+        self.pools[pool as usize].active
+    }
+
+    /// The drive is idle: start collecting in the background if that is wanted.
+    pub fn check_background(&mut self, pool: u32, flash: &Flash) -> bool {
+        let wanted = self.at_most(pool, flash, self.rules.background_free);
+        let state = &mut self.pools[pool as usize];
+        state.background |= wanted;
+        state.active |= wanted;
+        state.active
+    }
+
+    /// True when collection must not wait for host requests.
+    pub fn is_urgent(&self, pool: u32, flash: &Flash) -> bool {
+        self.planes(pool).any(|plane| flash.free_blocks(plane) <= self.rules.urgent_free)
+    }
+
+    /// The plane the pool's next step works on.
+    pub fn working_plane(&self, pool: u32, flash: &Flash) -> u32 {
+        match self.pools[pool as usize] {
+            Pool { has_victim: true, victim, .. } => flash.geometry.plane_of_block(victim),
+            _ => self.planes(pool).start,
+        }
+    }
+
+    /// Plan the next step of a pool.
+    pub fn step(
+        &mut self,
+        pool: u32,
+        flash: &mut Flash,
+        mapping: &mut dyn Mapping,
+        plan: &mut Plan,
+    ) -> Step {
+        if !self.pools[pool as usize].has_victim && !self.choose(pool, flash) {
+            let state = &mut self.pools[pool as usize];
+            (state.active, state.background) = (false, false);
+            return Step::Idle;
+        }
+        if self.move_pages(pool, flash, mapping, plan) {
+            return Step::Planned;
+        }
+        let state = &mut self.pools[pool as usize];
+        if flash.is_pinned(state.victim) {
+            return Step::Blocked;
+        }
+        state.has_victim = false;
+        self.blocks_collected += 1;
+        plan.push(FlashOp {
+            kind: Kind::Erase,
+            cause: if state.wear { Cause::Wear } else { Cause::Gc },
+            sectors: 0,
+            ppn: flash.geometry.first_ppn(state.victim),
+            from: NONE,
+            lpn: NONE,
+        });
+        Step::Planned
+    }
+
+    /// Choose a victim; false when none is needed or none would help.
+    fn choose(&mut self, pool: u32, flash: &mut Flash) -> bool {
+        for block in std::mem::take(&mut flash.newly_sealed) {
+            let owner = self.planes_per_pool.div(flash.geometry.plane_of_block(block));
+            self.gc.sealed(owner, block);
+        }
+        let cold = std::mem::take(&mut self.pools[pool as usize].cold);
+        let wear = cold != 0 && flash.is_sealed(cold - 1);
+        let victim = if wear {
+            cold - 1
+        } else {
+            let level = match self.pools[pool as usize].background {
+                true => self.rules.background_free.max(self.rules.start_free),
+                false => self.rules.start_free,
+            };
+            if !self.at_most(pool, flash, level) {
+                return false;
+            }
+            let planes = self.planes(pool);
+            let blocks = flash.geometry.blocks_of_plane(planes.start).start
+                ..flash.geometry.blocks_of_plane(planes.end - 1).end;
+            let Some(victim) = self.gc.pick(pool, blocks.clone(), flash) else { return false };
+            // A pool whose every sealed block is fully valid cannot be helped. A policy that does
+            // not look at valid counts may choose a full block while emptier ones exist.
+            let full = flash.geometry.pages_per_block.get();
+            if flash.valid(victim) == full
+                && flash.least_valid(blocks).is_some_and(|best| flash.valid(best) == full)
+            {
+                self.gc.sealed(pool, victim);
+                return false;
+            }
+            victim
+        };
+        flash.begin_collection(victim);
+        let state = &mut self.pools[pool as usize];
+        (state.victim, state.cursor, state.has_victim, state.wear) = (victim, 0, true, wear);
+        true
+    }
+
+    /// Plan the moves of a step; false when the victim holds nothing valid any more.
+    fn move_pages(
+        &mut self,
+        pool: u32,
+        flash: &mut Flash,
+        mapping: &mut dyn Mapping,
+        plan: &mut Plan,
+    ) -> bool {
+        let Pool { victim, mut cursor, wear, .. } = self.pools[pool as usize];
+        let cause = if wear { Cause::Wear } else { Cause::Gc };
+        let slot = if self.rules.separate { Slot::Moved } else { Slot::Host };
+        let plane = flash.geometry.plane_of_block(victim);
+        let sectors = flash.geometry.page_sectors as u16;
+        let first = flash.geometry.first_ppn(victim);
+        let written = u32::from(flash.block(victim).written);
+        let kind = if self.rules.copy_back { Kind::CopyBack } else { Kind::Program };
+        let mut moved = 0;
+        if flash.valid(victim) == 0 {
+            cursor = written;
+        }
+        // Without copy-back the reads are the first stage and the programs the second.
+        let start = plan.ops.len();
+        while cursor < written && moved < self.rules.step_pages {
+            let from = first + cursor;
+            cursor += 1;
+            let lpn = flash.owner(from);
+            if lpn == NONE {
+                continue;
+            }
+            if !self.rules.copy_back && flash.is_programmed(from) {
+                let read = FlashOp { kind: Kind::Read, cause, sectors, ppn: from, from: NONE, lpn };
+                plan.push(read);
+            }
+            let (ppn, _) = flash
+                .allocate(plane, slot, lpn, 0)
+                .expect("the reserve of each plane holds a victim's valid pages");
+            flash.invalidate(from);
+            mapping.relocated(lpn, ppn);
+            self.moves.push(FlashOp { kind, cause, sectors, ppn, from, lpn });
+            moved += 1;
+        }
+        if plan.ops.len() > start {
+            plan.then();
+        }
+        self.moves.drain(..).for_each(|op| plan.push(op));
+        self.pages_moved += u64::from(moved);
+        self.pools[pool as usize].cursor = cursor;
+        moved > 0
+    }
+
+    /// A block was erased: is another one worn too little?
+    pub fn erased(&mut self, block: u32, flash: &Flash) {
+        let plane = flash.geometry.plane_of_block(block);
+        let pool = self.pool_of(plane);
+        if let Some(cold) = self.wear.cold_victim(plane, flash) {
+            let state = &mut self.pools[pool as usize];
+            state.cold = cold + 1;
+            state.active = true;
+        }
+    }
+
+    /// Power failed: victims are ordinary sealed blocks again.
+    pub fn power_fail(&mut self) {
+        self.pools.iter_mut().for_each(|pool| *pool = Pool::default());
+    }
+}

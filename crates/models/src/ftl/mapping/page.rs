@@ -1,0 +1,177 @@
+//! Page mapping: one table entry per logical page, all of it in RAM.
+//!
+//! # What it models
+//! The FTL of Agrawal et al.: any logical page may be anywhere, every write goes to the next page
+//! of an open block, the page it replaces becomes invalid. Fast, and the yardstick for every
+//! scheme that needs less RAM.
+//!
+//! # Equation
+//! `RAM = logical pages x ceil(log2(physical pages)) / 8` bytes.
+//!
+//! # Parameters
+//! None of its own; see `allocation`, `gc` and `wear`.
+//!
+//! # What it leaves out
+//! Writing the table to flash and reading it back at power-on.
+//!
+//! # Validated against
+//! Closed forms of write amplification (`docs/measured/closed-forms.md`); the NAND oracle.
+//!
+//! # References
+//! Agrawal, Prabhakaran, Wobber, Davis, Manasse, Panigrahy, USENIX ATC 2008.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sim::{Bytes, CowVec};
+
+use super::{Built, Context, Full, HostPage, Mapping};
+use crate::ftl::allocation::Allocator;
+use crate::ftl::flash::{Flash, Slot};
+use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
+
+/// Page mapping has no parameters of its own.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {}
+
+impl Params {
+    /// Build the mapping.
+    ///
+    /// # Errors
+    /// None: any geometry can be page mapped.
+    pub fn build(&self, context: &Context) -> Built {
+        let entry_bits = u64::from(32 - (context.geometry.pages() - 1).leading_zeros());
+        let bits = u64::from(context.logical_pages) * entry_bits;
+        Ok(Box::new(PageMap {
+            map: CowVec::new(context.logical_pages as usize, NONE),
+            allocator: context.allocator.clone(),
+            page_sectors: context.geometry.page_sectors as u16,
+            reserve: context.reserve,
+            ram: Bytes(bits.div_ceil(8)),
+        }))
+    }
+}
+
+#[derive(Clone)]
+struct PageMap {
+    map: CowVec<u32>,
+    allocator: Allocator,
+    page_sectors: u16,
+    reserve: u32,
+    ram: Bytes,
+}
+
+sim::snapshot_fields!(PageMap { map, allocator });
+
+impl Mapping for PageMap {
+    #[inline]
+    fn lookup(&mut self, lpn: u32) -> u32 {
+        self.map.get(lpn as usize)
+    }
+
+    fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {
+        let ppn = self.map.get(page.lpn as usize);
+        if ppn != NONE {
+            plan.push(FlashOp {
+                kind: Kind::Read,
+                cause: Cause::Host,
+                sectors: page.sectors,
+                ppn,
+                from: NONE,
+                lpn: page.lpn,
+            });
+        }
+    }
+
+    fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
+        let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
+        let old = self.map.get(page.lpn as usize);
+        if old != NONE && !page.whole {
+            let sectors = self.page_sectors - page.sectors;
+            let (kind, cause) = (Kind::Read, Cause::Host);
+            plan.push(FlashOp { kind, cause, sectors, ppn: old, from: NONE, lpn: page.lpn });
+            plan.then();
+        }
+        let (ppn, opened) = flash
+            .allocate(plane, Slot::Host, page.lpn, self.reserve)
+            .expect("the allocator chose a plane with room");
+        if old != NONE {
+            flash.invalidate(old);
+        }
+        self.map.set(page.lpn as usize, ppn);
+        if opened {
+            plan.collect = Some(plane);
+        }
+        plan.push(FlashOp {
+            kind: Kind::Program,
+            cause: Cause::Host,
+            sectors: self.page_sectors,
+            ppn,
+            from: old,
+            lpn: page.lpn,
+        });
+        Ok(())
+    }
+
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) {
+        let old = self.map.get(lpn as usize);
+        if old != NONE {
+            flash.invalidate(old);
+            self.map.set(lpn as usize, NONE);
+        }
+    }
+
+    #[inline]
+    fn relocated(&mut self, lpn: u32, to: u32) {
+        self.map.set(lpn as usize, to);
+    }
+
+    fn undo(&mut self, flash: &mut Flash, lpn: u32, ppn: u32, from: u32) {
+        // Overwritten or discarded since: nothing points to the lost page.
+        if self.map.get(lpn as usize) == ppn {
+            flash.undo(ppn, from, lpn);
+            self.map.set(lpn as usize, from);
+        }
+    }
+
+    fn fill(&mut self, flash: &mut Flash, count: u32, plan: &mut Plan) -> bool {
+        let planes = self.allocator.stripe().len() as u32;
+        let per_plane = flash.geometry.pages_per_plane();
+        let reserved = (self.reserve + 1) * flash.geometry.pages_per_block.get();
+        if !flash.is_pristine() || count.div_ceil(planes) > per_plane - reserved {
+            return false;
+        }
+        for (turn, &plane) in self.allocator.stripe().iter().enumerate() {
+            let turn = turn as u32;
+            if turn < count {
+                let pages = (count - turn).div_ceil(planes);
+                flash.fill_plane(plane, pages, |page| page * planes + turn);
+            }
+        }
+        let stripe = self.allocator.stripe();
+        let (mut turn, mut row) = (0, 0);
+        self.map.fill_with(0, count as usize, |_| {
+            let ppn = stripe[turn] * per_plane + row;
+            turn += 1;
+            if turn == stripe.len() {
+                (turn, row) = (0, row + 1);
+            }
+            ppn
+        });
+        self.allocator.skip(count);
+        plan.counts.0[Kind::Program as usize][Cause::Host as usize] += u64::from(count);
+        true
+    }
+
+    fn ram(&self) -> Bytes {
+        self.ram
+    }
+
+    fn freeze(&mut self) {
+        self.map.freeze();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Mapping> {
+        Box::new(self.clone())
+    }
+}

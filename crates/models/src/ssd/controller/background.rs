@@ -1,0 +1,308 @@
+//! What happens between requests: plans go to the NAND model, operations end, blocks are freed.
+
+use super::*;
+use crate::ssd::plan::NONE;
+
+use super::jobs::Later;
+
+/// Where an operation waits in the NAND model.
+fn class(op: &FlashOp, background: bool) -> Class {
+    match (op.kind, background) {
+        (Kind::Read, false) => Class::Read,
+        (Kind::Read, true) => Class::BackgroundRead,
+        _ => Class::Write,
+    }
+}
+
+impl Controller {
+    /// Hand the present plan to the NAND model. A request waits for every operation (or for the
+    /// whole of a plan with stages).
+    #[inline]
+    pub(super) fn submit_plan(&mut self, target: u32, lpn: u32, background: bool) {
+        if let Some(oracle) = &mut self.oracle.0 {
+            for op in &self.plan.ops {
+                oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
+            }
+        }
+        if !self.plan.stage_ends.is_empty() {
+            self.submit_stages(target, lpn, background);
+            return;
+        }
+        for index in 0..self.plan.ops.len() {
+            let op = self.plan.ops[index];
+            if self.start_op(op, target, background, false).is_some() {
+                self.add_waiting(target, 1);
+            }
+        }
+    }
+
+    #[inline]
+    fn add_waiting(&mut self, target: u32, count: u32) {
+        let index = (target & TARGET_INDEX) as usize;
+        match target & !TARGET_INDEX {
+            FOR_REQUEST => self.requests[index].remaining += count,
+            FOR_POOL => self.in_step[index] += count,
+            FOR_JOB => self.jobs.get(index as u32).remaining += count,
+            _ => {}
+        }
+    }
+
+    /// Queue an operation; `None` when no flash operation is needed because the data of a read is
+    /// still in the controller.
+    #[inline]
+    fn start_op(
+        &mut self,
+        op: FlashOp,
+        target: u32,
+        background: bool,
+        blocked: bool,
+    ) -> Option<u32> {
+        match op.kind {
+            Kind::Read if !self.flash.is_programmed(op.ppn) => return None,
+            Kind::Program | Kind::CopyBack => self.flash.pin(op.from),
+            _ => {}
+        }
+        let slot = self.nand.enqueue(op, target, class(&op, background), blocked);
+        if !blocked {
+            let plane = self.geometry.plane_of(op.ppn);
+            self.kicks.push(self.geometry.die_of_plane(plane));
+        }
+        Some(slot)
+    }
+
+    #[cold]
+    fn submit_stages(&mut self, target: u32, lpn: u32, background: bool) {
+        let job = self.jobs.insert(target, lpn, background);
+        self.add_waiting(target, 1);
+        let first_end = self.plan.stage_ends[0] as usize;
+        let mut stage = 0;
+        for index in 0..self.plan.ops.len() {
+            let op = self.plan.ops[index];
+            if index < first_end {
+                if self.start_op(op, FOR_JOB | job, background, false).is_some() {
+                    self.jobs.get(job).remaining += 1;
+                }
+                continue;
+            }
+            while self.plan.stage_ends.get(stage).is_some_and(|&end| end as usize <= index) {
+                stage += 1;
+            }
+            // Writes keep their place in the die's order; reads have none to keep.
+            let slot = match op.kind {
+                Kind::Read => NONE,
+                _ => self
+                    .start_op(op, FOR_JOB | job, background, true)
+                    .expect("only reads are served without the flash"),
+            };
+            self.jobs.get(job).later.push((stage as u32, Later { slot, op }));
+        }
+        if self.jobs.get(job).remaining == 0 {
+            self.next_stage(job);
+        }
+    }
+
+    /// Start the next stage of a job; returns false when there is none left.
+    fn next_stage(&mut self, index: u32) -> bool {
+        while let Some(&(stage, _)) = self.jobs.get(index).later.first() {
+            let later = &mut self.jobs.get(index).later;
+            let count = later.iter().take_while(|(s, _)| *s == stage).count();
+            let starting: Vec<_> = later.drain(..count).collect();
+            let background = self.jobs.get(index).background;
+            for (_, Later { slot, op }) in starting {
+                if slot == NONE {
+                    if self.start_op(op, FOR_JOB | index, background, false).is_some() {
+                        self.jobs.get(index).remaining += 1;
+                    }
+                } else {
+                    let die = self.nand.unblock(slot);
+                    self.kicks.push(die);
+                    self.jobs.get(index).remaining += 1;
+                }
+            }
+            if self.jobs.get(index).remaining > 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Let the dies start that were given something.
+    #[inline]
+    pub(super) fn kick_all(&mut self, now: Nanos) {
+        while let Some(die) = self.kicks.pop() {
+            self.nand.kick(die, now, &mut self.events);
+        }
+    }
+
+    /// A flash operation ended: keep the books, tell who waits.
+    pub(super) fn flash_op_ended(&mut self, done: Finished, now: Nanos, out: &mut Completions) {
+        let Finished { op, target, .. } = done;
+        if let Some(oracle) = &mut self.oracle.0 {
+            oracle.executed(&op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
+        }
+        match op.kind {
+            Kind::Read => {}
+            Kind::Program | Kind::CopyBack => {
+                self.flash.programmed(op.ppn, op.from);
+                if !self.blocked_pools.is_empty() {
+                    for pool in std::mem::take(&mut self.blocked_pools) {
+                        self.pump(pool);
+                    }
+                }
+            }
+            Kind::Erase => self.block_erased(op.ppn),
+        }
+        self.tell(target, op.lpn, now, out);
+        self.kick_all(now);
+    }
+
+    fn tell(&mut self, target: u32, lpn: u32, now: Nanos, out: &mut Completions) {
+        let index = target & TARGET_INDEX;
+        match target & !TARGET_INDEX {
+            FOR_REQUEST => self.part_done(index, now, out),
+            FOR_JOB => {
+                self.jobs.get(index).remaining -= 1;
+                if self.jobs.get(index).remaining == 0 && !self.next_stage(index) {
+                    let (target, lpn) = self.jobs.remove(index);
+                    self.tell(target, lpn, now, out);
+                }
+            }
+            FOR_POOL => {
+                self.in_step[index as usize] -= 1;
+                if self.in_step[index as usize] == 0 {
+                    self.pump(index);
+                }
+            }
+            _ => self.destaged(lpn, now, out),
+        }
+    }
+
+    /// The program of a buffered page ended.
+    fn destaged(&mut self, lpn: u32, now: Nanos, out: &mut Completions) {
+        let buffer = self.buffer.0.as_mut().expect("only a buffer destages");
+        buffer.programmed(lpn);
+        let waiting = std::mem::take(&mut self.flushing);
+        let (ready, waiting) = waiting.into_iter().partition(|&(_, to)| buffer.is_clean_to(to));
+        self.flushing = waiting;
+        let ready: Vec<(u32, u64)> = ready;
+        for (slot, _) in ready {
+            self.part_done(slot, now, out);
+        }
+        while let Some(part) = self.unbuffered.front().copied() {
+            if !self.try_buffer(&part, now) {
+                break;
+            }
+            self.unbuffered.pop_front();
+            let last = self.unbuffered.front().is_none_or(|next| next.slot != part.slot);
+            if last && self.requests[part.slot as usize].fua {
+                self.wait_for_buffer(part.slot, now);
+            }
+        }
+        self.destage();
+    }
+
+    /// A block is free again: let waiting writes have it.
+    fn block_erased(&mut self, ppn: u32) {
+        let (block, _) = self.geometry.block_page(ppn);
+        self.flash.erased(block);
+        self.collector.erased(block, &self.flash);
+        if self.stalled_count > 0 {
+            let plane = self.geometry.plane_of_block(block);
+            self.retry_stalled(plane as usize);
+            self.retry_stalled(self.geometry.planes() as usize);
+        }
+        self.destage();
+    }
+
+    fn retry_stalled(&mut self, queue: usize) {
+        let count = self.stalled[queue].len();
+        for _ in 0..count {
+            let Some(part) = self.stalled[queue].pop_front() else { break };
+            if self.try_program(&part) {
+                self.stalled_count -= 1;
+                continue;
+            }
+            // It went to the back of a queue; if that was this one, it keeps its turn.
+            if let Some(last) = self.stalled[queue].pop_back() {
+                self.stalled[queue].push_front(last);
+            }
+            break;
+        }
+    }
+
+    /// A free block of the plane was taken.
+    pub(super) fn check_pool(&mut self, plane: u32) {
+        let pool = self.collector.pool_of(plane);
+        if self.collector.check(pool, &self.flash) {
+            self.pump(pool);
+        }
+    }
+
+    /// A write found no room: somebody must collect for it.
+    pub(super) fn wake_collectors(&mut self, plane: Option<u32>) {
+        let planes = match plane {
+            Some(plane) => plane..plane + 1,
+            None => 0..self.geometry.planes(),
+        };
+        for plane in planes {
+            self.check_pool(plane);
+        }
+    }
+
+    /// Plan the next collection step of a pool if it is its turn: at once when it is urgent, else
+    /// when its die has nothing else to do.
+    pub(super) fn pump(&mut self, pool: u32) {
+        if !self.collector.is_active(pool) || self.in_step[pool as usize] > 0 {
+            return;
+        }
+        let urgent = self.collector.is_urgent(pool, &self.flash);
+        if !urgent {
+            let plane = self.collector.working_plane(pool, &self.flash);
+            if !self.nand.is_idle(self.geometry.die_of_plane(plane)) {
+                return;
+            }
+        }
+        self.plan.clear();
+        let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
+        match self.collector.step(pool, flash, mapping, &mut self.plan) {
+            Step::Planned => self.submit_plan(FOR_POOL | pool, NONE, !urgent),
+            Step::Blocked => self.blocked_pools.push(pool),
+            Step::Idle => {}
+        }
+    }
+
+    /// A die has ended its work: it starts the next, and collection may use it.
+    pub(super) fn die_free(&mut self, die: u32, now: Nanos) {
+        self.nand.kick(die, now, &mut self.events);
+        if !self.nand.is_idle(die) {
+            return;
+        }
+        let planes = self.geometry.planes_per_die.get();
+        for plane in die * planes..(die + 1) * planes {
+            let pool = self.collector.pool_of(plane);
+            if self.collector.is_active(pool) {
+                self.pump(pool);
+            }
+        }
+        self.kick_all(now);
+        if let Some(rest) = self.settings.rest.filter(|_| self.nand.is_idle(die)) {
+            self.rested_at[die as usize] = now + rest;
+            self.events.push(now + rest, DIE_RESTED | die);
+        }
+    }
+
+    /// A die may have rested long enough to be collected in the background.
+    pub(super) fn die_rested(&mut self, die: u32, now: Nanos) {
+        if self.rested_at[die as usize] != now || !self.nand.is_idle(die) {
+            return;
+        }
+        let planes = self.geometry.planes_per_die.get();
+        for plane in die * planes..(die + 1) * planes {
+            let pool = self.collector.pool_of(plane);
+            if self.collector.check_background(pool, &self.flash) {
+                self.pump(pool);
+            }
+        }
+        self.kick_all(now);
+    }
+}

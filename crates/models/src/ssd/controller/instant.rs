@@ -1,0 +1,166 @@
+//! What takes no time: preconditioning, the write-amplification-only mode, power failure.
+
+use super::*;
+use crate::ssd::plan::NONE;
+
+impl Controller {
+    /// Take the effect of a request in no time.
+    pub fn apply(&mut self, request: &Request) {
+        assert!(self.nand.is_empty(), "preconditioning needs an idle drive");
+        let size = u64::from(self.geometry.page_sectors);
+        let (first, end) = (request.lba.0 / size, request.end().0.div_ceil(size));
+        match request.op {
+            Op::Read | Op::Flush => {}
+            Op::Discard => {
+                let (lba, sectors) = (request.lba.0, request.sectors);
+                self.discard(Pending { lba, sectors, ..Pending::default() });
+            }
+            Op::Write if first == 0 && self.oracle.0.is_none() => {
+                self.plan.clear();
+                let count = end as u32;
+                if self.mapping.fill(&mut self.flash, count, &mut self.plan) {
+                    self.pages_written += end;
+                    (0..self.geometry.planes()).for_each(|plane| self.collect_now(plane));
+                } else {
+                    (0..count).for_each(|lpn| self.write_now(lpn, request.stream));
+                }
+            }
+            Op::Write => {
+                (first as u32..end as u32).for_each(|lpn| self.write_now(lpn, request.stream));
+            }
+        }
+    }
+
+    /// Write a whole page and collect as much as its plane then needs, in no time.
+    #[inline]
+    pub(super) fn write_now(&mut self, lpn: u32, stream: u16) {
+        self.pages_written += 1;
+        let sectors = self.geometry.page_sectors as u16;
+        let page = HostPage { lpn, sectors, whole: true, stream };
+        loop {
+            self.plan.clear();
+            match self.mapping.write(&mut self.flash, page, &mut self.plan) {
+                Ok(()) => break,
+                Err(Full(plane)) => {
+                    let planes = plane.map_or(0..self.geometry.planes(), |p| p..p + 1);
+                    planes.for_each(|plane| self.collect_now(plane));
+                }
+            }
+        }
+        let collect = self.plan.collect;
+        self.run_now();
+        if let Some(plane) = collect {
+            self.collect_now(plane);
+        }
+    }
+
+    /// Collect a plane's pool until it has enough free blocks.
+    #[cold]
+    fn collect_now(&mut self, plane: u32) {
+        let pool = self.collector.pool_of(plane);
+        if !self.collector.check(pool, &self.flash) {
+            return;
+        }
+        loop {
+            self.plan.clear();
+            let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
+            match self.collector.step(pool, flash, mapping, &mut self.plan) {
+                Step::Planned => self.run_now(),
+                Step::Blocked => unreachable!("no program is in flight outside time"),
+                Step::Idle => break,
+            }
+        }
+    }
+
+    /// Execute the present plan in no time.
+    #[inline]
+    fn run_now(&mut self) {
+        for index in 0..self.plan.ops.len() {
+            let op = self.plan.ops[index];
+            if let Some(oracle) = &mut self.oracle.0 {
+                let checked = oracle.planned(&op).and_then(|()| oracle.executed(&op));
+                checked.unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
+            }
+            match op.kind {
+                Kind::Read => {}
+                Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn, NONE),
+                Kind::Erase => {
+                    let (block, _) = self.geometry.block_page(op.ppn);
+                    self.flash.erased(block);
+                    self.collector.erased(block, &self.flash);
+                }
+            }
+        }
+    }
+
+    /// Lose the power: what was not programmed is gone, what it superseded is back.
+    pub fn power_fail(&mut self) -> Survivors {
+        let unfinished: Vec<u64> = self.requests.iter().filter(|p| p.used).map(|p| p.id).collect();
+        let lost = match &mut self.buffer.0 {
+            Some(buffer) => buffer.power_fail(|id| !unfinished.contains(&id.0)),
+            None => Vec::new(),
+        };
+        for op in self.nand.power_fail().iter().rev() {
+            if matches!(op.kind, Kind::Program | Kind::CopyBack) {
+                self.mapping.undo(&mut self.flash, op.lpn, op.ppn, op.from);
+            }
+        }
+        self.flash.power_fail();
+        self.collector.power_fail();
+        self.host.clear();
+        self.events.clear();
+        self.requests.clear();
+        self.free_requests.clear();
+        self.inside = 0;
+        self.jobs.clear();
+        self.stalled.iter_mut().for_each(VecDeque::clear);
+        self.stalled_count = 0;
+        self.unbuffered.clear();
+        self.flushing.clear();
+        self.in_step.fill(0);
+        self.blocked_pools.clear();
+        self.kicks.clear();
+        if let Some(oracle) = &mut self.oracle.0 {
+            let mapping = &mut self.mapping;
+            let checked = oracle.power_failed(|lpn| mapping.lookup(lpn));
+            checked.unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        Survivors { lost }
+    }
+
+    /// Prepare for cheap clones.
+    pub fn freeze(&mut self) {
+        self.flash.freeze();
+        self.mapping.freeze();
+    }
+
+    /// Everything counted so far.
+    pub fn counters(&self, out: &mut sim::Counters) {
+        out.add("host_reads", self.pages_read);
+        out.add("host_writes", self.pages_written);
+        let counts = &self.plan.counts;
+        for (name, kind) in [("flash_reads", Kind::Read), ("flash_erases", Kind::Erase)] {
+            for cause in Cause::ALL {
+                out.add(format!("{name}.{}", cause.name()), counts.get(kind, cause));
+            }
+        }
+        for cause in Cause::ALL {
+            out.add(format!("flash_programs.{}", cause.name()), counts.programs(cause));
+        }
+        for cause in Cause::ALL {
+            let copybacks = counts.get(Kind::CopyBack, cause);
+            out.add(format!("flash_copybacks.{}", cause.name()), copybacks);
+        }
+        out.add("gc_pages_moved", counts.programs(Cause::Gc));
+        out.add("gc_blocks_collected", self.collector.blocks_collected);
+        out.add("map_lookups", self.pages_read + self.pages_written);
+        out.add("map_hits", self.pages_read + self.pages_written);
+        out.add("map_ram_bytes", self.mapping.ram().0);
+        self.nand.counters(out);
+    }
+
+    /// Histogram of erase counts per plane.
+    pub fn wear(&self) -> Vec<Vec<(u32, u32)>> {
+        (0..self.geometry.planes()).map(|plane| self.flash.wear(plane)).collect()
+    }
+}

@@ -1,0 +1,522 @@
+//! The controller: takes requests apart into pages, has the FTL plan them and the NAND model time
+//! them, and lets the collector work when nobody else wants the die.
+
+use std::collections::VecDeque;
+
+use sim::{
+    Busy, Completions, EventHeap, Lba, Nanos, Op, Part, Request, RequestId, Survivors,
+    snapshot_fields,
+};
+
+use super::buffer::{Buffer, Offer};
+use super::geometry::{Divisor, Geometry};
+use super::host::HostPath;
+use super::nand::{Class, FOREIGN_EVENT, Finished, Nand};
+use super::oracle::Oracle;
+use super::plan::{Cause, FlashOp, Kind, Plan};
+use crate::ftl::collector::{Collector, Step};
+use crate::ftl::flash::Flash;
+use crate::ftl::mapping::{Full, HostPage, Mapping};
+
+mod background;
+mod instant;
+mod jobs;
+
+use jobs::Jobs;
+
+/// Event payloads of the controller, in the space the NAND model leaves: two bits say what,
+/// the rest says which.
+const FETCHED: u32 = FOREIGN_EVENT;
+const DONE: u32 = FOREIGN_EVENT | 1 << 29;
+const PAGE_SERVED: u32 = FOREIGN_EVENT | 2 << 29;
+const DIE_RESTED: u32 = FOREIGN_EVENT | 3 << 29;
+const EVENT_INDEX: u32 = (1 << 29) - 1;
+
+/// Targets of flash operations: two bits say who, the rest says which.
+const FOR_REQUEST: u32 = 0;
+const FOR_JOB: u32 = 1 << 30;
+const FOR_POOL: u32 = 2 << 30;
+const FOR_BUFFER: u32 = 3 << 30;
+const TARGET_INDEX: u32 = (1 << 30) - 1;
+
+/// A request inside the controller.
+#[derive(Clone, Copy, Default, Debug)]
+struct Pending {
+    id: u64,
+    lba: u64,
+    sectors: u32,
+    /// Pages and operations still to be done, plus one while it is being taken apart.
+    remaining: u32,
+    op: u8,
+    fua: bool,
+    stream: u16,
+    used: bool,
+}
+
+snapshot_fields!(Pending { id, lba, sectors, remaining, op, fua, stream, used });
+
+impl Pending {
+    fn request(&self) -> Request {
+        Request {
+            id: RequestId(self.id),
+            lba: Lba(self.lba),
+            sectors: self.sectors,
+            op: Op::ALL[usize::from(self.op & 3)],
+            fua: self.fua,
+            stream: self.stream,
+            process: 0,
+        }
+    }
+}
+
+/// A page write that waits for room, on flash or in the buffer.
+#[derive(Clone, Copy, Default, Debug)]
+struct Waiting {
+    slot: u32,
+    lpn: u32,
+    sectors: u16,
+    stream: u16,
+    lba: u64,
+}
+
+snapshot_fields!(Waiting { slot, lpn, sectors, stream, lba });
+
+/// How the controller behaves; the rest is in its parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Requests taken at once.
+    pub queue_depth_max: u32,
+    /// Flash operations take no time: only write amplification is of interest.
+    pub instant: bool,
+    /// How long a die must rest before it is collected in the background.
+    pub rest: Option<Nanos>,
+}
+
+/// The parts of a controller.
+#[derive(Clone)]
+pub struct Parts {
+    /// Times flash operations.
+    pub nand: Nand,
+    /// Keeps the books.
+    pub flash: Flash,
+    /// Finds pages.
+    pub mapping: Box<dyn Mapping>,
+    /// Frees blocks.
+    pub collector: Collector,
+    /// Holds writes, if there is one.
+    pub buffer: Option<Buffer>,
+    /// Host link.
+    pub host: HostPath,
+    /// Checks every operation, if asked to.
+    pub oracle: Option<Box<Oracle>>,
+}
+
+/// The whole drive at work.
+#[derive(Clone)]
+pub struct Controller {
+    settings: Settings,
+    geometry: Geometry,
+    page_sectors: Divisor,
+    nand: Nand,
+    flash: Flash,
+    mapping: Box<dyn Mapping>,
+    collector: Collector,
+    buffer: Part<Buffer>,
+    host: HostPath,
+    oracle: Part<Box<Oracle>>,
+    plan: Plan,
+    events: EventHeap,
+    requests: Vec<Pending>,
+    free_requests: Vec<u32>,
+    inside: u32,
+    jobs: Jobs,
+    /// Page writes waiting for a free block: one queue per plane and one for "any plane".
+    stalled: Vec<VecDeque<Waiting>>,
+    stalled_count: u32,
+    /// Page writes waiting for room in the buffer.
+    unbuffered: VecDeque<Waiting>,
+    /// Flushes and FUA writes waiting until the buffer is clean up to a count.
+    flushing: Vec<(u32, u64)>,
+    /// Operations under way in the present step of each pool.
+    in_step: Vec<u32>,
+    /// Pools whose victim waits for programs in flight.
+    blocked_pools: Vec<u32>,
+    rested_at: Vec<Nanos>,
+    /// Pages the host read and wrote.
+    pages_read: u64,
+    pages_written: u64,
+    /// Scratch, empty between calls.
+    finished: Vec<Finished>,
+    kicks: Vec<u32>,
+}
+
+snapshot_fields!(Controller {
+    nand,
+    flash,
+    mapping,
+    collector,
+    buffer,
+    host,
+    plan,
+    events,
+    requests,
+    free_requests,
+    inside,
+    jobs,
+    stalled,
+    stalled_count,
+    unbuffered,
+    flushing,
+    in_step,
+    blocked_pools,
+    rested_at,
+    oracle,
+    pages_read,
+    pages_written,
+});
+
+impl Controller {
+    /// A controller of an idle drive.
+    pub fn new(settings: Settings, parts: Parts) -> Controller {
+        let Parts { nand, flash, mapping, collector, buffer, host, oracle } = parts;
+        let geometry = flash.geometry;
+        Controller {
+            settings,
+            geometry,
+            page_sectors: Divisor::new(geometry.page_sectors),
+            stalled: vec![VecDeque::new(); geometry.planes() as usize + 1],
+            stalled_count: 0,
+            in_step: vec![0; collector.pools() as usize],
+            rested_at: vec![Nanos::ZERO; geometry.dies() as usize],
+            nand,
+            flash,
+            mapping,
+            collector,
+            buffer: Part(buffer),
+            host,
+            oracle: Part(oracle),
+            plan: Plan::default(),
+            events: EventHeap::new(),
+            requests: Vec::new(),
+            free_requests: Vec::new(),
+            inside: 0,
+            jobs: Jobs::default(),
+            unbuffered: VecDeque::new(),
+            flushing: Vec::new(),
+            blocked_pools: Vec::new(),
+            pages_read: 0,
+            pages_written: 0,
+            finished: Vec::new(),
+            kicks: Vec::new(),
+        }
+    }
+
+    /// When the drive next changes by itself.
+    #[inline]
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.events.next_time()
+    }
+
+    /// Take a request.
+    ///
+    /// # Errors
+    /// [`Busy`] when the queue is full.
+    #[inline]
+    pub fn submit(&mut self, now: Nanos, request: Request) -> Result<(), Busy> {
+        if self.inside >= self.settings.queue_depth_max {
+            return Err(Busy);
+        }
+        self.inside += 1;
+        let pending = Pending {
+            id: request.id.0,
+            lba: request.lba.0,
+            sectors: request.sectors,
+            remaining: 1,
+            op: request.op as u8,
+            fua: request.fua,
+            stream: request.stream,
+            used: true,
+        };
+        let slot = match self.free_requests.pop() {
+            Some(slot) => {
+                self.requests[slot as usize] = pending;
+                slot
+            }
+            None => {
+                self.requests.push(pending);
+                self.requests.len() as u32 - 1
+            }
+        };
+        let arrival = self.host.arrival(now, &request);
+        if arrival > now {
+            self.events.push(arrival, FETCHED | slot);
+        } else {
+            self.begin(slot, now);
+            if self.requests[slot as usize].remaining == 0 {
+                // Completions are handed out in `advance` only.
+                let at = self.host.delivery(now, &request);
+                self.events.push(at, DONE | slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Do everything due at `now`.
+    pub fn advance(&mut self, now: Nanos, out: &mut Completions) {
+        while let Some((_, payload)) = self.events.pop_due(now) {
+            if payload & FOREIGN_EVENT == 0 {
+                let mut finished = std::mem::take(&mut self.finished);
+                let idle = self.nand.event(payload, now, &mut self.events, &mut finished, out);
+                for done in finished.drain(..) {
+                    self.flash_op_ended(done, now, out);
+                }
+                self.finished = finished;
+                if let Some(die) = idle {
+                    self.die_free(die, now);
+                }
+                continue;
+            }
+            let index = payload & EVENT_INDEX;
+            match payload & !EVENT_INDEX {
+                FETCHED => {
+                    self.begin(index, now);
+                    self.settle(index, now, out);
+                }
+                DONE => self.deliver(index, now, out),
+                PAGE_SERVED => self.part_done(index, now, out),
+                _ => self.die_rested(index, now),
+            }
+        }
+    }
+
+    /// Take a request apart. Its `remaining` is then what it waits for.
+    #[inline]
+    fn begin(&mut self, slot: u32, now: Nanos) {
+        let pending = self.requests[slot as usize];
+        match Op::ALL[usize::from(pending.op & 3)] {
+            Op::Read => self.each_page(slot, pending, now, Self::read_page),
+            Op::Write => {
+                self.each_page(slot, pending, now, Self::write_page);
+                if pending.fua {
+                    self.wait_for_buffer(slot, now);
+                }
+            }
+            Op::Flush => self.wait_for_buffer(slot, now),
+            Op::Discard => self.discard(pending),
+        }
+        self.kick_all(now);
+        self.requests[slot as usize].remaining -= 1;
+    }
+
+    #[inline]
+    fn each_page(
+        &mut self,
+        slot: u32,
+        pending: Pending,
+        now: Nanos,
+        handle: fn(&mut Self, Waiting, Nanos),
+    ) {
+        let size = u64::from(self.geometry.page_sectors);
+        let end = pending.lba + u64::from(pending.sectors);
+        let mut lba = pending.lba;
+        while lba < end {
+            let (lpn, offset) = self.locate(lba);
+            let sectors = (size - offset).min(end - lba);
+            let (sectors16, stream) = (sectors as u16, pending.stream);
+            handle(self, Waiting { slot, lpn, sectors: sectors16, stream, lba }, now);
+            lba += sectors;
+        }
+    }
+
+    /// The logical page of a sector and the sector's place in it.
+    #[inline]
+    fn locate(&self, lba: u64) -> (u32, u64) {
+        if lba <= u64::from(u32::MAX) {
+            let (lpn, offset) = self.page_sectors.split(lba as u32);
+            return (lpn, u64::from(offset));
+        }
+        let size = u64::from(self.geometry.page_sectors);
+        ((lba / size) as u32, lba % size)
+    }
+
+    fn host_page(&self, part: &Waiting) -> HostPage {
+        let whole = u32::from(part.sectors) == self.geometry.page_sectors;
+        HostPage { lpn: part.lpn, sectors: part.sectors, whole, stream: part.stream }
+    }
+
+    #[inline]
+    fn read_page(&mut self, part: Waiting, now: Nanos) {
+        self.pages_read += 1;
+        if self.settings.instant {
+            return;
+        }
+        if let Some(buffer) = self.buffer.0.as_ref().filter(|buffer| buffer.holds(part.lpn)) {
+            self.requests[part.slot as usize].remaining += 1;
+            self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
+            return;
+        }
+        self.plan.clear();
+        let page = self.host_page(&part);
+        self.mapping.read(&mut self.flash, page, &mut self.plan);
+        self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
+    }
+
+    #[inline]
+    fn write_page(&mut self, part: Waiting, now: Nanos) {
+        if self.settings.instant {
+            self.write_now(part.lpn, part.stream);
+            return;
+        }
+        self.pages_written += 1;
+        match self.buffer.0 {
+            Some(_) => self.buffer_page(part, now),
+            None => self.program_page(part),
+        }
+    }
+
+    /// Program a host page now, or let it wait for a free block.
+    #[inline]
+    fn program_page(&mut self, part: Waiting) {
+        self.requests[part.slot as usize].remaining += 1;
+        if !self.try_program(&part) {
+            self.stalled_count += 1;
+        }
+    }
+
+    /// Plan the program of a waiting page; false when it has to wait (again).
+    #[inline]
+    fn try_program(&mut self, part: &Waiting) -> bool {
+        self.plan.clear();
+        let page = self.host_page(part);
+        match self.mapping.write(&mut self.flash, page, &mut self.plan) {
+            Ok(()) => {
+                let collect = self.plan.collect;
+                self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
+                // The place held for this page is replaced by its operations.
+                self.requests[part.slot as usize].remaining -= 1;
+                if let Some(plane) = collect {
+                    self.check_pool(plane);
+                }
+                true
+            }
+            Err(Full(plane)) => {
+                let queue = plane.unwrap_or(self.geometry.planes());
+                self.stalled[queue as usize].push_back(*part);
+                self.wake_collectors(plane);
+                false
+            }
+        }
+    }
+
+    /// Put a host page into the buffer, or let it wait for room there.
+    fn buffer_page(&mut self, part: Waiting, now: Nanos) {
+        self.requests[part.slot as usize].remaining += 1;
+        if !self.unbuffered.is_empty() || !self.try_buffer(&part, now) {
+            self.unbuffered.push_back(part);
+        }
+    }
+
+    fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
+        let request = self.requests[part.slot as usize].request();
+        let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
+        let sectors = u32::from(part.sectors);
+        if buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::NoRoom {
+            return false;
+        }
+        self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
+        self.destage();
+        true
+    }
+
+    /// Let a flush or FUA write wait until all that is in the buffer now is on flash.
+    fn wait_for_buffer(&mut self, slot: u32, now: Nanos) {
+        let Some(buffer) = self.buffer.0.as_mut().filter(|buffer| buffer.is_volatile()) else {
+            return;
+        };
+        let fua = self.requests[slot as usize].fua;
+        if fua && self.unbuffered.iter().any(|part| part.slot == slot) {
+            // Its data is not even in the buffer: asked again when the last page is.
+            return;
+        }
+        let count = buffer.begin_flush();
+        if !buffer.is_clean_to(count) {
+            self.requests[slot as usize].remaining += 1;
+            self.flushing.push((slot, count));
+        }
+        self.destage();
+        self.kick_all(now);
+    }
+
+    /// Program what the buffer wants to get rid of.
+    fn destage(&mut self) {
+        while let Some(buffer) = &mut self.buffer.0 {
+            let Some((lpn, sectors, stream)) = buffer.next_destage() else { break };
+            let whole = sectors >= self.geometry.page_sectors;
+            let sectors = sectors.min(self.geometry.page_sectors) as u16;
+            self.plan.clear();
+            let page = HostPage { lpn, sectors, whole, stream };
+            match self.mapping.write(&mut self.flash, page, &mut self.plan) {
+                Ok(()) => {
+                    let collect = self.plan.collect;
+                    self.submit_plan(FOR_BUFFER, lpn, false);
+                    if let Some(plane) = collect {
+                        self.check_pool(plane);
+                    }
+                }
+                Err(Full(plane)) => {
+                    buffer.put_back(lpn);
+                    self.wake_collectors(plane);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn discard(&mut self, pending: Pending) {
+        let size = u64::from(self.geometry.page_sectors);
+        // Only whole pages can be forgotten.
+        let first = pending.lba.div_ceil(size);
+        let end = (pending.lba + u64::from(pending.sectors)) / size;
+        self.plan.clear();
+        for lpn in first..end {
+            let lpn = lpn as u32;
+            if let Some(buffer) = &mut self.buffer.0 {
+                buffer.discard(lpn);
+            }
+            self.mapping.discard(&mut self.flash, lpn, &mut self.plan);
+            if let Some(oracle) = &mut self.oracle.0 {
+                oracle.discarded(lpn);
+            }
+        }
+    }
+
+    /// One of the things a request waits for is done.
+    #[inline]
+    fn part_done(&mut self, slot: u32, now: Nanos, out: &mut Completions) {
+        self.requests[slot as usize].remaining -= 1;
+        self.settle(slot, now, out);
+    }
+
+    /// Complete the request if it waits for nothing any more.
+    #[inline]
+    fn settle(&mut self, slot: u32, now: Nanos, out: &mut Completions) {
+        let pending = &self.requests[slot as usize];
+        if pending.remaining > 0 {
+            return;
+        }
+        let at = self.host.delivery(now, &pending.request());
+        match at > now {
+            true => self.events.push(at, DONE | slot),
+            false => self.deliver(slot, now, out),
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, slot: u32, now: Nanos, out: &mut Completions) {
+        let pending = &mut self.requests[slot as usize];
+        pending.used = false;
+        out.complete(RequestId(pending.id), now);
+        self.free_requests.push(slot);
+        self.inside -= 1;
+    }
+}

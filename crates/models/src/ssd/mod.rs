@@ -1,0 +1,10 @@
+//! The parts an SSD is made of, below its flash translation layer.
+
+pub mod buffer;
+pub mod controller;
+pub mod geometry;
+pub mod host;
+pub mod nand;
+pub mod oracle;
+pub mod plan;
+pub mod timing;

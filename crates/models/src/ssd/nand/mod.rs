@@ -1,0 +1,470 @@
+//! The NAND model: executes flash operations on channels, dies and planes in time.
+//!
+//! A die does one thing at a time (or one multi-plane group). Every operation goes through up to
+//! three phases: command and data on the channel, the array (tR, tPROG, tBERS), data out on the
+//! channel. Reads of the host and of mapping tables come first, then writes and erases in the
+//! order they were planned, then background reads. The order of writes on a die never changes, so
+//! the pages of a block are programmed in order.
+
+use sim::{Completions, EventHeap, Nanos, Span, snapshot_fields};
+
+use super::geometry::{Geometry, PLANES_PER_DIE_MAX};
+use super::plan::{Cause, FlashOp, Kind};
+use super::timing::{MultiPlane, Phases, Timing};
+
+mod channel;
+mod queue;
+
+use channel::Channel;
+use queue::{List, NIL, Slab};
+
+/// Who is told when an operation ends; the NAND model does not look at it.
+pub type Target = u32;
+
+/// Where an operation waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Reads that somebody waits for.
+    Read,
+    /// Programs, copy-backs and erases; in planned order.
+    Write,
+    /// Reads nobody waits for.
+    BackgroundRead,
+}
+
+/// An operation that ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Finished {
+    /// The operation.
+    pub op: FlashOp,
+    /// Who planned it.
+    pub target: Target,
+    /// Its place in the slab, now free.
+    pub slot: u32,
+}
+
+/// What a die is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u8)]
+enum State {
+    #[default]
+    Idle,
+    /// Command and data in: waiting for the channel or on it.
+    In,
+    /// Reading, programming or erasing until `array_end`.
+    Array,
+    /// Data out: waiting for the channel or on it.
+    Out,
+}
+
+/// The operations a die works on.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    slots: [u32; PLANES_PER_DIE_MAX as usize],
+    length: u8,
+    /// Operations whose data is already out.
+    out: u8,
+    kind: Kind,
+    cause: Cause,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        let slots = [NIL; PLANES_PER_DIE_MAX as usize];
+        Group { slots, length: 0, out: 0, kind: Kind::Read, cause: Cause::Host }
+    }
+}
+
+impl sim::Snapshot for Group {
+    fn save(&self, to: &mut sim::Saver) {
+        self.slots.save(to);
+        to.bytes(&[self.length, self.out, self.kind as u8, self.cause as u8]);
+    }
+    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
+        self.slots.restore(from)?;
+        let [length, out, kind, cause] = from.take()?;
+        let damaged = || sim::SnapshotError("a die's work is damaged".into());
+        self.kind = *Kind::ALL.get(usize::from(kind)).ok_or_else(damaged)?;
+        self.cause = *Cause::ALL.get(usize::from(cause)).ok_or_else(damaged)?;
+        (self.length, self.out) = (length, out);
+        Ok(())
+    }
+}
+
+#[derive(Clone, Default, Debug)]
+struct Die {
+    state: State,
+    /// Events of earlier generations are stale: the array phase was suspended.
+    generation: u8,
+    reads: List,
+    writes: List,
+    background: List,
+    current: Group,
+    array_start: Nanos,
+    array_end: Nanos,
+    /// What a read pushed aside, and its remaining array time.
+    suspended: Option<(Group, Nanos)>,
+    /// Added to the next array phase: the time a suspend takes.
+    penalty: Nanos,
+    /// Array time by kind, in nanoseconds.
+    busy: [u64; 4],
+}
+
+impl sim::Snapshot for State {
+    fn save(&self, to: &mut sim::Saver) {
+        to.bytes(&[*self as u8]);
+    }
+    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
+        *self = match from.take()? {
+            [0] => State::Idle,
+            [1] => State::In,
+            [2] => State::Array,
+            [3] => State::Out,
+            [other] => return Err(sim::SnapshotError(format!("a die is in state {other}"))),
+        };
+        Ok(())
+    }
+}
+
+snapshot_fields!(Die {
+    state,
+    generation,
+    reads,
+    writes,
+    background,
+    current,
+    array_start,
+    array_end,
+    suspended,
+    penalty,
+    busy
+});
+
+/// The flash array in time.
+#[derive(Clone, Debug)]
+pub struct Nand {
+    geometry: Geometry,
+    timing: Timing,
+    slab: Slab,
+    dies: Vec<Die>,
+    channels: Vec<Channel>,
+}
+
+snapshot_fields!(Nand { slab, dies, channels });
+
+/// Event payloads of the NAND model: a die's array phase ended, or a channel's transfer did.
+/// Payloads at or above [`FOREIGN_EVENT`] belong to others.
+const CHANNEL_EVENT: u32 = 1 << 30;
+/// First event payload that is not the NAND model's.
+pub const FOREIGN_EVENT: u32 = 1 << 31;
+const GENERATION_SHIFT: u32 = 22;
+
+impl Nand {
+    /// An idle array.
+    pub fn new(geometry: Geometry, timing: Timing) -> Nand {
+        Nand {
+            slab: Slab::default(),
+            dies: vec![Die::default(); geometry.dies() as usize],
+            channels: vec![Channel::default(); geometry.channels as usize],
+            geometry,
+            timing,
+        }
+    }
+
+    /// The timing table.
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// True when the die has nothing to do and nothing waiting.
+    #[inline]
+    pub fn is_idle(&self, die: u32) -> bool {
+        let die = &self.dies[die as usize];
+        die.state == State::Idle
+            && die.reads.is_empty()
+            && die.writes.is_empty()
+            && die.suspended.is_none()
+    }
+
+    /// True when no operation is inside.
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Hand over an operation; returns its slot. A blocked one keeps its place in the queue but
+    /// does not start before [`Nand::unblock`].
+    #[inline]
+    pub fn enqueue(&mut self, op: FlashOp, target: Target, class: Class, blocked: bool) -> u32 {
+        let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn));
+        let slot = self.slab.insert(op, target, blocked);
+        let die = &mut self.dies[die as usize];
+        let list = match class {
+            Class::Read => &mut die.reads,
+            Class::Write => &mut die.writes,
+            Class::BackgroundRead => &mut die.background,
+        };
+        list.push(&mut self.slab, slot);
+        slot
+    }
+
+    /// Let a blocked operation start; returns its die, which the caller kicks.
+    pub fn unblock(&mut self, slot: u32) -> u32 {
+        self.slab[slot].blocked = false;
+        self.geometry.die_of_plane(self.geometry.plane_of(self.slab[slot].op.ppn))
+    }
+
+    /// Every operation inside, oldest first, and forget them: the power failed.
+    pub fn power_fail(&mut self) -> Vec<FlashOp> {
+        let lost = self.slab.drain();
+        for die in &mut self.dies {
+            let busy = die.busy;
+            *die = Die { busy, ..Die::default() };
+        }
+        self.channels.iter_mut().for_each(Channel::clear);
+        lost
+    }
+
+    /// Start what the die can start now.
+    #[inline]
+    pub fn kick(&mut self, die: u32, now: Nanos, events: &mut EventHeap) {
+        match self.dies[die as usize].state {
+            State::Idle => self.dispatch(die, now, events),
+            State::Array if !self.dies[die as usize].reads.is_empty() => {
+                self.try_suspend(die, now, events);
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self, die_index: u32, now: Nanos, events: &mut EventHeap) {
+        let die = &mut self.dies[die_index as usize];
+        let list = if !die.reads.is_empty() {
+            &mut die.reads
+        } else if let Some((group, remaining)) = die.suspended.take() {
+            die.current = group;
+            self.start_array(die_index, remaining, now, events);
+            return;
+        } else if die.writes.ready(&self.slab) {
+            &mut die.writes
+        } else if !die.background.is_empty() {
+            &mut die.background
+        } else {
+            return;
+        };
+        let slot = list.pop(&mut self.slab);
+        let op = self.slab[slot].op;
+        let mut group = Group { length: 1, kind: op.kind, cause: op.cause, ..Group::default() };
+        group.slots[0] = slot;
+        let mut bus_in = self.timing.phases(&self.geometry, &op).bus_in;
+        if self.timing.multi_plane != MultiPlane::Off {
+            bus_in += gather(list, &mut self.slab, &self.geometry, &self.timing, &mut group);
+        }
+        die.current = group;
+        if bus_in > 0 {
+            die.state = State::In;
+            self.request_bus(die_index, Nanos(bus_in), false, now, events);
+        } else {
+            let array = self.array_time(die_index);
+            self.start_array(die_index, array, now, events);
+        }
+    }
+
+    fn phases(&self, slot: u32) -> Phases {
+        self.timing.phases(&self.geometry, &self.slab[slot].op)
+    }
+
+    /// The array phase of the die's group: as long as its longest operation.
+    fn array_time(&mut self, die_index: u32) -> Nanos {
+        let group = &self.dies[die_index as usize].current;
+        let slots = &group.slots[..usize::from(group.length)];
+        let longest = slots.iter().map(|&slot| self.phases(slot).array).max().unwrap_or(0);
+        Nanos(longest) + std::mem::take(&mut self.dies[die_index as usize].penalty)
+    }
+
+    fn start_array(&mut self, index: u32, time: Nanos, now: Nanos, events: &mut EventHeap) {
+        let die = &mut self.dies[index as usize];
+        die.state = State::Array;
+        die.array_start = now;
+        die.array_end = now + time;
+        die.busy[die.current.kind as usize] += time.0;
+        events.push(die.array_end, u32::from(die.generation) << GENERATION_SHIFT | index);
+    }
+
+    /// A read waits while the die programs or erases: push that aside if it is allowed and pays.
+    fn try_suspend(&mut self, index: u32, now: Nanos, events: &mut EventHeap) {
+        let die = &mut self.dies[index as usize];
+        let cost = match die.current.kind {
+            Kind::Read => None,
+            Kind::Program | Kind::CopyBack => self.timing.program_suspend,
+            Kind::Erase => self.timing.erase_suspend,
+        };
+        let remaining = die.array_end.since(now);
+        let Some(cost) = cost.filter(|&cost| die.suspended.is_none() && cost < remaining) else {
+            return;
+        };
+        die.busy[die.current.kind as usize] -= remaining.0;
+        die.suspended = Some((die.current, remaining));
+        die.generation = die.generation.wrapping_add(1);
+        die.penalty = cost;
+        die.state = State::Idle;
+        self.dispatch(index, now, events);
+    }
+
+    /// Handle an event of this model; ended operations go to `finished`. Returns the die that
+    /// became idle, which the caller kicks after it has looked at `finished`.
+    #[inline]
+    pub fn event(
+        &mut self,
+        payload: u32,
+        now: Nanos,
+        events: &mut EventHeap,
+        finished: &mut Vec<Finished>,
+        out: &mut Completions,
+    ) -> Option<u32> {
+        if payload & CHANNEL_EVENT != 0 {
+            return self.transfer_ended(payload & !CHANNEL_EVENT, now, events, finished, out);
+        }
+        let index = payload & ((1 << GENERATION_SHIFT) - 1);
+        let die = &mut self.dies[index as usize];
+        if die.generation != (payload >> GENERATION_SHIFT) as u8 {
+            return None;
+        }
+        let Group { kind, cause, .. } = die.current;
+        let start = die.array_start;
+        out.span(|| Span { unit: index, what: kind.name(), cause: cause.name(), start, end: now });
+        if kind == Kind::Read {
+            die.state = State::Out;
+            self.next_out(index, now, events);
+            return None;
+        }
+        Some(self.group_ended(index, finished))
+    }
+
+    /// Transfer out the data of the group's next operation.
+    fn next_out(&mut self, index: u32, now: Nanos, events: &mut EventHeap) {
+        let group = &self.dies[index as usize].current;
+        let slot = group.slots[usize::from(group.out)];
+        let time = self.phases(slot).bus_out;
+        self.request_bus(index, Nanos(time), true, now, events);
+    }
+
+    fn group_ended(&mut self, index: u32, finished: &mut Vec<Finished>) -> u32 {
+        let die = &mut self.dies[index as usize];
+        die.state = State::Idle;
+        for position in 0..usize::from(die.current.length) {
+            let slot = die.current.slots[position];
+            let (op, target) = self.slab.remove(slot);
+            finished.push(Finished { op, target, slot });
+        }
+        index
+    }
+
+    fn request_bus(
+        &mut self,
+        die: u32,
+        time: Nanos,
+        out: bool,
+        now: Nanos,
+        events: &mut EventHeap,
+    ) {
+        let index = self.geometry.channel_of_die(die);
+        let channel = &mut self.channels[index as usize];
+        if let Some(end) = channel.request(die, time, out, now) {
+            events.push(end, CHANNEL_EVENT | index);
+        }
+    }
+
+    fn transfer_ended(
+        &mut self,
+        index: u32,
+        now: Nanos,
+        events: &mut EventHeap,
+        finished: &mut Vec<Finished>,
+        out: &mut Completions,
+    ) -> Option<u32> {
+        let dies = self.dies.len() as u32;
+        let channel = &mut self.channels[index as usize];
+        let (die, start) = channel.ended();
+        out.span(|| Span { unit: dies + index, what: "transfer", cause: "host", start, end: now });
+        if let Some(end) = channel.start_next(now) {
+            events.push(end, CHANNEL_EVENT | index);
+        }
+        if self.dies[die as usize].state == State::In {
+            let array = self.array_time(die);
+            self.start_array(die, array, now, events);
+            // A read may have come while the data went in.
+            if !self.dies[die as usize].reads.is_empty() {
+                self.try_suspend(die, now, events);
+            }
+            return None;
+        }
+        let group = &mut self.dies[die as usize].current;
+        let slot = group.slots[usize::from(group.out)];
+        group.out += 1;
+        let last = group.out == group.length;
+        let (op, target) = self.slab.remove(slot);
+        finished.push(Finished { op, target, slot });
+        if last {
+            self.dies[die as usize].state = State::Idle;
+            return Some(die);
+        }
+        self.next_out(die, now, events);
+        None
+    }
+
+    /// Busy time of every die (by kind) and channel.
+    pub fn counters(&self, out: &mut sim::Counters) {
+        for (index, die) in self.dies.iter().enumerate() {
+            let channel = self.geometry.channel_of_die(index as u32);
+            let in_channel = index as u32 - channel * self.geometry.dies_per_channel.get();
+            let mut busy: Vec<_> =
+                Kind::ALL.iter().map(|k| (k.name(), Nanos(die.busy[*k as usize]))).collect();
+            // A phase that is still running was counted in full when it began.
+            busy.retain(|&(name, _)| name != "copyback");
+            busy[1].1 += Nanos(die.busy[Kind::CopyBack as usize]);
+            out.units.push(sim::Unit { name: format!("channel{channel}.die{in_channel}"), busy });
+        }
+        for (index, channel) in self.channels.iter().enumerate() {
+            let busy = vec![("transfer", channel.busy())];
+            out.units.push(sim::Unit { name: format!("channel{index}"), busy });
+        }
+    }
+}
+
+/// Add operations of other planes to a group, oldest first; returns their bus time. An operation
+/// never overtakes an older one of its plane.
+fn gather(
+    list: &mut List,
+    slab: &mut Slab,
+    geometry: &Geometry,
+    timing: &Timing,
+    group: &mut Group,
+) -> u64 {
+    let first = slab[group.slots[0]].op;
+    let page = geometry.block_page(first.ppn).1;
+    let mut planes_seen: u32 = 1 << (geometry.plane_of(first.ppn) % PLANES_PER_DIE_MAX);
+    let mut bus_in = 0;
+    let (mut previous, mut slot) = (NIL, list.head());
+    // Two rounds over the planes: further back nothing fits in practice.
+    for _ in 0..2 * geometry.planes_per_die.get() {
+        if slot == NIL || u32::from(group.length) == geometry.planes_per_die.get() {
+            break;
+        }
+        let (op, blocked, next) = (slab[slot].op, slab[slot].blocked, slab[slot].next);
+        let plane_bit = 1 << (geometry.plane_of(op.ppn) % PLANES_PER_DIE_MAX);
+        let same_page =
+            timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn).1 == page;
+        let fits = op.kind == first.kind && same_page && !blocked;
+        if planes_seen & plane_bit == 0 && fits {
+            list.unlink_after(slab, previous);
+            group.slots[usize::from(group.length)] = slot;
+            group.length += 1;
+            bus_in += timing.phases(geometry, &op).bus_in;
+        } else {
+            previous = slot;
+        }
+        planes_seen |= plane_bit;
+        slot = next;
+    }
+    bus_in
+}

@@ -1,0 +1,232 @@
+//! The NAND oracle: a slow, obvious model of the flash that checks every operation.
+//!
+//! Real NAND would accept many of a wrong FTL's plans and lose data silently. The oracle knows
+//! what every page holds, as (logical page, version), and refuses:
+//!
+//! * a program on a page that is not erased, or out of order in its block;
+//! * a read of a page that does not hold the wanted (logical page, version);
+//! * a copy-back across planes, or of a page that does not hold what it should;
+//! * an erase of a block that still holds the newest version of something.
+
+use super::geometry::Geometry;
+use super::plan::{FlashOp, Kind, NONE};
+
+/// What a page holds: a logical page and its version.
+type Content = (u32, u32);
+const ERASED: Content = (NONE, 0);
+
+/// Checks operations in the order in which the flash executes them.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    geometry: Geometry,
+    pages: Vec<Content>,
+    /// Next page to program, per block.
+    next_page: Vec<u32>,
+    /// Version of each logical page that the host wrote last.
+    newest: Vec<u32>,
+    /// Version of each logical page whose program has ended, and where it is.
+    durable: Vec<(u32, u32)>,
+    /// Version each planned page will hold.
+    planned: Vec<u32>,
+}
+
+sim::snapshot_fields!(Oracle { pages, next_page, newest, durable, planned });
+
+impl Oracle {
+    /// An oracle for an erased drive.
+    pub fn new(geometry: Geometry, logical_pages: u32) -> Oracle {
+        let pages = geometry.pages() as usize;
+        Oracle {
+            geometry,
+            pages: vec![ERASED; pages],
+            next_page: vec![0; geometry.blocks() as usize],
+            newest: vec![0; logical_pages as usize],
+            durable: vec![(0, NONE); logical_pages as usize],
+            planned: vec![0; pages],
+        }
+    }
+
+    /// An operation was planned. Called in planned order, before it is executed.
+    ///
+    /// # Errors
+    /// What is wrong with the plan.
+    pub fn planned(&mut self, op: &FlashOp) -> Result<(), String> {
+        match op.kind {
+            Kind::Program | Kind::CopyBack => {
+                let version = match op.cause {
+                    super::plan::Cause::Host => {
+                        self.newest[op.lpn as usize] += 1;
+                        self.newest[op.lpn as usize]
+                    }
+                    // A move carries the version that the source holds or will hold.
+                    _ => self.planned[op.from as usize],
+                };
+                self.planned[op.ppn as usize] = version;
+                let same_plane = self.geometry.plane_of(op.ppn) == self.geometry.plane_of(op.from);
+                if op.kind == Kind::CopyBack && !same_plane {
+                    return Err(format!("copy-back across planes: {op:?}"));
+                }
+            }
+            Kind::Read if op.lpn != NONE => {
+                let (wanted, planned) =
+                    (self.newest[op.lpn as usize], self.planned[op.ppn as usize]);
+                if op.cause == super::plan::Cause::Host && wanted != planned {
+                    return Err(format!("read of version {planned} instead of {wanted}: {op:?}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An operation ended.
+    ///
+    /// # Errors
+    /// What real flash, or the data's owner, would object to.
+    pub fn executed(&mut self, op: &FlashOp) -> Result<(), String> {
+        match op.kind {
+            Kind::Read => self.holds(op.ppn, op.lpn, op),
+            Kind::Program => self.program(op),
+            Kind::CopyBack => {
+                self.holds(op.from, op.lpn, op)?;
+                let carried = self.pages[op.from as usize].1;
+                let planned = self.planned[op.ppn as usize];
+                if carried != planned {
+                    return Err(format!(
+                        "copy-back moves version {carried}, not {planned}: {op:?}"
+                    ));
+                }
+                self.program(op)
+            }
+            Kind::Erase => self.erase(op),
+        }
+    }
+
+    fn holds(&self, ppn: u32, lpn: u32, op: &FlashOp) -> Result<(), String> {
+        let (holder, version) = self.pages[ppn as usize];
+        let wanted = self.planned[ppn as usize];
+        match (holder, version) == (lpn, wanted) {
+            true => Ok(()),
+            false => Err(format!(
+                "page {ppn} holds (lpn {holder}, version {version}), not version {wanted}: {op:?}"
+            )),
+        }
+    }
+
+    fn program(&mut self, op: &FlashOp) -> Result<(), String> {
+        let (block, page) = self.geometry.block_page(op.ppn);
+        let next = &mut self.next_page[block as usize];
+        if *next != page {
+            return Err(format!("block {block} expects page {next}, not {page}: {op:?}"));
+        }
+        *next += 1;
+        let version = self.planned[op.ppn as usize];
+        self.pages[op.ppn as usize] = (op.lpn, version);
+        let durable = &mut self.durable[op.lpn as usize];
+        if version >= durable.0 {
+            *durable = (version, op.ppn);
+        }
+        Ok(())
+    }
+
+    fn erase(&mut self, op: &FlashOp) -> Result<(), String> {
+        let (block, _) = self.geometry.block_page(op.ppn);
+        for ppn in op.ppn..op.ppn + self.geometry.pages_per_block.get() {
+            let (lpn, version) = self.pages[ppn as usize];
+            if lpn != NONE && self.durable[lpn as usize] == (version, ppn) {
+                return Err(format!(
+                    "the erase of block {block} destroys the last durable copy of lpn {lpn} \
+                     (version {version})"
+                ));
+            }
+            self.pages[ppn as usize] = ERASED;
+        }
+        self.next_page[block as usize] = 0;
+        Ok(())
+    }
+
+    /// The host discarded a page: its copies may be erased.
+    pub fn discarded(&mut self, lpn: u32) {
+        self.newest[lpn as usize] += 1;
+        self.durable[lpn as usize] = (self.newest[lpn as usize], NONE);
+    }
+
+    /// The power failed. Pages that were handed out but not programmed are burnt; every logical
+    /// page must be found where `lookup` says, in its last durable version.
+    ///
+    /// # Errors
+    /// The first page that is not.
+    pub fn power_failed(&mut self, mut lookup: impl FnMut(u32) -> u32) -> Result<(), String> {
+        for lpn in 0..self.newest.len() as u32 {
+            let (version, ppn) = self.durable[lpn as usize];
+            let found = lookup(lpn);
+            let same = match found {
+                NONE => ppn == NONE,
+                _ => self.pages[found as usize] == (lpn, version),
+            };
+            if !same {
+                return Err(format!(
+                    "after the power failure lpn {lpn} is sought at {found}, but its durable \
+                     version {version} is at {ppn}"
+                ));
+            }
+            self.newest[lpn as usize] = version;
+            if found != NONE {
+                self.durable[lpn as usize] = (version, found);
+                self.planned[found as usize] = version;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::geometry::GeometryParams;
+    use crate::ssd::plan::Cause;
+
+    fn oracle() -> Oracle {
+        Oracle::new(GeometryParams::default().check().unwrap(), 100)
+    }
+
+    fn op(kind: Kind, cause: Cause, ppn: u32, from: u32, lpn: u32) -> FlashOp {
+        FlashOp { kind, cause, sectors: 4, ppn, from, lpn }
+    }
+
+    fn run(oracle: &mut Oracle, op: FlashOp) -> Result<(), String> {
+        oracle.planned(&op)?;
+        oracle.executed(&op)
+    }
+
+    #[test]
+    fn correct_plans_pass() {
+        let mut o = oracle();
+        run(&mut o, op(Kind::Program, Cause::Host, 0, NONE, 7)).unwrap();
+        run(&mut o, op(Kind::Read, Cause::Host, 0, NONE, 7)).unwrap();
+        run(&mut o, op(Kind::CopyBack, Cause::Gc, 64, 0, 7)).unwrap();
+        run(&mut o, op(Kind::Erase, Cause::Gc, 0, NONE, NONE)).unwrap();
+        run(&mut o, op(Kind::Read, Cause::Host, 64, NONE, 7)).unwrap();
+    }
+
+    #[test]
+    fn every_kind_of_wrong_plan_is_refused() {
+        let mut o = oracle();
+        run(&mut o, op(Kind::Program, Cause::Host, 0, NONE, 7)).unwrap();
+        let wrong = [
+            (op(Kind::Program, Cause::Host, 0, NONE, 8), "expects page 1"),
+            (op(Kind::Program, Cause::Host, 2, NONE, 8), "expects page 1"),
+            (op(Kind::Read, Cause::Host, 0, NONE, 8), "instead of"),
+            (op(Kind::CopyBack, Cause::Gc, 131_072 * 2, 0, 7), "across planes"),
+            (op(Kind::Erase, Cause::Gc, 0, NONE, NONE), "last durable copy of lpn 7"),
+        ];
+        for (op, expected) in wrong {
+            let error = run(&mut o.clone(), op).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        // A stale read: the page was overwritten elsewhere.
+        run(&mut o, op(Kind::Program, Cause::Host, 1, 0, 7)).unwrap();
+        let error = run(&mut o, op(Kind::Read, Cause::Host, 0, NONE, 7)).unwrap_err();
+        assert!(error.contains("read of version 1 instead of 2"), "{error}");
+    }
+}

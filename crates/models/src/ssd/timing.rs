@@ -1,0 +1,184 @@
+//! NAND timing as a part table gives it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sim::{Nanos, SECTOR_BYTES};
+
+use super::geometry::Geometry;
+use super::plan::{FlashOp, Kind};
+use crate::config::{ConfigError, Duration, Rate};
+
+/// When operations on several planes of a die may run as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MultiPlane {
+    /// Never: a die does one operation at a time.
+    #[default]
+    Off,
+    /// Same kind, same page number in the block.
+    SamePage,
+    /// Same kind, any page.
+    AnyPage,
+}
+
+/// NAND timing and abilities.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NandParams {
+    /// tR per page type; page `i` of a block has type `i mod n`.
+    pub read: Vec<Duration>,
+    /// tPROG per page type. One-shot programming is written as zeros followed by the whole time:
+    /// the last page of the word line triggers it.
+    pub program: Vec<Duration>,
+    /// tBERS.
+    pub erase: Duration,
+    /// Transfer rate of a channel.
+    pub bus: Rate,
+    /// Command and address cycles on the channel before every operation.
+    pub command: Duration,
+    /// Transfer the spare area too: 64 bytes for every 2 KiB of data (16 per sector).
+    pub spare_on_bus: bool,
+    /// Copy-back is allowed (within a plane).
+    pub copy_back: bool,
+    /// Multi-plane operations.
+    pub multi_plane: MultiPlane,
+    /// Time to suspend a program for a read; absent: programs are not suspended.
+    pub program_suspend: Option<Duration>,
+    /// Time to suspend an erase for a read; absent: erases are not suspended.
+    pub erase_suspend: Option<Duration>,
+}
+
+impl Default for NandParams {
+    /// The SLC NAND of Ha, Cho and Eom (2010), table 2.
+    fn default() -> NandParams {
+        NandParams {
+            read: vec![Duration(Nanos::from_micros(25))],
+            program: vec![Duration(Nanos::from_micros(200))],
+            erase: Duration(Nanos::from_millis(2)),
+            bus: Rate(40_000_000),
+            command: Duration(Nanos::ZERO),
+            spare_on_bus: false,
+            copy_back: true,
+            multi_plane: MultiPlane::Off,
+            program_suspend: None,
+            erase_suspend: None,
+        }
+    }
+}
+
+/// Checked timing, in integers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Timing {
+    read_ns: Vec<u64>,
+    program_ns: Vec<u64>,
+    erase_ns: u64,
+    command_ns: u64,
+    /// Bus time of one sector, in picoseconds.
+    sector_ps: u64,
+    /// Multi-plane rule.
+    pub multi_plane: MultiPlane,
+    /// Time to suspend a program, if that is possible.
+    pub program_suspend: Option<Nanos>,
+    /// Time to suspend an erase, if that is possible.
+    pub erase_suspend: Option<Nanos>,
+}
+
+/// The times of one operation: on the bus before, in the array, on the bus after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Phases {
+    /// Command, address and data in.
+    pub bus_in: u64,
+    /// tR, tPROG or tBERS.
+    pub array: u64,
+    /// Data out.
+    pub bus_out: u64,
+}
+
+impl NandParams {
+    /// Check the values.
+    ///
+    /// # Errors
+    /// Names the key that cannot be used.
+    pub fn check(&self) -> Result<Timing, ConfigError> {
+        let types = |key: &str, list: &[Duration]| match list.len() {
+            0 | 9.. => {
+                let message = format!("expected 1 to 8 page types, got {}", list.len());
+                Err(ConfigError::new(key, message))
+            }
+            _ => Ok(list.iter().map(|d| d.0.0).collect::<Vec<_>>()),
+        };
+        if self.bus.0 == 0 {
+            return Err(ConfigError::new("bus", "expected a rate above 0, got 0B/s"));
+        }
+        let sector_bytes = SECTOR_BYTES + if self.spare_on_bus { 16 } else { 0 };
+        Ok(Timing {
+            read_ns: types("read", &self.read)?,
+            program_ns: types("program", &self.program)?,
+            erase_ns: self.erase.0.0,
+            command_ns: self.command.0.0,
+            sector_ps: (u128::from(sector_bytes) * 1_000_000_000_000 / u128::from(self.bus.0))
+                as u64,
+            multi_plane: self.multi_plane,
+            program_suspend: self.program_suspend.map(|d| d.0),
+            erase_suspend: self.erase_suspend.map(|d| d.0),
+        })
+    }
+}
+
+impl Timing {
+    /// Bus time of that many sectors.
+    #[inline]
+    pub fn bus_ns(&self, sectors: u32) -> u64 {
+        u64::from(sectors) * self.sector_ps / 1_000
+    }
+
+    /// tR of a page of a block.
+    #[inline]
+    pub fn read_ns(&self, page: u32) -> u64 {
+        by_type(&self.read_ns, page)
+    }
+
+    /// tPROG of a page of a block.
+    #[inline]
+    pub fn program_ns(&self, page: u32) -> u64 {
+        by_type(&self.program_ns, page)
+    }
+
+    /// The times of an operation.
+    #[inline]
+    pub fn phases(&self, geometry: &Geometry, op: &FlashOp) -> Phases {
+        let page = |ppn| if self.single_type() { 0 } else { geometry.block_page(ppn).1 };
+        let command = self.command_ns;
+        match op.kind {
+            Kind::Read => Phases {
+                bus_in: command,
+                array: self.read_ns(page(op.ppn)),
+                bus_out: self.bus_ns(u32::from(op.sectors)),
+            },
+            Kind::Program => Phases {
+                bus_in: command + self.bus_ns(u32::from(op.sectors)),
+                array: self.program_ns(page(op.ppn)),
+                bus_out: 0,
+            },
+            Kind::CopyBack => Phases {
+                bus_in: command,
+                array: self.read_ns(page(op.from)) + self.program_ns(page(op.ppn)),
+                bus_out: 0,
+            },
+            Kind::Erase => Phases { bus_in: command, array: self.erase_ns, bus_out: 0 },
+        }
+    }
+
+    #[inline]
+    fn single_type(&self) -> bool {
+        self.read_ns.len() == 1 && self.program_ns.len() == 1
+    }
+}
+
+#[inline]
+fn by_type(times: &[u64], page: u32) -> u64 {
+    match times {
+        [one] => *one,
+        many => many[page as usize % many.len()],
+    }
+}
