@@ -209,7 +209,14 @@ impl Collector {
             let planes = self.planes(pool);
             let blocks = flash.geometry.blocks_of_plane(planes.start).start
                 ..flash.geometry.blocks_of_plane(planes.end - 1).end;
-            let Some(victim) = self.gc.pick(pool, blocks.clone(), flash) else { return false };
+            // A power failure can leave a plane half way through a collection, without its
+            // reserve. Then only the emptiest block is sure to fit into what is open.
+            let broke = planes.clone().find(|&plane| flash.free_blocks(plane) == 0);
+            let picked = match broke {
+                Some(plane) => flash.least_valid(flash.geometry.blocks_of_plane(plane)),
+                None => self.gc.pick(pool, blocks.clone(), flash),
+            };
+            let Some(victim) = picked else { return false };
             // A pool whose every sealed block is fully valid cannot be helped. A policy that does
             // not look at valid counts may choose a full block while emptier ones exist.
             let full = flash.geometry.pages_per_block.get();

@@ -137,13 +137,10 @@ impl Controller {
     /// A flash operation ended: keep the books, tell who waits.
     pub(super) fn flash_op_ended(&mut self, done: Finished, now: Nanos, out: &mut Completions) {
         let Finished { op, target, .. } = done;
-        if let Some(oracle) = &mut self.oracle.0 {
-            oracle.executed(&op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
-        }
+        self.executed(&op, op.from);
         match op.kind {
             Kind::Read => {}
             Kind::Program | Kind::CopyBack => {
-                self.flash.programmed(op.ppn, op.from);
                 if !self.blocked_pools.is_empty() {
                     for pool in std::mem::take(&mut self.blocked_pools) {
                         self.pump(pool);
@@ -188,26 +185,14 @@ impl Controller {
         for (slot, _) in ready {
             self.part_done(slot, now, out);
         }
-        while let Some(part) = self.unbuffered.front().copied() {
-            if !self.try_buffer(&part, now) {
-                break;
-            }
-            self.unbuffered.pop_front();
-            let last = self.unbuffered.front().is_none_or(|next| next.slot != part.slot);
-            if last && self.requests[part.slot as usize].fua {
-                self.wait_for_buffer(part.slot, now);
-            }
-        }
+        self.admit(now);
         self.destage();
     }
 
     /// A block is free again: let waiting writes have it.
     fn block_erased(&mut self, ppn: u32) {
-        let (block, _) = self.geometry.block_page(ppn);
-        self.flash.erased(block);
-        self.collector.erased(block, &self.flash);
         if self.stalled_count > 0 {
-            let plane = self.geometry.plane_of_block(block);
+            let plane = self.geometry.plane_of(ppn);
             self.retry_stalled(plane as usize);
             self.retry_stalled(self.geometry.planes() as usize);
         }

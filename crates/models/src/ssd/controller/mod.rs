@@ -302,7 +302,7 @@ impl Controller {
                 }
             }
             Op::Flush => self.wait_for_buffer(slot, now),
-            Op::Discard => self.discard(pending),
+            Op::Discard => self.discard(pending, now),
         }
         self.kick_all(now);
         self.requests[slot as usize].remaining -= 1;
@@ -421,6 +421,8 @@ impl Controller {
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let sectors = u32::from(part.sectors);
         if buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::NoRoom {
+            // After a power failure a protected buffer is full while nothing is under way.
+            self.destage();
             return false;
         }
         self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
@@ -472,7 +474,7 @@ impl Controller {
         }
     }
 
-    fn discard(&mut self, pending: Pending) {
+    fn discard(&mut self, pending: Pending, now: Nanos) {
         let size = u64::from(self.geometry.page_sectors);
         // Only whole pages can be forgotten.
         let first = pending.lba.div_ceil(size);
@@ -486,6 +488,21 @@ impl Controller {
             self.mapping.discard(&mut self.flash, lpn, &mut self.plan);
             if let Some(oracle) = &mut self.oracle.0 {
                 oracle.discarded(lpn);
+            }
+        }
+        self.admit(now);
+    }
+
+    /// Let waiting pages into the buffer as far as there is room.
+    fn admit(&mut self, now: Nanos) {
+        while let Some(part) = self.unbuffered.front().copied() {
+            if !self.try_buffer(&part, now) {
+                break;
+            }
+            self.unbuffered.pop_front();
+            let last = self.unbuffered.front().is_none_or(|next| next.slot != part.slot);
+            if last && self.requests[part.slot as usize].fua {
+                self.wait_for_buffer(part.slot, now);
             }
         }
     }

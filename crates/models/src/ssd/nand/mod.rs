@@ -213,15 +213,23 @@ impl Nand {
         self.geometry.die_of_plane(self.geometry.plane_of(self.slab[slot].op.ppn))
     }
 
-    /// Every operation inside, oldest first, and forget them: the power failed.
-    pub fn power_fail(&mut self) -> Vec<FlashOp> {
-        let lost = self.slab.drain();
+    /// The power failed. Programs and erases whose array phase has begun end: a drive holds its
+    /// energy that long. Everything else is forgotten. Returns both, each oldest first.
+    pub fn power_fail(&mut self) -> (Vec<FlashOp>, Vec<FlashOp>) {
+        let mut ending = Vec::new();
         for die in &mut self.dies {
+            let running = (die.state == State::Array && die.current.kind != Kind::Read)
+                .then_some(die.current);
+            for group in running.into_iter().chain(die.suspended.map(|(group, _)| group)) {
+                for &slot in &group.slots[..usize::from(group.length)] {
+                    ending.push(self.slab.remove(slot).0);
+                }
+            }
             let busy = die.busy;
             *die = Die { busy, ..Die::default() };
         }
         self.channels.iter_mut().for_each(Channel::clear);
-        lost
+        (ending, self.slab.drain())
     }
 
     /// Start what the die can start now.
