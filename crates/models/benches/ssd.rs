@@ -179,7 +179,20 @@ fn waf_only() {
     );
 }
 
+/// One configuration by name, with fewer requests: `... --bench ssd -- F-read 100000` for a profiler.
+fn chosen() -> Option<(String, u64)> {
+    let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with("--"));
+    let name = arguments.next()?;
+    Some((name, arguments.next().and_then(|n| n.parse().ok()).unwrap_or(2_000_000)))
+}
+
 fn main() {
+    match chosen() {
+        Some((name, requests)) if name == "F-read" => return f_read("", "F-read", requests),
+        Some((name, requests)) if name == "G-write" => return g_write("G-write", "", requests),
+        Some((name, _)) if name == "WAF" => return waf_only(),
+        _ => {}
+    }
     f_read("", "F-read", 6_000_000);
     g_write("G-write", "", 2_000_000);
     g_write("G-write, no timing", "timing = 'none'", 4_000_000);

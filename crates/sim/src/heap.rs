@@ -12,9 +12,12 @@ const ARITY: usize = 4;
 /// The sequence number makes the order total, so a run does not depend on the heap's shape.
 #[derive(Clone, Default, Debug)]
 pub struct EventHeap {
-    /// (time, sequence << 32 | payload): compared as a pair.
-    nodes: Vec<(u64, u64)>,
+    /// time << 64 | sequence << 32 | payload: one comparison orders all of it.
+    nodes: Vec<u128>,
     sequence: u32,
+    /// The root was popped and its place is not filled yet: most events are followed by another
+    /// one of the same unit, which then needs one sift instead of two.
+    hole: bool,
 }
 
 impl EventHeap {
@@ -25,18 +28,22 @@ impl EventHeap {
 
     /// Number of events waiting.
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.nodes.len() - usize::from(self.hole)
     }
 
     /// True when no event waits.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.len() == 0
     }
 
     /// Time of the earliest event.
     #[inline]
     pub fn next_time(&self) -> Option<Nanos> {
-        self.nodes.first().map(|node| Nanos(node.0))
+        if self.hole {
+            // Only between a pop and the next call: the least of the root's children.
+            return self.nodes[1..].iter().take(ARITY).min().map(|&node| time_of(node));
+        }
+        self.nodes.first().map(|&node| time_of(node))
     }
 
     /// Add an event at `time`.
@@ -45,8 +52,14 @@ impl EventHeap {
         if self.sequence == u32::MAX {
             self.renumber();
         }
-        let node = (time.0, u64::from(self.sequence) << 32 | u64::from(payload));
+        let low = u64::from(self.sequence) << 32 | u64::from(payload);
+        let node = u128::from(time.0) << 64 | u128::from(low);
         self.sequence += 1;
+        if self.hole {
+            self.hole = false;
+            self.sift_down(node);
+            return;
+        }
         let mut hole = self.nodes.len();
         self.nodes.push(node);
         while hole > 0 {
@@ -63,8 +76,12 @@ impl EventHeap {
     /// Remove and return the earliest event if it is due at `now`.
     #[inline]
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, u32)> {
+        self.fill_hole();
         match self.nodes.first() {
-            Some(node) if node.0 <= now.0 => self.pop(),
+            Some(&node) if time_of(node) <= now => {
+                self.hole = true;
+                Some((time_of(node), node as u32))
+            }
             _ => None,
         }
     }
@@ -72,60 +89,79 @@ impl EventHeap {
     /// Remove and return the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Nanos, u32)> {
-        let &(time, rest) = self.nodes.first()?;
-        let last = self.nodes.pop().expect("the heap has a first node, so it has a last one");
-        if !self.nodes.is_empty() {
-            self.sift_down(last);
-        }
-        Some((Nanos(time), rest as u32))
+        self.pop_due(Nanos::MAX)
     }
 
     /// Remove every event.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.sequence = 0;
+        self.hole = false;
     }
 
     #[inline]
-    fn sift_down(&mut self, node: (u64, u64)) {
-        let length = self.nodes.len();
+    fn fill_hole(&mut self) {
+        if self.hole {
+            self.hole = false;
+            let last = self.nodes.pop().expect("the heap holds at least its hole");
+            if !self.nodes.is_empty() {
+                self.sift_down(last);
+            }
+        }
+    }
+
+    /// Put `node` in the place of the root and restore the order.
+    #[inline]
+    fn sift_down(&mut self, node: u128) {
+        let nodes = self.nodes.as_mut_slice();
         let mut hole = 0;
         loop {
             let first = hole * ARITY + 1;
-            if first >= length {
-                break;
-            }
-            let end = (first + ARITY).min(length);
-            let mut least = first;
-            for child in first + 1..end {
-                if self.nodes[child] < self.nodes[least] {
-                    least = child;
+            let (least, value) = match nodes.get(first..first + ARITY) {
+                Some(&[a, b, c, d]) => {
+                    let (ab, ab_at) = if b < a { (b, first + 1) } else { (a, first) };
+                    let (cd, cd_at) = if d < c { (d, first + 3) } else { (c, first + 2) };
+                    if cd < ab { (cd_at, cd) } else { (ab_at, ab) }
                 }
-            }
-            if node <= self.nodes[least] {
+                _ => {
+                    let rest = nodes.get(first..).unwrap_or(&[]);
+                    match rest.iter().enumerate().min_by_key(|&(_, &value)| value) {
+                        Some((offset, &value)) => (first + offset, value),
+                        None => break,
+                    }
+                }
+            };
+            if node <= value {
                 break;
             }
-            self.nodes[hole] = self.nodes[least];
+            nodes[hole] = value;
             hole = least;
         }
-        self.nodes[hole] = node;
+        nodes[hole] = node;
     }
 
     /// Give the waiting events fresh sequence numbers in their present order: needed once in four
     /// thousand million events. A sorted array is a valid heap.
     #[cold]
     fn renumber(&mut self) {
+        self.fill_hole();
         self.nodes.sort_unstable();
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.1 = (index as u64) << 32 | node.1 & 0xffff_ffff;
+            let sequence_bits = u128::from(u32::MAX) << 32;
+            *node = *node & !sequence_bits | (index as u128) << 32;
         }
         self.sequence = self.nodes.len() as u32;
     }
 }
 
+#[inline]
+fn time_of(node: u128) -> Nanos {
+    Nanos((node >> 64) as u64)
+}
+
 impl Snapshot for EventHeap {
     fn save(&self, to: &mut Saver) {
-        let mut sorted = self.nodes.clone();
+        let mut sorted = self.nodes[usize::from(self.hole)..].to_vec();
         sorted.sort_unstable();
         sorted.save(to);
         self.sequence.save(to);
@@ -133,6 +169,7 @@ impl Snapshot for EventHeap {
 
     fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
         self.nodes.restore(from)?;
+        self.hole = false;
         self.sequence.restore(from)
     }
 }
@@ -165,6 +202,23 @@ mod tests {
         }
         let popped: Vec<_> = std::iter::from_fn(|| heap.pop()).map(|(_, p)| p).collect();
         assert_eq!(popped, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn pushes_between_pops_keep_the_order() {
+        let (mut heap, mut rng) = (EventHeap::new(), Rng::new(5, "mixed"));
+        let mut expected = std::collections::BTreeSet::new();
+        for payload in 0..5_000u32 {
+            let time = rng.below(1_000);
+            heap.push(Nanos(time), payload);
+            expected.insert((time, payload));
+            if rng.below(3) > 0 {
+                let (time, payload) = heap.pop().unwrap();
+                assert_eq!(expected.pop_first(), Some((time.0, payload)));
+                assert_eq!(heap.next_time().map(|t| t.0), expected.first().map(|e| e.0));
+                assert_eq!(heap.len(), expected.len());
+            }
+        }
     }
 
     #[test]

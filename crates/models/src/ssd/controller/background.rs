@@ -136,7 +136,7 @@ impl Controller {
 
     /// A flash operation ended: keep the books, tell who waits.
     pub(super) fn flash_op_ended(&mut self, done: Finished, now: Nanos, out: &mut Completions) {
-        let Finished { op, target, .. } = done;
+        let Finished { op, target } = done;
         self.executed(&op, op.from);
         match op.kind {
             Kind::Read => {}
