@@ -1,0 +1,156 @@
+//! The arm and the platters: how long until the head can start on a sector.
+
+use sim::{Nanos, snapshot_fields};
+
+use crate::hdd::geometry::{Geometry, Place};
+use crate::hdd::seek::SeekTable;
+
+/// Everything about the mechanism that does not change during a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mechanics {
+    /// Where the sectors lie.
+    pub geometry: Geometry,
+    seek: SeekTable,
+    head_switch: u32,
+    write_settle: u32,
+    period: u32,
+    /// 2^32 / period: a division by the period is a multiplication and one correction.
+    reciprocal: u64,
+}
+
+/// Where the arm stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Arm {
+    /// Cylinder.
+    pub cylinder: u32,
+    /// Selected head.
+    pub head: u32,
+}
+
+snapshot_fields!(Arm { cylinder, head });
+
+/// The way to a sector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Positioning {
+    /// Seek, head switch and settling, in ns.
+    pub seek: u64,
+    /// Rotational wait after it, in ns.
+    pub wait: u64,
+}
+
+impl Mechanics {
+    /// Put the parts together. A period is at most 1 s, so it fits 32 bits.
+    pub fn new(
+        geometry: Geometry,
+        seek: SeekTable,
+        head_switch: Nanos,
+        write_settle: Nanos,
+    ) -> Mechanics {
+        let period = geometry.period();
+        Mechanics {
+            geometry,
+            seek,
+            head_switch: head_switch.0 as u32,
+            write_settle: write_settle.0 as u32,
+            period: period as u32,
+            reciprocal: (1 << 32) / period,
+        }
+    }
+
+    /// Time of one rotation in ns.
+    #[inline]
+    pub fn period(&self) -> u64 {
+        u64::from(self.period)
+    }
+
+    /// Time in ns until the arm at `arm` has settled over a track.
+    #[inline]
+    pub fn seek_ns(&self, arm: Arm, cylinder: u32, head: u32, write: bool) -> u32 {
+        let mut time = self.seek.ns(arm.cylinder.abs_diff(cylinder));
+        if arm.head != head {
+            time = time.max(self.head_switch);
+        }
+        if write && (arm.cylinder, arm.head) != (cylinder, head) {
+            time += self.write_settle;
+        }
+        time
+    }
+
+    /// Rotational wait in ns from phase `phase + later`, where `phase < T`, until `angle`.
+    #[inline]
+    pub fn wait_ns(&self, phase: u32, later: u64, angle: u32) -> u32 {
+        let ahead = u64::from(phase) + later;
+        // The correction below covers the reciprocal's error only below 2^32.
+        let ahead = if ahead >> 32 == 0 { self.modulo(ahead) } else { ahead % self.period() };
+        let wait = angle.wrapping_sub(ahead as u32);
+        if (wait as i32) < 0 { wait.wrapping_add(self.period) } else { wait }
+    }
+
+    #[inline]
+    fn modulo(&self, value: u64) -> u64 {
+        let rest = value - ((value * self.reciprocal) >> 32) * self.period();
+        if rest >= self.period() { rest - self.period() } else { rest }
+    }
+
+    /// The way of the arm at `arm` to `place` when it sets out at `from`.
+    #[inline]
+    pub fn position(&self, arm: Arm, from: Nanos, place: &Place, write: bool) -> Positioning {
+        let seek = u64::from(self.seek_ns(arm, place.cylinder, place.head, write));
+        let phase = (from.0 % self.period()) as u32;
+        let wait = u64::from(self.wait_ns(phase, seek, place.angle));
+        Positioning { seek, wait }
+    }
+
+    /// When a transfer of `sectors` sectors from `lba` ends that starts at `start` with the head
+    /// at the beginning of `lba`, which lies at `place`; and the place where its last zone begins
+    /// with the moment of that. Zone boundaries cost a seek and a rotational wait.
+    #[inline]
+    pub fn transfer(
+        &self,
+        start: Nanos,
+        lba: u64,
+        sectors: u64,
+        place: &Place,
+        write: bool,
+    ) -> Run {
+        let mut run = Run { lba, place: *place, start, end: start };
+        let end = lba + sectors;
+        loop {
+            let zone_end = self.geometry.zone_end(&run.place);
+            let last = end.min(zone_end) - 1;
+            run.end =
+                run.start + Nanos(self.geometry.end_clock(&run.place, last) - run.place.clock);
+            if end <= zone_end {
+                return run;
+            }
+            let arm = self.arm_at(last);
+            let place = self.geometry.place(zone_end);
+            let way = self.position(arm, run.end, &place, write);
+            run = Run {
+                lba: zone_end,
+                place,
+                start: run.end + Nanos(way.seek + way.wait),
+                end: run.end,
+            };
+        }
+    }
+
+    /// The arm over sector `lba`.
+    pub fn arm_at(&self, lba: u64) -> Arm {
+        let place = self.geometry.place(lba);
+        Arm { cylinder: place.cylinder, head: place.head }
+    }
+}
+
+/// A transfer inside one zone: the last piece of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First sector.
+    pub lba: u64,
+    /// Where it lies.
+    pub place: Place,
+    /// When the head stands at its beginning.
+    pub start: Nanos,
+    /// When the last sector has passed.
+    pub end: Nanos,
+}
