@@ -314,14 +314,15 @@ impl Hdd {
     /// After a hit in segment `index` the idle arm may read on behind it.
     fn read_on(&mut self, now: Nanos, index: usize, lba: u64, end: u64) {
         if self.stream.active && self.stream.segment == index {
-            self.stream.limit = self.stream.limit.max(self.ahead_limit(lba, end, true));
+            self.stream.limit =
+                self.stream.limit.max(self.ahead_limit(self.segments.get(index).start, lba, end));
             // A stream that had already stopped cannot be prolonged; it would have to come round.
             if self.reached(now) < self.stream.limit {
                 return;
             }
         }
         let from = self.segments.get(index).end;
-        let limit = self.ahead_limit(lba, end, true);
+        let limit = self.ahead_limit(self.segments.get(index).start, lba, end);
         if !self.fixed.params.cache.read_ahead_on_hit || from >= limit || !self.is_idle(now) {
             return;
         }
@@ -351,7 +352,8 @@ impl Hdd {
         }
         let last = geometry.end_clock(&stream.place, end - 1) - stream.place.clock;
         let off_medium = stream.start + Nanos(last);
-        self.stream.limit = stream.limit.max(self.ahead_limit(lba, end, true));
+        let from = self.segments.get(stream.segment).start;
+        self.stream.limit = stream.limit.max(self.ahead_limit(from, lba, end));
         let begin = self.busy_until.max(ready.min(off_medium));
         self.record([begin, begin, begin, off_medium.max(begin)], false);
         self.busy_until = self.busy_until.max(off_medium);
@@ -369,25 +371,24 @@ impl Hdd {
         self.fixed.mechanics.geometry.reached(&place, lba, at.since(start).0, limit)
     }
 
-    /// Where read-ahead after a read from `lba` to `end` stops.
+    /// Where read-ahead after a read from `lba` to `end` stops, when its segment starts at `from`.
     #[inline]
-    fn ahead_limit(&self, lba: u64, end: u64, sequential: bool) -> u64 {
+    fn ahead_limit(&self, from: u64, lba: u64, end: u64) -> u64 {
         let fixed = &*self.fixed;
         let cache = &fixed.params.cache;
         let geometry = &fixed.mechanics.geometry;
-        let mut limit = end + fixed.read_ahead;
-        if !cache.read_ahead_over_requested {
-            limit = limit.min((lba + fixed.segment).max(end));
-        }
-        if cache.read_ahead_stop != ReadAheadStop::Segment {
-            let last = geometry.place(end - 1);
-            let spt = u64::from(geometry.sectors_per_track(&last));
-            let crossed = u64::from(last.sector) < end - 1 - lba;
-            let next =
-                cache.read_ahead_stop == ReadAheadStop::Sequential && (sequential || crossed);
-            let rest = spt - u64::from(last.sector) - 1 + if next { spt } else { 0 };
-            limit = limit.min(end + rest);
-        }
+        let limit = match cache.read_ahead_stop {
+            ReadAheadStop::Segment if cache.read_ahead_over_requested => end + fixed.read_ahead,
+            ReadAheadStop::Segment => (end + fixed.read_ahead).min((lba + fixed.segment).max(end)),
+            ReadAheadStop::Track if fixed.read_ahead == 0 => end,
+            ReadAheadStop::Track => {
+                let last = geometry.place(end - 1);
+                let spt = u64::from(geometry.sectors_per_track(&last));
+                let sector = u64::from(last.sector);
+                let crossed = from + sector < end - 1;
+                end + spt - sector - 1 + if crossed { spt } else { 0 }
+            }
+        };
         limit.min(geometry.sectors())
     }
 
@@ -414,7 +415,11 @@ impl Hdd {
 
     fn write(&mut self, now: Nanos, request: &Request) {
         let (lba, sectors) = (request.lba.0, request.sectors);
-        let ready = now + self.overhead(true, self.writes.continues(lba));
+        let cached = self.fixed.params.write_cache.enabled
+            && !request.fua
+            && !self.writes.is_too_large(sectors);
+        let at_once = cached && self.stalled.is_empty() && self.writes.has_room(lba, sectors);
+        let ready = now + self.overhead(true, at_once);
         self.last_was_write = true;
         self.counts.writes += 1;
         let end = request.end().0;
@@ -424,10 +429,9 @@ impl Hdd {
         self.segments.forget(lba, end);
         let place = self.fixed.mechanics.geometry.place(lba);
         let waiting = Waiting { id: request.id.0, lba, sectors, write: true, ready, place };
-        let cached = self.fixed.params.write_cache.enabled && !request.fua;
-        if !cached || self.writes.is_too_large(sectors) {
+        if !cached {
             self.serve_or_queue(now, waiting);
-        } else if self.stalled.is_empty() && self.writes.has_room(lba, sectors) {
+        } else if at_once {
             let idle = self.is_idle(now);
             self.admit(&waiting);
             if idle {
@@ -546,7 +550,7 @@ impl Hdd {
             false => 0,
         };
         let segment = self.segments.claim(w.lba - before);
-        let limit = self.ahead_limit(w.lba, end, false);
+        let limit = self.ahead_limit(w.lba - before, w.lba, end);
         self.stream = Stream { active: true, segment, lba, place, start, limit };
     }
 

@@ -222,9 +222,8 @@ fn cache(disk: &Block) -> Result<CacheParams, DisksimError> {
     let (read_ahead_stop, reads_ahead) =
         match disk.number("Buffer continuous read", 0.0..=4.0)? as u32 {
             0 => (ReadAheadStop::Track, false),
-            1 | 2 => (ReadAheadStop::Track, true),
             3 => (ReadAheadStop::Segment, true),
-            _ => (ReadAheadStop::Sequential, true),
+            _ => (ReadAheadStop::Track, true),
         };
     let read_ahead = size("Maximum read-ahead (blks)")?;
     Ok(CacheParams {

@@ -117,9 +117,9 @@ pub struct OverheadParams {
     pub read_miss_after_read: Option<Duration>,
     /// A read from the medium, after a write.
     pub read_miss_after_write: Option<Duration>,
-    /// A write that continues the last one, after a read.
+    /// A write that the write cache takes at once, after a read.
     pub write_hit_after_read: Option<Duration>,
-    /// A write that continues the last one, after a write.
+    /// A write that the write cache takes at once, after a write.
     pub write_hit_after_write: Option<Duration>,
     /// Another write, after a read.
     pub write_miss_after_read: Option<Duration>,
@@ -141,17 +141,15 @@ pub enum Scheduler {
     Fifo,
 }
 
-/// Where read-ahead stops, besides the segment's end.
+/// Where read-ahead stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadAheadStop {
-    /// Only at the segment's end.
+    /// `read_ahead` after the read.
     Segment,
-    /// At the end of the track.
+    /// At the end of the track or, when the segment began on an earlier track, at the end of the
+    /// next one; whatever `read_ahead` says, unless it is 0.
     Track,
-    /// At the end of the track, unless the read crossed a track boundary or continued an earlier
-    /// read: then at the end of the next track.
-    Sequential,
 }
 
 /// The segmented read cache.
@@ -164,7 +162,7 @@ pub struct CacheParams {
     pub segment: Size,
     /// Read-ahead after the end of a read; 0 turns it off.
     pub read_ahead: Size,
-    /// Where read-ahead stops besides that.
+    /// Where read-ahead stops.
     pub read_ahead_stop: ReadAheadStop,
     /// Read-ahead may overwrite the data of the read it follows; otherwise it ends one segment
     /// after the read's beginning.
