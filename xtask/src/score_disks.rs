@@ -79,13 +79,6 @@ fn score(directory: &Path, name: &str) -> Result<Score, String> {
     let trace = disksim::trace(&trace_text(directory, name)?).map_err(|why| why.to_string())?;
     let modelled = respond(&params, &trace)?;
     let measured: Vec<Nanos> = trace.iter().map(|sample| sample.service).collect();
-    if let Ok(file) = std::env::var("SCORE_DUMP") {
-        let lines = trace.iter().zip(&modelled).map(|(t, m)| {
-            format!("{} {} {} {} {} {}\n", t.write, t.lba, t.sectors, t.service.0, m.0, t.gap.0)
-        });
-        fs::write(format!("{file}.{name}"), lines.collect::<String>())
-            .map_err(|e| e.to_string())?;
-    }
     let of = |write: bool| {
         let pick = |times: &[Nanos]| -> Vec<Nanos> {
             let all = times.iter().zip(&trace);

@@ -149,8 +149,8 @@ mod tests {
                 false => WD80.c + WD80.e * f64::from(d),
             };
             let error = (f64::from(table.ns(d)) - exact * 1e6).abs();
-            // One step around the knee holds both shapes.
-            let bound = if d.abs_diff(WD80.knee) < STEP { 100.0 } else { 50.0 };
+            // Around the knee one step joins both shapes, whose rounded constants differ by 1 us.
+            let bound = if d.abs_diff(WD80.knee) < STEP { 1000.0 } else { 50.0 };
             assert!(error < bound, "{d}: {error} ns off");
         }
         assert!((0..80_159).all(|d| table.ns(d) <= table.ns(d + 1)), "it must rise");

@@ -1,8 +1,8 @@
 //! The volatile write cache: acknowledged writes on their way to the medium.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use sim::{LostWrite, Nanos, RequestId, snapshot_fields};
+use sim::{Loader, LostWrite, Nanos, RequestId, Saver, Snapshot, SnapshotError, snapshot_fields};
 
 use crate::hdd::geometry::Place;
 use crate::hdd::mechanics::{Arm, Mechanics};
@@ -38,6 +38,10 @@ impl Dirty {
         self.lba + u64::from(self.sectors)
     }
 
+    fn key(&self) -> (u64, u64) {
+        (self.lba, self.sequence)
+    }
+
     fn covers(&self, other: &Dirty) -> bool {
         self.lba <= other.lba && other.end() <= self.end()
     }
@@ -57,6 +61,10 @@ pub struct WriteCache {
     backlog: VecDeque<Dirty>,
     /// The write that is going to the medium.
     writing: Option<Dirty>,
+    /// (first sector, number) of every cached write, and its end.
+    index: BTreeMap<(u64, u64), u64>,
+    /// No cached write is longer.
+    longest: u64,
     sectors: u64,
     runs: u64,
     sequence: u64,
@@ -65,7 +73,25 @@ pub struct WriteCache {
     runs_max: u64,
 }
 
-snapshot_fields!(WriteCache { window, backlog, writing, sectors, runs, sequence, newest_end });
+impl Snapshot for WriteCache {
+    fn save(&self, to: &mut Saver) {
+        self.window.save(to);
+        self.backlog.save(to);
+        self.writing.save(to);
+        [self.longest, self.sectors, self.runs, self.sequence, self.newest_end].save(to);
+    }
+
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        self.window.restore(from)?;
+        self.backlog.restore(from)?;
+        self.writing.restore(from)?;
+        let mut numbers = [0u64; 5];
+        numbers.restore(from)?;
+        [self.longest, self.sectors, self.runs, self.sequence, self.newest_end] = numbers;
+        self.index = self.all().map(|dirty| (dirty.key(), dirty.end())).collect();
+        Ok(())
+    }
+}
 
 impl WriteCache {
     /// An empty cache.
@@ -74,6 +100,8 @@ impl WriteCache {
             window: Queue::default(),
             backlog: VecDeque::new(),
             writing: None,
+            index: BTreeMap::new(),
+            longest: 0,
             sectors: 0,
             runs: 0,
             sequence: 0,
@@ -124,6 +152,8 @@ impl WriteCache {
         self.sectors += u64::from(dirty.sectors);
         self.runs += u64::from(!dirty.continues);
         self.newest_end = dirty.end();
+        self.index.insert(dirty.key(), dirty.end());
+        self.longest = self.longest.max(dirty.sectors.into());
         self.backlog.push_back(dirty);
         self.refill();
     }
@@ -146,7 +176,7 @@ impl WriteCache {
         now: Nanos,
     ) -> Option<Dirty> {
         let mut chosen = self.window.choose(scheduler, mechanics, arm, now)?;
-        loop {
+        while self.overlaps_another(&self.window.items()[chosen]) {
             let dirty = self.window.items()[chosen];
             // An older write that this one covers is dropped with it; a partly covered one not.
             let before = |old: &Dirty| {
@@ -167,8 +197,9 @@ impl WriteCache {
     /// The write begun last is on the medium. Older writes that it covers are clean as well.
     pub fn finish(&mut self) -> Option<Dirty> {
         let done = self.writing.take()?;
+        let overlaps = self.overlaps_another(&done);
         self.leave(&done);
-        let mut index = 0;
+        let mut index = if overlaps { 0 } else { self.window.len() };
         while index < self.window.len() {
             let old = self.window.items()[index];
             if old.sequence < done.sequence && done.covers(&old) {
@@ -182,7 +213,21 @@ impl WriteCache {
         Some(done)
     }
 
+    /// Cached writes that may touch sectors from `lba` to `end`, as (number, first sector, end).
+    #[inline]
+    fn touching(&self, lba: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+        let from = (lba.saturating_sub(self.longest), 0);
+        let range = self.index.range(from..(end, 0));
+        range.map(|(&(start, number), &stop)| (number, start, stop))
+    }
+
+    fn overlaps_another(&self, dirty: &Dirty) -> bool {
+        let mut touching = self.touching(dirty.lba, dirty.end());
+        touching.any(|(number, _, end)| number != dirty.sequence && end > dirty.lba)
+    }
+
     fn leave(&mut self, dirty: &Dirty) {
+        self.index.remove(&dirty.key());
         self.sectors -= u64::from(dirty.sectors);
         self.runs -= u64::from(!dirty.continues);
     }
@@ -201,7 +246,8 @@ impl WriteCache {
     /// True when one cached write holds all of this range.
     #[inline]
     pub fn holds(&self, lba: u64, end: u64) -> bool {
-        !self.is_clean() && self.all().any(|dirty| dirty.lba <= lba && end <= dirty.end())
+        !self.is_clean()
+            && self.touching(lba, end).any(|(_, start, stop)| start <= lba && end <= stop)
     }
 
     /// Lose everything; returns the writes that were acknowledged, in the order of that.
@@ -211,6 +257,7 @@ impl WriteCache {
         self.window.clear();
         self.backlog.clear();
         self.writing = None;
+        self.index.clear();
         (self.sectors, self.runs, self.newest_end) = (0, 0, u64::MAX);
         let report =
             |d: &Dirty| LostWrite { id: RequestId(d.id), lba: sim::Lba(d.lba), sectors: d.sectors };
