@@ -58,6 +58,7 @@ use sim::{
 use crate::config::ConfigError;
 use crate::device::Context;
 use crate::hdd::cache::Segments;
+use crate::hdd::divisor::Divisor;
 use crate::hdd::geometry::Place;
 use crate::hdd::mechanics::{Arm, Mechanics, Run};
 pub use crate::hdd::params::Params;
@@ -136,6 +137,7 @@ struct Fixed {
     params: Params,
     mechanics: Mechanics,
     overhead: [u64; 8],
+    interface: Divisor,
     read_ahead: u64,
     segment: u64,
 }
@@ -194,6 +196,7 @@ impl Hdd {
         let fixed = Fixed {
             mechanics: params.mechanics()?,
             overhead: params.overhead.table(),
+            interface: Divisor::new(params.interface.0),
             read_ahead: params.cache.read_ahead.0.sectors(),
             segment,
             params: params.clone(),
@@ -223,12 +226,12 @@ impl Hdd {
     /// Time on the interface for `sectors` sectors.
     #[inline]
     fn interface_ns(&self, sectors: u64) -> u64 {
-        let rate = self.fixed.params.interface.0;
+        let rate = &self.fixed.interface;
         match sectors < 1 << 24 {
-            true => sectors * SECTOR_BYTES * 1_000_000_000 / rate,
+            true => rate.quotient(sectors * SECTOR_BYTES * 1_000_000_000),
             false => {
-                let bits = u128::from(sectors) * u128::from(SECTOR_BYTES) * 1_000_000_000;
-                (bits / u128::from(rate)) as u64
+                let scaled = u128::from(sectors) * u128::from(SECTOR_BYTES) * 1_000_000_000;
+                (scaled / u128::from(rate.value())) as u64
             }
         }
     }
@@ -495,19 +498,20 @@ impl Hdd {
     fn start(&mut self, now: Nanos) {
         let urgent = !self.flushes.is_empty() || !self.stalled.is_empty();
         let host_first = !(urgent && self.host_had_turn && !self.writes.is_idle());
-        let fixed = Arc::clone(&self.fixed);
-        let (mechanics, scheduler) = (&fixed.mechanics, fixed.params.scheduler);
         if !self.queue.is_empty() && host_first {
             self.host_had_turn = true;
             self.stop_stream(now);
-            let chosen = self.queue.choose(scheduler, mechanics, self.arm, now);
-            if let Some(index) = chosen {
+            let fixed = &*self.fixed;
+            let (scheduler, mechanics) = (fixed.params.scheduler, &fixed.mechanics);
+            if let Some(index) = self.queue.choose(scheduler, mechanics, self.arm, now) {
                 let waiting = self.queue.remove(index);
                 self.serve(now, waiting);
             }
         } else if !self.writes.is_idle() {
             self.host_had_turn = false;
             self.stop_stream(now);
+            let fixed = &*self.fixed;
+            let (scheduler, mechanics) = (fixed.params.scheduler, &fixed.mechanics);
             if let Some(dirty) = self.writes.begin(scheduler, mechanics, self.arm, now) {
                 let from = now.max(dirty.started);
                 let sectors = dirty.sectors.into();

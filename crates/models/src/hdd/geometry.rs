@@ -10,6 +10,7 @@
 use sim::Nanos;
 
 use crate::config::ConfigError;
+use crate::hdd::divisor::Divisor;
 
 /// A zone as configured; see [`crate::hdd::params::ZoneParams`] for the meaning of each field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,8 @@ struct Zone {
     cylinder_gap: u64,
     /// Angle of position 0, in ns of rotation.
     origin: u64,
+    spt: Divisor,
+    band: Divisor,
 }
 
 /// Where a sector lies.
@@ -67,11 +70,17 @@ pub struct Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Geometry {
     zones: Vec<Zone>,
-    heads: u32,
-    period: u64,
+    /// First zone to look at for each `lba >> hint_shift`.
+    hints: Vec<u32>,
+    hint_shift: u32,
+    heads: Divisor,
+    period: Divisor,
     sectors: u64,
     cylinders: u32,
 }
+
+/// Ranges of sectors that know where the search for their zone begins.
+const HINTS: u32 = 8;
 
 impl Geometry {
     /// Lay out `sectors` sectors over these zones, or as many as fit when `None`.
@@ -85,8 +94,15 @@ impl Geometry {
         zones: &[ZoneLayout],
         sectors: Option<u64>,
     ) -> Result<Geometry, ConfigError> {
-        let mut geometry =
-            Geometry { zones: Vec::new(), heads, period: period.0, sectors: 0, cylinders: 0 };
+        let mut geometry = Geometry {
+            zones: Vec::new(),
+            hints: vec![0],
+            hint_shift: 63,
+            heads: Divisor::new(heads.into()),
+            period: Divisor::new(period.0),
+            sectors: 0,
+            cylinders: 0,
+        };
         for (index, layout) in zones.iter().enumerate() {
             geometry
                 .add(*layout, switches)
@@ -95,6 +111,13 @@ impl Geometry {
         if let Some(wanted) = sectors {
             geometry.truncate(wanted)?;
         }
+        geometry.hint_shift = (64 - geometry.sectors.leading_zeros()).saturating_sub(HINTS);
+        geometry.hints = (0..=geometry.sectors >> geometry.hint_shift)
+            .map(|n| {
+                let before = |zone: &Zone| zone.end_lba <= n << geometry.hint_shift;
+                geometry.zones.partition_point(before) as u32
+            })
+            .collect();
         Ok(geometry)
     }
 
@@ -106,7 +129,8 @@ impl Geometry {
             ));
         }
         let spt = u64::from(layout.sectors_per_track);
-        let per_cylinder = spt * u64::from(self.heads);
+        let period = self.period.value();
+        let per_cylinder = spt * self.heads.value();
         let band = per_cylinder * u64::from(layout.band_cylinders);
         if layout.band_spares >= band {
             return Err(format!("{} spares leave nothing of {band} sectors", layout.band_spares));
@@ -119,9 +143,9 @@ impl Geometry {
         let band_sectors = band - layout.band_spares;
         let rest = (usable % band).min(band_sectors);
         let gap = |skew: u32, switch: Nanos| {
-            let skew_ns = u64::from(skew) * self.period / spt;
+            let skew_ns = u64::from(skew) * period / spt;
             let late = switch.0.saturating_sub(skew_ns);
-            u64::from(skew) + late.div_ceil(self.period) * spt
+            u64::from(skew) + late.div_ceil(period) * spt
         };
         let (track_gap, cylinder_gap) =
             (gap(layout.track_skew, switches.track), gap(layout.cylinder_skew, switches.cylinder));
@@ -133,15 +157,17 @@ impl Geometry {
             track_gap,
             cylinder_gap,
             origin: 0,
+            spt: Divisor::new(spt),
+            band: Divisor::new(band_sectors),
         };
         // The first track continues the skew of the zone before it.
         if self.sectors > 0 {
             let last = self.place(self.sectors - 1);
             let before = &self.zones[last.zone as usize];
-            let end = u64::from(last.angle) + self.period / before.spt();
-            let skew = u64::from(layout.cylinder_skew) * self.period / spt;
-            let first = zone.clock_of(layout.reserved, self.heads, self.period);
-            zone.origin = (end + skew + self.period - first % self.period) % self.period;
+            let end = u64::from(last.angle) + period / before.spt.value();
+            let skew = u64::from(layout.cylinder_skew) * period / spt;
+            let first = self.clock(&zone, layout.reserved) % period;
+            zone.origin = (end + skew + period - first) % period;
         }
         self.sectors = zone.end_lba;
         self.cylinders = layout.first_cylinder + layout.cylinders;
@@ -157,7 +183,7 @@ impl Geometry {
                     "expected 1 to {} (what {} zones on {} surfaces hold), got {wanted}",
                     self.sectors,
                     self.zones.len(),
-                    self.heads
+                    self.heads.value()
                 ),
             ));
         }
@@ -182,7 +208,7 @@ impl Geometry {
     }
 
     /// Time of one rotation, in ns.
-    pub fn period(&self) -> u64 {
+    pub fn period(&self) -> Divisor {
         self.period
     }
 
@@ -203,30 +229,46 @@ impl Geometry {
     #[inline]
     pub fn place(&self, lba: u64) -> Place {
         debug_assert!(lba < self.sectors, "sector {lba} of {}", self.sectors);
-        let index = self.zones.partition_point(|zone| zone.end_lba <= lba);
+        let mut index = self.hints[(lba >> self.hint_shift) as usize] as usize;
+        while self.zones[index].end_lba <= lba {
+            index += 1;
+        }
         let zone = &self.zones[index];
         let physical = zone.physical(lba);
-        let (track, sector) = (physical / zone.spt(), physical % zone.spt());
-        let (cylinder, head) = split(track, self.heads);
-        let clock = zone.clock(physical, track, cylinder, self.period);
+        let (track, sector) = zone.spt.divide(physical);
+        let (cylinder, head) = self.heads.divide(track);
+        let clock = self.time(zone, zone.position(physical, track, cylinder));
         Place {
             zone: index as u32,
             cylinder: zone.layout.first_cylinder + cylinder as u32,
-            head,
+            head: head as u32,
             sector: sector as u32,
-            angle: ((zone.origin + clock) % self.period) as u32,
+            angle: self.period.rest(zone.origin + clock) as u32,
             clock,
         }
+    }
+
+    /// `floor(u T / spt)`.
+    #[inline]
+    fn time(&self, zone: &Zone, position: u64) -> u64 {
+        zone.spt.quotient(position * self.period.value())
+    }
+
+    #[inline]
+    fn position(&self, zone: &Zone, physical: u64) -> u64 {
+        let track = zone.spt.quotient(physical);
+        zone.position(physical, track, self.heads.quotient(track))
+    }
+
+    fn clock(&self, zone: &Zone, physical: u64) -> u64 {
+        self.time(zone, self.position(zone, physical))
     }
 
     /// Time coordinate of the end of sector `lba` in the zone of `place`, which holds it.
     #[inline]
     pub fn end_clock(&self, place: &Place, lba: u64) -> u64 {
         let zone = &self.zones[place.zone as usize];
-        let physical = zone.physical(lba);
-        let track = physical / zone.spt();
-        let (cylinder, _) = split(track, self.heads);
-        zone.clock_end(physical, track, cylinder, self.period)
+        self.time(zone, self.position(zone, zone.physical(lba)) + 1)
     }
 
     /// The first sector at or after `lba` that has not fully passed `elapsed` ns after the head
@@ -240,12 +282,12 @@ impl Geometry {
             return limit.max(lba);
         }
         // The last position that has passed: floor(u T / spt) <= until.
-        let spt = zone.spt();
-        let passed = ((until + 1) * spt - 1) / self.period;
+        let spt = zone.spt.value();
+        let passed = self.period.quotient((until + 1) * spt - 1);
         let mut physical = zone.physical(lba);
-        let mut track = physical / spt;
+        let mut track = zone.spt.quotient(physical);
         loop {
-            let (cylinder, _) = split(track, self.heads);
+            let cylinder = self.heads.quotient(track);
             let position = zone.position(physical, track, cylinder);
             if passed <= position {
                 break;
@@ -270,25 +312,14 @@ pub struct Switches {
     pub cylinder: Nanos,
 }
 
-#[inline]
-fn split(track: u64, heads: u32) -> (u64, u32) {
-    let heads = u64::from(heads);
-    (track / heads, (track % heads) as u32)
-}
-
 impl Zone {
-    #[inline]
-    fn spt(&self) -> u64 {
-        u64::from(self.layout.sectors_per_track)
-    }
-
     /// Number of the sector on the medium, spares and reserved sectors counted.
     #[inline]
     fn physical(&self, lba: u64) -> u64 {
         let data = lba - self.first_lba;
         let spares = match self.layout.band_spares {
             0 => 0,
-            spares => data / self.band_sectors * spares,
+            spares => self.band.quotient(data) * spares,
         };
         data + spares + self.layout.reserved
     }
@@ -310,21 +341,6 @@ impl Zone {
     #[inline]
     fn position(&self, physical: u64, track: u64, cylinder: u64) -> u64 {
         physical + (track - cylinder) * self.track_gap + cylinder * self.cylinder_gap
-    }
-
-    #[inline]
-    fn clock(&self, physical: u64, track: u64, cylinder: u64, period: u64) -> u64 {
-        self.position(physical, track, cylinder) * period / self.spt()
-    }
-
-    #[inline]
-    fn clock_end(&self, physical: u64, track: u64, cylinder: u64, period: u64) -> u64 {
-        (self.position(physical, track, cylinder) + 1) * period / self.spt()
-    }
-
-    fn clock_of(&self, physical: u64, heads: u32, period: u64) -> u64 {
-        let track = physical / self.spt();
-        self.clock(physical, track, split(track, heads).0, period)
     }
 }
 

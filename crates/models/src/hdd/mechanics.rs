@@ -2,6 +2,7 @@
 
 use sim::{Nanos, snapshot_fields};
 
+use crate::hdd::divisor::Divisor;
 use crate::hdd::geometry::{Geometry, Place};
 use crate::hdd::seek::SeekTable;
 
@@ -13,9 +14,7 @@ pub struct Mechanics {
     seek: SeekTable,
     head_switch: u32,
     write_settle: u32,
-    period: u32,
-    /// 2^32 / period: a division by the period is a multiplication and one correction.
-    reciprocal: u64,
+    period: Divisor,
 }
 
 /// Where the arm stands.
@@ -52,15 +51,20 @@ impl Mechanics {
             seek,
             head_switch: head_switch.0 as u32,
             write_settle: write_settle.0 as u32,
-            period: period as u32,
-            reciprocal: (1 << 32) / period,
+            period,
         }
     }
 
     /// Time of one rotation in ns.
     #[inline]
     pub fn period(&self) -> u64 {
-        u64::from(self.period)
+        self.period.value()
+    }
+
+    /// Angle of the platters at `now`, in ns of rotation.
+    #[inline]
+    pub fn phase(&self, now: Nanos) -> u64 {
+        self.period.rest(now.0)
     }
 
     /// Time in ns until the arm at `arm` has settled over a track.
@@ -76,28 +80,18 @@ impl Mechanics {
         time
     }
 
-    /// Rotational wait in ns from phase `phase + later`, where `phase < T`, until `angle`.
+    /// Rotational wait in ns from `phase`, any number of turns, until `angle`.
     #[inline]
-    pub fn wait_ns(&self, phase: u32, later: u64, angle: u32) -> u32 {
-        let ahead = u64::from(phase) + later;
-        // The correction below covers the reciprocal's error only below 2^32.
-        let ahead = if ahead >> 32 == 0 { self.modulo(ahead) } else { ahead % self.period() };
-        let wait = angle.wrapping_sub(ahead as u32);
-        if (wait as i32) < 0 { wait.wrapping_add(self.period) } else { wait }
-    }
-
-    #[inline]
-    fn modulo(&self, value: u64) -> u64 {
-        let rest = value - ((value * self.reciprocal) >> 32) * self.period();
-        if rest >= self.period() { rest - self.period() } else { rest }
+    pub fn wait_ns(&self, phase: u64, angle: u32) -> u64 {
+        let wait = u64::from(angle) + self.period.value() - self.period.rest(phase);
+        if wait >= self.period.value() { wait - self.period.value() } else { wait }
     }
 
     /// The way of the arm at `arm` to `place` when it sets out at `from`.
     #[inline]
     pub fn position(&self, arm: Arm, from: Nanos, place: &Place, write: bool) -> Positioning {
         let seek = u64::from(self.seek_ns(arm, place.cylinder, place.head, write));
-        let phase = (from.0 % self.period()) as u32;
-        let wait = u64::from(self.wait_ns(phase, seek, place.angle));
+        let wait = self.wait_ns(from.0 + seek, place.angle);
         Positioning { seek, wait }
     }
 

@@ -5,6 +5,7 @@
 pub mod cache;
 pub mod demerit;
 pub mod disksim;
+pub mod divisor;
 pub mod geometry;
 pub mod mechanics;
 pub mod params;

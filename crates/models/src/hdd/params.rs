@@ -264,7 +264,7 @@ impl Default for CacheParams {
 
 impl Default for WriteCacheParams {
     fn default() -> WriteCacheParams {
-        WriteCacheParams { enabled: true, size: Size(sim::Bytes::from_mib(4)), runs: 1024 }
+        WriteCacheParams { enabled: true, size: Size(sim::Bytes::from_mib(4)), runs: 256 }
     }
 }
 

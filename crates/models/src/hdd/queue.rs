@@ -48,6 +48,9 @@ impl<T: sim::Snapshot + Default> sim::Snapshot for Queue<T> {
     }
 }
 
+/// No queue is longer than 2^INDEX_BITS.
+const INDEX_BITS: u32 = 12;
+
 impl<T> Queue<T> {
     /// Number of waiting commands.
     #[inline]
@@ -96,8 +99,7 @@ impl<T> Queue<T> {
 
     /// The command to serve next by an arm that is free at `now`; `None` when none waits.
     ///
-    /// For `sptf` it is the one whose first sector the head reaches first; among equals the
-    /// newest, so that of several writes of one place the last is written.
+    /// For `sptf` it is the one whose first sector the head reaches first.
     #[inline]
     pub fn choose(
         &self,
@@ -115,22 +117,16 @@ impl<T> Queue<T> {
                 oldest.map(|(index, _)| index)
             }
             Scheduler::Sptf => {
-                let phase = (now.0 % mechanics.period()) as u32;
-                let mut best = (0, (u64::MAX, u64::MAX));
+                let phase = mechanics.phase(now);
+                let mut best = u64::MAX;
                 for (index, key) in self.keys.iter().enumerate() {
                     let seek = mechanics.seek_ns(arm, key.cylinder, key.head, key.write);
                     let later = key.ready.saturating_sub(now.0) + u64::from(seek);
-                    // The wait only makes it longer: most candidates end here.
-                    if later > best.1.0 {
-                        continue;
-                    }
-                    let cost = later + u64::from(mechanics.wait_ns(phase, later, key.angle));
-                    let rank = (cost, u64::MAX - key.sequence);
-                    if rank < best.1 {
-                        best = (index, rank);
-                    }
+                    let cost = later + mechanics.wait_ns(phase + later, key.angle);
+                    // One number for time and index: the loop has no branch to mispredict.
+                    best = best.min(cost << INDEX_BITS | index as u64);
                 }
-                Some(best.0)
+                Some((best & ((1 << INDEX_BITS) - 1)) as usize)
             }
         }
     }

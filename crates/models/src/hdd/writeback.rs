@@ -166,8 +166,7 @@ impl WriteCache {
         }
     }
 
-    /// Begin to write the best of the oldest writes; `None` when none waits. Overlapping writes
-    /// reach the medium in the order they came.
+    /// Begin to write the best of the oldest writes; `None` when none waits.
     pub fn begin(
         &mut self,
         scheduler: Scheduler,
@@ -175,23 +174,36 @@ impl WriteCache {
         arm: Arm,
         now: Nanos,
     ) -> Option<Dirty> {
-        let mut chosen = self.window.choose(scheduler, mechanics, arm, now)?;
-        while self.overlaps_another(&self.window.items()[chosen]) {
-            let dirty = self.window.items()[chosen];
-            // An older write that this one covers is dropped with it; a partly covered one not.
-            let before = |old: &Dirty| {
-                old.sequence < dirty.sequence && old.overlaps(&dirty) && !dirty.covers(old)
-            };
-            let older = self.window.items().iter().enumerate().filter(|(_, old)| before(old));
-            match older.min_by_key(|(_, old)| old.sequence) {
-                Some((index, _)) => chosen = index,
-                None => break,
-            }
-        }
-        let dirty = self.window.remove(chosen);
+        let best = self.window.choose(scheduler, mechanics, arm, now)?;
+        let index = match self.overlaps_another(&self.window.items()[best]) {
+            true => self.in_order(best),
+            false => best,
+        };
+        let dirty = self.window.remove(index);
         self.writing = Some(dirty);
         self.refill();
         Some(dirty)
+    }
+
+    /// Which write to begin instead of `chosen`, which overlaps others: the newest that covers
+    /// it, so that several writes of one place cost one. A write that is covered only in part
+    /// reaches the medium before any newer one.
+    fn in_order(&self, mut chosen: usize) -> usize {
+        let items = self.window.items();
+        let covers = |(_, newer): &(usize, &Dirty)| newer.covers(&items[chosen]);
+        let newest = items.iter().enumerate().filter(covers).max_by_key(|(_, d)| d.sequence);
+        chosen = newest.map_or(chosen, |(index, _)| index);
+        loop {
+            let dirty = &items[chosen];
+            let before = |(_, old): &(usize, &Dirty)| {
+                old.sequence < dirty.sequence && old.overlaps(dirty) && !dirty.covers(old)
+            };
+            let older = items.iter().enumerate().filter(before).min_by_key(|(_, d)| d.sequence);
+            match older {
+                Some((index, _)) => chosen = index,
+                None => return chosen,
+            }
+        }
     }
 
     /// The write begun last is on the medium. Older writes that it covers are clean as well.
