@@ -25,7 +25,9 @@ impl Divisor {
     pub fn divide(&self, n: u64) -> (u64, u64) {
         let quotient = ((u128::from(n) * u128::from(self.reciprocal)) >> 64) as u64;
         let rest = n - quotient * self.value;
-        if rest >= self.value { (quotient + 1, rest - self.value) } else { (quotient, rest) }
+        // As arithmetic: whether the estimate was too small is a coin toss to a branch predictor.
+        let small = u64::from(rest >= self.value);
+        (quotient + small, rest - (small.wrapping_neg() & self.value))
     }
 
     /// `n / value`.

@@ -70,28 +70,28 @@ impl Mechanics {
     /// Time in ns until the arm at `arm` has settled over a track.
     #[inline]
     pub fn seek_ns(&self, arm: Arm, cylinder: u32, head: u32, write: bool) -> u32 {
-        let mut time = self.seek.ns(arm.cylinder.abs_diff(cylinder));
-        if arm.head != head {
-            time = time.max(self.head_switch);
-        }
-        if write && (arm.cylinder, arm.head) != (cylinder, head) {
-            time += self.write_settle;
-        }
-        time
+        let seek = self.seek.ns(arm.cylinder.abs_diff(cylinder));
+        // As arithmetic: the head is a coin toss to a branch predictor.
+        let other_head = u32::from(arm.head != head);
+        let moves = other_head | u32::from(arm.cylinder != cylinder);
+        seek.max(other_head * self.head_switch) + (moves & u32::from(write)) * self.write_settle
     }
 
-    /// Rotational wait in ns from `phase`, any number of turns, until `angle`.
+    /// Rotational wait in ns until `angle`, `later` ns after the platters were at `phase`.
     #[inline]
-    pub fn wait_ns(&self, phase: u64, angle: u32) -> u64 {
-        let wait = u64::from(angle) + self.period.value() - self.period.rest(phase);
-        if wait >= self.period.value() { wait - self.period.value() } else { wait }
+    pub fn wait_ns(&self, phase: u64, later: u64, angle: u32) -> u64 {
+        // Enough whole turns to keep the difference positive.
+        let turns = self.period.value() << 16;
+        let later =
+            if later < turns - self.period.value() { later } else { self.period.rest(later) };
+        self.period.rest(u64::from(angle) + turns - phase - later)
     }
 
     /// The way of the arm at `arm` to `place` when it sets out at `from`.
     #[inline]
     pub fn position(&self, arm: Arm, from: Nanos, place: &Place, write: bool) -> Positioning {
         let seek = u64::from(self.seek_ns(arm, place.cylinder, place.head, write));
-        let wait = self.wait_ns(from.0 + seek, place.angle);
+        let wait = self.wait_ns(self.phase(from), seek, place.angle);
         Positioning { seek, wait }
     }
 

@@ -122,7 +122,7 @@ impl<T> Queue<T> {
                 for (index, key) in self.keys.iter().enumerate() {
                     let seek = mechanics.seek_ns(arm, key.cylinder, key.head, key.write);
                     let later = key.ready.saturating_sub(now.0) + u64::from(seek);
-                    let cost = later + mechanics.wait_ns(phase + later, key.angle);
+                    let cost = later + mechanics.wait_ns(phase, later, key.angle);
                     // One number for time and index: the loop has no branch to mispredict.
                     best = best.min(cost << INDEX_BITS | index as u64);
                 }
