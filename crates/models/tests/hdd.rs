@@ -174,10 +174,7 @@ fn sptf_gains_with_depth_and_fifo_does_not() {
 
 /// A disk whose times can be checked by hand: T = 8,333,333 ns, 1,500 sectors on the outer track.
 fn plain() -> Params {
-    let mut params = Params::default();
-    params.interface = Rate(1_000_000_000_000);
-    params.overhead.command.0 = Nanos(100_000);
-    params
+    Params { interface: Rate(1_000_000_000_000), ..Params::default() }
 }
 
 const T: u64 = 8_333_333;
