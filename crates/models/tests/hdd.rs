@@ -350,6 +350,8 @@ fn impossible_values_name_key_value_and_range() {
     };
     assert_eq!(refused(|p| p.geometry.heads = 0), "geometry.heads: expected 1 to 64, got 0");
     assert_eq!(refused(|p| p.rpm = 5), "rpm: expected 60 to 100000, got 5");
+    let error = refused(|p| p.head_switch.0 = Nanos::from_secs(9));
+    assert_eq!(error, "head_switch: expected 0 to 1000000000 ns, got 9000000000 ns");
     let error = refused(|p| p.geometry.sectors = Some(1 << 40));
     assert!(error.starts_with("geometry.sectors: expected 1 to 4884"), "{error}");
     let error = refused(|p| p.geometry.zones.outer = 10);

@@ -268,15 +268,14 @@ impl Default for WriteCacheParams {
     }
 }
 
-/// Refuse a value outside its range, naming the key.
-fn within(key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Result<(), ConfigError> {
-    match range.contains(&value) {
-        true => Ok(()),
-        false => {
-            let (low, high) = range.into_inner();
-            Err(ConfigError::new(key, format!("expected {low} to {high}, got {value}")))
-        }
+/// Refuse a value outside its range. `what` is the key, then a space and the unit if it has one.
+fn within(what: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
     }
+    let (key, unit) = what.split_at(what.find(' ').unwrap_or(what.len()));
+    let (low, high) = range.into_inner();
+    Err(ConfigError::new(key, format!("expected {low} to {high}{unit}, got {value}{unit}")))
 }
 
 impl Params {
@@ -285,20 +284,20 @@ impl Params {
         let g = &self.geometry;
         within("geometry.heads", g.heads.into(), 1..=64)?;
         within("rpm", self.rpm.into(), 60..=100_000)?;
-        within("head_switch (ns)", self.head_switch.0.0, 0..=1_000_000_000)?;
-        within("write_settle (ns)", self.write_settle.0.0, 0..=1_000_000_000)?;
-        within("interface (B/s)", self.interface.0, 1_000..=1_000_000_000_000)?;
+        within("head_switch ns", self.head_switch.0.0, 0..=1_000_000_000)?;
+        within("write_settle ns", self.write_settle.0.0, 0..=1_000_000_000)?;
+        within("interface B/s", self.interface.0, 1_000..=1_000_000_000_000)?;
         within("queue_depth_max", self.queue_depth_max.into(), 1..=1024)?;
         within("cache.segments", self.cache.segments.into(), 0..=1024)?;
-        within("cache.segment (B)", self.cache.segment.0.0, 512..=1 << 30)?;
-        within("cache.read_ahead (B)", self.cache.read_ahead.0.0, 0..=1 << 30)?;
-        within("write_cache.size (B)", self.write_cache.size.0.0, 512..=1 << 34)?;
+        within("cache.segment B", self.cache.segment.0.0, 512..=1 << 30)?;
+        within("cache.read_ahead B", self.cache.read_ahead.0.0, 0..=1 << 30)?;
+        within("write_cache.size B", self.write_cache.size.0.0, 512..=1 << 34)?;
         within("write_cache.runs", self.write_cache.runs.into(), 1..=1 << 20)?;
         for (name, time) in self.overhead.all() {
-            within(&format!("overhead.{name} (ns)"), time.0.0, 0..=1_000_000_000)?;
+            within(&format!("overhead.{name} ns"), time.0.0, 0..=1_000_000_000)?;
         }
         if !g.zone.is_empty() {
-            within("geometry.zone (entries)", g.zone.len() as u64, 1..=1000)?;
+            within("geometry.zone entries", g.zone.len() as u64, 1..=1000)?;
             return Ok(());
         }
         within("geometry.zones.count", g.zones.count.into(), 1..=1000)?;
@@ -326,7 +325,7 @@ impl Params {
             within(&key("band_cylinders"), band.into(), 1..=zone.cylinders.into())?;
             cylinders =
                 zone.first_cylinder.map_or(cylinders, u64::from) + u64::from(zone.cylinders);
-            within("geometry cylinders", cylinders, 1..=4_000_000)?;
+            within(&key("cylinders"), cylinders, 1..=4_000_000)?;
         }
         let seek = match self.seek.points.is_empty() {
             true => SeekTable::from_formula(&self.seek.formula, cylinders as u32)?,
