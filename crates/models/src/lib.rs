@@ -6,6 +6,7 @@
 pub mod config;
 pub mod device;
 pub mod ftl;
+pub mod hdd;
 pub mod registry;
 pub mod ssd;
 pub mod workload;

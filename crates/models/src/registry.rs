@@ -6,7 +6,7 @@
 use sim::Device;
 
 use crate::config::ConfigError;
-use crate::device::{Context, null, ssd};
+use crate::device::{Context, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{self, page};
@@ -18,6 +18,7 @@ sim::registry! {
         Context => Result<Box<dyn Device>, ConfigError> = {
         Null = "null" => null,
         Ssd = "ssd" => ssd,
+        Hdd = "hdd" => hdd,
     }
 }
 
