@@ -1,5 +1,8 @@
 //! Workloads: anything that issues requests.
 
+pub mod replay;
+pub mod trace;
+
 use std::io::Read;
 
 use sim::{Limits, Rng};
