@@ -156,7 +156,8 @@ impl LineParser for Blkparse {
             return line.fault_here("flags such as R, WS or FN");
         };
         let wanted = action == [self.action];
-        if !wanted && !(self.events.pairs() && action == b"C") {
+        let completes = self.events.pairs() && action == b"C";
+        if !wanted && !completes {
             // Not ours, but a line that stops here was cut off.
             line.skip_blanks();
             return if line.is_at_end() { line.fault_here("sectors or a name") } else { Ok(()) };
