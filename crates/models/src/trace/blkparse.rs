@@ -23,6 +23,7 @@
 //! # References
 //! blkparse(1), "default output format"; `blk_fill_rwbs` in Linux' `kernel/trace/blktrace.c`.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use schemars::JsonSchema;
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Lba, Op, Request};
 
 use crate::trace::cursor::Cursor;
-use crate::trace::error::Fault;
+use crate::trace::error::{Fault, printable};
 use crate::trace::events::Events;
 use crate::trace::lines::{LineParser, Text};
 use crate::trace::sink::Sink;
@@ -72,7 +73,8 @@ impl Params {
             Action::D => b'D',
             Action::C => b'C',
         };
-        Box::new(Text(Blkparse { action, events: Events::new(self.responses) }))
+        let events = Events::new(self.responses);
+        Box::new(Text(Blkparse { action, events, names: BTreeMap::new(), named: None }))
     }
 }
 
@@ -80,7 +82,14 @@ impl Params {
 struct Blkparse {
     action: u8,
     events: Events,
+    /// What each process was called when it was first seen.
+    names: BTreeMap<u32, Box<[u8]>>,
+    /// The process seen last, so that a run of its events costs one comparison each.
+    named: Option<u32>,
 }
+
+/// Process names kept; bounds memory against a damaged trace.
+const NAMES_MAX: usize = 4096;
 
 /// What the flags of an event say; `op` is `None` for a passthrough command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,12 +183,24 @@ impl LineParser for Blkparse {
         format!("{},{}", device >> 20, device & 0xf_ffff)
     }
 
+    fn process_name(&self, process: u32) -> Option<String> {
+        self.names.get(&process).map(|name| printable(name))
+    }
+
     fn writer(&self) -> Option<Box<dyn Writer>> {
         Some(Box::new(Print { action: self.action as char, sequence: 0 }))
     }
 }
 
 impl Blkparse {
+    #[cold]
+    fn remember(&mut self, process: u32, name: &[u8]) {
+        // A completion's brackets hold an error number.
+        if self.action != b'C' && self.names.len() < NAMES_MAX {
+            self.names.entry(process).or_insert_with(|| name.into());
+        }
+    }
+
     /// The part of the line behind the flags of an event that counts.
     #[inline]
     fn event(
@@ -206,7 +227,11 @@ impl Blkparse {
                 sectors = line.sectors()?;
             }
         }
-        name(line)?;
+        let name = name(line)?;
+        if wanted && self.named != Some(event.process) {
+            self.named = Some(event.process);
+            self.remember(event.process, name);
+        }
         let bare = sectors == 0 && event.flags.preflush;
         let request = match op {
             Op::Flush => Request::flush(),
@@ -229,11 +254,11 @@ impl Blkparse {
 
 /// `[name]`, the end of every event that counts.
 #[inline]
-fn name(line: &mut Cursor<'_>) -> Result<(), Fault> {
+fn name<'a>(line: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     line.skip_blanks();
     let rest = line.rest();
     match rest {
-        [b'[', inner @ .., b']'] if !inner.contains(&0) => Ok(()),
+        [b'[', inner @ .., b']'] if !inner.contains(&0) => Ok(inner),
         _ => line.fault_here("a name in brackets, such as [fio]"),
     }
 }

@@ -116,6 +116,11 @@ impl Trace {
         self.reader.device_name(device)
     }
 
+    /// What the process was called, where the trace says so.
+    pub fn process_name(&self, process: u32) -> Option<String> {
+        self.reader.process_name(process)
+    }
+
     /// What a user must know about what was read so far, one sentence each.
     pub fn remarks(&self) -> Vec<String> {
         let mut all = self.reader.remarks();

@@ -38,6 +38,12 @@ pub(crate) trait LineParser: Clone + Send + 'static {
         device.to_string()
     }
 
+    /// What the process was called.
+    fn process_name(&self, process: u32) -> Option<String> {
+        let _ = process;
+        None
+    }
+
     /// What a user must know about the reading itself.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
@@ -68,12 +74,12 @@ impl<P: LineParser> Format for Text<P> {
             let mut sink = Sink { out: &mut out, remarks: &mut remarks, place: 0 };
             if parser.line(&mut Cursor::new(without_return(line)), &mut sink).is_err() {
                 // A damaged line further down: the format is still the likeliest one.
-                return if good == 0 { 0 } else { (P::CERTAINTY / 4).max(1) };
+                return if good == 0 { 0 } else { (self.certainty(head) / 4).max(1) };
             }
             rest = after;
             good += usize::from(!line.is_empty());
         }
-        if good == 0 { 0 } else { P::CERTAINTY.saturating_sub(self.0.doubt(head.bytes)).max(1) }
+        if good == 0 { 0 } else { self.certainty(head) }
     }
 
     fn open(self: Box<Self>, input: Input) -> Box<dyn Reader> {
@@ -83,6 +89,12 @@ impl<P: LineParser> Format for Text<P> {
 
     fn writer(&self) -> Option<Box<dyn Writer>> {
         self.0.writer()
+    }
+}
+
+impl<P: LineParser> Text<P> {
+    fn certainty(&self, head: Head<'_>) -> u8 {
+        P::CERTAINTY.saturating_sub(self.0.doubt(head.bytes)).max(1)
     }
 }
 
@@ -170,6 +182,10 @@ impl<P: LineParser> Reader for Lines<P> {
 
     fn device_name(&self, device: u32) -> String {
         self.parser.device_name(device)
+    }
+
+    fn process_name(&self, process: u32) -> Option<String> {
+        self.parser.process_name(process)
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -17,10 +17,12 @@ mod events;
 mod input;
 pub mod iolog;
 mod lines;
+mod locality;
 pub mod mqsim;
 pub mod msr;
 mod sink;
 pub mod spc;
+mod summary;
 pub mod systor;
 pub mod vscsi;
 pub mod wiscsee;
@@ -31,6 +33,8 @@ use sim::{Nanos, Request, Rng};
 pub use detect::{Trace, open};
 pub use error::{Place, TraceError};
 pub use input::Input;
+pub use locality::{Locality, LocalityMeter};
+pub use summary::{Summary, SummaryMeter};
 pub use write::{Carries, Writer};
 
 /// Records a reader hands out at a time, about.
@@ -92,6 +96,12 @@ pub trait Reader: Send {
     /// What users call this device.
     fn device_name(&self, device: u32) -> String {
         device.to_string()
+    }
+
+    /// What the process was called, where the trace says so.
+    fn process_name(&self, process: u32) -> Option<String> {
+        let _ = process;
+        None
     }
 
     /// What a user must know about what was read so far, one sentence each.
