@@ -239,3 +239,36 @@ fn fixtures_survive_compression() {
         }
     }
 }
+
+#[test]
+fn what_is_written_reads_back() {
+    use models::registry::TraceFormat;
+    use models::trace::Context;
+    let (_, records) = read_all("sample.blkparse").unwrap();
+    let context = Context { rng: sim::Rng::new(1, "test") };
+    let mut written = Vec::new();
+    for name in TraceFormat::NAMES {
+        let format = TraceFormat::from_name(name).unwrap().build(&context);
+        let Some(mut writer) = format.writer() else { continue };
+        let carries = writer.carries();
+        let kept: Vec<_> = records.iter().filter(|r| carries.takes(&r.request)).collect();
+        let mut text = Vec::new();
+        writer.begin(&mut text);
+        kept.iter().for_each(|record| writer.record(record, &mut text));
+        writer.end(&mut text);
+        let (trace, back) = read_bytes(&text, None).unwrap();
+        assert_eq!(trace.format().name(), *name, "its own writing is recognised");
+        assert_eq!(back.len(), kept.len(), "{name}");
+        for (back, kept) in back.iter().zip(kept) {
+            let unit = carries.time_ns.unwrap();
+            assert_eq!(back.time.unwrap().0, kept.time.unwrap().0 / unit * unit, "{name}");
+            let (a, b) = (back.request, kept.request);
+            assert_eq!((a.op, a.lba, a.sectors), (b.op, b.lba, b.sectors), "{name}");
+            assert_eq!(a.fua, b.fua && carries.fua, "{name}");
+            assert_eq!(a.process, if carries.process { b.process } else { 0 }, "{name}");
+            assert!(!carries.device || back.device == kept.device, "{name}");
+        }
+        written.push(*name);
+    }
+    assert_eq!(written, ["blkparse", "iolog", "msr", "disksim", "mqsim"]);
+}

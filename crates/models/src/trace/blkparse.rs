@@ -238,7 +238,11 @@ impl Blkparse {
             _ if bare => Request::flush(),
             _ => Request::new(op, Lba(sector), sectors),
         };
-        let request = Request { process: event.process, fua: event.flags.fua && !bare, ..request };
+        let request = Request {
+            process: event.process,
+            fua: event.flags.fua && request.op == Op::Write,
+            ..request
+        };
         if !wanted {
             self.events.complete(sink, event.time, event.device, request);
             return Ok(());

@@ -167,7 +167,7 @@ impl Blktrace {
         };
         let sectors = u64::from(bytes).div_ceil(SECTOR_BYTES) as u32;
         let request = Request::new(op, Lba(if bytes > 0 { sector } else { 0 }), sectors);
-        let request = Request { process, fua: category & FUA != 0, ..request };
+        let request = Request { process, fua: op == Op::Write && category & FUA != 0, ..request };
         if preflush && wanted {
             let flush = Request { process, ..Request::flush() };
             self.hand_on(sink, time, device, flush, true)?;

@@ -135,8 +135,15 @@ impl Params {
         let mut trace = self.open(context)?;
         let (mut batch, mut span) = (Vec::new(), 0);
         while trace.fill(&mut batch).map_err(|e| ConfigError::new("file", e.to_string()))? {
-            let ends = batch.drain(..).map(|record| record.request.end().0);
-            span = ends.max().unwrap_or(0).max(span);
+            for record in batch.drain(..) {
+                let chosen = match &self.device {
+                    Some(device) => trace.device_name(record.device) == *device,
+                    None => true,
+                };
+                if chosen && record.request.op != Op::Flush {
+                    span = span.max(record.request.end().0);
+                }
+            }
         }
         Ok(span)
     }
