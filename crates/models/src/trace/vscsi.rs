@@ -16,7 +16,8 @@
 //! Commands that move no blocks; unmap, whose ranges are not in the record.
 //!
 //! # Validated against
-//! The CloudPhysics trace published with libCacheSim: 113,872 requests, 58.7 % writes, 3.92 GB.
+//! The CloudPhysics trace published with libCacheSim: 113,664 records, 58.7 % writes, mean
+//! 36.1 KiB.
 //!
 //! # References
 //! Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015; T10 SBC-4 for the

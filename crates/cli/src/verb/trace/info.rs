@@ -51,8 +51,8 @@ impl Args {
 const LISTED: usize = 8;
 
 fn print(summary: &Summary) {
-    let span = summary.span_s.map_or("no times".into(), |s| format!("{s:.3} s"));
-    println!("requests     {} in {span}", summary.requests);
+    let span = summary.span_s.map_or(", no times".into(), |s| format!(" in {s:.3} s"));
+    println!("requests     {}{span}", summary.requests);
     let kinds = [
         ("reads", summary.read),
         ("writes", summary.write),
@@ -91,7 +91,8 @@ fn print(summary: &Summary) {
     for (what, names) in [("device", &summary.devices), ("process", &summary.processes)] {
         for named in names.iter().take(LISTED) {
             let share = named.share;
-            println!("{what:<12} {}: {} requests, {}", named.name, share.requests, Bytes(share.bytes));
+            let (requests, bytes) = (share.requests, Bytes(share.bytes));
+            println!("{what:<12} {}: {requests} requests, {bytes}", named.name);
         }
         if names.len() > LISTED {
             println!("             ... and {} more (--json lists all)", names.len() - LISTED);
