@@ -6,6 +6,8 @@ mod output;
 mod record_stats;
 mod source;
 
+use std::io::{ErrorKind, Write as _};
+
 use study::Failure;
 
 #[derive(clap::Args)]
@@ -34,7 +36,18 @@ impl Args {
     }
 }
 
+/// An answer on stdout. A reader that stops early, such as `head`, is no failure.
+fn say(answer: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(answer.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::input(format!("cannot write the answer: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// One JSON object on stdout.
-fn print_json(value: &serde_json::Value) {
-    println!("{value:#}");
+fn say_json(value: &serde_json::Value) -> Result<(), Failure> {
+    say(&format!("{value:#}\n"))
 }

@@ -115,11 +115,11 @@ impl Input {
         let bytes = self.offset + self.pending().len() as u64;
         let (message, expected) = match (self.compression, error.kind()) {
             (Some(by), ErrorKind::UnexpectedEof) => (
-                format!("the {by} stream is cut off: it ends inside its data"),
+                format!("the {by} stream is cut off after {bytes} decompressed bytes"),
                 "a complete file; copy or download it again".to_string(),
             ),
             (Some(by), _) => (
-                format!("the {by} stream is damaged: {error}"),
+                format!("the {by} stream is damaged after {bytes} decompressed bytes: {error}"),
                 "an undamaged file; copy or download it again".to_string(),
             ),
             (None, _) => (format!("cannot be read on: {error}"), String::new()),

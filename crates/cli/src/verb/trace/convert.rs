@@ -54,19 +54,14 @@ impl Args {
         let losses = lost.say();
         losses.iter().for_each(|loss| eprintln!("lost: {loss}"));
         let from = reading.trace.format().name();
-        if self.json {
-            super::print_json(&json!({
+        let (output, written) = (self.output.display().to_string(), lost.written);
+        match self.json {
+            true => super::say_json(&json!({
                 "file": self.source.file.display().to_string(), "format": from,
-                "output": self.output.display().to_string(), "to": self.to,
-                "requests": lost.written, "lost": losses, "notes": reading.trace.remarks(),
-            }));
-        } else {
-            println!(
-                "{}: {} requests, {from} to {}",
-                self.output.display(),
-                lost.written,
-                self.to
-            );
+                "output": output, "to": self.to, "requests": written,
+                "lost": losses, "notes": reading.trace.remarks(),
+            }))?,
+            false => super::say(&format!("{output}: {written} requests, {from} to {}\n", self.to))?,
         }
         Ok(0)
     }

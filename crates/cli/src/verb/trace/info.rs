@@ -36,13 +36,15 @@ impl Args {
             if let (Some(all), Some(about)) = (all.as_object_mut(), about.as_object()) {
                 all.extend(about.clone());
             }
-            super::print_json(&all);
+            super::say_json(&all)?;
             return Ok(0);
         }
         let packed = compression.map(|by| format!(", {by}")).unwrap_or_default();
-        println!("{file}: {format}{packed}");
-        print(&summary);
-        notes.iter().for_each(|note| println!("note         {note}"));
+        let mut lines = vec![format!("{file}: {format}{packed}")];
+        describe(&summary, &mut lines);
+        lines.extend(notes.iter().map(|note| format!("note         {note}")));
+        lines.push(String::new());
+        super::say(&lines.join("\n"))?;
         Ok(0)
     }
 }
@@ -50,9 +52,9 @@ impl Args {
 /// Devices and processes listed at most.
 const LISTED: usize = 8;
 
-fn print(summary: &Summary) {
+fn describe(summary: &Summary, lines: &mut Vec<String>) {
     let span = summary.span_s.map_or(", no times".into(), |s| format!(" in {s:.3} s"));
-    println!("requests     {}{span}", summary.requests);
+    lines.push(format!("requests     {}{span}", summary.requests));
     let kinds = [
         ("reads", summary.read),
         ("writes", summary.write),
@@ -62,40 +64,41 @@ fn print(summary: &Summary) {
     for (name, share) in kinds.iter().filter(|kind| kind.1.requests > 0) {
         let (bytes, mean) = (Bytes(share.bytes), share.mean_bytes / 1024.0);
         match share.bytes {
-            0 => println!("{name:<12} {}", share.requests),
-            _ => println!("{name:<12} {}, {bytes}, mean {mean:.2} KiB", share.requests),
+            0 => lines.push(format!("{name:<12} {}", share.requests)),
+            _ => lines.push(format!("{name:<12} {}, {bytes}, mean {mean:.2} KiB", share.requests)),
         }
     }
     if summary.fua > 0 {
-        println!("FUA          {}", summary.fua);
+        lines.push(format!("FUA          {}", summary.fua));
     }
-    println!("sequential   {:.1} %", summary.sequential_share * 100.0);
+    lines.push(format!("sequential   {:.1} %", summary.sequential_share * 100.0));
     match summary.footprint_bytes {
-        Some(bytes) => println!("footprint    {} in 4 KiB blocks", Bytes(bytes)),
-        None => println!("footprint    too spread to be counted"),
+        Some(bytes) => lines.push(format!("footprint    {} in 4 KiB blocks", Bytes(bytes))),
+        None => lines.push("footprint    too spread to be counted".into()),
     }
     if let Some(first) = summary.sector_first {
         let reach = Bytes(summary.sector_end * sim::SECTOR_BYTES);
-        println!("sectors      {first} to {} ({reach})", summary.sector_end);
+        lines.push(format!("sectors      {first} to {} ({reach})", summary.sector_end));
     }
     if let Some(mean) = summary.response_mean_us {
-        println!("response     mean {}", Nanos((mean * 1e3) as u64));
+        lines.push(format!("response     mean {}", Nanos((mean * 1e3) as u64)));
     }
     let transfers = (summary.read.requests + summary.write.requests).max(1) as f64;
     for class in &summary.sizes {
         let share = class.requests as f64 / transfers * 100.0;
         let bar = "#".repeat((share / 2.5).ceil() as usize);
         let size = Bytes(class.bytes_max).to_string();
-        println!("size <= {size:>8} {share:5.1} % {bar}");
+        lines.push(format!("size <= {size:>8} {share:5.1} % {bar}"));
     }
     for (what, names) in [("device", &summary.devices), ("process", &summary.processes)] {
         for named in names.iter().take(LISTED) {
             let share = named.share;
             let (requests, bytes) = (share.requests, Bytes(share.bytes));
-            println!("{what:<12} {}: {requests} requests, {bytes}", named.name);
+            lines.push(format!("{what:<12} {}: {requests} requests, {bytes}", named.name));
         }
         if names.len() > LISTED {
-            println!("             ... and {} more (--json lists all)", names.len() - LISTED);
+            let more = names.len() - LISTED;
+            lines.push(format!("             ... and {more} more (--json lists all)"));
         }
     }
 }

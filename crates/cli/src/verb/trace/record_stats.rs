@@ -36,7 +36,7 @@ impl Args {
         all["file"] = json!(self.source.file.display().to_string());
         all["format"] = json!(reading.trace.format().name());
         all["notes"] = json!(reading.trace.remarks());
-        super::print_json(&all);
+        super::say_json(&all)?;
         Ok(0)
     }
 }
