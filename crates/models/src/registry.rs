@@ -12,7 +12,7 @@ use crate::trace::{
     wiscsee,
 };
 use crate::workload::replay::{Pace, back_to_back, closed_loop, timestamps};
-use crate::workload::{self, trace};
+use crate::workload::{self, fio, trace};
 
 sim::registry! {
     /// A block device.
@@ -26,6 +26,7 @@ sim::registry! {
     /// Anything that issues requests.
     pub enum WorkloadModel("workload") in "workload/":
         workload::Context => Result<Box<dyn Workload + Send>, ConfigError> = {
+        Fio = "fio" => fio,
         Trace = "trace" => trace,
     }
 }

@@ -1,5 +1,6 @@
 //! Workloads: anything that issues requests.
 
+pub mod fio;
 pub mod replay;
 pub mod trace;
 
