@@ -31,12 +31,13 @@
 //! fio 3.33, its manual and `lib/zipf.c`, `lib/gauss.c`. Gray et al., "Quickly generating
 //! billion-record synthetic databases", SIGMOD 1994.
 
-mod distribution;
 mod job;
+pub mod json;
 mod keys;
 mod options;
 mod parse;
 mod plan;
+mod recorder;
 mod run;
 mod value;
 
@@ -52,6 +53,7 @@ use crate::workload::Context;
 pub use options::Options;
 pub use parse::{JobFile, JobFileError, JobSpec, parse_job_file};
 pub use plan::{JobInfo, Plan};
+pub use recorder::Recorder;
 pub use value::Extent;
 
 use keys::Standing;

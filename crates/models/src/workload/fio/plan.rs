@@ -17,6 +17,8 @@ pub struct JobInfo {
     pub group: u32,
     /// What its requests carry as [`sim::Request::process`].
     pub process: u32,
+    /// Requests it keeps in flight.
+    pub depth: u64,
     /// How long after its first request measuring starts.
     pub ramp: Nanos,
     /// What the job file said about it.
@@ -77,6 +79,7 @@ impl Plan {
                     name: spec.name.clone(),
                     group,
                     process,
+                    depth: spec.options.iodepth,
                     ramp: spec.options.ramp_time,
                     given: spec.given.clone(),
                 });
@@ -111,7 +114,7 @@ impl Plan {
 
 /// True when nothing but `norandommap` decides on the random map.
 fn plain(o: &Options) -> bool {
-    o.distribution == super::distribution::Distribution::Uniform && o.ba == [None; 3]
+    o.distribution == crate::workload::distribution::Distribution::Uniform && o.ba == [None; 3]
 }
 
 /// The block size when every direction has the same single one.

@@ -186,6 +186,25 @@ fn poisson_arrivals_have_exponential_gaps_and_ignore_completions() {
     assert!((short - (1.0 - (-0.1f64).exp())).abs() < 0.004, "below a tenth: {short}");
 }
 
+/// M/D/1: the mean response is D (1 + rho / (2 (1 - rho))).
+#[test]
+fn poisson_arrivals_at_one_server_wait_as_queueing_theory_says() {
+    for (iops, rho) in [(30_000, 0.3), (80_000, 0.8)] {
+        let job = format!(
+            "[a]\nrw=randread\nnorandommap\nio_size=100g\nrate_iops={iops}\n\
+             rate_process=poisson\niodepth=1000000"
+        );
+        let mut workload = plan(1 << 30, &job).unwrap().start();
+        let mut device = FixedDelay::new(DELAY, 1);
+        let stop = Stop { requests: 400_000, ..Stop::default() };
+        let start = Nanos::ZERO;
+        let run = simulate(&mut device, &mut workload, start, stop, &mut sim::NoProbe).unwrap();
+        let mean = run.response_ns as f64 / run.requests as f64;
+        let theory = 10_000.0 * (1.0 + rho / (2.0 * (1.0 - rho)));
+        assert!((mean / theory - 1.0).abs() < 0.015, "rho {rho}: {mean} against {theory}");
+    }
+}
+
 #[test]
 fn think_time_counts_from_the_completion() {
     let times = micros(&run("[a]\nrw=read\nbs=4k\nthinktime=40", 4));
