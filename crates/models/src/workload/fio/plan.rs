@@ -8,6 +8,9 @@ use super::run::Fio;
 use crate::config::ConfigError;
 use crate::workload::Context;
 
+/// Jobs at once, as in fio.
+const JOBS_MAX: u64 = 4096;
+
 /// What a report needs to know of one job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobInfo {
@@ -62,6 +65,11 @@ impl Plan {
             resolved: Vec::new(),
         };
         let mut group = 0;
+        let clones: u64 = file.jobs.iter().map(|spec| spec.options.numjobs).sum();
+        if clones > JOBS_MAX {
+            let message = format!("expected at most {JOBS_MAX} jobs in all, got {clones}");
+            return Err(ConfigError::new("numjobs", message));
+        }
         for (index, spec) in file.jobs.iter().enumerate() {
             group += u32::from(spec.options.stonewall && index > 0);
             plan.remark(spec, context);
