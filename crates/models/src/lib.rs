@@ -9,4 +9,5 @@ pub mod ftl;
 pub mod hdd;
 pub mod registry;
 pub mod ssd;
+pub mod trace;
 pub mod workload;

@@ -24,4 +24,6 @@ macro_rules! verbs {
 verbs! {
     /// List what there is: models, parts, studies
     List => list,
+    /// Describe, convert and measure recorded traces
+    Trace => trace,
 }
