@@ -24,4 +24,10 @@ macro_rules! verbs {
 verbs! {
     /// List what there is: models, parts, studies
     List => list,
+    /// Show what this machine can do, and the command that unlocks the rest
+    Doctor => doctor,
+    /// Start a study or a part from a commented template
+    New => new,
+    /// Write the report of a run
+    Report => report,
 }

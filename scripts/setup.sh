@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Prepare this machine: check the tools, make .venv, install the Python package into it.
+# Quick when nothing changed. Exit code 3: the machine lacks something, and what.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly RUST_MIN=88 # of 1.88, the workspace's rust-version
+readonly VENV=.venv
+readonly STAMP=$VENV/.blocklab-inputs
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Each missing tool: one line of text, and its Debian package where there is one.
+missing=()
+packages=()
+lacks() {
+    missing+=("$1")
+    if [[ -n ${2:-} ]]; then packages+=("$2"); fi
+}
+
+find_missing() {
+    missing=() packages=()
+    local rust
+    rust=$(rustc --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p') || true
+    if ! command -v cargo >/dev/null || ((${rust:-0} < RUST_MIN)); then
+        lacks "Rust 1.$RUST_MIN or newer: see https://rustup.rs"
+    fi
+    command -v cc >/dev/null || lacks "a C compiler" build-essential
+    if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        lacks "Python 3.11 or newer, as python3" python3
+    elif ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+        lacks "Python's venv module" python3-venv
+    fi
+}
+
+check_tools() {
+    find_missing
+    if ((${#packages[@]} > 0)) && ((EUID == 0)) && command -v apt-get >/dev/null; then
+        say "setup: installing ${packages[*]}"
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
+        find_missing
+    fi
+    ((${#missing[@]} == 0)) && return
+    say "setup: this machine lacks:"
+    printf '  - %s\n' "${missing[@]}" >&2
+    if ((${#packages[@]} > 0)); then
+        say "On Debian or Ubuntu: sudo apt-get install ${packages[*]}"
+    fi
+    exit 3
+}
+
+# One line that changes when anything that goes into the package changes. The Python files are
+# not among it: they are used where they lie.
+inputs() {
+    {
+        "$VENV/bin/python" --version
+        rustc --version
+        find pyproject.toml Cargo.toml Cargo.lock crates devices studies -type f 2>/dev/null |
+            LC_ALL=C sort | xargs -d '\n' sha256sum
+    } | sha256sum
+}
+
+make_venv() {
+    # A virtual environment whose Python has moved or gone is made anew.
+    if ! "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
+        say "setup: making $VENV"
+        rm -rf "$VENV"
+        python3 -m venv "$VENV"
+    fi
+}
+
+install_package() {
+    local now
+    now=$(inputs)
+    if [[ -f $STAMP && $(<"$STAMP") == "$now" ]]; then return; fi
+    say "setup: building the Python package (a few minutes the first time)"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
+    VIRTUAL_ENV="$PWD/$VENV" "$VENV/bin/maturin" develop --release --quiet --extras dev
+    printf '%s\n' "$now" >"$STAMP"
+}
+
+check_tools
+make_venv
+install_package
