@@ -153,8 +153,11 @@ fn device(name: &'static str, path: &str, unlocks: &'static str, module: &str) -
 fn io_uring() -> Check {
     // The switch exists since Linux 6.6; before that io_uring could not be turned off.
     let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
-    let known = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let ok = switch.as_deref().map(str::trim).map_or(known.contains("io_uring_setup"), |s| s == "0");
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let ok = match switch {
+        Some(switch) => switch.trim() == "0",
+        None => symbols.contains("io_uring_setup"),
+    };
     Check {
         name: "io_uring",
         unlocks: "fio's io_uring engine",
