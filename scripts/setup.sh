@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prepare this machine: check the tools, make .venv, install the Python package into it.
 # Quick when nothing changed. Exit code 3: the machine lacks something, and what.
-set -euo pipefail
+set -Eeuo pipefail
+trap 'say "setup: failed in line $LINENO: $BASH_COMMAND"' ERR
 cd "$(dirname "$0")/.."
 
 readonly RUST_MIN=88 # of 1.88, the workspace's rust-version
@@ -10,12 +11,12 @@ readonly STAMP=$VENV/.blocklab-inputs
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Each missing tool: one line of text, and its Debian package where there is one.
+# Each missing tool: one line of text, and its Debian packages where there are some.
 missing=()
 packages=()
 lacks() {
     missing+=("$1")
-    if [[ -n ${2:-} ]]; then packages+=("$2"); fi
+    packages+=("${@:2}")
 }
 
 find_missing() {
@@ -26,8 +27,10 @@ find_missing() {
         lacks "Rust 1.$RUST_MIN or newer: see https://rustup.rs"
     fi
     command -v cc >/dev/null || lacks "a C compiler" build-essential
-    if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-        lacks "Python 3.11 or newer, as python3" python3
+    if ! command -v python3 >/dev/null; then
+        lacks "Python 3.11 or newer, as python3" python3 python3-venv
+    elif ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        lacks "Python 3.11 or newer, not $(python3 --version): see https://www.python.org/downloads"
     elif ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
         lacks "Python's venv module" python3-venv
     fi
@@ -56,7 +59,9 @@ inputs() {
     {
         "$VENV/bin/python" --version
         rustc --version
-        find pyproject.toml Cargo.toml Cargo.lock crates devices studies -type f 2>/dev/null |
+        find . \( -name .git -o -name .venv -o -name target -o -name out \) -prune -o -type f \
+            \( -path './crates/*' -o -path './devices/*' -o -path './studies/*' \
+            -o -name 'Cargo.*' -o -name pyproject.toml \) -print |
             LC_ALL=C sort | xargs -d '\n' sha256sum
     } | sha256sum
 }
@@ -75,8 +80,9 @@ install_package() {
     now=$(inputs)
     if [[ -f $STAMP && $(<"$STAMP") == "$now" ]]; then return; fi
     say "setup: building the Python package (a few minutes the first time)"
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
-    VIRTUAL_ENV="$PWD/$VENV" "$VENV/bin/maturin" develop --release --quiet --extras dev
+    export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 VIRTUAL_ENV="$PWD/$VENV"
+    "$VENV/bin/python" -m pip install 'maturin>=1.9,<2'
+    "$VENV/bin/maturin" develop --release --extras dev
     printf '%s\n' "$now" >"$STAMP"
 }
 
