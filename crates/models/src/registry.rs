@@ -82,5 +82,5 @@ macro_rules! slots {
 
 /// Every slot, in the order of the documents.
 pub fn slots() -> Vec<Slot> {
-    slots![DeviceModel]
+    slots![DeviceModel, MappingScheme, Allocation, GcPolicy, WearPolicy]
 }

@@ -57,6 +57,12 @@ fn kind(root: &Value, schema: &Value) -> String {
     let target = resolve(root, schema);
     let options = target["oneOf"].as_array().or(target["anyOf"].as_array());
     if let Some(options) = options {
+        // A choice from the registry: the names, and a table for each.
+        if let Some(names) = options[0]["enum"].as_array()
+            && names.len() + 1 == options.len()
+        {
+            return kind(root, &options[0]);
+        }
         let mut words: Vec<String> = options.iter().map(|option| kind(root, option)).collect();
         words.retain(|word| word != "null");
         words.dedup();
@@ -103,13 +109,27 @@ fn word(root: &Value, schema: &Value, name: &str) -> String {
     }
 }
 
-/// A value as TOML would write it.
+/// A value in few words: a text without quotes, a table of one empty table by its name.
 fn show(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::String(text) => text.clone(),
+        Value::Object(table) if table.len() == 1 && table.values().all(is_empty) => {
+            table.keys().cloned().collect()
+        }
+        Value::Object(table) => {
+            let pairs = table.iter().map(|(key, value)| format!("{key} = {}", show(value)));
+            format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", "))
+        }
         other => other.to_string(),
     }
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(|table| table.is_empty())
 }
 
 /// One cell of a Markdown table.
@@ -140,14 +160,17 @@ mod tests {
             "$defs": {
                 "Ssd": { "properties": {
                     "nand": { "$ref": "#/$defs/Nand", "default": { "planes": 2 } },
-                    "gc": { "oneOf": [{ "enum": ["greedy", "fifo"] }, { "type": "object" }] },
+                    "gc": {
+                        "oneOf": [{ "enum": ["greedy"] }, { "type": "object" }],
+                        "default": { "greedy": {} },
+                    },
                 }},
                 "Nand": { "properties": { "planes": { "type": "integer", "default": 1 } } },
             }
         });
         let rows = rows(&schema, "ssd");
         let short: Vec<_> = rows.iter().map(|r| (&*r.key, &*r.value, &*r.default)).collect();
-        let gc = ("gc", "`greedy`, `fifo` or a table", "");
+        let gc = ("gc", "`greedy`", "`greedy`");
         assert_eq!(short, [gc, ("nand.planes", "an integer", "`2`")]);
     }
 }

@@ -22,6 +22,20 @@ pub(crate) fn kinds_help() -> String {
 /// Write everything, tidy it up, and say what to do next.
 pub(crate) fn run(root: &Path, kind: &str, name: &str) -> Result<(), String> {
     let kind = find(kind)?;
+    write(root, kind, name)?;
+    finish(root)?;
+    let Names { module, .. } = Names::new(name)?;
+    println!(
+        "\nnext:\n  1. change {}/{module}.rs into your model, its doc comment first\n  \
+         2. cargo test -p blocklab-models {module}\n  \
+         3. cargo run -p xtask -- generate     (the docs page follows the doc comment)\n  \
+         4. cargo run --release -p blocklab -- run studies/try-{name}.toml",
+        kind.folder,
+    );
+    Ok(())
+}
+
+fn write(root: &Path, kind: &Kind, name: &str) -> Result<(), String> {
     let files = plan(&Tree::read(root)?, kind, name)?;
     for (path, text) in &files {
         let full = root.join(path);
@@ -31,17 +45,14 @@ pub(crate) fn run(root: &Path, kind: &str, name: &str) -> Result<(), String> {
             .map_err(|e| format!("cannot write {path}: {e}"))?;
         println!("wrote {path}");
     }
+    Ok(())
+}
+
+/// Put the added lines in order and write the docs pages.
+fn finish(root: &Path) -> Result<(), String> {
     cargo(root, &["fmt", "--package", "blocklab-models"])?;
     // A new process, because the registry it reads is compiled in.
     cargo(root, &["run", "--quiet", "--package", "xtask", "--", "generate"])?;
-    let Names { module, .. } = Names::new(name)?;
-    println!(
-        "\nnext:\n  1. change {}/{module}.rs into your model, its doc comment first\n  \
-         2. cargo test -p blocklab-models {module}\n  \
-         3. cargo run -p xtask -- generate     (the docs page follows the doc comment)\n  \
-         4. cargo run --release -p blocklab -- run studies/try-{name}.toml",
-        kind.folder,
-    );
     Ok(())
 }
 
@@ -181,9 +192,10 @@ mod tests {
         let git = Command::new("git").args(["init", "--quiet"]).current_dir(&copy).status();
         assert!(git.unwrap().success());
         for kind in &KINDS {
-            run(&copy, kind.word, &format!("try-{}", kind.word)).unwrap();
+            write(&copy, kind, &format!("my-{}", kind.word)).unwrap();
         }
-        cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "try_"]).unwrap();
+        finish(&copy).unwrap();
+        cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "my_"]).unwrap();
         cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "every_"]).unwrap();
         cargo(&copy, &["run", "--quiet", "--package", "xtask", "--", "tidy"]).unwrap();
         std::fs::remove_dir_all(&copy).unwrap();
