@@ -20,12 +20,10 @@ pub(super) fn add_entry(text: &str, kind: &Kind, names: &Names) -> Result<String
     let (before, block) = text.split_once(&head).ok_or_else(|| lost(&head))?;
     let (list, after) = block.split_once("\n    }\n").ok_or_else(|| lost("the end of its list"))?;
     let list = format!("{head}{list}\n        {variant} = \"{kebab}\" => {module},\n    }}\n");
-    let import = format!("use {}::", kind.module);
+    // With the brace, so that an import from a module further down is not taken for it.
+    let import = format!("use {}::{{", kind.module);
     let (above, below) = before.split_once(&import).ok_or_else(|| lost(&import))?;
-    let (names, below) = below.split_once(';').ok_or_else(|| lost("the end of an import"))?;
-    let names = names.trim().trim_start_matches('{').trim_end_matches('}').trim();
-    let names = names.trim_end_matches(',');
-    Ok(format!("{above}{import}{{{names}, {module}}};{below}{list}{after}"))
+    Ok(format!("{above}{import}{module}, {below}{list}{after}"))
 }
 
 #[cfg(test)]
@@ -60,7 +58,7 @@ r! {
         let names = Names::new("my-disk").unwrap();
         let device = KINDS.iter().find(|kind| kind.word == "device").unwrap();
         let text = add_entry(registry, device, &names).unwrap();
-        assert!(text.starts_with("use crate::device::{Context, null, my_disk};\n"), "{text}");
+        assert!(text.starts_with("use crate::device::{my_disk, Context, null};\n"), "{text}");
         let tail = "Null = \"null\" => null,\n        MyDisk = \"my-disk\" => my_disk,\n    }\n}\n";
         assert!(text.ends_with(tail), "{text}");
         assert!(add_entry("nothing", device, &names).unwrap_err().contains("by hand"));

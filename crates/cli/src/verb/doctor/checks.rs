@@ -18,6 +18,7 @@ pub(super) fn all() -> Vec<Check> {
         memory(),
         output_folder(),
         disk_space(),
+        cache_folder(),
         python_package(),
         fio(),
         device("KVM", "/dev/kvm", "guests at full speed; nothing needs it yet", "kvm"),
@@ -88,6 +89,21 @@ fn disk_space() -> Check {
         required: false,
         found: free.map_or("unknown".into(), |bytes| format!("{} free", gib(bytes))),
         command: (!ok).then(|| "free some space here, or use --out DIR elsewhere".into()),
+    }
+}
+
+fn cache_folder() -> Check {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Check {
+        name: "cache folder",
+        unlocks: "preparing a drive once instead of before every run",
+        ok: base.is_some(),
+        required: false,
+        command: base.is_none().then(|| "export XDG_CACHE_HOME=$PWD/out/cache".into()),
+        found: base.map_or("no home folder".into(), |base| {
+            base.join("blocklab").display().to_string()
+        }),
     }
 }
 
