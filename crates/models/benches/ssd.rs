@@ -179,7 +179,8 @@ fn waf_only() {
     );
 }
 
-/// One configuration by name, with fewer requests: `... --bench ssd -- F-read 100000` for a profiler.
+/// One configuration by name, with fewer requests, for a profiler:
+/// `... --bench ssd -- F-read 100000`.
 fn chosen() -> Option<(String, u64)> {
     let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with("--"));
     let name = arguments.next()?;

@@ -46,7 +46,8 @@ impl fmt::Display for BadRequest {
         match self {
             BadRequest::BeyondEnd { lba, sectors, device_sectors } => write!(
                 f,
-                "sector {} + {sectors} lies beyond the device's end at sector {device_sectors} ({})",
+                "sector {} + {sectors} lies beyond the device's end \
+                 at sector {device_sectors} ({})",
                 lba.0,
                 Bytes(device_sectors * SECTOR_BYTES),
             ),

@@ -13,9 +13,9 @@
 /// ```
 ///
 /// Each module offers `pub struct Params` (`Default`, serde, `JsonSchema`) with
-/// `fn build(&self, context: &Context) -> Built`. In TOML the policy's name is the table's name: `gc = "greedy"`
-/// takes the defaults, `[device.ssd.gc.d-choices]` sets parameters. The module's own `//!` comment
-/// is its documentation everywhere.
+/// `fn build(&self, context: &Context) -> Built`. In TOML the policy's name is the table's name:
+/// `gc = "greedy"` takes the defaults, `[device.ssd.gc.d-choices]` sets parameters. The module's
+/// own `//!` comment is its documentation everywhere.
 ///
 /// The crate that uses the macro needs `serde` and `schemars`; `sim` itself needs neither.
 #[macro_export]

@@ -32,7 +32,8 @@ impl Order {
         letters.sort_unstable();
         if letters != ['C', 'D', 'P', 'W'] {
             let message = format!(
-                "expected a permutation of CWDP (channel, way, die, plane; fastest first), got \"{}\"",
+                "expected a permutation of CWDP (channel, way, die, plane; fastest first), \
+                 got \"{}\"",
                 self.0
             );
             return Err(ConfigError::new("order", message));

@@ -1,0 +1,52 @@
+# Every task of the repository. `make` alone explains them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON := $(CURDIR)/.venv/bin/python
+BLOCKLAB := BLOCKLAB_PYTHON=$(PYTHON) cargo run --quiet --release -p blocklab --
+# Seconds per fuzz target.
+FUZZ_SECONDS ?= 60
+
+.PHONY: help setup demo test test-rust test-python test-long bench fuzz docs clean
+
+help: ## Explain the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Prepare this machine: .venv with the Python package (quick when nothing changed)
+	@scripts/setup.sh
+
+demo: setup ## Build, run the study first-look, write its report
+	@$(BLOCKLAB) run first-look --out out/first-look
+	@$(BLOCKLAB) report out/first-look
+
+test: test-rust test-python ## Check everything that must hold on every commit
+
+test-rust:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo test --workspace
+
+test-python: setup
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest
+
+test-long: setup ## Everything in `test`, and the slow tests, optimised
+	cargo test --workspace --release -- --include-ignored
+	$(PYTHON) -m pytest
+
+bench: ## Measure speed on one core
+	cargo bench --workspace --benches
+
+fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+docs: ## Write the generated documents and the API reference
+	cargo run --quiet -p xtask -- generate
+	cargo doc --workspace --no-deps
+
+clean: ## Delete everything that can be made again
+	cargo clean
+	rm -rf out .venv

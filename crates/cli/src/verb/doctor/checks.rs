@@ -1,0 +1,208 @@
+//! What `doctor` looks at, one function each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Check;
+use crate::python;
+
+/// Below this a study of a large drive swaps.
+const MEMORY_MIN_BYTES: u64 = 1 << 30;
+/// Below this the cache of preconditioned drives does not fit.
+const DISK_MIN_BYTES: u64 = 2 << 30;
+
+/// Look at everything, in the order it is shown.
+pub(super) fn all() -> Vec<Check> {
+    vec![
+        cores(),
+        memory(),
+        output_folder(),
+        disk_space(),
+        cache_folder(),
+        python_package(),
+        fio(),
+        device("KVM", "/dev/kvm", "guests at full speed; nothing needs it yet", "kvm"),
+        io_uring(),
+    ]
+}
+
+fn cores() -> Check {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Check {
+        name: "cores",
+        unlocks: "parallel runs",
+        ok: true,
+        required: true,
+        found: format!("{cores}: as many runs at a time"),
+        command: None,
+    }
+}
+
+fn memory() -> Check {
+    let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
+    let ok = free.is_none_or(|bytes| bytes >= MEMORY_MIN_BYTES);
+    Check {
+        name: "memory",
+        unlocks: "large drives: up to 12 bytes per flash page",
+        ok,
+        required: false,
+        found: free.map_or("unknown".into(), |bytes| format!("{} free", gib(bytes))),
+        command: (!ok).then(|| "close other programs, or run studies with --jobs 1".into()),
+    }
+}
+
+/// `MemAvailable` of Linux's meminfo.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+fn output_folder() -> Check {
+    let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let probe = folder.join(format!(".blocklab-doctor-{}", std::process::id()));
+    let made = std::fs::write(&probe, b"");
+    let _ = std::fs::remove_file(&probe);
+    Check {
+        name: "output folder",
+        unlocks: "results: they are written to out/ below the current folder",
+        ok: made.is_ok(),
+        required: true,
+        found: match &made {
+            Ok(()) => "writable".into(),
+            Err(why) => format!("{}: {why}", folder.display()),
+        },
+        command: made.is_err().then(|| "cd to a folder you may write to, or use --out DIR".into()),
+    }
+}
+
+fn disk_space() -> Check {
+    // df speaks the same portable format everywhere; the standard library cannot ask.
+    let out = Command::new("df").args(["-Pk", "."]).output();
+    let text = out.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    let free = text.ok().and_then(|text| df_free(&text));
+    let ok = free.is_none_or(|bytes| bytes >= DISK_MIN_BYTES);
+    Check {
+        name: "disk space",
+        unlocks: "keeping preconditioned drives between runs",
+        ok,
+        required: false,
+        found: free.map_or("unknown".into(), |bytes| format!("{} free", gib(bytes))),
+        command: (!ok).then(|| "free some space here, or use --out DIR elsewhere".into()),
+    }
+}
+
+fn cache_folder() -> Check {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Check {
+        name: "cache folder",
+        unlocks: "preparing a drive once instead of before every run",
+        ok: base.is_some(),
+        required: false,
+        command: base.is_none().then(|| "export XDG_CACHE_HOME=$PWD/out/cache".into()),
+        found: base.map_or("no home folder".into(), |base| {
+            base.join("blocklab").display().to_string()
+        }),
+    }
+}
+
+/// The available bytes in the answer of `df -Pk`.
+fn df_free(text: &str) -> Option<u64> {
+    let kib: u64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+    Some(kib << 10)
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+fn python_package() -> Check {
+    let found = python::find();
+    Check {
+        name: "reports",
+        unlocks: "reports and figures (blocklab report)",
+        ok: found.is_ok(),
+        required: false,
+        command: found.is_err().then(python::install_command),
+        found: match found {
+            Ok(version) => format!("Python package blocklab {version}"),
+            Err(why) => why,
+        },
+    }
+}
+
+fn fio() -> Check {
+    let out = Command::new("fio").arg("--version").output();
+    let version = out.ok().filter(|out| out.status.success());
+    Check {
+        name: "fio",
+        unlocks: "running a study's job on a real device, to compare",
+        ok: version.is_some(),
+        required: false,
+        command: version.is_none().then(|| "sudo apt-get install fio".into()),
+        found: version.map_or("not in PATH".into(), |out| {
+            String::from_utf8_lossy(&out.stdout).trim().to_owned()
+        }),
+    }
+}
+
+fn device(name: &'static str, path: &str, unlocks: &'static str, module: &str) -> Check {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
+    Check {
+        name,
+        unlocks,
+        ok: opened.is_ok(),
+        required: false,
+        command: opened.is_err().then(|| match Path::new(path).exists() {
+            // Linux gives such a device to a group of the module's name.
+            true => format!("sudo usermod -aG {module} $USER, then log in again"),
+            false => format!("sudo modprobe {module}"),
+        }),
+        found: match opened {
+            Ok(_) => path.into(),
+            Err(why) => format!("{path}: {why}"),
+        },
+    }
+}
+
+fn io_uring() -> Check {
+    // The switch exists since Linux 6.6; before that io_uring could not be turned off.
+    let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let ok = match switch {
+        Some(switch) => switch.trim() == "0",
+        None => symbols.contains("io_uring_setup"),
+    };
+    Check {
+        name: "io_uring",
+        unlocks: "fio's io_uring engine",
+        ok,
+        required: false,
+        found: if ok { "on".into() } else { "off or not in this kernel".into() },
+        command: (!ok).then(|| "sudo sysctl kernel.io_uring_disabled=0".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_and_dfs_answers_are_read() {
+        let meminfo = "MemTotal:  100 kB\nMemAvailable:   2048 kB\n";
+        assert_eq!(available(meminfo), Some(2 << 20));
+        assert_eq!(available("MemTotal: 100 kB\n"), None);
+        let df = "Filesystem 1024-blocks Used Available Capacity Mounted on\n\
+                  /dev/vda 264 100 128 40% /\n";
+        assert_eq!(df_free(df), Some(128 << 10));
+        assert_eq!(df_free("df: no\n"), None);
+    }
+
+    #[test]
+    fn an_absent_device_is_unlocked_by_its_module() {
+        let check = device("Nothing", "/dev/no-such-device", "nothing", "nothing");
+        assert!(!check.ok);
+        assert_eq!(check.command.unwrap(), "sudo modprobe nothing");
+    }
+}
