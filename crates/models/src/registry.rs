@@ -12,7 +12,7 @@ use crate::trace::{
     wiscsee,
 };
 use crate::workload::replay::{Pace, back_to_back, closed_loop, timestamps};
-use crate::workload::{self, fio, trace};
+use crate::workload::{self, bonnie, fio, ie, iozone, pc, trace};
 
 sim::registry! {
     /// A block device.
@@ -26,7 +26,11 @@ sim::registry! {
     /// Anything that issues requests.
     pub enum WorkloadModel("workload") in "workload/":
         workload::Context => Result<Box<dyn Workload + Send>, ConfigError> = {
+        Bonnie = "bonnie" => bonnie,
         Fio = "fio" => fio,
+        Ie = "ie" => ie,
+        Iozone = "iozone" => iozone,
+        Pc = "pc" => pc,
         Trace = "trace" => trace,
     }
 }

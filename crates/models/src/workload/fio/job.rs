@@ -2,9 +2,9 @@
 
 use sim::{Lba, Nanos, Op, Request, Rng, SECTOR_BYTES};
 
-use super::distribution::{Distribution, Picker};
 use super::options::{BlockSize, READ, TRIM, WRITE};
 use super::plan::Resolved;
+use crate::workload::distribution::{Distribution, Picker};
 
 const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
 

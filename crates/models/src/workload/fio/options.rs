@@ -2,8 +2,8 @@
 
 use sim::Nanos;
 
-use super::distribution::Distribution;
 use super::value::{Extent, Value};
+use crate::workload::distribution::Distribution;
 
 /// Directions in fio's order of `read,write,trim` lists.
 pub(super) const READ: usize = 0;

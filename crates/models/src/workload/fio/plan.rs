@@ -8,6 +8,9 @@ use super::run::Fio;
 use crate::config::ConfigError;
 use crate::workload::Context;
 
+/// Jobs at once, as in fio.
+const JOBS_MAX: u64 = 4096;
+
 /// What a report needs to know of one job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobInfo {
@@ -17,6 +20,8 @@ pub struct JobInfo {
     pub group: u32,
     /// What its requests carry as [`sim::Request::process`].
     pub process: u32,
+    /// Requests it keeps in flight.
+    pub depth: u64,
     /// How long after its first request measuring starts.
     pub ramp: Nanos,
     /// What the job file said about it.
@@ -60,6 +65,11 @@ impl Plan {
             resolved: Vec::new(),
         };
         let mut group = 0;
+        let clones: u64 = file.jobs.iter().map(|spec| spec.options.numjobs).sum();
+        if clones > JOBS_MAX {
+            let message = format!("expected at most {JOBS_MAX} jobs in all, got {clones}");
+            return Err(ConfigError::new("numjobs", message));
+        }
         for (index, spec) in file.jobs.iter().enumerate() {
             group += u32::from(spec.options.stonewall && index > 0);
             plan.remark(spec, context);
@@ -77,6 +87,7 @@ impl Plan {
                     name: spec.name.clone(),
                     group,
                     process,
+                    depth: spec.options.iodepth,
                     ramp: spec.options.ramp_time,
                     given: spec.given.clone(),
                 });
@@ -111,7 +122,7 @@ impl Plan {
 
 /// True when nothing but `norandommap` decides on the random map.
 fn plain(o: &Options) -> bool {
-    o.distribution == super::distribution::Distribution::Uniform && o.ba == [None; 3]
+    o.distribution == crate::workload::distribution::Distribution::Uniform && o.ba == [None; 3]
 }
 
 /// The block size when every direction has the same single one.

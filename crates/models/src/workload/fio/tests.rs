@@ -90,7 +90,20 @@ fn a_wrong_table_names_its_key() {
     assert!(error("offset = \"100%\"").starts_with("offset: job \"fio\": clone 0 starts at"));
     assert!(error("file = \"a.fio\"").contains("a.fio: no a.fio"));
     assert!(error("file = \"a.fio\"\nbs = \"4KiB\"").starts_with("bs: no key stands beside"));
-    assert!(toml::from_str::<Params>("iodpeth = 1").is_err());
+    let refused = |text| toml::from_str::<Params>(text).unwrap_err().to_string();
+    assert!(refused("iodpeth = 1").contains("unknown field `iodpeth`"));
+    let float = refused("iodepth = 1.5");
+    assert!(float.contains("line 1, column 11") && float.contains("a whole number"), "{float}");
+    assert!(refused("iodepth = -1").contains("`-1`, expected a whole number"));
+}
+
+#[test]
+fn jobs_that_do_not_fit_are_refused() {
+    let error = |job: &str| plan(1 << 20, job).unwrap_err().to_string();
+    let many = "[a]\nnumjobs=4096\n[b]";
+    assert_eq!(error(many), "numjobs: expected at most 4096 jobs in all, got 4097");
+    let clones = "[a]\nsize=128k\nnumjobs=9\noffset_increment=128k";
+    assert!(error(clones).starts_with("offset: job \"a\": clone 8 starts at or behind"));
 }
 
 #[test]
@@ -184,6 +197,25 @@ fn poisson_arrivals_have_exponential_gaps_and_ignore_completions() {
     assert!((square - 2.0).abs() < 0.06, "mean square {square}");
     let short = gaps.iter().filter(|&&g| g < 0.1).count() as f64 / gaps.len() as f64;
     assert!((short - (1.0 - (-0.1f64).exp())).abs() < 0.004, "below a tenth: {short}");
+}
+
+/// M/D/1: the mean response is D (1 + rho / (2 (1 - rho))).
+#[test]
+fn poisson_arrivals_at_one_server_wait_as_queueing_theory_says() {
+    for (iops, rho) in [(30_000, 0.3), (80_000, 0.8)] {
+        let job = format!(
+            "[a]\nrw=randread\nnorandommap\nio_size=100g\nrate_iops={iops}\n\
+             rate_process=poisson\niodepth=1000000"
+        );
+        let mut workload = plan(1 << 30, &job).unwrap().start();
+        let mut device = FixedDelay::new(DELAY, 1);
+        let stop = Stop { requests: 400_000, ..Stop::default() };
+        let start = Nanos::ZERO;
+        let run = simulate(&mut device, &mut workload, start, stop, &mut sim::NoProbe).unwrap();
+        let mean = run.response_ns as f64 / run.requests as f64;
+        let theory = 10_000.0 * (1.0 + rho / (2.0 * (1.0 - rho)));
+        assert!((mean / theory - 1.0).abs() < 0.015, "rho {rho}: {mean} against {theory}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where random requests go: fio's distributions, and its map without repeats.
+//! Laws of where random requests go: fio's distributions, and its map without repeats.
 
 use sim::Rng;
 
@@ -7,7 +7,7 @@ const GOLDEN_RATIO: u64 = 0x61c8_8646_80b5_83eb;
 
 /// `random_distribution` as it is written.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Distribution {
+pub(crate) enum Distribution {
     /// Every block alike.
     Uniform,
     /// Zipf's law with exponent theta, and the share of the region where rank 1 lies; spread by
@@ -23,7 +23,7 @@ pub(super) enum Distribution {
 
 /// Draws block numbers below a bound in O(1) time and memory.
 #[derive(Clone, Debug)]
-pub(super) enum Picker {
+pub(crate) enum Picker {
     Uniform { blocks: u64 },
     Once(Once),
     Zipf(Zipf),
@@ -33,7 +33,7 @@ pub(super) enum Picker {
 }
 
 impl Picker {
-    pub(super) fn new(
+    pub(crate) fn new(
         distribution: &Distribution,
         blocks: u64,
         without_repeats: bool,
@@ -66,7 +66,7 @@ impl Picker {
     }
 
     #[inline]
-    pub(super) fn draw(&mut self, rng: &mut Rng) -> u64 {
+    pub(crate) fn draw(&mut self, rng: &mut Rng) -> u64 {
         match self {
             Picker::Uniform { blocks } => rng.below(*blocks),
             Picker::Once(once) => once.draw(rng),
@@ -102,7 +102,7 @@ fn zone_table(zones: &[(f64, f64)], blocks: u64) -> Vec<(f64, u64, u64)> {
 
 /// From a rank to a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// fio's default: multiply by the golden ratio, add a random offset, take the remainder. As
     /// in fio this is one-to-one only when the number of blocks is a power of two; otherwise some
     /// ranks share a block and some blocks are never drawn.
@@ -146,7 +146,7 @@ fn normal(blocks: u64, width: u64, place: Place, rng: &mut Rng) -> u64 {
 /// Zipf's law by the quantile approximation of Gray et al. (SIGMOD 1994), as in fio: ranks 1 and
 /// 2 are exact, the others follow the continuous law.
 #[derive(Clone, Debug)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     blocks: u64,
     zeta: f64,
     second: f64,
@@ -156,7 +156,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    fn new(blocks: u64, theta: f64, place: Place) -> Zipf {
+    pub(crate) fn new(blocks: u64, theta: f64, place: Place) -> Zipf {
         let zeta = zeta(blocks, theta);
         let second = 1.0 + libm::pow(0.5, theta);
         let eta = match blocks > 2 {
@@ -180,7 +180,7 @@ impl Zipf {
     }
 
     #[inline]
-    fn draw(&self, rng: &mut Rng) -> u64 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         self.place.of(self.rank(rng.unit()), self.blocks)
     }
 }
@@ -207,7 +207,7 @@ fn zeta(n: u64, theta: f64) -> f64 {
 /// next power of two onto themselves, applied again until the result is below the number of
 /// blocks (fewer than two rounds on average): the same promise without memory.
 #[derive(Clone, Debug)]
-pub(super) struct Once {
+pub(crate) struct Once {
     blocks: u64,
     mask: u64,
     shift: u32,
@@ -222,7 +222,7 @@ const MULTIPLIERS: [u64; 4] =
     [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53, 0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
 
 impl Once {
-    pub(super) fn new(blocks: u64, rng: &mut Rng) -> Once {
+    pub(crate) fn new(blocks: u64, rng: &mut Rng) -> Once {
         let bits = (64 - (blocks - 1).leading_zeros()).max(1);
         let mask = u64::MAX >> (64 - bits);
         let keys = [(); 4].map(|()| rng.next_u64());
@@ -240,7 +240,7 @@ impl Once {
     }
 
     #[inline]
-    fn at(&self, index: u64) -> u64 {
+    pub(crate) fn at(&self, index: u64) -> u64 {
         let mut x = index;
         loop {
             for (key, multiplier) in self.keys.iter().zip(MULTIPLIERS) {
