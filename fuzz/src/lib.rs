@@ -2,8 +2,9 @@
 //! `Cargo.toml`; its seeds, if any, are in `seeds/<target>/`.
 
 use models::registry::TraceFormat;
+use models::workload::fio;
 use models::trace::{Context, LocalityMeter, SummaryMeter, open};
-use sim::Rng;
+use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
 
 /// Read `bytes` as the format called `name`.
 pub fn read_as(name: &str, bytes: &[u8]) {
@@ -55,4 +56,40 @@ fn read(format: Option<&TraceFormat>, bytes: &[u8]) -> Option<u64> {
     locality.finish();
     assert!(summary.finish(&trace).requests <= requests);
     Some(requests)
+}
+
+/// Read `bytes` as a fio job file, plan it on a device of 1 GiB, and let it issue what it wants.
+pub fn run_job_file(bytes: &[u8]) {
+    let limits = Limits {
+        capacity: Bytes::from_gib(1),
+        block_bytes: 512,
+        queue_depth_max: 32,
+        rotational: false,
+        write_cache: true,
+        discard: true,
+    };
+    let open = |_: &str| Ok(Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<_>);
+    let context = models::workload::Context { rng: Rng::new(1, "fuzz"), limits, open: &open };
+    let params = fio::Params { file: Some("fuzz".into()), ..fio::Params::default() };
+    let Ok(plan) = params.plan(&context) else { return };
+    let mut workload = plan.start();
+    let mut inside = std::collections::VecDeque::new();
+    let mut now = Nanos::ZERO;
+    for _ in 0..2_000 {
+        match workload.next(now).expect("jobs do not fail") {
+            Demand::Issue(request) => {
+                assert_eq!(limits.check(&request), Ok(()), "a request left the device");
+                inside.push_back(request);
+            }
+            Demand::At(time) => {
+                assert!(time > now, "asked for a moment that is not later");
+                now = time;
+            }
+            Demand::Wait => {
+                let request = inside.pop_front().expect("nothing can complete");
+                workload.complete(&request, Completion { id: request.id, at: now });
+            }
+            Demand::End => break,
+        }
+    }
 }
