@@ -90,7 +90,20 @@ fn a_wrong_table_names_its_key() {
     assert!(error("offset = \"100%\"").starts_with("offset: job \"fio\": clone 0 starts at"));
     assert!(error("file = \"a.fio\"").contains("a.fio: no a.fio"));
     assert!(error("file = \"a.fio\"\nbs = \"4KiB\"").starts_with("bs: no key stands beside"));
-    assert!(toml::from_str::<Params>("iodpeth = 1").is_err());
+    let refused = |text| toml::from_str::<Params>(text).unwrap_err().to_string();
+    assert!(refused("iodpeth = 1").contains("unknown field `iodpeth`"));
+    let float = refused("iodepth = 1.5");
+    assert!(float.contains("line 1, column 11") && float.contains("a whole number"), "{float}");
+    assert!(refused("iodepth = -1").contains("`-1`, expected a whole number"));
+}
+
+#[test]
+fn jobs_that_do_not_fit_are_refused() {
+    let error = |job: &str| plan(1 << 20, job).unwrap_err().to_string();
+    let many = "[a]\nnumjobs=4096\n[b]";
+    assert_eq!(error(many), "numjobs: expected at most 4096 jobs in all, got 4097");
+    let clones = "[a]\nsize=128k\nnumjobs=9\noffset_increment=128k";
+    assert!(error(clones).starts_with("offset: job \"a\": clone 8 starts at or behind"));
 }
 
 #[test]
