@@ -3,7 +3,7 @@
 //! One line here gives a model its TOML name, its schema, its `blocklab explain` text, its docs
 //! page and its run through the contract tests.
 
-use sim::Device;
+use sim::{Device, Workload};
 
 use crate::config::ConfigError;
 use crate::device::{Context, null, ssd};
@@ -11,6 +11,7 @@ use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{self, page};
 use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
+use crate::workload::{self, uniform};
 
 sim::registry! {
     /// A block device.
@@ -58,3 +59,18 @@ sim::registry! {
         Static = "static" => wear_static,
     }
 }
+
+sim::registry! {
+    /// Something that issues requests.
+    pub enum WorkloadModel("workload") in "workload/":
+        workload::Context<'_> => Result<Box<dyn Workload + Send>, ConfigError> = {
+        Uniform = "uniform" => uniform,
+    }
+}
+
+/// A slot: its name, and (name, source text) of every model in it.
+pub type Slot = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// Every slot: what `blocklab list` shows and `blocklab explain` explains.
+pub const SLOTS: &[Slot] =
+    &[(DeviceModel::SLOT, DeviceModel::ENTRIES), (WorkloadModel::SLOT, WorkloadModel::ENTRIES)];

@@ -43,6 +43,12 @@ pub trait Workload {
     fn complete(&mut self, request: &Request, completion: Completion) {
         let _ = (request, completion);
     }
+
+    /// What a reader of the results must know: addresses that were wrapped, flags that were
+    /// invented. One sentence each; asked for after the run.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
@@ -51,5 +57,8 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     }
     fn complete(&mut self, request: &Request, completion: Completion) {
         (**self).complete(request, completion);
+    }
+    fn notes(&self) -> Vec<String> {
+        (**self).notes()
     }
 }

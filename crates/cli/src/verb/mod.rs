@@ -24,4 +24,6 @@ macro_rules! verbs {
 verbs! {
     /// List what there is: models, parts, studies
     List => list,
+    /// Answer the question of a study
+    Run => run,
 }

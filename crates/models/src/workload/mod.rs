@@ -1,5 +1,7 @@
 //! Workloads: anything that issues requests.
 
+pub mod uniform;
+
 use std::io::Read;
 
 use sim::{Limits, Rng};
