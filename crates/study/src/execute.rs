@@ -1,5 +1,6 @@
 //! One run: precondition or fork, simulate, measure.
 
+use std::path::Path;
 use std::time::Instant;
 
 use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
@@ -11,9 +12,11 @@ use crate::files::Files;
 use crate::locate;
 use crate::metrics::{self, Metrics};
 use crate::observe::Observed;
+use crate::output::unwritable;
 use crate::plan::PlannedRun;
 use crate::precondition::{Gate, Prepared};
 use crate::recorder::{Progress, Recorder};
+use crate::spool::Spools;
 use crate::tables::{self, Groups};
 
 /// Readings of the device's counters per run.
@@ -66,6 +69,7 @@ pub(crate) fn execute(
     prepared: Prepared,
     files: &Files,
     progress: &Progress,
+    mut spools: Spools,
 ) -> Result<RunResult, Failure> {
     let Prepared { mut device, start, gate, mut notes } = prepared;
     let section = &run.point.run;
@@ -74,9 +78,16 @@ pub(crate) fn execute(
     let began = Instant::now();
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
     let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
-    let outcome =
-        simulate(&mut observed, &mut workload, start, stop(section, start), &mut recorder)
-            .map_err(|error| run_failure(run, &error))?;
+    let stop = stop(section, start);
+    // The spools cost a check per event, so they take part only when they are wanted.
+    let outcome = match spools.is_empty() {
+        true => simulate(&mut observed, &mut workload, start, stop, &mut recorder),
+        false => {
+            let mut probe = (&mut recorder, &mut spools);
+            simulate(&mut observed, &mut workload, start, stop, &mut probe)
+        }
+    };
+    let outcome = outcome.map_err(|error| run_failure(run, &error))?;
     let series = observed.finish(outcome.end);
     let wall = began.elapsed();
 
@@ -90,6 +101,8 @@ pub(crate) fn execute(
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let tables = tables::of_run(index, &recorder, &series, &*device);
     notes.extend(workload.notes());
+    let spooled = spools.finish();
+    notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
     if outcome.in_flight_ns != outcome.response_ns {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }

@@ -110,16 +110,11 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// The counters without the histograms of wear, whose names change during a run.
 fn counters_of(device: &dyn Device) -> Counters {
     let mut counters = Counters::default();
     device.counters(&mut counters);
-    counters.counts.retain(|(name, _)| !name.starts_with(WEAR));
     counters
 }
-
-/// Counts named `wear.<unit>.<erases>` tell how many blocks were erased that often.
-pub(crate) const WEAR: &str = "wear.";
 
 impl Snapshot for Observed<'_> {
     fn save(&self, to: &mut Saver) {
@@ -153,6 +148,9 @@ impl Device for Observed<'_> {
     }
     fn counters(&self, out: &mut Counters) {
         self.device.counters(out);
+    }
+    fn wear(&self) -> Vec<sim::Wear> {
+        self.device.wear()
     }
     fn freeze(&mut self) {
         self.device.freeze();

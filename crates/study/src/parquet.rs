@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn varints_and_zigzag_follow_the_protocol() {
         let mut thrift = Thrift::default();
-        [0, -1, 1, 150].map(|value| thrift.zigzag(value));
+        [0, -1, 1, 150].iter().for_each(|&value| thrift.zigzag(value));
         assert_eq!(thrift.out, [0, 1, 2, 0xac, 0x02]);
     }
 

@@ -16,10 +16,13 @@ use crate::expect::{self, Verdict};
 use crate::failure::Failure;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
+use crate::output::{Output, unwritable};
 use crate::parquet::{self, Column, RowGroup, Schema};
 use crate::plan::{DeviceSummary, Plan, PlannedRun};
 use crate::precondition::Gate;
+use crate::records;
 use crate::run::Options;
+use crate::spool;
 use crate::tables;
 
 /// The answer; as JSON it is `result.json` and the output of `--json`.
@@ -96,18 +99,17 @@ impl Results {
         plan: &Plan,
         options: &Options,
         results: Vec<RunResult>,
+        notes: Vec<String>,
         wall: Duration,
+        output: Output,
     ) -> Result<Results, Failure> {
-        let directory = match &options.out {
-            Some(out) => out.clone(),
-            None => Path::new("out").join(&plan.name),
-        };
-        let (answer, groups) = Results::new(plan, options, results, wall, directory);
-        let written = beside(&answer.directory, |to| answer.write_files(plan, &groups, to));
-        match written {
-            Ok(()) => Ok(answer),
-            Err(error) => Err(unwritable(&answer.directory, &error)),
-        }
+        let target = output.target().to_path_buf();
+        let (mut answer, groups) = Results::new(plan, options, results, wall, target.clone());
+        answer.notes.extend(notes);
+        let written = answer.write_files(plan, options, &groups, output.path());
+        written.map_err(|error| unwritable(&target, &error))?;
+        output.finish()?;
+        Ok(answer)
     }
 
     fn new(
@@ -158,52 +160,46 @@ impl Results {
         (answer, groups)
     }
 
-    fn write_files(&self, plan: &Plan, groups: &[Vec<RowGroup>], to: &Path) -> io::Result<()> {
-        let mut answer = self.clone();
-        let table = |answer: &mut Results, stem: &str, schema: &Schema, groups: Vec<&RowGroup>| {
+    fn write_files(
+        &mut self,
+        plan: &Plan,
+        options: &Options,
+        groups: &[Vec<RowGroup>],
+        to: &Path,
+    ) -> io::Result<()> {
+        let table = |files: &mut BTreeMap<_, _>, stem: &str, schema: &Schema, groups: Vec<_>| {
             let name = format!("{stem}.parquet");
             let file = BufWriter::new(File::create(to.join(&name))?);
-            answer.files.insert(stem.to_string(), name);
+            files.insert(stem.to_string(), name);
             parquet::write_file(file, schema, groups)
         };
+        let files = &mut self.files;
         let (schema, group) = runs_table(plan, &self.runs);
-        table(&mut answer, "runs", &schema, vec![&group])?;
+        table(files, "runs", &schema, vec![&group])?;
         for (index, (stem, schema)) in tables::schemas().iter().enumerate() {
             let of_runs = groups.iter().map(|groups| &groups[index]).collect();
-            table(&mut answer, stem, schema, of_runs)?;
+            table(files, stem, schema, of_runs)?;
+        }
+        let spools = |spool: fn(&Path, usize) -> PathBuf| {
+            (0..self.runs.len()).map(|run| spool(to, run)).collect::<Vec<_>>()
+        };
+        if options.records {
+            let name = "requests.parquet";
+            records::collect(&spools(spool::records), &to.join(name))?;
+            files.insert("requests".into(), name.into());
+        }
+        if options.perfetto {
+            let name = "trace.pftrace";
+            spool::concatenate(&spools(spool::perfetto), &to.join(name))?;
+            files.insert("perfetto".into(), name.into());
         }
         fs::write(to.join("study.toml"), &plan.resolved)?;
-        answer.files.insert("study".into(), "study.toml".into());
+        files.insert("study".into(), "study.toml".into());
         let mut file = BufWriter::new(File::create(to.join("result.json"))?);
-        serde_json::to_writer_pretty(&mut file, &answer)?;
+        serde_json::to_writer_pretty(&mut file, self)?;
         file.write_all(b"\n")?;
         file.flush()
     }
-}
-
-/// Make `directory` anew: `write` fills a directory beside it, which takes its place at the end.
-fn beside(directory: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let name = directory.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let parent = directory.parent().filter(|p| !p.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)?;
-    let partial = parent.join(format!(".{name}.partial-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&partial);
-    let result = fs::create_dir(&partial).and_then(|()| write(&partial)).and_then(|()| {
-        if directory.exists() {
-            fs::remove_dir_all(directory)?;
-        }
-        fs::rename(&partial, directory)
-    });
-    if result.is_err() {
-        let _ = fs::remove_dir_all(&partial);
-    }
-    result
-}
-
-fn unwritable(directory: &Path, error: &io::Error) -> Failure {
-    Failure::machine(format!("cannot write the results to {}: {error}", directory.display()))
-        .help("free some space, or name another place with --out DIR; nothing was left behind")
 }
 
 fn describe(run: &PlannedRun) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -10,10 +10,13 @@ use std::time::Instant;
 use crate::execute::{RunResult, execute};
 use crate::failure::Failure;
 use crate::files::Files;
+use crate::image::Cache;
+use crate::output::{Output, unwritable};
 use crate::plan::{Plan, PlannedRun};
 use crate::precondition::{Prepared, precondition};
 use crate::recorder::Progress;
 use crate::results::Results;
+use crate::spool::Spools;
 
 /// How to run.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,12 @@ pub struct Options {
     pub jobs: usize,
     /// Where the results go; `out/<study>` when not said.
     pub out: Option<PathBuf>,
+    /// Keep every request.
+    pub records: bool,
+    /// Write a Perfetto trace.
+    pub perfetto: bool,
+    /// Where preconditioned drives are kept; without it they are made every time.
+    pub cache: Option<Cache>,
     /// The command line that repeats this study, for the report.
     pub replay: String,
 }
@@ -50,7 +59,9 @@ impl Watch {
 /// is left behind then.
 pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Failure> {
     let began = Instant::now();
-    let pool = Pool::new(plan, options, watch);
+    let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
+    let output = Output::begin(&target)?;
+    let pool = Pool::new(plan, options, watch, output.path());
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
@@ -60,6 +71,7 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
             scope.spawn(|| pool.work());
         }
     });
+    let notes = pool.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut results = Vec::new();
     let mut failures = Vec::new();
     for slot in pool.results {
@@ -71,7 +83,7 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
     }
     match failures.into_iter().next() {
         Some(failure) => Err(failure),
-        None => Results::write(plan, options, results, began.elapsed()),
+        None => Results::write(plan, options, results, notes, began.elapsed(), output),
     }
 }
 
@@ -85,7 +97,12 @@ struct Shared {
 
 struct Pool<'a> {
     plan: &'a Plan,
+    options: &'a Options,
     watch: &'a Watch,
+    /// Where runs spool what is too much for memory.
+    directory: &'a Path,
+    /// What happened to the cache.
+    notes: Mutex<Vec<String>>,
     next: AtomicUsize,
     failed: AtomicBool,
     results: Vec<Mutex<Option<Result<RunResult, Failure>>>>,
@@ -94,7 +111,12 @@ struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    fn new(plan: &'a Plan, _options: &'a Options, watch: &'a Watch) -> Pool<'a> {
+    fn new(
+        plan: &'a Plan,
+        options: &'a Options,
+        watch: &'a Watch,
+        directory: &'a Path,
+    ) -> Pool<'a> {
         let mut shared = BTreeMap::<&str, Mutex<Shared>>::new();
         for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
             let entry = shared.entry(digest).or_default();
@@ -102,7 +124,10 @@ impl<'a> Pool<'a> {
         }
         Pool {
             plan,
+            options,
             watch,
+            directory,
+            notes: Mutex::default(),
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             results: plan.runs.iter().map(|_| Mutex::default()).collect(),
@@ -130,7 +155,15 @@ impl<'a> Pool<'a> {
             None => Prepared::fresh(run.build_device()?),
             Some(digest) => self.prepared(digest, run, &files, progress)?,
         };
-        execute(run, index as u32, prepared, &files, progress)
+        let spools = Spools::begin(
+            self.options,
+            self.directory,
+            (index as u32, &run.label),
+            &*prepared.device,
+            prepared.start,
+        );
+        let spools = spools.map_err(|error| unwritable(self.directory, &error))?;
+        execute(run, index as u32, prepared, &files, progress, spools)
     }
 
     /// A fork of the preconditioned device; the first run that needs it makes it.
@@ -143,7 +176,7 @@ impl<'a> Pool<'a> {
     ) -> Result<Prepared, Failure> {
         let mut shared = lock(&self.shared[digest]);
         if shared.device.is_none() {
-            let mut prepared = precondition(run, files, progress)?;
+            let mut prepared = self.make(digest, run, files, progress)?;
             prepared.device.freeze();
             shared.device = Some(prepared);
         }
@@ -151,6 +184,34 @@ impl<'a> Pool<'a> {
         let last = shared.users == 0;
         let device = if last { shared.device.take() } else { None };
         Ok(device.unwrap_or_else(|| shared.device.as_ref().expect("it was just made").fork()))
+    }
+}
+
+impl Pool<'_> {
+    /// A preconditioned device: from the cache, or else made and put there.
+    fn make(
+        &self,
+        digest: &str,
+        run: &PlannedRun,
+        files: &Files,
+        progress: &Progress,
+    ) -> Result<Prepared, Failure> {
+        let Some(cache) = &self.options.cache else { return precondition(run, files, progress) };
+        match cache.load(digest, run.build_device()?) {
+            Ok(Some(prepared)) => return Ok(prepared),
+            Ok(None) => {}
+            Err(damage) => lock(&self.notes).push(damage),
+        }
+        let began = Instant::now();
+        let prepared = precondition(run, files, progress)?;
+        // Without a cache the same study runs as well, only slower.
+        if began.elapsed() >= cache.worth
+            && let Err(error) = cache.store(digest, &prepared)
+        {
+            let place = cache.directory.display();
+            lock(&self.notes).push(format!("the drive could not be kept in {place}: {error}"));
+        }
+        Ok(prepared)
     }
 }
 

@@ -1,10 +1,8 @@
 //! The tables of a run, encoded as row groups.
 
-use std::collections::BTreeMap;
+use sim::{Device, Nanos, Op};
 
-use sim::{Counters, Device, Nanos, Op};
-
-use crate::observe::{Series, WEAR};
+use crate::observe::Series;
 use crate::parquet::{Column, RowGroup, Schema};
 use crate::recorder::Recorder;
 
@@ -163,22 +161,13 @@ fn counters(series: &Series) -> Vec<Column> {
 }
 
 fn wear(device: &dyn Device) -> Vec<Column> {
-    let mut all = Counters::default();
-    device.counters(&mut all);
-    let mut histogram = BTreeMap::<(String, u64), u64>::new();
-    for (name, blocks) in &all.counts {
-        let parts = name.strip_prefix(WEAR).and_then(|rest| rest.rsplit_once('.'));
-        if let Some((unit, erases)) = parts
-            && let Ok(erases) = erases.parse()
-        {
-            *histogram.entry((unit.to_string(), erases)).or_default() += blocks;
-        }
-    }
     let (mut units, mut erases, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-    for ((unit, count), n) in histogram {
-        units.push(unit);
-        erases.push(count as i64);
-        blocks.push(n as i64);
+    for unit in device.wear() {
+        for (count, n) in unit.blocks {
+            units.push(unit.unit.clone());
+            erases.push(i64::from(count));
+            blocks.push(i64::from(n));
+        }
     }
     vec![Column::Text(units), Column::I64(erases), Column::I64(blocks)]
 }
