@@ -2,6 +2,9 @@
 //!
 //! Exit codes: 0 ok, 1 an expectation failed, 2 usage or bad input, 3 the machine lacks something.
 
+mod answer;
+mod progress;
+mod python;
 mod verb;
 
 use std::ffi::OsString;

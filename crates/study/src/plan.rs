@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -20,6 +21,7 @@ use crate::load::{self, Loaded, unreadable};
 use crate::locate;
 use crate::metrics;
 use crate::names;
+use crate::recorder::Progress;
 use crate::tree::Node;
 
 /// A study that is known to be sound.
@@ -119,6 +121,20 @@ impl PlannedRun {
         files: &Files,
     ) -> Result<Box<dyn Workload + Send>, Failure> {
         build_workload(&self.point, &self.tree, self.rng(), self.limits, files)
+    }
+
+    /// How far the run is, from 0 to 1; `None` when its length is not known beforehand.
+    pub fn share_done(&self, progress: &Progress) -> Option<f64> {
+        let section = &self.point.run;
+        let share = |done: &AtomicU64, whole: u64| {
+            done.load(Ordering::Relaxed) as f64 / whole.max(1) as f64
+        };
+        let by_requests = section.requests.map(|whole| share(&progress.requests, whole));
+        let by_time = section
+            .time
+            .map(|time| share(&progress.simulated_ns, section.ramp.0.0.saturating_add(time.0.0)));
+        let furthest = by_requests.into_iter().chain(by_time).reduce(f64::max);
+        furthest.map(|share| share.min(1.0))
     }
 
     /// The axes' values as JSON, `repeat` included.

@@ -57,11 +57,7 @@ impl Prepared {
 }
 
 /// Take every preconditioning step of `run` on a fresh device.
-pub(crate) fn precondition(
-    run: &PlannedRun,
-    files: &Files,
-    progress: &Progress,
-) -> Result<Prepared, Failure> {
+pub(crate) fn precondition(run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
     let mut prepared = Prepared::fresh(run.build_device()?);
     for (index, step) in run.point.precondition.iter().enumerate() {
         let rng = run.rng().split(&format!("precondition {index}"));
@@ -71,7 +67,7 @@ pub(crate) fn precondition(
                 overwrite(&mut *prepared.device, step, run.limits.capacity, rng);
             }
             Step::UntilSteady(step) => {
-                until_steady(&mut prepared, step, run, index, rng, files, progress)?;
+                until_steady(&mut prepared, step, run, index, rng, files)?;
             }
         }
     }
@@ -108,7 +104,6 @@ fn until_steady(
     index: usize,
     rng: Rng,
     files: &Files,
-    progress: &Progress,
 ) -> Result<(), Failure> {
     let open = |name: &str| files.open(name);
     let context = models::workload::Context { rng, limits: run.limits, open: &open };
@@ -120,9 +115,10 @@ fn until_steady(
     let mut workload = Shifted { inner, start: prepared.start };
     let mut values = Vec::new();
     let rule = steady::Rule::of(step);
+    let unwatched = Progress::default();
     while (values.len() as u32) < step.rounds_max && !rule.holds(&values) {
         let start = prepared.start;
-        let mut recorder = Recorder::new(start, Nanos::ZERO, Some(step.round.0), progress);
+        let mut recorder = Recorder::new(start, Nanos::ZERO, Some(step.round.0), &unwatched);
         // One reading at each end of the round is enough.
         let mut observed = Observed::new(&mut *prepared.device, start, 2, Some(step.round.0));
         let stop = Stop { at: start.saturating_add(step.round.0), ..Stop::default() };

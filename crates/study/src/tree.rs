@@ -303,10 +303,10 @@ mod tests {
 
     #[test]
     fn a_place_counts_characters_and_stays_in_its_line() {
-        let text = Text::new("t", "\u{e4} = \"\"\"a\nb\"\"\"\n");
+        let text = Text::new("t", "\"\u{e4}\" = \"\"\"a\nb\"\"\"\n");
         let tree = Node::parse(&text).unwrap();
         let place = tree.find(&path("\u{e4}")).node.value.place();
-        assert_eq!(place.line_column, Some((1, 5)));
-        assert_eq!(place.quote, Some(("\u{e4} = \"\"\"a".into(), 4)));
+        assert_eq!(place.line_column, Some((1, 7)));
+        assert_eq!(place.quote, Some(("\"\u{e4}\" = \"\"\"a".into(), 4)));
     }
 }

@@ -22,8 +22,12 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// List what there is: models, parts, studies
-    List => list,
     /// Answer the question of a study
     Run => run,
+    /// List what there is: studies, parts, models, metrics
+    List => list,
+    /// Explain a model, a part, a study or a metric
+    Explain => explain,
+    /// Print the JSON Schema of a study or a part
+    Schema => schema,
 }
