@@ -44,7 +44,9 @@ pub(crate) fn load(name: &str, sets: &[String]) -> Result<Loaded, Failure> {
 }
 
 fn from_file(path: &Path) -> Result<(std::sync::Arc<Text>, PathBuf), Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable("study", path, &error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        unreadable("study", path, &error).help("blocklab list studies shows the shipped ones")
+    })?;
     let directory = path.parent().unwrap_or(Path::new("")).to_path_buf();
     Ok((Text::new(path, text), directory))
 }

@@ -32,12 +32,7 @@ pub(crate) fn read_below<T: DeserializeOwned>(tree: &Node, path: &[String]) -> R
 pub(crate) fn config_failure(tree: &Node, path: &[&str], error: &ConfigError) -> Failure {
     let mut full: Vec<String> = path.iter().map(|s| (*s).to_string()).collect();
     full.extend(error.key.split('.').filter(|s| !s.is_empty()).map(String::from));
-    let found = tree.find(&full);
-    // A key nobody wrote down has its default value, so it has no place of its own.
-    let named = match found.depth == full.len() || error.key.is_empty() {
-        true => error.message.clone(),
-        false => error.to_string(),
-    };
+    let named = format!("{}: {}", full.join("."), error.message);
     at(Failure::input(named), place_of(tree, &full))
 }
 
