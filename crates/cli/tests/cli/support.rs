@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 /// A small sound study.
-pub const STUDY: &str = r#"
+pub(crate) const STUDY: &str = r#"
 [study]
 title = "Sound"
 [device.null]
@@ -19,20 +19,20 @@ requests = 5000
 "#;
 
 /// What the program said.
-pub struct Output {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// A test under construction.
-pub struct Test {
+pub(crate) struct Test {
     directory: PathBuf,
     args: Vec<String>,
 }
 
 impl Test {
-    pub fn new() -> Test {
+    pub(crate) fn new() -> Test {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("blocklab-cli-{}-{number}", std::process::id());
@@ -42,32 +42,32 @@ impl Test {
     }
 
     /// A test of `blocklab run study.toml --no-report` on this study.
-    pub fn study(text: &str) -> Test {
+    pub(crate) fn study(text: &str) -> Test {
         Test::new().file("study.toml", text).args(&["run", "study.toml", "--no-report"])
     }
 
-    pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Test {
+    pub(crate) fn file(self, name: &str, content: impl AsRef<[u8]>) -> Test {
         let path = self.directory.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
         self
     }
 
-    pub fn args(mut self, args: &[&str]) -> Test {
+    pub(crate) fn args(mut self, args: &[&str]) -> Test {
         self.args.extend(args.iter().map(|arg| (*arg).to_string()));
         self
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    pub fn run(&self) -> Output {
+    pub(crate) fn run(&self) -> Output {
         self.run_as(Command::new(env!("CARGO_BIN_EXE_blocklab")).args(&self.args))
     }
 
     /// Run another program in the test's directory.
-    pub fn run_as(&self, command: &mut Command) -> Output {
+    pub(crate) fn run_as(&self, command: &mut Command) -> Output {
         let output = command
             .current_dir(&self.directory)
             .env("XDG_CACHE_HOME", self.directory.join("cache"))
@@ -81,14 +81,14 @@ impl Test {
     }
 
     /// Run, expect success, and parse stdout.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let output = self.run();
         assert_eq!(output.code, 0, "{}", output.stderr);
         serde_json::from_str(&output.stdout).expect("stdout is one JSON object")
     }
 
     /// Run, and expect bad input with all of these in the message and nothing written.
-    pub fn refuses(&self, expected: &[&str]) {
+    pub(crate) fn refuses(&self, expected: &[&str]) {
         let output = self.run();
         assert_eq!(output.code, 2, "{}\n{}", output.stdout, output.stderr);
         assert_eq!(output.stdout, "");
@@ -106,7 +106,7 @@ impl Drop for Test {
 }
 
 /// Names in a directory, sorted; none when it does not exist.
-pub fn entries(directory: &Path) -> Vec<String> {
+pub(crate) fn entries(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -1,8 +1,6 @@
 //! `list`, `explain` and `schema` from outside.
 
-mod support;
-
-use support::Test;
+use crate::support::Test;
 
 #[test]
 fn everything_listed_can_be_explained() {

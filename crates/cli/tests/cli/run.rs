@@ -1,10 +1,8 @@
 //! `blocklab run` from outside: answers, exit codes, determinism, a full disk.
 
-mod support;
-
 use std::process::Command;
 
-use support::{STUDY, Test, entries};
+use crate::support::{STUDY, Test, entries};
 
 const FILES: [&str; 9] = [
     "counters.parquet",
