@@ -41,3 +41,9 @@ where
         }
     }
 }
+
+/// Print a line on stdout. Whoever closed it early, as `head` does, has seen enough.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

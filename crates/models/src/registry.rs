@@ -72,5 +72,20 @@ sim::registry! {
 pub type Slot = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Every slot: what `blocklab list` shows and `blocklab explain` explains.
-pub const SLOTS: &[Slot] =
-    &[(DeviceModel::SLOT, DeviceModel::ENTRIES), (WorkloadModel::SLOT, WorkloadModel::ENTRIES)];
+pub const SLOTS: &[Slot] = &[
+    (DeviceModel::SLOT, DeviceModel::ENTRIES),
+    (MappingScheme::SLOT, MappingScheme::ENTRIES),
+    (Allocation::SLOT, Allocation::ENTRIES),
+    (GcPolicy::SLOT, GcPolicy::ENTRIES),
+    (WearPolicy::SLOT, WearPolicy::ENTRIES),
+    (WorkloadModel::SLOT, WorkloadModel::ENTRIES),
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_slot_is_forgotten() {
+        let declared = include_str!("registry.rs").matches("\nsim::registry! {").count();
+        assert_eq!(super::SLOTS.len(), declared);
+    }
+}

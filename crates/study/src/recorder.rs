@@ -85,7 +85,7 @@ impl Probe for Recorder<'_> {
     #[inline]
     fn on_complete(&mut self, request: &Request, issued: Nanos, completion: Completion) {
         self.completed += 1;
-        if self.completed % PUBLISH_EVERY == 0 {
+        if self.completed.is_multiple_of(PUBLISH_EVERY) {
             self.publish(completion.at);
         }
         if completion.at < self.first {

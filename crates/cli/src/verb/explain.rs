@@ -4,6 +4,8 @@ use models::registry::SLOTS;
 use serde_json::json;
 use study::{Failure, explain, library, metrics, nearest};
 
+use crate::say;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A model (`ssd`, `gc.greedy`, `trace.blkparse`), a part, a study or a metric
@@ -20,11 +22,11 @@ impl Args {
         match found.as_slice() {
             [] => Err(self.unknown()),
             [(path, text)] if self.json => {
-                println!("{}", json!({ "name": path, "text": text }));
+                say(json!({ "name": path, "text": text }));
                 Ok(0)
             }
             [(_, text)] => {
-                println!("{}", text.trim_end());
+                say(text.trim_end());
                 Ok(0)
             }
             several => {

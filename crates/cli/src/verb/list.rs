@@ -4,6 +4,8 @@ use models::registry::SLOTS;
 use serde_json::{Map, Value, json};
 use study::{Failure, library, metrics, nearest};
 
+use crate::say;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only this kind: studies, parts, metrics, or a slot of models such as gc
@@ -35,13 +37,13 @@ impl Args {
             };
             let object: Map<String, Value> =
                 kinds.into_iter().map(|(kind, list)| (kind.to_string(), names(list))).collect();
-            println!("{}", json!(object));
+            say(json!(object));
             return Ok(0);
         }
         for (kind, entries) in kinds {
-            println!("{kind}");
+            say(kind);
             let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-            entries.iter().for_each(|(name, line)| println!("  {name:width$}  {line}"));
+            entries.iter().for_each(|(name, line)| say(format_args!("  {name:width$}  {line}")));
         }
         Ok(0)
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use study::{Cache, Failure, Options, Plan, Watch};
 
-use crate::{answer, progress, python};
+use crate::{answer, progress, python, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -53,9 +53,9 @@ impl Args {
             .map_err(|failure| self.with_replay(&plan, failure))?;
         let report = if self.no_report { None } else { Some(report(&results.directory)) };
         if self.json {
-            println!("{}", results.to_json());
+            say(results.to_json());
         } else {
-            answer::lines(&results, report).iter().for_each(|line| println!("{line}"));
+            answer::lines(&results, report).iter().for_each(say);
         }
         Ok(u8::from(!results.as_expected()))
     }

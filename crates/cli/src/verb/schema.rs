@@ -2,6 +2,8 @@
 
 use study::Failure;
 
+use crate::say;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which document
@@ -21,7 +23,7 @@ impl Args {
             Document::Study => study::study_schema(),
             Document::Part => study::part_schema(),
         };
-        println!("{schema:#}");
+        say(format_args!("{schema:#}"));
         Ok(0)
     }
 }
