@@ -6,12 +6,17 @@
 use sim::{Device, Workload};
 
 use crate::config::ConfigError;
-use crate::device::{Context, null, ssd};
+use crate::device::{Context, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{self, page};
 use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
-use crate::workload::{self, uniform};
+use crate::trace::{
+    Format, alibaba, arc, blkparse, blktrace, disksim, iolog, mqsim, msr, spc, systor, vscsi,
+    wiscsee,
+};
+use crate::workload::replay::{Pace, back_to_back, closed_loop, timestamps};
+use crate::workload::{self, bonnie, fio, ie, iozone, pc, trace};
 
 sim::registry! {
     /// A block device.
@@ -19,6 +24,7 @@ sim::registry! {
         Context => Result<Box<dyn Device>, ConfigError> = {
         Null = "null" => null,
         Ssd = "ssd" => ssd,
+        Hdd = "hdd" => hdd,
     }
 }
 
@@ -61,10 +67,43 @@ sim::registry! {
 }
 
 sim::registry! {
-    /// Something that issues requests.
+    /// Anything that issues requests.
     pub enum WorkloadModel("workload") in "workload/":
-        workload::Context<'_> => Result<Box<dyn Workload + Send>, ConfigError> = {
-        Uniform = "uniform" => uniform,
+        workload::Context => Result<Box<dyn Workload + Send>, ConfigError> = {
+        Bonnie = "bonnie" => bonnie,
+        Fio = "fio" => fio,
+        Ie = "ie" => ie,
+        Iozone = "iozone" => iozone,
+        Pc = "pc" => pc,
+        Trace = "trace" => trace,
+    }
+}
+
+sim::registry! {
+    /// A trace format. Of formats that recognise a trace with equal certainty, the first wins.
+    pub enum TraceFormat("trace") in "trace/":
+        crate::trace::Context => Box<dyn Format> = {
+        Blkparse = "blkparse" => blkparse,
+        Blktrace = "blktrace" => blktrace,
+        Iolog = "iolog" => iolog,
+        Msr = "msr" => msr,
+        Spc = "spc" => spc,
+        Disksim = "disksim" => disksim,
+        Mqsim = "mqsim" => mqsim,
+        Systor = "systor" => systor,
+        Alibaba = "alibaba" => alibaba,
+        Vscsi = "vscsi" => vscsi,
+        Arc = "arc" => arc,
+        Wiscsee = "wiscsee" => wiscsee,
+    }
+}
+
+sim::registry! {
+    /// When a replayed trace issues its next request.
+    pub enum Replay("replay") in "workload/replay/": () => Result<Box<dyn Pace>, ConfigError> = {
+        Timestamps = "timestamps" => timestamps,
+        ClosedLoop = "closed-loop" => closed_loop,
+        BackToBack = "back-to-back" => back_to_back,
     }
 }
 
@@ -79,6 +118,8 @@ pub const SLOTS: &[Slot] = &[
     (GcPolicy::SLOT, GcPolicy::ENTRIES),
     (WearPolicy::SLOT, WearPolicy::ENTRIES),
     (WorkloadModel::SLOT, WorkloadModel::ENTRIES),
+    (TraceFormat::SLOT, TraceFormat::ENTRIES),
+    (Replay::SLOT, Replay::ENTRIES),
 ];
 
 #[cfg(test)]

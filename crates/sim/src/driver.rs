@@ -231,8 +231,7 @@ impl<'a, P: Probe + ?Sized> Run<'a, P> {
         self.in_flight -= 1;
         self.outcome.requests += 1;
         self.outcome.end = completion.at;
-        self.outcome.digest.add(completion.id.0);
-        self.outcome.digest.add(completion.at.0);
+        self.outcome.digest.add(completion.id.0 ^ completion.at.0.rotate_left(32));
         self.outcome.response_ns += u128::from(completion.at.since(issued).0);
         self.probe.on_complete(&request, issued, completion);
         workload.complete(&request, completion);

@@ -49,9 +49,18 @@ pub trait Workload {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// How long after its first request measuring should start: the ramp the workload itself asks
+    /// for. The workload never sees the difference.
+    fn measure_from(&self) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn measure_from(&self) -> Nanos {
+        (**self).measure_from()
+    }
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
         (**self).next(now)
     }

@@ -52,6 +52,9 @@ impl Workload for Shifted {
     fn notes(&self) -> Vec<String> {
         self.inner.notes()
     }
+    fn measure_from(&self) -> Nanos {
+        self.inner.measure_from()
+    }
 }
 
 /// When to stop, for a run that begins at `start`.
@@ -72,13 +75,15 @@ pub(crate) fn execute(
     mut spools: Spools,
 ) -> Result<RunResult, Failure> {
     let Prepared { mut device, start, gate, mut notes } = prepared;
-    let section = &run.point.run;
+    let mut section = run.point.run;
     let mut workload = Shifted { inner: run.build_workload(files)?, start };
+    // A fio job may ask for a ramp of its own.
+    section.ramp.0 = section.ramp.0.max(workload.measure_from());
     let expected = section.time.map(|time| time.0);
     let began = Instant::now();
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
     let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
-    let stop = stop(section, start);
+    let stop = stop(&section, start);
     // The spools cost a check per event, so they take part only when they are wanted.
     let outcome = match spools.is_empty() {
         true => simulate(&mut observed, &mut workload, start, stop, &mut recorder),

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use models::registry::WorkloadModel;
+use models::workload::fio;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sim::{Device, Limits, Rng, Workload};
@@ -121,6 +123,20 @@ impl PlannedRun {
         files: &Files,
     ) -> Result<Box<dyn Workload + Send>, Failure> {
         build_workload(&self.point, &self.tree, self.rng(), self.limits, files)
+    }
+
+    /// What reports this run as fio would: by job, or as one job when the workload is not fio's.
+    pub(crate) fn fio_recorder(&self, files: &Files) -> Result<fio::Recorder, Failure> {
+        let WorkloadModel::Fio(params) = &self.point.workload else {
+            return Ok(fio::Recorder::single(&self.label));
+        };
+        let open = |name: &str| files.open(name);
+        let rng = self.rng().split("workload");
+        let context = models::workload::Context { rng, limits: self.limits, open: &open };
+        let plan = params
+            .plan(&context)
+            .map_err(|error| locate::config_failure(&self.tree, &["workload", "fio"], &error))?;
+        Ok(fio::Recorder::new(&plan))
     }
 
     /// How far the run is, from 0 to 1; `None` when its length is not known beforehand.

@@ -193,6 +193,13 @@ impl Results {
             spool::concatenate(&spools(spool::perfetto), &to.join(name))?;
             files.insert("perfetto".into(), name.into());
         }
+        if options.fio_json {
+            for run in 0..self.runs.len() {
+                let path = spool::fio(to, run, self.runs.len());
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                files.insert(stem.clone(), format!("{stem}.json"));
+            }
+        }
         fs::write(to.join("study.toml"), &plan.resolved)?;
         files.insert("study".into(), "study.toml".into());
         let mut file = BufWriter::new(File::create(to.join("result.json"))?);

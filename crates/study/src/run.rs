@@ -29,6 +29,8 @@ pub struct Options {
     pub records: bool,
     /// Write a Perfetto trace.
     pub perfetto: bool,
+    /// Write fio's report of every run, in the shape of its JSON output.
+    pub fio_json: bool,
     /// Where preconditioned drives are kept; without it they are made every time.
     pub cache: Option<Cache>,
     /// The command line that repeats this study, for the report.
@@ -158,9 +160,10 @@ impl<'a> Pool<'a> {
         let spools = Spools::begin(
             self.options,
             self.directory,
-            (index as u32, &run.label),
+            (self.plan, index as u32),
             &*prepared.device,
             prepared.start,
+            if self.options.fio_json { Some(run.fio_recorder(&files)?) } else { None },
         );
         let spools = spools.map_err(|error| unwritable(self.directory, &error))?;
         execute(run, index as u32, prepared, &files, progress, spools)

@@ -7,15 +7,16 @@ use study::{Cache, Options, Plan, Results, Watch, run};
 
 const STUDY: &str = r#"
 [device.ssd]
-[workload.uniform]
-depth = 4
-read_percent = 50.0
+[workload.fio]
+rw = "randrw"
+bs = "4KiB"
+iodepth = 4
 [[precondition]]
 fill = { span = "80%" }
 [[precondition]]
 overwrite = { span = "1%", writes = "100%" }
 [[precondition]]
-until_steady = { workload.uniform = { read_percent = 0.0 }, round = "20ms", rounds_max = 6 }
+until_steady = { workload.fio = { rw = "randwrite" }, round = "20ms", rounds_max = 6 }
 [run]
 requests = 2000
 "#;

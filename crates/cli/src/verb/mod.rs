@@ -30,4 +30,6 @@ verbs! {
     Explain => explain,
     /// Print the JSON Schema of a study or a part
     Schema => schema,
+    /// Describe, convert and measure recorded traces
+    Trace => trace,
 }

@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Write trace.pftrace for ui.perfetto.dev
     #[arg(long)]
     perfetto: bool,
+    /// Write fio.json, in the shape of fio's own JSON output
+    #[arg(long)]
+    fio_json: bool,
     /// Make no report
     #[arg(long)]
     no_report: bool,
@@ -46,6 +49,7 @@ impl Args {
             out: self.out.clone(),
             records: self.records,
             perfetto: self.perfetto,
+            fio_json: self.fio_json,
             cache: if self.no_cache { None } else { Cache::of_user() },
             replay: self.replay(),
         };

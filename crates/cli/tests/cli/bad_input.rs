@@ -20,7 +20,7 @@ fn an_unknown_key_is_named_with_the_nearest() {
 
 #[test]
 fn an_unknown_table_and_an_unknown_model() {
-    broken("[run]", "[rum]").refuses(&["study.toml:8:2", "did you mean `run`?"]);
+    broken("[run]", "[rum]").refuses(&["study.toml:9:2", "did you mean `run`?"]);
     broken("[device.null]", "[device.nul]").refuses(&["study.toml:4:9", "did you mean `null`?"]);
     broken("[device.null]\n", "[devise.null]\n").refuses(&["did you mean `device`?"]);
 }
@@ -33,13 +33,13 @@ fn a_wrong_type_and_a_wrong_unit() {
         "a duration with a unit, such as \"25us\"",
     ]);
     broken("10us", "10 parsecs").refuses(&["study.toml:5:11", "unknown unit \"parsecs\"", "ms"]);
-    broken("5000", "\"many\"").refuses(&["run.requests", "study.toml:9:12", "u64"]);
-    broken("5000", "99999999999999999999").refuses(&["study.toml:9:12", "out of range"]);
+    broken("5000", "\"many\"").refuses(&["run.requests", "study.toml:10:12", "u64"]);
+    broken("5000", "99999999999999999999").refuses(&["study.toml:10:12", "out of range"]);
 }
 
 #[test]
 fn text_that_is_not_toml() {
-    broken("depth = 4", "depth 4").refuses(&["this is not TOML", "study.toml:7:7"]);
+    broken("iodepth = 4", "iodepth 4").refuses(&["this is not TOML", "study.toml:8:9"]);
     Test::study("= 1").refuses(&["study.toml:1:1"]);
 }
 
@@ -60,17 +60,17 @@ fn settings_are_checked_like_the_study() {
 #[test]
 fn sweeps_are_checked_like_the_study() {
     let sweep = |line: &str| Test::study(&format!("{STUDY}[sweep]\n{line}\n"));
-    sweep("\"device.null.latencey\" = [\"1us\"]").refuses(&["study.toml:11:1", "`latency`?"]);
-    sweep("\"device.null.latency\" = [\"1us\", 2]").refuses(&["study.toml:11:33"]);
+    sweep("\"device.null.latencey\" = [\"1us\"]").refuses(&["study.toml:12:1", "`latency`?"]);
+    sweep("\"device.null.latency\" = [\"1us\", 2]").refuses(&["study.toml:12:33"]);
     sweep("\"device.null.latency\" = []").refuses(&["has no values"]);
 }
 
 #[test]
 fn expectations_name_real_metrics_and_axes() {
     let expect = |lines: &str| Test::study(&format!("{STUDY}[[expect]]\ntext = \"t\"\n{lines}"));
-    expect("metric = \"iopps\"\nmin = 1").refuses(&["study.toml:12:10", "did you mean `iops`?"]);
+    expect("metric = \"iopps\"\nmin = 1").refuses(&["study.toml:13:10", "did you mean `iops`?"]);
     expect("metric = \"iops\"\nmin = 1\nwhere = { devise = \"x\" }")
-        .refuses(&["no axis `devise`", "study.toml:14:"]);
+        .refuses(&["no axis `devise`", "study.toml:15:"]);
     expect("metric = \"iops\"").refuses(&["claims nothing"]);
 }
 
@@ -91,13 +91,13 @@ fn parts_are_found_and_checked() {
 
 #[test]
 fn impossible_geometry_and_preconditioning() {
-    let ssd = "[device.ssd]\ngeometry = { channels = 0 }\n[workload.uniform]\n";
+    let ssd = "[device.ssd]\ngeometry = { channels = 0 }\n[workload.fio]\n";
     Test::study(ssd).refuses(&["study.toml:2:25", "geometry.channels"]);
     let step = |step: &str| Test::study(&format!("{STUDY}[[precondition]]\n{step}\n"));
-    step("fill = { span = \"120%\" }").refuses(&["study.toml:11:17", "more than the device's"]);
-    step("fill = { spam = \"20%\" }").refuses(&["study.toml:11:10", "did you mean `span`?"]);
-    step("overwrite = { unit = \"100B\" }").refuses(&["study.toml:11:22", "512-byte sectors"]);
-    step("polish = {}").refuses(&["study.toml:11:1", "fill, overwrite, until_steady"]);
+    step("fill = { span = \"120%\" }").refuses(&["study.toml:12:17", "more than the device's"]);
+    step("fill = { spam = \"20%\" }").refuses(&["study.toml:12:10", "did you mean `span`?"]);
+    step("overwrite = { unit = \"100B\" }").refuses(&["study.toml:12:22", "512-byte sectors"]);
+    step("polish = {}").refuses(&["study.toml:12:1", "fill, overwrite, until_steady"]);
 }
 
 #[test]
@@ -114,4 +114,19 @@ fn a_wrong_command_line() {
     Test::new().args(&["run"]).refuses(&["<STUDY>"]);
     Test::new().args(&["rnu"]).refuses(&["unrecognized subcommand 'rnu'"]);
     Test::study(STUDY).args(&["--jobs", "0"]).refuses(&["--jobs"]);
+}
+
+#[test]
+fn an_address_beyond_the_device_and_a_damaged_trace() {
+    let workload = "[workload.trace]\nfile = \"t.log\"\nremap = \"refuse\"\n";
+    let study = format!("[device.null]\n{workload}");
+    let trace = |lines: &str| {
+        let text = format!("fio version 2 iolog\n/dev/sda add\n/dev/sda open\n{lines}");
+        Test::study(&study).file("t.log", text)
+    };
+    let good = "/dev/sda read 4096 4096\n";
+    assert_eq!(trace(good).args(&["--json"]).json()["runs"][0]["metrics"]["host_requests"], 1);
+    trace(&format!("{good}/dev/sda read 99999999999936 4096\n")).refuses(&["beyond", "16 GiB"]);
+    trace("/dev/sda read many 4096\n").refuses(&["t.log", "many", "study.toml:3:8"]);
+    Test::study(&study).refuses(&["cannot open \"t.log\"", "no such file", "study.toml:3:8"]);
 }

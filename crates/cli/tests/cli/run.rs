@@ -53,7 +53,7 @@ fn a_failing_expectation_is_exit_code_1() {
 #[test]
 fn many_runs_still_take_ten_lines() {
     let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\", \"3us\", \"4us\"]\n\
-                 \"workload.uniform.depth\" = [1, 2, 3, 4]\n";
+                 \"workload.fio.iodepth\" = [1, 2, 3, 4]\n";
     let output = Test::study(&format!("{STUDY}{sweep}")).run();
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(output.stdout.lines().count() <= 10, "{}", output.stdout);
@@ -66,9 +66,10 @@ fn the_same_study_gives_the_same_digests() {
 [study]
 repeats = 2
 [device.ssd]
-[workload.uniform]
-depth = 4
-read_percent = 50.0
+[workload.fio]
+rw = "randrw"
+bs = "4KiB"
+iodepth = 4
 [[precondition]]
 fill = { span = "50%" }
 [[precondition]]
@@ -86,7 +87,11 @@ requests = 2000
     let one = digests(&["--jobs", "1"]);
     assert_eq!(one, digests(&["--jobs", "2"]));
     assert_eq!(one, digests(&["--jobs", "2", "--no-cache"]));
-    assert_eq!(one, digests(&["--records", "--perfetto"]), "watching changes nothing");
+    assert_eq!(
+        one,
+        digests(&["--records", "--perfetto", "--fio-json"]),
+        "watching changes nothing"
+    );
     let other_seed = digests(&["--set", "study.seed=2"]);
     assert!(one.0 != other_seed.0 && one.1 != other_seed.1);
 }
@@ -109,9 +114,11 @@ fn labelled_devices_and_workloads_are_axes() {
 latency = "1us"
 [devices.slow.null]
 latency = "9us"
-[workloads.one.uniform]
-[workloads.two.uniform]
-depth = 2
+[workloads.one.fio]
+rw = "randread"
+[workloads.two.fio]
+rw = "randread"
+iodepth = 2
 [run]
 requests = 100
 [[expect]]
@@ -129,7 +136,7 @@ equal = 9.0
 
 #[test]
 fn a_steady_state_gate_reports_itself() {
-    let steady = "[[precondition]]\nuntil_steady = { workload.uniform = {}, round = \"1ms\" }\n";
+    let steady = "[[precondition]]\nuntil_steady = { workload.fio = { rw = \"randread\" }, round = \"1ms\" }\n";
     let answer = Test::study(&format!("{STUDY}{steady}")).args(&["--json"]).json();
     let gate = &answer["runs"][0]["gate"];
     assert_eq!((&gate["steady"], &gate["rounds"]), (&true.into(), &5.into()));
@@ -137,12 +144,15 @@ fn a_steady_state_gate_reports_itself() {
 
 #[test]
 fn requests_and_a_perfetto_trace_on_demand() {
-    let test = Test::study(STUDY).args(&["--records", "--perfetto"]);
+    let test = Test::study(STUDY).args(&["--records", "--perfetto", "--fio-json"]);
     assert_eq!(test.run().code, 0);
     let names = entries(&test.path("out/study"));
     assert!(names.contains(&"requests.parquet".to_string()), "{names:?}");
     assert!(names.contains(&"trace.pftrace".to_string()), "{names:?}");
-    assert_eq!(names.len(), FILES.len() + 2, "a spool was left behind: {names:?}");
+    let fio = std::fs::read(test.path("out/study/fio.json")).unwrap();
+    let fio: serde_json::Value = serde_json::from_slice(&fio).unwrap();
+    assert_eq!(fio["jobs"][0]["read"]["total_ios"], 5000);
+    assert_eq!(names.len(), FILES.len() + 3, "a spool was left behind: {names:?}");
 }
 
 #[test]

@@ -12,8 +12,9 @@ pub(crate) const STUDY: &str = r#"
 title = "Sound"
 [device.null]
 latency = "10us"
-[workload.uniform]
-depth = 4
+[workload.fio]
+rw = "randread"
+iodepth = 4
 [run]
 requests = 5000
 "#;

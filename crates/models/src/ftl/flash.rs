@@ -38,9 +38,11 @@ pub struct Block {
     /// Programs in flight that supersede a page of this block. Until they end, the old copy is
     /// all there is after a power failure, so the block must not be erased.
     pins: u32,
+    /// The slot it was opened for.
+    slot: u8,
 }
 
-snapshot_fields!(Block { written, programmed, erases, sealed_at, pins });
+snapshot_fields!(Block { written, programmed, erases, sealed_at, pins, slot });
 
 /// State of the whole array.
 #[derive(Clone, Debug)]
@@ -146,7 +148,9 @@ impl Flash {
             if self.free_blocks(plane) <= reserve {
                 return None;
             }
-            self.open[place] = self.take_free(plane);
+            let block = self.take_free(plane);
+            self.blocks[block as usize].slot = slot as u8;
+            self.open[place] = block;
             opened = true;
         }
         let block = self.open[place];
@@ -317,18 +321,34 @@ impl Flash {
             && self.blocks.iter().all(|block| block.erases == 0)
     }
 
-    /// After a power failure: nothing is in flight any more. Half-written blocks are sealed (their
-    /// remaining pages are not trusted) and blocks under collection are offered again.
+    /// After a power failure nothing is in flight any more: pages that were handed out but not
+    /// programmed can be handed out again, and blocks under collection are offered again.
     pub fn power_fail(&mut self) {
         self.open.fill(NONE);
         for block in 0..self.geometry.blocks() {
             let record = &mut self.blocks[block as usize];
+            let was_taken = record.written > 0;
             record.pins = 0;
-            if record.written > 0 {
-                record.programmed = record.written;
+            record.written = record.programmed;
+            let (written, slot) = (u32::from(record.written), usize::from(record.slot));
+            let plane = self.geometry.plane_of_block(block) as usize;
+            if written == self.geometry.pages_per_block.get() {
                 if !self.is_sealed(block) {
                     self.seal(block);
                 }
+                continue;
+            }
+            if was_taken {
+                // It may have been sealed because all its pages were handed out.
+                self.valid[block as usize] |= HIDDEN;
+                self.refresh_group(block);
+            }
+            if written > 0 {
+                // Programs of a slot run in order, so only one of its blocks is half written.
+                debug_assert_eq!(self.open[plane * SLOTS + slot], NONE);
+                self.open[plane * SLOTS + slot] = block;
+            } else if was_taken {
+                self.free[plane].push_front(block);
             }
         }
     }

@@ -13,7 +13,7 @@ impl Controller {
             Op::Read | Op::Flush => {}
             Op::Discard => {
                 let (lba, sectors) = (request.lba.0, request.sectors);
-                self.discard(Pending { lba, sectors, ..Pending::default() });
+                self.discard(Pending { lba, sectors, ..Pending::default() }, Nanos::ZERO);
             }
             Op::Write if first == 0 && self.oracle.0.is_none() => {
                 self.plan.clear();
@@ -78,17 +78,25 @@ impl Controller {
         for index in 0..self.plan.ops.len() {
             let op = self.plan.ops[index];
             if let Some(oracle) = &mut self.oracle.0 {
-                let checked = oracle.planned(&op).and_then(|()| oracle.executed(&op));
-                checked.unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
+                oracle.planned(&op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
             }
-            match op.kind {
-                Kind::Read => {}
-                Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn, NONE),
-                Kind::Erase => {
-                    let (block, _) = self.geometry.block_page(op.ppn);
-                    self.flash.erased(block);
-                    self.collector.erased(block, &self.flash);
-                }
+            // Nothing was pinned: no program is in flight outside time.
+            self.executed(&op, NONE);
+        }
+    }
+
+    /// Keep the books of an operation that has ended; `from` is the page it pinned.
+    pub(super) fn executed(&mut self, op: &FlashOp, from: u32) {
+        if let Some(oracle) = &mut self.oracle.0 {
+            oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
+        }
+        match op.kind() {
+            Kind::Read => {}
+            Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn(), from),
+            Kind::Erase => {
+                let (block, _) = self.geometry.block_page(op.ppn());
+                self.flash.erased(block);
+                self.collector.erased(block, &self.flash);
             }
         }
     }
@@ -100,9 +108,11 @@ impl Controller {
             Some(buffer) => buffer.power_fail(|id| !unfinished.contains(&id.0)),
             None => Vec::new(),
         };
-        for op in self.nand.power_fail().iter().rev() {
-            if matches!(op.kind, Kind::Program | Kind::CopyBack) {
-                self.mapping.undo(&mut self.flash, op.lpn, op.ppn, op.from);
+        let (ending, forgotten) = self.nand.power_fail();
+        ending.iter().for_each(|op| self.executed(op, op.from()));
+        for op in forgotten.iter().rev() {
+            if matches!(op.kind(), Kind::Program | Kind::CopyBack) {
+                self.mapping.undo(&mut self.flash, op.lpn(), op.ppn(), op.from());
             }
         }
         self.flash.power_fail();

@@ -32,6 +32,9 @@ const PAGE_SERVED: u32 = FOREIGN_EVENT | 2 << 29;
 const DIE_RESTED: u32 = FOREIGN_EVENT | 3 << 29;
 const EVENT_INDEX: u32 = (1 << 29) - 1;
 
+/// Lane of the event queue for the host link, beside those of the NAND model.
+const HOST_LANE: usize = 3;
+
 /// Targets of flash operations: two bits say who, the rest says which.
 const FOR_REQUEST: u32 = 0;
 const FOR_JOB: u32 = 1 << 30;
@@ -249,9 +252,9 @@ impl Controller {
         };
         let arrival = self.host.arrival(now, &request);
         if arrival > now {
-            self.events.push(arrival, FETCHED | slot);
+            self.events.push_lane(HOST_LANE, arrival, FETCHED | slot);
         } else {
-            self.begin(slot, now);
+            self.begin(slot, pending, now);
             if self.requests[slot as usize].remaining == 0 {
                 // Completions are handed out in `advance` only.
                 let at = self.host.delivery(now, &request);
@@ -279,7 +282,7 @@ impl Controller {
             let index = payload & EVENT_INDEX;
             match payload & !EVENT_INDEX {
                 FETCHED => {
-                    self.begin(index, now);
+                    self.begin(index, self.requests[index as usize], now);
                     self.settle(index, now, out);
                 }
                 DONE => self.deliver(index, now, out),
@@ -291,8 +294,7 @@ impl Controller {
 
     /// Take a request apart. Its `remaining` is then what it waits for.
     #[inline]
-    fn begin(&mut self, slot: u32, now: Nanos) {
-        let pending = self.requests[slot as usize];
+    fn begin(&mut self, slot: u32, pending: Pending, now: Nanos) {
         match Op::ALL[usize::from(pending.op & 3)] {
             Op::Read => self.each_page(slot, pending, now, Self::read_page),
             Op::Write => {
@@ -302,7 +304,7 @@ impl Controller {
                 }
             }
             Op::Flush => self.wait_for_buffer(slot, now),
-            Op::Discard => self.discard(pending),
+            Op::Discard => self.discard(pending, now),
         }
         self.kick_all(now);
         self.requests[slot as usize].remaining -= 1;
@@ -421,6 +423,8 @@ impl Controller {
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let sectors = u32::from(part.sectors);
         if buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::NoRoom {
+            // After a power failure a protected buffer is full while nothing is under way.
+            self.destage();
             return false;
         }
         self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
@@ -472,7 +476,7 @@ impl Controller {
         }
     }
 
-    fn discard(&mut self, pending: Pending) {
+    fn discard(&mut self, pending: Pending, now: Nanos) {
         let size = u64::from(self.geometry.page_sectors);
         // Only whole pages can be forgotten.
         let first = pending.lba.div_ceil(size);
@@ -486,6 +490,21 @@ impl Controller {
             self.mapping.discard(&mut self.flash, lpn, &mut self.plan);
             if let Some(oracle) = &mut self.oracle.0 {
                 oracle.discarded(lpn);
+            }
+        }
+        self.admit(now);
+    }
+
+    /// Let waiting pages into the buffer as far as there is room.
+    fn admit(&mut self, now: Nanos) {
+        while let Some(part) = self.unbuffered.front().copied() {
+            if !self.try_buffer(&part, now) {
+                break;
+            }
+            self.unbuffered.pop_front();
+            let last = self.unbuffered.front().is_none_or(|next| next.slot != part.slot);
+            if last && self.requests[part.slot as usize].fua {
+                self.wait_for_buffer(part.slot, now);
             }
         }
     }
@@ -506,7 +525,7 @@ impl Controller {
         }
         let at = self.host.delivery(now, &pending.request());
         match at > now {
-            true => self.events.push(at, DONE | slot),
+            true => self.events.push_lane(HOST_LANE, at, DONE | slot),
             false => self.deliver(slot, now, out),
         }
     }

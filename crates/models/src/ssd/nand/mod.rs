@@ -39,8 +39,6 @@ pub struct Finished {
     pub op: FlashOp,
     /// Who planned it.
     pub target: Target,
-    /// Its place in the slab, now free.
-    pub slot: u32,
 }
 
 /// What a die is doing.
@@ -57,37 +55,39 @@ enum State {
     Out,
 }
 
-/// The operations a die works on.
+/// The operations a die works on: entries of the slab, linked.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    slots: [u32; PLANES_PER_DIE_MAX as usize],
-    length: u8,
-    /// Operations whose data is already out.
-    out: u8,
+    head: u32,
     kind: Kind,
     cause: Cause,
+    /// Time of the array phase: that of the longest operation.
+    array: Nanos,
+    /// Time to transfer out the data of `head`.
+    bus_out: Nanos,
 }
 
 impl Default for Group {
     fn default() -> Group {
-        let slots = [NIL; PLANES_PER_DIE_MAX as usize];
-        Group { slots, length: 0, out: 0, kind: Kind::Read, cause: Cause::Host }
+        let (kind, cause) = (Kind::Read, Cause::Host);
+        Group { head: NIL, kind, cause, array: Nanos::ZERO, bus_out: Nanos::ZERO }
     }
 }
 
 impl sim::Snapshot for Group {
     fn save(&self, to: &mut sim::Saver) {
-        self.slots.save(to);
-        to.bytes(&[self.length, self.out, self.kind as u8, self.cause as u8]);
+        self.head.save(to);
+        to.bytes(&[self.kind as u8, self.cause as u8]);
+        (self.array, self.bus_out).save(to);
     }
     fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
-        self.slots.restore(from)?;
-        let [length, out, kind, cause] = from.take()?;
+        self.head.restore(from)?;
+        let [kind, cause] = from.take()?;
         let damaged = || sim::SnapshotError("a die's work is damaged".into());
         self.kind = *Kind::ALL.get(usize::from(kind)).ok_or_else(damaged)?;
         self.cause = *Cause::ALL.get(usize::from(cause)).ok_or_else(damaged)?;
-        (self.length, self.out) = (length, out);
-        Ok(())
+        self.array.restore(from)?;
+        self.bus_out.restore(from)
     }
 }
 
@@ -159,6 +159,11 @@ const CHANNEL_EVENT: u32 = 1 << 30;
 pub const FOREIGN_EVENT: u32 = 1 << 31;
 const GENERATION_SHIFT: u32 = 22;
 
+/// Lanes of the event queue: these events mostly come in rising order.
+const READ_LANE: usize = 0;
+const PROGRAM_LANE: usize = 1;
+const BUS_LANE: usize = 2;
+
 impl Nand {
     /// An idle array.
     pub fn new(geometry: Geometry, timing: Timing) -> Nand {
@@ -195,7 +200,7 @@ impl Nand {
     /// does not start before [`Nand::unblock`].
     #[inline]
     pub fn enqueue(&mut self, op: FlashOp, target: Target, class: Class, blocked: bool) -> u32 {
-        let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn));
+        let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn()));
         let slot = self.slab.insert(op, target, blocked);
         let die = &mut self.dies[die as usize];
         let list = match class {
@@ -210,18 +215,29 @@ impl Nand {
     /// Let a blocked operation start; returns its die, which the caller kicks.
     pub fn unblock(&mut self, slot: u32) -> u32 {
         self.slab[slot].blocked = false;
-        self.geometry.die_of_plane(self.geometry.plane_of(self.slab[slot].op.ppn))
+        self.geometry.die_of_plane(self.geometry.plane_of(self.slab[slot].op.ppn()))
     }
 
-    /// Every operation inside, oldest first, and forget them: the power failed.
-    pub fn power_fail(&mut self) -> Vec<FlashOp> {
-        let lost = self.slab.drain();
+    /// The power failed. Programs and erases whose array phase has begun end: a drive holds its
+    /// energy that long. Everything else is forgotten. Returns both, each oldest first.
+    pub fn power_fail(&mut self) -> (Vec<FlashOp>, Vec<FlashOp>) {
+        let mut ending = Vec::new();
         for die in &mut self.dies {
+            let running = (die.state == State::Array && die.current.kind != Kind::Read)
+                .then_some(die.current);
+            for group in running.into_iter().chain(die.suspended.map(|(group, _)| group)) {
+                let mut slot = group.head;
+                while slot != NIL {
+                    let next = self.slab[slot].next;
+                    ending.push(self.slab.remove(slot).0);
+                    slot = next;
+                }
+            }
             let busy = die.busy;
             *die = Die { busy, ..Die::default() };
         }
         self.channels.iter_mut().for_each(Channel::clear);
-        lost
+        (ending, self.slab.drain())
     }
 
     /// Start what the die can start now.
@@ -253,41 +269,36 @@ impl Nand {
         };
         let slot = list.pop(&mut self.slab);
         let op = self.slab[slot].op;
-        let mut group = Group { length: 1, kind: op.kind, cause: op.cause, ..Group::default() };
-        group.slots[0] = slot;
-        let mut bus_in = self.timing.phases(&self.geometry, &op).bus_in;
+        let Phases { mut bus_in, mut array, bus_out } = self.timing.phases(&self.geometry, &op);
         if self.timing.multi_plane != MultiPlane::Off {
-            bus_in += gather(list, &mut self.slab, &self.geometry, &self.timing, &mut group);
+            let (geometry, timing) = (&self.geometry, &self.timing);
+            let more = gather(list, &mut self.slab, geometry, timing, slot);
+            bus_in += more.bus_in;
+            array = array.max(more.array);
         }
-        die.current = group;
+        let (array, bus_out) = (Nanos(array), Nanos(bus_out));
+        die.current = Group { head: slot, kind: op.kind(), cause: op.cause(), array, bus_out };
         if bus_in > 0 {
             die.state = State::In;
             self.request_bus(die_index, Nanos(bus_in), false, now, events);
         } else {
-            let array = self.array_time(die_index);
             self.start_array(die_index, array, now, events);
         }
     }
 
-    fn phases(&self, slot: u32) -> Phases {
-        self.timing.phases(&self.geometry, &self.slab[slot].op)
-    }
-
-    /// The array phase of the die's group: as long as its longest operation.
-    fn array_time(&mut self, die_index: u32) -> Nanos {
-        let group = &self.dies[die_index as usize].current;
-        let slots = &group.slots[..usize::from(group.length)];
-        let longest = slots.iter().map(|&slot| self.phases(slot).array).max().unwrap_or(0);
-        Nanos(longest) + std::mem::take(&mut self.dies[die_index as usize].penalty)
-    }
-
     fn start_array(&mut self, index: u32, time: Nanos, now: Nanos, events: &mut EventHeap) {
         let die = &mut self.dies[index as usize];
+        let time = time + std::mem::take(&mut die.penalty);
         die.state = State::Array;
         die.array_start = now;
         die.array_end = now + time;
         die.busy[die.current.kind as usize] += time.0;
-        events.push(die.array_end, u32::from(die.generation) << GENERATION_SHIFT | index);
+        let payload = u32::from(die.generation) << GENERATION_SHIFT | index;
+        match die.current.kind {
+            Kind::Read => events.push_lane(READ_LANE, die.array_end, payload),
+            Kind::Program => events.push_lane(PROGRAM_LANE, die.array_end, payload),
+            _ => events.push(die.array_end, payload),
+        }
     }
 
     /// A read waits while the die programs or erases: push that aside if it is allowed and pays.
@@ -334,27 +345,22 @@ impl Nand {
         out.span(|| Span { unit: index, what: kind.name(), cause: cause.name(), start, end: now });
         if kind == Kind::Read {
             die.state = State::Out;
-            self.next_out(index, now, events);
+            let time = die.current.bus_out;
+            self.request_bus(index, time, true, now, events);
             return None;
         }
         Some(self.group_ended(index, finished))
     }
 
-    /// Transfer out the data of the group's next operation.
-    fn next_out(&mut self, index: u32, now: Nanos, events: &mut EventHeap) {
-        let group = &self.dies[index as usize].current;
-        let slot = group.slots[usize::from(group.out)];
-        let time = self.phases(slot).bus_out;
-        self.request_bus(index, Nanos(time), true, now, events);
-    }
-
     fn group_ended(&mut self, index: u32, finished: &mut Vec<Finished>) -> u32 {
         let die = &mut self.dies[index as usize];
         die.state = State::Idle;
-        for position in 0..usize::from(die.current.length) {
-            let slot = die.current.slots[position];
+        let mut slot = die.current.head;
+        while slot != NIL {
+            let next = self.slab[slot].next;
             let (op, target) = self.slab.remove(slot);
-            finished.push(Finished { op, target, slot });
+            finished.push(Finished { op, target });
+            slot = next;
         }
         index
     }
@@ -370,7 +376,7 @@ impl Nand {
         let index = self.geometry.channel_of_die(die);
         let channel = &mut self.channels[index as usize];
         if let Some(end) = channel.request(die, time, out, now) {
-            events.push(end, CHANNEL_EVENT | index);
+            events.push_lane(BUS_LANE, end, CHANNEL_EVENT | index);
         }
     }
 
@@ -387,10 +393,11 @@ impl Nand {
         let (die, start) = channel.ended();
         out.span(|| Span { unit: dies + index, what: "transfer", cause: "host", start, end: now });
         if let Some(end) = channel.start_next(now) {
-            events.push(end, CHANNEL_EVENT | index);
+            events.push_lane(BUS_LANE, end, CHANNEL_EVENT | index);
         }
-        if self.dies[die as usize].state == State::In {
-            let array = self.array_time(die);
+        let at_work = &mut self.dies[die as usize];
+        if at_work.state == State::In {
+            let array = at_work.current.array;
             self.start_array(die, array, now, events);
             // A read may have come while the data went in.
             if !self.dies[die as usize].reads.is_empty() {
@@ -398,17 +405,17 @@ impl Nand {
             }
             return None;
         }
-        let group = &mut self.dies[die as usize].current;
-        let slot = group.slots[usize::from(group.out)];
-        group.out += 1;
-        let last = group.out == group.length;
+        let slot = at_work.current.head;
+        let next = self.slab[slot].next;
         let (op, target) = self.slab.remove(slot);
-        finished.push(Finished { op, target, slot });
-        if last {
-            self.dies[die as usize].state = State::Idle;
+        finished.push(Finished { op, target });
+        if next == NIL {
+            at_work.state = State::Idle;
             return Some(die);
         }
-        self.next_out(die, now, events);
+        let time = Nanos(self.timing.phases(&self.geometry, &self.slab[next].op).bus_out);
+        (at_work.current.head, at_work.current.bus_out) = (next, time);
+        self.request_bus(die, time, true, now, events);
         None
     }
 
@@ -431,40 +438,43 @@ impl Nand {
     }
 }
 
-/// Add operations of other planes to a group, oldest first; returns their bus time. An operation
-/// never overtakes an older one of its plane.
+/// Link operations of other planes behind the group's first one, oldest first; returns the sum of
+/// their bus times in and the longest array time. An operation never overtakes an older one of its
+/// plane.
 fn gather(
     list: &mut List,
     slab: &mut Slab,
     geometry: &Geometry,
     timing: &Timing,
-    group: &mut Group,
-) -> u64 {
-    let first = slab[group.slots[0]].op;
-    let page = geometry.block_page(first.ppn).1;
-    let mut planes_seen: u32 = 1 << (geometry.plane_of(first.ppn) % PLANES_PER_DIE_MAX);
-    let mut bus_in = 0;
-    let (mut previous, mut slot) = (NIL, list.head());
+    first: u32,
+) -> Phases {
+    let (kind, ppn) = (slab[first].op.kind(), slab[first].op.ppn());
+    let page = geometry.block_page(ppn).1;
+    let mut planes_seen: u32 = 1 << (geometry.plane_of(ppn) % PLANES_PER_DIE_MAX);
+    let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
+    let (mut previous, mut slot, mut last) = (NIL, list.head(), first);
     // Two rounds over the planes: further back nothing fits in practice.
     for _ in 0..2 * geometry.planes_per_die.get() {
-        if slot == NIL || u32::from(group.length) == geometry.planes_per_die.get() {
+        if slot == NIL {
             break;
         }
         let (op, blocked, next) = (slab[slot].op, slab[slot].blocked, slab[slot].next);
-        let plane_bit = 1 << (geometry.plane_of(op.ppn) % PLANES_PER_DIE_MAX);
+        let plane_bit = 1 << (geometry.plane_of(op.ppn()) % PLANES_PER_DIE_MAX);
         let same_page =
-            timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn).1 == page;
-        let fits = op.kind == first.kind && same_page && !blocked;
+            timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn()).1 == page;
+        let fits = op.kind() == kind && same_page && !blocked;
         if planes_seen & plane_bit == 0 && fits {
             list.unlink_after(slab, previous);
-            group.slots[usize::from(group.length)] = slot;
-            group.length += 1;
-            bus_in += timing.phases(geometry, &op).bus_in;
+            slab[last].next = slot;
+            last = slot;
+            let phases = timing.phases(geometry, &op);
+            more.bus_in += phases.bus_in;
+            more.array = more.array.max(phases.array);
         } else {
             previous = slot;
         }
         planes_seen |= plane_bit;
         slot = next;
     }
-    bus_in
+    more
 }
