@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 ok, 1 an expectation failed, 2 usage or bad input, 3 the machine lacks something.
 
+mod answer;
+mod progress;
 mod python;
 mod verb;
 
@@ -38,4 +40,10 @@ where
             failure.exit_code()
         }
     }
+}
+
+/// Print a line on stdout. Whoever closed it early, as `head` does, has seen enough.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,11 +1,7 @@
 //! Nanoseconds per request of the workloads alone: `cargo bench -p blocklab-models`.
 //!
-<<<<<<< HEAD
 //! CPU time where Linux tells it, so that a busy machine does not blur the numbers. A ring of
 //! `iodepth` requests completes in order, so nothing but the workload is measured.
-=======
-//! CPU time where Linux tells it, so that a busy machine does not blur the numbers. A ring of `iodepth` requests completes in order, so nothing but the workload is measured.
->>>>>>> workloads
 
 use models::registry::WorkloadModel;
 use models::workload::Context;

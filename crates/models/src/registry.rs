@@ -108,36 +108,35 @@ sim::registry! {
 }
 
 /// A slot of the registry: one choice that TOML makes by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// Its name in paths such as `gc.greedy`.
     pub slot: &'static str,
     /// (name, source text) of every entry, in registry order.
     pub entries: &'static [(&'static str, &'static str)],
     /// JSON Schema of the choice, parameters included.
-    pub schema: schemars::Schema,
+    pub schema: fn() -> schemars::Schema,
 }
 
 macro_rules! slots {
     ($( $model:ty ),+ $(,)?) => {
-        vec![ $( Slot {
+        &[ $( Slot {
             slot: <$model>::SLOT,
             entries: <$model>::ENTRIES,
-            schema: schemars::schema_for!($model),
+            schema: || schemars::schema_for!($model),
         }, )+ ]
     };
 }
 
-/// Every slot, in the order of the documents.
-pub fn slots() -> Vec<Slot> {
-    slots![
-        DeviceModel,
-        MappingScheme,
-        Allocation,
-        GcPolicy,
-        WearPolicy,
-        WorkloadModel,
-        TraceFormat,
-        Replay
-    ]
-}
+/// Every slot, in the order of the documents: what `blocklab list` shows and `blocklab explain`
+/// explains.
+pub const SLOTS: &[Slot] = slots![
+    DeviceModel,
+    MappingScheme,
+    Allocation,
+    GcPolicy,
+    WearPolicy,
+    WorkloadModel,
+    TraceFormat,
+    Replay,
+];

@@ -11,6 +11,15 @@ pub struct Unit {
     pub busy: Vec<(&'static str, Nanos)>,
 }
 
+/// How often the blocks of one unit of a flash device were erased.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wear {
+    /// Name of the unit, such as `plane3`.
+    pub unit: String,
+    /// (erases, blocks erased that often) in rising order.
+    pub blocks: Vec<(u32, u32)>,
+}
+
 /// Counts since a device was built. Composite devices prefix their parts' names.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counters {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Wear};
 use crate::request::{Op, Request, RequestId};
 use crate::snapshot::Snapshot;
 use crate::span::Span;
@@ -189,6 +189,11 @@ pub trait Device: Snapshot + Send {
         let _ = out;
     }
 
+    /// How worn a flash device is, per unit; nothing on other devices.
+    fn wear(&self) -> Vec<Wear> {
+        Vec::new()
+    }
+
     /// Prepare for cheap clones: large tables become shared.
     fn freeze(&mut self) {}
 
@@ -217,6 +222,9 @@ impl Device for Box<dyn Device> {
     }
     fn counters(&self, out: &mut Counters) {
         (**self).counters(out);
+    }
+    fn wear(&self) -> Vec<Wear> {
+        (**self).wear()
     }
     fn freeze(&mut self) {
         (**self).freeze();

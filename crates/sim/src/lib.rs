@@ -22,7 +22,7 @@ pub mod testing;
 mod units;
 mod workload;
 
-pub use counters::{Counters, Unit};
+pub use counters::{Counters, Unit, Wear};
 pub use cow::{CowVec, Word};
 pub use device::{BadRequest, Busy, Completion, Completions, Device, Limits, LostWrite, Survivors};
 pub use digest::Digest;

@@ -10,6 +10,8 @@ pub enum Kind {
     Input,
     /// The machine lacks something: exit code 3.
     Machine,
+    /// blocklab is wrong: exit code 101, like every Rust program that panics.
+    Bug,
 }
 
 /// A place in a file.
@@ -57,6 +59,11 @@ impl Failure {
         Failure { kind: Kind::Machine, ..Failure::input(message) }
     }
 
+    /// A bug in blocklab.
+    pub fn bug(message: impl Into<String>) -> Failure {
+        Failure { kind: Kind::Bug, ..Failure::input(message) }
+    }
+
     /// The same failure at `place`.
     #[must_use]
     pub fn at(mut self, place: Place) -> Failure {
@@ -83,6 +90,7 @@ impl Failure {
         match self.kind {
             Kind::Input => 2,
             Kind::Machine => 3,
+            Kind::Bug => 101,
         }
     }
 }

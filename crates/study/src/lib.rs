@@ -1,6 +1,50 @@
 //! Studies: one TOML per question. Parse, grid, precondition once and fork, run in parallel,
 //! results, expectations.
 
+mod amount;
+mod digest;
+mod document;
+mod execute;
+mod expect;
+pub mod explain;
 mod failure;
+mod files;
+mod grid;
+mod image;
+pub mod library;
+mod load;
+mod locate;
+pub mod metrics;
+mod names;
+mod observe;
+mod output;
+mod parquet;
+mod perfetto;
+mod plan;
+mod precondition;
+mod recorder;
+mod records;
+mod results;
+mod run;
+mod schema;
+mod spool;
+mod steady;
+mod tables;
+mod timeline;
+mod tree;
 
+pub use amount::Amount;
+pub use document::{
+    AxisValue, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step, UntilSteady,
+};
+pub use expect::Verdict;
 pub use failure::{Failure, Kind, Place};
+pub use grid::Part;
+pub use image::Cache;
+pub use names::nearest;
+pub use plan::{DeviceSummary, Plan, PlannedRun};
+pub use precondition::Gate;
+pub use recorder::Progress;
+pub use results::{Results, RunSummary};
+pub use run::{Options, Watch, run};
+pub use schema::{part_schema, study_schema};

@@ -57,12 +57,12 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 
 /// Every generated file, compared with `tree`.
 pub(crate) fn outputs(tree: &Tree) -> Vec<Output> {
-    let slots = models::registry::slots();
+    let slots = models::registry::SLOTS;
     let mut outputs = Vec::new();
-    for slot in &slots {
+    for slot in slots {
         for (name, source) in slot.entries {
             let from = registered_source(tree, source).unwrap_or("the model's source");
-            let rows = parameters::rows(slot.schema.as_value(), name);
+            let rows = parameters::rows((slot.schema)().as_value(), name);
             let head = page::head(from, slot.slot, name, source, &rows);
             outputs.push(compare(tree, format!("{FOLDER}{}-{name}.md", slot.slot), head));
         }

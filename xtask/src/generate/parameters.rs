@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn the_null_device_has_its_three_parameters() {
-        let slots = models::registry::slots();
+        let slots = models::registry::SLOTS;
         let device = slots.iter().find(|slot| slot.slot == "device").unwrap();
-        let rows = rows(device.schema.as_value(), "null");
+        let rows = rows((device.schema)().as_value(), "null");
         let keys: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
         assert_eq!(keys, ["capacity", "latency", "queue_depth_max"]);
         assert_eq!(rows[1].default, "`10us`");

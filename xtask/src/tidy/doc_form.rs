@@ -15,7 +15,7 @@ pub(crate) const SECTIONS: [&str; 6] = [
 ];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let slots = models::registry::slots();
+    let slots = models::registry::SLOTS;
     let entries = slots.iter().flat_map(|slot| slot.entries.iter());
     entries
         .filter_map(|(name, source)| {

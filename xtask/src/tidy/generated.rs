@@ -10,11 +10,11 @@ const SLOT: &str = "sim::registry! {";
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let fix = "run `cargo run -p xtask -- generate` and commit the result";
     let outputs = generate::outputs(tree);
-    let slots = models::registry::slots().len();
+    let slots = models::registry::SLOTS.len();
     let unlisted = tree.file(REGISTRY).filter(|file| file.text.matches(SLOT).count() != slots);
     let unlisted = unlisted.map(|file| {
-        let line = file.lines().find(|(_, line)| line.contains("fn slots()"));
-        let what = "`slots()` does not list every registry above it";
+        let line = file.lines().find(|(_, line)| line.contains("const SLOTS"));
+        let what = "`SLOTS` does not list every registry above it";
         Finding::new(REGISTRY, line.map_or(1, |(n, _)| n), what, "add the missing enum to `slots!`")
     });
     let stale = outputs.into_iter().filter_map(|output| match output.outcome {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_not_listed_is_found() {
-        let one_too_many = SLOT.repeat(models::registry::slots().len() + 1);
+        let one_too_many = SLOT.repeat(models::registry::SLOTS.len() + 1);
         let tree = Tree::planted(&[(REGISTRY, &one_too_many)]);
         assert!(check(&tree).iter().any(|f| f.what.contains("does not list every registry")));
     }

@@ -22,8 +22,14 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// List what there is: models, parts, studies
+    /// Answer the question of a study
+    Run => run,
+    /// List what there is: studies, parts, models, metrics
     List => list,
+    /// Explain a model, a part, a study or a metric
+    Explain => explain,
+    /// Print the JSON Schema of a study or a part
+    Schema => schema,
     /// Describe, convert and measure recorded traces
     Trace => trace,
     /// Show what this machine can do, and the command that unlocks the rest

@@ -316,6 +316,11 @@ impl Device for Ssd {
         self.controller.counters(out);
     }
 
+    fn wear(&self) -> Vec<sim::Wear> {
+        let planes = self.controller.wear().into_iter().enumerate();
+        planes.map(|(plane, blocks)| sim::Wear { unit: format!("plane{plane}"), blocks }).collect()
+    }
+
     fn freeze(&mut self) {
         self.controller.freeze();
     }

@@ -107,15 +107,6 @@ fn jobs_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn jobs_that_do_not_fit_are_refused() {
-    let error = |job: &str| plan(1 << 20, job).unwrap_err().to_string();
-    let many = "[a]\nnumjobs=4096\n[b]";
-    assert_eq!(error(many), "numjobs: expected at most 4096 jobs in all, got 4097");
-    let clones = "[a]\nsize=128k\nnumjobs=9\noffset_increment=128k";
-    assert!(error(clones).starts_with("offset: job \"a\": clone 8 starts at or behind"));
-}
-
-#[test]
 fn sequential_jobs_cover_their_region_in_order_and_stop() {
     let issued = run("[a]\nrw=read\noffset=1m\nsize=64k\nbs=4k\niodepth=3", 1000);
     let expected: Vec<u64> = (0..16).map(|i| 2048 + i * 8).collect();

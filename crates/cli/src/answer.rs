@@ -1,0 +1,104 @@
+//! The answer on the terminal: verdict, a small table, notes, where the rest is; ten lines at most.
+
+use study::{Results, RunSummary};
+
+const LINES_MAX: usize = 10;
+/// Expectations that fail are listed up to this number, and notes.
+const FAILING_MAX: usize = 2;
+const NOTES_MAX: usize = 2;
+const LABEL_MAX: usize = 34;
+
+/// (heading, metric, digits after the point).
+const COLUMNS: [(&str, &str, usize); 6] = [
+    ("IOPS", "iops", 0),
+    ("MB/s", "throughput_mb_s", 1),
+    ("mean us", "latency_us_mean", 1),
+    ("p99 us", "latency_us_p99", 1),
+    ("WAF", "waf", 3),
+    ("busy", "utilisation_mean", 2),
+];
+
+/// The lines; `report` says where the report is, or how to get one.
+pub(crate) fn lines(results: &Results, report: Option<String>) -> Vec<String> {
+    let mut head = verdict(results);
+    let mut tail = notes(results);
+    tail.push(format!("results {}", results.directory.display()));
+    tail.extend(report);
+    let rows = LINES_MAX - head.len() - tail.len();
+    head.extend(table(&results.runs, rows));
+    head.extend(tail);
+    head
+}
+
+fn verdict(results: &Results) -> Vec<String> {
+    let all = results.expectations.len();
+    let failing: Vec<_> = results.expectations.iter().filter(|verdict| !verdict.ok).collect();
+    let name = if results.title.is_empty() { &results.study } else { &results.title };
+    let mut lines = vec![match (all, failing.len()) {
+        (0, _) => name.clone(),
+        (1, 0) => format!("{name}: as expected"),
+        (_, 0) => format!("{name}: as expected, all {all} expectations hold"),
+        (_, wrong) => format!("{name}: NOT as expected, {wrong} of {all} expectations fail"),
+    }];
+    for verdict in failing.iter().take(FAILING_MAX) {
+        let value = verdict.value.map_or("undefined".into(), |value| format!("{value:.4}"));
+        lines.push(format!("  {}: {value}, expected {}", verdict.text, verdict.expected));
+    }
+    lines
+}
+
+fn notes(results: &Results) -> Vec<String> {
+    let of_runs = results
+        .runs
+        .iter()
+        .flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}", run.label)));
+    let mut all: Vec<String> = results.notes.iter().map(|note| format!("note: {note}")).collect();
+    all.extend(of_runs);
+    let more = all.len().saturating_sub(NOTES_MAX);
+    all.truncate(NOTES_MAX);
+    if more > 0
+        && let Some(last) = all.last_mut()
+    {
+        *last += &format!(" (and {more} more notes in result.json)");
+    }
+    all
+}
+
+/// A heading and one line per run, at most `rows` lines; the last one counts what is left out.
+fn table(runs: &[RunSummary], rows: usize) -> Vec<String> {
+    let columns: Vec<_> = COLUMNS
+        .iter()
+        .filter(|(_, metric, _)| runs.iter().any(|run| value(run, metric).is_some()))
+        .collect();
+    let label = |run: &RunSummary| shorten(&run.label);
+    let width = runs.iter().map(|run| label(run).chars().count()).max().unwrap_or(0);
+    let mut lines = vec![" ".repeat(width)];
+    columns.iter().for_each(|(heading, ..)| lines[0] += &format!("  {heading:>10}"));
+    let room = rows.saturating_sub(1);
+    let shown = if runs.len() <= room { runs.len() } else { room.saturating_sub(1) };
+    for run in &runs[..shown] {
+        let mut line = format!("{:width$}", label(run));
+        for (_, metric, digits) in &columns {
+            line += &match value(run, metric) {
+                Some(value) => format!("  {value:>10.digits$}"),
+                None => format!("  {:>10}", "-"),
+            };
+        }
+        lines.push(line);
+    }
+    if shown < runs.len() {
+        lines.push(format!("... and {} more runs in runs.parquet", runs.len() - shown));
+    }
+    lines
+}
+
+fn value(run: &RunSummary, metric: &str) -> Option<f64> {
+    run.metrics.get(metric).copied().flatten()
+}
+
+fn shorten(label: &str) -> String {
+    if label.chars().count() <= LABEL_MAX {
+        return label.to_string();
+    }
+    label.chars().take(LABEL_MAX - 3).chain("...".chars()).collect()
+}

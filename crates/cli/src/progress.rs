@@ -1,0 +1,97 @@
+//! Progress with an estimate of what is left, on stderr, for anything over a second.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use study::{Plan, Watch};
+
+/// Shorter studies show no progress.
+const QUIET: Duration = Duration::from_secs(1);
+/// Without a terminal there is one line per this long.
+const LINE_EVERY: Duration = Duration::from_secs(15);
+const STEPS: u64 = 1000;
+
+/// Show progress while `work` runs.
+pub(crate) fn during<T>(plan: &Plan, watch: &Watch, work: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        let (stop, stopped) = channel();
+        let shower = spawn(scope, plan, watch, stopped);
+        let _stop: Sender<()> = stop; // dropped when the work is done, or panics
+        let result = work();
+        drop(_stop);
+        // A shower that panicked has nothing to say about the result.
+        let _ = shower.join();
+        result
+    })
+}
+
+fn spawn<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    plan: &'env Plan,
+    watch: &'env Watch,
+    stopped: Receiver<()>,
+) -> ScopedJoinHandle<'scope, ()> {
+    scope.spawn(move || {
+        let began = Instant::now();
+        if wait(&stopped, QUIET) {
+            return;
+        }
+        match std::io::stderr().is_terminal() {
+            true => bar(plan, watch, &stopped),
+            false => lines(plan, watch, &stopped, began),
+        }
+    })
+}
+
+/// True when the work is done.
+fn wait(stopped: &Receiver<()>, time: Duration) -> bool {
+    !matches!(stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
+}
+
+fn bar(plan: &Plan, watch: &Watch, stopped: &Receiver<()>) {
+    let bar = ProgressBar::new(STEPS);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
+        bar.set_style(style);
+    }
+    let began = Instant::now();
+    while !wait(stopped, Duration::from_millis(100)) {
+        let share = share(plan, watch);
+        bar.set_position((share * STEPS as f64) as u64);
+        bar.set_message(message(plan, watch, share, began));
+    }
+    bar.finish_and_clear();
+}
+
+fn lines(plan: &Plan, watch: &Watch, stopped: &Receiver<()>, began: Instant) {
+    while !wait(stopped, LINE_EVERY) {
+        let share = share(plan, watch);
+        eprintln!("{:3.0} %  {}", share * 100.0, message(plan, watch, share, began));
+    }
+}
+
+/// The share of the study that is done; runs of unknown length count when they end.
+fn share(plan: &Plan, watch: &Watch) -> f64 {
+    let runs = plan.runs.iter().zip(&watch.runs);
+    let known: f64 = runs.map(|(run, progress)| run.share_done(progress).unwrap_or(0.0)).sum();
+    let done = watch.done.load(Ordering::Relaxed) as f64;
+    known.max(done) / plan.runs.len() as f64
+}
+
+fn message(plan: &Plan, watch: &Watch, share: f64, began: Instant) -> String {
+    let done = watch.done.load(Ordering::Relaxed);
+    let requests: u64 = watch.runs.iter().map(|run| run.requests.load(Ordering::Relaxed)).sum();
+    let mut text = format!("{done}/{} runs", plan.runs.len());
+    text += &match requests {
+        0 => ", preconditioning".to_string(),
+        n => format!(", {} requests", HumanCount(n)),
+    };
+    if share > 0.01 {
+        let left = began.elapsed().mul_f64((1.0 - share) / share);
+        text += &format!(", {} left", HumanDuration(left));
+    }
+    text
+}

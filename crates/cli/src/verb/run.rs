@@ -1,0 +1,124 @@
+//! `blocklab run`: answer a study's question.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use study::{Cache, Failure, Options, Plan, Watch};
+
+use crate::{answer, progress, python, say};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A study file, or the name of a shipped study (`blocklab list studies`)
+    study: String,
+    /// Change a key of the study, such as device.ssd.gc=greedy; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Runs at a time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Where the results go [default: out/STUDY]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// One JSON object on stdout and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Keep every request, in requests.parquet
+    #[arg(long)]
+    records: bool,
+    /// Write trace.pftrace for ui.perfetto.dev
+    #[arg(long)]
+    perfetto: bool,
+    /// Write fio.json, in the shape of fio's own JSON output
+    #[arg(long)]
+    fio_json: bool,
+    /// Make no report
+    #[arg(long)]
+    no_report: bool,
+    /// Precondition anew, and keep no drive for next time
+    #[arg(long)]
+    no_cache: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        let plan = Plan::read(&self.study, &self.sets)?;
+        let watch = Watch::new(&plan);
+        let options = Options {
+            jobs: self.jobs.map_or(0, usize::from),
+            out: self.out.clone(),
+            records: self.records,
+            perfetto: self.perfetto,
+            fio_json: self.fio_json,
+            cache: if self.no_cache { None } else { Cache::of_user() },
+            replay: self.replay(),
+        };
+        let results = progress::during(&plan, &watch, || study::run(&plan, &options, &watch))
+            .map_err(|failure| self.with_replay(&plan, failure))?;
+        let report = if self.no_report { None } else { Some(report(&results.directory)) };
+        if self.json {
+            say(results.to_json());
+        } else {
+            answer::lines(&results, report).iter().for_each(say);
+        }
+        Ok(u8::from(!results.as_expected()))
+    }
+
+    /// A bug is reported with what repeats it.
+    fn with_replay(&self, plan: &Plan, failure: Failure) -> Failure {
+        match failure.kind {
+            study::Kind::Bug => failure.help(format!(
+                "this is a bug in blocklab; please report it with the study (digest {}) \
+                 and\n    {}",
+                plan.digest,
+                self.replay()
+            )),
+            _ => failure,
+        }
+    }
+
+    /// The command line that gives the same result.
+    fn replay(&self) -> String {
+        let sets = self.sets.iter().map(|set| format!(" --set {}", quoted(set)));
+        format!("blocklab run {}{}", quoted(&self.study), sets.collect::<String>())
+    }
+}
+
+/// As a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-=:%".contains(c);
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Make the report; says where it is, or how to get one. A run never fails for its report.
+fn report(directory: &Path) -> String {
+    if let Err(why) = python::find() {
+        return format!("no report ({why}); {}", python::install_command());
+    }
+    let mut command = Command::new(python::interpreter());
+    command.args(["-m", "blocklab.report"]).arg(directory).stdin(Stdio::null());
+    let failed = match command.output() {
+        Ok(output) if output.status.success() => {
+            return format!("report  {}", directory.join("report.html").display());
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_string(),
+        Err(error) => error.to_string(),
+    };
+    let last = failed.lines().last().unwrap_or("it said nothing");
+    format!("no report: {last}; try blocklab report {}", directory.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_replay_line_back() {
+        assert_eq!(quoted("device.ssd.gc=greedy"), "device.ssd.gc=greedy");
+        assert_eq!(quoted("a={ d = 1 }"), "'a={ d = 1 }'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

@@ -1,0 +1,188 @@
+//! `blocklab run` from outside: answers, exit codes, determinism, a full disk.
+
+use std::process::Command;
+
+use crate::support::{STUDY, Test, entries};
+
+const FILES: [&str; 9] = [
+    "counters.parquet",
+    "heatmap.parquet",
+    "latency.parquet",
+    "result.json",
+    "runs.parquet",
+    "series.parquet",
+    "study.toml",
+    "units.parquet",
+    "wear.parquet",
+];
+
+#[test]
+fn a_sound_study_answers_in_ten_lines_and_leaves_its_files() {
+    let test = Test::study(STUDY);
+    let output = test.run();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stdout.lines().count() <= 10, "{}", output.stdout);
+    assert!(output.stdout.contains("results out/study"), "{}", output.stdout);
+    assert_eq!(entries(&test.path("out/study")), FILES);
+    assert_eq!(entries(&test.path("out")), ["study"]);
+}
+
+#[test]
+fn json_is_one_object_and_equals_the_file() {
+    let test = Test::study(STUDY).args(&["--json"]);
+    let answer = test.json();
+    let metrics = &answer["runs"][0]["metrics"];
+    // 4 requests in flight, 10 us each.
+    assert_eq!(metrics["iops"], 400_000);
+    assert_eq!(metrics["latency_us_mean"], 10);
+    assert_eq!(metrics["little_error"], 0);
+    assert!(metrics["waf"].is_null());
+    let file = std::fs::read(test.path("out/study/result.json")).unwrap();
+    assert_eq!(answer, serde_json::from_slice::<serde_json::Value>(&file).unwrap());
+}
+
+#[test]
+fn a_failing_expectation_is_exit_code_1() {
+    let expect = "[[expect]]\ntext = \"fast\"\nmetric = \"iops\"\nmin = 500000\n";
+    let output = Test::study(&format!("{STUDY}{expect}")).run();
+    assert_eq!(output.code, 1);
+    assert!(output.stdout.contains("NOT as expected"), "{}", output.stdout);
+    assert!(output.stdout.contains("fast: 400000.0000, expected iops >= 500000"));
+}
+
+#[test]
+fn many_runs_still_take_ten_lines() {
+    let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\", \"3us\", \"4us\"]\n\
+                 \"workload.fio.iodepth\" = [1, 2, 3, 4]\n";
+    let output = Test::study(&format!("{STUDY}{sweep}")).run();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stdout.lines().count() <= 10, "{}", output.stdout);
+    assert!(output.stdout.contains("more runs in runs.parquet"), "{}", output.stdout);
+}
+
+#[test]
+fn the_same_study_gives_the_same_digests() {
+    let ssd = r#"
+[study]
+repeats = 2
+[device.ssd]
+[workload.fio]
+rw = "randrw"
+bs = "4KiB"
+iodepth = 4
+[[precondition]]
+fill = { span = "50%" }
+[[precondition]]
+overwrite = { span = "1%", writes = "50%" }
+[run]
+ramp = "1ms"
+requests = 2000
+[sweep]
+"device.ssd.gc" = ["greedy", "fifo"]
+"#;
+    let digests = |args: &[&str]| {
+        let answer = Test::study(ssd).args(&["--json"]).args(args).json();
+        (answer["digest"].to_string(), answer["result_digest"].to_string())
+    };
+    let one = digests(&["--jobs", "1"]);
+    assert_eq!(one, digests(&["--jobs", "2"]));
+    assert_eq!(one, digests(&["--jobs", "2", "--no-cache"]));
+    assert_eq!(
+        one,
+        digests(&["--records", "--perfetto", "--fio-json"]),
+        "watching changes nothing"
+    );
+    let other_seed = digests(&["--set", "study.seed=2"]);
+    assert!(one.0 != other_seed.0 && one.1 != other_seed.1);
+}
+
+#[test]
+fn a_setting_takes_the_place_of_a_sweep() {
+    let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\"]\n";
+    let set = ["--json", "--set", "device.null.latency=40us"];
+    let answer = Test::study(&format!("{STUDY}{sweep}")).args(&set).json();
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["runs"][0]["metrics"]["latency_us_mean"], 40);
+    assert_eq!(answer["notes"][0], "device.null.latency is set and no longer swept");
+    assert_eq!(answer["replay"], "blocklab run study.toml --set device.null.latency=40us");
+}
+
+#[test]
+fn labelled_devices_and_workloads_are_axes() {
+    let study = r#"
+[devices.fast.null]
+latency = "1us"
+[devices.slow.null]
+latency = "9us"
+[workloads.one.fio]
+rw = "randread"
+[workloads.two.fio]
+rw = "randread"
+iodepth = 2
+[run]
+requests = 100
+[[expect]]
+text = "the slow one takes 9 us"
+metric = "latency_us_max"
+where = { device = "slow" }
+equal = 9.0
+"#;
+    let answer = Test::study(study).args(&["--json"]).json();
+    let labels: Vec<_> =
+        answer["runs"].as_array().unwrap().iter().map(|r| r["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["fast one", "fast two", "slow one", "slow two"]);
+    assert_eq!(answer["expectations"][0]["ok"], true);
+}
+
+#[test]
+fn a_steady_state_gate_reports_itself() {
+    let steady = "[[precondition]]\n\
+                  until_steady = { workload.fio = { rw = \"randread\" }, round = \"1ms\" }\n";
+    let answer = Test::study(&format!("{STUDY}{steady}")).args(&["--json"]).json();
+    let gate = &answer["runs"][0]["gate"];
+    assert_eq!((&gate["steady"], &gate["rounds"]), (&true.into(), &5.into()));
+}
+
+#[test]
+fn requests_and_a_perfetto_trace_on_demand() {
+    let test = Test::study(STUDY).args(&["--records", "--perfetto", "--fio-json"]);
+    assert_eq!(test.run().code, 0);
+    let names = entries(&test.path("out/study"));
+    assert!(names.contains(&"requests.parquet".to_string()), "{names:?}");
+    assert!(names.contains(&"trace.pftrace".to_string()), "{names:?}");
+    let fio = std::fs::read(test.path("out/study/fio.json")).unwrap();
+    let fio: serde_json::Value = serde_json::from_slice(&fio).unwrap();
+    assert_eq!(fio["jobs"][0]["read"]["total_ios"], 5000);
+    assert_eq!(names.len(), FILES.len() + 3, "a spool was left behind: {names:?}");
+}
+
+#[test]
+fn a_full_disk_is_exit_code_3_and_leaves_nothing() {
+    let test = Test::study(STUDY);
+    std::fs::create_dir(test.path("small")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=16k none small && \
+         {} run study.toml --no-report --records --out small/x; \
+         echo code $?; ls -A small",
+        env!("CARGO_BIN_EXE_blocklab")
+    );
+    for flags in ["-m", "-rm"] {
+        let output =
+            test.run_as(Command::new("unshare").args([flags, "sh", "-c", script.as_str()]));
+        if output.stderr.contains("cannot write the results") {
+            assert_eq!(output.stdout, "code 3\n", "{}", output.stderr);
+            return;
+        }
+        assert!(!output.stdout.contains("code 0"), "the disk was not full");
+    }
+    eprintln!("skipped: this machine lets nobody mount a small file system");
+}
+
+#[test]
+fn a_directory_that_is_not_ours_is_not_replaced() {
+    let test = Test::study(STUDY).file("mine/letter.txt", "dear").args(&["--out", "mine"]);
+    let output = test.run();
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("something other than results"), "{}", output.stderr);
+    assert_eq!(entries(&test.path("mine")), ["letter.txt"]);
+}

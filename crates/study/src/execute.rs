@@ -1,0 +1,131 @@
+//! One run: precondition or fork, simulate, measure.
+
+use std::path::Path;
+use std::time::Instant;
+
+use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
+
+use crate::digest;
+use crate::document::RunSection;
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::locate;
+use crate::metrics::{self, Metrics};
+use crate::observe::Observed;
+use crate::output::unwritable;
+use crate::plan::PlannedRun;
+use crate::precondition::{Gate, Prepared};
+use crate::recorder::{Progress, Recorder};
+use crate::spool::Spools;
+use crate::tables::{self, Groups};
+
+/// Readings of the device's counters per run.
+const READINGS_MAX: usize = 100;
+
+/// What one run gave.
+#[derive(Debug)]
+pub(crate) struct RunResult {
+    pub(crate) metrics: Metrics,
+    pub(crate) result_digest: String,
+    pub(crate) notes: Vec<String>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) tables: Groups,
+}
+
+/// A workload whose time zero is the device's `start`.
+pub(crate) struct Shifted {
+    pub(crate) inner: Box<dyn Workload + Send>,
+    pub(crate) start: Nanos,
+}
+
+impl Workload for Shifted {
+    fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        Ok(match self.inner.next(now.since(self.start))? {
+            Demand::At(time) => Demand::At(time.saturating_add(self.start)),
+            other => other,
+        })
+    }
+    fn complete(&mut self, request: &Request, completion: Completion) {
+        let at = completion.at.since(self.start);
+        self.inner.complete(request, Completion { at, ..completion });
+    }
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
+    }
+    fn measure_from(&self) -> Nanos {
+        self.inner.measure_from()
+    }
+}
+
+/// When to stop, for a run that begins at `start`.
+fn stop(section: &RunSection, start: Nanos) -> Stop {
+    let at = section
+        .time
+        .map_or(Nanos::MAX, |time| start.saturating_add(section.ramp.0).saturating_add(time.0));
+    Stop { at, requests: section.requests.unwrap_or(u64::MAX) }
+}
+
+/// Run one point on a device in its starting state.
+pub(crate) fn execute(
+    run: &PlannedRun,
+    index: u32,
+    prepared: Prepared,
+    files: &Files,
+    progress: &Progress,
+    mut spools: Spools,
+) -> Result<RunResult, Failure> {
+    let Prepared { mut device, start, gate, mut notes } = prepared;
+    let mut section = run.point.run;
+    let mut workload = Shifted { inner: run.build_workload(files)?, start };
+    // A fio job may ask for a ramp of its own.
+    section.ramp.0 = section.ramp.0.max(workload.measure_from());
+    let expected = section.time.map(|time| time.0);
+    let began = Instant::now();
+    let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
+    let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
+    let stop = stop(&section, start);
+    // The spools cost a check per event, so they take part only when they are wanted.
+    let outcome = match spools.is_empty() {
+        true => simulate(&mut observed, &mut workload, start, stop, &mut recorder),
+        false => {
+            let mut probe = (&mut recorder, &mut spools);
+            simulate(&mut observed, &mut workload, start, stop, &mut probe)
+        }
+    };
+    let outcome = outcome.map_err(|error| run_failure(run, &error))?;
+    let series = observed.finish(outcome.end);
+    let wall = began.elapsed();
+
+    let mut metrics = metrics::simulated(&recorder, &series.total(), &outcome);
+    let counts = series.total().counts;
+    let result_digest = digest::of(&serde_json::json!({
+        "end": outcome.end.0, "requests": outcome.requests,
+        "completions": outcome.digest.to_string(), "response_ns": outcome.response_ns.to_string(),
+        "metrics": metrics::digested(&metrics), "counters": counts,
+    }));
+    metrics::add_wall(&mut metrics, outcome.requests, wall);
+    let tables = tables::of_run(index, &recorder, &series, &*device);
+    notes.extend(workload.notes());
+    let spooled = spools.finish();
+    notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
+    if outcome.in_flight_ns != outcome.response_ns {
+        notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
+    }
+    if metrics["host_requests"] == Some(0.0) {
+        notes.push("no request completed while measuring".into());
+    }
+    Ok(RunResult { metrics, result_digest, notes, gate, tables })
+}
+
+/// A run that could not be finished, at the workload's table.
+pub(crate) fn run_failure(run: &PlannedRun, error: &RunError) -> Failure {
+    let failure = match error {
+        RunError::Stuck { .. } => return Failure::bug(error.to_string()),
+        _ => Failure::input(format!("{}: {error}", run.label)),
+    };
+    let path = ["workload".to_string(), run.point.workload.name().to_string()];
+    match locate::place_of(&run.tree, &path) {
+        Some(place) => failure.at(place),
+        None => failure,
+    }
+}

@@ -1,0 +1,53 @@
+//! The files a study names: parts and traces.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Opens files relative to the study, then to the current directory, and remembers which.
+pub(crate) struct Files {
+    directory: PathBuf,
+    opened: RefCell<Vec<(String, PathBuf)>>,
+}
+
+impl Files {
+    /// Files of a study in `directory`.
+    pub(crate) fn new(directory: &Path) -> Files {
+        Files { directory: directory.to_path_buf(), opened: RefCell::default() }
+    }
+
+    /// Where the file of that name is.
+    pub(crate) fn locate(&self, name: &str) -> io::Result<PathBuf> {
+        let beside = self.directory.join(name);
+        let here = PathBuf::from(name);
+        if beside.exists() || here.is_absolute() || beside == here {
+            return Ok(beside);
+        }
+        if here.exists() {
+            return Ok(here);
+        }
+        let what =
+            format!("no such file: neither {} nor {} exists", beside.display(), here.display());
+        Err(io::Error::new(io::ErrorKind::NotFound, what))
+    }
+
+    /// Open the file of that name.
+    pub(crate) fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        let path = self.locate(name)?;
+        let file = File::open(&path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let mut opened = self.opened.borrow_mut();
+        if !opened.iter().any(|(known, _)| known == name) {
+            opened.push((name.to_string(), path));
+        }
+        Ok(Box::new(file))
+    }
+
+    /// (name, path) of every file that was opened, in order.
+    pub(crate) fn opened(&self) -> Vec<(String, PathBuf)> {
+        self.opened.borrow().clone()
+    }
+}

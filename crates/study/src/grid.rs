@@ -1,0 +1,210 @@
+//! The grid: devices x workloads x sweep axes x repeats, each point with every value in place.
+
+use serde::Serialize;
+
+use models::registry::{DeviceModel, SLOTS, WorkloadModel};
+
+use crate::document::{AxisValue, Point};
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::library;
+use crate::load::{Loaded, unreadable};
+use crate::locate;
+use crate::names;
+use crate::tree::{Data, Node, Text};
+
+/// An axis of the grid and its values, in the order of the document.
+#[derive(Debug)]
+pub(crate) struct Axis {
+    pub(crate) name: String,
+    values: Vec<(AxisValue, Node)>,
+}
+
+/// The part a device was built from.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Part {
+    /// Its name or path.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// How far it can be trusted: sketch, datasheet, calibrated or validated.
+    pub status: String,
+}
+
+/// One point of the grid.
+#[derive(Debug)]
+pub(crate) struct GridPoint {
+    /// (axis, value) in the order of the axes, `repeat` not included.
+    pub(crate) params: Vec<(String, AxisValue)>,
+    pub(crate) repeat: u32,
+    pub(crate) point: Point,
+    pub(crate) part: Option<Part>,
+    /// The merged document the point was read from, to find places for later errors.
+    pub(crate) tree: Node,
+}
+
+/// The axes of a study.
+pub(crate) fn axes(loaded: &Loaded) -> Result<Vec<Axis>, Failure> {
+    let mut axes = Vec::new();
+    for (one, models) in [("device", DeviceModel::NAMES), ("workload", WorkloadModel::NAMES)] {
+        let several = format!("{one}s");
+        match (loaded.tree.get(one), loaded.tree.get(&several)) {
+            (None, None) => {
+                return Err(Failure::input(format!("the study has no [{one}.<model>] table"))
+                    .at(loaded.tree.key.place())
+                    .expected(format!("[{one}.<model>] with one of {}", models.join(", "))));
+            }
+            (Some(single), Some(_)) => {
+                return Err(Failure::input(format!("[{one}] and [{several}] exclude each other"))
+                    .at(single.key.place()));
+            }
+            (Some(_), None) => {}
+            (None, Some(table)) => axes.push(Axis {
+                name: one.to_string(),
+                values: table.entries().iter().map(labelled).collect(),
+            }),
+        }
+    }
+    for (name, node) in loaded.tree.get("sweep").map(Node::entries).unwrap_or_default() {
+        let Data::Array(list) = &node.data else { continue };
+        let value = |value: &Node| {
+            // An unknown key is the axis name's fault, not its value's.
+            let at_axis = Node { key: node.key.clone(), ..value.clone() };
+            (AxisValue(value.to_value()), at_axis)
+        };
+        axes.push(Axis { name: name.clone(), values: list.iter().map(value).collect() });
+    }
+    match axes.iter().find(|axis| axis.values.is_empty()) {
+        Some(axis) => Err(Failure::input(format!("the axis `{}` has no values", axis.name))),
+        None => Ok(axes),
+    }
+}
+
+fn labelled((label, node): &(String, Node)) -> (AxisValue, Node) {
+    (AxisValue(label.clone().into()), node.clone())
+}
+
+/// Every point, the last axis turning fastest.
+pub(crate) fn points(
+    loaded: &Loaded,
+    axes: &[Axis],
+    files: &Files,
+) -> Result<Vec<GridPoint>, Failure> {
+    let mut base = loaded.tree.clone();
+    for outline in ["sweep", "expect", "report", "devices", "workloads"] {
+        base.take(outline);
+    }
+    let count: usize = axes.iter().map(|axis| axis.values.len()).product();
+    let mut points = Vec::new();
+    for number in 0..count {
+        let mut rest = number;
+        let mut choice: Vec<_> = axes
+            .iter()
+            .rev()
+            .map(|axis| {
+                let index = rest % axis.values.len();
+                rest /= axis.values.len();
+                (axis, index)
+            })
+            .collect();
+        choice.reverse();
+        let (tree, part) = resolve(loaded, &base, &choice, files)?;
+        let point: Point = locate::read(&tree)?;
+        let params = choice.iter().map(|(axis, i)| (axis.name.clone(), axis.values[*i].0.clone()));
+        let params: Vec<_> = params.collect();
+        for repeat in 0..point.study.repeats.max(1) {
+            points.push(GridPoint {
+                params: params.clone(),
+                repeat,
+                point: point.clone(),
+                part: part.clone(),
+                tree: tree.clone(),
+            });
+        }
+    }
+    Ok(points)
+}
+
+/// The document of one point.
+fn resolve(
+    loaded: &Loaded,
+    base: &Node,
+    choice: &[(&Axis, usize)],
+    files: &Files,
+) -> Result<(Node, Option<Part>), Failure> {
+    let mut tree = base.clone();
+    let (chosen, swept): (Vec<_>, Vec<_>) =
+        choice.iter().partition(|(axis, _)| ["device", "workload"].contains(&axis.name.as_str()));
+    for (axis, index) in chosen {
+        tree.put(&axis.name, axis.values[index].1.clone());
+    }
+    for (path, value) in &loaded.late {
+        tree.assign(path, value.clone());
+    }
+    for (axis, index) in swept {
+        let path: Vec<String> = axis.name.split('.').map(String::from).collect();
+        tree.assign(&path, axis.values[index].1.clone());
+    }
+    let part = lay_part_under(&mut tree, files)?;
+    Ok((tree, part))
+}
+
+/// Replace a device's `part = "..."` by the part's own keys, below the device's.
+fn lay_part_under(tree: &mut Node, files: &Files) -> Result<Option<Part>, Failure> {
+    let Some(mut device) = tree.take("device") else { return Ok(None) };
+    let mut part = None;
+    if let Some((model, node)) = device.entries().first().cloned() {
+        let mut over = node;
+        if let Some(name) = over.take("part") {
+            let (base, description) = read_part(&name, &model, files)?;
+            let mut merged = base;
+            merged.overlay(over, &|key| SLOTS.iter().any(|slot| slot.slot == key));
+            device.put(&model, merged);
+            part = Some(description);
+        }
+    }
+    tree.put("device", device);
+    Ok(part)
+}
+
+/// The model's table of the part that `name` names, and what the part says about itself.
+fn read_part(name: &Node, model: &str, files: &Files) -> Result<(Node, Part), Failure> {
+    let value = name.to_value();
+    let Some(wanted) = value.as_str() else {
+        return Err(Failure::input("a part is named by a string").at(name.value.place()));
+    };
+    let text = match library::is_path(wanted) {
+        true => {
+            let path = files.locate(wanted);
+            let read = path.and_then(|path| Ok((std::fs::read_to_string(&path)?, path)));
+            let (text, path) = read.map_err(|error| {
+                unreadable("part", wanted.as_ref(), &error).at(name.value.place())
+            })?;
+            Text::new(path, text)
+        }
+        false => match library::find(library::parts(), wanted) {
+            Some(text) => Text::new(format!("devices/{wanted}.toml"), text),
+            None => {
+                let parts = library::parts().iter().map(|(part, _)| *part);
+                return Err(Failure::input(format!("there is no part named `{wanted}`"))
+                    .at(name.value.place())
+                    .expected(names::expected(wanted, parts)));
+            }
+        },
+    };
+    let mut tree = Node::parse(&text)?;
+    let entry = |key: &str| {
+        let value = tree.find(&["part".to_string(), key.to_string()]);
+        let text = value.node.to_value();
+        text.as_str().filter(|_| value.depth == 2).unwrap_or_default().to_string()
+    };
+    let part = Part { name: wanted.to_string(), title: entry("title"), status: entry("status") };
+    if let Some(table) = tree.take(model) {
+        return Ok((table, part));
+    }
+    let known = |key: &&str| DeviceModel::NAMES.contains(key);
+    let other = tree.entries().iter().map(|(key, _)| key.as_str()).find(known);
+    let described = other.map_or("no device".to_string(), |other| format!("a device.{other}"));
+    Err(Failure::input(format!("the part `{wanted}` describes {described}, not a device.{model}"))
+        .at(name.value.place()))
+}

@@ -1,0 +1,229 @@
+//! Preconditioned drives as files: an aged drive is data, so it is made once.
+//!
+//! An image is a prelude (magic, three lengths, a hash), the blobs of the device's state, its small
+//! stream, and what the preconditioning said. Blobs are read back when they are first touched, so
+//! a large drive starts in milliseconds. An image that does not fit its prelude is made anew.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use sim::{BlobSource, Device, Loader, Nanos, Saver};
+
+use crate::precondition::{Gate, Prepared};
+
+const MAGIC: &[u8; 8] = b"blkimg\x01\n";
+/// Magic, lengths of blobs, small stream and meta, SHA-256 over the last two.
+const PRELUDE: u64 = 8 + 3 * 8 + 32;
+
+/// Where preconditioned drives are kept between studies.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// The directory; made when it is needed.
+    pub directory: PathBuf,
+    /// Preconditioning that took less than this is not worth a file.
+    pub worth: Duration,
+    /// The oldest images are removed beyond this many bytes.
+    pub bytes_max: u64,
+}
+
+impl Cache {
+    /// `$XDG_CACHE_HOME/blocklab`, or `~/.cache/blocklab`, of at most 8 GiB; `None` when the user
+    /// has no home.
+    pub fn of_user() -> Option<Cache> {
+        let absolute =
+            |path: std::ffi::OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
+        let xdg = std::env::var_os("XDG_CACHE_HOME").and_then(absolute);
+        let home = || Some(std::env::var_os("HOME").and_then(absolute)?.join(".cache"));
+        let directory = xdg.or_else(home)?.join("blocklab");
+        Some(Cache { directory, worth: Duration::from_millis(200), bytes_max: 8 << 30 })
+    }
+
+    fn path(&self, digest: &str) -> PathBuf {
+        self.directory.join(format!("{digest}.image"))
+    }
+
+    /// The drive of that digest, restored into `device`, which was built from the same
+    /// configuration. `Ok(None)` when there is none.
+    ///
+    /// # Errors
+    /// Says what is wrong with the image; it is removed then.
+    pub(crate) fn load(
+        &self,
+        digest: &str,
+        device: Box<dyn Device>,
+    ) -> Result<Option<Prepared>, String> {
+        let path = self.path(digest);
+        match open(&path, device) {
+            Ok(prepared) => Ok(Some(prepared)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                Err(format!(
+                    "the saved drive {} was damaged ({error}) and made anew",
+                    path.display()
+                ))
+            }
+        }
+    }
+
+    /// Keep a drive, and remove the oldest ones beyond the bound.
+    pub(crate) fn store(&self, digest: &str, prepared: &Prepared) -> io::Result<()> {
+        fs::create_dir_all(&self.directory)?;
+        let partial = self.directory.join(format!(".{digest}.partial-{}", std::process::id()));
+        let written =
+            write(&partial, prepared).and_then(|()| fs::rename(&partial, self.path(digest)));
+        if written.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        written?;
+        self.evict()
+    }
+
+    fn evict(&self) -> io::Result<()> {
+        let mut images = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if entry.path().extension().is_some_and(|extension| extension == "image") {
+                images.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
+        }
+        images.sort();
+        let mut total: u64 = images.iter().map(|(_, length, _)| length).sum();
+        for (_, length, path) in images {
+            if total <= self.bytes_max {
+                break;
+            }
+            fs::remove_file(path)?;
+            total -= length;
+        }
+        Ok(())
+    }
+}
+
+/// What the preconditioning said.
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    start: u64,
+    gate: Option<Gate>,
+    notes: Vec<String>,
+}
+
+fn write(path: &Path, prepared: &Prepared) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    file.write_all(&[0; PRELUDE as usize])?;
+    let mut saver = Saver::new(&mut file);
+    prepared.device.save(&mut saver);
+    let small = saver.finish()?;
+    let blobs = file.stream_position()? - PRELUDE;
+    let meta = serde_json::to_vec(&Meta {
+        start: prepared.start.0,
+        gate: prepared.gate.clone(),
+        notes: prepared.notes.clone(),
+    })?;
+    file.write_all(&small)?;
+    file.write_all(&meta)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(MAGIC)?;
+    for length in [blobs, small.len() as u64, meta.len() as u64] {
+        file.write_all(&length.to_le_bytes())?;
+    }
+    file.write_all(&hash(&small, &meta))?;
+    file.flush()
+}
+
+fn hash(small: &[u8], meta: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(small).chain_update(meta).finalize().into()
+}
+
+fn open(path: &Path, mut device: Box<dyn Device>) -> io::Result<Prepared> {
+    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
+    let file = File::open(path)?;
+    let mut prelude = [0; PRELUDE as usize];
+    file.read_exact_at(&mut prelude, 0).map_err(|_| damaged("it ends within its first bytes"))?;
+    if &prelude[..8] != MAGIC {
+        return Err(damaged("it does not begin like an image"));
+    }
+    let length =
+        |i: usize| u64::from_le_bytes(prelude[8 + 8 * i..][..8].try_into().expect("eight bytes"));
+    let (blobs, small, meta) = (length(0), length(1), length(2));
+    let whole = [blobs, small, meta].iter().try_fold(PRELUDE, |sum, n| sum.checked_add(*n));
+    if whole != Some(file.metadata()?.len()) {
+        return Err(damaged("its length is wrong"));
+    }
+    let mut tail = vec![0; (small + meta) as usize];
+    file.read_exact_at(&mut tail, PRELUDE + blobs)?;
+    let (small, meta) = tail.split_at(small as usize);
+    if hash(small, meta)[..] != prelude[32..] {
+        return Err(damaged("its content does not match its hash"));
+    }
+    let meta: Meta = serde_json::from_slice(meta)?;
+    // Its age decides what is evicted; a cache that cannot be touched still serves.
+    let _ = file.set_modified(SystemTime::now());
+    let mut loader = Loader::new(small, Arc::new(Blobs { file }));
+    let restored = device.restore(&mut loader).and_then(|()| loader.finish());
+    restored.map_err(|error| damaged(&error.to_string()))?;
+    Ok(Prepared { device, start: Nanos(meta.start), gate: meta.gate, notes: meta.notes })
+}
+
+#[derive(Debug)]
+struct Blobs {
+    file: File,
+}
+
+impl BlobSource for Blobs {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, PRELUDE + offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::testing::FixedDelay;
+
+    fn drive() -> Box<dyn Device> {
+        Box::new(FixedDelay::new(Nanos(100), 1))
+    }
+
+    fn cache(name: &str) -> Cache {
+        let directory =
+            std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        Cache { directory, worth: Duration::ZERO, bytes_max: 1 << 20 }
+    }
+
+    #[test]
+    fn damage_is_noticed_and_the_image_removed() {
+        let cache = cache("image-damage");
+        let prepared = Prepared { start: Nanos(7), ..Prepared::fresh(drive()) };
+        cache.store("d", &prepared).unwrap();
+        assert_eq!(cache.load("d", drive()).unwrap().unwrap().start, Nanos(7));
+        let good = fs::read(cache.path("d")).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(cache.path("d"), &bad).unwrap();
+            assert!(cache.load("d", drive()).is_err(), "byte {at} changed unnoticed");
+            assert!(!cache.path("d").exists());
+            fs::write(cache.path("d"), &good[..at]).unwrap();
+            assert!(cache.load("d", drive()).is_err(), "cut at {at} unnoticed");
+        }
+        assert!(cache.load("d", drive()).unwrap().is_none());
+        fs::remove_dir_all(&cache.directory).unwrap();
+    }
+
+    #[test]
+    fn the_oldest_images_go_first() {
+        let cache = Cache { bytes_max: 0, ..cache("image-evict") };
+        cache.store("a", &Prepared::fresh(drive())).unwrap();
+        assert!(cache.load("a", drive()).unwrap().is_none());
+        fs::remove_dir_all(&cache.directory).unwrap();
+    }
+}

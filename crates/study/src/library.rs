@@ -1,0 +1,26 @@
+//! What the binary carries with it: the shipped parts and studies.
+
+include!(concat!(env!("OUT_DIR"), "/library.rs"));
+
+/// Hash over the source text of everything that decides a result. It is part of every digest.
+pub const CODE_VERSION: &str = env!("BLOCKLAB_CODE_VERSION");
+
+/// (name, text) of every shipped part.
+pub fn parts() -> &'static [(&'static str, &'static str)] {
+    PARTS
+}
+
+/// (name, text) of every shipped study.
+pub fn studies() -> &'static [(&'static str, &'static str)] {
+    STUDIES
+}
+
+/// True when `name` is meant as a file of the user's rather than something shipped.
+pub(crate) fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
+/// The text of the entry `name`.
+pub(crate) fn find(list: &[(&'static str, &'static str)], name: &str) -> Option<&'static str> {
+    list.iter().find(|(entry, _)| *entry == name).map(|&(_, text)| text)
+}

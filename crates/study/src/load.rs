@@ -1,0 +1,141 @@
+//! Finding a study and laying `--set` over it.
+
+use std::path::{Path, PathBuf};
+
+use crate::document::Frame;
+use crate::failure::Failure;
+use crate::library;
+use crate::locate;
+use crate::names;
+use crate::tree::{Node, Origin, Text};
+
+/// A study's text with everything the command line sets, not yet laid out.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The file's stem.
+    pub(crate) name: String,
+    /// Where the files it names are looked for first.
+    pub(crate) directory: PathBuf,
+    /// The document.
+    pub(crate) tree: Node,
+    /// Its outline.
+    pub(crate) frame: Frame,
+    /// Settings of single devices or workloads of a study that has several: (path, value).
+    pub(crate) late: Vec<(Vec<String>, Node)>,
+    /// What a reader of the result must know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Load the study `name`, a path or the name of a shipped one, with `sets` laid over it.
+pub(crate) fn load(name: &str, sets: &[String]) -> Result<Loaded, Failure> {
+    let (text, directory) = match library::is_path(name) {
+        true => from_file(Path::new(name))?,
+        false => shipped(name)?,
+    };
+    let mut tree = Node::parse(&text)?;
+    let (mut late, mut notes) = (Vec::new(), Vec::new());
+    for set in sets {
+        let (path, value) = parse_set(set)?;
+        apply(&mut tree, path, value, &mut late, &mut notes);
+    }
+    let frame = locate::read::<Frame>(&tree)?;
+    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    Ok(Loaded { name: stem.into_owned(), directory, tree, frame, late, notes })
+}
+
+fn from_file(path: &Path) -> Result<(std::sync::Arc<Text>, PathBuf), Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        unreadable("study", path, &error).help("blocklab list studies shows the shipped ones")
+    })?;
+    let directory = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    Ok((Text::new(path, text), directory))
+}
+
+/// A file that cannot be read.
+pub(crate) fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    let why = match error.kind() {
+        std::io::ErrorKind::InvalidData => "it is not UTF-8 text".to_string(),
+        _ => error.to_string(),
+    };
+    Failure::input(format!("cannot read the {what} {}: {why}", path.display()))
+}
+
+fn shipped(name: &str) -> Result<(std::sync::Arc<Text>, PathBuf), Failure> {
+    let Some(text) = library::find(library::studies(), name) else {
+        let names = library::studies().iter().map(|(name, _)| *name);
+        return Err(Failure::input(format!("there is no study named `{name}`"))
+            .expected(names::expected(name, names))
+            .help("a study of yours is named by its path, such as ./question.toml"));
+    };
+    // Traces stand beside the shipped study in a checkout; look for one from here upwards.
+    let file = format!("studies/{name}.toml");
+    let here = std::env::current_dir().unwrap_or_default();
+    let root = here.ancestors().find(|root| root.join(&file).exists());
+    Ok((Text::new(&file, text), root.map(|root| root.join("studies")).unwrap_or_default()))
+}
+
+/// `key=value` as a path and a value: TOML, or else a string.
+fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
+    let text = Text::new("--set", set);
+    let Some((key, value)) = set.split_once('=') else {
+        return Err(Failure::input(format!("--set {set}: there is no `=`"))
+            .expected("key=value, such as device.ssd.gc=greedy"));
+    };
+    let path: Vec<String> = key.split('.').map(|part| part.trim().to_string()).collect();
+    if path.iter().any(String::is_empty) {
+        return Err(Failure::input(format!("--set {set}: the key has an empty part"))
+            .at(text.place(0..key.len()))
+            .expected("key=value, such as device.ssd.gc=greedy"));
+    }
+    let span = key.len() + 1..set.len();
+    let origin = Origin { text: text.clone(), span: span.clone() };
+    let mut node = Node::parse_value(&text, span).unwrap_or_else(|_| Node::string(origin, value));
+    node.key = Origin { text, span: 0..key.len() };
+    Ok((path, node))
+}
+
+fn apply(
+    tree: &mut Node,
+    path: Vec<String>,
+    value: Node,
+    late: &mut Vec<(Vec<String>, Node)>,
+    notes: &mut Vec<String>,
+) {
+    // A swept key that is set has one value: the axis is gone.
+    if let Some(mut sweep) = tree.take("sweep") {
+        let dotted = path.join(".");
+        if sweep.take(&dotted).is_some() {
+            notes.push(format!("{dotted} is set and no longer swept"));
+        }
+        tree.put("sweep", sweep);
+    }
+    let several = format!("{}s", path[0]);
+    let plural = ["device", "workload"].contains(&path[0].as_str()) && tree.get(&several).is_some();
+    match plural {
+        true => late.push((path, value)),
+        false => tree.assign(&path, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_value_is_toml_or_else_a_string() {
+        let value = |set: &str| parse_set(set).unwrap().1.to_value();
+        assert_eq!(value("a.b=greedy").as_str(), Some("greedy"));
+        assert_eq!(value("a.b=25us").as_str(), Some("25us"));
+        assert_eq!(value("a.b=7").as_integer(), Some(7));
+        assert_eq!(value("a={ d = 2 }")["d"].as_integer(), Some(2));
+        assert!(parse_set("greedy").unwrap_err().to_string().contains("no `=`"));
+        assert!(parse_set("a..b=1").unwrap_err().to_string().contains("--set:1:1"));
+    }
+
+    #[test]
+    fn an_unknown_study_names_what_there_is() {
+        let error = load("no-such-study", &[]).unwrap_err().to_string();
+        assert!(error.contains("there is no study named `no-such-study`"), "{error}");
+        assert!(error.contains("./question.toml"), "{error}");
+    }
+}

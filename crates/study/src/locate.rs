@@ -1,0 +1,95 @@
+//! From an error at a path of the merged document to the text that caused it.
+
+use models::config::ConfigError;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+
+use crate::failure::{Failure, Place};
+use crate::names;
+use crate::tree::Node;
+
+/// Read `tree` as a `T`; an error names the place of the offending key or value.
+pub(crate) fn read<T: DeserializeOwned>(tree: &Node) -> Result<T, Failure> {
+    read_below(tree, &[])
+}
+
+/// As [`read`], of the value at `path`.
+pub(crate) fn read_below<T: DeserializeOwned>(tree: &Node, path: &[String]) -> Result<T, Failure> {
+    let value = tree.find(path).node.to_value();
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let mut full = path.to_vec();
+        full.extend(error.path().iter().filter_map(|segment| match segment {
+            Segment::Map { key } => Some(key.clone()),
+            Segment::Seq { index } => Some(index.to_string()),
+            Segment::Enum { variant } => Some(variant.clone()),
+            Segment::Unknown => None,
+        }));
+        failure(tree, &full, error.inner().message())
+    })
+}
+
+/// A model said no to the value at `path` and the key below it.
+pub(crate) fn config_failure(tree: &Node, path: &[&str], error: &ConfigError) -> Failure {
+    let mut full: Vec<String> = path.iter().map(|s| (*s).to_string()).collect();
+    full.extend(error.key.split('.').filter(|s| !s.is_empty()).map(String::from));
+    let named = format!("{}: {}", full.join("."), error.message);
+    at(Failure::input(named), place_of(tree, &full))
+}
+
+/// The place of the value at `path`, or of the nearest table around it.
+pub(crate) fn place_of(tree: &Node, path: &[String]) -> Option<Place> {
+    let found = tree.find(path);
+    (found.depth > 0 || path.is_empty()).then(|| {
+        // A table's own span may cover many lines; its key is what one looks for.
+        let table = matches!(found.node.data, crate::tree::Data::Table(_));
+        let origin = if table { &found.node.key } else { &found.node.value };
+        origin.place()
+    })
+}
+
+fn at(failure: Failure, place: Option<Place>) -> Failure {
+    match place {
+        Some(place) => failure.at(place),
+        None => failure,
+    }
+}
+
+/// Turn serde's sentence into a failure at the key or value it talks about.
+fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
+    let sentence = sentence.trim();
+    for what in ["unknown field", "unknown variant"] {
+        if let Some(rest) = sentence.strip_prefix(what) {
+            let mut quoted = rest.split('`').skip(1).step_by(2);
+            let name = quoted.next().unwrap_or_default();
+            return unknown(tree, path, name, quoted.collect());
+        }
+    }
+    let (message, expected) = match sentence.split_once(", expected ") {
+        Some((message, expected)) => (message, Some(expected)),
+        None => (sentence, None),
+    };
+    let dotted = path.join(".");
+    let message = if dotted.is_empty() { message.into() } else { format!("{dotted}: {message}") };
+    let failure = at(Failure::input(message), place_of(tree, path));
+    match expected {
+        Some(expected) => failure.expected(expected),
+        None => failure,
+    }
+}
+
+fn unknown(tree: &Node, path: &[String], name: &str, candidates: Vec<&str>) -> Failure {
+    let found = tree.find(path);
+    let last = path.last().is_some_and(|last| last == name) && found.depth == path.len();
+    let place = match found.node.get(name) {
+        // The offending key stands in the table at the path, or at its end.
+        Some(child) => Some(child.key.place()),
+        None if last => Some(found.node.key.place()),
+        None => place_of(tree, path),
+    };
+    let outer = if last { &path[..path.len() - 1] } else { path };
+    let message = match outer.join(".").as_str() {
+        "" => format!("unknown key `{name}`"),
+        table => format!("unknown name `{name}` in `{table}`"),
+    };
+    at(Failure::input(message), place).expected(names::expected(name, candidates))
+}

@@ -1,0 +1,256 @@
+//! The numbers a run answers with, and what each of them means.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use sim::{Counters, Histogram, Nanos, Op, Outcome};
+
+use crate::failure::Failure;
+use crate::names;
+use crate::recorder::Recorder;
+
+/// Metric values by name; `None` where a metric is undefined, such as the write amplification of
+/// a run without writes.
+pub type Metrics = BTreeMap<String, Option<f64>>;
+
+/// Metrics of the machine blocklab ran on. They belong to no digest.
+pub const WALL: [&str; 3] = ["wall_s", "simulated_requests_per_wall_s", "peak_rss_mb"];
+
+const LATENCIES: [(&str, &str, f64); 6] = [
+    ("p50", "median", 0.5),
+    ("p90", "90th percentile", 0.9),
+    ("p99", "99th percentile", 0.99),
+    ("p99_9", "99.9th percentile", 0.999),
+    ("p99_99", "99.99th percentile", 0.9999),
+    ("max", "maximum", 1.0),
+];
+
+const PLAIN: [(&str, &str); 29] = [
+    ("waf", "write amplification: pages programmed, copy-backs included, per page the host wrote"),
+    ("waf_host", "the part of `waf` caused by host writes themselves"),
+    ("waf_gc", "the part of `waf` caused by garbage collection"),
+    ("waf_wear", "the part of `waf` caused by wear levelling"),
+    ("waf_map", "the part of `waf` caused by writing the mapping"),
+    ("waf_merge", "the part of `waf` caused by merges"),
+    ("iops", "reads and writes completed per second of measured simulated time"),
+    ("throughput_mb_s", "MB (10^6 bytes) read and written per second of measured simulated time"),
+    ("read_iops", "reads completed per second of measured simulated time"),
+    ("write_iops", "writes completed per second of measured simulated time"),
+    ("read_mb_s", "MB (10^6 bytes) read per second of measured simulated time"),
+    ("write_mb_s", "MB (10^6 bytes) written per second of measured simulated time"),
+    ("host_requests", "requests completed while measuring, flushes and discards included"),
+    ("host_pages_written", "flash pages the host wrote while measuring"),
+    ("flash_reads", "flash page reads while measuring, all causes"),
+    ("flash_programs", "flash page programs while measuring, copy-backs included, all causes"),
+    ("flash_erases", "flash block erases while measuring, all causes"),
+    ("gc_pages_moved", "valid pages moved by garbage collection while measuring"),
+    ("map_hit_ratio", "share of mapping lookups that needed no flash read"),
+    ("simulated_s", "measured simulated time: from the end of the ramp to the last completion"),
+    ("wall_s", "seconds of this machine's time for the run, preconditioning not included"),
+    ("simulated_requests_per_wall_s", "requests per second of this machine's time"),
+    ("peak_rss_mb", "largest memory of the process so far, in MB (10^6 bytes)"),
+    ("little_error", "|L - lambda W| / L over the whole run; Little's law makes it 0"),
+    ("utilisation_mean", "mean share of the measured time that the dies (or the arm) were busy"),
+    ("utilisation_max", "share of the measured time that the busiest unit was busy"),
+    ("latency_us_mean", "mean response time in microseconds, waiting for the queue included"),
+    ("read_latency_us_mean", "mean response time of reads in microseconds"),
+    ("write_latency_us_mean", "mean response time of writes in microseconds"),
+];
+
+/// (name, meaning) of every metric, in a fixed order.
+pub fn definitions() -> Vec<(String, String)> {
+    let mut list: Vec<_> = PLAIN.iter().map(|&(n, d)| (n.to_string(), d.to_string())).collect();
+    for (prefix, of) in [("", ""), ("read_", " of reads"), ("write_", " of writes")] {
+        list.extend(LATENCIES.iter().map(|(name, words, _)| {
+            let meaning = format!("{words} response time{of} in microseconds");
+            (format!("{prefix}latency_us_{name}"), meaning)
+        }));
+    }
+    list
+}
+
+/// Refuse a name that is no metric.
+pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
+    let known = definitions();
+    if known.iter().any(|(metric, _)| metric == name) {
+        return Ok(());
+    }
+    let failure = Failure::input(format!("there is no metric `{name}`"));
+    let near = names::nearest(name, known.iter().map(|(metric, _)| metric.as_str()));
+    Err(match near {
+        Some(near) => failure.expected(format!("a metric; did you mean `{near}`?")),
+        None => failure.expected("a metric, such as waf, iops or latency_us_p99"),
+    }
+    .help("blocklab list metrics"))
+}
+
+/// The metrics of a run that only depend on what was simulated.
+pub(crate) fn simulated(recorder: &Recorder, total: &Counters, outcome: &Outcome) -> Metrics {
+    let mut metrics = Metrics::new();
+    let time = recorder.measured(outcome.end);
+    rates(&mut metrics, recorder, time);
+    let (read, write) = (recorder.histogram(Op::Read), recorder.histogram(Op::Write));
+    let mut all = read.clone();
+    all.merge(write);
+    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write)] {
+        latencies(&mut metrics, prefix, histogram);
+    }
+    flash(&mut metrics, total);
+    utilisation(&mut metrics, total, time);
+    let error = outcome.in_flight_ns.abs_diff(outcome.response_ns) as f64;
+    let little = if error == 0.0 { 0.0 } else { error / outcome.in_flight_ns as f64 };
+    metrics.insert("little_error".into(), Some(little));
+    metrics.insert("simulated_s".into(), Some(time.as_secs_f64()));
+    metrics
+}
+
+fn rates(metrics: &mut Metrics, recorder: &Recorder, time: Nanos) {
+    let seconds = time.as_secs_f64();
+    let mut put = |name: &str, amount: f64| {
+        metrics.insert(name.into(), (seconds > 0.0).then(|| amount / seconds));
+    };
+    let (reads, writes) = (recorder.requests(Op::Read), recorder.requests(Op::Write));
+    let (read, written) = (recorder.bytes(Op::Read), recorder.bytes(Op::Write));
+    put("iops", (reads + writes) as f64);
+    put("read_iops", reads as f64);
+    put("write_iops", writes as f64);
+    put("throughput_mb_s", (read + written) as f64 / 1e6);
+    put("read_mb_s", read as f64 / 1e6);
+    put("write_mb_s", written as f64 / 1e6);
+    let requests: u64 = Op::ALL.iter().map(|&op| recorder.requests(op)).sum();
+    metrics.insert("host_requests".into(), Some(requests as f64));
+}
+
+fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {
+    let mean = histogram.mean().map(|ns| ns / 1e3);
+    metrics.insert(format!("{prefix}latency_us_mean"), mean);
+    for (name, _, q) in LATENCIES {
+        let value = histogram.quantile(q).map(|ns| ns as f64 / 1e3);
+        metrics.insert(format!("{prefix}latency_us_{name}"), value);
+    }
+}
+
+fn flash(metrics: &mut Metrics, total: &Counters) {
+    let sum = |prefix: &str| {
+        let mut counts = total.counts.iter().filter(|(n, _)| n.starts_with(prefix)).peekable();
+        counts.peek().is_some().then(|| counts.map(|(_, count)| *count).sum::<u64>())
+    };
+    let has = |name: &str| total.counts.iter().any(|(n, _)| n == name);
+    let exact = |name: &str| has(name).then(|| total.get(name) as f64);
+    let as_f64 = |count: Option<u64>| count.map(|count| count as f64);
+    let writes = total.get("host_writes");
+    let per_write = |count: u64| (writes > 0).then(|| count as f64 / writes as f64);
+    let programs = sum("flash_programs.");
+    metrics.insert("waf".into(), programs.and_then(per_write));
+    for cause in ["host", "gc", "wear", "map", "merge"] {
+        let count = total.get(&format!("flash_programs.{cause}"));
+        metrics.insert(format!("waf_{cause}"), programs.and_then(|_| per_write(count)));
+    }
+    metrics.insert("host_pages_written".into(), exact("host_writes"));
+    metrics.insert("flash_reads".into(), as_f64(sum("flash_reads.")));
+    metrics.insert("flash_programs".into(), as_f64(programs));
+    metrics.insert("flash_erases".into(), as_f64(sum("flash_erases.")));
+    metrics.insert("gc_pages_moved".into(), exact("gc_pages_moved"));
+    let lookups = total.get("map_lookups");
+    let ratio = (lookups > 0).then(|| total.get("map_hits") as f64 / lookups as f64);
+    metrics.insert("map_hit_ratio".into(), ratio);
+}
+
+fn utilisation(metrics: &mut Metrics, total: &Counters, time: Nanos) {
+    let share = |unit: &sim::Unit| {
+        let busy: u64 = unit.busy.iter().map(|(_, time)| time.0).sum();
+        (busy as f64 / time.0 as f64).min(1.0)
+    };
+    // A channel's dies are below it in name; the mean is over the leaves.
+    let is_leaf = |unit: &sim::Unit| {
+        let below = format!("{}.", unit.name);
+        !total.units.iter().any(|other| other.name.starts_with(&below))
+    };
+    let leaves: Vec<f64> = total.units.iter().filter(|u| is_leaf(u)).map(share).collect();
+    let known = time.0 > 0 && !leaves.is_empty();
+    let mean = known.then(|| leaves.iter().sum::<f64>() / leaves.len() as f64);
+    let max = known.then(|| total.units.iter().map(share).fold(0.0, f64::max));
+    metrics.insert("utilisation_mean".into(), mean);
+    metrics.insert("utilisation_max".into(), max);
+}
+
+/// Add what this machine needed for it.
+pub(crate) fn add_wall(metrics: &mut Metrics, requests: u64, wall: std::time::Duration) {
+    let seconds = wall.as_secs_f64();
+    metrics.insert("wall_s".into(), Some(seconds));
+    let rate = (seconds > 0.0).then(|| requests as f64 / seconds);
+    metrics.insert("simulated_requests_per_wall_s".into(), rate);
+    metrics.insert("peak_rss_mb".into(), peak_rss_mb());
+}
+
+fn peak_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0 / 1e6)
+}
+
+/// As JSON; undefined metrics are null.
+pub fn to_json(metrics: &Metrics) -> Map<String, Value> {
+    let number = |value: &Option<f64>| value.filter(|v| v.is_finite()).map_or(Value::Null, whole);
+    metrics.iter().map(|(name, value)| (name.clone(), number(value))).collect()
+}
+
+/// Counts print as integers.
+fn whole(value: f64) -> Value {
+    match value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
+        true => (value as i64).into(),
+        false => value.into(),
+    }
+}
+
+/// The metrics that belong to the result's digest.
+pub(crate) fn digested(metrics: &Metrics) -> Map<String, Value> {
+    let mut map = to_json(metrics);
+    WALL.iter().for_each(|name| {
+        map.remove(*name);
+    });
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_amplification_is_split_by_cause() {
+        let mut total = Counters::default();
+        for (name, count) in [
+            ("host_writes", 100),
+            ("flash_programs.host", 100),
+            ("flash_programs.gc", 50),
+            ("flash_copybacks.gc", 10), // among the 50
+            ("map_lookups", 8),
+            ("map_hits", 6),
+        ] {
+            total.add(name, count);
+        }
+        let mut metrics = Metrics::new();
+        flash(&mut metrics, &total);
+        assert_eq!(metrics["waf"], Some(1.5));
+        assert_eq!((metrics["waf_host"], metrics["waf_gc"]), (Some(1.0), Some(0.5)));
+        assert_eq!(metrics["map_hit_ratio"], Some(0.75));
+        assert_eq!(metrics["flash_erases"], None);
+    }
+
+    #[test]
+    fn a_mistyped_metric_is_suggested() {
+        let error = check_name("latency_us_p9").unwrap_err().to_string();
+        assert!(error.contains("did you mean `latency_us_p99`?") || error.contains("p90"));
+        assert_eq!(check_name("write_latency_us_p99_99"), Ok(()));
+    }
+
+    #[test]
+    fn every_metric_has_one_meaning() {
+        let mut names: Vec<_> = definitions().into_iter().map(|(name, _)| name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

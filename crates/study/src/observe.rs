@@ -1,0 +1,161 @@
+//! Reading a device's counters at regular moments of a run.
+
+use sim::{
+    Busy, Completions, Counters, Device, Limits, Loader, Nanos, Request, Saver, Snapshot,
+    SnapshotError, Survivors,
+};
+
+use crate::timeline::first_width;
+
+/// Counters at one moment: counts, then busy times, in the order of [`Series::names`].
+type Reading = Vec<u64>;
+
+/// Cumulative readings at equal distances; the distance doubles when the run gets long.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    bins_max: usize,
+    pub(crate) width: u64,
+    /// The counters when measuring began.
+    pub(crate) base: Counters,
+    /// Reading `i` was taken `i * width` after that; the last one at `last`.
+    pub(crate) readings: Vec<Reading>,
+    /// The counters at the end.
+    pub(crate) end: Counters,
+    /// When the run ended, counted from the beginning of the measurement.
+    pub(crate) last: u64,
+}
+
+impl Series {
+    fn read(&mut self, counters: &Counters) {
+        let since = counters.since(&self.base);
+        let busy = since.units.iter().flat_map(|unit| unit.busy.iter().map(|(_, time)| time.0));
+        self.readings.push(since.counts.iter().map(|&(_, count)| count).chain(busy).collect());
+    }
+
+    /// What was counted from the beginning of the measurement to its end.
+    pub(crate) fn total(&self) -> Counters {
+        self.end.since(&self.base)
+    }
+}
+
+/// A device that has its counters read just before each multiple of a width.
+pub(crate) struct Observed<'a> {
+    device: &'a mut dyn Device,
+    /// When measuring begins.
+    origin: Nanos,
+    /// When the next reading is due.
+    due: Nanos,
+    series: Option<Series>,
+    bins_max: usize,
+    width: u64,
+}
+
+impl<'a> Observed<'a> {
+    pub(crate) fn new(
+        device: &'a mut dyn Device,
+        origin: Nanos,
+        bins_max: usize,
+        expected: Option<Nanos>,
+    ) -> Observed<'a> {
+        let width = first_width(bins_max, expected);
+        Observed { device, origin, due: origin, series: None, bins_max, width }
+    }
+
+    #[inline]
+    fn tick(&mut self, now: Nanos) {
+        if now >= self.due {
+            self.read_until(now);
+        }
+    }
+
+    #[cold]
+    fn read_until(&mut self, now: Nanos) {
+        let counters = counters_of(self.device);
+        let (bins_max, width) = (self.bins_max, self.width);
+        let series = self.series.get_or_insert_with(|| Series {
+            bins_max,
+            width,
+            base: counters.clone(),
+            readings: Vec::new(),
+            end: counters.clone(),
+            last: 0,
+        });
+        // Nothing changed since the last event, so every moment up to now reads the same.
+        while self.due <= now {
+            series.read(&counters);
+            if series.readings.len() > series.bins_max {
+                let mut index = 0;
+                series.readings.retain(|_| {
+                    index += 1;
+                    index % 2 == 1
+                });
+                series.width *= 2;
+            }
+            self.due = self.origin + Nanos(series.readings.len() as u64 * series.width);
+        }
+    }
+
+    /// Everything that was read; the run ended at `end`.
+    pub(crate) fn finish(mut self, end: Nanos) -> Series {
+        self.read_until(end.max(self.origin));
+        let counters = counters_of(self.device);
+        let mut series = self.series.take().expect("a reading was just taken");
+        series.end = counters;
+        series.last = end.since(self.origin).0;
+        if series.last > (series.readings.len() as u64 - 1) * series.width {
+            let end = series.end.clone();
+            series.read(&end);
+        }
+        series
+    }
+}
+
+fn counters_of(device: &dyn Device) -> Counters {
+    let mut counters = Counters::default();
+    device.counters(&mut counters);
+    counters
+}
+
+impl Snapshot for Observed<'_> {
+    fn save(&self, to: &mut Saver) {
+        self.device.save(to);
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        self.device.restore(from)
+    }
+}
+
+impl Device for Observed<'_> {
+    fn limits(&self) -> Limits {
+        self.device.limits()
+    }
+    fn submit(&mut self, now: Nanos, request: Request) -> Result<(), Busy> {
+        self.tick(now);
+        self.device.submit(now, request)
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.device.next_event()
+    }
+    fn advance(&mut self, now: Nanos, out: &mut Completions) {
+        self.tick(now);
+        self.device.advance(now, out);
+    }
+    fn power_fail(&mut self, now: Nanos) -> Survivors {
+        self.device.power_fail(now)
+    }
+    fn apply(&mut self, request: &Request) {
+        self.device.apply(request);
+    }
+    fn counters(&self, out: &mut Counters) {
+        self.device.counters(out);
+    }
+    fn wear(&self) -> Vec<sim::Wear> {
+        self.device.wear()
+    }
+    fn freeze(&mut self) {
+        self.device.freeze();
+    }
+    fn boxed_clone(&self) -> Box<dyn Device> {
+        self.device.boxed_clone()
+    }
+}

@@ -1,0 +1,148 @@
+//! Bringing a drive into its starting state.
+
+use serde::{Deserialize, Serialize};
+use sim::{Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
+
+use crate::document::{Fill, Overwrite, Step, UntilSteady};
+use crate::execute::{Shifted, run_failure};
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::locate;
+use crate::metrics;
+use crate::observe::Observed;
+use crate::plan::PlannedRun;
+use crate::recorder::{Progress, Recorder};
+use crate::steady;
+
+/// Sequential fills are applied in requests of this size.
+const FILL_SECTORS: u64 = 2048;
+
+/// What the steady-state gate said.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Gate {
+    /// Whether the metric became steady.
+    pub steady: bool,
+    /// Rounds that were run.
+    pub rounds: u32,
+    /// The metric.
+    pub metric: String,
+    /// Its value in every round.
+    pub values: Vec<f64>,
+}
+
+/// A device in its starting state.
+pub(crate) struct Prepared {
+    pub(crate) device: Box<dyn Device>,
+    /// The device's present moment.
+    pub(crate) start: Nanos,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Prepared {
+    /// A device as it comes out of the box.
+    pub(crate) fn fresh(device: Box<dyn Device>) -> Prepared {
+        Prepared { device, start: Nanos::ZERO, gate: None, notes: Vec::new() }
+    }
+
+    /// A copy that will do exactly the same.
+    pub(crate) fn fork(&self) -> Prepared {
+        Prepared {
+            device: self.device.boxed_clone(),
+            start: self.start,
+            gate: self.gate.clone(),
+            notes: self.notes.clone(),
+        }
+    }
+}
+
+/// Take every preconditioning step of `run` on a fresh device.
+pub(crate) fn precondition(run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
+    let mut prepared = Prepared::fresh(run.build_device()?);
+    for (index, step) in run.point.precondition.iter().enumerate() {
+        let rng = run.rng().split(&format!("precondition {index}"));
+        match step {
+            Step::Fill(step) => fill(&mut *prepared.device, step, run.limits.capacity),
+            Step::Overwrite(step) => {
+                overwrite(&mut *prepared.device, step, run.limits.capacity, rng);
+            }
+            Step::UntilSteady(step) => {
+                until_steady(&mut prepared, step, run, index, rng, files)?;
+            }
+        }
+    }
+    Ok(prepared)
+}
+
+fn fill(device: &mut dyn Device, step: &Fill, capacity: Bytes) {
+    let end = step.span.of(capacity).sectors();
+    for _ in 0..step.passes {
+        let mut lba = 0;
+        while lba < end {
+            let sectors = FILL_SECTORS.min(end - lba);
+            device.apply(&Request::write(Lba(lba), sectors as u32));
+            lba += sectors;
+        }
+    }
+}
+
+fn overwrite(device: &mut dyn Device, step: &Overwrite, capacity: Bytes, mut rng: Rng) {
+    let span = step.span.of(capacity);
+    let unit = step.unit.0;
+    let units = span.0 / unit.0;
+    let sectors = unit.0 / SECTOR_BYTES;
+    for _ in 0..step.writes.of(span).0 / unit.0 {
+        let lba = Lba(rng.below(units) * sectors);
+        device.apply(&Request::write(lba, sectors as u32));
+    }
+}
+
+fn until_steady(
+    prepared: &mut Prepared,
+    step: &UntilSteady,
+    run: &PlannedRun,
+    index: usize,
+    rng: Rng,
+    files: &Files,
+) -> Result<(), Failure> {
+    let open = |name: &str| files.open(name);
+    let context = models::workload::Context { rng, limits: run.limits, open: &open };
+    let number = index.to_string();
+    let model = &step.workload;
+    let path = ["precondition", &number, "until_steady", "workload", model.name()];
+    let failure = |error| locate::config_failure(&run.tree, &path, &error);
+    let inner = model.build(&context).map_err(failure)?;
+    let mut workload = Shifted { inner, start: prepared.start };
+    let mut values = Vec::new();
+    let rule = steady::Rule::of(step);
+    let unwatched = Progress::default();
+    while (values.len() as u32) < step.rounds_max && !rule.holds(&values) {
+        let start = prepared.start;
+        let mut recorder = Recorder::new(start, Nanos::ZERO, Some(step.round.0), &unwatched);
+        // One reading at each end of the round is enough.
+        let mut observed = Observed::new(&mut *prepared.device, start, 2, Some(step.round.0));
+        let stop = Stop { at: start.saturating_add(step.round.0), ..Stop::default() };
+        let outcome = simulate(&mut observed, &mut workload, start, stop, &mut recorder)
+            .map_err(|error| run_failure(run, &error))?;
+        let total = observed.finish(outcome.end).total();
+        let metrics = metrics::simulated(&recorder, &total, &outcome);
+        let Some(value) = metrics.get(&step.metric).copied().flatten() else {
+            let what = format!("`{}` is undefined in round {}", step.metric, values.len() + 1);
+            return Err(Failure::input(what)
+                .expected("a workload whose rounds all define the metric")
+                .help("lengthen `round`, or choose another metric"));
+        };
+        values.push(value);
+        prepared.start = outcome.end.max(start + Nanos(1));
+    }
+    let steady = rule.holds(&values);
+    let rounds = values.len() as u32;
+    if !steady {
+        prepared.notes.push(format!(
+            "{} was not steady after {rounds} rounds: results describe a drive in transition",
+            step.metric,
+        ));
+    }
+    prepared.gate = Some(Gate { steady, rounds, metric: step.metric.clone(), values });
+    Ok(())
+}

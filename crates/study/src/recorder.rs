@@ -1,0 +1,101 @@
+//! What is measured while a run goes on: histograms and a timeline, in constant memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sim::{Completion, Histogram, Nanos, Op, Probe, Request};
+
+use crate::timeline::Timeline;
+
+/// Bins of the latency timeline.
+const BINS_MAX: usize = 400;
+/// The run's progress is published once per this many requests.
+const PUBLISH_EVERY: u64 = 1 << 14;
+
+/// How far a run is, for whoever watches it from another thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Requests completed.
+    pub requests: AtomicU64,
+    /// Simulated time, in nanoseconds since the run began.
+    pub simulated_ns: AtomicU64,
+}
+
+/// Counts every request that completes after the ramp.
+pub(crate) struct Recorder<'a> {
+    start: Nanos,
+    /// When measuring begins.
+    origin: Nanos,
+    /// The first moment whose completions count: those at the end of a ramp belong to the ramp.
+    first: Nanos,
+    histograms: [Histogram; 4],
+    bytes: [u64; 4],
+    pub(crate) timeline: Timeline,
+    completed: u64,
+    progress: &'a Progress,
+}
+
+impl<'a> Recorder<'a> {
+    /// Measure from `ramp` after `start` on; `expected` is the measured time, where it is known.
+    pub(crate) fn new(
+        start: Nanos,
+        ramp: Nanos,
+        expected: Option<Nanos>,
+        progress: &'a Progress,
+    ) -> Recorder<'a> {
+        Recorder {
+            start,
+            origin: start + ramp,
+            first: start + ramp + Nanos(u64::from(ramp > Nanos::ZERO)),
+            histograms: Default::default(),
+            bytes: [0; 4],
+            timeline: Timeline::new(BINS_MAX, expected),
+            completed: 0,
+            progress,
+        }
+    }
+
+    /// Response times of an operation.
+    pub(crate) fn histogram(&self, op: Op) -> &Histogram {
+        &self.histograms[op as usize]
+    }
+
+    /// Requests of an operation.
+    pub(crate) fn requests(&self, op: Op) -> u64 {
+        self.histogram(op).count()
+    }
+
+    /// Bytes of an operation.
+    pub(crate) fn bytes(&self, op: Op) -> u64 {
+        self.bytes[op as usize]
+    }
+
+    /// The measured time of a run that ended at `end`.
+    pub(crate) fn measured(&self, end: Nanos) -> Nanos {
+        end.since(self.origin)
+    }
+
+    #[cold]
+    fn publish(&self, now: Nanos) {
+        self.progress.requests.store(self.completed, Ordering::Relaxed);
+        self.progress.simulated_ns.store(now.since(self.start).0, Ordering::Relaxed);
+    }
+}
+
+impl Probe for Recorder<'_> {
+    #[inline]
+    fn on_complete(&mut self, request: &Request, issued: Nanos, completion: Completion) {
+        self.completed += 1;
+        if self.completed.is_multiple_of(PUBLISH_EVERY) {
+            self.publish(completion.at);
+        }
+        if completion.at < self.first {
+            return;
+        }
+        let op = request.op as usize;
+        let latency = completion.at.since(issued).0;
+        let bytes = request.bytes().0;
+        self.histograms[op].record(latency);
+        self.bytes[op] += bytes;
+        self.timeline.record(op, completion.at.since(self.origin).0, latency, bytes);
+    }
+}

@@ -1,0 +1,274 @@
+//! What a study leaves behind: one directory, written beside and renamed when it is complete.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::digest;
+use crate::document::Plot;
+use crate::execute::RunResult;
+use crate::expect::{self, Verdict};
+use crate::failure::Failure;
+use crate::library::CODE_VERSION;
+use crate::metrics::{self, Metrics};
+use crate::output::{Output, unwritable};
+use crate::parquet::{self, Column, RowGroup, Schema};
+use crate::plan::{DeviceSummary, Plan, PlannedRun};
+use crate::precondition::Gate;
+use crate::records;
+use crate::run::Options;
+use crate::spool;
+use crate::tables;
+
+/// The answer; as JSON it is `result.json` and the output of `--json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The study's name.
+    pub study: String,
+    /// Its title.
+    pub title: String,
+    /// Its question.
+    pub question: String,
+    /// Digest of everything the results depend on.
+    pub digest: String,
+    /// Digest of everything that was simulated.
+    pub result_digest: String,
+    /// blocklab's version.
+    pub version: &'static str,
+    /// Hash over the source text that decides results.
+    pub code_version: &'static str,
+    /// One per point and repeat.
+    pub runs: Vec<RunSummary>,
+    /// What became of the expectations.
+    pub expectations: Vec<Verdict>,
+    /// What the report shows.
+    pub plots: Vec<Plot>,
+    /// What the models leave out.
+    pub limits: Vec<String>,
+    /// What a reader must know of the study as a whole.
+    pub notes: Vec<String>,
+    /// Every file of the directory by its stem.
+    pub files: BTreeMap<String, String>,
+    /// The command line that repeats the study.
+    pub replay: String,
+    /// Seconds of this machine's time for everything.
+    pub wall_s: f64,
+    /// The directory.
+    #[serde(skip)]
+    pub directory: PathBuf,
+}
+
+/// One run's answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSummary {
+    /// Short name, unique within the study.
+    pub label: String,
+    /// The value on every axis, and `repeat`.
+    pub params: Map<String, Value>,
+    /// Digest of everything the outcome depends on.
+    pub digest: String,
+    /// Digest of everything that was simulated.
+    pub result_digest: String,
+    /// Root of the random streams.
+    pub seed: u64,
+    /// The device.
+    pub device: DeviceSummary,
+    /// The workload in one line.
+    pub workload: String,
+    /// What a reader must know of this run.
+    pub notes: Vec<String>,
+    /// What the steady-state gate said, where there was one.
+    pub gate: Option<Gate>,
+    /// The numbers.
+    #[serde(serialize_with = "metrics_as_json")]
+    pub metrics: Metrics,
+}
+
+fn metrics_as_json<S: serde::Serializer>(metrics: &Metrics, to: S) -> Result<S::Ok, S::Error> {
+    metrics::to_json(metrics).serialize(to)
+}
+
+impl Results {
+    /// Check the expectations and write the directory.
+    pub(crate) fn write(
+        plan: &Plan,
+        options: &Options,
+        results: Vec<RunResult>,
+        notes: Vec<String>,
+        wall: Duration,
+        output: Output,
+    ) -> Result<Results, Failure> {
+        let target = output.target().to_path_buf();
+        let (mut answer, groups) = Results::new(plan, options, results, wall, target.clone());
+        answer.notes.extend(notes);
+        let written = answer.write_files(plan, options, &groups, output.path());
+        written.map_err(|error| unwritable(&target, &error))?;
+        output.finish()?;
+        Ok(answer)
+    }
+
+    fn new(
+        plan: &Plan,
+        options: &Options,
+        results: Vec<RunResult>,
+        wall: Duration,
+        directory: PathBuf,
+    ) -> (Results, Vec<Vec<RowGroup>>) {
+        let (mut runs, mut groups) = (Vec::new(), Vec::new());
+        for (run, result) in plan.runs.iter().zip(results) {
+            groups.push(result.tables.0);
+            runs.push(RunSummary {
+                label: run.label.clone(),
+                params: run.params_json(),
+                digest: run.digest.clone(),
+                result_digest: result.result_digest,
+                seed: run.point.study.seed,
+                device: run.device_summary(),
+                workload: describe(run),
+                notes: result.notes,
+                gate: result.gate,
+                metrics: result.metrics,
+            });
+        }
+        let pairs: Vec<(&PlannedRun, &Metrics)> =
+            plan.runs.iter().zip(runs.iter().map(|run| &run.metrics)).collect();
+        let expectations = plan.expectations.iter().map(|e| expect::check(e, &pairs)).collect();
+        let digests: Vec<&str> = runs.iter().map(|run| run.result_digest.as_str()).collect();
+        let answer = Results {
+            study: plan.name.clone(),
+            title: plan.header.title.clone(),
+            question: plan.header.question.clone(),
+            digest: plan.digest.clone(),
+            result_digest: digest::of(&digests),
+            version: env!("CARGO_PKG_VERSION"),
+            code_version: CODE_VERSION,
+            expectations,
+            plots: plan.report.plots.clone(),
+            limits: limits(plan),
+            notes: plan.notes.clone(),
+            files: BTreeMap::new(),
+            replay: options.replay.clone(),
+            wall_s: wall.as_secs_f64(),
+            runs,
+            directory,
+        };
+        (answer, groups)
+    }
+
+    fn write_files(
+        &mut self,
+        plan: &Plan,
+        options: &Options,
+        groups: &[Vec<RowGroup>],
+        to: &Path,
+    ) -> io::Result<()> {
+        let table = |files: &mut BTreeMap<_, _>, stem: &str, schema: &Schema, groups: Vec<_>| {
+            let name = format!("{stem}.parquet");
+            let file = BufWriter::new(File::create(to.join(&name))?);
+            files.insert(stem.to_string(), name);
+            parquet::write_file(file, schema, groups)
+        };
+        let files = &mut self.files;
+        let (schema, group) = runs_table(plan, &self.runs);
+        table(files, "runs", &schema, vec![&group])?;
+        for (index, (stem, schema)) in tables::schemas().iter().enumerate() {
+            let of_runs = groups.iter().map(|groups| &groups[index]).collect();
+            table(files, stem, schema, of_runs)?;
+        }
+        let spools = |spool: fn(&Path, usize) -> PathBuf| {
+            (0..self.runs.len()).map(|run| spool(to, run)).collect::<Vec<_>>()
+        };
+        if options.records {
+            let name = "requests.parquet";
+            records::collect(&spools(spool::records), &to.join(name))?;
+            files.insert("requests".into(), name.into());
+        }
+        if options.perfetto {
+            let name = "trace.pftrace";
+            spool::concatenate(&spools(spool::perfetto), &to.join(name))?;
+            files.insert("perfetto".into(), name.into());
+        }
+        if options.fio_json {
+            for run in 0..self.runs.len() {
+                let path = spool::fio(to, run, self.runs.len());
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                files.insert(stem.clone(), format!("{stem}.json"));
+            }
+        }
+        fs::write(to.join("study.toml"), &plan.resolved)?;
+        files.insert("study".into(), "study.toml".into());
+        let mut file = BufWriter::new(File::create(to.join("result.json"))?);
+        serde_json::to_writer_pretty(&mut file, self)?;
+        file.write_all(b"\n")?;
+        file.flush()
+    }
+}
+
+fn describe(run: &PlannedRun) -> String {
+    let model = &run.point.workload;
+    let value = serde_json::to_value(model).unwrap_or_default();
+    let params = value.get(model.name()).and_then(Value::as_object).cloned().unwrap_or_default();
+    let words = params.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+        format!("{key} {text}")
+    });
+    let words: Vec<String> = words.collect();
+    format!("{}: {}", model.name(), words.join(", "))
+}
+
+/// The "What it leaves out" of every device of the study.
+fn limits(plan: &Plan) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    for run in &plan.runs {
+        let name = run.point.device.name();
+        let Some(text) = crate::explain::stanza("device", name, "What it leaves out") else {
+            continue;
+        };
+        let line = format!("device.{name}: {text}");
+        if !list.contains(&line) {
+            list.push(line);
+        }
+    }
+    list
+}
+
+/// One row per run: axes and metrics.
+fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
+    let mut columns = vec![
+        ("run".to_string(), Column::U32((0..runs.len() as u32).collect())),
+        ("label".to_string(), Column::Text(runs.iter().map(|run| run.label.clone()).collect())),
+    ];
+    for axis in plan.axes.iter().map(String::as_str).chain(["repeat"]) {
+        let values: Vec<&Value> = runs.iter().map(|run| &run.params[axis]).collect();
+        let text = |value: &&Value| value.as_str().map_or(value.to_string(), String::from);
+        let column = match values.iter().all(|value| value.is_number()) {
+            true => Column::F64(values.iter().filter_map(|value| value.as_f64()).collect()),
+            false => Column::Text(values.iter().map(text).collect()),
+        };
+        columns.push((axis.to_string(), column));
+    }
+    let names = runs.first().map(|run| run.metrics.keys().cloned().collect::<Vec<_>>());
+    for name in names.unwrap_or_default() {
+        let values = runs.iter().map(|run| run.metrics[&name].filter(|v| v.is_finite()));
+        columns.push((name.clone(), Column::MaybeF64(values.collect())));
+    }
+    let values: Vec<Column> = columns.iter().map(|(_, column)| column.clone()).collect();
+    (Schema::new(columns), RowGroup::encode(&values))
+}
+
+impl Results {
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        json!(self)
+    }
+
+    /// True when every expectation holds.
+    pub fn as_expected(&self) -> bool {
+        self.expectations.iter().all(|verdict| verdict.ok)
+    }
+}

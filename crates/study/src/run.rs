@@ -1,0 +1,219 @@
+//! Running a plan: in parallel, preconditioned once per configuration, everything or nothing.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::execute::{RunResult, execute};
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::image::Cache;
+use crate::output::{Output, unwritable};
+use crate::plan::{Plan, PlannedRun};
+use crate::precondition::{Prepared, precondition};
+use crate::recorder::Progress;
+use crate::results::Results;
+use crate::spool::Spools;
+
+/// How to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Runs at a time; 0 means one per core.
+    pub jobs: usize,
+    /// Where the results go; `out/<study>` when not said.
+    pub out: Option<PathBuf>,
+    /// Keep every request.
+    pub records: bool,
+    /// Write a Perfetto trace.
+    pub perfetto: bool,
+    /// Write fio's report of every run, in the shape of its JSON output.
+    pub fio_json: bool,
+    /// Where preconditioned drives are kept; without it they are made every time.
+    pub cache: Option<Cache>,
+    /// The command line that repeats this study, for the report.
+    pub replay: String,
+}
+
+/// What a watcher sees while a study runs.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Runs that are finished.
+    pub done: AtomicUsize,
+    /// One per run.
+    pub runs: Vec<Progress>,
+}
+
+impl Watch {
+    /// A watch for a plan.
+    pub fn new(plan: &Plan) -> Watch {
+        let runs = plan.runs.iter().map(|_| Progress::default()).collect();
+        Watch { done: AtomicUsize::new(0), runs }
+    }
+}
+
+/// Run every run of the plan and write the results.
+///
+/// # Errors
+/// The failure of the first run that failed, or what kept the results from being written. Nothing
+/// is left behind then.
+pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Failure> {
+    let began = Instant::now();
+    let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
+    let output = Output::begin(&target)?;
+    let pool = Pool::new(plan, options, watch, output.path());
+    let jobs = match options.jobs {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        jobs => jobs,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(plan.runs.len()) {
+            scope.spawn(|| pool.work());
+        }
+    });
+    let notes = pool.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut results = Vec::new();
+    let mut failures = Vec::new();
+    for slot in pool.results {
+        match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(Ok(result)) => results.push(result),
+            Some(Err(failure)) => failures.push(failure),
+            None => {} // not started, because another run failed
+        }
+    }
+    match failures.into_iter().next() {
+        Some(failure) => Err(failure),
+        None => Results::write(plan, options, results, notes, began.elapsed(), output),
+    }
+}
+
+/// A preconditioned device that several runs start from.
+#[derive(Default)]
+struct Shared {
+    device: Option<Prepared>,
+    /// Runs that still need it.
+    users: usize,
+}
+
+struct Pool<'a> {
+    plan: &'a Plan,
+    options: &'a Options,
+    watch: &'a Watch,
+    /// Where runs spool what is too much for memory.
+    directory: &'a Path,
+    /// What happened to the cache.
+    notes: Mutex<Vec<String>>,
+    next: AtomicUsize,
+    failed: AtomicBool,
+    results: Vec<Mutex<Option<Result<RunResult, Failure>>>>,
+    /// By the digest of the preconditioning.
+    shared: BTreeMap<&'a str, Mutex<Shared>>,
+}
+
+impl<'a> Pool<'a> {
+    fn new(
+        plan: &'a Plan,
+        options: &'a Options,
+        watch: &'a Watch,
+        directory: &'a Path,
+    ) -> Pool<'a> {
+        let mut shared = BTreeMap::<&str, Mutex<Shared>>::new();
+        for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
+            let entry = shared.entry(digest).or_default();
+            entry.get_mut().unwrap_or_else(PoisonError::into_inner).users += 1;
+        }
+        Pool {
+            plan,
+            options,
+            watch,
+            directory,
+            notes: Mutex::default(),
+            next: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            results: plan.runs.iter().map(|_| Mutex::default()).collect(),
+            shared,
+        }
+    }
+
+    /// Take runs from the queue until it is empty or one failed.
+    fn work(&self) {
+        while !self.failed.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(run) = self.plan.runs.get(index) else { break };
+            let result = catch_unwind(AssertUnwindSafe(|| self.one(index, run)))
+                .unwrap_or_else(|payload| Err(panicked(run, &*payload)));
+            self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            *lock(&self.results[index]) = Some(result);
+            self.watch.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn one(&self, index: usize, run: &PlannedRun) -> Result<RunResult, Failure> {
+        let files = Files::new(&self.plan.directory);
+        let progress = &self.watch.runs[index];
+        let prepared = match run.precondition_digest.as_deref() {
+            None => Prepared::fresh(run.build_device()?),
+            Some(digest) => self.prepared(digest, run, &files)?,
+        };
+        let spools = Spools::begin(
+            self.options,
+            self.directory,
+            (self.plan, index as u32),
+            &*prepared.device,
+            prepared.start,
+            if self.options.fio_json { Some(run.fio_recorder(&files)?) } else { None },
+        );
+        let spools = spools.map_err(|error| unwritable(self.directory, &error))?;
+        execute(run, index as u32, prepared, &files, progress, spools)
+    }
+
+    /// A fork of the preconditioned device; the first run that needs it makes it.
+    fn prepared(&self, digest: &str, run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
+        let mut shared = lock(&self.shared[digest]);
+        if shared.device.is_none() {
+            let mut prepared = self.make(digest, run, files)?;
+            prepared.device.freeze();
+            shared.device = Some(prepared);
+        }
+        shared.users -= 1;
+        let last = shared.users == 0;
+        let device = if last { shared.device.take() } else { None };
+        Ok(device.unwrap_or_else(|| shared.device.as_ref().expect("it was just made").fork()))
+    }
+}
+
+impl Pool<'_> {
+    /// A preconditioned device: from the cache, or else made and put there.
+    fn make(&self, digest: &str, run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
+        let Some(cache) = &self.options.cache else { return precondition(run, files) };
+        match cache.load(digest, run.build_device()?) {
+            Ok(Some(prepared)) => return Ok(prepared),
+            Ok(None) => {}
+            Err(damage) => lock(&self.notes).push(damage),
+        }
+        let began = Instant::now();
+        let prepared = precondition(run, files)?;
+        // Without a cache the same study runs as well, only slower.
+        if began.elapsed() >= cache.worth
+            && let Err(error) = cache.store(digest, &prepared)
+        {
+            let place = cache.directory.display();
+            lock(&self.notes).push(format!("the drive could not be kept in {place}: {error}"));
+        }
+        Ok(prepared)
+    }
+}
+
+/// A panic elsewhere is reported on its own; what the mutex guards is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn panicked(run: &PlannedRun, payload: &(dyn std::any::Any + Send)) -> Failure {
+    let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Failure::bug(format!("the run `{}` panicked: {text}", run.label))
+        .help(format!("this is a bug in blocklab; please report it with run digest {}", run.digest))
+}

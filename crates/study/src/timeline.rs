@@ -1,0 +1,193 @@
+//! Latencies over time in constant memory.
+
+use sim::Nanos;
+
+/// Buckets per octave of latency; a percentile within a bin is good to 1/32.
+const SUB_BITS: u32 = 4;
+const SUB: usize = 1 << SUB_BITS;
+/// Latencies from 2^40 ns (18 minutes) on share the last bucket.
+const LATENCY_MAX: u64 = (1 << 40) - 1;
+const BUCKETS: usize = (40 - SUB_BITS as usize + 1) * SUB;
+/// Buckets of a [`Bin`] per bucket of the heat map, which has 4 per octave.
+const COARSE: usize = SUB / 4;
+
+/// What completed within one stretch of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Bin {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) latency_max: u64,
+    latencies: [u32; BUCKETS],
+}
+
+impl Bin {
+    const EMPTY: Bin = Bin { requests: 0, bytes: 0, latency_max: 0, latencies: [0; BUCKETS] };
+
+    fn merge(&mut self, other: &Bin) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.latency_max = self.latency_max.max(other.latency_max);
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            *mine = mine.saturating_add(*theirs);
+        }
+    }
+
+    /// The latency below or at which a share `q` of the requests lies, in nanoseconds.
+    pub(crate) fn quantile(&self, q: f64) -> u64 {
+        let rank = ((q * self.requests as f64).ceil() as u64).clamp(1, self.requests.max(1));
+        let mut seen = 0;
+        for (index, &count) in self.latencies.iter().enumerate() {
+            seen += u64::from(count);
+            if seen >= rank {
+                let middle = lowest(index) + (lowest(index + 1) - lowest(index)) / 2;
+                return middle.min(self.latency_max);
+            }
+        }
+        self.latency_max
+    }
+
+    /// (lowest latency in ns, count) with four buckets per octave, without the empty ones.
+    pub(crate) fn heat(&self) -> impl Iterator<Item = (u64, u64)> {
+        let sum = |group: &[u32]| group.iter().map(|&n| u64::from(n)).sum::<u64>();
+        let groups = self.latencies.chunks(COARSE).enumerate();
+        groups.map(move |(i, group)| (lowest(i * COARSE), sum(group))).filter(|(_, n)| *n > 0)
+    }
+}
+
+#[inline]
+fn bucket(latency: u64) -> usize {
+    let latency = latency.min(LATENCY_MAX);
+    let octave = (64 - latency.leading_zeros()).saturating_sub(SUB_BITS + 1);
+    octave as usize * SUB + (latency >> octave) as usize
+}
+
+fn lowest(index: usize) -> u64 {
+    if index < 2 * SUB {
+        return index as u64;
+    }
+    let octave = index / SUB - 1;
+    ((index - octave * SUB) as u64) << octave
+}
+
+/// Bins of equal width that double their width when the run gets longer than expected.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    bins_max: usize,
+    width: u64,
+    current: usize,
+    /// The current bin is `start..end`.
+    start: u64,
+    end: u64,
+    /// By operation; an operation that never completes takes no memory.
+    bins: [Vec<Bin>; 4],
+}
+
+impl Timeline {
+    /// At most `bins_max` (even) bins; `expected` is the length of the run, where it is known.
+    pub(crate) fn new(bins_max: usize, expected: Option<Nanos>) -> Timeline {
+        let width = first_width(bins_max, expected);
+        Timeline { bins_max, width, current: 0, start: 0, end: width, bins: Default::default() }
+    }
+
+    /// Count a request of operation `op` that completed at `at`.
+    #[inline]
+    pub(crate) fn record(&mut self, op: usize, at: u64, latency: u64, bytes: u64) {
+        if at >= self.end || at < self.start {
+            self.seek(at);
+        }
+        if self.bins[op].len() <= self.current {
+            self.bins[op].resize(self.current + 1, Bin::EMPTY);
+        }
+        let bin = &mut self.bins[op][self.current];
+        bin.requests += 1;
+        bin.bytes += bytes;
+        bin.latency_max = bin.latency_max.max(latency);
+        bin.latencies[bucket(latency)] += 1;
+    }
+
+    #[cold]
+    fn seek(&mut self, at: u64) {
+        while at / self.width >= self.bins_max as u64 {
+            self.width *= 2;
+            self.bins.iter_mut().for_each(halve);
+        }
+        self.current = (at / self.width) as usize;
+        self.start = self.current as u64 * self.width;
+        self.end = self.start + self.width;
+    }
+
+    /// The bins of operation `op`, by (start, bin), without the empty ones.
+    pub(crate) fn bins(&self, op: usize) -> impl Iterator<Item = (Nanos, &Bin)> {
+        let bins = self.bins[op].iter().enumerate().filter(|(_, bin)| bin.requests > 0);
+        bins.map(|(i, bin)| (Nanos(i as u64 * self.width), bin))
+    }
+
+    /// All operations together.
+    pub(crate) fn all(&self) -> Vec<(Nanos, Bin)> {
+        let length = self.bins.iter().map(Vec::len).max().unwrap_or(0);
+        let mut all = vec![Bin::EMPTY; length];
+        for bins in &self.bins {
+            all.iter_mut().zip(bins).for_each(|(sum, bin)| sum.merge(bin));
+        }
+        let start = |i: usize| Nanos(i as u64 * self.width);
+        let bins = all.into_iter().enumerate().filter(|(_, bin)| bin.requests > 0);
+        bins.map(|(i, bin)| (start(i), bin)).collect()
+    }
+}
+
+/// The width to begin with: a run of the expected length just fits.
+pub(crate) fn first_width(bins_max: usize, expected: Option<Nanos>) -> u64 {
+    // Requests issued just before the end complete after it; 1/64 of room keeps them inside.
+    expected.map_or(1_000, |time| (time.0 + time.0 / 64).div_ceil(bins_max as u64).max(1))
+}
+
+fn halve(bins: &mut Vec<Bin>) {
+    for i in 0..bins.len().div_ceil(2) {
+        let mut merged = bins[2 * i].clone();
+        if let Some(second) = bins.get(2 * i + 1) {
+            merged.merge(second);
+        }
+        bins[i] = merged;
+    }
+    bins.truncate(bins.len().div_ceil(2));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubling_loses_nothing() {
+        let mut timeline = Timeline::new(8, None);
+        for i in 0..10_000u64 {
+            timeline.record((i % 2) as usize, i * 777, 50 + i % 1000, 512);
+        }
+        let all = timeline.all();
+        assert!(all.len() <= 8);
+        assert_eq!(all.iter().map(|(_, bin)| bin.requests).sum::<u64>(), 10_000);
+        assert_eq!(all.iter().map(|(_, bin)| bin.bytes).sum::<u64>(), 10_000 * 512);
+        assert_eq!(all.iter().flat_map(|(_, bin)| bin.heat()).map(|(_, n)| n).sum::<u64>(), 10_000);
+        let last = timeline.bins(1).last().unwrap();
+        assert!(last.0.0 + timeline.width > 9_999 * 777);
+    }
+
+    #[test]
+    fn quantiles_are_good_to_a_thirty_second() {
+        let mut timeline = Timeline::new(8, None);
+        (0..1_000u64).for_each(|i| timeline.record(0, 5, i * 100, 0));
+        let (_, bin) = timeline.bins(0).next().unwrap();
+        for q in [0.5, 0.99] {
+            let (exact, got) = (q * 1e5, bin.quantile(q) as f64);
+            assert!((got - exact).abs() / exact < 1.0 / 32.0, "{q}: {got} against {exact}");
+        }
+        assert_eq!(bin.latency_max, 99_900);
+    }
+
+    #[test]
+    fn buckets_cover_every_latency() {
+        for latency in (0..10_000).chain([1 << 39, LATENCY_MAX, u64::MAX]) {
+            let index = bucket(latency);
+            assert!(index < BUCKETS && lowest(index) <= latency, "{latency}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A drive from the cache gives the same results as a fresh one.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use study::{Cache, Options, Plan, Results, Watch, run};
+
+const STUDY: &str = r#"
+[device.ssd]
+[workload.fio]
+rw = "randrw"
+bs = "4KiB"
+iodepth = 4
+[[precondition]]
+fill = { span = "80%" }
+[[precondition]]
+overwrite = { span = "1%", writes = "100%" }
+[[precondition]]
+until_steady = { workload.fio = { rw = "randwrite" }, round = "20ms", rounds_max = 6 }
+[run]
+requests = 2000
+"#;
+
+struct Bench {
+    directory: PathBuf,
+}
+
+impl Bench {
+    fn new(name: &str) -> Bench {
+        let directory =
+            std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("study.toml"), STUDY).unwrap();
+        Bench { directory }
+    }
+
+    fn run(&self, cached: bool) -> Results {
+        let plan = Plan::read(self.directory.join("study.toml").to_str().unwrap(), &[]).unwrap();
+        let cache = Cache {
+            directory: self.directory.join("cache"),
+            worth: Duration::ZERO,
+            bytes_max: 1 << 30,
+        };
+        let options = Options {
+            out: Some(self.directory.join("out")),
+            cache: cached.then_some(cache),
+            ..Options::default()
+        };
+        run(&plan, &options, &Watch::new(&plan)).unwrap()
+    }
+
+    fn images(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.directory.join("cache")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn a_drive_from_the_cache_is_the_same_drive() {
+    let bench = Bench::new("cache-hit");
+    let fresh = bench.run(false);
+    assert!(bench.images().is_empty());
+    let made = bench.run(true);
+    assert_eq!(bench.images().len(), 1);
+    let hit = bench.run(true);
+    assert_eq!(fresh.result_digest, made.result_digest);
+    assert_eq!(fresh.result_digest, hit.result_digest);
+    assert_eq!(fresh.runs[0].gate, hit.runs[0].gate);
+    assert!(hit.notes.is_empty(), "{:?}", hit.notes);
+}
+
+#[test]
+fn a_damaged_image_is_made_anew_and_said() {
+    let bench = Bench::new("cache-damage");
+    let first = bench.run(true);
+    let image = &bench.images()[0];
+    let bytes = std::fs::read(image).unwrap();
+    std::fs::write(image, &bytes[..bytes.len() / 2]).unwrap();
+    let again = bench.run(true);
+    assert_eq!(first.result_digest, again.result_digest);
+    assert!(again.notes[0].contains("damaged"), "{:?}", again.notes);
+    assert_eq!(std::fs::read(image).unwrap().len(), bytes.len());
+}
+
+/// Run with `cargo test --release -p blocklab-study --test cache -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement: writes an image of more than a gigabyte"]
+fn a_large_aged_drive_starts_quickly() {
+    let bench = Bench::new("cache-large");
+    let large = STUDY.replace(
+        "[device.ssd]",
+        "[device.ssd]\ngeometry = { channels = 16, packages_per_channel = 4, dies_per_package = 2, \
+         blocks_per_plane = 4096, pages_per_block = 256 }",
+    );
+    let large = large.replace("requests = 2000", "requests = 1");
+    std::fs::write(bench.directory.join("study.toml"), large).unwrap();
+    for what in ["made", "restored"] {
+        let began = Instant::now();
+        let results = bench.run(true);
+        let size = results.runs[0].device.capacity_bytes >> 30;
+        println!("{size} GiB {what}: {:?}", began.elapsed());
+    }
+}
