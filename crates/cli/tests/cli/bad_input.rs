@@ -118,7 +118,8 @@ fn a_wrong_command_line() {
 
 #[test]
 fn an_address_beyond_the_device_and_a_damaged_trace() {
-    let workload = "[workload.trace]\nfile = \"t.log\"\nremap = \"refuse\"\n";
+    let workload = "[workload.trace]\nfile = \"t.log\"\nremap = \"refuse\"\n\
+                    replay = \"back-to-back\"\n";
     let study = format!("[device.null]\n{workload}");
     let trace = |lines: &str| {
         let text = format!("fio version 2 iolog\n/dev/sda add\n/dev/sda open\n{lines}");
@@ -126,7 +127,8 @@ fn an_address_beyond_the_device_and_a_damaged_trace() {
     };
     let good = "/dev/sda read 4096 4096\n";
     assert_eq!(trace(good).args(&["--json"]).json()["runs"][0]["metrics"]["host_requests"], 1);
-    trace(&format!("{good}/dev/sda read 99999999999936 4096\n")).refuses(&["beyond", "16 GiB"]);
+    trace(&format!("{good}/dev/sda read 99999999999936 4096\n"))
+        .refuses(&["t.log, record at line 5", "beyond the device"]);
     trace("/dev/sda read many 4096\n").refuses(&["t.log", "many", "study.toml:3:8"]);
     Test::study(&study).refuses(&["cannot open \"t.log\"", "no such file", "study.toml:3:8"]);
 }
