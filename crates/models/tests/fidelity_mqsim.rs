@@ -1,5 +1,5 @@
-//! Cross-validation with MQSim in a matched part (`devices/mqsim-f.toml`). The numbers MQSim printed
-//! are constants; `docs/measured/fidelity-mqsim.md` explains every row and what differs.
+//! Cross-validation with MQSim in a matched part (`devices/mqsim-f.toml`). The numbers MQSim
+//! printed are constants; `docs/measured/fidelity-mqsim.md` explains every row and what differs.
 //!
 //! The table: `cargo test -p blocklab-models --test fidelity_mqsim -- --nocapture`
 

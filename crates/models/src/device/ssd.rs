@@ -22,7 +22,7 @@
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
-//! and MQSim (`docs/measured/fidelity.md`); the NAND oracle checks every plan in tests.
+//! and MQSim (`docs/measured/fidelity-mqsim.md`); the NAND oracle checks every plan in tests.
 //!
 //! # References
 //! Agrawal et al., USENIX ATC 2008; Tavakkol et al., FAST 2018; Ha, Cho and Eom, J. KIISE 37(4),
