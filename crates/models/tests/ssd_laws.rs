@@ -20,7 +20,7 @@ fn tiny(changes: &str) -> Box<dyn Device> {
     model.build(&Context { rng: Rng::new(1, "tiny") }).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-const SHAPES: [(&str, &str); 14] = [
+const SHAPES: [(&str, &str); 15] = [
     ("plain", ""),
     ("fifo", "gc = 'fifo'"),
     ("random", "gc = 'random'"),
@@ -32,6 +32,10 @@ const SHAPES: [(&str, &str); 14] = [
     ("global", "allocation = 'dynamic'\ncollection.global = true"),
     ("no copy-back, whole steps", "nand.copy_back = false\ncollection.step_pages = 4"),
     ("shared open block", "collection = { separate = false, background_free_percent = 40 }"),
+    (
+        "reserve and high watermark",
+        "collection = { reserve_blocks = 2, stop_free_percent = 30, urgent_free_blocks = 3 }",
+    ),
     ("multi-plane", "nand = { multi_plane = 'any-page', command = '1us' }"),
     (
         "suspend, page types, one-shot",

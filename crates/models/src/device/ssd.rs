@@ -22,7 +22,7 @@
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
-//! and MQSim (`docs/measured/fidelity.md`); the NAND oracle checks every plan in tests.
+//! and MQSim (`docs/measured/fidelity-mqsim.md`); the NAND oracle checks every plan in tests.
 //!
 //! # References
 //! Agrawal et al., USENIX ATC 2008; Tavakkol et al., FAST 2018; Ha, Cho and Eom, J. KIISE 37(4),
@@ -66,8 +66,14 @@ pub enum OverProvisioning {
 pub struct CollectionParams {
     /// Collect when this share of a plane's blocks (or fewer) is free, in percent.
     pub start_free_percent: f64,
+    /// Having begun, go on while this share of blocks (or fewer) is free, in percent: the high
+    /// watermark. At least `start_free_percent`.
+    pub stop_free_percent: f64,
     /// Collect ahead of host requests when this many blocks of a plane (or fewer) are free.
     pub urgent_free_blocks: u32,
+    /// Free blocks of a plane that only relocation may take, at least 1: host writes wait while no
+    /// more than these are free. With 1, a victim's valid pages always find a place.
+    pub reserve_blocks: u32,
     /// Also collect idle dies up to this share of free blocks, in percent; 0 never does.
     pub background_free_percent: f64,
     /// How long a die must be idle before it is collected in the background.
@@ -84,7 +90,9 @@ impl Default for CollectionParams {
     fn default() -> CollectionParams {
         CollectionParams {
             start_free_percent: 5.0,
+            stop_free_percent: 0.0,
             urgent_free_blocks: 1,
+            reserve_blocks: 1,
             background_free_percent: 0.0,
             background_after: Duration(Nanos::from_millis(1)),
             step_pages: 1,
@@ -157,10 +165,6 @@ impl Default for Params {
     }
 }
 
-/// Free blocks of a plane that only relocation may take: with one, a victim's valid pages always
-/// find a place.
-const RESERVE: u32 = 1;
-
 impl Params {
     /// Build the drive.
     ///
@@ -190,7 +194,7 @@ impl Params {
             geometry,
             allocator,
             logical_pages,
-            reserve: RESERVE,
+            reserve: self.collection.reserve_blocks,
         });
         let planes = geometry.planes();
         let pools = if rules.global { 1 } else { planes };
@@ -236,9 +240,17 @@ impl Params {
         if collection.step_pages == 0 {
             return Err(ConfigError::new("collection.step_pages", "expected at least 1, got 0"));
         }
+        // Nobody else can help a host write that waits for the reserve.
+        let reserve = collection.reserve_blocks;
+        if reserve == 0 || reserve > blocks / 2 {
+            let message = format!("expected 1 to {} (half a plane), got {reserve}", blocks / 2);
+            return Err(ConfigError::new("collection.reserve_blocks", message));
+        }
+        let start_free = share("start_free_percent", collection.start_free_percent)?.max(reserve);
         Ok(Rules {
-            start_free: share("start_free_percent", collection.start_free_percent)?.max(RESERVE),
-            urgent_free: collection.urgent_free_blocks.max(RESERVE),
+            start_free,
+            stop_free: share("stop_free_percent", collection.stop_free_percent)?.max(start_free),
+            urgent_free: collection.urgent_free_blocks.max(reserve),
             background_free: share("background_free_percent", collection.background_free_percent)?,
             step_pages: collection.step_pages,
             separate: collection.separate,
@@ -261,7 +273,7 @@ impl Params {
         };
         // Each plane needs its reserve, its open blocks and one block's worth of invalid pages.
         let open = if self.collection.separate { 2 } else { 1 };
-        let spare = RESERVE + open + 1;
+        let spare = self.collection.reserve_blocks + open + 1;
         let usable = geometry.blocks_per_plane.get().saturating_sub(spare);
         let most = u64::from(geometry.planes())
             * u64::from(usable)

@@ -17,6 +17,8 @@ use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 pub struct Rules {
     /// Collect when a pool's free blocks are at or below this.
     pub start_free: u32,
+    /// Having begun, go on while they are at or below this; at least `start_free`.
+    pub stop_free: u32,
     /// Collect at any price when they are at or below this.
     pub urgent_free: u32,
     /// In the background, also collect when they are at or below this.
@@ -194,8 +196,8 @@ impl Collector {
             cold - 1
         } else {
             let level = match self.pools[pool as usize].background {
-                true => self.rules.background_free.max(self.rules.start_free),
-                false => self.rules.start_free,
+                true => self.rules.background_free.max(self.rules.stop_free),
+                false => self.rules.stop_free,
             };
             if !self.at_most(pool, flash, level) {
                 return false;

@@ -1,0 +1,184 @@
+//! Every part file in `devices/`: it builds, says where its values come from, reads as fast as its
+//! table says, and a small copy of it obeys the laws of the contract.
+
+use std::path::Path;
+
+use models::device::Context;
+use models::device::ssd::Params;
+use models::registry::DeviceModel;
+use sim::{Completions, Device, Lba, Nanos, Request, Rng};
+
+/// Every part as (file stem, table), in the order of their names.
+fn parts() -> Vec<(String, toml::Table)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../devices");
+    let files = std::fs::read_dir(&folder).expect("the parts are in devices/");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a part file").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
+    paths.sort();
+    let read = |path: &std::path::PathBuf| {
+        let text = std::fs::read_to_string(path).expect("a part file is text");
+        let table = text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        (path.file_stem().unwrap().to_string_lossy().into_owned(), table)
+    };
+    paths.iter().map(read).collect()
+}
+
+fn build(name: &str, model: &str, values: toml::Value) -> Box<dyn Device> {
+    let table = toml::Table::from_iter([(model.to_string(), values)]);
+    let model: DeviceModel = table.try_into().unwrap_or_else(|e| panic!("{name}: {e}"));
+    let context = Context { rng: Rng::new(1, name) };
+    model.build(&context).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The SSDs among the parts, with their checked-in parameters.
+fn ssds() -> Vec<(String, Params)> {
+    let ssd = |(name, table): (String, toml::Table)| {
+        let values = table.get("ssd")?.clone();
+        let params = values.try_into().unwrap_or_else(|e| panic!("{name}: {e}"));
+        Some((name, params))
+    };
+    parts().into_iter().filter_map(ssd).collect()
+}
+
+/// True when `table` has something at the dotted `key`.
+fn has(table: &toml::Table, key: &str) -> bool {
+    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+    match table.get(first) {
+        Some(_) if rest.is_empty() => true,
+        Some(toml::Value::Table(inner)) => has(inner, rest),
+        _ => false,
+    }
+}
+
+/// Dotted keys of everything below `value` that is not a table.
+fn leaves(value: &toml::Value, path: String, out: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(key, value)| leaves(value, format!("{path}.{key}"), out))
+        }
+        _ => out.push(path),
+    }
+}
+
+#[test]
+fn every_part_builds_and_names_the_source_of_every_value() {
+    let parts = parts();
+    assert!(parts.len() >= 17, "only {} parts", parts.len());
+    for (name, table) in parts {
+        let about = table["part"].as_table().expect("[part] is a table");
+        assert_eq!(about["name"].as_str(), Some(&*name), "the file is named after the part");
+        assert!(about["title"].as_str().is_some_and(|title| !title.is_empty()), "{name}");
+        let status = about["status"].as_str().unwrap_or_default();
+        let known = ["sketch", "datasheet", "calibrated", "validated"];
+        assert!(known.contains(&status), "{name}: status {status}");
+        let sources = table["source"].as_table().expect("[source] is a table");
+        for key in sources.keys() {
+            assert!(has(&table, key), "{name}: [source] names {key}, which the part does not set");
+        }
+        for (model, values) in &table {
+            if model == "part" || model == "source" {
+                continue;
+            }
+            let mut keys = Vec::new();
+            leaves(values, model.clone(), &mut keys);
+            for key in keys {
+                let covered =
+                    |source: &String| key == *source || key.starts_with(&format!("{source}."));
+                assert!(sources.keys().any(covered), "{name}: {key} has no source");
+            }
+            let capacity = build(&name, model, values.clone()).limits().capacity.0;
+            assert!(capacity > 1 << 30, "{name}: {capacity} bytes");
+        }
+    }
+}
+
+#[test]
+fn capacities_follow_from_the_geometry() {
+    for (name, params) in ssds() {
+        let g = &params.geometry;
+        let dies = u64::from(g.channels * g.packages_per_channel * g.dies_per_package);
+        let blocks = dies * u64::from(g.planes_per_die) * u64::from(g.blocks_per_plane);
+        let raw = blocks * u64::from(g.pages_per_block) * g.page.0.0;
+        let device = params.build(&Context { rng: Rng::new(1, &name) }).unwrap();
+        let limits = device.limits();
+        let live = limits.capacity.0 as f64 / raw as f64;
+        assert!((0.75..0.96).contains(&live), "{name}: {live} of {raw} bytes");
+        assert_eq!(u64::from(limits.block_bytes), g.page.0.0, "{name}");
+        let types = [params.nand.read.len(), params.nand.program.len()];
+        let one_shot = params.nand.program[0].0 == Nanos::ZERO;
+        let whole = types.iter().all(|&n| g.pages_per_block as usize % n == 0);
+        assert!(!one_shot || whole, "{name}: a block ends within a one-shot word line");
+    }
+}
+
+/// What one 4 KiB read of an idle drive takes, from the part's table alone: host command, flash
+/// command, tR, bus, host link, completion. Pages of less than 4 KiB are read side by side.
+fn unloaded_read_ns(params: &Params, page_in_block: u32) -> u64 {
+    let page = params.geometry.page.0.0.min(4096);
+    let bytes = page + if params.nand.spare_on_bus { page / 32 } else { 0 };
+    let types = &params.nand.read;
+    let array = types[page_in_block as usize % types.len()].0.0;
+    let bus = bytes * 1_000_000_000 / params.nand.bus.0;
+    let link = params.host.bandwidth.map_or(0, |rate| 4096 * 1_000_000_000 / rate.0);
+    let overhead = params.host.command.0.0 + params.nand.command.0.0 + params.host.completion.0.0;
+    overhead + array + bus + link
+}
+
+#[test]
+fn an_unloaded_read_takes_what_the_table_says() {
+    for (name, params) in ssds() {
+        let mut device = params.build(&Context { rng: Rng::new(1, &name) }).unwrap();
+        let g = &params.geometry;
+        let planes = g.channels * g.packages_per_channel * g.dies_per_package * g.planes_per_die;
+        let page_sectors = g.page.0.0 / 512;
+        // Four rows of pages over all planes: page types follow each other.
+        device.apply(&Request::write(Lba(0), planes * page_sectors as u32 * 4));
+        let mut now = Nanos::ZERO;
+        let mut out = Completions::new();
+        for row in 0..4 {
+            // Not the first plane: pages of 2 KiB come in pairs on neighbouring channels.
+            let lpn = u64::from(row * planes + planes / 2);
+            device.submit(now, Request::read(Lba(lpn * page_sectors), 8)).unwrap();
+            let start = now;
+            while out.done.is_empty() {
+                now = device.next_event().expect("the read ends");
+                device.advance(now, &mut out);
+            }
+            out.done.clear();
+            let (took, expected) = (now.since(start).0, unloaded_read_ns(&params, row));
+            // The bus model rounds to picoseconds per sector.
+            assert!(took.abs_diff(expected) <= 1, "{name}: row {row}: {took} ns, not {expected}");
+        }
+    }
+}
+
+/// The same part with so few and small blocks that it collects all the time.
+fn shrink(mut params: Params) -> Params {
+    let g = &mut params.geometry;
+    (g.channels, g.packages_per_channel, g.dies_per_package) = (2, 1, 1);
+    g.planes_per_die = g.planes_per_die.min(4);
+    (g.blocks_per_plane, g.pages_per_block) = (24, 12);
+    params.collection.reserve_blocks = 1;
+    params.over_provisioning = models::device::ssd::OverProvisioning::LivePercent(45.0);
+    params.queue_depth_max = 64;
+    params.oracle = true;
+    params
+}
+
+#[test]
+fn a_small_copy_of_every_part_obeys_the_laws() {
+    for (name, params) in ssds() {
+        let params = shrink(params);
+        let make = || {
+            let mut device = params.build(&Context { rng: Rng::new(1, &name) }).unwrap();
+            let sectors = device.limits().sectors();
+            device.apply(&Request::write(Lba(0), sectors as u32));
+            let mut rng = Rng::new(9, "age");
+            for _ in 0..sectors / u64::from(device.limits().block_bytes / 512) {
+                device.apply(&Request::write(Lba(rng.below(sectors)), 1));
+            }
+            device
+        };
+        sim::laws::check_all(&name, &make, 0..2);
+    }
+}
