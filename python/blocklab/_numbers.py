@@ -24,20 +24,20 @@ def count(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time in seconds, in the unit that keeps it between 1 and 1000."""
+    """A time in seconds, in the unit that keeps it short."""
     return micros(value * 1e6)
 
 
-def micros(value: float) -> str:
-    """A time in microseconds, in the unit that keeps it between 1 and 1000."""
+def micros(value: float, digits: int = 3) -> str:
+    """A time in microseconds, in the unit that keeps it short."""
     for limit, unit, scale in ((1.0, "ns", 1e3), (1e3, "µs", 1.0), (1e6, "ms", 1e-3)):
         if abs(value) < limit:
-            return f"{significant(value * scale)}{SPACE}{unit}"
+            return f"{significant(value * scale, digits)}{SPACE}{unit}"
     if abs(value) < 180e6:
-        return f"{significant(value * 1e-6)}{SPACE}s"
+        return f"{significant(value * 1e-6, digits)}{SPACE}s"
     if abs(value) < 7200e6:
-        return f"{significant(value / 60e6)}{SPACE}min"
-    return f"{significant(value / 3600e6)}{SPACE}h"
+        return f"{significant(value / 60e6, digits)}{SPACE}min"
+    return f"{significant(value / 3600e6, digits)}{SPACE}h"
 
 
 def tick(value: float) -> str:

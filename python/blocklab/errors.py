@@ -9,7 +9,7 @@ class StudyError(Exception):
     ``str(error)`` is the whole message as the command line prints it.
     """
 
-    #: ``"input"`` (bad input or usage) or ``"machine"`` (this machine lacks something).
+    #: ``"input"`` (bad input or usage), ``"machine"`` (this machine lacks something) or ``"bug"``.
     kind: str
     #: The file at fault, as it was named, or None.
     file: str | None
@@ -34,5 +34,5 @@ class StudyError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a process that stops on this error: 2 or 3."""
-        return 3 if self.kind == "machine" else 2
+        """The exit code of a process that stops on this error: 2, 3 or 101."""
+        return {"input": 2, "machine": 3}.get(self.kind, 101)

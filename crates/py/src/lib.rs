@@ -1,5 +1,8 @@
 //! The Python extension: conversions only. No branch here changes a result.
 
+mod error;
+mod run;
+
 use pyo3::prelude::*;
 
 /// Run one command line, program name first; returns the exit code.
@@ -12,5 +15,6 @@ fn run_cli(py: Python<'_>, argv: Vec<String>) -> u8 {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(run_cli, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_study, module)?)?;
     Ok(())
 }

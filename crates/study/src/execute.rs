@@ -1,6 +1,7 @@
 //! One run: precondition or fork, simulate, measure.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
@@ -32,14 +33,18 @@ pub(crate) struct RunResult {
     pub(crate) tables: Groups,
 }
 
-/// A workload whose time zero is the device's `start`.
-pub(crate) struct Shifted {
+/// A workload whose time zero is the device's `start`, and which ends when told to stop.
+pub(crate) struct Shifted<'a> {
     pub(crate) inner: Box<dyn Workload + Send>,
     pub(crate) start: Nanos,
+    pub(crate) progress: &'a Progress,
 }
 
-impl Workload for Shifted {
+impl Workload for Shifted<'_> {
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        if self.progress.stop.load(Ordering::Relaxed) {
+            return Err(WorkloadError("stopped".into()));
+        }
         Ok(match self.inner.next(now.since(self.start))? {
             Demand::At(time) => Demand::At(time.saturating_add(self.start)),
             other => other,
@@ -73,7 +78,7 @@ pub(crate) fn execute(
 ) -> Result<RunResult, Failure> {
     let Prepared { mut device, start, gate, mut notes } = prepared;
     let section = &run.point.run;
-    let mut workload = Shifted { inner: run.build_workload(files)?, start };
+    let mut workload = Shifted { inner: run.build_workload(files)?, start, progress };
     let expected = section.time.map(|time| time.0);
     let began = Instant::now();
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);

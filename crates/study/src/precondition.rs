@@ -112,7 +112,7 @@ fn until_steady(
     let path = ["precondition", &number, "until_steady", "workload", model.name()];
     let failure = |error| locate::config_failure(&run.tree, &path, &error);
     let inner = model.build(&context).map_err(failure)?;
-    let mut workload = Shifted { inner, start: prepared.start };
+    let mut workload = Shifted { inner, start: prepared.start, progress };
     let mut values = Vec::new();
     let rule = steady::Rule::of(step);
     let unwatched = Progress::default();

@@ -50,6 +50,11 @@ impl Watch {
         let runs = plan.runs.iter().map(|_| Progress::default()).collect();
         Watch { done: AtomicUsize::new(0), runs }
     }
+
+    /// End the study soon, as a failure that leaves nothing behind.
+    pub fn stop(&self) {
+        self.runs.iter().for_each(|run| run.stop.store(true, Ordering::Relaxed));
+    }
 }
 
 /// Run every run of the plan and write the results.

@@ -104,7 +104,7 @@ def _strip(data: RunDirectory) -> list[tuple[str, list[str]]]:
     runs = data.runs
     version = str(result.get("version") or "")
     if result.get("code_version"):
-        version += f" ({result['code_version']})"
+        version += f" (code {str(result['code_version'])[:12]})"
     simulated = [time for run in runs if (time := run.metric("simulated_s")) is not None]
     seeds = sorted({run.seed for run in runs if run.seed is not None})
     strip = [

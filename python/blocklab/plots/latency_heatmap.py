@@ -113,15 +113,20 @@ def _finding(data: RunDirectory, table: pl.DataFrame, grid: _layout.Grid) -> str
             continue
         by_level = mine.group_by("level").agg(pl.col("count").sum()).sort(
             ["count", "level"], descending=True)
-        modes[name] = (by_level["count"][0], 2.0 ** (by_level["level"][0] / 4))
+        modes[name] = (by_level["count"][0], 2.0 ** ((by_level["level"][0] + 0.5) / 4))
     if not modes:
         return "Latency over time"
     if len(modes) == 1:
-        return f"Most requests take about {numbers.micros(next(iter(modes.values()))[1])}"
+        return f"The commonest latency is about {_about(next(iter(modes.values()))[1])}"
     if len({mode for _, mode in modes.values()}) == 1:
-        return f"Most requests take about {numbers.micros(max(modes.values())[1])} in every run"
+        return f"The commonest latency is about {_about(max(modes.values())[1])} in every run"
     if len(modes) <= 3:
-        parts = [f"{numbers.micros(mode)} on {name}" for name, (_, mode) in modes.items()]
+        parts = [f"{_about(mode)} on {name}" for name, (_, mode) in modes.items()]
         return f"The commonest latency: {', '.join(parts)}"
     low, high = (chosen(mode for _, mode in modes.values()) for chosen in (min, max))
-    return f"The commonest latency runs from {numbers.micros(low)} to {numbers.micros(high)}"
+    return f"The commonest latency runs from {_about(low)} to {_about(high)}"
+
+
+def _about(micros: float) -> str:
+    """Two digits: a cell is a fifth of its latency high."""
+    return numbers.micros(micros, 2)

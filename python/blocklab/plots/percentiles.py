@@ -172,6 +172,8 @@ def _finding(data: RunDirectory) -> str:
         return f"{start}{word} {numbers.micros(value)}"
     axes = list(data.axes)
     best, worst = (chosen(pairs, key=lambda pair: pair[1]) for chosen in (min, max))
+    if numbers.micros(best[1]) == numbers.micros(worst[1]):
+        return f"{word[:1].upper()}{word[1:]}: {numbers.micros(best[1])} in every run"
     devices = data.axes.get("device", [])
     if len(devices) == 2:
         return _two(pairs, devices, word)

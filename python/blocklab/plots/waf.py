@@ -85,9 +85,8 @@ def _shares(counters: pl.DataFrame) -> tuple[list[float], dict[str, list[float]]
     used = [index for index in range(len(times)) if host[index] > 0]
     by_cause = {}
     for cause in CAUSES:
-        names = [name for name in (f"flash_programs.{cause}", f"flash_copybacks.{cause}")
-                 if name in wide.columns]
-        pages = [sum(wide[name][index] for name in names) for index in used]
+        name = f"flash_programs.{cause}"  # copy-backs are among them
+        pages = [wide[name][index] for index in used] if name in wide.columns else []
         if any(pages):
             by_cause[cause] = [
                 page / host[index] for page, index in zip(pages, used, strict=True)]
