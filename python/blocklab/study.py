@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,20 +99,26 @@ def run(
     set: Mapping[str, Value] | None = None,  # noqa: A002: the command line's own word
     jobs: int | None = None,
     out: str | PathLike[str] | None = None,
+    *,
+    records: bool = False,
+    perfetto: bool = False,
 ) -> Result:
     """Run a study and return what it answered.
 
     `study` is a file (with a `/` or ending in `.toml`) or the name of a shipped study. `set` lays
     values over keys of the study: `{"device.ssd.gc": "greedy"}`. `jobs` is the number of runs at a
     time, one per core by default; it never changes a result. `out` is the run directory,
-    `out/STUDY` by default.
+    `out/STUDY` by default. `records` keeps every request in `requests.parquet`; `perfetto` writes
+    `trace.pftrace` for ui.perfetto.dev.
 
     Raises StudyError with the place of whatever is wrong. Ctrl-C stops the study and leaves
     nothing behind.
     """
     sets = [f"{key}={_toml(value)}" for key, value in (set or {}).items()]
+    name = fspath(study)
+    replay = shlex.join(["blocklab", "run", name, *(w for s in sets for w in ("--set", s))])
     directory, text = _core.run_study(
-        fspath(study), sets, jobs or 0, fspath(out) if out is not None else None)
+        name, sets, jobs or 0, fspath(out) if out is not None else None, records, perfetto, replay)
     return Result(Path(directory), json.loads(text))
 
 

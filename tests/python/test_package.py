@@ -162,6 +162,20 @@ def test_report_stays_callable_after_its_module_is_imported(result: blocklab.Res
     assert blocklab.report(result.path).name == "report.html"
 
 
+def test_what_there_is_explains_itself() -> None:
+    kinds = blocklab.list()
+    assert "null" in kinds["device"] and "waf" in kinds["metrics"]
+    for name, line in kinds["device"].items():
+        assert blocklab.explain(f"device.{name}").startswith(line)
+    with pytest.raises(blocklab.StudyError, match="did you mean `null`") as caught:
+        blocklab.explain("nulll")
+    assert caught.value.exit_code == 2
+
+
+def test_the_schema_describes_a_study() -> None:
+    assert {"study", "run", "sweep"} <= set(blocklab.schema()["properties"])
+
+
 def test_the_package_is_typed() -> None:
     assert (Path(blocklab.__file__).parent / "py.typed").exists()
     assert blocklab.__version__.count(".") == 2

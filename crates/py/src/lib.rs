@@ -1,6 +1,7 @@
 //! The Python extension: conversions only. No branch here changes a result.
 
 mod error;
+mod names;
 mod run;
 
 use pyo3::prelude::*;
@@ -16,5 +17,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(run_cli, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_study, module)?)?;
+    module.add_function(wrap_pyfunction!(names::kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(names::explain, module)?)?;
+    module.add_function(wrap_pyfunction!(names::schema, module)?)?;
     Ok(())
 }

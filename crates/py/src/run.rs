@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use study::{Failure, Options, Plan, Results, Watch};
+use study::{Cache, Failure, Options, Plan, Results, Watch};
 
 use crate::error::raised;
 
@@ -15,15 +15,19 @@ const POLL: Duration = Duration::from_millis(50);
 /// Run the study `study` (a path, or a shipped study's name) with `sets` (`key=value`) laid over
 /// it. Returns the directory of the results and `result.json` as text.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
 pub(crate) fn run_study(
     py: Python<'_>,
     study: String,
     sets: Vec<String>,
     jobs: usize,
     out: Option<PathBuf>,
+    records: bool,
+    perfetto: bool,
+    replay: String,
 ) -> PyResult<(PathBuf, String)> {
     let plan = py.detach(|| Plan::read(&study, &sets)).map_err(|failure| raised(py, &failure))?;
-    let options = Options { jobs, out, replay: replay(&study, &sets) };
+    let options = Options { jobs, out, records, perfetto, cache: Cache::of_user(), replay };
     let watch = Watch::new(&plan);
     let (outcome, interrupt) = py.detach(|| watched(&plan, &options, &watch));
     match (outcome, interrupt) {
@@ -59,10 +63,4 @@ fn watched(
         let outcome = worker.join().unwrap_or_else(|_| Err(Failure::bug("the study panicked")));
         (outcome, interrupt)
     })
-}
-
-/// The command line that gives the same result.
-fn replay(study: &str, sets: &[String]) -> String {
-    let sets = sets.iter().map(|set| format!(" --set '{set}'"));
-    format!("blocklab run {study}{}", sets.collect::<String>())
 }
