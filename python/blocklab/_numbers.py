@@ -32,7 +32,7 @@ def micros(value: float, digits: int = 3) -> str:
     """A time in microseconds, in the unit that keeps it short."""
     for limit, unit, scale in ((1.0, "ns", 1e3), (1e3, "µs", 1.0), (1e6, "ms", 1e-3)):
         if abs(value) < limit:
-            return f"{significant(value * scale, digits)}{SPACE}{unit}"
+            return f"{significant(_cut(value * scale, digits), digits)}{SPACE}{unit}"
     if abs(value) < 180e6:
         return f"{significant(value * 1e-6, digits)}{SPACE}s"
     if abs(value) < 7200e6:
@@ -44,6 +44,10 @@ def tick(value: float) -> str:
     """A time in microseconds as an axis says it: a power of ten has no decimals."""
     number, unit = micros(value).split(SPACE)
     return f"{float(number):g}{SPACE}{unit}"
+
+
+def _cut(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
 
 
 def percent(share: float) -> str:

@@ -179,3 +179,12 @@ def test_the_schema_describes_a_study() -> None:
 def test_the_package_is_typed() -> None:
     assert (Path(blocklab.__file__).parent / "py.typed").exists()
     assert blocklab.__version__.count(".") == 2
+
+
+def test_the_documents_example_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    example = text.split("```python\n")[1].split("```")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "True" in done.stdout and "report.html" in done.stdout

@@ -23,6 +23,19 @@ def test_the_curve_reaches_one_request_at_the_slowest() -> None:
     assert curve == sorted(curve)
 
 
+def test_the_axis_names_every_nine(tmp_path: Path) -> None:
+    directory = write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), requests=20_000)
+    data = RunDirectory(directory)
+    lines = pl.DataFrame(
+        {"run": [0, 0], "op": ["read"] * 2, "latency_ns": [1000, 9000], "count": [10**6, 1]})
+    lines.cast({"run": pl.UInt32}).write_parquet(directory / "latency.parquet")
+    figure = percentiles.draw(data)
+    assert figure is not None
+    for label in ("50", "90", "99", "99.9", "99.99", "99.999", "99.9999"):
+        assert f">{label}</text>" in figure.svg
+
+
 def test_rates_are_bytes_per_bin_width() -> None:
     table = pl.DataFrame(
         {"run": [0, 0, 0], "t_s": [0.0, 0.5, 1.5], "op": ["read"] * 3, "requests": [1, 1, 1],

@@ -73,6 +73,9 @@ def svg(chart: Drawing, name: str) -> str:
     return themed(drawing, name)
 
 
+_LONG_NUMBER = re.compile(r"(\d+\.\d{2})\d+")
+
+
 def themed(drawing: str, name: str) -> str:
     """Sentinels to CSS variables, ids made unique, and what a page does not need left out."""
     for token, sentinel in _TOKENS.items():
@@ -83,7 +86,7 @@ def themed(drawing: str, name: str) -> str:
     # Vega numbers clips over the life of the process: count anew, so equal data give equal text.
     for number, clip in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', drawing))):
         drawing = re.sub(rf'(id="|url\(#){clip}\b', rf"\g<1>{name}-{number}", drawing)
-    drawing = re.sub(r"(\d+\.\d{2})\d+", r"\1", drawing)
+    drawing = re.sub(r"<[^>]*>", lambda tag: _LONG_NUMBER.sub(r"\1", tag[0]), drawing)
     width = float(drawing.split('width="', 1)[1].split('"', 1)[0])
     head = f'<svg class="figure" style="max-width:{math.ceil(width)}px" aria-hidden="true"'
     return re.sub(r'^<svg[^>]*?( viewBox="[^"]*")[^>]*>', rf"{head}\1>", drawing, count=1)

@@ -58,7 +58,7 @@ def draw(data: RunDirectory) -> Figure | None:
 
 def _bounds(levels: list[int]) -> tuple[int, int]:
     """The levels shown: everything, and at least a factor of 100."""
-    low, high = min(levels), max(levels) + 1
+    low, high = min(levels) - 1, max(levels) + 2
     missing = max(0, 27 - (high - low))
     return low - missing // 2, high + missing - missing // 2
 
