@@ -10,11 +10,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 
 
-def write(directory: str | Path, out: str | Path | None = None) -> Path:
+def write(directory: str | PathLike[str], out: str | PathLike[str] | None = None) -> Path:
     """Write the report of a run directory and return its path: DIR/report.html by default."""
     from ._report.page import write as write_page
 
@@ -42,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Callable(ModuleType):
-    def __call__(self, directory: str | Path, out: str | Path | None = None) -> Path:
+    def __call__(
+        self, directory: str | PathLike[str], out: str | PathLike[str] | None = None
+    ) -> Path:
         return write(directory, out)
 
 

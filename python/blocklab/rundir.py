@@ -6,6 +6,7 @@ import json
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Run:
 class RunDirectory:
     """Reads `path`; raises StudyError, once and clearly, if a run did not write it."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         self.result = _read_result(self.path)
 

@@ -86,7 +86,7 @@ class Result:
         """Write the HTML report and return its path: `report.html` in the run directory."""
         from ._report.page import write
 
-        return write(self.path, fspath(out) if out is not None else None)
+        return write(self.path, out)
 
     def __repr__(self) -> str:
         held = sum(expectation.ok for expectation in self.expectations)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Table:
     rows: list[list[str]]
 
 
-def write(directory: str | Path, out: str | Path | None = None) -> Path:
+def write(directory: str | PathLike[str], out: str | PathLike[str] | None = None) -> Path:
     """Write the report of the run directory and return its path: DIR/report.html by default."""
     data = RunDirectory(directory)
     target = Path(out) if out is not None else data.path / "report.html"

@@ -35,7 +35,8 @@ def draw(data: RunDirectory) -> Figure | None:
             peers = [r[column].run.index for r in grid.rows if column < len(r)]
             end = _end(table.filter(pl.col("run").is_in(peers)))
             mine = table.filter(pl.col("run") == panel.run.index)
-            canvas.text(x, y + _TOP - 7, _layout.shorten(panel.title, width), fill="ink", weight=600)
+            title = _layout.shorten(panel.title, width)
+            canvas.text(x, y + _TOP - 7, title, fill="ink", weight=600)
             _latency_axis(canvas, x, y + _TOP, width, low, high, column == 0)
             if not mine.is_empty():
                 _cells(canvas, x, y + _TOP, width, mine, (low, high), end, most)

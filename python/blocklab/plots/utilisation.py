@@ -40,7 +40,8 @@ def draw(data: RunDirectory) -> Figure | None:
         tallest = 0.0
         for column, panel in enumerate(line):
             x = _LEFT + column * (width + _GAP + _LEFT)
-            canvas.text(x, y + _TITLE - 7, _layout.shorten(panel.title, width), fill="ink", weight=600)
+            title = _layout.shorten(panel.title, width)
+            canvas.text(x, y + _TITLE - 7, title, fill="ink", weight=600)
             mine = table.filter(pl.col("run") == panel.run.index)
             if mine.is_empty():
                 canvas.text(x, y + _TITLE + 12, "this device reports no units")

@@ -131,7 +131,8 @@ def _area(
     names = alt.Chart(_style.values(words)).mark_text(
         align="left", baseline="middle", dx=5, fontWeight=600).encode(
         x=x, y=y, text="text:N", color=_style.AS_IS)
-    return alt.layer(area, names).properties(width=480, height=HEIGHT, title=_layout.shorten(title, 480))
+    title = _layout.shorten(title, 480)
+    return alt.layer(area, names).properties(width=480, height=HEIGHT, title=title)
 
 
 def _histogram(wear: pl.DataFrame) -> _style.Drawing:
