@@ -1,6 +1,7 @@
 //! One run: precondition or fork, simulate, measure.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
@@ -32,14 +33,18 @@ pub(crate) struct RunResult {
     pub(crate) tables: Groups,
 }
 
-/// A workload whose time zero is the device's `start`.
-pub(crate) struct Shifted {
+/// A workload whose time zero is the device's `start`, and which ends when told to stop.
+pub(crate) struct Shifted<'a> {
     pub(crate) inner: Box<dyn Workload + Send>,
     pub(crate) start: Nanos,
+    pub(crate) progress: &'a Progress,
 }
 
-impl Workload for Shifted {
+impl Workload for Shifted<'_> {
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        if self.progress.stop.load(Ordering::Relaxed) {
+            return Err(WorkloadError("stopped".into()));
+        }
         Ok(match self.inner.next(now.since(self.start))? {
             Demand::At(time) => Demand::At(time.saturating_add(self.start)),
             other => other,
@@ -76,7 +81,7 @@ pub(crate) fn execute(
 ) -> Result<RunResult, Failure> {
     let Prepared { mut device, start, gate, mut notes } = prepared;
     let mut section = run.point.run;
-    let mut workload = Shifted { inner: run.build_workload(files)?, start };
+    let mut workload = Shifted { inner: run.build_workload(files)?, start, progress };
     // A fio job may ask for a ramp of its own.
     section.ramp.0 = section.ramp.0.max(workload.measure_from());
     let expected = section.time.map(|time| time.0);

@@ -1,6 +1,99 @@
-//! What the models say about themselves: their `//!` comment is the only source.
+//! What there is, and what it says about itself. A model's `//!` comment is its only source.
 
-use models::registry::SLOTS;
+use models::registry::{SLOTS, Slot};
+
+use crate::failure::Failure;
+use crate::names::nearest;
+use crate::{library, metrics};
+
+/// A kind of thing and its entries: (name, one line).
+pub type Kind = (&'static str, Vec<(String, String)>);
+
+/// Everything that can be chosen, by kind: studies, parts, each slot of models, metrics.
+pub fn kinds() -> Vec<Kind> {
+    let mut kinds = vec![("studies", studies()), ("parts", parts())];
+    for Slot { slot, entries, .. } in SLOTS {
+        let entry = |(name, _): &(&str, &str)| {
+            let text = documentation(slot, name).unwrap_or_default();
+            ((*name).to_string(), text.lines().next().unwrap_or_default().to_string())
+        };
+        kinds.push((*slot, entries.iter().map(entry).collect()));
+    }
+    kinds.push(("metrics", metrics::definitions()));
+    kinds
+}
+
+/// (path, text) of the one thing that `name` means: a path such as `gc.greedy`, or its last part.
+///
+/// # Errors
+/// When nothing has that name, or several things have.
+pub fn find(name: &str) -> Result<(String, String), Failure> {
+    let all = all();
+    let matches = |path: &str| path == name || last(path) == name;
+    let mut found: Vec<&(String, String)> = all.iter().filter(|(path, _)| matches(path)).collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(only.clone()),
+        (Some(also), false) => {
+            found.push(also);
+            let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+            Err(Failure::input(format!("`{name}` can mean several things"))
+                .expected(format!("one of {}", paths.join(", "))))
+        }
+        (None, _) => {
+            let paths = all.iter().map(|(path, _)| path.as_str());
+            let names = paths.clone().chain(paths.map(last));
+            let failure =
+                Failure::input(format!("there is nothing named `{name}`")).help("blocklab list");
+            Err(match nearest(name, names) {
+                Some(near) => failure.expected(format!("a name; did you mean `{near}`?")),
+                None => failure,
+            })
+        }
+    }
+}
+
+/// (path, text) of everything that can be explained.
+fn all() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for Slot { slot, entries, .. } in SLOTS {
+        for (name, _) in *entries {
+            let text = documentation(slot, name).unwrap_or_default();
+            all.push((format!("{slot}.{name}"), text));
+        }
+    }
+    for (kind, list) in [("part", library::parts()), ("study", library::studies())] {
+        all.extend(list.iter().map(|(name, text)| (format!("{kind}.{name}"), text.to_string())));
+    }
+    let metric = |(name, meaning): (String, String)| {
+        (format!("metric.{name}"), format!("{name}: {meaning}"))
+    };
+    all.extend(metrics::definitions().into_iter().map(metric));
+    all
+}
+
+fn last(path: &str) -> &str {
+    path.split_once('.').map_or(path, |(_, name)| name)
+}
+
+fn studies() -> Vec<(String, String)> {
+    let title = |(name, text): &(&str, &str)| ((*name).to_string(), entry(text, "study", "title"));
+    library::studies().iter().map(title).collect()
+}
+
+fn parts() -> Vec<(String, String)> {
+    let line = |(name, text): &(&str, &str)| {
+        let (title, status) = (entry(text, "part", "title"), entry(text, "part", "status"));
+        ((*name).to_string(), format!("{title} ({status})"))
+    };
+    library::parts().iter().map(line).collect()
+}
+
+/// A string of a shipped file; nothing when it is not there.
+fn entry(text: &str, table: &str, key: &str) -> String {
+    let parsed = text.parse::<toml::Table>().unwrap_or_default();
+    let value = parsed.get(table).and_then(|table| table.get(key)?.as_str());
+    value.unwrap_or_default().to_string()
+}
 
 /// The `//!` comment of the model `name` in `slot`, as Markdown.
 pub fn documentation(slot: &str, name: &str) -> Option<String> {
@@ -29,6 +122,14 @@ fn strip(source: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_finds_one_thing_by_its_path_or_its_last_part() {
+        let (path, text) = find("null").unwrap();
+        assert_eq!((path.as_str(), find("device.null").unwrap().1), ("device.null", text));
+        let unknown = find("nul").unwrap_err().to_string();
+        assert!(unknown.contains("did you mean `null`?"), "{unknown}");
+    }
 
     #[test]
     fn every_model_says_what_it_leaves_out() {

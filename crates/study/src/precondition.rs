@@ -57,7 +57,11 @@ impl Prepared {
 }
 
 /// Take every preconditioning step of `run` on a fresh device.
-pub(crate) fn precondition(run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
+pub(crate) fn precondition(
+    run: &PlannedRun,
+    files: &Files,
+    progress: &Progress,
+) -> Result<Prepared, Failure> {
     let mut prepared = Prepared::fresh(run.build_device()?);
     for (index, step) in run.point.precondition.iter().enumerate() {
         let rng = run.rng().split(&format!("precondition {index}"));
@@ -67,7 +71,7 @@ pub(crate) fn precondition(run: &PlannedRun, files: &Files) -> Result<Prepared, 
                 overwrite(&mut *prepared.device, step, run.limits.capacity, rng);
             }
             Step::UntilSteady(step) => {
-                until_steady(&mut prepared, step, run, index, rng, files)?;
+                until_steady(&mut prepared, step, run, index, rng, files, progress)?;
             }
         }
     }
@@ -104,6 +108,7 @@ fn until_steady(
     index: usize,
     rng: Rng,
     files: &Files,
+    progress: &Progress,
 ) -> Result<(), Failure> {
     let open = |name: &str| files.open(name);
     let context = models::workload::Context { rng, limits: run.limits, open: &open };
@@ -112,7 +117,7 @@ fn until_steady(
     let path = ["precondition", &number, "until_steady", "workload", model.name()];
     let failure = |error| locate::config_failure(&run.tree, &path, &error);
     let inner = model.build(&context).map_err(failure)?;
-    let mut workload = Shifted { inner, start: prepared.start };
+    let mut workload = Shifted { inner, start: prepared.start, progress };
     let mut values = Vec::new();
     let rule = steady::Rule::of(step);
     let unwatched = Progress::default();

@@ -1,6 +1,6 @@
 //! What is measured while a run goes on: histograms and a timeline, in constant memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sim::{Completion, Histogram, Nanos, Op, Probe, Request};
 
@@ -18,6 +18,8 @@ pub struct Progress {
     pub requests: AtomicU64,
     /// Simulated time, in nanoseconds since the run began.
     pub simulated_ns: AtomicU64,
+    /// Set when the run should end early, as a failure.
+    pub(crate) stop: AtomicBool,
 }
 
 /// Counts every request that completes after the ramp.

@@ -52,6 +52,11 @@ impl Watch {
         let runs = plan.runs.iter().map(|_| Progress::default()).collect();
         Watch { done: AtomicUsize::new(0), runs }
     }
+
+    /// End the study soon, as a failure that leaves nothing behind.
+    pub fn stop(&self) {
+        self.runs.iter().for_each(|run| run.stop.store(true, Ordering::Relaxed));
+    }
 }
 
 /// Run every run of the plan and write the results.
@@ -155,7 +160,7 @@ impl<'a> Pool<'a> {
         let progress = &self.watch.runs[index];
         let prepared = match run.precondition_digest.as_deref() {
             None => Prepared::fresh(run.build_device()?),
-            Some(digest) => self.prepared(digest, run, &files)?,
+            Some(digest) => self.prepared(digest, run, &files, progress)?,
         };
         let spools = Spools::begin(
             self.options,
@@ -170,10 +175,16 @@ impl<'a> Pool<'a> {
     }
 
     /// A fork of the preconditioned device; the first run that needs it makes it.
-    fn prepared(&self, digest: &str, run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
+    fn prepared(
+        &self,
+        digest: &str,
+        run: &PlannedRun,
+        files: &Files,
+        progress: &Progress,
+    ) -> Result<Prepared, Failure> {
         let mut shared = lock(&self.shared[digest]);
         if shared.device.is_none() {
-            let mut prepared = self.make(digest, run, files)?;
+            let mut prepared = self.make(digest, run, files, progress)?;
             prepared.device.freeze();
             shared.device = Some(prepared);
         }
@@ -186,15 +197,21 @@ impl<'a> Pool<'a> {
 
 impl Pool<'_> {
     /// A preconditioned device: from the cache, or else made and put there.
-    fn make(&self, digest: &str, run: &PlannedRun, files: &Files) -> Result<Prepared, Failure> {
-        let Some(cache) = &self.options.cache else { return precondition(run, files) };
+    fn make(
+        &self,
+        digest: &str,
+        run: &PlannedRun,
+        files: &Files,
+        progress: &Progress,
+    ) -> Result<Prepared, Failure> {
+        let Some(cache) = &self.options.cache else { return precondition(run, files, progress) };
         match cache.load(digest, run.build_device()?) {
             Ok(Some(prepared)) => return Ok(prepared),
             Ok(None) => {}
             Err(damage) => lock(&self.notes).push(damage),
         }
         let began = Instant::now();
-        let prepared = precondition(run, files)?;
+        let prepared = precondition(run, files, progress)?;
         // Without a cache the same study runs as well, only slower.
         if began.elapsed() >= cache.worth
             && let Err(error) = cache.store(digest, &prepared)

@@ -1,8 +1,7 @@
 //! `blocklab list`: what there is to choose from.
 
-use models::registry::{SLOTS, Slot};
 use serde_json::{Map, Value, json};
-use study::{Failure, library, metrics, nearest};
+use study::{Failure, explain, nearest};
 
 use crate::say;
 
@@ -15,12 +14,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A kind of thing and its entries: (name, one line).
-type Kind = (&'static str, Vec<(String, String)>);
-
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let mut kinds = kinds();
+        let mut kinds = explain::kinds();
         if let Some(wanted) = &self.kind {
             let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
             if !names.contains(&wanted.as_str()) {
@@ -47,37 +43,4 @@ impl Args {
         }
         Ok(0)
     }
-}
-
-fn kinds() -> Vec<Kind> {
-    let mut kinds = vec![("studies", studies()), ("parts", parts())];
-    for Slot { slot, entries, .. } in SLOTS {
-        let entry = |(name, _): &(&str, &str)| {
-            let text = study::explain::documentation(slot, name).unwrap_or_default();
-            ((*name).to_string(), text.lines().next().unwrap_or_default().to_string())
-        };
-        kinds.push((*slot, entries.iter().map(entry).collect()));
-    }
-    kinds.push(("metrics", metrics::definitions()));
-    kinds
-}
-
-fn studies() -> Vec<(String, String)> {
-    let title = |(name, text): &(&str, &str)| ((*name).to_string(), entry(text, "study", "title"));
-    library::studies().iter().map(title).collect()
-}
-
-fn parts() -> Vec<(String, String)> {
-    let line = |(name, text): &(&str, &str)| {
-        let (title, status) = (entry(text, "part", "title"), entry(text, "part", "status"));
-        ((*name).to_string(), format!("{title} ({status})"))
-    };
-    library::parts().iter().map(line).collect()
-}
-
-/// A string of a shipped file; nothing when it is not there.
-fn entry(text: &str, table: &str, key: &str) -> String {
-    let parsed = text.parse::<toml::Table>().unwrap_or_default();
-    let value = parsed.get(table).and_then(|table| table.get(key)?.as_str());
-    value.unwrap_or_default().to_string()
 }

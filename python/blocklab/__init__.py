@@ -1,0 +1,54 @@
+"""blocklab: a laboratory for Linux storage on flash.
+
+>>> import blocklab
+>>> result = blocklab.run("first-look")            # doctest: +SKIP
+>>> result.runs.select("label", "read_latency_us_p99")   # doctest: +SKIP
+>>> result.report()                                # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from . import _core
+from ._core import __version__
+from .errors import StudyError
+from .study import Expectation, Result, run
+
+__all__ = [
+    "Expectation", "Result", "StudyError", "__version__",
+    "explain", "list", "report", "run", "schema",
+]  # fmt: skip
+
+
+def list() -> dict[str, dict[str, str]]:  # noqa: A001: the command line's own word
+    """What there is to choose from: kind (studies, parts, metrics, slots of models) -> name ->
+    one line."""
+    return {kind: dict(entries) for kind, entries in _core.kinds()}
+
+
+def explain(name: str) -> str:
+    """The documentation of a model, a part, a study or a metric, such as `gc.greedy` or `waf`.
+
+    Raises StudyError with the nearest name if there is none of that name.
+    """
+    return _core.explain(name)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a study."""
+    return dict(json.loads(_core.schema()))
+
+
+def report(directory: str | PathLike[str], out: str | PathLike[str] | None = None) -> Path:
+    """Write the HTML report of a run directory and return its path.
+
+    `out` is `report.html` in the directory by default. Raises StudyError if the directory holds no
+    complete run.
+    """
+    from ._report.page import write
+
+    return write(directory, out)

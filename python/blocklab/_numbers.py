@@ -1,0 +1,81 @@
+"""Numbers as people read them: three significant digits, SI rates, binary sizes."""
+
+from __future__ import annotations
+
+import math
+
+THIN = "\u202f"  # narrow no-break space, between thousands
+SPACE = "\u00a0"  # no-break space, before a unit
+NONE = "–"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` to `digits` significant digits, thousands apart, never in exponent form."""
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}".replace(",", THIN)
+    return text.rstrip("0").rstrip(".") if "." in text and places > digits else text
+
+
+def count(value: float) -> str:
+    """A whole number, thousands apart."""
+    return f"{round(value):,}".replace(",", THIN)
+
+
+def seconds(value: float) -> str:
+    """A time in seconds, in the unit that keeps it short."""
+    return micros(value * 1e6)
+
+
+def micros(value: float, digits: int = 3) -> str:
+    """A time in microseconds, in the unit that keeps it short."""
+    for limit, unit, scale in ((1.0, "ns", 1e3), (1e3, "µs", 1.0), (1e6, "ms", 1e-3)):
+        if abs(value) < limit:
+            return f"{significant(_cut(value * scale, digits), digits)}{SPACE}{unit}"
+    if abs(value) < 180e6:
+        return f"{significant(value * 1e-6, digits)}{SPACE}s"
+    if abs(value) < 7200e6:
+        return f"{significant(value / 60e6, digits)}{SPACE}min"
+    return f"{significant(value / 3600e6, digits)}{SPACE}h"
+
+
+def tick(value: float) -> str:
+    """A time in microseconds as an axis says it: a power of ten has no decimals."""
+    number, unit = micros(value).split(SPACE)
+    return f"{float(number):g}{SPACE}{unit}"
+
+
+def _cut(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def percent(share: float) -> str:
+    """A share as per cent."""
+    return f"{significant(100 * share, 2)}{SPACE}%"
+
+
+def spoken(name: str, value: float) -> str:
+    """The value of the metric `name` as a sentence says it."""
+    return f"{value:.2f}" if name.startswith("waf") else metric(name, value)
+
+
+def metric(name: str, value: float | None) -> str:
+    """The value of the metric `name` in its own unit."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if "latency_us" in name:
+        return micros(value)
+    if name.endswith("_s") and not name.endswith(("mb_s", "wall_s")) or name == "wall_s":
+        return seconds(value)
+    if name.endswith(("_ratio", "_error")) or name.startswith("utilisation"):
+        return percent(value)
+    if name.endswith("mb_s"):
+        return f"{significant(value)}{SPACE}MB/s"
+    if name.endswith("_mb"):
+        return f"{significant(value)}{SPACE}MB"
+    if name == "waf" or name.startswith("waf_"):
+        return f"{value:.3f}"
+    if name.endswith(("iops", "per_wall_s")):
+        return f"{significant(value)}{SPACE}/s" if value < 1000 else f"{count(value)}{SPACE}/s"
+    return count(value) if float(value).is_integer() else significant(value)

@@ -1,0 +1,38 @@
+"""The one error people see."""
+
+from __future__ import annotations
+
+
+class StudyError(Exception):
+    """What is wrong with a study, a run directory or this machine, and where.
+
+    ``str(error)`` is the whole message as the command line prints it.
+    """
+
+    #: ``"input"`` (bad input or usage), ``"machine"`` (this machine lacks something) or ``"bug"``.
+    kind: str
+    #: The file at fault, as it was named, or None.
+    file: str | None
+    #: Line from 1, or None.
+    line: int | None
+    #: Column from 1, or None.
+    column: int | None
+
+    def __init__(
+        self,
+        message: str,
+        kind: str = "input",
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.file = file
+        self.line = line
+        self.column = column
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a process that stops on this error: 2, 3 or 101."""
+        return {"input": 2, "machine": 3}.get(self.kind, 101)

@@ -1,0 +1,115 @@
+"""Small multiples: which run is drawn in which panel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..rundir import Run, RunDirectory
+
+#: More panels than this and nobody reads them: the tables have all.
+MAX_PANELS = 12
+#: Panels beside each other; more would be too small to read.
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: the repeats of one grid point."""
+
+    title: str
+    runs: list[Run]
+
+    @property
+    def run(self) -> Run:
+        """The run that stands for the repeats where they cannot be merged."""
+        return self.runs[0]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Panels in rows."""
+
+    rows: list[list[Panel]]
+    left_out: int
+
+    @property
+    def panels(self) -> list[Panel]:
+        """All panels, row by row."""
+        return [panel for row in self.rows for panel in row]
+
+    @property
+    def width(self) -> int:
+        """The most panels in one row."""
+        return max((len(row) for row in self.rows), default=0)
+
+    @property
+    def note(self) -> str:
+        """Says aloud what is not drawn."""
+        if not self.left_out:
+            return ""
+        shown = len(self.panels)
+        return f"{shown} of {shown + self.left_out} grid points are drawn; the tables have all."
+
+
+def value_text(value: Any) -> str:
+    """A parameter's value as a label: `{"d-choices": {"d": 10}}` reads `d-choices d=10`."""
+    if isinstance(value, dict):
+        return " ".join(
+            f"{key} {value_text(inner)}" if isinstance(inner, dict) else f"{key}={inner}"
+            for key, inner in value.items()
+        )
+    if isinstance(value, list):
+        return ",".join(value_text(inner) for inner in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def name_of(run: Run, axes: list[str]) -> str:
+    """The run's values on `axes`; an axis that does not explain itself is named."""
+    parts = []
+    for axis in axes:
+        value = run.params.get(axis)
+        plain = isinstance(value, str | dict) and not str(value)[:1].isdigit()
+        short = axis.rsplit(".", 1)[-1]
+        parts.append(value_text(value) if plain else f"{short} {value_text(value)}")
+    return " · ".join(parts)
+
+
+def column_axis(data: RunDirectory) -> str | None:
+    """The axis across: workloads if they vary, else the first axis."""
+    axes = list(data.axes)
+    return "workload" if "workload" in axes else (axes[0] if axes else None)
+
+
+def shorten(text: str, width: float) -> str:
+    """`text` cut to about `width` px at the figures' font size."""
+    most = max(8, int(width / 6.2))
+    return text if len(text) <= most else f"{text[: most - 1].rstrip(' ·.')}…"
+
+
+def points(runs: list[Run], axes: list[str]) -> dict[str, list[Run]]:
+    """`runs` by their values on `axes`, in the order of the grid; repeats share a point."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(name_of(run, axes), []).append(run)
+    return groups
+
+
+def grid(data: RunDirectory, runs: list[Run] | None = None) -> Grid:
+    """One panel per grid point of `runs` (of all by default): a column per workload if it fits."""
+    chosen = data.runs if runs is None else runs
+    across = column_axis(data)
+    down = [axis for axis in data.axes if axis != across]
+    axes = [*down, across] if across else []
+    panels = [Panel(title, members) for title, members in points(chosen, axes).items()]
+    left_out = max(0, len(panels) - MAX_PANELS)
+    panels = panels[:MAX_PANELS]
+    lines: dict[str, list[Panel]] = {}
+    for panel in panels:
+        lines.setdefault(name_of(panel.run, down), []).append(panel)
+    rows = list(lines.values())
+    if any(len(row) > COLUMNS for row in rows) or len(rows) > 1 == max(map(len, rows)):
+        rows = [panels[index : index + COLUMNS] for index in range(0, len(panels), COLUMNS)]
+    return Grid(rows, left_out)

@@ -1,0 +1,124 @@
+"""Throughput over time: reads above the axis, writes below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from .. import _numbers as numbers
+from ..rundir import Run, RunDirectory
+from . import Figure, _layout, _style
+
+HEIGHT = 96
+_LABEL = "format(abs(datum.value), '~g')"
+
+
+def draw(data: RunDirectory) -> Figure | None:
+    """One panel per grid point; the scale is shared down a column."""
+    table = _rates(data.table("series"))
+    if table.is_empty():
+        return None
+    grid = _layout.grid(data)
+    columns = grid.width
+    width = {1: 800, 2: 360, 3: 216}[columns]
+    rows = [
+        alt.hconcat(
+            *(_panel(table, panel, _peers(grid, column), width)
+              for column, panel in enumerate(row)),
+            spacing=24)
+        for row in grid.rows
+    ]
+    return Figure(
+        title=_finding(data),
+        subtitle="MB/s (10⁶ bytes) completed in each of up to 400 intervals: reads upwards, "
+        "writes downwards; the numbers are means",
+        svg=_style.svg(alt.vconcat(*rows, spacing=16), "throughput"),
+        how="The height above the axis is read throughput, the depth below it write throughput. "
+        "Panels of one column share their scale. A device that falls behind the recorded "
+        "arrivals shows lower, longer hills.",
+        alt="Read and write throughput over time. " + _finding(data) + ".",
+        data="series.parquet",
+        note=grid.note,
+    )
+
+
+def _rates(table: pl.DataFrame) -> pl.DataFrame:
+    """MB/s per run, operation and bin; the bin's width is the smallest step of its run."""
+    table = table.filter(pl.col("op").is_in(["read", "write"]))
+    if table.is_empty():
+        return table.with_columns(mb_s=pl.lit(0.0))
+    steps = (
+        table.select("run", "t_s").unique().sort("run", "t_s")
+        .with_columns(step=pl.col("t_s").diff().over("run"))
+        .filter(pl.col("step") > 0).group_by("run").agg(pl.col("step").min())
+    )
+    return table.join(steps, on="run").with_columns(
+        mb_s=pl.col("bytes") / pl.col("step") / 1e6).sort("run", "op", "t_s")
+
+
+def _peers(grid: _layout.Grid, column: int) -> list[Run]:
+    return [row[column].run for row in grid.rows if column < len(row)]
+
+
+def _panel(
+    table: pl.DataFrame, panel: _layout.Panel, peers: list[Run], width: int
+) -> _style.Drawing:
+    column = table.filter(pl.col("run").is_in([run.index for run in peers]))
+    mine = table.filter(pl.col("run") == panel.run.index)
+    high = {op: _most(column, op) for op in ("read", "write")}
+    end = float(column["t_s"].max() or 1.0)  # type: ignore[arg-type]
+    unit, scale = _style.time_unit(end)
+    x = alt.X("t:Q", title=None).scale(domain=[0, end / scale], nice=False).axis(
+        grid=False, tickCount=4, labelExpr=f"format(datum.value, '~g') + ' {unit}'",
+        labelFlush=True)
+    y = alt.Y("v:Q", title=None).scale(
+        domain=[-high["write"], high["read"]], nice=True).axis(tickCount=4, labelExpr=_LABEL)
+    rows: list[dict[str, Any]] = []
+    words: list[dict[str, Any]] = []
+    for op, sign in (("read", 1), ("write", -1)):
+        colour = _style.OPS[op]
+        rows.extend(
+            {"t": round(t / scale, 4), "v": round(sign * v, 4), "colour": colour}
+            for t, v in mine.filter(pl.col("op") == op).select("t_s", "mb_s").iter_rows()
+        )
+        mean = panel.run.metric(f"{op}_mb_s")
+        if mean:
+            text = f"{op} {numbers.significant(mean, 2)}"
+            words.append({"t": end / scale, "v": sign * high[op], "text": text, "colour": colour})
+    area = alt.Chart(_style.values(rows)).mark_area(
+        interpolate="step-after", clip=True).encode(x=x, y=y.stack(None), color=_style.AS_IS)
+    zero = alt.Chart(_style.values([{"v": 0}])).mark_rule(
+        color=_style.MUTED, strokeWidth=0.8).encode(y=y)
+    names = alt.Chart(_style.values(words)).mark_text(
+        align="left", dx=5, baseline="middle", fontWeight=600).encode(
+        x=x, y=y, text="text:N", color=_style.AS_IS)
+    return alt.layer(area, zero, names).properties(
+        width=width, height=HEIGHT, title=_layout.shorten(panel.title, width + 60))
+
+
+def _most(table: pl.DataFrame, op: str) -> float:
+    top = table.filter(pl.col("op") == op)["mb_s"].max()
+    return float(top) if isinstance(top, float) else 0.0
+
+
+def _finding(data: RunDirectory) -> str:
+    rates = [(run, rate) for run in data.runs if (rate := run.metric("throughput_mb_s"))]
+    if not rates:
+        return "Throughput over time"
+    axes = list(data.axes)
+    best, worst = (chosen(rates, key=lambda pair: pair[1]) for chosen in (max, min))
+    if len(rates) == 1:
+        return f"Mean throughput {numbers.metric('mb_s', best[1])}"
+    if worst[1] > 0.97 * best[1] and "device" not in axes:
+        return f"Mean throughput {numbers.metric('mb_s', best[1])} in every run"
+    by_column: dict[str, list[float]] = {}
+    for run, rate in rates:
+        rest = [axis for axis in axes if axis != "device"]
+        by_column.setdefault(_layout.name_of(run, rest), []).append(rate)
+    if "device" in axes and all(max(v) < 1.03 * min(v) for v in by_column.values()):
+        return "Every device keeps up: the throughput is the workload's, not the device's"
+    return (f"Mean throughput runs from {numbers.metric('mb_s', worst[1])} "
+            f"({_layout.name_of(worst[0], axes)}) to {numbers.metric('mb_s', best[1])} "
+            f"({_layout.name_of(best[0], axes)})")

@@ -1,0 +1,37 @@
+"""Do numbers read as people write them?"""
+
+from __future__ import annotations
+
+import pytest
+
+from blocklab import _numbers as numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (1.005, "1.00"), (12.345, "12.3"), (999.6, "1\u202f000"), (0.00123, "0.00123"),
+     (1234567, "1\u202f234\u202f567"), (-42.42, "-42.4")],
+)
+def test_three_significant_digits(value: float, text: str) -> None:
+    assert numbers.significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [(0.5, "500 ns"), (85.2, "85.2 µs"), (999.0, "999 µs"), (1000.0, "1.00 ms"),
+     (1.5e6, "1.50 s"), (600e6, "10.0 min"), (86400e6, "24.0 h")],
+)
+def test_a_time_takes_the_unit_that_fits(micros: float, text: str) -> None:
+    assert numbers.micros(micros).replace(numbers.SPACE, " ") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [("waf", 1.35, "1.350"), ("iops", 12345.6, "12\u202f346 /s"), ("waf", None, "–"),
+     ("read_latency_us_p99", 912.0, "912 µs"), ("throughput_mb_s", 3.4133, "3.41 MB/s"),
+     ("utilisation_max", 0.974, "97 %"), ("flash_erases", 950.0, "950"),
+     ("wall_s", 0.42, "420 ms"), ("map_hit_ratio", 1.0, "100 %"), ("peak_rss_mb", 61.0, "61.0 MB"),
+     ("simulated_requests_per_wall_s", 2.5e6, "2\u202f500\u202f000 /s")],
+)
+def test_a_metric_carries_its_unit(name: str, value: float | None, text: str) -> None:
+    assert numbers.metric(name, value).replace(numbers.SPACE, " ") == text

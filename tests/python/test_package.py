@@ -1,0 +1,190 @@
+"""Is Python the same laboratory as the command line?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blocklab
+
+STUDY = """
+[study]
+title = "Queue depth"
+question = "What does depth buy on a device without contention?"
+repeats = 2
+[device.null]
+latency = "20us"
+[workload.uniform]
+[run]
+requests = 20000
+[sweep]
+"workload.uniform.depth" = [1, 4]
+[[expect]]
+text = "one request at a time"
+metric = "iops"
+where = { "workload.uniform.depth" = 1 }
+min = 49000
+max = 50000
+"""
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of four short runs."""
+    file = tmp_path_factory.mktemp("study") / "depth.toml"
+    file.write_text(STUDY)
+    return file
+
+
+@pytest.fixture(scope="module")
+def result(study: Path) -> blocklab.Result:
+    """What it answers."""
+    return blocklab.run(study, out=study.parent / "out")
+
+
+def test_a_study_answers(result: blocklab.Result) -> None:
+    assert result.study == "depth"
+    assert result.ok and [e.value for e in result.expectations] == [pytest.approx(50_000, rel=0.01)]
+    assert result.runs.height == len(result.metrics) == 4
+    assert result.runs["workload.uniform.depth"].to_list() == [1, 1, 4, 4]
+    assert result.runs["iops"].to_list() == [run["iops"] for run in result.metrics]
+    counts = result.table("latency").collect()["count"].sum()
+    assert counts == sum(run["host_requests"] or 0 for run in result.metrics)
+    assert "4 runs, 1 of 1 expectations held" in repr(result)
+
+
+def test_jobs_never_change_a_result(study: Path, result: blocklab.Result, tmp_path: Path) -> None:
+    alone = blocklab.run(study, jobs=1, out=tmp_path / "alone")
+    assert (alone.digest, alone.result_digest) == (result.digest, result.result_digest)
+
+
+def test_another_configuration_is_another_digest(
+    study: Path, result: blocklab.Result, tmp_path: Path
+) -> None:
+    other = blocklab.run(
+        study, set={"device.null.latency": "21us", "study.seed": 7}, out=tmp_path / "other")
+    assert other.digest != result.digest
+    assert other.result_digest != result.result_digest
+    assert not other.ok
+
+
+def answers_of_binaries(study: Path, out: Path) -> list[dict[str, Any]]:
+    """What every built `blocklab` binary answers, release and debug."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    answers = []
+    for binary in sorted(target.glob("*/blocklab")):
+        done = subprocess.run(
+            [binary, "run", study, "--json", "--out", out / binary.parent.name],
+            capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        answers.append(json.loads(done.stdout))
+    return answers
+
+
+def test_the_rust_binary_gives_the_same_digests(
+    study: Path, result: blocklab.Result, tmp_path: Path
+) -> None:
+    code = result.document["code_version"]
+    answers = [a for a in answers_of_binaries(study, tmp_path) if a["code_version"] == code]
+    if not answers:
+        pytest.skip("no binary of this code is built: `cargo build -p blocklab` makes one")
+    for answer in answers:
+        assert answer["digest"] == result.digest
+        assert answer["result_digest"] == result.result_digest
+        digests = [(run["digest"], run["result_digest"]) for run in answer["runs"]]
+        assert digests == [(r["digest"], r["result_digest"]) for r in result.document["runs"]]
+
+
+def test_the_console_script_is_the_command_line(
+    study: Path, result: blocklab.Result, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "blocklab", "run", str(study), "--json", "--out",
+         str(tmp_path / "out")],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result_digest"] == result.result_digest
+    wrong = subprocess.run(
+        [sys.executable, "-m", "blocklab", "run", "no-such-study"],
+        capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "error:" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_an_error_has_a_place(study: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(STUDY.replace("[workload.uniform]", "[workload.uniform]\ndept = 3"))
+    with pytest.raises(blocklab.StudyError) as caught:
+        blocklab.run(wrong, out=tmp_path / "out")
+    error = caught.value
+    assert (error.kind, error.file, error.line, error.column) == ("input", str(wrong), 9, 1)
+    assert "depth" in str(error), "the nearest valid name"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_setting_names_itself(study: Path) -> None:
+    with pytest.raises(blocklab.StudyError, match="device.nul") as caught:
+        blocklab.run(study, set={"device.nul.latency": "1us"})
+    assert (caught.value.file, caught.value.line) == ("--set", 1)
+
+
+def test_ctrl_c_stops_a_study_and_leaves_nothing(study: Path, tmp_path: Path) -> None:
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        blocklab.run(study, set={"run.requests": 10**12}, out=tmp_path / "out")
+    timer.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_real_run_becomes_a_report(result: blocklab.Result, tmp_path: Path) -> None:
+    path = blocklab.report(result.path, tmp_path / "page.html")
+    text = path.read_text(encoding="utf-8")
+    assert "1 of 1 expectation held" in text
+    assert result.digest in text and result.result_digest in text
+    assert result.report() == result.path / "report.html"
+
+
+def test_report_stays_callable_after_its_module_is_imported(result: blocklab.Result) -> None:
+    import blocklab.report as module
+
+    assert module.main is not None
+    assert blocklab.report(result.path).name == "report.html"
+
+
+def test_what_there_is_explains_itself() -> None:
+    kinds = blocklab.list()
+    assert "null" in kinds["device"] and "waf" in kinds["metrics"]
+    for name, line in kinds["device"].items():
+        assert blocklab.explain(f"device.{name}").startswith(line)
+    with pytest.raises(blocklab.StudyError, match="did you mean `null`") as caught:
+        blocklab.explain("nulll")
+    assert caught.value.exit_code == 2
+
+
+def test_the_schema_describes_a_study() -> None:
+    assert {"study", "run", "sweep"} <= set(blocklab.schema()["properties"])
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(blocklab.__file__).parent / "py.typed").exists()
+    assert blocklab.__version__.count(".") == 2
+
+
+def test_the_documents_example_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    example = text.split("```python\n")[1].split("```")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "True" in done.stdout and "report.html" in done.stdout

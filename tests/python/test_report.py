@@ -1,0 +1,267 @@
+"""Is the report one honest, offline, readable page, whatever the run directory holds?"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from synthetic import write_run_directory
+
+from blocklab import StudyError
+from blocklab._report import page
+from blocklab.plots import MAX_FIGURES
+from blocklab.rundir import RunDirectory
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in {"meta", "br", "link", "img"}:
+            self.open.append(tag)
+        self.attributes.extend((tag, name, value or "") for name, value in attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes.extend((tag, name, value or "") for name, value in attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def ids(page: Page) -> list[str]:
+    return [value for _, name, value in page.attributes if name == "id"]
+
+
+def test_the_page_is_small_and_well_formed(html: str) -> None:
+    assert len(html.encode()) < page.MAX_BYTES
+    parsed = Page(html)
+    assert parsed.open == []
+    assert len(set(ids(parsed))) == len(ids(parsed)), "ids of two figures collide"
+
+
+def test_nothing_is_loaded_from_outside(html: str) -> None:
+    parsed = Page(html)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(parsed.tags)
+    for tag, name, value in parsed.attributes:
+        if name in {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}:
+            assert value.startswith(("data:image/png;base64,", "#")), (tag, name, value[:60])
+    assert "://" not in html
+    assert "@import" not in html
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", html))
+
+
+def test_every_reference_inside_the_page_resolves(html: str) -> None:
+    defined = set(ids(Page(html)))
+    assert set(re.findall(r"url\(#([^)]*)\)", html)) <= defined
+    css = html.split("<style>")[1].split("</style>")[0]
+    used = set(re.findall(r"var\(--([a-z0-9]+)\)", html))
+    assert used <= set(re.findall(r"--([a-z0-9]+):", css)), "a colour without a value"
+    assert not re.search(r"#fe[0-9a-f]{2}a5", html), "a sentinel colour was left"
+
+
+def test_the_verdict_comes_first(html: str) -> None:
+    text = Page(html).text
+    order = [
+        "A recorded workload on an SSD and on a disk",
+        "How much sooner does an SLC SSD answer",
+        "2 of 2 expectations held",
+        "99 % of reads finish within",
+        "configuration digest",
+        "went through the SNIA gate",
+        "How to read",
+        "All numbers",
+        "What the models leave out",
+        "Replay",
+    ]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert "4f2c91d07b6a4e55a1c3f2e8d9b00712" in text
+    assert "b81e02c6f5d94a7795f0e1d2c3b4a596" in text
+    assert "LBA 161061273 wrapped to fit the device" in text
+    assert "slc2010-paper (ssd, datasheet)" in text
+
+
+def test_a_failed_expectation_fails_the_page(tmp_path: Path) -> None:
+    directory = write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), requests=2000, failing=True)
+    html = page.render(RunDirectory(directory))
+    assert '<section class="verdict fail">' in html
+    text = Page(html).text
+    assert "1 of 2 expectations held" in text
+    assert re.search(r"FAIL collection stays under half a page per write", text)
+
+
+def test_all_figures_are_drawn_and_explained(html: str) -> None:
+    parsed = Page(html)
+    assert parsed.tags.count("figure") == 5
+    alts = [value for tag, name, value in parsed.attributes if (tag, name) == ("div", "aria-label")]
+    assert len(alts) == 5 and all(len(alt) > 40 for alt in alts)
+    for name in ("latency", "series", "heatmap", "units", "counters"):
+        assert f"{name}.parquet" in html
+
+
+def test_the_sentences_hold_the_measured_numbers(run_directory: Path, html: str) -> None:
+    data = RunDirectory(run_directory)
+    p99 = [run.metric("read_latency_us_p99") for run in data.runs if run.params["device"] == "slc"]
+    low = min(value for value in p99 if value is not None)
+    assert f"99 % of reads finish within {low:.0f} µs to" in Page(html).text
+
+
+def test_at_most_five_figures(tmp_path: Path) -> None:
+    directory = write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), requests=2000)
+    result = json.loads((directory / "result.json").read_text())
+    result["plots"] = [*result["plots"], "waf", "no-such-plot"]
+    (directory / "result.json").write_text(json.dumps(result))
+    parsed = Page(page.render(RunDirectory(directory)))
+    assert parsed.tags.count("figure") <= MAX_FIGURES
+    assert "no-such-plot: no such plot; there are percentiles, throughput" in parsed.text
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    hostile = '<script>alert(1)</script><img src=x onerror=alert(1)>"\'&]]>'
+    directory = write_run_directory(
+        tmp_path / "hostile", devices=(hostile, "disk"), workloads=(hostile, "b"),
+        title=hostile, requests=2000)
+    html = page.render(RunDirectory(directory))
+    parsed = Page(html)
+    assert parsed.open == []
+    assert not {"script", "img"} & set(parsed.tags)
+    assert not any(name.startswith("on") for _, name, _ in parsed.attributes)
+    assert "<script>alert(1)</script>" in parsed.text, "the title is shown as it is"
+
+
+def test_a_disk_alone_has_no_write_amplification(tmp_path: Path) -> None:
+    directory = write_run_directory(
+        tmp_path / "disk", devices=("disk",), workloads=("fio",), requests=2000)
+    text = Page(page.render(RunDirectory(directory))).text
+    assert "waf: the runs hold no data for it" in text
+    assert "This study has no steady-state gate" in text
+
+
+def test_a_large_sweep_stays_readable(tmp_path: Path) -> None:
+    directory = write_run_directory(
+        tmp_path / "sweep", devices=("slc",), workloads=("a", "b"), requests=400, repeats=2,
+        axes={"device.ssd.op": [0.07, 0.14, 0.28],
+              "device.ssd.gc": ["greedy", {"d-choices": {"d": 10}}, "fifo"]})
+    html = page.render(RunDirectory(directory))
+    assert len(html.encode()) < page.MAX_BYTES
+    text = Page(html).text
+    assert "12 of 18 grid points are drawn" in text
+    assert "d-choices d=10" in text
+
+
+@pytest.mark.parametrize("lost", ["latency", "series", "heatmap", "units", "wear", "counters"])
+def test_a_missing_table_costs_one_figure_at_most(
+    run_directory: Path, tmp_path: Path, lost: str
+) -> None:
+    directory = Path(shutil.copytree(run_directory, tmp_path / "partial"))
+    (directory / f"{lost}.parquet").unlink()
+    parsed = Page(page.render(RunDirectory(directory)))
+    assert parsed.tags.count("figure") >= 4
+
+
+def _no_directory(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+def _no_result(directory: Path) -> None:
+    (directory / "result.json").unlink()
+
+
+def _half_a_result(directory: Path) -> None:
+    file = directory / "result.json"
+    file.write_text(file.read_text()[:200])
+
+
+def _no_runs(directory: Path) -> None:
+    (directory / "result.json").write_text('{"study": "x", "digest": "y", "runs": []}')
+
+
+def _run_without_metrics(directory: Path) -> None:
+    (directory / "result.json").write_text('{"study": "x", "digest": "y", "runs": [{}]}')
+
+
+def _half_a_table(directory: Path) -> None:
+    file = directory / "latency.parquet"
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def _other_columns(directory: Path) -> None:
+    shutil.copy(directory / "wear.parquet", directory / "series.parquet")
+
+
+@pytest.mark.parametrize(
+    ("damage", "file"),
+    [
+        (_no_directory, "damaged"),
+        (_no_result, "result.json"),
+        (_half_a_result, "result.json:"),
+        (_no_runs, "result.json"),
+        (_run_without_metrics, "result.json"),
+        (_half_a_table, "latency.parquet"),
+        (_other_columns, "series.parquet"),
+    ],
+)
+def test_a_damaged_directory_gives_one_clear_error(
+    run_directory: Path, tmp_path: Path, damage: Callable[[Path], None], file: str
+) -> None:
+    directory = Path(shutil.copytree(run_directory, tmp_path / "damaged"))
+    (directory / "report.html").unlink(missing_ok=True)
+    damage(directory)
+    with pytest.raises(StudyError) as caught:
+        page.write(directory)
+    message = str(caught.value)
+    assert message.startswith("error: ") and "= help: " in message
+    assert file in message
+    assert caught.value.kind == "input"
+    assert not (directory / "report.html").exists(), "half a report was left"
+
+
+def test_an_unwritable_target_is_the_machines_fault(run_directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="cannot write the report") as caught:
+        page.write(run_directory, tmp_path / "no" / "such" / "folder.html")
+    assert (caught.value.kind, caught.value.exit_code) == ("machine", 3)
+
+
+def test_the_command_writes_names_and_fails_like_the_house(
+    run_directory: Path, tmp_path: Path
+) -> None:
+    def report(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "blocklab.report", *arguments],
+            capture_output=True, text=True, check=False)
+
+    target = tmp_path / "page.html"
+    done = report(str(run_directory), "--out", str(target), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"report": str(target)}
+    assert target.stat().st_size > 100_000
+    failed = report(str(tmp_path / "nothing"))
+    assert failed.returncode == 2
+    assert failed.stdout == "" and "Traceback" not in failed.stderr
+    assert "is not a run directory" in failed.stderr
