@@ -76,11 +76,6 @@ pub(crate) fn fifo_hot_cold(rho: f64, f: f64, r: f64) -> f64 {
     1.0 / bisect(1e-9, 1.0, |tau| tau * flow(tau) - 1.0)
 }
 
-/// Mean response over service time of the M/D/1 queue at `load`.
-pub(crate) fn md1(load: f64) -> f64 {
-    1.0 + load / (2.0 * (1.0 - load))
-}
-
 /// The root of a function that rises from below 0 to above it.
 fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..100 {

@@ -1,7 +1,7 @@
 //! DiskSim's synthetic request stream, so that its published checks can be repeated.
 //!
-//! Its generator is POSIX `drand48` (X' = 0x5deece66d X + 11 mod 2^48), seeded with 42 both before
-//! and after initialisation.
+//! Its generator is POSIX `drand48` (X' = 0x5deece66d X + 11 mod 2^48), seeded with 42; the first
+//! request arrives at 0.744525 ms, as printed.
 
 use sim::{Demand, Lba, Nanos, Op, Request, Workload, WorkloadError};
 
