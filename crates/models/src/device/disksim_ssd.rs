@@ -21,8 +21,8 @@
 //! # What it leaves out
 //! Of the original: gangs, background cleaning, wear-aware cleaning and end of life, cleaning
 //! without copy-back, block layouts other than fully striped planes. Requests are rounded out to
-//! whole pages, where the original stops with an error; a plane without room hands its write to
-//! another plane, where the original exits. Discards have no effect.
+//! whole pages, where the original stops with an error; a plane about to run out of free blocks is
+//! cleaned within a write, where the original exits. Discards have no effect.
 //!
 //! # Validated against
 //! The original's printed results (`docs/measured/golden-disksim.md`).

@@ -90,9 +90,11 @@ struct Plane {
     free_blocks: u32,
     /// Where the search for a free block starts, counted inside the plane.
     search: u32,
+    /// Valid pages.
+    live: u32,
 }
 
-snapshot_fields!(Plane { active, free_blocks, search });
+snapshot_fields!(Plane { active, free_blocks, search, live });
 
 const FREE: u8 = 0;
 const OPEN: u8 = 1;
@@ -213,7 +215,12 @@ impl Element {
             opened: (0..blocks).map(|b| if b < used { b as u64 + 1 } else { 0 }).collect(),
             last_opened: used as u64,
             planes: vec![
-                Plane { active: 0, free_blocks: shape.reserved, search: 0 };
+                Plane {
+                    active: 0,
+                    free_blocks: shape.reserved,
+                    search: 0,
+                    live: shape.logical_pages() / shape.planes,
+                };
                 shape.planes as usize
             ],
             next_write_plane: 0,
@@ -242,13 +249,14 @@ impl Element {
         self.planes[plane as usize].active % self.shape.pages_per_block == self.shape.data_pages()
     }
 
-    /// Open the next free block of a plane in cyclic order; false when there is none.
-    fn open_block(&mut self, plane: u32) -> bool {
+    /// Open the next free block of a plane in cyclic order. There always is one: see
+    /// [`Element::program`].
+    fn open_block(&mut self, plane: u32) {
         let Shape { planes, blocks_per_plane, pages_per_block, .. } = self.shape;
         let from = self.planes[plane as usize].search;
-        let order = (from..blocks_per_plane).chain(0..from);
-        let free = order.into_iter().find(|i| self.state[(i * planes + plane) as usize] == FREE);
-        let Some(index) = free else { return false };
+        let mut order = (from..blocks_per_plane).chain(0..from);
+        let index = order.find(|i| self.state[(i * planes + plane) as usize] == FREE);
+        let index = index.expect("the last free block is only opened to clean into it");
         let block = index * planes + plane;
         self.last_opened += 1;
         self.state[block as usize] = OPEN;
@@ -257,7 +265,6 @@ impl Element {
         state.search = (index + 1) % blocks_per_plane;
         state.free_blocks -= 1;
         state.active = block * pages_per_block;
-        true
     }
 
     /// Write a logical page to a plane's open block; returns the time in the cell array, and of the
@@ -269,6 +276,9 @@ impl Element {
         let old_block = self.block_of(old);
         self.owner.set(old as usize, NOBODY);
         self.valid[old_block] -= 1;
+        let old_plane = self.plane_of(old) as usize;
+        self.planes[old_plane].live -= 1;
+        self.planes[plane as usize].live += 1;
         self.map.set(lpn as usize, page);
         self.owner.set(page as usize, lpn);
         self.valid[block] += 1;
@@ -316,9 +326,8 @@ impl Element {
             if lpn == NOBODY {
                 continue;
             }
-            if self.is_full(plane) && !self.open_block(plane) {
-                // Half cleaned: the rest waits until other planes have taken pages away.
-                return cost;
+            if self.is_full(plane) {
+                self.open_block(plane);
             }
             cost += self.times.read + self.write_page(plane, lpn);
             self.counts.moved += 1;
@@ -374,15 +383,19 @@ impl Element {
         round_start
     }
 
+    /// Write a page for the host. When that takes the last free block of the plane, a block is
+    /// cleaned into it at once; some block has a page to gain, because no plane holds more valid
+    /// pages than fill all but two of its blocks. The original has no such rule: it exits when a
+    /// plane has no free block.
     fn program(&mut self, plane: u32, lpn: u32) -> u64 {
-        let mut plane = plane;
-        if self.is_full(plane) && !self.open_block(plane) {
-            // DiskSim gives up here; another plane has room, for there are more pages than data.
-            let mut planes = 0..self.shape.planes;
-            let room = planes.find(|&p| !self.is_full(p) || self.open_block(p));
-            plane = room.expect("an element has more physical than logical pages");
+        let mut cost = 0;
+        if self.is_full(plane) {
+            self.open_block(plane);
+            if self.planes[plane as usize].free_blocks == 0 {
+                cost = self.clean_plane(plane);
+            }
         }
-        self.write_page(plane, lpn)
+        cost + self.write_page(plane, lpn)
     }
 
     /// Per parallel unit: parts with their planes.
@@ -406,15 +419,18 @@ impl Element {
     }
 
     /// The plane with the most free pages, from the one whose turn it is on; only planes whose open
-    /// block is younger than the page's old copy count, so that the youngest copy can be told.
+    /// block is younger than the page's old copy count, so that the youngest copy can be told, and
+    /// that have room for another valid page. The plane of the old copy always has.
     fn most_free(&self, before: u32, chosen: &[u32]) -> u32 {
         let old = (self.opened[self.block_of(before)], before);
         let size = i64::from(self.shape.pages_per_block);
+        let most_live = (self.shape.blocks_per_plane - 2) * self.shape.data_pages();
         let mut best = None;
         for i in 0..self.shape.planes {
             let plane = (self.next_write_plane + i) % self.shape.planes;
-            let Plane { active, free_blocks, .. } = self.planes[plane as usize];
-            if (self.opened[self.block_of(active)], active) <= old {
+            let Plane { active, free_blocks, live, .. } = self.planes[plane as usize];
+            let is_younger = (self.opened[self.block_of(active)], active) > old;
+            if !is_younger || live + chosen[plane as usize] >= most_live {
                 continue;
             }
             let open = size - i64::from(active) % size - i64::from(chosen[plane as usize]);
