@@ -125,10 +125,10 @@ fn small_drives_and_windows() {
     ];
     for (rho, values) in table {
         for (blocks, value) in [64, 128, 256, 512, 1024].into_iter().zip(values) {
-            let runs = (0..4).map(|seed| uniform(GREEDY, rho, blocks, 64).run(seed));
-            let mean = runs.sum::<f64>() / 4.0;
-            let off = (mean - value).abs();
-            assert!(off < 3.0 * 0.0023, "rho {rho}, {blocks} blocks: {mean:.4}, not {value}");
+            let run = |seed| Waf { rounds: (8, 60), ..uniform(GREEDY, rho, blocks, 64) }.run(seed);
+            let mean = (0..4).map(run).sum::<f64>() / 4.0;
+            // Our victim is chosen one host write later, a page in 64 x 64.
+            close(&format!("rho {rho}, {blocks} blocks"), mean, value, 0.003);
         }
     }
     for (window, value) in [(1, 3.519), (8, 3.514), (64, 3.483), (512, 3.390), (4096, 3.353)] {
