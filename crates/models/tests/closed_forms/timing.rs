@@ -53,7 +53,7 @@ impl Workload for Load {
                 return Ok(Demand::At(*at));
             }
             let gap = -*mean * libm::log(1.0 - self.rng.unit());
-            *at = *at + Nanos(gap.round() as u64);
+            *at += Nanos(gap.round() as u64);
         } else if self.depth == 0 {
             return Ok(Demand::Wait);
         }
