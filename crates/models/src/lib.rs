@@ -5,6 +5,7 @@
 
 pub mod config;
 pub mod device;
+pub mod disksim;
 pub mod ftl;
 pub mod hdd;
 pub mod registry;

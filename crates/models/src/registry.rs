@@ -6,7 +6,7 @@
 use sim::{Device, Workload};
 
 use crate::config::ConfigError;
-use crate::device::{Context, hdd, null, ssd};
+use crate::device::{Context, disksim_ssd, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{self, page};
@@ -25,6 +25,7 @@ sim::registry! {
         Null = "null" => null,
         Ssd = "ssd" => ssd,
         Hdd = "hdd" => hdd,
+        DisksimSsd = "disksim-ssd" => disksim_ssd,
     }
 }
 

@@ -1,0 +1,6 @@
+//! The SSD model against what can be computed without it: write amplification and timing.
+
+mod drive;
+mod theory;
+mod timing;
+mod waf;

@@ -1,0 +1,265 @@
+//! Timing against arithmetic: exact where the formula is exact.
+
+use sim::{
+    Completion, Demand, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request, Rng, Stepper,
+    Stop, Workload, WorkloadError,
+};
+
+use crate::drive::{build, counters};
+
+/// Default NAND: tR, tPROG, tBERS and the bus time of a 2 KiB page, in nanoseconds.
+const R: u64 = 25_000;
+const P: u64 = 200_000;
+const E: u64 = 2_000_000;
+const X: u64 = 51_200;
+
+fn ssd(geometry: &str, rest: &str) -> Box<dyn Device> {
+    build(&format!("[ssd]\n{rest}\n[ssd.geometry]\nblocks_per_plane = 32\n{geometry}"))
+}
+
+/// One die of one plane.
+const ONE_DIE: &str = "channels = 1\ndies_per_package = 1\nplanes_per_die = 1\n";
+
+/// How pages follow each other.
+#[derive(Clone, Copy, PartialEq)]
+enum Pages {
+    InOrder,
+    Random,
+}
+
+/// A fixed number of single-page requests in flight, or Poisson arrivals.
+struct Load {
+    op: Op,
+    pages: Pages,
+    rng: Rng,
+    count: u64,
+    next: u64,
+    depth: u64,
+    /// Mean time between arrivals, and the next arrival; closed when absent.
+    arrivals: Option<(f64, Nanos)>,
+}
+
+impl Load {
+    fn closed(op: Op, pages: Pages, device: &dyn Device, depth: u64) -> Load {
+        let count = device.limits().sectors() / 4;
+        Load { op, pages, rng: Rng::new(5, "load"), count, next: 0, depth, arrivals: None }
+    }
+}
+
+impl Workload for Load {
+    fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        if let Some((mean, at)) = &mut self.arrivals {
+            if *at > now {
+                return Ok(Demand::At(*at));
+            }
+            let gap = -*mean * libm::log(1.0 - self.rng.unit());
+            *at += Nanos(gap.round() as u64);
+        } else if self.depth == 0 {
+            return Ok(Demand::Wait);
+        }
+        self.depth = self.depth.saturating_sub(1);
+        let page = match self.pages {
+            Pages::InOrder => self.next % self.count,
+            Pages::Random => self.rng.below(self.count),
+        };
+        self.next += 1;
+        Ok(Demand::Issue(Request::new(self.op, Lba(4 * page), 4)))
+    }
+    fn complete(&mut self, _request: &Request, _completion: Completion) {
+        self.depth += 1;
+    }
+}
+
+/// Completion times, to measure rates away from the ends of a run.
+#[derive(Default)]
+struct Times {
+    at: Vec<Nanos>,
+    response: Histogram,
+}
+
+impl Probe for Times {
+    fn on_complete(&mut self, _request: &Request, issued: Nanos, completion: Completion) {
+        self.at.push(completion.at);
+        self.response.record(completion.at.since(issued).0);
+    }
+}
+
+impl Times {
+    /// Completions per second over the middle half of the run.
+    fn rate(&self) -> f64 {
+        let (from, to) = (self.at.len() / 4, self.at.len() * 3 / 4);
+        (to - from) as f64 / self.at[to].since(self.at[from]).as_secs_f64()
+    }
+}
+
+fn run(device: &mut dyn Device, load: &mut Load, requests: u64) -> (Times, Outcome) {
+    let mut times = Times::default();
+    let stop = Stop { requests, ..Stop::default() };
+    let outcome = sim::simulate(device, load, Nanos::ZERO, stop, &mut times).expect("it runs");
+    assert_eq!(outcome.in_flight_ns, outcome.response_ns, "Little's law");
+    (times, outcome)
+}
+
+fn fill(device: &mut dyn Device) {
+    let sectors = device.limits().sectors();
+    device.apply(&Request::write(Lba(0), sectors as u32));
+}
+
+#[track_caller]
+fn close(what: &str, got: f64, expected: f64, tolerance: f64) {
+    let error = got / expected - 1.0;
+    let percent = 100.0 * error;
+    assert!(error.abs() <= tolerance, "{what}: {got} instead of {expected}, off by {percent:.3} %");
+}
+
+#[test]
+fn interleaved_dies_reach_the_bounds_of_the_bus_and_the_dies() {
+    // Four packages; MB/s of 2,048-byte pages for 1, 2 and 4 dies per package.
+    let table = [
+        ("", [(107.5, 32.61), (160.0, 65.22), (160.0, 130.45)]),
+        ("nand.spare_on_bus = true", [(105.3, 32.41), (155.2, 64.81), (155.2, 129.62)]),
+    ];
+    for (nand, rows) in table {
+        let x = if nand.is_empty() { X } else { 52_800 } as f64 / 1e9;
+        for (n, (read, write)) in [1u32, 2, 4].into_iter().zip(rows) {
+            let geometry = format!("dies_per_package = {n}\nplanes_per_die = 1\n");
+            for (op, array, printed) in [(Op::Read, R, read), (Op::Write, P, write)] {
+                let mut device = ssd(&geometry, nand);
+                if op == Op::Read {
+                    fill(&mut *device);
+                }
+                let mut load = Load::closed(op, Pages::InOrder, &*device, 64);
+                let (times, _) = run(&mut *device, &mut load, 4_000);
+                let die = array as f64 / 1e9 + x;
+                let bound = 4.0 * (f64::from(n) / die).min(1.0 / x);
+                let what = format!("{nand} {n} dies {}", op.name());
+                close(&what, times.rate(), bound, 0.002);
+                close(&what, bound * 2048.0 / 1e6, printed, 5e-4);
+            }
+        }
+    }
+}
+
+#[test]
+fn striping_eight_pages_over_two_packages() {
+    let striped = "channels = 2\ndies_per_package = 2\nplanes_per_die = 2\n";
+    for (geometry, expected) in [(ONE_DIE, 2_009_600), (striped, 553_600)] {
+        let mut host = Stepper::new(ssd(geometry, ""));
+        host.submit(Request::write(Lba(0), 32)).unwrap();
+        assert!(host.run_until(Nanos(expected - 1)).is_empty(), "a tick early");
+        assert_eq!(host.run_until(Nanos(expected)).len(), 1, "now");
+    }
+}
+
+#[test]
+fn a_single_operation_takes_its_time_to_the_nanosecond() {
+    let mut device = ssd(ONE_DIE, "");
+    fill(&mut *device);
+    let mut host = Stepper::new(device);
+    let started = host.now();
+    host.submit(Request::read(Lba(0), 4)).unwrap();
+    assert_eq!(host.drain()[0].at, started + Nanos(R + X));
+    let started = host.now();
+    host.submit(Request::write(Lba(0), 4)).unwrap();
+    assert_eq!(host.drain()[0].at, started + Nanos(X + P));
+}
+
+/// Cost of collection, seen as media spans: m (R + P) + E.
+#[test]
+fn collecting_a_block_of_m_valid_pages_costs_m_moves_and_an_erase() {
+    let mut device = ssd(ONE_DIE, "collection.start_free_percent = 0");
+    fill(&mut *device);
+    let before = counters(&*device);
+    let mut host = Stepper::new(device);
+    let (mut rng, mut gc_ns) = (Rng::new(3, "gc"), 0);
+    let pages = host.device.limits().sectors() / 4;
+    for _ in 0..4_000 {
+        host.submit(Request::write(Lba(4 * rng.below(pages)), 4)).unwrap();
+        host.drain();
+        let spans = host.spans();
+        let gc = spans.iter().filter(|span| span.cause == "gc");
+        gc_ns += gc.map(|span| span.end.since(span.start).0).sum::<u64>();
+    }
+    let counted = counters(&*host.device).since(&before);
+    let (moved, erased) = (counted.get("gc_pages_moved"), counted.get("flash_erases.gc"));
+    assert!(moved > 1_000 && erased > 50, "{moved} pages moved, {erased} blocks erased");
+    assert_eq!(gc_ns, moved * (R + P) + erased * E);
+}
+
+/// Die time per host page in steady random writing is X + P + (WAF - 1) c + WAF / b E, and a die
+/// that always has work wastes none of it.
+#[test]
+fn saturated_random_writes_take_the_die_time_of_their_amplification() {
+    let cases = [("", R + P), ("nand.copy_back = false", R + 2 * X + P)];
+    for (nand, move_ns) in cases {
+        let mut device = ssd(
+            ONE_DIE,
+            &format!(
+                "{nand}\nover_provisioning.live_percent = 75\ncollection.start_free_percent = 0"
+            ),
+        );
+        fill(&mut *device);
+        let before = counters(&*device);
+        let mut load = Load::closed(Op::Write, Pages::Random, &*device, 8);
+        let (_, outcome) = run(&mut *device, &mut load, 20_000);
+        let counted = counters(&*device).since(&before);
+        let host = counted.get("flash_programs.host");
+        let moved = counted.get("flash_programs.gc");
+        let erased = counted.get("flash_erases.gc");
+        let expected = host * (X + P) + moved * move_ns + erased * E;
+        close(nand, outcome.end.0 as f64, expected as f64, 1e-3);
+    }
+}
+
+/// Mean response over service time of the M/D/1 queue at `load`.
+fn md1_theory(load: f64) -> f64 {
+    1.0 + load / (2.0 * (1.0 - load))
+}
+
+/// Poisson arrivals at one die that reads for S = 76.2 us: the M/D/1 queue.
+fn md1(load: f64, requests: u64) -> f64 {
+    let mut device = ssd(ONE_DIE, "queue_depth_max = 65536");
+    fill(&mut *device);
+    let mean = (R + X) as f64 / load;
+    let mut arrivals = Load::closed(Op::Read, Pages::Random, &*device, 0);
+    arrivals.arrivals = Some((mean, Nanos::ZERO));
+    let (times, _) = run(&mut *device, &mut arrivals, requests);
+    times.response.mean().unwrap() / 1e3
+}
+
+#[test]
+fn one_die_is_an_md1_queue() {
+    for (load, printed) in [(0.5, 114.3), (0.8, 228.6), (0.9, 419.1)] {
+        close("theory", 76.2 * md1_theory(load), printed, 1e-3);
+    }
+    close("load 0.5", md1(0.5, 100_000), 114.3, 0.01);
+    close("load 0.8", md1(0.8, 150_000), 228.6, 0.02);
+}
+
+#[test]
+#[ignore = "a minute: part of the long tests"]
+fn one_die_is_an_md1_queue_at_high_load() {
+    for (load, mean) in [(0.5, 114.3), (0.8, 228.6), (0.9, 419.1)] {
+        close(&format!("load {load}"), md1(load, 4_000_000), mean, 0.01);
+    }
+}
+
+/// Throughput at depth q never exceeds min(q / S_total, 1 / S_bottleneck); it reaches the first at
+/// depth 1 and the second at great depth.
+#[test]
+fn a_closed_network_stays_below_its_asymptotes() {
+    // Four dies on a channel: its bus is the bottleneck.
+    let geometry = "channels = 1\ndies_per_package = 4\nplanes_per_die = 1\n";
+    let (total, bottleneck) = ((R + X) as f64 / 1e9, X as f64 / 1e9);
+    for depth in [1u64, 2, 3, 4, 8, 64] {
+        let mut device = ssd(geometry, "");
+        fill(&mut *device);
+        let mut load = Load::closed(Op::Read, Pages::Random, &*device, depth);
+        let (times, _) = run(&mut *device, &mut load, 8_000);
+        let bound = (depth as f64 / total).min(1.0 / bottleneck);
+        assert!(times.rate() <= bound * 1.000_001, "depth {depth}: {} > {bound}", times.rate());
+        if depth == 1 || depth == 64 {
+            close(&format!("depth {depth}"), times.rate(), bound, 1e-3);
+        }
+    }
+}
