@@ -3,6 +3,7 @@
 mod generate;
 mod new;
 mod rust;
+mod score_disks;
 mod tidy;
 mod tree;
 
@@ -15,7 +16,8 @@ Usage: cargo run -p xtask -- COMMAND
 Commands:
   tidy            Check the rules of the house (also runs inside `make test`)
   generate        Write the generated parts of the documents
-  new KIND NAME   Start a model: file, registry line, docs page, study";
+  new KIND NAME   Start a model: file, registry line, docs page, study
+  score-disks DIR Score the disk model against recordings of real drives";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(&root()),
         ["new", kind, name] => new::run(&root(), kind, name),
         ["new", ..] => Err(format!("usage: xtask new KIND NAME\n{}", new::kinds_help())),
+        ["score-disks", directory] => score_disks::run(Path::new(directory)),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}\n\n{}", new::kinds_help());
             Ok(())

@@ -6,6 +6,8 @@
 pub mod config;
 pub mod device;
 pub mod ftl;
+pub mod hdd;
 pub mod registry;
 pub mod ssd;
+pub mod trace;
 pub mod workload;

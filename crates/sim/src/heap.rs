@@ -1,89 +1,118 @@
 //! The event heap: earliest first, ties in the order of insertion.
 
+use std::collections::VecDeque;
+
 use crate::snapshot::{Loader, Saver, Snapshot, SnapshotError};
 use crate::units::Nanos;
 
-/// Children per node: four keys share a cache line pair, so a sift reads fewer lines than in a
-/// binary heap.
+/// Children per node: a level of four children is read together.
 const ARITY: usize = 4;
 
-/// A min-heap of (time, sequence) with a 32-bit payload.
+/// Lanes for events that are pushed in rising order of time.
+const LANES: usize = 4;
+
+/// Later than any event.
+const NEVER: u128 = u128::MAX;
+
+/// Events by (time, sequence) with a 32-bit payload.
 ///
-/// The sequence number makes the order total, so a run does not depend on the heap's shape.
-#[derive(Clone, Default, Debug)]
+/// The sequence number makes the order total, so a run does not depend on the shape of the queue.
+/// Most events of a device lie a constant time ahead (a transfer, a page read), so those of one
+/// kind come in rising order: each kind gets a *lane*, a plain queue whose front is its earliest.
+/// Whatever does not fit a lane goes to a heap. The next event is the least of a few fronts.
+#[derive(Clone, Debug)]
 pub struct EventHeap {
+    lanes: [VecDeque<u128>; LANES],
     /// time << 64 | sequence << 32 | payload: one comparison orders all of it.
-    nodes: Vec<u128>,
+    heap: Vec<u128>,
+    /// Front of each lane, then of the heap; [`NEVER`] where there is none.
+    fronts: [u128; LANES + 1],
+    /// Least of `fronts`.
+    least: usize,
     sequence: u32,
-    /// The root was popped and its place is not filled yet: most events are followed by another
-    /// one of the same unit, which then needs one sift instead of two.
-    hole: bool,
+}
+
+impl Default for EventHeap {
+    fn default() -> EventHeap {
+        EventHeap {
+            lanes: Default::default(),
+            heap: Vec::new(),
+            fronts: [NEVER; LANES + 1],
+            least: 0,
+            sequence: 0,
+        }
+    }
 }
 
 impl EventHeap {
-    /// An empty heap.
+    /// No events.
     pub fn new() -> EventHeap {
         EventHeap::default()
     }
 
     /// Number of events waiting.
     pub fn len(&self) -> usize {
-        self.nodes.len() - usize::from(self.hole)
+        self.heap.len() + self.lanes.iter().map(VecDeque::len).sum::<usize>()
     }
 
     /// True when no event waits.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.fronts[self.least] == NEVER
     }
 
     /// Time of the earliest event.
     #[inline]
     pub fn next_time(&self) -> Option<Nanos> {
-        if self.hole {
-            // Only between a pop and the next call: the least of the root's children.
-            return self.nodes[1..].iter().take(ARITY).min().map(|&node| time_of(node));
-        }
-        self.nodes.first().map(|&node| time_of(node))
+        let front = self.fronts[self.least];
+        (front != NEVER).then(|| time_of(front))
     }
 
     /// Add an event at `time`.
     #[inline]
     pub fn push(&mut self, time: Nanos, payload: u32) {
-        if self.sequence == u32::MAX {
-            self.renumber();
-        }
-        let low = u64::from(self.sequence) << 32 | u64::from(payload);
-        let node = u128::from(time.0) << 64 | u128::from(low);
-        self.sequence += 1;
-        if self.hole {
-            self.hole = false;
-            self.sift_down(node);
-            return;
-        }
-        let mut hole = self.nodes.len();
-        self.nodes.push(node);
-        while hole > 0 {
-            let parent = (hole - 1) / ARITY;
-            if self.nodes[parent] <= node {
-                break;
+        let node = self.node(time, payload);
+        self.push_heap(node);
+    }
+
+    /// Add an event at `time` of a kind whose events mostly come in rising order; `lane` is taken
+    /// modulo the number of lanes. The order of events does not depend on the lane.
+    #[inline]
+    pub fn push_lane(&mut self, lane: usize, time: Nanos, payload: u32) {
+        let node = self.node(time, payload);
+        let lane = lane % LANES;
+        match self.lanes[lane].back() {
+            Some(&back) if back > node => self.push_heap(node),
+            Some(_) => self.lanes[lane].push_back(node),
+            None => {
+                self.lanes[lane].push_back(node);
+                self.new_front(lane, node);
             }
-            self.nodes[hole] = self.nodes[parent];
-            hole = parent;
         }
-        self.nodes[hole] = node;
     }
 
     /// Remove and return the earliest event if it is due at `now`.
     #[inline]
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, u32)> {
-        self.fill_hole();
-        match self.nodes.first() {
-            Some(&node) if time_of(node) <= now => {
-                self.hole = true;
-                Some((time_of(node), node as u32))
-            }
-            _ => None,
+        let from = self.least;
+        let node = self.fronts[from];
+        if node == NEVER || time_of(node) > now {
+            return None;
         }
+        self.fronts[from] = match self.lanes.get_mut(from) {
+            Some(lane) => {
+                lane.pop_front();
+                lane.front().copied().unwrap_or(NEVER)
+            }
+            None => self.pop_heap(),
+        };
+        let mut least = 0;
+        for index in 1..=LANES {
+            if self.fronts[index] < self.fronts[least] {
+                least = index;
+            }
+        }
+        self.least = least;
+        Some((time_of(node), node as u32))
     }
 
     /// Remove and return the earliest event.
@@ -94,63 +123,82 @@ impl EventHeap {
 
     /// Remove every event.
     pub fn clear(&mut self) {
-        self.nodes.clear();
-        self.sequence = 0;
-        self.hole = false;
+        *self = EventHeap::default();
     }
 
     #[inline]
-    fn fill_hole(&mut self) {
-        if self.hole {
-            self.hole = false;
-            let last = self.nodes.pop().expect("the heap holds at least its hole");
-            if !self.nodes.is_empty() {
-                self.sift_down(last);
-            }
+    fn node(&mut self, time: Nanos, payload: u32) -> u128 {
+        if self.sequence == u32::MAX {
+            self.renumber();
+        }
+        let low = u64::from(self.sequence) << 32 | u64::from(payload);
+        self.sequence += 1;
+        u128::from(time.0) << 64 | u128::from(low)
+    }
+
+    #[inline]
+    fn new_front(&mut self, index: usize, node: u128) {
+        self.fronts[index] = node;
+        if node < self.fronts[self.least] {
+            self.least = index;
         }
     }
 
-    /// Put `node` in the place of the root and restore the order.
-    #[inline]
-    fn sift_down(&mut self, node: u128) {
-        let nodes = self.nodes.as_mut_slice();
+    fn push_heap(&mut self, node: u128) {
+        let mut hole = self.heap.len();
+        self.heap.push(node);
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            if self.heap[parent] <= node {
+                break;
+            }
+            self.heap[hole] = self.heap[parent];
+            hole = parent;
+        }
+        self.heap[hole] = node;
+        if hole == 0 {
+            self.new_front(LANES, node);
+        }
+    }
+
+    /// Drop the heap's root; returns the new one.
+    fn pop_heap(&mut self) -> u128 {
+        let last = self.heap.pop().expect("the heap's front is in the heap");
+        if self.heap.is_empty() {
+            return NEVER;
+        }
+        let heap = self.heap.as_mut_slice();
         let mut hole = 0;
         loop {
             let first = hole * ARITY + 1;
-            let (least, value) = match nodes.get(first..first + ARITY) {
-                Some(&[a, b, c, d]) => {
-                    let (ab, ab_at) = if b < a { (b, first + 1) } else { (a, first) };
-                    let (cd, cd_at) = if d < c { (d, first + 3) } else { (c, first + 2) };
-                    if cd < ab { (cd_at, cd) } else { (ab_at, ab) }
-                }
-                _ => {
-                    let rest = nodes.get(first..).unwrap_or(&[]);
-                    match rest.iter().enumerate().min_by_key(|&(_, &value)| value) {
-                        Some((offset, &value)) => (first + offset, value),
-                        None => break,
-                    }
-                }
-            };
-            if node <= value {
-                break;
-            }
-            nodes[hole] = value;
-            hole = least;
+            let end = (first + ARITY).min(heap.len());
+            let children = heap.get(first..end).unwrap_or(&[]);
+            let least = children.iter().enumerate().min_by_key(|&(_, &node)| node);
+            let Some((offset, &node)) = least.filter(|&(_, &node)| node < last) else { break };
+            heap[hole] = node;
+            hole = first + offset;
         }
-        nodes[hole] = node;
+        heap[hole] = last;
+        heap[0]
+    }
+
+    /// All events in order.
+    fn sorted(&self) -> Vec<u128> {
+        let mut all = self.heap.clone();
+        self.lanes.iter().for_each(|lane| all.extend(lane));
+        all.sort_unstable();
+        all
     }
 
     /// Give the waiting events fresh sequence numbers in their present order: needed once in four
-    /// thousand million events. A sorted array is a valid heap.
+    /// thousand million events.
     #[cold]
     fn renumber(&mut self) {
-        self.fill_hole();
-        self.nodes.sort_unstable();
-        for (index, node) in self.nodes.iter_mut().enumerate() {
-            let sequence_bits = u128::from(u32::MAX) << 32;
-            *node = *node & !sequence_bits | (index as u128) << 32;
+        let all = self.sorted();
+        self.clear();
+        for node in all {
+            self.push_lane(0, time_of(node), node as u32);
         }
-        self.sequence = self.nodes.len() as u32;
     }
 }
 
@@ -161,15 +209,19 @@ fn time_of(node: u128) -> Nanos {
 
 impl Snapshot for EventHeap {
     fn save(&self, to: &mut Saver) {
-        let mut sorted = self.nodes[usize::from(self.hole)..].to_vec();
-        sorted.sort_unstable();
-        sorted.save(to);
+        self.sorted().save(to);
         self.sequence.save(to);
     }
 
     fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
-        self.nodes.restore(from)?;
-        self.hole = false;
+        self.clear();
+        let mut all: Vec<u128> = Vec::new();
+        all.restore(from)?;
+        if !all.is_sorted() {
+            return Err(SnapshotError("its events are out of order".into()));
+        }
+        self.fronts[0] = all.first().copied().unwrap_or(NEVER);
+        self.lanes[0] = all.into();
         self.sequence.restore(from)
     }
 }
@@ -186,7 +238,10 @@ mod tests {
         let mut expected = Vec::new();
         for payload in 0..2_000u32 {
             let time = rng.below(50);
-            heap.push(Nanos(time), payload);
+            match payload % 2 {
+                0 => heap.push(Nanos(time), payload),
+                _ => heap.push_lane(1, Nanos(time), payload),
+            }
             expected.push((Nanos(time), payload));
         }
         expected.sort_by_key(|&(time, payload)| (time, payload));
@@ -209,8 +264,8 @@ mod tests {
         let (mut heap, mut rng) = (EventHeap::new(), Rng::new(5, "mixed"));
         let mut expected = std::collections::BTreeSet::new();
         for payload in 0..5_000u32 {
-            let time = rng.below(1_000);
-            heap.push(Nanos(time), payload);
+            let time = rng.below(1_000) + u64::from(payload);
+            heap.push_lane(payload as usize % 3, Nanos(time), payload);
             expected.insert((time, payload));
             if rng.below(3) > 0 {
                 let (time, payload) = heap.pop().unwrap();

@@ -43,13 +43,31 @@ pub trait Workload {
     fn complete(&mut self, request: &Request, completion: Completion) {
         let _ = (request, completion);
     }
+
+    /// What a reader of the results must know: addresses that were wrapped, flags that were
+    /// invented. One sentence each; asked for after the run.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How long after its first request measuring should start: the ramp the workload itself asks
+    /// for. The workload never sees the difference.
+    fn measure_from(&self) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn measure_from(&self) -> Nanos {
+        (**self).measure_from()
+    }
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
         (**self).next(now)
     }
     fn complete(&mut self, request: &Request, completion: Completion) {
         (**self).complete(request, completion);
+    }
+    fn notes(&self) -> Vec<String> {
+        (**self).notes()
     }
 }

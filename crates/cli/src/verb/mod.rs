@@ -30,4 +30,6 @@ verbs! {
     New => new,
     /// Write the report of a run
     Report => report,
+    /// Describe, convert and measure recorded traces
+    Trace => trace,
 }

@@ -1,5 +1,6 @@
 //! Devices: anything that implements the contract of [`sim::Device`].
 
+pub mod hdd;
 pub mod null;
 pub mod ssd;
 

@@ -10,7 +10,7 @@ use super::gc::Gc;
 use super::mapping::Mapping;
 use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
-use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
 /// When and how blocks are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,8 +69,8 @@ pub struct Collector {
     wear: Box<dyn Wear>,
     pools: Vec<Pool>,
     planes_per_pool: Divisor,
-    /// Scratch: the programs of the step being planned.
-    moves: Vec<FlashOp>,
+    /// Scratch: (to, from, lpn) of the step being planned.
+    moves: Vec<(u32, u32, u32)>,
     /// Valid pages moved since the drive was built.
     pub pages_moved: u64,
     /// Blocks collected since the drive was built.
@@ -177,14 +177,8 @@ impl Collector {
         }
         state.has_victim = false;
         self.blocks_collected += 1;
-        plan.push(FlashOp {
-            kind: Kind::Erase,
-            cause: if state.wear { Cause::Wear } else { Cause::Gc },
-            sectors: 0,
-            ppn: flash.geometry.first_ppn(state.victim),
-            from: NONE,
-            lpn: NONE,
-        });
+        let cause = if state.wear { Cause::Wear } else { Cause::Gc };
+        plan.push(FlashOp::erase(cause, flash.geometry.first_ppn(state.victim)));
         Step::Planned
     }
 
@@ -246,16 +240,13 @@ impl Collector {
         let cause = if wear { Cause::Wear } else { Cause::Gc };
         let slot = if self.rules.separate { Slot::Moved } else { Slot::Host };
         let plane = flash.geometry.plane_of_block(victim);
-        let sectors = flash.geometry.page_sectors as u16;
+        let sectors = flash.geometry.page_sectors;
         let first = flash.geometry.first_ppn(victim);
         let written = u32::from(flash.block(victim).written);
-        let kind = if self.rules.copy_back { Kind::CopyBack } else { Kind::Program };
         let mut moved = 0;
         if flash.valid(victim) == 0 {
             cursor = written;
         }
-        // Without copy-back the reads are the first stage and the programs the second.
-        let start = plan.ops.len();
         while cursor < written && moved < self.rules.step_pages {
             let from = first + cursor;
             cursor += 1;
@@ -263,22 +254,28 @@ impl Collector {
             if lpn == NONE {
                 continue;
             }
-            if !self.rules.copy_back && flash.is_programmed(from) {
-                let read = FlashOp { kind: Kind::Read, cause, sectors, ppn: from, from: NONE, lpn };
-                plan.push(read);
-            }
             let (ppn, _) = flash
                 .allocate(plane, slot, lpn, 0)
                 .expect("the reserve of each plane holds a victim's valid pages");
+            if self.rules.copy_back {
+                plan.push(FlashOp::copy_back(cause, ppn, from, lpn));
+            } else {
+                if flash.is_programmed(from) {
+                    plan.push(FlashOp::read(cause, from, lpn, sectors));
+                }
+                self.moves.push((ppn, from, lpn));
+            }
             flash.invalidate(from);
             mapping.relocated(lpn, ppn);
-            self.moves.push(FlashOp { kind, cause, sectors, ppn, from, lpn });
             moved += 1;
         }
-        if plan.ops.len() > start {
+        if !self.moves.is_empty() {
+            // Without copy-back the reads are the first stage and the programs the second.
             plan.then();
+            for (ppn, from, lpn) in self.moves.drain(..) {
+                plan.push(FlashOp::program(cause, ppn, from, lpn, sectors));
+            }
         }
-        self.moves.drain(..).for_each(|op| plan.push(op));
         self.pages_moved += u64::from(moved);
         self.pools[pool as usize].cursor = cursor;
         moved > 0

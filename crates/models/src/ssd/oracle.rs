@@ -9,7 +9,7 @@
 //! * an erase of a block that still holds the newest version of something.
 
 use super::geometry::Geometry;
-use super::plan::{FlashOp, Kind, NONE};
+use super::plan::{Cause, FlashOp, Kind, NONE};
 
 /// What a page holds: a logical page and its version.
 type Content = (u32, u32);
@@ -51,26 +51,27 @@ impl Oracle {
     /// # Errors
     /// What is wrong with the plan.
     pub fn planned(&mut self, op: &FlashOp) -> Result<(), String> {
-        match op.kind {
+        match op.kind() {
             Kind::Program | Kind::CopyBack => {
-                let version = match op.cause {
-                    super::plan::Cause::Host => {
-                        self.newest[op.lpn as usize] += 1;
-                        self.newest[op.lpn as usize]
+                let version = match op.cause() {
+                    Cause::Host => {
+                        self.newest[op.lpn() as usize] += 1;
+                        self.newest[op.lpn() as usize]
                     }
                     // A move carries the version that the source holds or will hold.
-                    _ => self.planned[op.from as usize],
+                    _ => self.planned[op.from() as usize],
                 };
-                self.planned[op.ppn as usize] = version;
-                let same_plane = self.geometry.plane_of(op.ppn) == self.geometry.plane_of(op.from);
-                if op.kind == Kind::CopyBack && !same_plane {
+                self.planned[op.ppn() as usize] = version;
+                let same_plane =
+                    self.geometry.plane_of(op.ppn()) == self.geometry.plane_of(op.from());
+                if op.kind() == Kind::CopyBack && !same_plane {
                     return Err(format!("copy-back across planes: {op:?}"));
                 }
             }
-            Kind::Read if op.lpn != NONE => {
+            Kind::Read if op.lpn() != NONE => {
                 let (wanted, planned) =
-                    (self.newest[op.lpn as usize], self.planned[op.ppn as usize]);
-                if op.cause == super::plan::Cause::Host && wanted != planned {
+                    (self.newest[op.lpn() as usize], self.planned[op.ppn() as usize]);
+                if op.cause() == Cause::Host && wanted != planned {
                     return Err(format!("read of version {planned} instead of {wanted}: {op:?}"));
                 }
             }
@@ -84,13 +85,13 @@ impl Oracle {
     /// # Errors
     /// What real flash, or the data's owner, would object to.
     pub fn executed(&mut self, op: &FlashOp) -> Result<(), String> {
-        match op.kind {
-            Kind::Read => self.holds(op.ppn, op.lpn, op),
+        match op.kind() {
+            Kind::Read => self.holds(op.ppn(), op.lpn(), op),
             Kind::Program => self.program(op),
             Kind::CopyBack => {
-                self.holds(op.from, op.lpn, op)?;
-                let carried = self.pages[op.from as usize].1;
-                let planned = self.planned[op.ppn as usize];
+                self.holds(op.from(), op.lpn(), op)?;
+                let carried = self.pages[op.from() as usize].1;
+                let planned = self.planned[op.ppn() as usize];
                 if carried != planned {
                     return Err(format!(
                         "copy-back moves version {carried}, not {planned}: {op:?}"
@@ -114,24 +115,24 @@ impl Oracle {
     }
 
     fn program(&mut self, op: &FlashOp) -> Result<(), String> {
-        let (block, page) = self.geometry.block_page(op.ppn);
+        let (block, page) = self.geometry.block_page(op.ppn());
         let next = &mut self.next_page[block as usize];
         if *next != page {
             return Err(format!("block {block} expects page {next}, not {page}: {op:?}"));
         }
         *next += 1;
-        let version = self.planned[op.ppn as usize];
-        self.pages[op.ppn as usize] = (op.lpn, version);
-        let durable = &mut self.durable[op.lpn as usize];
+        let version = self.planned[op.ppn() as usize];
+        self.pages[op.ppn() as usize] = (op.lpn(), version);
+        let durable = &mut self.durable[op.lpn() as usize];
         if version >= durable.0 {
-            *durable = (version, op.ppn);
+            *durable = (version, op.ppn());
         }
         Ok(())
     }
 
     fn erase(&mut self, op: &FlashOp) -> Result<(), String> {
-        let (block, _) = self.geometry.block_page(op.ppn);
-        for ppn in op.ppn..op.ppn + self.geometry.pages_per_block.get() {
+        let (block, _) = self.geometry.block_page(op.ppn());
+        for ppn in op.ppn()..op.ppn() + self.geometry.pages_per_block.get() {
             let (lpn, version) = self.pages[ppn as usize];
             if lpn != NONE && self.durable[lpn as usize] == (version, ppn) {
                 return Err(format!(
@@ -184,14 +185,9 @@ impl Oracle {
 mod tests {
     use super::*;
     use crate::ssd::geometry::GeometryParams;
-    use crate::ssd::plan::Cause;
 
     fn oracle() -> Oracle {
         Oracle::new(GeometryParams::default().check().unwrap(), 100)
-    }
-
-    fn op(kind: Kind, cause: Cause, ppn: u32, from: u32, lpn: u32) -> FlashOp {
-        FlashOp { kind, cause, sectors: 4, ppn, from, lpn }
     }
 
     fn run(oracle: &mut Oracle, op: FlashOp) -> Result<(), String> {
@@ -202,31 +198,31 @@ mod tests {
     #[test]
     fn correct_plans_pass() {
         let mut o = oracle();
-        run(&mut o, op(Kind::Program, Cause::Host, 0, NONE, 7)).unwrap();
-        run(&mut o, op(Kind::Read, Cause::Host, 0, NONE, 7)).unwrap();
-        run(&mut o, op(Kind::CopyBack, Cause::Gc, 64, 0, 7)).unwrap();
-        run(&mut o, op(Kind::Erase, Cause::Gc, 0, NONE, NONE)).unwrap();
-        run(&mut o, op(Kind::Read, Cause::Host, 64, NONE, 7)).unwrap();
+        run(&mut o, FlashOp::program(Cause::Host, 0, NONE, 7, 4)).unwrap();
+        run(&mut o, FlashOp::read(Cause::Host, 0, 7, 4)).unwrap();
+        run(&mut o, FlashOp::copy_back(Cause::Gc, 64, 0, 7)).unwrap();
+        run(&mut o, FlashOp::erase(Cause::Gc, 0)).unwrap();
+        run(&mut o, FlashOp::read(Cause::Host, 64, 7, 4)).unwrap();
     }
 
     #[test]
     fn every_kind_of_wrong_plan_is_refused() {
         let mut o = oracle();
-        run(&mut o, op(Kind::Program, Cause::Host, 0, NONE, 7)).unwrap();
+        run(&mut o, FlashOp::program(Cause::Host, 0, NONE, 7, 4)).unwrap();
         let wrong = [
-            (op(Kind::Program, Cause::Host, 0, NONE, 8), "expects page 1"),
-            (op(Kind::Program, Cause::Host, 2, NONE, 8), "expects page 1"),
-            (op(Kind::Read, Cause::Host, 0, NONE, 8), "instead of"),
-            (op(Kind::CopyBack, Cause::Gc, 131_072 * 2, 0, 7), "across planes"),
-            (op(Kind::Erase, Cause::Gc, 0, NONE, NONE), "last durable copy of lpn 7"),
+            (FlashOp::program(Cause::Host, 0, NONE, 8, 4), "expects page 1"),
+            (FlashOp::program(Cause::Host, 2, NONE, 8, 4), "expects page 1"),
+            (FlashOp::read(Cause::Host, 0, 8, 4), "instead of"),
+            (FlashOp::copy_back(Cause::Gc, 131_072 * 2, 0, 7), "across planes"),
+            (FlashOp::erase(Cause::Gc, 0), "last durable copy of lpn 7"),
         ];
         for (op, expected) in wrong {
             let error = run(&mut o.clone(), op).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
         // A stale read: the page was overwritten elsewhere.
-        run(&mut o, op(Kind::Program, Cause::Host, 1, 0, 7)).unwrap();
-        let error = run(&mut o, op(Kind::Read, Cause::Host, 0, NONE, 7)).unwrap_err();
+        run(&mut o, FlashOp::program(Cause::Host, 1, 0, 7, 4)).unwrap();
+        let error = run(&mut o, FlashOp::read(Cause::Host, 0, 7, 4)).unwrap_err();
         assert!(error.contains("read of version 1 instead of 2"), "{error}");
     }
 }

@@ -56,21 +56,112 @@ impl Cause {
 pub const NONE: u32 = u32::MAX;
 
 /// One flash operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+///
+/// Two words rather than six fields: operations are copied from the plan to the NAND model right
+/// after they are built, and a copy that reads narrow stores back as wide loads stalls the core.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlashOp {
+    /// ppn << 32 | sectors << 16 | cause << 8 | kind
+    what: u64,
+    /// lpn << 32 | from
+    data: u64,
+}
+
+impl FlashOp {
+    /// Sense `ppn`, which holds `lpn`, and transfer `sectors` of it.
+    #[inline]
+    pub fn read(cause: Cause, ppn: u32, lpn: u32, sectors: u32) -> FlashOp {
+        FlashOp::new(Kind::Read, cause, ppn, NONE, lpn, sectors)
+    }
+
+    /// Program `lpn` to `ppn`. `from` is the page that held it before, or [`NONE`].
+    #[inline]
+    pub fn program(cause: Cause, ppn: u32, from: u32, lpn: u32, sectors: u32) -> FlashOp {
+        FlashOp::new(Kind::Program, cause, ppn, from, lpn, sectors)
+    }
+
+    /// Move `lpn` from one page to another of the same plane without the bus.
+    #[inline]
+    pub fn copy_back(cause: Cause, ppn: u32, from: u32, lpn: u32) -> FlashOp {
+        FlashOp::new(Kind::CopyBack, cause, ppn, from, lpn, 0)
+    }
+
+    /// Erase the block whose first page is `ppn`.
+    #[inline]
+    pub fn erase(cause: Cause, ppn: u32) -> FlashOp {
+        FlashOp::new(Kind::Erase, cause, ppn, NONE, NONE, 0)
+    }
+
+    #[inline]
+    fn new(kind: Kind, cause: Cause, ppn: u32, from: u32, lpn: u32, sectors: u32) -> FlashOp {
+        let low = u64::from(sectors & 0xffff) << 16 | (cause as u64) << 8 | kind as u64;
+        FlashOp { what: u64::from(ppn) << 32 | low, data: u64::from(lpn) << 32 | u64::from(from) }
+    }
+
     /// What to do.
-    pub kind: Kind,
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::ALL[(self.what & 3) as usize]
+    }
+
     /// Why.
-    pub cause: Cause,
+    #[inline]
+    pub fn cause(&self) -> Cause {
+        // Only `new` writes the byte, or `restore`, which checks it.
+        Cause::ALL[(self.what >> 8 & 7) as usize]
+    }
+
     /// Sectors that cross the bus.
-    pub sectors: u16,
+    #[inline]
+    pub fn sectors(&self) -> u32 {
+        (self.what >> 16 & 0xffff) as u32
+    }
+
     /// The page; for an erase the first page of the block.
-    pub ppn: u32,
-    /// Where the data was before: the source of a copy-back, the superseded page of a program,
-    /// or [`NONE`].
-    pub from: u32,
+    #[inline]
+    pub fn ppn(&self) -> u32 {
+        (self.what >> 32) as u32
+    }
+
+    /// Where the data was before: the source of a copy-back, the superseded page of a program, or
+    /// [`NONE`].
+    #[inline]
+    pub fn from(&self) -> u32 {
+        self.data as u32
+    }
+
     /// The logical page of the data; [`NONE`] for an erase.
-    pub lpn: u32,
+    #[inline]
+    pub fn lpn(&self) -> u32 {
+        (self.data >> 32) as u32
+    }
+}
+
+impl std::fmt::Debug for FlashOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, cause) = (self.kind().name(), self.cause().name());
+        write!(f, "{cause} {kind} of page {}", self.ppn())?;
+        match (self.lpn(), self.from()) {
+            (NONE, _) => Ok(()),
+            (lpn, NONE) => write!(f, " (lpn {lpn})"),
+            (lpn, from) => write!(f, " (lpn {lpn}, before at {from})"),
+        }
+    }
+}
+
+impl sim::Snapshot for FlashOp {
+    fn save(&self, to: &mut sim::Saver) {
+        (self.what, self.data).save(to);
+    }
+    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
+        let mut words = (0, 0);
+        words.restore(from)?;
+        (self.what, self.data) = words;
+        match (self.what >> 8 & 0xff) < Cause::ALL.len() as u64 && (self.what & 0xff) < 4 {
+            true => Ok(()),
+            false => Err(sim::SnapshotError("a flash operation is damaged".into())),
+        }
+    }
 }
 
 /// Operation counts by kind and cause.
@@ -126,7 +217,7 @@ impl Plan {
     /// Add an operation to the present stage.
     #[inline]
     pub fn push(&mut self, op: FlashOp) {
-        self.counts.0[op.kind as usize][op.cause as usize] += 1;
+        self.counts.0[op.kind() as usize][op.cause() as usize] += 1;
         self.ops.push(op);
     }
 

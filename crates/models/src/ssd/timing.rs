@@ -149,20 +149,20 @@ impl Timing {
     pub fn phases(&self, geometry: &Geometry, op: &FlashOp) -> Phases {
         let page = |ppn| if self.single_type() { 0 } else { geometry.block_page(ppn).1 };
         let command = self.command_ns;
-        match op.kind {
+        match op.kind() {
             Kind::Read => Phases {
                 bus_in: command,
-                array: self.read_ns(page(op.ppn)),
-                bus_out: self.bus_ns(u32::from(op.sectors)),
+                array: self.read_ns(page(op.ppn())),
+                bus_out: self.bus_ns(op.sectors()),
             },
             Kind::Program => Phases {
-                bus_in: command + self.bus_ns(u32::from(op.sectors)),
-                array: self.program_ns(page(op.ppn)),
+                bus_in: command + self.bus_ns(op.sectors()),
+                array: self.program_ns(page(op.ppn())),
                 bus_out: 0,
             },
             Kind::CopyBack => Phases {
                 bus_in: command,
-                array: self.read_ns(page(op.from)) + self.program_ns(page(op.ppn)),
+                array: self.read_ns(page(op.from())) + self.program_ns(page(op.ppn())),
                 bus_out: 0,
             },
             Kind::Erase => Phases { bus_in: command, array: self.erase_ns, bus_out: 0 },

@@ -1,5 +1,17 @@
 //! Workloads: anything that issues requests.
 
+pub mod bonnie;
+mod closed_loop;
+mod distribution;
+mod extents;
+pub mod fio;
+pub mod ie;
+pub mod iozone;
+pub mod pc;
+pub mod replay;
+mod size_mix;
+pub mod trace;
+
 use std::io::Read;
 
 use sim::{Limits, Rng};

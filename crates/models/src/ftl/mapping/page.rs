@@ -45,7 +45,7 @@ impl Params {
         Ok(Box::new(PageMap {
             map: CowVec::new(context.logical_pages as usize, NONE),
             allocator: context.allocator.clone(),
-            page_sectors: context.geometry.page_sectors as u16,
+            page_sectors: context.geometry.page_sectors,
             reserve: context.reserve,
             ram: Bytes(bits.div_ceil(8)),
         }))
@@ -56,7 +56,7 @@ impl Params {
 struct PageMap {
     map: CowVec<u32>,
     allocator: Allocator,
-    page_sectors: u16,
+    page_sectors: u32,
     reserve: u32,
     ram: Bytes,
 }
@@ -72,14 +72,7 @@ impl Mapping for PageMap {
     fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         let ppn = self.map.get(page.lpn as usize);
         if ppn != NONE {
-            plan.push(FlashOp {
-                kind: Kind::Read,
-                cause: Cause::Host,
-                sectors: page.sectors,
-                ppn,
-                from: NONE,
-                lpn: page.lpn,
-            });
+            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
         }
     }
 
@@ -87,9 +80,8 @@ impl Mapping for PageMap {
         let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
         let old = self.map.get(page.lpn as usize);
         if old != NONE && !page.whole {
-            let sectors = self.page_sectors - page.sectors;
-            let (kind, cause) = (Kind::Read, Cause::Host);
-            plan.push(FlashOp { kind, cause, sectors, ppn: old, from: NONE, lpn: page.lpn });
+            let kept = self.page_sectors - u32::from(page.sectors);
+            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
             plan.then();
         }
         let (ppn, opened) = flash
@@ -102,14 +94,7 @@ impl Mapping for PageMap {
         if opened {
             plan.collect = Some(plane);
         }
-        plan.push(FlashOp {
-            kind: Kind::Program,
-            cause: Cause::Host,
-            sectors: self.page_sectors,
-            ppn,
-            from: old,
-            lpn: page.lpn,
-        });
+        plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
         Ok(())
     }
 

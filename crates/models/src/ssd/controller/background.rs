@@ -7,7 +7,7 @@ use super::jobs::Later;
 
 /// Where an operation waits in the NAND model.
 fn class(op: &FlashOp, background: bool) -> Class {
-    match (op.kind, background) {
+    match (op.kind(), background) {
         (Kind::Read, false) => Class::Read,
         (Kind::Read, true) => Class::BackgroundRead,
         _ => Class::Write,
@@ -57,14 +57,14 @@ impl Controller {
         background: bool,
         blocked: bool,
     ) -> Option<u32> {
-        match op.kind {
-            Kind::Read if !self.flash.is_programmed(op.ppn) => return None,
-            Kind::Program | Kind::CopyBack => self.flash.pin(op.from),
+        match op.kind() {
+            Kind::Read if !self.flash.is_programmed(op.ppn()) => return None,
+            Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),
             _ => {}
         }
         let slot = self.nand.enqueue(op, target, class(&op, background), blocked);
         if !blocked {
-            let plane = self.geometry.plane_of(op.ppn);
+            let plane = self.geometry.plane_of(op.ppn());
             self.kicks.push(self.geometry.die_of_plane(plane));
         }
         Some(slot)
@@ -88,7 +88,7 @@ impl Controller {
                 stage += 1;
             }
             // Writes keep their place in the die's order; reads have none to keep.
-            let slot = match op.kind {
+            let slot = match op.kind() {
                 Kind::Read => NONE,
                 _ => self
                     .start_op(op, FOR_JOB | job, background, true)
@@ -103,21 +103,19 @@ impl Controller {
 
     /// Start the next stage of a job; returns false when there is none left.
     fn next_stage(&mut self, index: u32) -> bool {
-        while let Some(&(stage, _)) = self.jobs.get(index).later.first() {
-            let later = &mut self.jobs.get(index).later;
-            let count = later.iter().take_while(|(s, _)| *s == stage).count();
-            let starting: Vec<_> = later.drain(..count).collect();
-            let background = self.jobs.get(index).background;
-            for (_, Later { slot, op }) in starting {
-                if slot == NONE {
-                    if self.start_op(op, FOR_JOB | index, background, false).is_some() {
-                        self.jobs.get(index).remaining += 1;
-                    }
-                } else {
+        let background = self.jobs.get(index).background;
+        while let Some((stage, _)) = self.jobs.get(index).peek() {
+            while let Some((same, Later { slot, op })) = self.jobs.get(index).peek()
+                && same == stage
+            {
+                self.jobs.get(index).started += 1;
+                if slot != NONE {
                     let die = self.nand.unblock(slot);
                     self.kicks.push(die);
-                    self.jobs.get(index).remaining += 1;
+                } else if self.start_op(op, FOR_JOB | index, background, false).is_none() {
+                    continue;
                 }
+                self.jobs.get(index).remaining += 1;
             }
             if self.jobs.get(index).remaining > 0 {
                 return true;
@@ -137,8 +135,8 @@ impl Controller {
     /// A flash operation ended: keep the books, tell who waits.
     pub(super) fn flash_op_ended(&mut self, done: Finished, now: Nanos, out: &mut Completions) {
         let Finished { op, target } = done;
-        self.executed(&op, op.from);
-        match op.kind {
+        self.executed(&op, op.from());
+        match op.kind() {
             Kind::Read => {}
             Kind::Program | Kind::CopyBack => {
                 if !self.blocked_pools.is_empty() {
@@ -147,9 +145,9 @@ impl Controller {
                     }
                 }
             }
-            Kind::Erase => self.block_erased(op.ppn),
+            Kind::Erase => self.block_erased(op.ppn()),
         }
-        self.tell(target, op.lpn, now, out);
+        self.tell(target, op.lpn(), now, out);
         self.kick_all(now);
     }
 

@@ -90,11 +90,11 @@ impl Controller {
         if let Some(oracle) = &mut self.oracle.0 {
             oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
         }
-        match op.kind {
+        match op.kind() {
             Kind::Read => {}
-            Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn, from),
+            Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn(), from),
             Kind::Erase => {
-                let (block, _) = self.geometry.block_page(op.ppn);
+                let (block, _) = self.geometry.block_page(op.ppn());
                 self.flash.erased(block);
                 self.collector.erased(block, &self.flash);
             }
@@ -109,10 +109,10 @@ impl Controller {
             None => Vec::new(),
         };
         let (ending, forgotten) = self.nand.power_fail();
-        ending.iter().for_each(|op| self.executed(op, op.from));
+        ending.iter().for_each(|op| self.executed(op, op.from()));
         for op in forgotten.iter().rev() {
-            if matches!(op.kind, Kind::Program | Kind::CopyBack) {
-                self.mapping.undo(&mut self.flash, op.lpn, op.ppn, op.from);
+            if matches!(op.kind(), Kind::Program | Kind::CopyBack) {
+                self.mapping.undo(&mut self.flash, op.lpn(), op.ppn(), op.from());
             }
         }
         self.flash.power_fail();

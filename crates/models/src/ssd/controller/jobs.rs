@@ -17,6 +17,8 @@ pub(super) struct Job {
     pub(super) background: bool,
     /// For each operation of later stages its stage and its slot, if it is already queued.
     pub(super) later: Vec<(u32, Later)>,
+    /// How many of these have started.
+    pub(super) started: u32,
 }
 
 /// An operation of a later stage.
@@ -29,7 +31,7 @@ pub(super) struct Later {
 }
 
 snapshot_fields!(Later { slot, op });
-snapshot_fields!(Job { target, lpn, remaining, background, later });
+snapshot_fields!(Job { target, lpn, remaining, background, later, started });
 
 /// Jobs in a slab.
 #[derive(Clone, Default, Debug)]
@@ -40,6 +42,13 @@ pub(super) struct Jobs {
 
 snapshot_fields!(Jobs { list, free });
 
+impl Job {
+    /// The next operation to start and its stage.
+    pub(super) fn peek(&self) -> Option<(u32, Later)> {
+        self.later.get(self.started as usize).copied()
+    }
+}
+
 impl Jobs {
     pub(super) fn insert(&mut self, target: u32, lpn: u32, background: bool) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -49,6 +58,7 @@ impl Jobs {
         let job = &mut self.list[index as usize];
         (job.target, job.lpn, job.remaining, job.background) = (target, lpn, 0, background);
         job.later.clear();
+        job.started = 0;
         index
     }
 

@@ -32,6 +32,9 @@ const PAGE_SERVED: u32 = FOREIGN_EVENT | 2 << 29;
 const DIE_RESTED: u32 = FOREIGN_EVENT | 3 << 29;
 const EVENT_INDEX: u32 = (1 << 29) - 1;
 
+/// Lane of the event queue for the host link, beside those of the NAND model.
+const HOST_LANE: usize = 3;
+
 /// Targets of flash operations: two bits say who, the rest says which.
 const FOR_REQUEST: u32 = 0;
 const FOR_JOB: u32 = 1 << 30;
@@ -249,9 +252,9 @@ impl Controller {
         };
         let arrival = self.host.arrival(now, &request);
         if arrival > now {
-            self.events.push(arrival, FETCHED | slot);
+            self.events.push_lane(HOST_LANE, arrival, FETCHED | slot);
         } else {
-            self.begin(slot, now);
+            self.begin(slot, pending, now);
             if self.requests[slot as usize].remaining == 0 {
                 // Completions are handed out in `advance` only.
                 let at = self.host.delivery(now, &request);
@@ -279,7 +282,7 @@ impl Controller {
             let index = payload & EVENT_INDEX;
             match payload & !EVENT_INDEX {
                 FETCHED => {
-                    self.begin(index, now);
+                    self.begin(index, self.requests[index as usize], now);
                     self.settle(index, now, out);
                 }
                 DONE => self.deliver(index, now, out),
@@ -291,8 +294,7 @@ impl Controller {
 
     /// Take a request apart. Its `remaining` is then what it waits for.
     #[inline]
-    fn begin(&mut self, slot: u32, now: Nanos) {
-        let pending = self.requests[slot as usize];
+    fn begin(&mut self, slot: u32, pending: Pending, now: Nanos) {
         match Op::ALL[usize::from(pending.op & 3)] {
             Op::Read => self.each_page(slot, pending, now, Self::read_page),
             Op::Write => {
@@ -523,7 +525,7 @@ impl Controller {
         }
         let at = self.host.delivery(now, &pending.request());
         match at > now {
-            true => self.events.push(at, DONE | slot),
+            true => self.events.push_lane(HOST_LANE, at, DONE | slot),
             false => self.deliver(slot, now, out),
         }
     }

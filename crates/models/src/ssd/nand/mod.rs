@@ -159,6 +159,11 @@ const CHANNEL_EVENT: u32 = 1 << 30;
 pub const FOREIGN_EVENT: u32 = 1 << 31;
 const GENERATION_SHIFT: u32 = 22;
 
+/// Lanes of the event queue: these events mostly come in rising order.
+const READ_LANE: usize = 0;
+const PROGRAM_LANE: usize = 1;
+const BUS_LANE: usize = 2;
+
 impl Nand {
     /// An idle array.
     pub fn new(geometry: Geometry, timing: Timing) -> Nand {
@@ -195,7 +200,7 @@ impl Nand {
     /// does not start before [`Nand::unblock`].
     #[inline]
     pub fn enqueue(&mut self, op: FlashOp, target: Target, class: Class, blocked: bool) -> u32 {
-        let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn));
+        let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn()));
         let slot = self.slab.insert(op, target, blocked);
         let die = &mut self.dies[die as usize];
         let list = match class {
@@ -210,7 +215,7 @@ impl Nand {
     /// Let a blocked operation start; returns its die, which the caller kicks.
     pub fn unblock(&mut self, slot: u32) -> u32 {
         self.slab[slot].blocked = false;
-        self.geometry.die_of_plane(self.geometry.plane_of(self.slab[slot].op.ppn))
+        self.geometry.die_of_plane(self.geometry.plane_of(self.slab[slot].op.ppn()))
     }
 
     /// The power failed. Programs and erases whose array phase has begun end: a drive holds its
@@ -272,7 +277,7 @@ impl Nand {
             array = array.max(more.array);
         }
         let (array, bus_out) = (Nanos(array), Nanos(bus_out));
-        die.current = Group { head: slot, kind: op.kind, cause: op.cause, array, bus_out };
+        die.current = Group { head: slot, kind: op.kind(), cause: op.cause(), array, bus_out };
         if bus_in > 0 {
             die.state = State::In;
             self.request_bus(die_index, Nanos(bus_in), false, now, events);
@@ -288,7 +293,12 @@ impl Nand {
         die.array_start = now;
         die.array_end = now + time;
         die.busy[die.current.kind as usize] += time.0;
-        events.push(die.array_end, u32::from(die.generation) << GENERATION_SHIFT | index);
+        let payload = u32::from(die.generation) << GENERATION_SHIFT | index;
+        match die.current.kind {
+            Kind::Read => events.push_lane(READ_LANE, die.array_end, payload),
+            Kind::Program => events.push_lane(PROGRAM_LANE, die.array_end, payload),
+            _ => events.push(die.array_end, payload),
+        }
     }
 
     /// A read waits while the die programs or erases: push that aside if it is allowed and pays.
@@ -366,7 +376,7 @@ impl Nand {
         let index = self.geometry.channel_of_die(die);
         let channel = &mut self.channels[index as usize];
         if let Some(end) = channel.request(die, time, out, now) {
-            events.push(end, CHANNEL_EVENT | index);
+            events.push_lane(BUS_LANE, end, CHANNEL_EVENT | index);
         }
     }
 
@@ -383,7 +393,7 @@ impl Nand {
         let (die, start) = channel.ended();
         out.span(|| Span { unit: dies + index, what: "transfer", cause: "host", start, end: now });
         if let Some(end) = channel.start_next(now) {
-            events.push(end, CHANNEL_EVENT | index);
+            events.push_lane(BUS_LANE, end, CHANNEL_EVENT | index);
         }
         let at_work = &mut self.dies[die as usize];
         if at_work.state == State::In {
@@ -438,7 +448,7 @@ fn gather(
     timing: &Timing,
     first: u32,
 ) -> Phases {
-    let FlashOp { kind, ppn, .. } = slab[first].op;
+    let (kind, ppn) = (slab[first].op.kind(), slab[first].op.ppn());
     let page = geometry.block_page(ppn).1;
     let mut planes_seen: u32 = 1 << (geometry.plane_of(ppn) % PLANES_PER_DIE_MAX);
     let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
@@ -449,10 +459,10 @@ fn gather(
             break;
         }
         let (op, blocked, next) = (slab[slot].op, slab[slot].blocked, slab[slot].next);
-        let plane_bit = 1 << (geometry.plane_of(op.ppn) % PLANES_PER_DIE_MAX);
+        let plane_bit = 1 << (geometry.plane_of(op.ppn()) % PLANES_PER_DIE_MAX);
         let same_page =
-            timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn).1 == page;
-        let fits = op.kind == kind && same_page && !blocked;
+            timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn()).1 == page;
+        let fits = op.kind() == kind && same_page && !blocked;
         if planes_seen & plane_bit == 0 && fits {
             list.unlink_after(slab, previous);
             slab[last].next = slot;

@@ -1,8 +1,8 @@
 //! Flash operations in a slab, queued through links: no allocation per operation.
 
-use sim::{Loader, Saver, Snapshot, SnapshotError, snapshot_fields};
+use sim::snapshot_fields;
 
-use crate::ssd::plan::{Cause, FlashOp, Kind};
+use crate::ssd::plan::FlashOp;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
@@ -17,25 +17,6 @@ pub(super) struct Entry {
     used: bool,
     /// Counts insertions, to give the operations back in order after a power failure.
     sequence: u32,
-}
-
-impl Snapshot for FlashOp {
-    fn save(&self, to: &mut Saver) {
-        to.bytes(&[self.kind as u8, self.cause as u8]);
-        self.sectors.save(to);
-        [self.ppn, self.from, self.lpn].save(to);
-    }
-    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
-        let damaged = || SnapshotError("a flash operation is damaged".into());
-        let [kind, cause] = from.take()?;
-        self.kind = *Kind::ALL.get(usize::from(kind)).ok_or_else(damaged)?;
-        self.cause = *Cause::ALL.get(usize::from(cause)).ok_or_else(damaged)?;
-        self.sectors.restore(from)?;
-        let mut pages = [0; 3];
-        pages.restore(from)?;
-        [self.ppn, self.from, self.lpn] = pages;
-        Ok(())
-    }
 }
 
 snapshot_fields!(Entry { op, target, next, blocked, used, sequence });
@@ -182,6 +163,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ssd::plan::Cause;
 
     #[test]
     fn lists_keep_order_through_unlinking() {
@@ -189,7 +171,7 @@ mod tests {
         let mut list = List::default();
         let slots: Vec<_> = (0..4)
             .map(|ppn| {
-                let slot = slab.insert(FlashOp { ppn, ..FlashOp::default() }, 0, false);
+                let slot = slab.insert(FlashOp::erase(Cause::Gc, ppn), 0, false);
                 list.push(&mut slab, slot);
                 slot
             })
@@ -206,13 +188,12 @@ mod tests {
     #[test]
     fn draining_gives_operations_in_order() {
         let mut slab = Slab::default();
-        let insert =
-            |slab: &mut Slab, ppn| slab.insert(FlashOp { ppn, ..FlashOp::default() }, 0, false);
+        let insert = |slab: &mut Slab, ppn| slab.insert(FlashOp::erase(Cause::Gc, ppn), 0, false);
         let first = insert(&mut slab, 1);
         insert(&mut slab, 2);
         slab.remove(first);
         insert(&mut slab, 3);
-        let pages: Vec<_> = slab.drain().iter().map(|op| op.ppn).collect();
+        let pages: Vec<_> = slab.drain().iter().map(FlashOp::ppn).collect();
         assert_eq!((pages, slab.is_empty()), (vec![2, 3], true));
     }
 }

@@ -1,0 +1,53 @@
+//! `blocklab trace`: describe, convert and measure recorded traces.
+
+mod convert;
+mod info;
+mod output;
+mod record_stats;
+mod source;
+
+use std::io::{ErrorKind, Write as _};
+
+use study::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Describe a trace: requests, sizes, span, footprint, processes
+    Info(info::Args),
+    /// Write a trace in another text format, compressed by the name's end (.gz, .zst)
+    Convert(convert::Args),
+    /// Measure reuse, overwrites, arrivals and queue depths, as JSON
+    RecordStats(record_stats::Args),
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        match self.what {
+            What::Info(args) => args.run(),
+            What::Convert(args) => args.run(),
+            What::RecordStats(args) => args.run(),
+        }
+    }
+}
+
+/// An answer on stdout. A reader that stops early, such as `head`, is no failure.
+fn say(answer: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(answer.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::input(format!("cannot write the answer: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One JSON object on stdout.
+fn say_json(value: &serde_json::Value) -> Result<(), Failure> {
+    say(&format!("{value:#}\n"))
+}

@@ -1,0 +1,143 @@
+//! `blocklab trace convert`: the same requests in another text format.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use models::registry::TraceFormat;
+use models::trace::{Carries, Context, Record, Writer};
+use serde_json::json;
+use sim::Op;
+use study::Failure;
+
+use super::output::Output;
+use super::source::Source;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// The file to write; .gz and .zst compress
+    output: PathBuf,
+    /// The format to write
+    #[arg(long)]
+    to: String,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bytes collected before they are written.
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Failure> {
+        let mut writer = writer_of(&self.to)?;
+        let carries = writer.carries();
+        let mut reading = self.source.open(carries.response)?;
+        let cannot = |error: std::io::Error| cannot_write(&self.output, &error);
+        let mut output = Output::create(&self.output).map_err(cannot)?;
+        let (mut text, mut lost) = (Vec::with_capacity(CHUNK_BYTES + 4096), Lost::default());
+        writer.begin(&mut text);
+        reading.for_each(|record| {
+            if lost.takes(record, &carries) {
+                writer.record(record, &mut text);
+            }
+            if text.len() >= CHUNK_BYTES {
+                output.write_all(&text).map_err(cannot)?;
+                text.clear();
+            }
+            Ok(())
+        })?;
+        output.write_all(&text).map_err(cannot)?;
+        output.finish().map_err(cannot)?;
+        reading.say_remarks();
+        let losses = lost.say();
+        losses.iter().for_each(|loss| eprintln!("lost: {loss}"));
+        let from = reading.trace.format().name();
+        let (output, written) = (self.output.display().to_string(), lost.written);
+        match self.json {
+            true => super::say_json(&json!({
+                "file": self.source.file.display().to_string(), "format": from,
+                "output": output, "to": self.to, "requests": written,
+                "lost": losses, "notes": reading.trace.remarks(),
+            }))?,
+            false => super::say(&format!("{output}: {written} requests, {from} to {}\n", self.to))?,
+        }
+        Ok(0)
+    }
+}
+
+/// The writer of the format called `name`.
+fn writer_of(name: &str) -> Result<Box<dyn Writer>, Failure> {
+    // Writers draw nothing at random.
+    let context = Context { rng: sim::Rng::new(0, "convert") };
+    let writer = |name: &str| TraceFormat::from_name(name)?.build(&context).writer();
+    writer(name).ok_or_else(|| {
+        let names = TraceFormat::NAMES.iter().filter(|name| writer(name).is_some());
+        let names: Vec<&str> = names.copied().collect();
+        Failure::input(format!("cannot write traces in the format \"{name}\""))
+            .expected(names.join(", "))
+    })
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::input(format!("cannot write {}: {error}", path.display()))
+        .help("nothing was left behind; make room or choose another place, then run it again")
+}
+
+/// What the target format could not carry.
+#[derive(Default)]
+struct Lost {
+    written: u64,
+    flushes: u64,
+    discards: u64,
+    fua: u64,
+    processes: u64,
+    responses: u64,
+    rounded: u64,
+    no_time: u64,
+    times: u64,
+    /// The device seen first, and requests to others.
+    device: Option<u32>,
+    other_devices: u64,
+}
+
+impl Lost {
+    /// Count what is lost of this record; false when it cannot be written at all.
+    fn takes(&mut self, record: &Record, carries: &Carries) -> bool {
+        let request = &record.request;
+        if !carries.takes(request) {
+            self.flushes += u64::from(request.op == Op::Flush);
+            self.discards += u64::from(request.op == Op::Discard);
+            return false;
+        }
+        self.written += 1;
+        self.fua += u64::from(request.fua && !carries.fua);
+        self.processes += u64::from(request.process != 0 && !carries.process);
+        self.responses += u64::from(record.response.is_some() && !carries.response);
+        let first = *self.device.get_or_insert(record.device);
+        self.other_devices += u64::from(record.device != first && !carries.device);
+        match (record.time, carries.time_ns) {
+            (None, Some(_)) => self.no_time += 1,
+            (Some(time), Some(unit)) => self.rounded += u64::from(time.0 % unit != 0),
+            (Some(_), None) => self.times += 1,
+            (None, None) => {}
+        }
+        true
+    }
+
+    fn say(&self) -> Vec<String> {
+        let all = [
+            (self.flushes, "flushes were left out"),
+            (self.discards, "discards were left out"),
+            (self.fua, "FUA writes became plain writes"),
+            (self.processes, "requests lost their process"),
+            (self.responses, "requests lost their response time"),
+            (self.rounded, "times were cut to the format's resolution"),
+            (self.times, "requests lost their time"),
+            (self.no_time, "requests had no time and got 0"),
+            (self.other_devices, "requests to other devices were laid over the first device"),
+        ];
+        all.iter().filter(|loss| loss.0 > 0).map(|(n, what)| format!("{n} {what}")).collect()
+    }
+}

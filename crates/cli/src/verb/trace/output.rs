@@ -1,0 +1,99 @@
+//! A file that appears whole or not at all, compressed by the end of its name.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Error, Result, Write};
+use std::path::{Path, PathBuf};
+
+type Sink = BufWriter<File>;
+
+/// Writes beside the target and renames at the end; dropped before, it leaves nothing behind.
+pub(super) struct Output {
+    sink: Option<Packed>,
+    /// The unfinished file; none when the target is a device or a pipe.
+    unfinished: Option<PathBuf>,
+    target: PathBuf,
+}
+
+enum Packed {
+    Plain(Sink),
+    Gzip(flate2::write::GzEncoder<Sink>),
+    Zstd(zstd::Encoder<'static, Sink>),
+}
+
+impl Output {
+    /// Start writing what will become `target`.
+    pub(super) fn create(target: &Path) -> Result<Output> {
+        let special = fs::metadata(target).is_ok_and(|about| !about.is_file());
+        let unfinished = match special {
+            true => None,
+            false => Some(beside(target)?),
+        };
+        let path = unfinished.as_deref().unwrap_or(target);
+        let sink = BufWriter::new(match special {
+            true => File::options().write(true).open(path)?,
+            false => File::create_new(path)?,
+        });
+        let sink = match target.extension().and_then(|e| e.to_str()) {
+            Some("gz") => {
+                Packed::Gzip(flate2::write::GzEncoder::new(sink, flate2::Compression::default()))
+            }
+            Some("zst") => Packed::Zstd(zstd::Encoder::new(sink, 3)?),
+            _ => Packed::Plain(sink),
+        };
+        Ok(Output { sink: Some(sink), unfinished, target: target.into() })
+    }
+
+    /// Write the end, make it durable and give it its name.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let sink = self.sink.take().ok_or_else(|| Error::other("finished twice"))?;
+        let buffered = match sink {
+            Packed::Plain(sink) => sink,
+            Packed::Gzip(encoder) => encoder.finish()?,
+            Packed::Zstd(encoder) => encoder.finish()?,
+        };
+        let file = buffered.into_inner().map_err(|error| error.into_error())?;
+        let Some(unfinished) = self.unfinished.as_deref() else { return Ok(()) };
+        file.sync_all()?;
+        fs::rename(unfinished, &self.target)?;
+        self.unfinished = None;
+        Ok(())
+    }
+}
+
+/// A name in the same folder, because a rename cannot leave its file system.
+fn beside(target: &Path) -> Result<PathBuf> {
+    let name = target.file_name().ok_or_else(|| Error::other("the path names no file"))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.unfinished", std::process::id()));
+    Ok(target.with_file_name(hidden))
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match &mut self.sink {
+            Some(Packed::Plain(sink)) => sink.write(bytes),
+            Some(Packed::Gzip(encoder)) => encoder.write(bytes),
+            Some(Packed::Zstd(encoder)) => encoder.write(bytes),
+            None => Err(Error::other("already finished")),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match &mut self.sink {
+            Some(Packed::Plain(sink)) => sink.flush(),
+            Some(Packed::Gzip(encoder)) => encoder.flush(),
+            Some(Packed::Zstd(encoder)) => encoder.flush(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some(path) = &self.unfinished {
+            // The command has failed already; this failure would add nothing.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

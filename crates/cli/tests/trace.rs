@@ -1,0 +1,132 @@
+//! `blocklab trace` as a user meets it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/traces").join(name)
+}
+
+fn trace(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    command.arg("trace").args(arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// An empty folder of this test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn info_counts_what_is_there() {
+    let file = fixture("sample.blkparse");
+    let output = trace(&["info", file.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let all = json(&output);
+    assert_eq!(all["format"], "blkparse");
+    assert_eq!(all["requests"], 7);
+    assert_eq!(all["write"]["requests"], 3);
+    assert_eq!(all["write"]["bytes"], 32 * 512);
+    assert_eq!(all["flush"]["requests"], 2);
+    assert_eq!(all["discard"]["bytes"], 1024 * 512);
+    assert_eq!(all["fua"], 1);
+    assert_eq!(all["footprint_bytes"], 5 * 4096);
+    assert_eq!(all["sequential_share"], 0.5);
+    assert_eq!(all["processes"][0]["name"], "jbd2/sda1-8 (305)");
+    assert_eq!(all["devices"][1]["name"], "8,16");
+}
+
+#[test]
+fn parameters_of_the_format_reach_it() {
+    let file = fixture("sample.blkparse");
+    let output = trace(&["info", file.to_str().unwrap(), "--json", "--with", "action=D"]);
+    assert_eq!(json(&output)["requests"], 5);
+    let output = trace(&["info", file.to_str().unwrap(), "--with", "acton=D"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("unknown field `acton`, expected `action`"));
+}
+
+#[test]
+fn record_stats_looks_up_responses() {
+    let file = fixture("sample.blkparse");
+    let output = trace(&["record-stats", file.to_str().unwrap(), "--region", "64KiB"]);
+    let all = json(&output);
+    // The reads and writes lie in sectors 2048 to 2079 and 10264 to 10271.
+    assert_eq!((&all["regions"], &all["cold"]), (&2.into(), &2.into()));
+    assert_eq!(all["written_bytes"], 4 * 4096);
+    assert_eq!(all["overwrite_share"], 0.0);
+    let depths = all["queue_depths"].as_array().unwrap();
+    assert_eq!(depths.iter().map(|d| d["count"].as_u64().unwrap()).sum::<u64>(), 7);
+}
+
+#[test]
+fn convert_keeps_what_it_can_and_says_what_it_lost() {
+    let folder = folder("convert");
+    let (file, out) = (fixture("sample.blkparse"), folder.join("out.mqsim.gz"));
+    let arguments = ["convert", file.to_str().unwrap(), out.to_str().unwrap(), "--to", "mqsim"];
+    let output = trace(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    for loss in ["2 flushes", "1 discards", "1 FUA", "4 requests lost their process"] {
+        assert!(said.contains(loss), "{said}");
+    }
+    let all = json(&trace(&["info", out.to_str().unwrap(), "--json"]));
+    assert_eq!((&all["format"], &all["compression"]), (&"mqsim".into(), &"gzip".into()));
+    assert_eq!(all["requests"], 4);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no unfinished file is left");
+}
+
+#[test]
+fn a_failed_conversion_leaves_nothing_behind() {
+    let folder = folder("failed");
+    let (damaged, out) = (folder.join("damaged.mqsim"), folder.join("out.zst"));
+    std::fs::write(&damaged, "1 0 8 8 0\n2 0 16 8 0\n3 0 2x 8 0\n").unwrap();
+    std::fs::write(&out, "what was there before").unwrap();
+    let (from, to) = (damaged.to_str().unwrap(), out.to_str().unwrap());
+    let output = trace(&["convert", from, to, "--to", "blkparse"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("error: \"2x\" (read as mqsim)"), "{said}");
+    assert!(said.contains("damaged.mqsim:3:5"), "{said}");
+    assert!(said.contains("3 | 3 0 2x 8 0\n  |     ^^"), "{said}");
+    assert!(said.contains("= expected: a sector number"), "{said}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "what was there before");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_one_clear_message() {
+    let file = fixture("sample.blkparse");
+    let output = trace(&["convert", file.to_str().unwrap(), "/dev/full", "--to", "msr"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot write /dev/full: No space left on device"), "{said}");
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    let file = fixture("sample.arc");
+    let file = file.to_str().unwrap();
+    let cases: [(&[&str], &str); 3] = [
+        (&["info", file, "--format", "lis"], "there is no trace format \"lis\""),
+        (&["convert", file, "/dev/null", "--to", "arc"], "blkparse, iolog, msr, disksim, mqsim"),
+        (&["info", "no-such-file"], "cannot open no-such-file: No such file"),
+    ];
+    for (arguments, expected) in cases {
+        let output = trace(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+}

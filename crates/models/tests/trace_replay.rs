@@ -1,0 +1,220 @@
+//! Replaying traces: when requests are issued, and where they go.
+
+use std::fmt::Write as _;
+use std::io::{Cursor, Read};
+
+use models::registry::{DeviceModel, WorkloadModel};
+use models::workload::Context;
+use sim::{Completion, Lba, Limits, Nanos, NoProbe, Probe, Request, Rng, Stop, Workload, simulate};
+
+/// Records every issue, and the most requests in flight.
+#[derive(Default)]
+struct Log {
+    issued: Vec<(u64, Request)>,
+    in_flight: usize,
+    deepest: usize,
+}
+
+impl Probe for Log {
+    fn on_issue(&mut self, now: Nanos, request: &Request) {
+        self.issued.push((now.0, *request));
+        self.in_flight += 1;
+        self.deepest = self.deepest.max(self.in_flight);
+    }
+    fn on_complete(&mut self, _request: &Request, _issued: Nanos, _completion: Completion) {
+        self.in_flight -= 1;
+    }
+}
+
+fn limits() -> Limits {
+    null().limits()
+}
+
+fn null() -> Box<dyn sim::Device> {
+    // 1 MiB, 10 us per request.
+    let model: DeviceModel = toml::from_str("[null]\ncapacity = \"1MiB\"").unwrap();
+    model.build(&models::device::Context { rng: Rng::new(1, "null") }).unwrap()
+}
+
+fn build(trace: &str, options: &str) -> Result<Box<dyn Workload + Send>, String> {
+    let text = format!("[trace]\nfile = \"t.trace\"\n{options}");
+    let model: WorkloadModel = toml::from_str(&text).map_err(|e| e.to_string())?;
+    let bytes = trace.as_bytes().to_vec();
+    let open = |name: &str| -> std::io::Result<Box<dyn Read + Send>> {
+        assert_eq!(name, "t.trace");
+        Ok(Box::new(Cursor::new(bytes.clone())))
+    };
+    let context = Context { rng: Rng::new(1, "workload"), limits: limits(), open: &open };
+    model.build(&context).map_err(|e| e.to_string())
+}
+
+/// Replay and return (issue time, request) of every request, the depth reached and the notes.
+fn replay(trace: &str, options: &str, start: u64) -> Result<(Log, Vec<String>), String> {
+    let mut workload = build(trace, options)?;
+    let mut log = Log::default();
+    simulate(&mut *null(), &mut workload, Nanos(start), Stop::default(), &mut log)
+        .map_err(|e| e.to_string())?;
+    Ok((log, workload.notes()))
+}
+
+/// `count` requests of 4 KiB, 1 us apart, MQSim format.
+fn burst(count: u64) -> String {
+    (0..count).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "{} 0 {} 8 1", 5_000_000 + i * 1000, i * 8);
+        text
+    })
+}
+
+fn times(log: &Log) -> Vec<u64> {
+    log.issued.iter().map(|issue| issue.0).collect()
+}
+
+#[test]
+fn timestamps_count_from_the_first_request_and_scale() {
+    let (log, notes) = replay(&burst(4), "", 0).unwrap();
+    assert_eq!(times(&log), [0, 1000, 2000, 3000]);
+    assert!(notes.is_empty(), "{notes:?}");
+    let half = "replay.timestamps.scale = 0.5";
+    assert_eq!(times(&replay(&burst(4), half, 0).unwrap().0), [0, 500, 1000, 1500]);
+    // A run that starts late shifts everything.
+    assert_eq!(times(&replay(&burst(3), half, 777).unwrap().0), [777, 1277, 1777]);
+}
+
+#[test]
+fn times_that_go_back_issue_in_order() {
+    let text = "100 0 0 8 1\n900 0 8 8 1\n500 0 16 8 1\n50 0 24 8 1\n1000 0 32 8 1\n";
+    let (log, notes) = replay(text, "", 0).unwrap();
+    assert_eq!(times(&log), [0, 800, 800, 800, 900]);
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("1 requests lie before the first one in time"), "{notes:?}");
+}
+
+#[test]
+fn a_closed_loop_reaches_its_depth_and_never_exceeds_it() {
+    for depth in [1, 3, 16] {
+        let options = format!("replay.closed-loop.depth = {depth}");
+        let (log, _) = replay(&burst(64), &options, 0).unwrap();
+        assert_eq!((log.deepest, log.issued.len()), (depth, 64));
+        // 10 us per request, `depth` at a time.
+        assert_eq!(log.issued.last().unwrap().0, 63 / depth as u64 * 10_000);
+    }
+}
+
+#[test]
+fn back_to_back_waits_for_the_completion_and_the_pause() {
+    let (log, _) = replay(&burst(3), "replay = \"back-to-back\"", 0).unwrap();
+    assert_eq!(times(&log), [0, 10_000, 20_000]);
+    let pause = "replay.back-to-back.pause = \"5us\"";
+    let (log, _) = replay(&burst(3), pause, 1_000_000).unwrap();
+    assert_eq!(times(&log), [1_000_000, 1_015_000, 1_030_000]);
+}
+
+#[test]
+fn a_trace_without_times_needs_another_pace() {
+    let arc = "10 8 0 0\n20 8 0 1\n";
+    let error = replay(arc, "", 0).map(drop).unwrap_err();
+    assert!(error.contains("replay: t.trace: the trace has no times"), "{error}");
+    let (log, notes) = replay(arc, "replay = \"closed-loop\"", 0).unwrap();
+    assert_eq!(log.issued.len(), 2);
+    assert!(notes[0].contains("every request is a read"), "{notes:?}");
+}
+
+/// The device has 2048 sectors.
+const BEYOND: &str = "0 0 2040 8 0\n1000 0 2051 8 0\n2000 0 2044 8 0\n3000 0 10241 2000 0\n";
+
+fn places(log: &Log) -> Vec<(u64, u32)> {
+    log.issued.iter().map(|(_, r)| (r.lba.0, r.sectors)).collect()
+}
+
+#[test]
+fn wrapping_keeps_length_and_alignment_and_is_said_aloud() {
+    let (log, notes) = replay(BEYOND, "", 0).unwrap();
+    // 2051 = 2048 + 3; 2044 + 8 crosses the end and moves back by 8; 10241 + 2000 = 5 * 2048 + 1.
+    assert_eq!(places(&log), [(2040, 8), (3, 8), (2036, 8), (1, 2000)]);
+    assert_eq!(
+        notes,
+        ["t.trace: 3 of 4 addresses were wrapped around: the trace reaches to 5.98 MiB, \
+          the device ends at 1 MiB"]
+    );
+}
+
+#[test]
+fn scaling_maps_the_whole_span_into_the_device() {
+    let (log, notes) = replay(BEYOND, "remap = \"scale\"", 0).unwrap();
+    let limits = limits();
+    assert!(log.issued.iter().all(|(_, r)| limits.check(r).is_ok()));
+    // Span 12241 sectors = 1531 blocks of 8 onto 256: block 255 to 42, 256 to 42, 255 to 42.
+    assert_eq!(places(&log)[..3], [(336, 8), (339, 8), (340, 8)]);
+    assert!(notes[0].contains("4 of 4 addresses were scaled down"), "{notes:?}");
+    let (log, notes) = replay(&burst(4), "remap = \"scale\"", 0).unwrap();
+    assert_eq!(places(&log), [(0, 8), (8, 8), (16, 8), (24, 8)]);
+    assert!(notes.is_empty(), "a trace that fits is not touched: {notes:?}");
+}
+
+#[test]
+fn refusing_names_line_and_value() {
+    let error = replay(BEYOND, "remap = \"refuse\"", 0).map(drop).unwrap_err();
+    assert_eq!(
+        error,
+        "t.trace, record at line 2: sector 2051 + 8 lies beyond the device's end at sector 2048; \
+         take a larger device, or remap = \"wrap\" or \"scale\""
+    );
+    let error = replay("0 0 0 2049 0\n", "", 0).map(drop).unwrap_err();
+    assert!(error.contains("sector 0 + 2049 lies beyond"), "{error}");
+}
+
+#[test]
+fn one_device_of_several_can_be_picked() {
+    let text = "0 1 0 8 0\n1000 2 8 8 0\n2000 1 16 8 0\n";
+    let (log, notes) = replay(text, "", 0).unwrap();
+    assert_eq!(log.issued.len(), 3);
+    assert!(notes[0].contains("laid over each other"), "{notes:?}");
+    let (log, notes) = replay(text, "device = \"1\"", 0).unwrap();
+    assert_eq!(places(&log), [(0, 8), (16, 8)]);
+    assert!(notes.is_empty(), "{notes:?}");
+    assert_eq!(times(&replay(text, "device = \"2\"", 0).unwrap().0), [0]);
+    let error = replay(text, "device = \"7\"", 0).map(drop).unwrap_err();
+    assert!(error.contains("no request goes to device \"7\""), "{error}");
+}
+
+#[test]
+fn first_and_requests_cut_out_a_part() {
+    let (log, _) = replay(&burst(3000), "first = 2000\nrequests = 3", 0).unwrap();
+    assert_eq!(places(&log)[0].0, 16_000 % 2048);
+    assert_eq!(times(&log), [0, 1000, 2000]);
+    let error = replay(&burst(5), "first = 9", 0).map(drop).unwrap_err();
+    assert!(error.contains("the trace ends after 5 requests, before `first` = 9"), "{error}");
+}
+
+#[test]
+fn damage_in_the_middle_ends_the_run_with_its_place() {
+    let mut text = burst(2000);
+    text.push_str("9000000 0 12x 8 1\n");
+    let error = replay(&text, "", 0).map(drop).unwrap_err();
+    assert!(error.starts_with("t.trace:2001:11: \"12x\"; expected a sector number"), "{error}");
+}
+
+#[test]
+fn wrong_parameters_name_the_key() {
+    let errors = [
+        ("replay.timestamps.scale = -1.0", "replay.timestamps.scale: expected a factor"),
+        ("replay.closed-loop.depth = 0", "replay.closed-loop.depth: expected at least 1"),
+        ("replay = \"fast\"", "unknown variant `fast`, expected one of `timestamps`"),
+        ("format = \"blkpars\"", "unknown variant `blkpars`"),
+        ("remap = \"fold\"", "unknown variant `fold`"),
+    ];
+    for (options, expected) in errors {
+        let error = replay(&burst(2), options, 0).map(drop).unwrap_err();
+        assert!(error.contains(expected), "{options}: {error}");
+    }
+}
+
+#[test]
+fn the_same_trace_gives_the_same_digest() {
+    let run = || {
+        let mut workload = build(&burst(500), "replay = \"closed-loop\"").unwrap();
+        simulate(&mut *null(), &mut workload, Nanos(0), Stop::default(), &mut NoProbe).unwrap()
+    };
+    assert_eq!(run(), run());
+    assert_eq!(Lba(run().requests), Lba(500));
+}

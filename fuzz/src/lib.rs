@@ -1,0 +1,95 @@
+//! What the fuzz targets share. A target is one file in `fuzz_targets/` and one `[[bin]]` in
+//! `Cargo.toml`; its seeds, if any, are in `seeds/<target>/`.
+
+use models::registry::TraceFormat;
+use models::workload::fio;
+use models::trace::{Context, LocalityMeter, SummaryMeter, open};
+use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
+
+/// Read `bytes` as the format called `name`.
+pub fn read_as(name: &str, bytes: &[u8]) {
+    let format = TraceFormat::from_name(name).expect("a target names a registered format");
+    let with_responses = match format.clone() {
+        TraceFormat::Blkparse(p) => {
+            Some(TraceFormat::Blkparse(models::trace::blkparse::Params { responses: true, ..p }))
+        }
+        TraceFormat::Blktrace(p) => {
+            Some(TraceFormat::Blktrace(models::trace::blktrace::Params { responses: true, ..p }))
+        }
+        TraceFormat::Wiscsee(_) => {
+            Some(TraceFormat::Wiscsee(models::trace::wiscsee::Params { responses: true }))
+        }
+        _ => None,
+    };
+    let plain = read(Some(&format), bytes);
+    if let Some(format) = with_responses {
+        let paired = read(Some(&format), bytes);
+        // Pairing may delay requests but neither invents nor loses any.
+        assert_eq!(plain, paired, "looking up responses changed the requests");
+    }
+}
+
+/// Read `bytes` as whatever they look like.
+pub fn recognise(bytes: &[u8]) {
+    read(None, bytes);
+}
+
+/// The number of requests read; `None` when the trace is damaged.
+fn read(format: Option<&TraceFormat>, bytes: &[u8]) -> Option<u64> {
+    let context = Context { rng: Rng::new(1, "fuzz") };
+    let input = Box::new(std::io::Cursor::new(bytes.to_vec()));
+    let mut trace = open("fuzz", input, format, &context).ok()?;
+    let (mut summary, mut batch) = (SummaryMeter::default(), Vec::new());
+    let mut locality = LocalityMeter::new(1 << 30);
+    let mut requests = 0;
+    while trace.fill(&mut batch).ok()? {
+        for record in batch.drain(..) {
+            assert!(record.request.end().0 < 1 << 55, "an address escaped its check");
+            requests += 1;
+            // Absurd but legal sizes cost the meters time in proportion to them.
+            if record.request.sectors < 1 << 20 {
+                summary.add(&record);
+                locality.add(&record);
+            }
+        }
+    }
+    locality.finish();
+    assert!(summary.finish(&trace).requests <= requests);
+    Some(requests)
+}
+
+/// Read `bytes` as a fio job file, plan it on a device of 1 GiB, and let it issue what it wants.
+pub fn run_job_file(bytes: &[u8]) {
+    let limits = Limits {
+        capacity: Bytes::from_gib(1),
+        block_bytes: 512,
+        queue_depth_max: 32,
+        rotational: false,
+        write_cache: true,
+        discard: true,
+    };
+    let open = |_: &str| Ok(Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<_>);
+    let context = models::workload::Context { rng: Rng::new(1, "fuzz"), limits, open: &open };
+    let params = fio::Params { file: Some("fuzz".into()), ..fio::Params::default() };
+    let Ok(plan) = params.plan(&context) else { return };
+    let mut workload = plan.start();
+    let mut inside = std::collections::VecDeque::new();
+    let mut now = Nanos::ZERO;
+    for _ in 0..2_000 {
+        match workload.next(now).expect("jobs do not fail") {
+            Demand::Issue(request) => {
+                assert_eq!(limits.check(&request), Ok(()), "a request left the device");
+                inside.push_back(request);
+            }
+            Demand::At(time) => {
+                assert!(time > now, "asked for a moment that is not later");
+                now = time;
+            }
+            Demand::Wait => {
+                let request = inside.pop_front().expect("nothing can complete");
+                workload.complete(&request, Completion { id: request.id, at: now });
+            }
+            Demand::End => break,
+        }
+    }
+}
