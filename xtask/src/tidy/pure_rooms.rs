@@ -15,7 +15,7 @@ const BANNED: [(&str, &[&str], &str); 8] = [
     ("a file", &["std::fs", "fs::File", "OpenOptions"], "readers take a `Read`; `study` opens files"),
     ("a socket", &["std::net", "std::os"], "`attach` talks to the world"),
     ("a process", &["std::process"], "`cli` starts programs"),
-    ("an unordered map", &["HashMap"], "use a `BTreeMap` or a `Vec`: its order is always the same"),
+    ("an unordered map", &["HashMap"], "use a `BTreeMap` or a `Vec`: their order is fixed"),
     ("an unordered set", &["HashSet"], "use a `BTreeSet` or a sorted `Vec`"),
 ];
 
