@@ -23,9 +23,11 @@ pub fn read_as(name: &str, bytes: &[u8]) {
     };
     let plain = read(Some(&format), bytes);
     if let Some(format) = with_responses {
-        let paired = read(Some(&format), bytes);
-        // Pairing may delay requests but neither invents nor loses any.
-        assert_eq!(plain, paired, "looking up responses changed the requests");
+        // Pairing looks at more lines, so it may find damage where plain reading does not; it may
+        // delay requests, but neither invents nor loses any.
+        if let (Some(plain), Some(paired)) = (plain, read(Some(&format), bytes)) {
+            assert_eq!(plain, paired, "looking up responses changed the requests");
+        }
     }
 }
 

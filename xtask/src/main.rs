@@ -17,7 +17,7 @@ Commands:
   tidy            Check the rules of the house (also runs inside `make test`)
   generate        Write the generated parts of the documents
   new KIND NAME   Start a model: file, registry line, docs page, study
-  score-disks DIR Score the disk model against recordings of real drives";
+  score-disks DIR Score the disk model against measured drives (DiskSim validation files)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,8 +26,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["generate"] => generate::run(&root()),
         ["new", kind, name] => new::run(&root(), kind, name),
-        ["new", ..] => Err(format!("usage: xtask new KIND NAME\n{}", new::kinds_help())),
         ["score-disks", directory] => score_disks::run(Path::new(directory)),
+        ["new", ..] => Err(format!("usage: xtask new KIND NAME\n{}", new::kinds_help())),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}\n\n{}", new::kinds_help());
             Ok(())

@@ -138,6 +138,6 @@ pub fn slots() -> Vec<Slot> {
         WearPolicy,
         WorkloadModel,
         TraceFormat,
-        Replay,
+        Replay
     ]
 }

@@ -24,12 +24,12 @@ macro_rules! verbs {
 verbs! {
     /// List what there is: models, parts, studies
     List => list,
+    /// Describe, convert and measure recorded traces
+    Trace => trace,
     /// Show what this machine can do, and the command that unlocks the rest
     Doctor => doctor,
     /// Start a study or a part from a commented template
     New => new,
     /// Write the report of a run
     Report => report,
-    /// Describe, convert and measure recorded traces
-    Trace => trace,
 }

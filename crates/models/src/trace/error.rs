@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// The file as a whole.
-    File,
+    Whole,
     /// A field of a text trace.
     Text {
         /// Line, from 1.
@@ -43,7 +43,7 @@ impl TraceError {
         TraceError {
             file: file.into(),
             format: "",
-            place: Place::File,
+            place: Place::Whole,
             message: message.into(),
             expected: String::new(),
         }
@@ -54,7 +54,7 @@ impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         match &self.place {
-            Place::File => {}
+            Place::Whole => {}
             Place::Text { line, column, .. } => write!(f, ":{line}:{column}")?,
             Place::Byte(byte) => write!(f, ", byte {byte}")?,
         }

@@ -44,7 +44,7 @@ mod value;
 use std::io::Read;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use sim::Workload;
 
 use crate::config::ConfigError;
@@ -63,7 +63,7 @@ use value::{Dialect, Value};
 const FILE_MAX: u64 = 1 << 20;
 
 /// One value of a fio key.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
     /// `time_based = true`
@@ -81,6 +81,32 @@ impl Scalar {
             Scalar::Integer(value) => value.to_string(),
             Scalar::Text(text) => text.clone(),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Scalar, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("a whole number, true or false, or text such as \"4KiB\"")
+            }
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Boolean(value))
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Integer(value))
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Scalar, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(value), &self);
+                u64::try_from(value).map(Scalar::Integer).map_err(|_| wrong())
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.into()))
+            }
+        }
+        from.deserialize_any(Visitor)
     }
 }
 

@@ -12,8 +12,8 @@
 //! overall shares solve `sum of share * size = mean_size`.
 //!
 //! # Parameters
-//! `total`, `mean_size`, `document`, `game`, `video`, `media`, `cycle`, and the keys
-//! of `ie` under `files`.
+//! `total`, `mean_size`, `document`, `game`, `video`, `media`, `cycle`, and the keys of `ie` under
+//! `files`.
 //!
 //! # What it leaves out
 //! Time between requests (it is a closed loop), so activities have lengths in requests: at 100

@@ -132,7 +132,7 @@ fn failure(file: &Path, error: TraceError) -> Failure {
         format => Failure::input(format!("{} (read as {format})", error.message)),
     };
     let failure = failure.at(match error.place {
-        Place::File => place(None, None, None),
+        Place::Whole => place(None, None, None),
         Place::Byte(byte) => place(None, Some(byte), None),
         Place::Text { line, column, length, quote } => {
             let quote = (!quote.is_empty()).then_some((quote, length));

@@ -90,7 +90,11 @@ fn a_wrong_table_names_its_key() {
     assert!(error("offset = \"100%\"").starts_with("offset: job \"fio\": clone 0 starts at"));
     assert!(error("file = \"a.fio\"").contains("a.fio: no a.fio"));
     assert!(error("file = \"a.fio\"\nbs = \"4KiB\"").starts_with("bs: no key stands beside"));
-    assert!(toml::from_str::<Params>("iodpeth = 1").is_err());
+    let refused = |text| toml::from_str::<Params>(text).unwrap_err().to_string();
+    assert!(refused("iodpeth = 1").contains("unknown field `iodpeth`"));
+    let float = refused("iodepth = 1.5");
+    assert!(float.contains("line 1, column 11") && float.contains("a whole number"), "{float}");
+    assert!(refused("iodepth = -1").contains("`-1`, expected a whole number"));
 }
 
 #[test]
