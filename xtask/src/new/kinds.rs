@@ -17,7 +17,7 @@ pub(super) struct Kind {
     pub(super) study: &'static str,
 }
 
-pub(super) const KINDS: [Kind; 4] = [
+pub(super) const KINDS: [Kind; 5] = [
     Kind {
         word: "device",
         about: "a block device",
@@ -53,5 +53,14 @@ pub(super) const KINDS: [Kind; 4] = [
         registry: "WearPolicy",
         source: include_str!("../../templates/ftl-wear.rs.txt"),
         study: include_str!("../../templates/ftl-wear.toml"),
+    },
+    Kind {
+        word: "workload",
+        about: "anything that issues requests",
+        folder: "crates/models/src/workload",
+        module: "crate::workload",
+        registry: "WorkloadModel",
+        source: include_str!("../../templates/workload.rs.txt"),
+        study: include_str!("../../templates/workload.toml"),
     },
 ];

@@ -5,8 +5,17 @@ use crate::rust::has_word;
 use crate::tree::Tree;
 
 /// Written in two halves so that this file does not find itself.
-const LEFT: [(&str, &str); 6] =
-    [("TO", "DO"), ("FIX", "ME"), ("X", "XX"), ("to", "do!"), ("unimple", "mented!"), ("db", "g!")];
+const LEFT: [(&str, &str); 8] = [
+    ("TO", "DO"),
+    ("FIX", "ME"),
+    ("X", "XX"),
+    ("to", "do!"),
+    ("unimple", "mented!"),
+    ("db", "g!"),
+    // What a merge leaves behind.
+    ("<<<<", "<<<"),
+    (">>>>", ">>>"),
+];
 
 const EXTENSIONS: [&str; 8] = ["rs", "py", "pyi", "sh", "toml", "yml", "md", "Makefile"];
 

@@ -12,10 +12,14 @@ const BANNED: [(&str, &[&str], &str); 8] = [
     ("a clock", &["Instant", "SystemTime", "std::time", "core::time"], "time is an argument"),
     ("a thread", &["std::thread", "thread_local"], "a run is one thread; `study` runs many"),
     ("the environment", &["std::env"], "parameters come in through `Params`"),
-    ("a file", &["std::fs", "File"], "readers take a `Read`; `study` opens files"),
+    (
+        "a file",
+        &["std::fs", "fs::File", "OpenOptions"],
+        "readers take a `Read`; `study` opens files",
+    ),
     ("a socket", &["std::net", "std::os"], "`attach` talks to the world"),
     ("a process", &["std::process"], "`cli` starts programs"),
-    ("an unordered map", &["HashMap"], "use a `BTreeMap` or a `Vec`: its order is always the same"),
+    ("an unordered map", &["HashMap"], "use a `BTreeMap` or a `Vec`: their order is fixed"),
     ("an unordered set", &["HashSet"], "use a `BTreeSet` or a sorted `Vec`"),
 ];
 
