@@ -191,43 +191,58 @@ impl Collector {
             self.gc.sealed(owner, block);
         }
         let cold = std::mem::take(&mut self.pools[pool as usize].cold);
-        let wear = cold != 0 && flash.is_sealed(cold - 1);
-        let victim = if wear {
-            cold - 1
-        } else {
-            let level = match self.pools[pool as usize].background {
-                true => self.rules.background_free.max(self.rules.stop_free),
-                false => self.rules.stop_free,
-            };
-            if !self.at_most(pool, flash, level) {
-                return false;
-            }
-            let planes = self.planes(pool);
-            let blocks = flash.geometry.blocks_of_plane(planes.start).start
-                ..flash.geometry.blocks_of_plane(planes.end - 1).end;
-            // A power failure can leave a plane half way through a collection, without its
-            // reserve. Then only the emptiest block is sure to fit into what is open.
-            let broke = planes.clone().find(|&plane| flash.free_blocks(plane) == 0);
-            let picked = match broke {
-                Some(plane) => flash.least_valid(flash.geometry.blocks_of_plane(plane)),
-                None => self.gc.pick(pool, blocks.clone(), flash),
-            };
-            let Some(victim) = picked else { return false };
-            // A pool whose every sealed block is fully valid cannot be helped. A policy that does
-            // not look at valid counts may choose a full block while emptier ones exist.
-            let full = flash.geometry.pages_per_block.get();
-            if flash.valid(victim) == full
-                && flash.least_valid(blocks).is_some_and(|best| flash.valid(best) == full)
-            {
-                self.gc.sealed(pool, victim);
-                return false;
-            }
-            victim
-        };
+        let wear = cold != 0 && flash.is_sealed(cold - 1) && self.fits(cold - 1, flash);
+        let chosen = if wear { Some(cold - 1) } else { self.choose_garbage(pool, flash) };
+        let Some(victim) = chosen else { return false };
         flash.begin_collection(victim);
         let state = &mut self.pools[pool as usize];
         (state.victim, state.cursor, state.has_victim, state.wear) = (victim, 0, true, wear);
         true
+    }
+
+    /// The block to collect next for its space, if space is needed and can be gained.
+    fn choose_garbage(&mut self, pool: u32, flash: &Flash) -> Option<u32> {
+        let level = match self.pools[pool as usize].background {
+            true => self.rules.background_free.max(self.rules.stop_free),
+            false => self.rules.stop_free,
+        };
+        if !self.at_most(pool, flash, level) {
+            return None;
+        }
+        let planes = self.planes(pool);
+        let blocks = flash.geometry.blocks_of_plane(planes.start).start
+            ..flash.geometry.blocks_of_plane(planes.end - 1).end;
+        let picked = self.gc.pick(pool, blocks.clone(), flash)?;
+        // A power failure can leave a plane half way through a collection, without its reserve.
+        // Then only the emptiest block is sure to fit into what is open.
+        let broke = planes.clone().find(|&plane| flash.free_blocks(plane) == 0);
+        let victim = match broke {
+            None if self.fits(picked, flash) => picked,
+            _ => {
+                self.gc.sealed(pool, picked);
+                let plane = broke.unwrap_or(flash.geometry.plane_of_block(picked));
+                flash.least_valid(flash.geometry.blocks_of_plane(plane))?
+            }
+        };
+        // A pool whose every sealed block is fully valid cannot be helped. A policy that does not
+        // look at valid counts may choose a full block while emptier ones exist.
+        let full = flash.geometry.pages_per_block.get();
+        let best = flash.least_valid(blocks)?;
+        if flash.valid(best) == full || !self.fits(victim, flash) {
+            self.gc.sealed(pool, victim);
+            return None;
+        }
+        Some(victim)
+    }
+
+    /// Which open block takes moved pages.
+    fn slot(&self) -> Slot {
+        if self.rules.separate { Slot::Moved } else { Slot::Host }
+    }
+
+    /// True when the block's valid pages have a place to go.
+    fn fits(&self, block: u32, flash: &Flash) -> bool {
+        flash.valid(block) <= flash.room(flash.geometry.plane_of_block(block), self.slot())
     }
 
     /// Plan the moves of a step; false when the victim holds nothing valid any more.
@@ -240,7 +255,7 @@ impl Collector {
     ) -> bool {
         let Pool { victim, mut cursor, wear, .. } = self.pools[pool as usize];
         let cause = if wear { Cause::Wear } else { Cause::Gc };
-        let slot = if self.rules.separate { Slot::Moved } else { Slot::Host };
+        let slot = self.slot();
         let plane = flash.geometry.plane_of_block(victim);
         let sectors = flash.geometry.page_sectors;
         let first = flash.geometry.first_ppn(victim);
@@ -258,7 +273,7 @@ impl Collector {
             }
             let (ppn, _) = flash
                 .allocate(plane, slot, lpn, 0)
-                .expect("the reserve of each plane holds a victim's valid pages");
+                .expect("a victim is chosen when its valid pages fit, and its room is kept");
             if self.rules.copy_back {
                 plan.push(FlashOp::copy_back(cause, ppn, from, lpn));
             } else {
@@ -279,6 +294,10 @@ impl Collector {
             }
         }
         self.pages_moved += u64::from(moved);
+        if !self.rules.separate {
+            // Host writes share the open block: they must leave room for the rest.
+            flash.set_owed(plane, flash.valid(victim));
+        }
         self.pools[pool as usize].cursor = cursor;
         moved > 0
     }

@@ -59,13 +59,26 @@ pub struct Flash {
     free: Vec<VecDeque<u32>>,
     open: Vec<u32>,
     seals: u32,
+    /// Pages of each plane that the collector still has to place into the host's open block;
+    /// 0 where moved pages have open blocks of their own.
+    owed: Vec<u32>,
     /// Blocks sealed since the collector last looked.
     pub newly_sealed: Vec<u32>,
     /// Take the least worn free block instead of the one that has been free longest.
     level_wear: bool,
 }
 
-snapshot_fields!(Flash { owner, valid, group_least, blocks, free, open, seals, newly_sealed });
+snapshot_fields!(Flash {
+    owner,
+    valid,
+    group_least,
+    blocks,
+    free,
+    open,
+    seals,
+    owed,
+    newly_sealed
+});
 
 impl Flash {
     /// An erased drive. `level_wear` takes the least worn free block instead of the oldest.
@@ -80,6 +93,7 @@ impl Flash {
             free: (0..geometry.planes()).map(|p| geometry.blocks_of_plane(p).collect()).collect(),
             open: vec![NONE; geometry.planes() as usize * SLOTS],
             seals: 0,
+            owed: vec![0; geometry.planes() as usize],
             newly_sealed: Vec::new(),
             level_wear,
         }
@@ -125,11 +139,28 @@ impl Flash {
         self.free[plane as usize].len() as u32
     }
 
-    /// True when `slot` of the plane can take a page while `reserve` blocks stay free.
+    /// True when `slot` of the plane can take a page while `reserve` blocks stay free and the
+    /// collector can still finish what it has begun.
     #[inline]
     pub fn has_room(&self, plane: u32, slot: Slot, reserve: u32) -> bool {
-        self.open[plane as usize * SLOTS + slot as usize] != NONE
-            || self.free_blocks(plane) > reserve
+        let open = self.open[plane as usize * SLOTS + slot as usize] != NONE;
+        let owed = self.owed[plane as usize];
+        (open || self.free_blocks(plane) > reserve) && (owed == 0 || self.room(plane, slot) > owed)
+    }
+
+    /// Pages that `slot` of the plane can take if every free block goes to it.
+    pub fn room(&self, plane: u32, slot: Slot) -> u32 {
+        let pages = self.geometry.pages_per_block.get();
+        let open = match self.open[plane as usize * SLOTS + slot as usize] {
+            NONE => 0,
+            block => pages - u32::from(self.blocks[block as usize].written),
+        };
+        open + self.free_blocks(plane) * pages
+    }
+
+    /// The collector will place that many more pages of the plane into the host's open block.
+    pub fn set_owed(&mut self, plane: u32, pages: u32) {
+        self.owed[plane as usize] = pages;
     }
 
     /// Hand out the next page of `slot` in the plane for `lpn`; `None` when a new block is needed
@@ -325,6 +356,7 @@ impl Flash {
     /// programmed can be handed out again, and blocks under collection are offered again.
     pub fn power_fail(&mut self) {
         self.open.fill(NONE);
+        self.owed.fill(0);
         for block in 0..self.geometry.blocks() {
             let record = &mut self.blocks[block as usize];
             let was_taken = record.written > 0;
