@@ -58,8 +58,7 @@ fn python_functions(text: &str) -> Vec<Function> {
         let mut depth = 0i64;
         for (offset, line) in lines[index..].iter().enumerate() {
             let outside = depth == 0;
-            let count = |set: &str| line.chars().filter(|&c| set.contains(c)).count() as i64;
-            depth += count("([{") - count(")]}");
+            depth += nesting(line);
             if line.trim().is_empty() {
                 continue;
             }
@@ -72,6 +71,24 @@ fn python_functions(text: &str) -> Vec<Function> {
         functions.push(Function { name, line: index + 1, lines: last - index + 1 });
     }
     functions
+}
+
+/// How much deeper a line leaves the brackets; those in its strings do not count.
+fn nesting(line: &str) -> i64 {
+    let (mut depth, mut quote, mut escaped) = (0, None, false);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth -= 1,
+            (None, _) => {}
+        }
+    }
+    depth
 }
 
 #[cfg(test)]
@@ -92,6 +109,12 @@ mod tests {
         assert!(findings(&ok).is_empty());
         let places: Vec<_> = findings(&bad).into_iter().map(|f| (f.file, f.line)).collect();
         assert_eq!(places, [("a.rs".into(), 1), ("b.rs".into(), 1), ("c.rs".into(), 601)]);
+    }
+
+    #[test]
+    fn brackets_in_strings_are_text() {
+        assert_eq!(nesting(r#"f(r"\(([^)]*", '[', "\"(")"#), 0);
+        assert_eq!(nesting("f({"), 2);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The SSD of DiskSim's SSD extension: a yardstick, rule for rule, not a model of a modern drive.
 //!
 //! # What it models
-//! Packages ("elements") behind one host channel. Page `p` lives in package `p mod n`, is written to
-//! the youngest block of a plane and moved by greedy cleaning. A package serves one page at a time,
-//! or, with several parallel units, all that waits, in rounds of one page per unit that end
+//! Packages ("elements") behind one host channel. Page `p` lives in package `p mod n`, is written
+//! to the youngest block of a plane and moved by greedy cleaning. A package serves one page at a
+//! time, or, with several parallel units, all that waits, in rounds of one page per unit that end
 //! together. Cleaning one block per low plane comes before the next service. Every logical page is
 //! mapped from the start.
 //!

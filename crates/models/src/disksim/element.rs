@@ -339,8 +339,8 @@ impl Element {
         cost + self.times.erase
     }
 
-    /// Take the parts that are served together from the queue: reads, then writes. Parts that repeat
-    /// another one are in the third list: they are done at once.
+    /// Take the parts that are served together from the queue: reads, then writes. Parts that
+    /// repeat another one are in the third list: they are done at once.
     pub fn take_batch(&mut self) -> [Vec<Part>; 3] {
         let most = if self.shape.units == 1 { 1 } else { BATCH };
         let [mut reads, mut writes, mut repeated] = [const { Vec::new() }; 3];
