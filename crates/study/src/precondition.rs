@@ -14,8 +14,9 @@ use crate::plan::PlannedRun;
 use crate::recorder::{Progress, Recorder};
 use crate::steady;
 
-/// Sequential fills are applied in requests of this size.
-const FILL_SECTORS: u64 = 2048;
+/// Sequential fills are applied in requests of 1 TiB, so that a device which can fill itself in
+/// bulk sees the whole span at once.
+const FILL_SECTORS: u64 = 1 << 31;
 
 /// What the steady-state gate said.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -130,5 +130,5 @@ fn an_address_beyond_the_device_and_a_damaged_trace() {
     trace(&format!("{good}/dev/sda read 99999999999936 4096\n"))
         .refuses(&["t.log, record at line 5", "beyond the device"]);
     trace("/dev/sda read many 4096\n").refuses(&["t.log", "many", "study.toml:3:8"]);
-    Test::study(&study).refuses(&["cannot open \"t.log\"", "no such file", "study.toml:3:8"]);
+    Test::study(&study).refuses(&["cannot open \"t.log\"", "No such file", "study.toml:3:8"]);
 }
