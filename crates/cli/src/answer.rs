@@ -1,11 +1,11 @@
-//! The answer on the terminal: verdict, a small table, notes, where the rest is; ten lines at most.
+//! The answer on the terminal: verdict, a small table, notes, where the rest is; about ten lines.
 
 use study::{Results, RunSummary};
 
-const LINES_MAX: usize = 10;
+const LINES_MAX: usize = 11;
 /// Expectations that fail are listed up to this number, and notes.
 const FAILING_MAX: usize = 2;
-const NOTES_MAX: usize = 2;
+const NOTES_MAX: usize = 1;
 const LABEL_MAX: usize = 34;
 
 /// (heading, metric, digits after the point).
