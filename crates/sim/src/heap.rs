@@ -105,10 +105,10 @@ impl EventHeap {
             }
             None => self.pop_heap(),
         };
-        let mut least = 0;
-        for index in 1..=LANES {
-            if self.fronts[index] < self.fronts[least] {
-                least = index;
+        let (mut least, mut earliest) = (0, self.fronts[0]);
+        for (index, &front) in self.fronts.iter().enumerate().skip(1) {
+            if front < earliest {
+                (least, earliest) = (index, front);
             }
         }
         self.least = least;

@@ -50,7 +50,7 @@ impl Oracle {
     ///
     /// # Errors
     /// What is wrong with the plan.
-    pub fn planned(&mut self, op: &FlashOp) -> Result<(), String> {
+    pub fn planned(&mut self, op: FlashOp) -> Result<(), String> {
         match op.kind() {
             Kind::Program | Kind::CopyBack => {
                 let version = match op.cause() {
@@ -84,7 +84,7 @@ impl Oracle {
     ///
     /// # Errors
     /// What real flash, or the data's owner, would object to.
-    pub fn executed(&mut self, op: &FlashOp) -> Result<(), String> {
+    pub fn executed(&mut self, op: FlashOp) -> Result<(), String> {
         match op.kind() {
             Kind::Read => self.holds(op.ppn(), op.lpn(), op),
             Kind::Program => self.program(op),
@@ -103,7 +103,7 @@ impl Oracle {
         }
     }
 
-    fn holds(&self, ppn: u32, lpn: u32, op: &FlashOp) -> Result<(), String> {
+    fn holds(&self, ppn: u32, lpn: u32, op: FlashOp) -> Result<(), String> {
         let (holder, version) = self.pages[ppn as usize];
         let wanted = self.planned[ppn as usize];
         match (holder, version) == (lpn, wanted) {
@@ -114,7 +114,7 @@ impl Oracle {
         }
     }
 
-    fn program(&mut self, op: &FlashOp) -> Result<(), String> {
+    fn program(&mut self, op: FlashOp) -> Result<(), String> {
         let (block, page) = self.geometry.block_page(op.ppn());
         let next = &mut self.next_page[block as usize];
         if *next != page {
@@ -130,7 +130,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn erase(&mut self, op: &FlashOp) -> Result<(), String> {
+    fn erase(&mut self, op: FlashOp) -> Result<(), String> {
         let (block, _) = self.geometry.block_page(op.ppn());
         for ppn in op.ppn()..op.ppn() + self.geometry.pages_per_block.get() {
             let (lpn, version) = self.pages[ppn as usize];
@@ -191,8 +191,8 @@ mod tests {
     }
 
     fn run(oracle: &mut Oracle, op: FlashOp) -> Result<(), String> {
-        oracle.planned(&op)?;
-        oracle.executed(&op)
+        oracle.planned(op)?;
+        oracle.executed(op)
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub struct Timing {
     command_ns: u64,
     /// Bus time of one sector, in picoseconds.
     sector_ps: u64,
+    /// Array time by kind, where all pages are of one type.
+    array_ns: Option<[u64; 4]>,
     /// Multi-plane rule.
     pub multi_plane: MultiPlane,
     /// Time to suspend a program, if that is possible.
@@ -111,10 +113,18 @@ impl NandParams {
             return Err(ConfigError::new("bus", "expected a rate above 0, got 0B/s"));
         }
         let sector_bytes = SECTOR_BYTES + if self.spare_on_bus { 16 } else { 0 };
+        let read_ns = types("read", &self.read)?;
+        let program_ns = types("program", &self.program)?;
+        let erase_ns = self.erase.0.0;
+        let array_ns = match (&read_ns[..], &program_ns[..]) {
+            (&[read], &[program]) => Some([read, program, read + program, erase_ns]),
+            _ => None,
+        };
         Ok(Timing {
-            read_ns: types("read", &self.read)?,
-            program_ns: types("program", &self.program)?,
-            erase_ns: self.erase.0.0,
+            read_ns,
+            program_ns,
+            erase_ns,
+            array_ns,
             command_ns: self.command.0.0,
             sector_ps: (u128::from(sector_bytes) * 1_000_000_000_000 / u128::from(self.bus.0))
                 as u64,
@@ -146,32 +156,27 @@ impl Timing {
 
     /// The times of an operation.
     #[inline]
-    pub fn phases(&self, geometry: &Geometry, op: &FlashOp) -> Phases {
-        let page = |ppn| if self.single_type() { 0 } else { geometry.block_page(ppn).1 };
-        let command = self.command_ns;
-        match op.kind() {
-            Kind::Read => Phases {
-                bus_in: command,
-                array: self.read_ns(page(op.ppn())),
-                bus_out: self.bus_ns(op.sectors()),
-            },
-            Kind::Program => Phases {
-                bus_in: command + self.bus_ns(op.sectors()),
-                array: self.program_ns(page(op.ppn())),
-                bus_out: 0,
-            },
-            Kind::CopyBack => Phases {
-                bus_in: command,
-                array: self.read_ns(page(op.from())) + self.program_ns(page(op.ppn())),
-                bus_out: 0,
-            },
-            Kind::Erase => Phases { bus_in: command, array: self.erase_ns, bus_out: 0 },
-        }
+    pub fn phases(&self, geometry: &Geometry, op: FlashOp) -> Phases {
+        let kind = op.kind();
+        // Zero sectors cross the bus for a copy-back and an erase.
+        let bus = self.bus_ns(op.sectors());
+        let out = if kind == Kind::Read { bus } else { 0 };
+        let array = match self.array_ns {
+            // Looked up, not branched on: the kinds of a busy drive come in no order.
+            Some(by_kind) => by_kind[kind as usize],
+            None => self.array_by_page(geometry, op),
+        };
+        Phases { bus_in: self.command_ns + bus - out, array, bus_out: out }
     }
 
-    #[inline]
-    fn single_type(&self) -> bool {
-        self.read_ns.len() == 1 && self.program_ns.len() == 1
+    fn array_by_page(&self, geometry: &Geometry, op: FlashOp) -> u64 {
+        let page = |ppn| geometry.block_page(ppn).1;
+        match op.kind() {
+            Kind::Read => self.read_ns(page(op.ppn())),
+            Kind::Program => self.program_ns(page(op.ppn())),
+            Kind::CopyBack => self.read_ns(page(op.from())) + self.program_ns(page(op.ppn())),
+            Kind::Erase => self.erase_ns,
+        }
     }
 }
 

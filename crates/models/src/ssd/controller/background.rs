@@ -6,7 +6,7 @@ use crate::ssd::plan::NONE;
 use super::jobs::Later;
 
 /// Where an operation waits in the NAND model.
-fn class(op: &FlashOp, background: bool) -> Class {
+fn class(op: FlashOp, background: bool) -> Class {
     match (op.kind(), background) {
         (Kind::Read, false) => Class::Read,
         (Kind::Read, true) => Class::BackgroundRead,
@@ -20,7 +20,7 @@ impl Controller {
     #[inline]
     pub(super) fn submit_plan(&mut self, target: u32, lpn: u32, background: bool) {
         if let Some(oracle) = &mut self.oracle.0 {
-            for op in &self.plan.ops {
+            for &op in &self.plan.ops {
                 oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
             }
         }
@@ -62,7 +62,7 @@ impl Controller {
             Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),
             _ => {}
         }
-        let slot = self.nand.enqueue(op, target, class(&op, background), blocked);
+        let slot = self.nand.enqueue(op, target, class(op, background), blocked);
         if !blocked {
             let plane = self.geometry.plane_of(op.ppn());
             self.kicks.push(self.geometry.die_of_plane(plane));
@@ -133,9 +133,14 @@ impl Controller {
     }
 
     /// A flash operation ended: keep the books, tell who waits.
-    pub(super) fn flash_op_ended(&mut self, done: Finished, now: Nanos, out: &mut Completions) {
-        let Finished { op, target } = done;
-        self.executed(&op, op.from());
+    pub(super) fn flash_op_ended(
+        &mut self,
+        op: FlashOp,
+        target: u32,
+        now: Nanos,
+        out: &mut Completions,
+    ) {
+        self.executed(op, op.from());
         match op.kind() {
             Kind::Read => {}
             Kind::Program | Kind::CopyBack => {

@@ -78,15 +78,15 @@ impl Controller {
         for index in 0..self.plan.ops.len() {
             let op = self.plan.ops[index];
             if let Some(oracle) = &mut self.oracle.0 {
-                oracle.planned(&op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
+                oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
             }
             // Nothing was pinned: no program is in flight outside time.
-            self.executed(&op, NONE);
+            self.executed(op, NONE);
         }
     }
 
     /// Keep the books of an operation that has ended; `from` is the page it pinned.
-    pub(super) fn executed(&mut self, op: &FlashOp, from: u32) {
+    pub(super) fn executed(&mut self, op: FlashOp, from: u32) {
         if let Some(oracle) = &mut self.oracle.0 {
             oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
         }
@@ -109,7 +109,7 @@ impl Controller {
             None => Vec::new(),
         };
         let (ending, forgotten) = self.nand.power_fail();
-        ending.iter().for_each(|op| self.executed(op, op.from()));
+        ending.iter().for_each(|&op| self.executed(op, op.from()));
         for op in forgotten.iter().rev() {
             if matches!(op.kind(), Kind::Program | Kind::CopyBack) {
                 self.mapping.undo(&mut self.flash, op.lpn(), op.ppn(), op.from());

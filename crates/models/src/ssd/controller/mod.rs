@@ -268,12 +268,13 @@ impl Controller {
     pub fn advance(&mut self, now: Nanos, out: &mut Completions) {
         while let Some((_, payload)) = self.events.pop_due(now) {
             if payload & FOREIGN_EVENT == 0 {
-                let mut finished = std::mem::take(&mut self.finished);
-                let idle = self.nand.event(payload, now, &mut self.events, &mut finished, out);
-                for done in finished.drain(..) {
-                    self.flash_op_ended(done, now, out);
+                let (events, finished) = (&mut self.events, &mut self.finished);
+                let idle = self.nand.event(payload, now, events, finished, out);
+                for index in 0..self.finished.len() {
+                    let Finished { op, target } = self.finished[index];
+                    self.flash_op_ended(op, target, now, out);
                 }
-                self.finished = finished;
+                self.finished.clear();
                 if let Some(die) = idle {
                     self.die_free(die, now);
                 }

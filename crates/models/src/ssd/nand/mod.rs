@@ -269,7 +269,7 @@ impl Nand {
         };
         let slot = list.pop(&mut self.slab);
         let op = self.slab[slot].op;
-        let Phases { mut bus_in, mut array, bus_out } = self.timing.phases(&self.geometry, &op);
+        let Phases { mut bus_in, mut array, bus_out } = self.timing.phases(&self.geometry, op);
         if self.timing.multi_plane != MultiPlane::Off {
             let (geometry, timing) = (&self.geometry, &self.timing);
             let more = gather(list, &mut self.slab, geometry, timing, slot);
@@ -413,7 +413,7 @@ impl Nand {
             at_work.state = State::Idle;
             return Some(die);
         }
-        let time = Nanos(self.timing.phases(&self.geometry, &self.slab[next].op).bus_out);
+        let time = Nanos(self.timing.phases(&self.geometry, self.slab[next].op).bus_out);
         (at_work.current.head, at_work.current.bus_out) = (next, time);
         self.request_bus(die, time, true, now, events);
         None
@@ -467,7 +467,7 @@ fn gather(
             list.unlink_after(slab, previous);
             slab[last].next = slot;
             last = slot;
-            let phases = timing.phases(geometry, &op);
+            let phases = timing.phases(geometry, op);
             more.bus_in += phases.bus_in;
             more.array = more.array.max(phases.array);
         } else {
