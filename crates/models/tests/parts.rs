@@ -106,7 +106,7 @@ fn capacities_follow_from_the_geometry() {
         assert_eq!(u64::from(limits.block_bytes), g.page.0.0, "{name}");
         let types = [params.nand.read.len(), params.nand.program.len()];
         let one_shot = params.nand.program[0].0 == Nanos::ZERO;
-        let whole = types.iter().all(|&n| g.pages_per_block as usize % n == 0);
+        let whole = types.iter().all(|&n| (g.pages_per_block as usize).is_multiple_of(n));
         assert!(!one_shot || whole, "{name}: a block ends within a one-shot word line");
     }
 }

@@ -11,7 +11,7 @@ const ARITY: usize = 4;
 /// Lanes for events that are pushed in rising order of time.
 const LANES: usize = 4;
 
-/// Later than any event.
+/// Later than any event: no event happens at [`Nanos::MAX`].
 const NEVER: u128 = u128::MAX;
 
 /// Events by (time, sequence) with a 32-bit payload.
@@ -63,8 +63,8 @@ impl EventHeap {
     /// Time of the earliest event.
     #[inline]
     pub fn next_time(&self) -> Option<Nanos> {
-        let front = self.fronts[self.least];
-        (front != NEVER).then(|| time_of(front))
+        let time = time_of(self.fronts[self.least]);
+        (time != Nanos::MAX).then_some(time)
     }
 
     /// Add an event at `time`.
@@ -95,7 +95,8 @@ impl EventHeap {
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, u32)> {
         let from = self.least;
         let node = self.fronts[from];
-        if node == NEVER || time_of(node) > now {
+        // Looking at half of the node is enough, and does not wait for the whole to be stored.
+        if time_of(node) > now || time_of(node) == Nanos::MAX {
             return None;
         }
         self.fronts[from] = match self.lanes.get_mut(from) {

@@ -157,10 +157,11 @@ impl Collector {
         }
     }
 
-    /// Plan the next step of a pool.
+    /// Plan the next step of a pool, moving at most `pages` pages.
     pub fn step(
         &mut self,
         pool: u32,
+        pages: u32,
         flash: &mut Flash,
         mapping: &mut dyn Mapping,
         plan: &mut Plan,
@@ -170,7 +171,7 @@ impl Collector {
             (state.active, state.background) = (false, false);
             return Step::Idle;
         }
-        if self.move_pages(pool, flash, mapping, plan) {
+        if self.move_pages(pool, pages, flash, mapping, plan) {
             return Step::Planned;
         }
         let state = &mut self.pools[pool as usize];
@@ -249,6 +250,7 @@ impl Collector {
     fn move_pages(
         &mut self,
         pool: u32,
+        pages: u32,
         flash: &mut Flash,
         mapping: &mut dyn Mapping,
         plan: &mut Plan,
@@ -264,7 +266,7 @@ impl Collector {
         if flash.valid(victim) == 0 {
             cursor = written;
         }
-        while cursor < written && moved < self.rules.step_pages {
+        while cursor < written && moved < pages {
             let from = first + cursor;
             cursor += 1;
             let lpn = flash.owner(from);

@@ -161,7 +161,7 @@ impl Timing {
         // Zero sectors cross the bus for a copy-back and an erase.
         let bus = self.bus_ns(op.sectors());
         let out = if kind == Kind::Read { bus } else { 0 };
-        let array = match self.array_ns {
+        let array = match &self.array_ns {
             // Looked up, not branched on: the kinds of a busy drive come in no order.
             Some(by_kind) => by_kind[kind as usize],
             None => self.array_by_page(geometry, op),

@@ -252,7 +252,8 @@ impl Controller {
         }
         self.plan.clear();
         let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
-        match self.collector.step(pool, flash, mapping, &mut self.plan) {
+        let pages = self.collector.rules.step_pages;
+        match self.collector.step(pool, pages, flash, mapping, &mut self.plan) {
             Step::Planned => self.submit_plan(FOR_POOL | pool, NONE, !urgent),
             Step::Blocked => self.blocked_pools.push(pool),
             Step::Idle => {}

@@ -64,7 +64,8 @@ impl Controller {
         loop {
             self.plan.clear();
             let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
-            match self.collector.step(pool, flash, mapping, &mut self.plan) {
+            // Nothing can come between the pages of a victim here: one step for all of them.
+            match self.collector.step(pool, u32::MAX, flash, mapping, &mut self.plan) {
                 Step::Planned => self.run_now(),
                 Step::Blocked => unreachable!("no program is in flight outside time"),
                 Step::Idle => break,

@@ -69,8 +69,9 @@ impl Slab {
             return self.entries.len() as u32 - 1;
         }
         let slot = self.free;
-        self.free = self.entries[slot as usize].next;
-        self.entries[slot as usize] = entry;
+        let place = &mut self.entries[slot as usize];
+        self.free = place.next;
+        *place = entry;
         slot
     }
 
