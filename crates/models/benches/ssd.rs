@@ -192,6 +192,7 @@ fn main() {
         Some((name, requests)) if name == "F-read" => return f_read("", "F-read", requests),
         Some((name, requests)) if name == "G-write" => return g_write("G-write", "", requests),
         Some((name, _)) if name == "WAF" => return waf_only(),
+        Some((name, _)) if name == "big" => return big_drive(),
         _ => {}
     }
     f_read("", "F-read", 6_000_000);
