@@ -69,7 +69,7 @@ pub(crate) fn outputs(tree: &Tree) -> Vec<Output> {
             outputs.push(compare(tree, format!("{FOLDER}{}-{name}.md", slot.slot), head));
         }
     }
-    outputs.push(compare(tree, format!("{FOLDER}README.md"), page::index(&slots)));
+    outputs.push(compare(tree, format!("{FOLDER}README.md"), page::index(slots)));
     let known: Vec<String> = outputs.iter().map(|output| output.path.clone()).collect();
     // People may add pages of their own; only a generated one needs a registry line.
     let pages = tree.files.iter().filter(|file| file.path.starts_with(FOLDER));
