@@ -27,7 +27,7 @@ test: test-rust test-python ## Check everything that must hold on every commit
 test-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 test-python: setup
 	$(PYTHON) -m mypy
@@ -41,7 +41,7 @@ bench: ## Measure speed on one core
 	cargo bench --workspace --benches
 
 fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each
-	@scripts/fuzz.sh $(FUZZ_SECONDS)
+	@fuzz/run.sh $(FUZZ_SECONDS)
 
 docs: ## Write the generated documents and the API reference
 	cargo run --quiet -p xtask -- generate
