@@ -177,7 +177,7 @@ impl Params {
     fn build_ssd(&self, context: &Context) -> Result<Ssd, ConfigError> {
         let geometry = self.geometry.check().map_err(|e| e.within("geometry"))?;
         let timing = self.nand.check().map_err(|e| e.within("nand"))?;
-        let rules = self.rules(&geometry)?;
+        let mut rules = self.rules(&geometry)?;
         let logical_pages = self.logical_pages(&geometry)?;
         if self.queue_depth_max == 0 || self.queue_depth_max > 1 << 20 {
             let message = format!("expected 1 to 1048576, got {}", self.queue_depth_max);
@@ -196,6 +196,9 @@ impl Params {
             logical_pages,
             reserve: self.collection.reserve_blocks,
         });
+        let mapping = mapping.map_err(|e| e.within("mapping"))?;
+        let needs = mapping.needs();
+        rules.raise(needs);
         let planes = geometry.planes();
         let pools = if rules.global { 1 } else { planes };
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
@@ -203,12 +206,12 @@ impl Params {
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
         let parts = Parts {
             nand: Nand::new(geometry, timing),
-            flash: Flash::new(geometry, wear.levels_free_blocks()),
-            mapping: mapping.map_err(|e| e.within("mapping"))?,
+            flash: Flash::new(geometry, needs.slots, wear.levels_free_blocks()),
+            mapping,
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,
             host: HostPath::new(&self.host),
-            oracle: self.oracle.then(|| Box::new(Oracle::new(geometry, logical_pages))),
+            oracle: self.oracle.then(|| Box::new(Oracle::new(geometry, logical_pages + needs.map_pages))),
         };
         let limits = Limits {
             capacity: Bytes(u64::from(logical_pages) * geometry.page_bytes()),
@@ -256,6 +259,8 @@ impl Params {
             separate: collection.separate,
             copy_back: self.nand.copy_back,
             global: collection.global,
+            settle_pages: 0,
+            own_pools: 0,
         })
     }
 

@@ -7,7 +7,7 @@ use sim::snapshot_fields;
 
 use super::flash::{Flash, Slot};
 use super::gc::Gc;
-use super::mapping::Mapping;
+use super::mapping::{Mapping, Needs};
 use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
@@ -31,6 +31,20 @@ pub struct Rules {
     pub copy_back: bool,
     /// Choose victims over the whole drive instead of per plane.
     pub global: bool,
+    /// Map pages that may have to be written for one collected block.
+    pub settle_pages: u32,
+    /// Pools of a mapping that frees blocks itself; 0 when the collector does.
+    pub own_pools: u32,
+}
+
+impl Rules {
+    /// Make room for what a mapping needs.
+    pub fn raise(&mut self, needs: Needs) {
+        self.start_free += needs.reserve;
+        self.stop_free += needs.reserve;
+        self.urgent_free += needs.reserve;
+        (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
+    }
 }
 
 /// What became of a step.
@@ -84,7 +98,11 @@ snapshot_fields!(Collector { gc, wear, pools, pages_moved, blocks_collected });
 impl Collector {
     /// A collector over `planes` planes.
     pub fn new(rules: Rules, gc: Box<dyn Gc>, wear: Box<dyn Wear>, planes: u32) -> Collector {
-        let planes_per_pool = if rules.global { planes } else { 1 };
+        let planes_per_pool = match (rules.own_pools, rules.global) {
+            (0, true) => planes,
+            (0, false) => 1,
+            (pools, _) => planes / pools,
+        };
         let pools = vec![Pool::default(); (planes / planes_per_pool) as usize];
         let planes_per_pool = Divisor::new(planes_per_pool);
         Collector {
@@ -128,16 +146,20 @@ impl Collector {
     }
 
     /// A free block of the pool was taken: start collecting if few are left.
-    pub fn check(&mut self, pool: u32, flash: &Flash) -> bool {
+    pub fn check(&mut self, pool: u32, flash: &Flash, mapping: &dyn Mapping) -> bool {
         if !self.pools[pool as usize].active {
-            self.pools[pool as usize].active = self.at_most(pool, flash, self.rules.start_free);
+            self.pools[pool as usize].active = match self.rules.own_pools {
+                0 => self.at_most(pool, flash, self.rules.start_free),
+                _ => mapping.wants_cleaning(flash, pool),
+            };
         }
         self.pools[pool as usize].active
     }
 
     /// The drive is idle: start collecting in the background if that is wanted.
     pub fn check_background(&mut self, pool: u32, flash: &Flash) -> bool {
-        let wanted = self.at_most(pool, flash, self.rules.background_free);
+        let collects = self.rules.own_pools == 0;
+        let wanted = collects && self.at_most(pool, flash, self.rules.background_free);
         let state = &mut self.pools[pool as usize];
         state.background |= wanted;
         state.active |= wanted;
@@ -146,7 +168,8 @@ impl Collector {
 
     /// True when collection must not wait for host requests.
     pub fn is_urgent(&self, pool: u32, flash: &Flash) -> bool {
-        self.planes(pool).any(|plane| flash.free_blocks(plane) <= self.rules.urgent_free)
+        self.rules.own_pools > 0
+            || self.planes(pool).any(|plane| flash.free_blocks(plane) <= self.rules.urgent_free)
     }
 
     /// The plane the pool's next step works on.
@@ -166,6 +189,11 @@ impl Collector {
         mapping: &mut dyn Mapping,
         plan: &mut Plan,
     ) -> Step {
+        if self.rules.own_pools > 0 {
+            let step = mapping.clean(flash, pool, plan);
+            self.pools[pool as usize].active = step != Step::Idle;
+            return step;
+        }
         if !self.pools[pool as usize].has_victim && !self.choose(pool, flash) {
             let state = &mut self.pools[pool as usize];
             (state.active, state.background) = (false, false);
@@ -175,6 +203,9 @@ impl Collector {
             return Step::Planned;
         }
         let state = &mut self.pools[pool as usize];
+        if mapping.settle(flash, flash.geometry.plane_of_block(state.victim), plan) {
+            return Step::Planned;
+        }
         if flash.is_pinned(state.victim) {
             return Step::Blocked;
         }
@@ -236,14 +267,29 @@ impl Collector {
         Some(victim)
     }
 
-    /// Which open block takes moved pages.
-    fn slot(&self) -> Slot {
-        if self.rules.separate { Slot::Moved } else { Slot::Host }
+    /// Which open block takes the pages of a victim.
+    fn slot(&self, victim: u32, flash: &Flash) -> Slot {
+        match flash.block(victim).slot() {
+            Slot::MAP => Slot::MAP,
+            _ if self.rules.separate => Slot::MOVED,
+            _ => Slot::HOST,
+        }
     }
 
-    /// True when the block's valid pages have a place to go.
+    /// True when the block's valid pages, and the map pages that tell where they went, have a
+    /// place to go.
     fn fits(&self, block: u32, flash: &Flash) -> bool {
-        flash.valid(block) <= flash.room(flash.geometry.plane_of_block(block), self.slot())
+        let (slot, plane) = (self.slot(block, flash), flash.geometry.plane_of_block(block));
+        let valid = flash.valid(block);
+        if self.rules.settle_pages == 0 || slot == Slot::MAP {
+            return valid <= flash.room(plane, slot);
+        }
+        let settled = valid.min(self.rules.settle_pages);
+        let blocks = |pages: u32, slot| {
+            let beyond = pages.saturating_sub(flash.room_in_open(plane, slot));
+            beyond.div_ceil(flash.geometry.pages_per_block.get())
+        };
+        blocks(valid, slot) + blocks(settled, Slot::MAP) <= flash.free_blocks(plane)
     }
 
     /// Plan the moves of a step; false when the victim holds nothing valid any more.
@@ -257,7 +303,7 @@ impl Collector {
     ) -> bool {
         let Pool { victim, mut cursor, wear, .. } = self.pools[pool as usize];
         let cause = if wear { Cause::Wear } else { Cause::Gc };
-        let slot = self.slot();
+        let slot = self.slot(victim, flash);
         let plane = flash.geometry.plane_of_block(victim);
         let sectors = flash.geometry.page_sectors;
         let first = flash.geometry.first_ppn(victim);
@@ -285,7 +331,7 @@ impl Collector {
                 self.moves.push((ppn, from, lpn));
             }
             flash.invalidate(from);
-            mapping.relocated(lpn, ppn);
+            mapping.relocated(flash, lpn, from, ppn);
             moved += 1;
         }
         if !self.moves.is_empty() {
@@ -296,7 +342,7 @@ impl Collector {
             }
         }
         self.pages_moved += u64::from(moved);
-        if !self.rules.separate {
+        if slot == Slot::HOST {
             // Host writes share the open block: they must leave room for the rest.
             flash.set_owed(plane, flash.valid(victim));
         }

@@ -3,7 +3,7 @@
 //! Real NAND would accept many of a wrong FTL's plans and lose data silently. The oracle knows
 //! what every page holds, as (logical page, version), and refuses:
 //!
-//! * a program on a page that is not erased, or out of order in its block;
+//! * a program on a page that is not erased, or below one already programmed in its block;
 //! * a read of a page that does not hold the wanted (logical page, version);
 //! * a copy-back across planes, or of a page that does not hold what it should;
 //! * an erase of a block that still holds the newest version of something.
@@ -20,28 +20,31 @@ const ERASED: Content = (NONE, 0);
 pub struct Oracle {
     geometry: Geometry,
     pages: Vec<Content>,
-    /// Next page to program, per block.
+    /// First page that may still be programmed, per block.
     next_page: Vec<u32>,
-    /// Version of each logical page that the host wrote last.
+    /// Version of each id (logical page or page of the mapping table) that was written last.
     newest: Vec<u32>,
+    /// Versions given out per id. Runs ahead of `newest` when a power failure takes writes back.
+    issued: Vec<u32>,
     /// Version of each logical page whose program has ended, and where it is.
     durable: Vec<(u32, u32)>,
     /// Version each planned page will hold.
     planned: Vec<u32>,
 }
 
-sim::snapshot_fields!(Oracle { pages, next_page, newest, durable, planned });
+sim::snapshot_fields!(Oracle { pages, next_page, newest, issued, durable, planned });
 
 impl Oracle {
-    /// An oracle for an erased drive.
-    pub fn new(geometry: Geometry, logical_pages: u32) -> Oracle {
+    /// An oracle for an erased drive with `ids` logical pages and pages of the mapping table.
+    pub fn new(geometry: Geometry, ids: u32) -> Oracle {
         let pages = geometry.pages() as usize;
         Oracle {
             geometry,
             pages: vec![ERASED; pages],
             next_page: vec![0; geometry.blocks() as usize],
-            newest: vec![0; logical_pages as usize],
-            durable: vec![(0, NONE); logical_pages as usize],
+            newest: vec![0; ids as usize],
+            issued: vec![0; ids as usize],
+            durable: vec![(0, NONE); ids as usize],
             planned: vec![0; pages],
         }
     }
@@ -54,10 +57,7 @@ impl Oracle {
         match op.kind() {
             Kind::Program | Kind::CopyBack => {
                 let version = match op.cause() {
-                    Cause::Host => {
-                        self.newest[op.lpn() as usize] += 1;
-                        self.newest[op.lpn() as usize]
-                    }
+                    Cause::Host | Cause::Map => self.new_version(op.lpn()),
                     // A move carries the version that the source holds or will hold.
                     _ => self.planned[op.from() as usize],
                 };
@@ -71,13 +71,19 @@ impl Oracle {
             Kind::Read if op.lpn() != NONE => {
                 let (wanted, planned) =
                     (self.newest[op.lpn() as usize], self.planned[op.ppn() as usize]);
-                if op.cause() == Cause::Host && wanted != planned {
+                if matches!(op.cause(), Cause::Host | Cause::Map) && wanted != planned {
                     return Err(format!("read of version {planned} instead of {wanted}: {op:?}"));
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn new_version(&mut self, id: u32) -> u32 {
+        self.issued[id as usize] += 1;
+        self.newest[id as usize] = self.issued[id as usize];
+        self.newest[id as usize]
     }
 
     /// An operation ended.
@@ -117,10 +123,10 @@ impl Oracle {
     fn program(&mut self, op: FlashOp) -> Result<(), String> {
         let (block, page) = self.geometry.block_page(op.ppn());
         let next = &mut self.next_page[block as usize];
-        if *next != page {
-            return Err(format!("block {block} expects page {next}, not {page}: {op:?}"));
+        if page < *next {
+            return Err(format!("block {block} expects page {next} or later: {op:?}"));
         }
-        *next += 1;
+        *next = page + 1;
         let version = self.planned[op.ppn() as usize];
         self.pages[op.ppn() as usize] = (op.lpn(), version);
         let durable = &mut self.durable[op.lpn() as usize];
@@ -148,33 +154,39 @@ impl Oracle {
 
     /// The host discarded a page: its copies may be erased.
     pub fn discarded(&mut self, lpn: u32) {
-        self.newest[lpn as usize] += 1;
-        self.durable[lpn as usize] = (self.newest[lpn as usize], NONE);
+        let version = self.new_version(lpn);
+        self.durable[lpn as usize] = (version, NONE);
     }
 
-    /// The power failed. Pages that were handed out but not programmed are burnt; every logical
-    /// page must be found where `lookup` says, in its last durable version.
+    /// The power failed. Pages that were handed out but not programmed are burnt; every id must
+    /// be found where `lookup` says, in its last durable version. A discarded page may be back in
+    /// any version.
     ///
     /// # Errors
     /// The first page that is not.
     pub fn power_failed(&mut self, mut lookup: impl FnMut(u32) -> u32) -> Result<(), String> {
-        for lpn in 0..self.newest.len() as u32 {
-            let (version, ppn) = self.durable[lpn as usize];
-            let found = lookup(lpn);
-            let same = match found {
-                NONE => ppn == NONE,
-                _ => self.pages[found as usize] == (lpn, version),
+        for id in 0..self.newest.len() as u32 {
+            let (version, ppn) = self.durable[id as usize];
+            let found = lookup(id);
+            let held = match found {
+                NONE => (id, version),
+                _ => self.pages[found as usize],
+            };
+            let same = match (found, ppn) {
+                (NONE, _) => ppn == NONE,
+                (_, NONE) => held.0 == id,
+                _ => held == (id, version),
             };
             if !same {
                 return Err(format!(
-                    "after the power failure lpn {lpn} is sought at {found}, but its durable \
+                    "after the power failure lpn {id} is sought at {found}, but its durable \
                      version {version} is at {ppn}"
                 ));
             }
-            self.newest[lpn as usize] = version;
+            self.newest[id as usize] = held.1;
             if found != NONE {
-                self.durable[lpn as usize] = (version, found);
-                self.planned[found as usize] = version;
+                self.durable[id as usize] = (held.1, found);
+                self.planned[found as usize] = held.1;
             }
         }
         Ok(())
@@ -210,8 +222,8 @@ mod tests {
         let mut o = oracle();
         run(&mut o, FlashOp::program(Cause::Host, 0, NONE, 7, 4)).unwrap();
         let wrong = [
-            (FlashOp::program(Cause::Host, 0, NONE, 8, 4), "expects page 1"),
-            (FlashOp::program(Cause::Host, 2, NONE, 8, 4), "expects page 1"),
+            (FlashOp::program(Cause::Host, 0, NONE, 8, 4), "expects page 1 or later"),
+            (FlashOp::program(Cause::Gc, 0, 0, 7, 4), "expects page 1 or later"),
             (FlashOp::read(Cause::Host, 0, 8, 4), "instead of"),
             (FlashOp::copy_back(Cause::Gc, 131_072 * 2, 0, 7), "across planes"),
             (FlashOp::erase(Cause::Gc, 0), "last durable copy of lpn 7"),

@@ -6,6 +6,7 @@ use sim::{Nanos, SECTOR_BYTES};
 
 use super::geometry::Geometry;
 use super::plan::{FlashOp, Kind};
+use crate::ftl::mapping::Rebuilt;
 use crate::config::{ConfigError, Duration, Rate};
 
 /// When operations on several planes of a die may run as one.
@@ -152,6 +153,17 @@ impl Timing {
     #[inline]
     pub fn program_ns(&self, page: u32) -> u64 {
         by_type(&self.program_ns, page)
+    }
+
+    /// The time all operations of a rebuild take one after another. A spare area crosses the bus
+    /// as one sector.
+    pub fn rebuild_ns(&self, rebuilt: Rebuilt, page_sectors: u32) -> u64 {
+        let mean = |times: &[u64]| times.iter().sum::<u64>() / times.len() as u64;
+        let (read, program) = (mean(&self.read_ns), mean(&self.program_ns));
+        let page = self.command_ns + self.bus_ns(page_sectors);
+        rebuilt.spare_reads * (self.command_ns + read + self.bus_ns(1))
+            + rebuilt.page_reads * (read + page)
+            + rebuilt.page_writes * (program + page)
     }
 
     /// The times of an operation.

@@ -118,7 +118,7 @@ impl Allocator {
     pub fn choose(&mut self, lpn: u32, flash: &Flash, reserve: u32) -> Result<u32, Option<u32>> {
         let Some(pick) = self.dynamic else {
             let plane = self.stripe[self.planes.split(lpn).1 as usize];
-            return match flash.has_room(plane, Slot::Host, reserve) {
+            return match flash.has_room(plane, Slot::HOST, reserve) {
                 true => Ok(plane),
                 false => Err(Some(plane)),
             };
@@ -129,7 +129,7 @@ impl Allocator {
             let index = if index >= count { index - count } else { index };
             (index, self.stripe[index as usize])
         };
-        let roomy = |&(_, plane): &(u32, u32)| flash.has_room(plane, Slot::Host, reserve);
+        let roomy = |&(_, plane): &(u32, u32)| flash.has_room(plane, Slot::HOST, reserve);
         let mut turns = (0..count).map(turn).filter(roomy);
         let chosen = match pick {
             Pick::RoundRobin => turns.next(),

@@ -15,9 +15,9 @@ fn pool(valid: [u32; 8]) -> (Flash, Vec<u32>) {
         pages_per_block: 4,
         ..GeometryParams::default()
     };
-    let mut flash = Flash::new(params.check().unwrap(), false);
+    let mut flash = Flash::new(params.check().unwrap(), Slot::COMMON, false);
     for lpn in 0..32 {
-        flash.allocate(0, Slot::Host, lpn, 0).unwrap();
+        flash.allocate(0, Slot::HOST, lpn, 0).unwrap();
     }
     for (block, keep) in valid.into_iter().enumerate() {
         (keep..4).for_each(|page| flash.invalidate(block as u32 * 4 + page));

@@ -3,7 +3,8 @@
 use sim::{Bytes, Snapshot};
 
 use super::allocation::Allocator;
-use super::flash::Flash;
+use super::collector::Step;
+use super::flash::{Flash, Slot};
 use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::Plan;
@@ -19,7 +20,8 @@ pub struct Context {
     pub allocator: Allocator,
     /// Logical pages of the drive.
     pub logical_pages: u32,
-    /// Free blocks of a plane that host writes must leave for relocation.
+    /// Free blocks of a plane that host writes must leave for relocation; what the scheme itself
+    /// [needs](Needs::reserve) comes on top.
     pub reserve: u32,
 }
 
@@ -37,16 +39,78 @@ pub struct HostPage {
     pub whole: bool,
     /// The host's stream or placement hint.
     pub stream: u16,
+    /// Which page of the request this is, from 0.
+    pub index: u32,
+    /// Pages of the request.
+    pub of: u32,
+}
+
+impl HostPage {
+    /// A whole page that is a request of its own.
+    pub fn whole(lpn: u32, sectors: u32, stream: u16) -> HostPage {
+        HostPage { lpn, sectors: sectors as u16, whole: true, stream, index: 0, of: 1 }
+    }
 }
 
 /// No room: the write must wait until a block of this plane (`None`: of any plane) is erased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full(pub Option<u32>);
 
+/// What a scheme needs from the rest of the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Open blocks per plane; see [`Slot`].
+    pub slots: u8,
+    /// Free blocks per plane that host writes must leave besides the drive's own reserve.
+    pub reserve: u32,
+    /// Pages of the mapping table on flash. Their ids follow the logical page numbers.
+    pub map_pages: u32,
+    /// Map pages that [`Mapping::settle`] writes at most for one collected block.
+    pub settle_pages: u32,
+    /// The scheme frees blocks itself, in that many pools (1, or one per plane); 0 leaves it to
+    /// the collector.
+    pub pools: u32,
+}
+
+impl Default for Needs {
+    fn default() -> Needs {
+        Needs { slots: Slot::COMMON, reserve: 0, map_pages: 0, settle_pages: 0, pools: 0 }
+    }
+}
+
+/// What rebuilding a mapping after a power failure reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rebuilt {
+    /// Spare areas read.
+    pub spare_reads: u64,
+    /// Whole pages read.
+    pub page_reads: u64,
+    /// Pages written to bring the mapping on flash up to date. They are charged to the time of
+    /// the rebuild only.
+    pub page_writes: u64,
+}
+
+/// How a scheme that does not hold its whole table in RAM found pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MapStats {
+    /// Pages looked up.
+    pub lookups: u64,
+    /// Found without reading flash.
+    pub hits: u64,
+    /// Page reads of the host that had to read flash twice or more.
+    pub double_reads: u64,
+}
+
+sim::snapshot_fields!(MapStats { lookups, hits, double_reads });
+
 /// A mapping scheme: logic only, it emits plans and has no clock.
+///
+/// Tables change when a plan is made. The flash executes the programs and erases of a die in
+/// planned order, and keeps what a program in flight supersedes.
 pub trait Mapping: Snapshot + Send {
-    /// Where `lpn` is, or [`crate::ssd::plan::NONE`].
-    fn lookup(&mut self, lpn: u32) -> u32;
+    /// Where the newest copy of `lpn` is, or [`crate::ssd::plan::NONE`]. Costs nothing: this is
+    /// how checks look at a scheme from outside.
+    fn lookup(&mut self, flash: &mut Flash, lpn: u32) -> u32;
 
     /// Plan a read. A page that was never written needs no operation.
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan);
@@ -54,18 +118,24 @@ pub trait Mapping: Snapshot + Send {
     /// Plan a write.
     ///
     /// # Errors
-    /// [`Full`]: nothing has changed; try again when a block was erased.
+    /// [`Full`]: the page is not written; try again when a block was erased.
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full>;
 
-    /// The host no longer needs the page.
+    /// The host no longer needs the page. Forgotten by a power failure: the page may be back.
     fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan);
 
-    /// The collector moved `lpn` to `to`.
-    fn relocated(&mut self, lpn: u32, to: u32);
+    /// The collector moved page `id`.
+    fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32);
 
-    /// A program or copy-back of `lpn` to `ppn` was lost with the power; before it the data was at
-    /// `from`. Called newest first.
-    fn undo(&mut self, flash: &mut Flash, lpn: u32, ppn: u32, from: u32);
+    /// The collector has moved every page of a block of `plane`: plan what must be on flash
+    /// before the block is erased, in that plane. Returns false when nothing (more) must.
+    fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+        let _ = (flash, plane, plan);
+        false
+    }
+
+    /// Power is back: make the tables anew from what is on flash.
+    fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt;
 
     /// Write logical pages `0..count` of a pristine drive in order, all at once. Returns false
     /// when the scheme has no shortcut; nothing has changed then.
@@ -74,8 +144,31 @@ pub trait Mapping: Snapshot + Send {
         false
     }
 
-    /// Memory the scheme needs in a real controller: tables, tags and directories.
+    /// What the scheme needs; never changes.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// True when a pool of a scheme that frees blocks itself should be cleaned now.
+    fn wants_cleaning(&self, flash: &Flash, pool: u32) -> bool {
+        let _ = (flash, pool);
+        false
+    }
+
+    /// Plan the next step of cleaning a pool. The step after it is asked for when this one is
+    /// done.
+    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
+        let _ = (flash, pool, plan);
+        Step::Idle
+    }
+
+    /// Memory the scheme needs now in a real controller: tables, tags and directories.
     fn ram(&self) -> Bytes;
+
+    /// Lookups and hits; `None` when the whole table is in RAM.
+    fn stats(&self) -> Option<MapStats> {
+        None
+    }
 
     /// Prepare for cheap clones.
     fn freeze(&mut self);
@@ -88,4 +181,9 @@ impl Clone for Box<dyn Mapping> {
     fn clone(&self) -> Box<dyn Mapping> {
         self.boxed_clone()
     }
+}
+
+/// Bits that number `count` things, at least 1.
+pub(crate) fn bits(count: u32) -> u32 {
+    (32 - count.saturating_sub(1).leading_zeros()).max(1)
 }

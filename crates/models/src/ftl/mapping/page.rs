@@ -12,7 +12,7 @@
 //! None of its own; see `allocation`, `gc` and `wear`.
 //!
 //! # What it leaves out
-//! Writing the table to flash and reading it back at power-on.
+//! Writing the table to flash: after a power failure it is made anew from every spare area.
 //!
 //! # Validated against
 //! Closed forms of write amplification (`docs/measured/closed-forms.md`); the NAND oracle.
@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, CowVec};
 
-use super::{Built, Context, Full, HostPage, Mapping};
+use super::{Built, Context, Full, HostPage, Mapping, Rebuilt, bits};
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
@@ -40,14 +40,14 @@ impl Params {
     /// # Errors
     /// None: any geometry can be page mapped.
     pub fn build(&self, context: &Context) -> Built {
-        let entry_bits = u64::from(32 - (context.geometry.pages() - 1).leading_zeros());
-        let bits = u64::from(context.logical_pages) * entry_bits;
+        let entry = u64::from(bits(context.geometry.pages()));
+        let table = u64::from(context.logical_pages) * entry;
         Ok(Box::new(PageMap {
             map: CowVec::new(context.logical_pages as usize, NONE),
             allocator: context.allocator.clone(),
             page_sectors: context.geometry.page_sectors,
             reserve: context.reserve,
-            ram: Bytes(bits.div_ceil(8)),
+            ram: Bytes(table.div_ceil(8)),
         }))
     }
 }
@@ -65,7 +65,7 @@ sim::snapshot_fields!(PageMap { map, allocator });
 
 impl Mapping for PageMap {
     #[inline]
-    fn lookup(&mut self, lpn: u32) -> u32 {
+    fn lookup(&mut self, _flash: &mut Flash, lpn: u32) -> u32 {
         self.map.get(lpn as usize)
     }
 
@@ -85,7 +85,7 @@ impl Mapping for PageMap {
             plan.then();
         }
         let (ppn, opened) = flash
-            .allocate(plane, Slot::Host, page.lpn, self.reserve)
+            .allocate(plane, Slot::HOST, page.lpn, self.reserve)
             .expect("the allocator chose a plane with room");
         if old != NONE {
             flash.invalidate(old);
@@ -107,16 +107,15 @@ impl Mapping for PageMap {
     }
 
     #[inline]
-    fn relocated(&mut self, lpn: u32, to: u32) {
+    fn relocated(&mut self, _flash: &mut Flash, lpn: u32, _from: u32, to: u32) {
         self.map.set(lpn as usize, to);
     }
 
-    fn undo(&mut self, flash: &mut Flash, lpn: u32, ppn: u32, from: u32) {
-        // Overwritten or discarded since: nothing points to the lost page.
-        if self.map.get(lpn as usize) == ppn {
-            flash.undo(ppn, from, lpn);
-            self.map.set(lpn as usize, from);
-        }
+    fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
+        let count = self.map.len();
+        let newest = flash.find_newest(count as u32);
+        self.map.fill_with(0, count, |lpn| newest[lpn]);
+        Rebuilt { spare_reads: flash.programmed_pages(), ..Rebuilt::default() }
     }
 
     fn fill(&mut self, flash: &mut Flash, count: u32, plan: &mut Plan) -> bool {

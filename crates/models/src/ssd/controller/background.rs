@@ -221,7 +221,7 @@ impl Controller {
     /// A free block of the plane was taken.
     pub(super) fn check_pool(&mut self, plane: u32) {
         let pool = self.collector.pool_of(plane);
-        if self.collector.check(pool, &self.flash) {
+        if self.collector.check(pool, &self.flash, &*self.mapping) {
             self.pump(pool);
         }
     }

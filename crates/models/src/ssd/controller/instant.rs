@@ -1,6 +1,7 @@
 //! What takes no time: preconditioning, the write-amplification-only mode, power failure.
 
 use super::*;
+use crate::ftl::mapping::MapStats;
 use crate::ssd::plan::NONE;
 
 impl Controller {
@@ -35,8 +36,8 @@ impl Controller {
     #[inline]
     pub(super) fn write_now(&mut self, lpn: u32, stream: u16) {
         self.pages_written += 1;
-        let sectors = self.geometry.page_sectors as u16;
-        let page = HostPage { lpn, sectors, whole: true, stream };
+        let sectors = self.geometry.page_sectors;
+        let page = HostPage::whole(lpn, sectors, stream);
         loop {
             self.plan.clear();
             match self.mapping.write(&mut self.flash, page, &mut self.plan) {
@@ -58,7 +59,7 @@ impl Controller {
     #[cold]
     fn collect_now(&mut self, plane: u32) {
         let pool = self.collector.pool_of(plane);
-        if !self.collector.check(pool, &self.flash) {
+        if !self.collector.check(pool, &self.flash, &*self.mapping) {
             return;
         }
         loop {
@@ -109,14 +110,11 @@ impl Controller {
             Some(buffer) => buffer.power_fail(|id| !unfinished.contains(&id.0)),
             None => Vec::new(),
         };
-        let (ending, forgotten) = self.nand.power_fail();
+        let (ending, _) = self.nand.power_fail();
         ending.iter().for_each(|&op| self.executed(op, op.from()));
-        for op in forgotten.iter().rev() {
-            if matches!(op.kind(), Kind::Program | Kind::CopyBack) {
-                self.mapping.undo(&mut self.flash, op.lpn(), op.ppn(), op.from());
-            }
-        }
         self.flash.power_fail();
+        let rebuilt = self.mapping.rebuild(&mut self.flash);
+        self.rebuild_ns = self.nand.rebuild_time(rebuilt).0;
         self.collector.power_fail();
         self.host.clear();
         self.events.clear();
@@ -132,8 +130,8 @@ impl Controller {
         self.blocked_pools.clear();
         self.kicks.clear();
         if let Some(oracle) = &mut self.oracle.0 {
-            let mapping = &mut self.mapping;
-            let checked = oracle.power_failed(|lpn| mapping.lookup(lpn));
+            let (mapping, flash) = (&mut self.mapping, &mut self.flash);
+            let checked = oracle.power_failed(|lpn| mapping.lookup(flash, lpn));
             checked.unwrap_or_else(|wrong| panic!("{wrong}"));
         }
         Survivors { lost }
@@ -164,9 +162,14 @@ impl Controller {
         }
         out.add("gc_pages_moved", counts.programs(Cause::Gc));
         out.add("gc_blocks_collected", self.collector.blocks_collected);
-        out.add("map_lookups", self.pages_read + self.pages_written);
-        out.add("map_hits", self.pages_read + self.pages_written);
+        let pages = self.pages_read + self.pages_written;
+        let in_ram = MapStats { lookups: pages, hits: pages, double_reads: 0 };
+        let stats = self.mapping.stats().unwrap_or(in_ram);
+        out.add("map_lookups", stats.lookups);
+        out.add("map_hits", stats.hits);
+        out.add("map_double_reads", stats.double_reads);
         out.add("map_ram_bytes", self.mapping.ram().0);
+        out.add("map_rebuild_ns", self.rebuild_ns);
         self.nand.counters(out);
     }
 

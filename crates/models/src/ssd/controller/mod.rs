@@ -80,9 +80,12 @@ struct Waiting {
     sectors: u16,
     stream: u16,
     lba: u64,
+    /// Which page of the request this is, and of how many.
+    index: u32,
+    of: u32,
 }
 
-snapshot_fields!(Waiting { slot, lpn, sectors, stream, lba });
+snapshot_fields!(Waiting { slot, lpn, sectors, stream, lba, index, of });
 
 /// How the controller behaves; the rest is in its parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +151,8 @@ pub struct Controller {
     /// Pages the host read and wrote.
     pages_read: u64,
     pages_written: u64,
+    /// How long the mapping took to rebuild after the last power failure.
+    rebuild_ns: u64,
     /// Scratch, empty between calls.
     finished: Vec<Finished>,
     kicks: Vec<u32>,
@@ -176,6 +181,7 @@ snapshot_fields!(Controller {
     oracle,
     pages_read,
     pages_written,
+    rebuild_ns,
 });
 
 impl Controller {
@@ -209,6 +215,7 @@ impl Controller {
             blocked_pools: Vec::new(),
             pages_read: 0,
             pages_written: 0,
+            rebuild_ns: 0,
             finished: Vec::new(),
             kicks: Vec::new(),
         }
@@ -322,12 +329,15 @@ impl Controller {
         let size = u64::from(self.geometry.page_sectors);
         let end = pending.lba + u64::from(pending.sectors);
         let mut lba = pending.lba;
-        while lba < end {
-            let (lpn, offset) = self.locate(lba);
+        let (mut lpn, mut offset) = self.locate(lba);
+        let of = (offset + u64::from(pending.sectors)).div_ceil(size) as u32;
+        for index in 0..of {
             let sectors = (size - offset).min(end - lba);
-            let (sectors16, stream) = (sectors as u16, pending.stream);
-            handle(self, Waiting { slot, lpn, sectors: sectors16, stream, lba }, now);
+            let (stream, sectors16) = (pending.stream, sectors as u16);
+            let part = Waiting { slot, lpn, sectors: sectors16, stream, lba, index, of };
+            handle(self, part, now);
             lba += sectors;
+            (lpn, offset) = (lpn + 1, 0);
         }
     }
 
@@ -344,7 +354,8 @@ impl Controller {
 
     fn host_page(&self, part: &Waiting) -> HostPage {
         let whole = u32::from(part.sectors) == self.geometry.page_sectors;
-        HostPage { lpn: part.lpn, sectors: part.sectors, whole, stream: part.stream }
+        let Waiting { lpn, sectors, stream, index, of, .. } = *part;
+        HostPage { lpn, sectors, whole, stream, index, of }
     }
 
     #[inline]
@@ -459,7 +470,7 @@ impl Controller {
             let whole = sectors >= self.geometry.page_sectors;
             let sectors = sectors.min(self.geometry.page_sectors) as u16;
             self.plan.clear();
-            let page = HostPage { lpn, sectors, whole, stream };
+            let page = HostPage { lpn, sectors, whole, stream, index: 0, of: 1 };
             match self.mapping.write(&mut self.flash, page, &mut self.plan) {
                 Ok(()) => {
                     let collect = self.plan.collect;

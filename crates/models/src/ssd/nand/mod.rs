@@ -10,6 +10,7 @@ use sim::{Completions, EventHeap, Nanos, Span, snapshot_fields};
 
 use super::geometry::{Geometry, PLANES_PER_DIE_MAX};
 use super::plan::{Cause, FlashOp, Kind};
+use crate::ftl::mapping::Rebuilt;
 use super::timing::{MultiPlane, Phases, Timing};
 
 mod channel;
@@ -238,6 +239,12 @@ impl Nand {
         }
         self.channels.iter_mut().for_each(Channel::clear);
         (ending, self.slab.drain())
+    }
+
+    /// How long a rebuild takes when every die works all the time, one operation after another.
+    pub fn rebuild_time(&self, rebuilt: Rebuilt) -> Nanos {
+        let all = self.timing.rebuild_ns(rebuilt, self.geometry.page_sectors);
+        Nanos(all / u64::from(self.geometry.dies()))
     }
 
     /// Start what the die can start now.

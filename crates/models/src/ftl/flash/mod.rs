@@ -1,4 +1,8 @@
 //! The books of the flash array: who owns a page, how full a block is, which blocks are free.
+//!
+//! An *id* is what a page's spare area names as its owner: a logical page number, or, from
+//! `logical pages` on, a page of the mapping table. The spare area and the block tags stay until
+//! the erase, also of pages that are no longer valid: they are what a mapping is rebuilt from.
 
 use std::collections::VecDeque;
 
@@ -7,6 +11,9 @@ use sim::{CowVec, snapshot_fields};
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::NONE;
 
+mod recovery;
+mod victims;
+
 /// A block whose valid count is not offered to victim selection: free, open or being collected.
 const HIDDEN: u16 = 1 << 15;
 /// Blocks whose smallest valid count is kept as one number.
@@ -14,22 +21,30 @@ const GROUP: usize = 64;
 
 /// Which open block of a plane takes a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum Slot {
+pub struct Slot(pub u8);
+
+impl Slot {
     /// Pages the host writes.
-    Host = 0,
+    pub const HOST: Slot = Slot(0);
     /// Pages moved by garbage collection or wear levelling, when they are kept apart.
-    Moved = 1,
+    pub const MOVED: Slot = Slot(1);
+    /// Pages of the mapping table.
+    pub const MAP: Slot = Slot(2);
+    /// Open blocks of a plane that every drive has; a mapping may ask for more.
+    pub const COMMON: u8 = 3;
+    /// A block that the mapping fills and erases itself; the collector leaves it alone.
+    const OWN: Slot = Slot(254);
+    /// A free block.
+    const FREE: Slot = Slot(255);
 }
 
-const SLOTS: usize = 2;
-
 /// What is known of a block besides its valid count.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Pages handed out since the last erase; the next page to program.
+    /// Pages handed out since the last erase, skipped ones included; the next page to program.
     pub written: u16,
-    /// Pages whose program has ended. Pages between the two are still in the controller.
+    /// One past the last page whose program has ended. Pages from there to `written` are still
+    /// in the controller.
     pub programmed: u16,
     /// Erases since the drive was built.
     pub erases: u32,
@@ -40,25 +55,73 @@ pub struct Block {
     pins: u32,
     /// The slot it was opened for.
     slot: u8,
+    /// What the mapping wrote into the spare area of the block it took for itself.
+    pub tag: u32,
+    /// Pages handed out on the whole drive when the first of this block was.
+    opened_at: u64,
 }
 
-snapshot_fields!(Block { written, programmed, erases, sealed_at, pins, slot });
+impl Default for Block {
+    fn default() -> Block {
+        Block {
+            written: 0,
+            programmed: 0,
+            erases: 0,
+            sealed_at: 0,
+            pins: 0,
+            slot: Slot::FREE.0,
+            tag: 0,
+            opened_at: 0,
+        }
+    }
+}
+
+snapshot_fields!(Block {
+    written,
+    programmed,
+    erases,
+    sealed_at,
+    pins,
+    slot,
+    tag,
+    opened_at
+});
+
+impl Block {
+    /// The slot the block was opened for.
+    pub fn slot(&self) -> Slot {
+        Slot(self.slot)
+    }
+
+    /// True when the mapping took the block for itself.
+    pub fn is_own(&self) -> bool {
+        self.slot == Slot::OWN.0
+    }
+}
 
 /// State of the whole array.
 #[derive(Clone, Debug)]
 pub struct Flash {
     /// The shape of the array.
     pub geometry: Geometry,
-    /// PPN to the logical page it holds, [`NONE`] when it holds nothing valid.
-    owner: CowVec<u32>,
+    /// PPN to the id in its spare area; means nothing for a page that is not written.
+    spare: CowVec<u32>,
+    /// PPN to the number of pages handed out between the opening of its block and itself.
+    age: CowVec<u32>,
+    /// One bit per PPN: the page holds the newest copy of its owner.
+    live: CowVec<u64>,
     /// Valid pages per block, with [`HIDDEN`] set unless the block is sealed.
     valid: Vec<u16>,
     /// Smallest entry of `valid` in each group.
     group_least: Vec<u16>,
     blocks: Vec<Block>,
     free: Vec<VecDeque<u32>>,
+    /// Open block of each slot of each plane.
     open: Vec<u32>,
+    slots: usize,
     seals: u32,
+    /// Pages handed out since the drive was built.
+    clock: u64,
     /// Pages of each plane that the collector still has to place into the host's open block;
     /// 0 where moved pages have open blocks of their own.
     owed: Vec<u32>,
@@ -69,30 +132,39 @@ pub struct Flash {
 }
 
 snapshot_fields!(Flash {
-    owner,
+    spare,
+    age,
+    live,
     valid,
     group_least,
     blocks,
     free,
     open,
     seals,
+    clock,
     owed,
     newly_sealed
 });
 
 impl Flash {
-    /// An erased drive. `level_wear` takes the least worn free block instead of the oldest.
-    pub fn new(geometry: Geometry, level_wear: bool) -> Flash {
+    /// An erased drive with `slots` open blocks per plane. `level_wear` takes the least worn free
+    /// block instead of the oldest.
+    pub fn new(geometry: Geometry, slots: u8, level_wear: bool) -> Flash {
         let blocks = geometry.blocks() as usize;
+        let pages = geometry.pages() as usize;
         Flash {
             geometry,
-            owner: CowVec::new(geometry.pages() as usize, NONE),
+            spare: CowVec::new(pages, NONE),
+            age: CowVec::new(pages, 0),
+            live: CowVec::new(pages.div_ceil(64), 0),
             valid: vec![HIDDEN; blocks],
             group_least: vec![HIDDEN; blocks.div_ceil(GROUP)],
             blocks: vec![Block::default(); blocks],
             free: (0..geometry.planes()).map(|p| geometry.blocks_of_plane(p).collect()).collect(),
-            open: vec![NONE; geometry.planes() as usize * SLOTS],
+            open: vec![NONE; geometry.planes() as usize * usize::from(slots)],
+            slots: usize::from(slots),
             seals: 0,
+            clock: 0,
             owed: vec![0; geometry.planes() as usize],
             newly_sealed: Vec::new(),
             level_wear,
@@ -101,13 +173,28 @@ impl Flash {
 
     /// Share the big tables so that the next clone is cheap.
     pub fn freeze(&mut self) {
-        self.owner.freeze();
+        self.spare.freeze();
+        self.age.freeze();
+        self.live.freeze();
     }
 
-    /// The logical page a physical page holds, or [`NONE`].
+    /// The id a physical page holds the newest copy of, or [`NONE`].
     #[inline]
     pub fn owner(&mut self, ppn: u32) -> u32 {
-        self.owner.get(ppn as usize)
+        if self.is_valid(ppn) { self.spare.get(ppn as usize) } else { NONE }
+    }
+
+    /// True when the page holds the newest copy of its owner.
+    #[inline]
+    pub fn is_valid(&mut self, ppn: u32) -> bool {
+        self.live.get(ppn as usize / 64) >> (ppn % 64) & 1 == 1
+    }
+
+    #[inline]
+    fn set_live(&mut self, ppn: u32, live: bool) {
+        let word = ppn as usize / 64;
+        let (bits, bit) = (self.live.get(word), 1 << (ppn % 64));
+        self.live.set(word, if live { bits | bit } else { bits & !bit });
     }
 
     /// Valid pages of a block.
@@ -139,23 +226,37 @@ impl Flash {
         self.free[plane as usize].len() as u32
     }
 
+    #[inline]
+    fn open_block(&self, plane: u32, slot: Slot) -> usize {
+        plane as usize * self.slots + usize::from(slot.0)
+    }
+
     /// True when `slot` of the plane can take a page while `reserve` blocks stay free and the
     /// collector can still finish what it has begun.
     #[inline]
     pub fn has_room(&self, plane: u32, slot: Slot, reserve: u32) -> bool {
-        let open = self.open[plane as usize * SLOTS + slot as usize] != NONE;
+        let open = self.open[self.open_block(plane, slot)] != NONE;
         let owed = self.owed[plane as usize];
         (open || self.free_blocks(plane) > reserve) && (owed == 0 || self.room(plane, slot) > owed)
     }
 
+    /// Pages left in the open block of `slot`.
+    pub fn room_in_open(&self, plane: u32, slot: Slot) -> u32 {
+        match self.open[self.open_block(plane, slot)] {
+            NONE => 0,
+            block => self.room_in(block),
+        }
+    }
+
+    /// Pages of a block that were not handed out yet.
+    pub fn room_in(&self, block: u32) -> u32 {
+        self.geometry.pages_per_block.get() - u32::from(self.blocks[block as usize].written)
+    }
+
     /// Pages that `slot` of the plane can take if every free block goes to it.
     pub fn room(&self, plane: u32, slot: Slot) -> u32 {
-        let pages = self.geometry.pages_per_block.get();
-        let open = match self.open[plane as usize * SLOTS + slot as usize] {
-            NONE => 0,
-            block => pages - u32::from(self.blocks[block as usize].written),
-        };
-        open + self.free_blocks(plane) * pages
+        let free = self.free_blocks(plane) * self.geometry.pages_per_block.get();
+        self.room_in_open(plane, slot) + free
     }
 
     /// The collector will place that many more pages of the plane into the host's open block.
@@ -163,50 +264,83 @@ impl Flash {
         self.owed[plane as usize] = pages;
     }
 
-    /// Hand out the next page of `slot` in the plane for `lpn`; `None` when a new block is needed
+    /// Hand out the next page of `slot` in the plane for `id`; `None` when a new block is needed
     /// and only `reserve` free ones are left. The flag says that a free block was taken.
     #[inline]
     pub fn allocate(
         &mut self,
         plane: u32,
         slot: Slot,
-        lpn: u32,
+        id: u32,
         reserve: u32,
     ) -> Option<(u32, bool)> {
-        let place = plane as usize * SLOTS + slot as usize;
+        let place = self.open_block(plane, slot);
         let mut opened = false;
         if self.open[place] == NONE {
             if self.free_blocks(plane) <= reserve {
                 return None;
             }
-            let block = self.take_free(plane);
-            self.blocks[block as usize].slot = slot as u8;
-            self.open[place] = block;
+            self.open[place] = self.take_free(plane, slot);
             opened = true;
         }
         let block = self.open[place];
-        let record = &mut self.blocks[block as usize];
-        let ppn = self.geometry.first_ppn(block) + u32::from(record.written);
-        record.written += 1;
-        let full = u32::from(record.written) == self.geometry.pages_per_block.get();
-        self.owner.set(ppn as usize, lpn);
-        self.valid[block as usize] += 1;
-        if full {
+        let page = u32::from(self.blocks[block as usize].written);
+        let ppn = self.hand_out(block, page, id);
+        if self.room_in(block) == 0 {
             self.open[place] = NONE;
             self.seal(block);
         }
         Some((ppn, opened))
     }
 
-    #[cold]
-    fn take_free(&mut self, plane: u32) -> u32 {
-        let free = &mut self.free[plane as usize];
-        if self.level_wear {
-            let worn = |&index: &usize| self.blocks[free[index] as usize].erases;
-            let least = (0..free.len()).min_by_key(worn).expect("the plane has a free block");
-            return free.remove(least).expect("the index is in the list");
+    /// Take a free block of the plane for the mapping itself; `None` when only `reserve` are
+    /// left. `tag` goes into the spare area of its first page.
+    pub fn take_block(&mut self, plane: u32, tag: u32, reserve: u32) -> Option<u32> {
+        if self.free_blocks(plane) <= reserve {
+            return None;
         }
-        free.pop_front().expect("the plane has a free block")
+        let block = self.take_free(plane, Slot::OWN);
+        self.blocks[block as usize].tag = tag;
+        Some(block)
+    }
+
+    /// Hand out page `page` of a block that the mapping took, skipping those before it.
+    ///
+    /// # Panics
+    /// When a later page was handed out already.
+    pub fn allocate_at(&mut self, block: u32, page: u32, id: u32) -> u32 {
+        let written = u32::from(self.blocks[block as usize].written);
+        assert!(page >= written, "page {page} of block {block} lies below {written}");
+        let first = self.geometry.first_ppn(block);
+        (written..page).for_each(|skipped| self.spare.set((first + skipped) as usize, NONE));
+        self.hand_out(block, page, id)
+    }
+
+    #[inline]
+    fn hand_out(&mut self, block: u32, page: u32, id: u32) -> u32 {
+        let record = &mut self.blocks[block as usize];
+        if record.written == 0 {
+            record.opened_at = self.clock;
+        }
+        let age = (self.clock - record.opened_at).min(u64::from(u32::MAX)) as u32;
+        record.written = page as u16 + 1;
+        self.clock += 1;
+        let ppn = self.geometry.first_ppn(block) + page;
+        self.spare.set(ppn as usize, id);
+        self.age.set(ppn as usize, age);
+        self.set_live(ppn, true);
+        self.valid[block as usize] += 1;
+        ppn
+    }
+
+    #[cold]
+    fn take_free(&mut self, plane: u32, slot: Slot) -> u32 {
+        let free = &mut self.free[plane as usize];
+        let worn = |&index: &usize| self.blocks[free[index] as usize].erases;
+        let index = if self.level_wear { (0..free.len()).min_by_key(worn) } else { Some(0) };
+        let block = index.and_then(|index| free.remove(index)).expect("the plane has a free block");
+        self.blocks[block as usize].slot = slot.0;
+        block
     }
 
     /// Offer a full block to victim selection.
@@ -224,7 +358,7 @@ impl Flash {
     /// The page no longer holds valid data.
     #[inline]
     pub fn invalidate(&mut self, ppn: u32) {
-        self.owner.set(ppn as usize, NONE);
+        self.set_live(ppn, false);
         let block = self.geometry.pages_per_block.div(ppn) as usize;
         let valid = self.valid[block] - 1;
         self.valid[block] = valid;
@@ -256,8 +390,8 @@ impl Flash {
     /// The program of a page that supersedes `from` has ended.
     #[inline]
     pub fn programmed(&mut self, ppn: u32, from: u32) {
-        let block = self.geometry.pages_per_block.div(ppn);
-        self.blocks[block as usize].programmed += 1;
+        let (block, page) = self.geometry.block_page(ppn);
+        self.blocks[block as usize].programmed = page as u16 + 1;
         if from != NONE {
             self.blocks[self.geometry.pages_per_block.div(from) as usize].pins -= 1;
         }
@@ -277,43 +411,9 @@ impl Flash {
         record.written = 0;
         record.programmed = 0;
         record.erases += 1;
+        record.slot = Slot::FREE.0;
         self.valid[block as usize] = HIDDEN;
         self.free[self.geometry.plane_of_block(block) as usize].push_back(block);
-    }
-
-    fn refresh_group(&mut self, block: u32) {
-        let group = block as usize / GROUP;
-        let end = (group * GROUP + GROUP).min(self.valid.len());
-        let least = self.valid[group * GROUP..end].iter().min();
-        self.group_least[group] = *least.expect("a group has blocks");
-    }
-
-    /// The sealed block with the fewest valid pages in the range, the lowest-numbered of several;
-    /// `None` when no block is sealed.
-    pub fn least_valid(&self, blocks: std::ops::Range<u32>) -> Option<u32> {
-        let (start, end) = (blocks.start as usize, blocks.end as usize);
-        let groups_start = start.next_multiple_of(GROUP).min(end);
-        let groups_end = (end - end % GROUP).max(groups_start);
-        let least_of = |range: &[u16]| range.iter().copied().min().unwrap_or(HIDDEN);
-        let head = least_of(&self.valid[start..groups_start]);
-        let tail = least_of(&self.valid[groups_end..end]);
-        let groups = groups_start / GROUP..groups_end / GROUP;
-        let body = least_of(&self.group_least[groups.clone()]);
-        let least = head.min(body).min(tail);
-        if least >= HIDDEN {
-            return None;
-        }
-        let search = |from: usize, to: usize| {
-            self.valid[from..to].iter().position(|&v| v == least).map(|i| (from + i) as u32)
-        };
-        if head == least {
-            return search(start, groups_start);
-        }
-        if body == least {
-            let group = groups.start + self.group_least[groups].iter().position(|&v| v == least)?;
-            return search(group * GROUP, group * GROUP + GROUP);
-        }
-        search(groups_end, end)
     }
 
     /// Histogram of erase counts of a plane's blocks: (erases, blocks), rising.
@@ -323,77 +423,6 @@ impl Flash {
             *counts.entry(self.block(block).erases).or_default() += 1;
         }
         counts.into_iter().collect()
-    }
-
-    /// Write `count` pages of a pristine plane in order, all at once: page `i` gets `lpn(i)`.
-    pub fn fill_plane(&mut self, plane: u32, count: u32, mut lpn: impl FnMut(u32) -> u32) {
-        let first = self.geometry.first_ppn(self.geometry.blocks_of_plane(plane).start);
-        self.owner.fill_with(first as usize, count as usize, |i| lpn(i as u32));
-        let pages = self.geometry.pages_per_block.get();
-        let mut left = count;
-        while left > 0 {
-            let block = self.take_free(plane);
-            let written = left.min(pages);
-            let record = &mut self.blocks[block as usize];
-            (record.written, record.programmed) = (written as u16, written as u16);
-            self.valid[block as usize] += written as u16;
-            match written == pages {
-                true => self.seal(block),
-                false => self.open[plane as usize * SLOTS + Slot::Host as usize] = block,
-            }
-            left -= written;
-        }
-    }
-
-    /// True when nothing was ever written.
-    pub fn is_pristine(&self) -> bool {
-        self.seals == 0
-            && self.open.iter().all(|&block| block == NONE)
-            && self.blocks.iter().all(|block| block.erases == 0)
-    }
-
-    /// After a power failure nothing is in flight any more: pages that were handed out but not
-    /// programmed can be handed out again, and blocks under collection are offered again.
-    pub fn power_fail(&mut self) {
-        self.open.fill(NONE);
-        self.owed.fill(0);
-        for block in 0..self.geometry.blocks() {
-            let record = &mut self.blocks[block as usize];
-            let was_taken = record.written > 0;
-            record.pins = 0;
-            record.written = record.programmed;
-            let (written, slot) = (u32::from(record.written), usize::from(record.slot));
-            let plane = self.geometry.plane_of_block(block) as usize;
-            if written == self.geometry.pages_per_block.get() {
-                if !self.is_sealed(block) {
-                    self.seal(block);
-                }
-                continue;
-            }
-            if was_taken {
-                // It may have been sealed because all its pages were handed out.
-                self.valid[block as usize] |= HIDDEN;
-                self.refresh_group(block);
-            }
-            if written > 0 {
-                // Programs of a slot run in order, so only one of its blocks is half written.
-                debug_assert_eq!(self.open[plane * SLOTS + slot], NONE);
-                self.open[plane * SLOTS + slot] = block;
-            } else if was_taken {
-                self.free[plane].push_front(block);
-            }
-        }
-    }
-
-    /// Undo an allocation whose program was lost: `from` (if any) holds the data again.
-    pub fn undo(&mut self, ppn: u32, from: u32, lpn: u32) {
-        self.invalidate(ppn);
-        if from != NONE {
-            self.owner.set(from as usize, lpn);
-            let block = self.geometry.pages_per_block.div(from);
-            self.valid[block as usize] += 1;
-            self.refresh_group(block);
-        }
     }
 }
 
@@ -411,14 +440,14 @@ mod tests {
             pages_per_block: 4,
             ..GeometryParams::default()
         };
-        Flash::new(params.check().unwrap(), false)
+        Flash::new(params.check().unwrap(), Slot::COMMON, false)
     }
 
     #[test]
     fn the_least_valid_block_is_found_in_every_part_of_a_range() {
         let mut flash = flash();
         for lpn in 0..600 {
-            flash.allocate(1, Slot::Host, lpn, 0).unwrap();
+            flash.allocate(1, Slot::HOST, lpn, 0).unwrap();
         }
         let mut rng = sim::Rng::new(1, "least");
         for _ in 0..600 {
@@ -436,7 +465,7 @@ mod tests {
     #[test]
     fn a_page_is_in_the_controller_until_it_is_programmed() {
         let mut flash = flash();
-        let (ppn, opened) = flash.allocate(0, Slot::Host, 7, 0).unwrap();
+        let (ppn, opened) = flash.allocate(0, Slot::HOST, 7, 0).unwrap();
         assert!(opened && !flash.is_programmed(ppn));
         flash.programmed(ppn, NONE);
         assert!(flash.is_programmed(ppn));
@@ -447,7 +476,7 @@ mod tests {
     fn the_reserve_is_kept() {
         let mut flash = flash();
         let mut pages = 0;
-        while flash.allocate(0, Slot::Host, pages, 2).is_some() {
+        while flash.allocate(0, Slot::HOST, pages, 2).is_some() {
             pages += 1;
         }
         assert_eq!((pages, flash.free_blocks(0)), (148 * 4, 2));

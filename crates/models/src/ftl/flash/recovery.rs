@@ -1,0 +1,144 @@
+//! Filling a new drive at once, and what is left of one after a power failure.
+
+use super::{Flash, GROUP, HIDDEN, Slot};
+use crate::ssd::plan::NONE;
+
+impl Flash {
+    /// Write `count` pages of a pristine plane in order, all at once: page `i` gets `lpn(i)`.
+    /// Every logical page may be written once only: their ages are not told apart.
+    pub fn fill_plane(&mut self, plane: u32, count: u32, mut lpn: impl FnMut(u32) -> u32) {
+        let first = self.geometry.first_ppn(self.geometry.blocks_of_plane(plane).start);
+        self.spare.fill_with(first as usize, count as usize, |i| lpn(i as u32));
+        self.clock += u64::from(count);
+        let pages = self.geometry.pages_per_block.get();
+        let mut left = count;
+        while left > 0 {
+            let block = self.take_free(plane, Slot::HOST);
+            let written = left.min(pages);
+            let record = &mut self.blocks[block as usize];
+            (record.written, record.programmed) = (written as u16, written as u16);
+            self.valid[block as usize] += written as u16;
+            match written == pages {
+                true => self.seal(block),
+                false => {
+                    let place = self.open_block(plane, Slot::HOST);
+                    self.open[place] = block;
+                }
+            }
+            left -= written;
+        }
+        self.set_live_range(first, count);
+    }
+
+    fn set_live_range(&mut self, first: u32, count: u32) {
+        let (mut ppn, end) = (first, first + count);
+        while ppn < end {
+            match ppn.is_multiple_of(64) && end - ppn >= 64 {
+                true => {
+                    let words = (end - ppn) as usize / 64;
+                    self.live.fill_with(ppn as usize / 64, words, |_| u64::MAX);
+                    ppn += words as u32 * 64;
+                }
+                false => {
+                    self.set_live(ppn, true);
+                    ppn += 1;
+                }
+            }
+        }
+    }
+
+    /// True when nothing was ever written.
+    pub fn is_pristine(&self) -> bool {
+        self.clock == 0
+    }
+
+    /// When a written page was handed out: larger is later.
+    pub fn sequence(&mut self, ppn: u32) -> u64 {
+        let block = self.geometry.pages_per_block.div(ppn);
+        self.blocks[block as usize].opened_at + u64::from(self.age.get(ppn as usize))
+    }
+
+    /// The id in the spare area of a programmed page, valid or not; [`NONE`] for a skipped page.
+    pub fn spare(&mut self, ppn: u32) -> u32 {
+        self.spare.get(ppn as usize)
+    }
+
+    /// After a power failure nothing is in flight any more: pages that were handed out but not
+    /// programmed can be handed out again, and blocks under collection are offered again. Which
+    /// pages are valid is not known before [`Flash::find_newest`].
+    pub fn power_fail(&mut self) {
+        self.open.fill(NONE);
+        self.owed.fill(0);
+        let pages = self.geometry.pages_per_block.get();
+        for block in 0..self.geometry.blocks() {
+            let record = &mut self.blocks[block as usize];
+            let slot = Slot(record.slot);
+            if slot == Slot::FREE {
+                continue;
+            }
+            record.pins = 0;
+            record.written = record.programmed;
+            let written = u32::from(record.written);
+            let plane = self.geometry.plane_of_block(block);
+            if written == 0 {
+                self.blocks[block as usize].slot = Slot::FREE.0;
+                self.valid[block as usize] |= HIDDEN;
+                self.free[plane as usize].push_front(block);
+            } else if slot == Slot::OWN {
+                debug_assert!(!self.is_sealed(block));
+            } else if written == pages {
+                if !self.is_sealed(block) {
+                    self.seal(block);
+                }
+            } else {
+                // It may have been sealed because all its pages were handed out.
+                self.valid[block as usize] |= HIDDEN;
+                // Programs of a slot run in order, so only one of its blocks is half written.
+                let place = self.open_block(plane, slot);
+                debug_assert_eq!(self.open[place], NONE);
+                self.open[place] = block;
+            }
+        }
+    }
+
+    /// After a power failure: the newest programmed copy of each id below `ids` becomes its valid
+    /// one, every other page invalid. Gives the PPN of each id, or [`NONE`].
+    pub fn find_newest(&mut self, ids: u32) -> Vec<u32> {
+        let mut newest = vec![NONE; ids as usize];
+        for block in 0..self.geometry.blocks() {
+            self.valid[block as usize] &= HIDDEN;
+            let first = self.geometry.first_ppn(block);
+            for ppn in first..first + u32::from(self.blocks[block as usize].programmed) {
+                let id = self.spare(ppn);
+                if id == NONE {
+                    continue;
+                }
+                let best = newest[id as usize];
+                if best == NONE || self.sequence(ppn) > self.sequence(best) {
+                    newest[id as usize] = ppn;
+                }
+            }
+        }
+        let words = self.live.len();
+        self.live = sim::CowVec::new(words, 0);
+        for &ppn in newest.iter().filter(|&&ppn| ppn != NONE) {
+            self.set_live(ppn, true);
+            self.valid[self.geometry.pages_per_block.div(ppn) as usize] += 1;
+        }
+        for group in 0..self.group_least.len() {
+            self.refresh_group((group * GROUP) as u32);
+        }
+        newest
+    }
+
+    /// The blocks that the mapping took for itself, with their tags.
+    pub fn own_blocks(&self) -> Vec<(u32, u32)> {
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| block.is_own());
+        blocks.map(|(index, block)| (index as u32, block.tag)).collect()
+    }
+
+    /// Pages of the drive whose program has ended, skipped ones included.
+    pub fn programmed_pages(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.programmed)).sum()
+    }
+}
