@@ -38,6 +38,7 @@ use crate::config::{ConfigError, Duration, Size};
 use crate::device::Context;
 use crate::ftl::collector::{Collector, Rules};
 use crate::ftl::flash::Flash;
+use crate::ftl::mapping::Mapping;
 use crate::ftl::{allocation, gc, mapping, wear};
 use crate::registry::{Allocation, GcPolicy, MappingScheme, WearPolicy};
 use crate::ssd::buffer::{Buffer, BufferParams};
@@ -171,10 +172,15 @@ impl Params {
     /// # Errors
     /// Names the first value that cannot be used and its range.
     pub fn build(&self, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
-        Ok(Box::new(self.build_ssd(context)?))
+        Ok(Box::new(self.build_around(context, |mapping| mapping)?))
     }
 
-    fn build_ssd(&self, context: &Context) -> Result<Ssd, ConfigError> {
+    /// Build the drive with what `wrap` makes of its mapping.
+    pub(crate) fn build_around(
+        &self,
+        context: &Context,
+        wrap: impl FnOnce(Box<dyn Mapping>) -> Box<dyn Mapping>,
+    ) -> Result<Ssd, ConfigError> {
         let geometry = self.geometry.check().map_err(|e| e.within("geometry"))?;
         let timing = self.nand.check().map_err(|e| e.within("nand"))?;
         let mut rules = self.rules(&geometry)?;
@@ -196,7 +202,7 @@ impl Params {
             logical_pages,
             reserve: self.collection.reserve_blocks,
         });
-        let mapping = mapping.map_err(|e| e.within("mapping"))?;
+        let mapping = wrap(mapping.map_err(|e| e.within("mapping"))?);
         let needs = mapping.needs();
         rules.raise(needs);
         let planes = geometry.planes();
@@ -211,7 +217,9 @@ impl Params {
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,
             host: HostPath::new(&self.host),
-            oracle: self.oracle.then(|| Box::new(Oracle::new(geometry, logical_pages + needs.map_pages))),
+            oracle: self
+                .oracle
+                .then(|| Box::new(Oracle::new(geometry, logical_pages + needs.map_pages))),
         };
         let limits = Limits {
             capacity: Bytes(u64::from(logical_pages) * geometry.page_bytes()),
@@ -297,7 +305,7 @@ impl Params {
 
 /// A solid-state drive.
 #[derive(Clone)]
-struct Ssd {
+pub(crate) struct Ssd {
     limits: Limits,
     controller: Controller,
 }

@@ -30,9 +30,11 @@ pub struct Oracle {
     durable: Vec<(u32, u32)>,
     /// Version each planned page will hold.
     planned: Vec<u32>,
+    /// 1 for each id that holds data: written, and not discarded since.
+    holds_data: Vec<u8>,
 }
 
-sim::snapshot_fields!(Oracle { pages, next_page, newest, issued, durable, planned });
+sim::snapshot_fields!(Oracle { pages, next_page, newest, issued, durable, planned, holds_data });
 
 impl Oracle {
     /// An oracle for an erased drive with `ids` logical pages and pages of the mapping table.
@@ -46,6 +48,7 @@ impl Oracle {
             issued: vec![0; ids as usize],
             durable: vec![(0, NONE); ids as usize],
             planned: vec![0; pages],
+            holds_data: vec![0; ids as usize],
         }
     }
 
@@ -83,7 +86,20 @@ impl Oracle {
     fn new_version(&mut self, id: u32) -> u32 {
         self.issued[id as usize] += 1;
         self.newest[id as usize] = self.issued[id as usize];
+        self.holds_data[id as usize] = 1;
         self.newest[id as usize]
+    }
+
+    /// A host read of `lpn` was planned as `ops`.
+    ///
+    /// # Errors
+    /// When the page holds data and nothing reads it.
+    pub fn answered(&self, lpn: u32, ops: &[FlashOp]) -> Result<(), String> {
+        let reads = |op: &FlashOp| op.cause() == Cause::Host && op.lpn() == lpn;
+        match self.holds_data[lpn as usize] == 0 || ops.iter().any(reads) {
+            true => Ok(()),
+            false => Err(format!("lpn {lpn} holds data, but a read of it reads no page")),
+        }
     }
 
     /// An operation ended.
@@ -156,6 +172,7 @@ impl Oracle {
     pub fn discarded(&mut self, lpn: u32) {
         let version = self.new_version(lpn);
         self.durable[lpn as usize] = (version, NONE);
+        self.holds_data[lpn as usize] = 0;
     }
 
     /// The power failed. Pages that were handed out but not programmed are burnt; every id must
@@ -184,6 +201,7 @@ impl Oracle {
                 ));
             }
             self.newest[id as usize] = held.1;
+            self.holds_data[id as usize] = u8::from(found != NONE);
             if found != NONE {
                 self.durable[id as usize] = (held.1, found);
                 self.planned[found as usize] = held.1;

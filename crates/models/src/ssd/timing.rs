@@ -6,8 +6,8 @@ use sim::{Nanos, SECTOR_BYTES};
 
 use super::geometry::Geometry;
 use super::plan::{FlashOp, Kind};
-use crate::ftl::mapping::Rebuilt;
 use crate::config::{ConfigError, Duration, Rate};
+use crate::ftl::mapping::Rebuilt;
 
 /// When operations on several planes of a die may run as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]

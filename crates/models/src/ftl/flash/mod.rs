@@ -76,16 +76,7 @@ impl Default for Block {
     }
 }
 
-snapshot_fields!(Block {
-    written,
-    programmed,
-    erases,
-    sealed_at,
-    pins,
-    slot,
-    tag,
-    opened_at
-});
+snapshot_fields!(Block { written, programmed, erases, sealed_at, pins, slot, tag, opened_at });
 
 impl Block {
     /// The slot the block was opened for.

@@ -131,6 +131,13 @@ impl Flash {
         newest
     }
 
+    /// For tests: make a superseded page look valid.
+    #[cfg(test)]
+    pub(crate) fn pretend_valid(&mut self, ppn: u32) {
+        self.set_live(ppn, true);
+        self.valid[self.geometry.pages_per_block.div(ppn) as usize] += 1;
+    }
+
     /// The blocks that the mapping took for itself, with their tags.
     pub fn own_blocks(&self) -> Vec<(u32, u32)> {
         let blocks = self.blocks.iter().enumerate().filter(|(_, block)| block.is_own());

@@ -10,6 +10,8 @@ use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::Plan;
 
 pub mod page;
+#[cfg(test)]
+mod tests;
 
 /// What a mapping is built with besides its parameters.
 #[derive(Clone, Debug)]

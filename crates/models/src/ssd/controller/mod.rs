@@ -372,6 +372,10 @@ impl Controller {
         self.plan.clear();
         let page = self.host_page(&part);
         self.mapping.read(&mut self.flash, page, &mut self.plan);
+        if let Some(oracle) = &self.oracle.0 {
+            let answered = oracle.answered(part.lpn, &self.plan.ops);
+            answered.unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
+        }
         self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
     }
 

@@ -1,0 +1,82 @@
+//! Every mapping under the NAND oracle: the laws of the contract, power cuts at any moment, and
+//! planted bugs that the oracle must see.
+
+mod canary;
+mod laws;
+
+use std::collections::BTreeMap;
+
+use sim::{Lba, Request, Rng};
+
+use crate::device::ssd::Params;
+
+/// Each scheme in the shapes worth telling apart: a name and the keys of a part.
+const MAPPINGS: &[(&str, &str)] =
+    &[("page", "mapping = 'page'"), ("page, dynamic", "mapping = 'page'\nallocation = 'dynamic'")];
+
+/// A drive of 4 dies x 2 planes x 24 blocks x 4 pages of 1 KiB, small enough that blocks are freed
+/// all the time, with the oracle on.
+fn tiny(changes: &str) -> Params {
+    let text = format!(
+        "oracle = true\nqueue_depth_max = 64\n{changes}\n\
+         [over_provisioning]\nlive_percent = 50\n\
+         [geometry]\nchannels = 2\npackages_per_channel = 1\ndies_per_package = 2\n\
+         planes_per_die = 2\nblocks_per_plane = 24\npages_per_block = 4\npage = '1KiB'\n"
+    );
+    let table: BTreeMap<String, toml::Value> = toml::from_str(&text).expect("the test's TOML");
+    toml::Value::try_from(table)
+        .and_then(|value| value.try_into().map_err(serde::ser::Error::custom))
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Fill the drive and overwrite half of it, so that every run starts in steady state.
+fn age(device: &mut dyn sim::Device) {
+    let sectors = device.limits().sectors();
+    device.apply(&Request::write(Lba(0), sectors as u32));
+    let mut rng = Rng::new(9, "age");
+    for _ in 0..sectors / 4 {
+        device.apply(&Request::write(Lba(rng.below(sectors)), 1));
+    }
+}
+
+/// Drive `device` with `operations` random requests at random depths and cut its power
+/// now and then: `cuts` times in a thousand requests. The oracle panics when anything is lost.
+fn torture(device: &mut dyn sim::Device, seed: u64, operations: u64, cuts: u64) {
+    let span = device.limits().sectors();
+    let mut rng = Rng::new(seed, "torture");
+    let mut now = sim::Nanos::ZERO;
+    let mut out = sim::Completions::new();
+    let mut inside = 0;
+    for id in 0..operations {
+        let sectors = if rng.below(4) == 0 { 1 + rng.below(24) } else { 2 };
+        // Half of the requests fall on a tenth of the space.
+        let space = if rng.below(2) == 0 { span / 10 } else { span - 24 };
+        let lba = Lba(rng.below(space) & !(sectors % 2));
+        let mut request = match rng.below(16) {
+            0 => Request::discard(lba, sectors as u32),
+            1..=4 => Request::read(lba, sectors as u32),
+            5 => Request { fua: true, ..Request::write(lba, sectors as u32) },
+            _ => Request::write(lba, sectors as u32),
+        };
+        request.id = sim::RequestId(id);
+        request.stream = rng.below(4) as u16;
+        let depth = [1, 4, 32][(id / 512 % 3) as usize];
+        while inside >= depth {
+            now = device.next_event().expect("a device with requests inside has an event");
+            device.advance(now, &mut out);
+            inside -= std::mem::take(&mut out.done).len() as u64;
+        }
+        device.submit(now, request).expect("the queue is deeper than 32");
+        inside += 1;
+        if rng.below(1000) < cuts {
+            for _ in 0..rng.below(12) {
+                let Some(next) = device.next_event() else { break };
+                now = next;
+                device.advance(now, &mut out);
+            }
+            std::mem::take(&mut out.done).len() as u64;
+            device.power_fail(now);
+            inside = 0;
+        }
+    }
+}
