@@ -117,6 +117,42 @@ impl<T: Word> CowVec<T> {
         }
     }
 
+    /// Copy entries `from..from + to.len()` out.
+    ///
+    /// # Panics
+    /// As [`CowVec::get`].
+    pub fn copy_out(&mut self, from: usize, to: &mut [T]) {
+        let mut done = 0;
+        while done < to.len() {
+            let (number, offset) = ((from + done) / CHUNK, (from + done) % CHUNK);
+            let take = (CHUNK - offset).min(to.len() - done);
+            let part = &mut to[done..done + take];
+            match &self.chunks[number] {
+                Chunk::Owned(chunk) => part.copy_from_slice(&chunk[offset..offset + take]),
+                Chunk::Shared(chunk) => part.copy_from_slice(&chunk[offset..offset + take]),
+                Chunk::Uniform(value) => part.fill(*value),
+                Chunk::Stored(_) => {
+                    part.copy_from_slice(&self.owned(number)[offset..offset + take])
+                }
+            }
+            done += take;
+        }
+    }
+
+    /// Copy `values` in, from entry `to` on.
+    ///
+    /// # Panics
+    /// As [`CowVec::get`].
+    pub fn copy_in(&mut self, to: usize, values: &[T]) {
+        let mut done = 0;
+        while done < values.len() {
+            let (number, offset) = ((to + done) / CHUNK, (to + done) % CHUNK);
+            let take = (CHUNK - offset).min(values.len() - done);
+            self.owned(number)[offset..offset + take].copy_from_slice(&values[done..done + take]);
+            done += take;
+        }
+    }
+
     /// Share every chunk, so that the next clones copy no entries.
     pub fn freeze(&mut self) {
         for chunk in &mut self.chunks {

@@ -190,8 +190,8 @@ pub struct Plan {
     pub ops: Vec<FlashOp>,
     /// For every finished stage but the last, one past its last operation.
     pub stage_ends: Vec<u32>,
-    /// The plane whose free blocks have become few, if any.
-    pub collect: Option<u32>,
+    /// Planes that gave up a free block.
+    pub collect: Vec<u32>,
     /// What was planned since the drive was built.
     pub counts: OpCounts,
 }
@@ -211,7 +211,7 @@ impl Plan {
     pub fn clear(&mut self) {
         self.ops.clear();
         self.stage_ends.clear();
-        self.collect = None;
+        self.collect.clear();
     }
 
     /// Add an operation to the present stage.

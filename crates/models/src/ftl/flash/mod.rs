@@ -50,8 +50,8 @@ pub struct Block {
     pub erases: u32,
     /// Counts up whenever a block is sealed: smaller is older.
     pub sealed_at: u32,
-    /// Programs in flight that supersede a page of this block. Until they end, the old copy is
-    /// all there is after a power failure, so the block must not be erased.
+    /// Programs in flight that supersede a page of this block, and reads of it that wait. Until
+    /// they end the block must not be erased: after a power failure the old copy is all there is.
     pins: u32,
     /// The slot it was opened for.
     slot: u8,
@@ -364,11 +364,20 @@ impl Flash {
         self.refresh_group(block);
     }
 
-    /// A program that supersedes page `from` (or [`NONE`]) was handed to the flash.
+    /// A program that supersedes page `ppn` (or [`NONE`]) was handed to the flash, or a read of it
+    /// waits: its block must stay.
     #[inline]
-    pub fn pin(&mut self, from: u32) {
-        if from != NONE {
-            self.blocks[self.geometry.pages_per_block.div(from) as usize].pins += 1;
+    pub fn pin(&mut self, ppn: u32) {
+        if ppn != NONE {
+            self.blocks[self.geometry.pages_per_block.div(ppn) as usize].pins += 1;
+        }
+    }
+
+    /// What page `ppn` (or [`NONE`]) was pinned for is over.
+    #[inline]
+    pub fn unpin(&mut self, ppn: u32) {
+        if ppn != NONE {
+            self.blocks[self.geometry.pages_per_block.div(ppn) as usize].pins -= 1;
         }
     }
 
@@ -383,9 +392,7 @@ impl Flash {
     pub fn programmed(&mut self, ppn: u32, from: u32) {
         let (block, page) = self.geometry.block_page(ppn);
         self.blocks[block as usize].programmed = page as u16 + 1;
-        if from != NONE {
-            self.blocks[self.geometry.pages_per_block.div(from) as usize].pins -= 1;
-        }
+        self.unpin(from);
     }
 
     /// True when the page's program has ended; otherwise its data is still in the controller.

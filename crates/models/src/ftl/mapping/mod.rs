@@ -9,9 +9,12 @@ use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::Plan;
 
+pub mod demand;
+mod fill;
 pub mod page;
 #[cfg(test)]
 mod tests;
+pub mod wadpm;
 
 /// What a mapping is built with besides its parameters.
 #[derive(Clone, Debug)]

@@ -24,10 +24,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, CowVec};
 
-use super::{Built, Context, Full, HostPage, Mapping, Rebuilt, bits};
+use super::{Built, Context, Full, HostPage, Mapping, Rebuilt, bits, fill::fill};
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
-use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
 /// Page mapping has no parameters of its own.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +92,7 @@ impl Mapping for PageMap {
         }
         self.map.set(page.lpn as usize, ppn);
         if opened {
-            plan.collect = Some(plane);
+            plan.collect.push(plane);
         }
         plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
         Ok(())
@@ -119,31 +119,10 @@ impl Mapping for PageMap {
     }
 
     fn fill(&mut self, flash: &mut Flash, count: u32, plan: &mut Plan) -> bool {
-        let planes = self.allocator.stripe().len() as u32;
-        let per_plane = flash.geometry.pages_per_plane();
-        let reserved = (self.reserve + 1) * flash.geometry.pages_per_block.get();
-        if !flash.is_pristine() || count.div_ceil(planes) > per_plane - reserved {
+        let Some(filled) = fill(flash, &mut self.allocator, count, self.reserve, 0, plan) else {
             return false;
-        }
-        for (turn, &plane) in self.allocator.stripe().iter().enumerate() {
-            let turn = turn as u32;
-            if turn < count {
-                let pages = (count - turn).div_ceil(planes);
-                flash.fill_plane(plane, pages, |page| page * planes + turn);
-            }
-        }
-        let stripe = self.allocator.stripe();
-        let (mut turn, mut row) = (0, 0);
-        self.map.fill_with(0, count as usize, |_| {
-            let ppn = stripe[turn] * per_plane + row;
-            turn += 1;
-            if turn == stripe.len() {
-                (turn, row) = (0, row + 1);
-            }
-            ppn
-        });
-        self.allocator.skip(count);
-        plan.counts.0[Kind::Program as usize][Cause::Host as usize] += u64::from(count);
+        };
+        self.map.fill_with(0, count as usize, |lpn| filled.ppn(lpn as u32));
         true
     }
 

@@ -24,7 +24,8 @@ impl Controller {
                 oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
             }
         }
-        if !self.plan.stage_ends.is_empty() {
+        // The buffer is told once for a page, whatever its write took.
+        if !self.plan.stage_ends.is_empty() || target == FOR_BUFFER && self.plan.ops.len() > 1 {
             self.submit_stages(target, lpn, background);
             return;
         }
@@ -74,7 +75,8 @@ impl Controller {
     fn submit_stages(&mut self, target: u32, lpn: u32, background: bool) {
         let job = self.jobs.insert(target, lpn, background);
         self.add_waiting(target, 1);
-        let first_end = self.plan.stage_ends[0] as usize;
+        let first_end =
+            self.plan.stage_ends.first().map_or(self.plan.ops.len(), |&end| end as usize);
         let mut stage = 0;
         for index in 0..self.plan.ops.len() {
             let op = self.plan.ops[index];
@@ -87,17 +89,26 @@ impl Controller {
             while self.plan.stage_ends.get(stage).is_some_and(|&end| end as usize <= index) {
                 stage += 1;
             }
-            // Writes keep their place in the die's order; reads have none to keep.
+            // Writes keep their place in the die's order; reads have none to keep, but until they
+            // start nobody else knows that their page is still wanted.
             let slot = match op.kind() {
-                Kind::Read => NONE,
+                Kind::Read => {
+                    self.flash.pin(op.ppn());
+                    NONE
+                }
                 _ => self
                     .start_op(op, FOR_JOB | job, background, true)
                     .expect("only reads are served without the flash"),
             };
             self.jobs.get(job).later.push((stage as u32, Later { slot, op }));
         }
-        if self.jobs.get(job).remaining == 0 {
-            self.next_stage(job);
+        if self.jobs.get(job).remaining == 0 && !self.next_stage(job) {
+            // Only reads, and all of them of data still in the controller.
+            self.jobs.remove(job);
+            match target & !TARGET_INDEX {
+                FOR_REQUEST => self.requests[(target & TARGET_INDEX) as usize].remaining -= 1,
+                _ => unreachable!("a plan nobody waits for as a request writes something"),
+            }
         }
     }
 
@@ -112,8 +123,11 @@ impl Controller {
                 if slot != NONE {
                     let die = self.nand.unblock(slot);
                     self.kicks.push(die);
-                } else if self.start_op(op, FOR_JOB | index, background, false).is_none() {
-                    continue;
+                } else {
+                    self.flash.unpin(op.ppn());
+                    if self.start_op(op, FOR_JOB | index, background, false).is_none() {
+                        continue;
+                    }
                 }
                 self.jobs.get(index).remaining += 1;
             }
@@ -141,18 +155,15 @@ impl Controller {
         out: &mut Completions,
     ) {
         self.executed(op, op.from());
-        match op.kind() {
-            Kind::Read => {}
-            Kind::Program | Kind::CopyBack => {
-                if !self.blocked_pools.is_empty() {
-                    for pool in std::mem::take(&mut self.blocked_pools) {
-                        self.pump(pool);
-                    }
-                }
-            }
-            Kind::Erase => self.block_erased(op.ppn()),
+        if op.kind() == Kind::Erase {
+            self.block_erased(op.ppn());
         }
         self.tell(target, op.lpn(), now, out);
+        if !self.blocked_pools.is_empty() {
+            for pool in std::mem::take(&mut self.blocked_pools) {
+                self.pump(pool);
+            }
+        }
         self.kick_all(now);
     }
 

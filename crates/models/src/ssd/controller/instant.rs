@@ -13,8 +13,12 @@ impl Controller {
         match request.op {
             Op::Read | Op::Flush => {}
             Op::Discard => {
-                let (lba, sectors) = (request.lba.0, request.sectors);
-                self.discard(Pending { lba, sectors, ..Pending::default() }, Nanos::ZERO);
+                // Only whole pages can be forgotten.
+                for lpn in request.lba.0.div_ceil(size)..request.end().0 / size {
+                    self.plan_discard(lpn as u32);
+                    self.run_now();
+                    self.collect_planned_now();
+                }
             }
             Op::Write if first == 0 && self.oracle.0.is_none() => {
                 self.plan.clear();
@@ -48,11 +52,20 @@ impl Controller {
                 }
             }
         }
-        let collect = self.plan.collect;
         self.run_now();
-        if let Some(plane) = collect {
-            self.collect_now(plane);
+        self.collect_planned_now();
+    }
+
+    /// Collect the planes that gave up a free block in the present plan.
+    #[inline]
+    fn collect_planned_now(&mut self) {
+        if self.plan.collect.is_empty() {
+            return;
         }
+        let planes = std::mem::take(&mut self.plan.collect);
+        planes.iter().for_each(|&plane| self.collect_now(plane));
+        self.plan.collect = planes;
+        self.plan.collect.clear();
     }
 
     /// Collect a plane's pool until it has enough free blocks.

@@ -312,7 +312,7 @@ impl Controller {
                 }
             }
             Op::Flush => self.wait_for_buffer(slot, now),
-            Op::Discard => self.discard(pending, now),
+            Op::Discard => self.discard(slot, pending, now),
         }
         self.kick_all(now);
         self.requests[slot as usize].remaining -= 1;
@@ -377,6 +377,20 @@ impl Controller {
             answered.unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
         }
         self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
+        self.check_planned();
+    }
+
+    /// Collect where the present plan took a free block, if few are left there.
+    #[inline]
+    fn check_planned(&mut self) {
+        if self.plan.collect.is_empty() {
+            return;
+        }
+        // Collecting makes plans of its own.
+        let mut planes = std::mem::take(&mut self.plan.collect);
+        planes.iter().for_each(|&plane| self.check_pool(plane));
+        planes.clear();
+        self.plan.collect = planes;
     }
 
     #[inline]
@@ -408,13 +422,10 @@ impl Controller {
         let page = self.host_page(part);
         match self.mapping.write(&mut self.flash, page, &mut self.plan) {
             Ok(()) => {
-                let collect = self.plan.collect;
                 self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
                 // The place held for this page is replaced by its operations.
                 self.requests[part.slot as usize].remaining -= 1;
-                if let Some(plane) = collect {
-                    self.check_pool(plane);
-                }
+                self.check_planned();
                 true
             }
             Err(Full(plane)) => {
@@ -477,11 +488,8 @@ impl Controller {
             let page = HostPage { lpn, sectors, whole, stream, index: 0, of: 1 };
             match self.mapping.write(&mut self.flash, page, &mut self.plan) {
                 Ok(()) => {
-                    let collect = self.plan.collect;
                     self.submit_plan(FOR_BUFFER, lpn, false);
-                    if let Some(plane) = collect {
-                        self.check_pool(plane);
-                    }
+                    self.check_planned();
                 }
                 Err(Full(plane)) => {
                     buffer.put_back(lpn);
@@ -492,23 +500,30 @@ impl Controller {
         }
     }
 
-    fn discard(&mut self, pending: Pending, now: Nanos) {
+    fn discard(&mut self, slot: u32, pending: Pending, now: Nanos) {
         let size = u64::from(self.geometry.page_sectors);
         // Only whole pages can be forgotten.
         let first = pending.lba.div_ceil(size);
         let end = (pending.lba + u64::from(pending.sectors)) / size;
-        self.plan.clear();
         for lpn in first..end {
             let lpn = lpn as u32;
             if let Some(buffer) = &mut self.buffer.0 {
                 buffer.discard(lpn);
             }
-            self.mapping.discard(&mut self.flash, lpn, &mut self.plan);
-            if let Some(oracle) = &mut self.oracle.0 {
-                oracle.discarded(lpn);
-            }
+            self.plan_discard(lpn);
+            self.submit_plan(FOR_REQUEST | slot, lpn, false);
+            self.check_planned();
         }
         self.admit(now);
+    }
+
+    /// Forget a page; a scheme without the whole table in RAM may have to read and write flash.
+    fn plan_discard(&mut self, lpn: u32) {
+        self.plan.clear();
+        self.mapping.discard(&mut self.flash, lpn, &mut self.plan);
+        if let Some(oracle) = &mut self.oracle.0 {
+            oracle.discarded(lpn);
+        }
     }
 
     /// Let waiting pages into the buffer as far as there is room.

@@ -11,17 +11,41 @@ use sim::{Lba, Request, Rng};
 use crate::device::ssd::Params;
 
 /// Each scheme in the shapes worth telling apart: a name and the keys of a part.
-const MAPPINGS: &[(&str, &str)] =
-    &[("page", "mapping = 'page'"), ("page, dynamic", "mapping = 'page'\nallocation = 'dynamic'")];
+const MAPPINGS: &[(&str, &str)] = &[
+    ("page", "mapping = 'page'"),
+    ("page, dynamic", "mapping = 'page'\nallocation = 'dynamic'"),
+    ("wadpm", "mapping.wadpm = { window.fixed = 50, layout = 'aligned64' }"),
+    (
+        "wadpm, dynamic window",
+        "mapping.wadpm.layout = 'aligned64'\nmapping.wadpm.window.hill-climb = \
+         { period = 16, min = 16, max = 100, start = 16, step = 20, maintenance = 1 }",
+    ),
+    (
+        "wadpm, mrc",
+        "mapping.wadpm.layout = 'aligned64'\nmapping.wadpm.window.mrc = \
+         { period = 64, samples = 16, min = 16, start = 16, max = 100 }",
+    ),
+    ("wadpm, entries", "mapping.wadpm = { window.fixed = 20, loading = 'entry' }"),
+    (
+        "wadpm, read-ahead",
+        "mapping.wadpm = { window.fixed = 30, loading.read-ahead = 4, layout = 'aligned64' }",
+    ),
+    ("wadpm, pair, no copy-back", "mapping.wadpm.window.fixed = 40\nnand.copy_back = false"),
+    (
+        "wadpm, free updates, shared block",
+        "mapping.wadpm = { window.fixed = 30, layout = 'aligned64', gc_map_update = 'free' }\n\
+         collection.separate = false",
+    ),
+];
 
-/// A drive of 4 dies x 2 planes x 24 blocks x 4 pages of 1 KiB, small enough that blocks are freed
+/// A drive of 4 dies x 2 planes x 64 blocks x 16 pages of 1 KiB, small enough that blocks are freed
 /// all the time, with the oracle on.
 fn tiny(changes: &str) -> Params {
     let text = format!(
         "oracle = true\nqueue_depth_max = 64\n{changes}\n\
          [over_provisioning]\nlive_percent = 50\n\
          [geometry]\nchannels = 2\npackages_per_channel = 1\ndies_per_package = 2\n\
-         planes_per_die = 2\nblocks_per_plane = 24\npages_per_block = 4\npage = '1KiB'\n"
+         planes_per_die = 2\nblocks_per_plane = 64\npages_per_block = 16\npage = '1KiB'\n"
     );
     let table: BTreeMap<String, toml::Value> = toml::from_str(&text).expect("the test's TOML");
     toml::Value::try_from(table)

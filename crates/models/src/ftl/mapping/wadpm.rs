@@ -1,0 +1,412 @@
+//! WADPM: page mapping per plane, through a window on a table that lives on flash.
+//!
+//! ```text
+//!   LPN -> plane PN = LPN mod planes, LPI = LPN div planes          (a page never leaves its plane)
+//!
+//!   RAM    window, LRU:   [chunk 7*][chunk 0 ][chunk 31*]  ...      * dirty
+//!          directory:     chunk -> where its map page is
+//!   flash  plane PN:      | data blocks: pages with their LPI | map blocks: one chunk per page |
+//! ```
+//!
+//! # What it models
+//! Every plane has its own table LPI -> PPI, cut into chunks of one flash page. Chunks are loaded
+//! whole when an entry is needed, kept in least-recently-used order in a window of limited size,
+//! and written back when they leave it changed. The window may follow the workload: it grows while
+//! too many lookups miss and shrinks slowly while they hit.
+//!
+//! The write path:
+//! 1. find the chunk of the LPI; when it is not in the window, throw out the least recently used
+//!    one (write its map page if it changed) and read the map page of the wanted one;
+//! 2. take the next page of the plane's open block, or wait until one is collected;
+//! 3. a page written in part: read the rest of it;
+//! 4. program it, mark the old page invalid, change the entry, mark the chunk dirty;
+//! 5. at the end of an interval, resize the window.
+//!
+//! # Equation
+//! With K entries per chunk, C of M chunks in the window and write fraction w, uniform accesses
+//! hit with h = C / M; of the chunks thrown out w / (1 - h (1 - w)) are dirty; each access costs
+//! (1 - h) (R + X) + (1 - h) dirty (X + P) of map traffic. A sequential stream hits 1 - 1/K of the
+//! time if the window holds one chunk per plane, else never.
+//! `RAM = window + chunks x bits(pages of a plane)`.
+//!
+//! # Parameters
+//! `window` (fixed, hill-climb as in figure 8, or mrc), `layout`, `loading`, `lru`,
+//! `gc_map_update`.
+//!
+//! # What it leaves out
+//! A request that misses a chunk which another request is just loading does not wait for it. The
+//! checkpoint that would shorten a rebuild: all spare areas are read. After a rebuild, map pages
+//! that are out of date count as rewritten in its time, not in the wear.
+//!
+//! # Validated against
+//! The closed forms above, the controller vectors of the paper's figure 8, the page map with a
+//! full window; the NAND oracle. `docs/measured/wadpm.md` sets the study beside the paper.
+//!
+//! # References
+//! Ha, Cho and Eom, J. KIISE: Systems and Theory 37(4), 2010.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sim::{Bytes, snapshot_fields};
+
+use super::demand::{MAP_RESERVE, MapStore, check_room};
+use super::fill::fill;
+use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits};
+use crate::config::ConfigError;
+use crate::ftl::allocation::Allocator;
+use crate::ftl::flash::{Flash, Slot};
+use crate::ssd::geometry::Divisor;
+use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
+
+mod cache;
+mod mrc;
+mod window;
+
+use cache::Cache;
+pub use mrc::MrcParams;
+use window::Window;
+pub use window::{HillClimbParams, WindowParams};
+
+/// How an entry is laid out in a map page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// LPI and PPI, each in as many bits as it needs: 34 in the paper's device.
+    #[default]
+    Pair,
+    /// PPI only: 17 bits in the paper's device. The chunk has one key.
+    Ppi,
+    /// PPI in 32 bits.
+    Aligned32,
+    /// LPI and PPI in 32 bits each.
+    Aligned64,
+}
+
+/// What is loaded after a miss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loading {
+    /// The whole chunk; the window is a list of chunks.
+    #[default]
+    Chunk,
+    /// The missing entry; the window is a list of entries.
+    Entry,
+    /// The missing entry and those after it in the chunk, that many in all.
+    ReadAhead(u32),
+}
+
+/// Over what the least recently used chunk is sought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LruScope {
+    /// The whole drive.
+    #[default]
+    Global,
+    /// Each plane has its share of the window.
+    PerPlane,
+}
+
+/// What it costs when the collector moves a page whose chunk is not in the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcMapUpdate {
+    /// One map read and one map write per chunk concerned and collected block.
+    #[default]
+    Batched,
+    /// Nothing, as the paper counts.
+    Free,
+}
+
+/// Parameters of WADPM.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {
+    /// How much of the table is in RAM.
+    pub window: WindowParams,
+    /// How an entry is laid out.
+    pub layout: Layout,
+    /// What is loaded after a miss.
+    pub loading: Loading,
+    /// Over what the least recently used is sought.
+    pub lru: LruScope,
+    /// What the moves of the collector cost in map traffic.
+    pub gc_map_update: GcMapUpdate,
+}
+
+impl Params {
+    /// Build the mapping.
+    ///
+    /// # Errors
+    /// Names the value that cannot be used: a window smaller than a chunk, a dynamic allocation, a
+    /// drive without room for the map pages.
+    pub fn build(&self, context: &Context) -> Built {
+        if !context.allocator.is_static() {
+            let message = "a page never leaves its plane: use allocation = \"static\"";
+            return Err(ConfigError::new("wadpm", message));
+        }
+        let geometry = &context.geometry;
+        let planes = geometry.planes();
+        let lpis = context.logical_pages.div_ceil(planes);
+        let ppi_bits = bits(geometry.pages_per_plane());
+        let entry_bits = match self.layout {
+            Layout::Pair => bits(lpis) + ppi_bits,
+            Layout::Ppi => ppi_bits,
+            Layout::Aligned32 => 32,
+            Layout::Aligned64 => 64,
+        };
+        let chunk_bytes = geometry.page_bytes();
+        let entries = (chunk_bytes * 8 / u64::from(entry_bits)).min(u64::from(lpis)) as u32;
+        let chunks_per_plane = lpis.div_ceil(entries);
+        check_room(context, chunks_per_plane)?;
+        let chunks = chunks_per_plane * planes;
+        let table = u64::from(context.logical_pages) * u64::from(bits(geometry.pages())) / 8;
+        let window = self.window.build(table, chunk_bytes, chunks);
+        let window = window.map_err(|error| error.within("window"))?;
+        self.check_least(table, chunk_bytes, planes)?;
+        let unit = match self.loading {
+            Loading::Chunk => chunk_bytes * 8,
+            Loading::Entry | Loading::ReadAhead(_) => u64::from(entry_bits),
+        };
+        let store = MapStore::new(context, chunks * entries, entries);
+        Ok(Box::new(Wadpm {
+            cache: Cache::new(self, chunks, chunks_per_plane, entries, unit),
+            store,
+            window,
+            allocator: context.allocator.clone(),
+            planes: Divisor::new(planes),
+            chunks_per_plane: Divisor::new(chunks_per_plane),
+            reserve: context.reserve + MAP_RESERVE,
+            page_sectors: geometry.page_sectors,
+            directory_bits: u64::from(chunks) * u64::from(ppi_bits),
+            gc_map_update: self.gc_map_update,
+            stats: MapStats::default(),
+        }))
+    }
+
+    fn check_least(&self, table: u64, chunk: u64, planes: u32) -> Result<(), ConfigError> {
+        let (key, percent) = self.window.least();
+        let shares = if self.lru == LruScope::PerPlane { u64::from(planes) } else { 1 };
+        let least = (table as f64 * percent / 100.0) as u64;
+        if least >= chunk * shares {
+            return Ok(());
+        }
+        let needed = (chunk * shares) as f64 * 100.0 / table as f64;
+        let message = format!(
+            "{percent} % of a page table is {least} bytes, less than {shares} chunk(s) of {chunk} \
+             bytes: expected at least {:.3}",
+            (needed * 1000.0).ceil() / 1000.0
+        );
+        if needed > 100.0 {
+            let message = format!("{message}; the drive is too small for a window: use \"page\"");
+            return Err(ConfigError::new(format!("window.{key}"), message));
+        }
+        Err(ConfigError::new(format!("window.{key}"), message))
+    }
+}
+
+#[derive(Clone)]
+struct Wadpm {
+    cache: Cache,
+    store: MapStore,
+    window: Window,
+    allocator: Allocator,
+    planes: Divisor,
+    chunks_per_plane: Divisor,
+    reserve: u32,
+    page_sectors: u32,
+    directory_bits: u64,
+    gc_map_update: GcMapUpdate,
+    stats: MapStats,
+}
+
+snapshot_fields!(Wadpm { cache, store, window, stats });
+
+impl Wadpm {
+    /// Position of a logical page in the table: plane after plane in stripe order.
+    #[inline]
+    fn position(&self, lpn: u32) -> u32 {
+        let (lpi, turn) = self.planes.split(lpn);
+        turn * self.chunks_per_plane.get() * self.store.entries() + lpi
+    }
+
+    /// The plane of a chunk.
+    fn plane_of_chunk(&self, chunk: u32) -> u32 {
+        self.allocator.stripe()[self.chunks_per_plane.div(chunk) as usize]
+    }
+
+    /// Have the entry of `position` in the window. The operations are a stage of their own.
+    fn load(&mut self, position: u32, flash: &mut Flash, plan: &mut Plan) {
+        self.stats.lookups += 1;
+        let chunk = self.store.page_of(position);
+        let hit = self.cache.touch(position, chunk);
+        let shrank = self.window.accessed(chunk, hit);
+        if hit && !shrank {
+            self.stats.hits += 1;
+            return;
+        }
+        self.stats.hits += u64::from(hit);
+        self.make_room(chunk, !hit, flash, plan);
+        if !hit {
+            self.store.plan_read(chunk, plan);
+            let plane = self.plane_of_chunk(chunk);
+            self.cache.insert(position, chunk, plane, &mut self.store);
+        }
+        plan.then();
+    }
+
+    /// Throw out what no longer fits, with `more` when something for `chunk` is to come. What
+    /// changed but finds no room on flash stays for now: the window is over its size until blocks
+    /// were collected.
+    fn make_room(&mut self, chunk: u32, more: bool, flash: &mut Flash, plan: &mut Plan) {
+        while let Some(victim) = self.cache.victim(self.window.bytes, chunk, more) {
+            if self.cache.is_dirty(victim) {
+                let page = self.cache.chunk_of(victim);
+                let plane = self.plane_of_chunk(page);
+                if !flash.has_room(plane, Slot::MAP, self.reserve) {
+                    break;
+                }
+                if !self.cache.holds_chunks() {
+                    // The rest of the map page is not in RAM.
+                    self.store.plan_read(page, plan);
+                    plan.then();
+                }
+                self.cache.write_back(victim, page, &mut self.store);
+                let written = self.store.plan_write(page, flash, plane, self.reserve, plan);
+                debug_assert!(written, "room was checked");
+            }
+            self.cache.remove(victim);
+        }
+    }
+}
+
+impl Mapping for Wadpm {
+    fn lookup(&mut self, _flash: &mut Flash, lpn: u32) -> u32 {
+        if let Some(page) = self.store.page_with_id(lpn) {
+            return self.store.ppn(page);
+        }
+        let position = self.position(lpn);
+        let cached = self.cache.get(position, self.store.page_of(position));
+        cached.unwrap_or_else(|| self.store.peek(position))
+    }
+
+    fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
+        let position = self.position(page.lpn);
+        self.load(position, flash, plan);
+        self.stats.double_reads += u64::from(!plan.ops.is_empty());
+        let ppn = self.cache.get(position, self.store.page_of(position)).expect("it was loaded");
+        if ppn != NONE {
+            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
+        }
+    }
+
+    fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
+        let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
+        // Taken first: loading the entry may take the last free block for a map page.
+        let (ppn, opened) = flash
+            .allocate(plane, Slot::HOST, page.lpn, self.reserve)
+            .expect("the allocator chose a plane with room");
+        if opened {
+            plan.collect.push(plane);
+        }
+        let position = self.position(page.lpn);
+        self.load(position, flash, plan);
+        let old = self.cache.set(position, self.store.page_of(position), ppn);
+        if old != NONE && !page.whole {
+            let kept = self.page_sectors - u32::from(page.sectors);
+            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
+            plan.then();
+        }
+        if old != NONE {
+            flash.invalidate(old);
+        }
+        plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
+        Ok(())
+    }
+
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
+        let position = self.position(lpn);
+        self.load(position, flash, plan);
+        let chunk = self.store.page_of(position);
+        let old = self.cache.get(position, chunk).expect("it was loaded");
+        if old != NONE {
+            flash.invalidate(old);
+            self.cache.set(position, chunk, NONE);
+        }
+    }
+
+    fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32) {
+        if self.store.page_with_id(id).is_some() {
+            self.store.relocated(id, 0, 0, to);
+            return;
+        }
+        let position = self.position(id);
+        let chunk = self.store.page_of(position);
+        if self.cache.get(position, chunk).is_some() {
+            self.cache.set(position, chunk, to);
+        } else if self.gc_map_update == GcMapUpdate::Free {
+            self.store.set(position, to);
+        } else {
+            self.store.relocated(id, position, flash.geometry.plane_of(from), to);
+        }
+    }
+
+    fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+        self.store.settle(flash, plane, plan)
+    }
+
+    fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
+        self.cache.clear();
+        let logical = flash.find_newest(self.needs().map_pages + self.store.first_id());
+        let (planes, per_plane) = (self.planes, self.chunks_per_plane.get() * self.store.entries());
+        let position = |lpn| {
+            let (lpi, turn) = planes.split(lpn);
+            turn * per_plane + lpi
+        };
+        let stale = self.store.rebuild(&logical, position);
+        Rebuilt { spare_reads: flash.programmed_pages(), page_reads: stale, page_writes: stale }
+    }
+
+    fn fill(&mut self, flash: &mut Flash, count: u32, plan: &mut Plan) -> bool {
+        let more = self.chunks_per_plane.get() + flash.geometry.pages_per_block.get();
+        let allocator = &mut self.allocator;
+        let Some(filled) = fill(flash, allocator, count, self.reserve, more, plan) else {
+            return false;
+        };
+        let (planes, per_plane) = (self.planes, self.chunks_per_plane.get() * self.store.entries());
+        let position = |lpn| {
+            let (lpi, turn) = planes.split(lpn);
+            turn * per_plane + lpi
+        };
+        let (stripe, chunks) = (self.allocator.stripe(), self.chunks_per_plane);
+        let plane = |chunk| stripe[chunks.div(chunk) as usize];
+        self.store.fill(flash, count, |lpn| filled.ppn(lpn), position, plane, plan);
+        true
+    }
+
+    fn needs(&self) -> Needs {
+        let settle = self.gc_map_update == GcMapUpdate::Batched;
+        Needs {
+            reserve: MAP_RESERVE,
+            map_pages: self.store.pages(),
+            settle_pages: if settle { self.chunks_per_plane.get() } else { 0 },
+            ..Needs::default()
+        }
+    }
+
+    fn ram(&self) -> Bytes {
+        Bytes(self.cache.ram() + self.directory_bits.div_ceil(8) + self.window.ram())
+    }
+
+    fn stats(&self) -> Option<MapStats> {
+        Some(self.stats)
+    }
+
+    fn freeze(&mut self) {
+        self.store.freeze();
+        self.cache.freeze();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Mapping> {
+        Box::new(self.clone())
+    }
+}
