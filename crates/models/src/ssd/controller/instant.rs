@@ -56,6 +56,14 @@ impl Controller {
         self.collect_planned_now();
     }
 
+    /// Read a page in no time: what it costs is the mapping's traffic.
+    pub(super) fn read_now(&mut self, page: HostPage) {
+        self.plan.clear();
+        self.mapping.read(&mut self.flash, page, &mut self.plan);
+        self.run_now();
+        self.collect_planned_now();
+    }
+
     /// Collect the planes that gave up a free block in the present plan.
     #[inline]
     fn collect_planned_now(&mut self) {
@@ -128,7 +136,7 @@ impl Controller {
         self.flash.power_fail();
         let rebuilt = self.mapping.rebuild(&mut self.flash);
         self.rebuild_ns = self.nand.rebuild_time(rebuilt).0;
-        self.collector.power_fail();
+        self.collector.power_fail(&mut self.flash);
         self.host.clear();
         self.events.clear();
         self.requests.clear();
@@ -148,6 +156,12 @@ impl Controller {
             checked.unwrap_or_else(|wrong| panic!("{wrong}"));
         }
         Survivors { lost }
+    }
+
+    /// Where a page is.
+    #[cfg(test)]
+    pub(crate) fn lookup(&mut self, lpn: u32) -> u32 {
+        self.mapping.lookup(&mut self.flash, lpn)
     }
 
     /// Prepare for cheap clones.
