@@ -24,7 +24,7 @@ use crate::locate;
 use crate::metrics;
 use crate::names;
 use crate::recorder::Progress;
-use crate::tree::Node;
+use crate::tree::{Node, Text};
 
 /// A study that is known to be sound.
 #[derive(Debug)]
@@ -79,7 +79,19 @@ impl Plan {
     /// # Errors
     /// Everything that is wrong with the study, its parts and its traces, with its place.
     pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
-        let loaded = load::load(name, sets)?;
+        Plan::of(load::load(name, sets)?)
+    }
+
+    /// Read a study from `text`. Files that it names are looked for in the current directory; errors
+    /// call it `name`.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(name: &str, text: &str) -> Result<Plan, Failure> {
+        Plan::of(load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
+    }
+
+    fn of(loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
         let points = grid::points(&loaded, &axes, &files)?;
