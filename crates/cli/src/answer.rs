@@ -1,6 +1,6 @@
 //! The answer on the terminal: verdict, a small table, notes, where the rest is; about ten lines.
 
-use study::{Results, RunSummary};
+use study::{Judged, Results, RunSummary, Standing};
 
 const LINES_MAX: usize = 11;
 /// Expectations that fail are listed up to this number.
@@ -41,6 +41,7 @@ fn verdict(results: &Results) -> Vec<String> {
         (_, 0) => format!("{name}: as expected, all {all} expectations hold"),
         (_, wrong) => format!("{name}: NOT as expected, {wrong} of {all} expectations fail"),
     }];
+    lines.extend(claims(&results.claims));
     for verdict in failing.iter().take(FAILING_MAX) {
         let value = verdict.value.map_or("undefined".into(), |value| format!("{value:.4}"));
         lines.push(format!("  {}: {value}, expected {}", verdict.text, verdict.expected));
@@ -49,6 +50,27 @@ fn verdict(results: &Results) -> Vec<String> {
 }
 
 /// The first note, cut to fit, and how many more there are.
+/// How many of the claims hold, and the first that do not.
+fn claims(claims: &[Judged]) -> Vec<String> {
+    if claims.is_empty() {
+        return Vec::new();
+    }
+    let count = |standing| claims.iter().filter(|claim| claim.standing == standing).count();
+    let (hold, part) = (count(Standing::Holds), count(Standing::InPart));
+    let not = claims.len() - hold - part;
+    let mut lines =
+        vec![format!("claims: {hold} hold, {part} in part, {not} do not (in the report, each)")];
+    let wrong = claims.iter().filter(|claim| claim.standing == Standing::Not);
+    for claim in wrong.take(FAILING_MAX) {
+        let range = claim.range.map_or("undefined".into(), |(low, high)| match low == high {
+            true => format!("{low:.3}"),
+            false => format!("{low:.3} to {high:.3}"),
+        });
+        lines.push(format!("  not: {}: {range}, claimed {}", claim.text, claim.expected));
+    }
+    lines
+}
+
 fn notes(results: &Results) -> Vec<String> {
     let of_runs = results.runs.iter().flat_map(|run| {
         run.notes.iter().map(|note| format!("note: {}: {}", run.label, without_file(note)))

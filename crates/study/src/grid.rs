@@ -94,7 +94,7 @@ pub(crate) fn points(
     files: &Files,
 ) -> Result<Vec<GridPoint>, Failure> {
     let mut base = loaded.tree.clone();
-    for outline in ["sweep", "expect", "report", "devices", "workloads"] {
+    for outline in ["sweep", "expect", "claim", "report", "devices", "workloads"] {
         base.take(outline);
     }
     let count = axes.iter().fold(1, |count: usize, axis| count.saturating_mul(axis.values.len()));

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::digest;
 use crate::document::{AxisValue, Plot};
 use crate::execute::RunResult;
-use crate::expect::{self, Verdict};
+use crate::expect::{self, Judged, Verdict};
 use crate::failure::Failure;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
@@ -47,6 +47,8 @@ pub struct Results {
     pub runs: Vec<RunSummary>,
     /// What became of the expectations.
     pub expectations: Vec<Verdict>,
+    /// What became of the claims.
+    pub claims: Vec<Judged>,
     /// What the report shows.
     pub plots: Vec<Plot>,
     /// What the models leave out.
@@ -139,6 +141,7 @@ impl Results {
         let pairs: Vec<(&PlannedRun, &Metrics)> =
             plan.runs.iter().zip(runs.iter().map(|run| &run.metrics)).collect();
         let expectations = plan.expectations.iter().map(|e| expect::check(e, &pairs)).collect();
+        let claims = plan.claims.iter().map(|claim| expect::judge(claim, &pairs)).collect();
         let digests: Vec<&str> = runs.iter().map(|run| run.result_digest.as_str()).collect();
         let answer = Results {
             study: plan.name.clone(),
@@ -149,6 +152,7 @@ impl Results {
             version: env!("CARGO_PKG_VERSION"),
             code_version: CODE_VERSION,
             expectations,
+            claims,
             plots: plan.report.plots.clone(),
             limits: limits(plan),
             notes: plan.notes.clone(),

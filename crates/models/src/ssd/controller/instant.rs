@@ -195,8 +195,8 @@ impl Controller {
         out.add("map_lookups", stats.lookups);
         out.add("map_hits", stats.hits);
         out.add("map_double_reads", stats.double_reads);
-        out.add("map_ram_bytes", self.mapping.ram().0);
-        out.add("map_rebuild_ns", self.rebuild_ns);
+        out.level("map_ram_bytes", self.mapping.ram().0);
+        out.level("map_rebuild_ns", self.rebuild_ns);
         self.nand.counters(out);
     }
 
