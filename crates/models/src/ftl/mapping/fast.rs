@@ -199,6 +199,14 @@ impl Fast {
         }
     }
 
+    /// The lanes of a pool.
+    fn lanes_of(&self, pool: usize) -> std::ops::Range<usize> {
+        match self.scope {
+            Scope::PerPlane => pool..pool + 1,
+            _ => 0..self.lanes.len(),
+        }
+    }
+
     fn advance(&mut self) {
         self.turn = if self.turn + 1 == self.on_plane.len() as u32 { 0 } else { self.turn + 1 };
     }
@@ -296,13 +304,15 @@ impl Logs for Fast {
     }
 
     fn wants(&self, pool: usize) -> bool {
-        let lanes = match self.scope {
-            Scope::PerPlane => &self.lanes[pool..=pool],
-            _ => &self.lanes[..],
-        };
         // A power failure can bring back a log block that was to be erased.
         let wants = |lane: &Lane| lane.wish || lane.blocks.len() as u32 > self.of_lane;
-        self.sequential[pool].closing || lanes.iter().any(wants)
+        self.sequential[pool].closing || self.lanes[self.lanes_of(pool)].iter().any(wants)
+    }
+
+    fn withdraw(&mut self, pool: usize) {
+        self.sequential[pool].closing = false;
+        let lanes = self.lanes_of(pool);
+        self.lanes[lanes].iter_mut().for_each(|lane| lane.wish = false);
     }
 
     fn next_job(&mut self, _store: &mut Store, _flash: &mut Flash, pool: usize) -> Option<Job> {
@@ -310,11 +320,8 @@ impl Logs for Fast {
         if closing {
             return Some(Job { log: block, lbn: owner });
         }
-        let lanes = match self.scope {
-            Scope::PerPlane => &mut self.lanes[pool..=pool],
-            _ => &mut self.lanes[..],
-        };
-        lanes.iter_mut().find_map(|lane| {
+        let lanes = self.lanes_of(pool);
+        self.lanes[lanes].iter_mut().find_map(|lane| {
             let crowd = (lane.blocks.len() as u32).cmp(&self.of_lane);
             let wanted = std::mem::take(&mut lane.wish) && crowd.is_eq();
             let oldest = lane.blocks.front().filter(|_| wanted || crowd.is_gt());

@@ -14,6 +14,7 @@ pub mod block;
 pub mod demand;
 pub mod fast;
 mod fill;
+pub mod kast;
 mod log_block;
 pub mod page;
 #[cfg(test)]

@@ -80,6 +80,10 @@ impl Logs for Chains {
         self.wish[pool].is_some() || self.used[pool] > self.spare
     }
 
+    fn withdraw(&mut self, pool: usize) {
+        self.wish[pool] = None;
+    }
+
     fn next_job(&mut self, _store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {
         let wish = self.wish[pool].take().unwrap_or(NONE);
         let crowd = self.used[pool].cmp(&self.spare);

@@ -22,6 +22,8 @@ impl Logs for InPlace {
         false
     }
 
+    fn withdraw(&mut self, _pool: usize) {}
+
     fn next_job(&mut self, _store: &mut Store, _flash: &mut Flash, _pool: usize) -> Option<Job> {
         None
     }

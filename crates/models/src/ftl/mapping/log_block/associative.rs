@@ -105,6 +105,10 @@ impl<const SWITCHES: bool> Logs for Associative<SWITCHES> {
         self.wish[pool].is_some() || self.owners[pool].len() as u32 > self.limit
     }
 
+    fn withdraw(&mut self, pool: usize) {
+        self.wish[pool] = None;
+    }
+
     fn next_job(&mut self, _store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {
         let wish = self.wish[pool].take().unwrap_or(NONE);
         let crowd = (self.owners[pool].len() as u32).cmp(&self.limit);

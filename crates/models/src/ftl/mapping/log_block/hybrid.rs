@@ -37,6 +37,10 @@ pub(crate) trait Logs: Snapshot + Clone + Send + 'static {
     /// True when an update waits for a merge in that pool.
     fn wants(&self, pool: usize) -> bool;
 
+    /// Forget that an update waits for a merge: it will be tried again after an erase that is on
+    /// its way, and may find room then.
+    fn withdraw(&mut self, pool: usize);
+
     /// The log block to empty next, if any must be.
     fn next_job(&mut self, store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job>;
 
@@ -161,7 +165,12 @@ impl<L: Logs> Mapping for Hybrid<L> {
             return if planned { Ok(()) } else { Err(full) };
         }
         let update = Update { lpn, lbn, offset };
-        let Some(ppn) = self.page_for(flash, update, old != NONE) else { return Err(full) };
+        let Some(ppn) = self.page_for(flash, update, old != NONE) else {
+            if self.store.is_freeing(flash, pool) {
+                self.logs.withdraw(pool);
+            }
+            return Err(full);
+        };
         if old != NONE && !page.whole {
             let kept = self.store.geometry.page_sectors - u32::from(page.sectors);
             plan.push(FlashOp::read(Cause::Host, old, lpn, kept));

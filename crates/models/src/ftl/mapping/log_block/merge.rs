@@ -1,6 +1,6 @@
 //! Merges, one step at a time.
 
-use super::store::{Job, Store};
+use super::store::{Job, Store, Work};
 use super::tally::Merge;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
@@ -16,15 +16,17 @@ impl Store {
         plan: &mut Plan,
     ) -> Option<Step> {
         let geometry = self.geometry;
-        let dead = &mut self.work[pool].dead;
+        let Work { dead, erasing, .. } = &mut self.work[pool];
         if dead.is_empty() {
             return None;
         }
         let before = dead.len();
+        erasing.clear();
         dead.retain(|&block| {
             let pinned = flash.is_pinned(block);
             if !pinned {
                 plan.push(FlashOp::erase(Cause::Merge, geometry.first_ppn(block)));
+                erasing.push((block, flash.block(block).erases));
             }
             pinned
         });

@@ -10,7 +10,7 @@ use crate::ssd::plan::NONE;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) block: u32,
-    /// The logical block it was taken for, or [`NONE`].
+    /// The logical block that it was taken for and that all its pages belong to, or [`NONE`].
     pub(crate) lbn: u32,
 }
 
@@ -37,6 +37,7 @@ impl Store {
             let is_home =
                 tag & LOG == 0 || (switches && lbn != NONE && self.is_in_order(flash, lbn, block));
             if !is_home {
+                let lbn = if self.is_of(flash, lbn, block) { lbn } else { NONE };
                 logs.push(Found { block, lbn });
                 continue;
             }
@@ -82,6 +83,17 @@ impl Store {
         (0..programmed).all(|page| {
             let id = flash.spare(first + page);
             id == NONE || id == self.layout.lpn(lbn, page)
+        })
+    }
+
+    /// True when every page belongs to `lbn`: a scheme can turn the log block of one logical block
+    /// into one of any.
+    fn is_of(&self, flash: &mut Flash, lbn: u32, block: u32) -> bool {
+        let first = self.geometry.first_ppn(block);
+        let programmed = u32::from(flash.block(block).programmed);
+        (first..first + programmed).all(|ppn| {
+            let id = flash.spare(ppn);
+            id == NONE || self.layout.split(id).0 == lbn
         })
     }
 

@@ -41,9 +41,11 @@ pub(super) struct Work {
     pub(super) unfinished: VecDeque<(u32, u32)>,
     /// Blocks without valid pages, to be erased.
     pub(super) dead: Vec<u32>,
+    /// Blocks of the last erases planned, and how often each had been erased before.
+    pub(super) erasing: Vec<(u32, u32)>,
 }
 
-snapshot_fields!(Work { job, merged, unfinished, dead });
+snapshot_fields!(Work { job, merged, unfinished, dead, erasing });
 
 /// The tables that every scheme with log blocks has.
 #[derive(Clone)]
@@ -173,6 +175,13 @@ impl Store {
         self.work[pool].dead.push(block);
     }
 
+    /// True when a block of the pool is going to be erased without anybody asking for it.
+    pub(super) fn is_freeing(&self, flash: &Flash, pool: usize) -> bool {
+        let Work { job, dead, erasing, .. } = &self.work[pool];
+        let is_erasing = |&(block, erases): &(u32, u32)| flash.block(block).erases == erases;
+        job.is_some() || !dead.is_empty() || erasing.iter().any(is_erasing)
+    }
+
     /// True when every page of the block was written in order from offset 0, all are still valid,
     /// and all belong to `lbn`.
     pub(crate) fn is_clean_prefix(&self, flash: &mut Flash, lbn: u32, log: u32) -> bool {
@@ -185,5 +194,20 @@ impl Store {
     /// True when the log block can become the data block as it is.
     pub(crate) fn is_switchable(&self, flash: &mut Flash, lbn: u32, log: u32) -> bool {
         flash.room_in(log) == 0 && self.is_clean_prefix(flash, lbn, log)
+    }
+
+    /// The logical blocks that have valid pages in a log block, in order of arrival.
+    pub(crate) fn mixed(&self, flash: &mut Flash, log: u32) -> Vec<u32> {
+        let first = self.geometry.first_ppn(log);
+        let mut found = Vec::new();
+        for ppn in first..first + u32::from(flash.block(log).written) {
+            if flash.is_valid(ppn) {
+                let (lbn, _) = self.layout.split(flash.spare(ppn));
+                if !found.contains(&lbn) {
+                    found.push(lbn);
+                }
+            }
+        }
+        found
     }
 }

@@ -1,6 +1,6 @@
 //! Small drives without time for exact costs and closed forms.
 
-use sim::{Counters, Device, Lba, Request, Rng};
+use sim::{Completions, Counters, Device, Lba, Nanos, Request, Rng};
 
 use crate::device::Context;
 use crate::device::ssd::Params;
@@ -9,6 +9,7 @@ use crate::device::ssd::Params;
 pub(crate) struct Drive {
     device: Box<dyn Device>,
     sectors: u64,
+    now: Nanos,
 }
 
 /// What was counted during a part of a run.
@@ -47,7 +48,7 @@ impl Drive {
         let context = Context { rng: Rng::new(1, "drive") };
         let device = params(text).build(&context).unwrap_or_else(|error| panic!("{text}: {error}"));
         let sectors = u64::from(device.limits().block_bytes) / 512;
-        Drive { device, sectors }
+        Drive { device, sectors, now: Nanos::ZERO }
     }
 
     /// `data` logical blocks of `b` pages on one plane of `blocks` blocks.
@@ -57,10 +58,27 @@ impl Drive {
 
     /// `data` logical blocks on `planes` planes of `blocks` blocks each.
     pub(crate) fn planes(planes: u32, mapping: &str, data: u32, b: u32, blocks: u32) -> Drive {
+        Drive::with_timing("none", planes, mapping, data, b, blocks)
+    }
+
+    /// Like [`Drive::one_plane`], but with time: 25 us to read, 200 us to program, 2 ms to erase.
+    pub(crate) fn timed(mapping: &str, data: u32, b: u32, blocks: u32) -> Drive {
+        let mapping = format!("{mapping}\nnand.erase = '2ms'");
+        Drive::with_timing("event", 1, &mapping, data, b, blocks)
+    }
+
+    fn with_timing(
+        timing: &str,
+        planes: u32,
+        mapping: &str,
+        data: u32,
+        b: u32,
+        blocks: u32,
+    ) -> Drive {
         let capacity = data * b * 512;
         let oracle = capacity < 1 << 20;
         Drive::build(&format!(
-            "{mapping}\ntiming = 'none'\noracle = {oracle}\n\
+            "{mapping}\ntiming = '{timing}'\noracle = {oracle}\n\
              over_provisioning.capacity = '{capacity}B'\ncollection.separate = false\n\
              [geometry]\nchannels = {planes}\npackages_per_channel = 1\ndies_per_package = 1\n\
              planes_per_die = 1\nblocks_per_plane = {blocks}\npages_per_block = {b}\n\
@@ -94,6 +112,22 @@ impl Drive {
     pub(crate) fn write(&mut self, lpn: u64) {
         let request = Request::write(Lba(lpn * self.sectors), self.sectors as u32);
         self.device.apply(&request);
+    }
+
+    /// Write `pages` pages from `lpn` on with one request, wait until nothing is left to do, and
+    /// give the latency.
+    pub(crate) fn timed_write(&mut self, lpn: u64, pages: u64) -> Nanos {
+        let lba = Lba(lpn * self.sectors);
+        let request = Request::write(lba, (pages * self.sectors) as u32);
+        self.device.submit(self.now, request).expect("the drive is idle");
+        let mut out = Completions::new();
+        let (issued, mut ended) = (self.now, None);
+        while let Some(next) = self.device.next_event() {
+            self.now = next;
+            self.device.advance(next, &mut out);
+            ended = ended.or(out.done.first().map(|_| next));
+        }
+        ended.expect("the write ends").since(issued)
     }
 
     pub(crate) fn ram(&self) -> u64 {

@@ -46,6 +46,12 @@ const MAPPINGS: &[(&str, &str)] = &[
     ("fast, blocks, merge", "mapping.fast = { striping = 'blocks', sw_break = 'merge' }"),
     ("fast, naive", "mapping.fast = { scope = 'naive_global', log_blocks = 20 }"),
     ("fast, k open", "mapping.fast = { scope = 'global_k_open', log_blocks = 25 }"),
+    ("kast", "mapping.kast = { log_blocks = 32, associativity = 3 }"),
+    ("kast, K = 1, blocks", "mapping.kast = { associativity = 1, striping = 'blocks' }"),
+    (
+        "kast, no copy-back",
+        "mapping.kast = { log_blocks = 48, sequential_blocks = 4 }\nnand.copy_back = false",
+    ),
     ("fast, k open, no copy-back", "mapping.fast.scope = 'global_k_open'\nnand.copy_back = false"),
 ];
 
