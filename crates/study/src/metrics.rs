@@ -26,7 +26,7 @@ const LATENCIES: [(&str, &str, f64); 6] = [
     ("max", "maximum", 1.0),
 ];
 
-const PLAIN: [(&str, &str); 38] = [
+const PLAIN: [(&str, &str); 39] = [
     ("waf", "write amplification: pages programmed, copy-backs included, per page the host wrote"),
     ("waf_host", "the part of `waf` caused by host writes themselves"),
     ("waf_gc", "the part of `waf` caused by garbage collection"),
@@ -50,8 +50,10 @@ const PLAIN: [(&str, &str); 38] = [
     ("map_ram_kib_mean", "KiB of RAM the mapping took, mean over the measured time"),
     ("map_ram_kib_max", "KiB of RAM the mapping took, largest while measuring"),
     ("map_rebuild_ms", "time to rebuild the mapping after a power cut; with `run.power_cut`"),
-    ("update_pure_ratio", "share of the pages written that had to go outside their data block"),
-    ("update_wasted_ratio", "as before, for pages never written before, as no order was kept"),
+    ("update_pure_ratio", "share of the pages written that went elsewhere than into their data \
+      block, as they had been written before"),
+    ("update_wasted_ratio", "the same, of pages never written before that came out of order"),
+    ("update_wasted_share", "`update_wasted_ratio` as a share of both"),
     ("merges_switch", "merges that made a log block the data block"),
     ("merges_partial", "merges that completed a log block by copies"),
     ("merges_full", "merges that copied a whole logical block"),
@@ -187,6 +189,9 @@ fn flash(metrics: &mut Metrics, total: &Counters) {
         let share = exact(update).filter(|_| writes > 0).map(|count| count / writes as f64);
         metrics.insert(format!("{update}_ratio"), share);
     }
+    let (pure, wasted) = (total.get("update_pure"), total.get("update_wasted"));
+    let share = (pure + wasted > 0).then(|| wasted as f64 / (pure + wasted) as f64);
+    metrics.insert("update_wasted_share".into(), share);
     for merge in ["switch", "partial", "full"] {
         metrics.insert(format!("merges_{merge}"), exact(&format!("merges.{merge}")));
     }

@@ -13,8 +13,11 @@ use crate::workload::size_mix::Deck;
 const EXTENT: u64 = 128;
 const PAGE: u64 = 8;
 const PAGES: u32 = (EXTENT / PAGE) as u32;
-/// Extents per neighbourhood: 16 MiB.
+/// Extents per neighbourhood: 16 MiB; and how many of them are used before the next so many are.
+/// Files lie where there was room, so neither starts where the disk's addresses are round nor lies
+/// in the order of use.
 const NEIGHBOURHOOD: u64 = 256;
+const CLUSTER: u64 = 64;
 /// Exponent of the LRU stack distances, fitted to the ARC traces P3, P6 and P12: the share of
 /// accesses with distance w or more falls as w to the minus 0.3.
 const DISTANCE: f64 = 0.3;
@@ -47,8 +50,12 @@ pub(crate) struct Extents {
     written: Vec<u16>,
     /// Neighbourhoods, the most recently used first.
     stack: Vec<u32>,
-    /// Extents opened in each neighbourhood.
+    /// Extents opened in each neighbourhood, and where its first one lies.
     opened: Vec<u16>,
+    starts: Vec<u16>,
+    /// Extents of a neighbourhood, and the order of use in a cluster of them.
+    size: u64,
+    scatter: Once,
     zipf: Zipf,
     rng: Rng,
     ops: Deck,
@@ -63,15 +70,21 @@ impl Extents {
     /// Extents over the first `span` sectors, at least one extent.
     pub(crate) fn new(habits: Habits, span: u64, rng: Rng) -> Extents {
         let count = span / EXTENT;
-        let all = count.div_ceil(NEIGHBOURHOOD);
+        let cluster = CLUSTER.min(count);
+        let size = NEIGHBOURHOOD.min(count) / cluster * cluster;
+        let all = count / size;
         let used = habits.neighbourhoods.min(all).max(1);
         let order = Once::new(all, &mut rng.split("order"));
-        let local = (habits.extents / used).clamp(1, NEIGHBOURHOOD.min(count));
+        let local = (habits.extents / used).clamp(1, size);
+        let mut starts = rng.split("starts");
         Extents {
             habits,
             written: vec![0; count as usize],
             stack: (0..used).map(|index| order.at(index) as u32).collect(),
             opened: vec![0; all as usize],
+            starts: (0..all).map(|_| starts.below(size) as u16).collect(),
+            size,
+            scatter: Once::new(cluster, &mut rng.split("scatter")),
             zipf: Zipf::new(local, habits.theta, Place::Shift(0)),
             rng: rng.split("places"),
             ops: Deck::new(rng.split("ops")),
@@ -136,10 +149,13 @@ impl Extents {
         }
     }
 
-    /// The extents of the present neighbourhood.
-    fn here(&self) -> std::ops::Range<u64> {
-        let first = u64::from(self.stack[0]) * NEIGHBOURHOOD;
-        first..(first + NEIGHBOURHOOD).min(self.written.len() as u64)
+    /// The extent of that rank in the present neighbourhood.
+    fn extent(&self, rank: u64) -> u64 {
+        let here = self.stack[0];
+        let (cluster, place) = (rank / CLUSTER, rank % CLUSTER);
+        let rank = cluster * CLUSTER + self.scatter.at(place);
+        let start = u64::from(self.starts[here as usize]);
+        u64::from(here) * self.size + (start + rank) % self.size
     }
 
     fn read(&mut self, sectors: u32) -> Request {
@@ -150,23 +166,23 @@ impl Extents {
 
     fn popular(&mut self) -> u64 {
         let rank = self.zipf.draw(&mut self.rng);
-        let here = self.here();
-        here.start + rank.min(here.end - here.start - 1)
+        self.extent(rank)
     }
 
     /// A run of pages nobody wrote, in the extent that was opened last or in a new one.
     fn clear_place(&mut self, pages: u32) -> Option<(u64, u32)> {
-        let here = self.here();
-        let opened = &mut self.opened[self.stack[0] as usize];
-        if *opened > 0 && !self.rng.chance(self.habits.new) {
-            let extent = here.start + u64::from(*opened) - 1;
+        let here = self.stack[0] as usize;
+        let mut opened = u64::from(self.opened[here]);
+        if opened > 0 && !self.rng.chance(self.habits.new) {
+            let extent = self.extent(opened - 1);
             if let Some(page) = clear_run(self.written[extent as usize], pages) {
                 return Some((extent, page));
             }
         }
-        while here.start + u64::from(*opened) < here.end {
-            let extent = here.start + u64::from(*opened);
-            *opened += 1;
+        while opened < self.size {
+            let extent = self.extent(opened);
+            opened += 1;
+            self.opened[here] = opened as u16;
             if self.written[extent as usize] == 0 {
                 return Some((extent, 0));
             }

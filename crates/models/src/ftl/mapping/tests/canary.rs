@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sim::{Bytes, Counters, Device, Loader, Rng, Saver, Snapshot, SnapshotError};
 
-use super::{MAPPINGS, age, tiny, torture};
+use super::{age, mappings, tiny, torture};
 use crate::device::Context;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
@@ -165,7 +165,7 @@ fn the_oracle_sees_what_every_mapping_can_do_wrong() {
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    for (name, changes) in MAPPINGS {
+    for (name, changes) in &mappings() {
         let context = Context { rng: Rng::new(1, "tiny") };
         let mut needs = Needs::default();
         let built = tiny(changes).build_around(&context, |inner| {

@@ -2,7 +2,7 @@
 
 use sim::{Device, Rng};
 
-use super::{MAPPINGS, age, tiny, torture};
+use super::{age, mappings, tiny, torture};
 use crate::device::Context;
 
 fn build(changes: &str) -> Box<dyn Device> {
@@ -15,14 +15,14 @@ fn build(changes: &str) -> Box<dyn Device> {
 
 #[test]
 fn every_mapping_obeys_the_laws() {
-    for (name, changes) in MAPPINGS {
+    for (name, changes) in &mappings() {
         sim::laws::check_all(name, &|| build(changes), 0..2);
     }
 }
 
 #[test]
 fn every_mapping_obeys_the_laws_behind_a_buffer() {
-    for (name, changes) in MAPPINGS {
+    for (name, changes) in &mappings() {
         let buffered = format!("buffer = {{ capacity = '32KiB' }}\n{changes}");
         sim::laws::check_all(name, &|| build(&buffered), 0..1);
     }
@@ -30,7 +30,7 @@ fn every_mapping_obeys_the_laws_behind_a_buffer() {
 
 #[test]
 fn every_mapping_is_rebuilt_after_any_power_cut() {
-    for (name, changes) in MAPPINGS {
+    for (name, changes) in &mappings() {
         println!("{name}");
         let mut device = build(changes);
         torture(&mut *device, 1, 6_000, 20);
@@ -41,7 +41,7 @@ fn every_mapping_is_rebuilt_after_any_power_cut() {
 #[test]
 #[ignore = "ten million operations per mapping"]
 fn ten_million_operations_per_mapping_lose_nothing() {
-    for (name, changes) in MAPPINGS {
+    for (name, changes) in &mappings() {
         let mut device = build(changes);
         torture(&mut *device, 2, 10_000_000, 1);
         println!("{name}: 10 million operations");

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use sim::{Lba, Request, Rng};
 
 use crate::device::ssd::Params;
+use crate::registry::MappingScheme;
 
 /// Each scheme in the shapes worth telling apart: a name and the keys of a part.
 const MAPPINGS: &[(&str, &str)] = &[
@@ -54,6 +55,17 @@ const MAPPINGS: &[(&str, &str)] = &[
     ),
     ("fast, k open, no copy-back", "mapping.fast.scope = 'global_k_open'\nnand.copy_back = false"),
 ];
+
+/// All of them, and with their defaults the registered ones that the list does not name yet.
+fn mappings() -> Vec<(&'static str, String)> {
+    let chosen = |keys: &str, name| {
+        keys.contains(&format!("mapping = '{name}'")) || keys.contains(&format!("mapping.{name}"))
+    };
+    let listed = |name| MAPPINGS.iter().any(|(_, keys)| chosen(keys, name));
+    let more = MappingScheme::NAMES.iter().filter(|name| !listed(name));
+    let more = more.map(|name| (*name, format!("mapping = '{name}'")));
+    MAPPINGS.iter().map(|(name, keys)| (*name, (*keys).to_string())).chain(more).collect()
+}
 
 /// A drive of 4 dies x 2 planes x 64 blocks x 16 pages of 1 KiB, small enough that blocks are freed
 /// all the time, with the oracle on.
