@@ -50,8 +50,11 @@ const PLAIN: [(&str, &str); 39] = [
     ("map_ram_kib_mean", "KiB of RAM the mapping took, mean over the measured time"),
     ("map_ram_kib_max", "KiB of RAM the mapping took, largest while measuring"),
     ("map_rebuild_ms", "time to rebuild the mapping after a power cut; with `run.power_cut`"),
-    ("update_pure_ratio", "share of the pages written that went elsewhere than into their data \
-      block, as they had been written before"),
+    (
+        "update_pure_ratio",
+        "share of the pages written that went elsewhere than into their data \
+      block, as they had been written before",
+    ),
     ("update_wasted_ratio", "the same, of pages never written before that came out of order"),
     ("update_wasted_share", "`update_wasted_ratio` as a share of both"),
     ("merges_switch", "merges that made a log block the data block"),

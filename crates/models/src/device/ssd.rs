@@ -269,6 +269,7 @@ impl Params {
             copy_back: self.nand.copy_back,
             global: collection.global,
             settle_pages: 0,
+            isolated: 0,
             own_pools: 0,
         })
     }

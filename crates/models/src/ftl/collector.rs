@@ -33,6 +33,8 @@ pub struct Rules {
     pub global: bool,
     /// Map pages that may have to be written for one collected block.
     pub settle_pages: u32,
+    /// Placement handles whose moved pages stay among themselves.
+    pub isolated: u8,
     /// Pools of a mapping that frees blocks itself; 0 when the collector does.
     pub own_pools: u32,
 }
@@ -45,6 +47,7 @@ impl Rules {
         self.stop_free = self.stop_free.max(least);
         self.urgent_free = self.urgent_free.max(least);
         (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
+        self.isolated = needs.isolated;
     }
 }
 
@@ -272,6 +275,7 @@ impl Collector {
     fn slot(&self, victim: u32, flash: &Flash) -> Slot {
         match flash.block(victim).slot() {
             Slot::MAP => Slot::MAP,
+            slot if self.rules.isolated > 0 => slot.moved_of(self.rules.isolated),
             _ if self.rules.separate => Slot::MOVED,
             _ => Slot::HOST,
         }

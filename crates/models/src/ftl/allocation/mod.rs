@@ -116,9 +116,24 @@ impl Allocator {
     /// The plane that must free a block first; `None` when any plane would do.
     #[inline]
     pub fn choose(&mut self, lpn: u32, flash: &Flash, reserve: u32) -> Result<u32, Option<u32>> {
+        self.choose_in(Slot::HOST, lpn, flash, reserve)
+    }
+
+    /// The plane for the next copy of `lpn` in the open block of a slot.
+    ///
+    /// # Errors
+    /// As for [`Self::choose`].
+    #[inline]
+    pub fn choose_in(
+        &mut self,
+        slot: Slot,
+        lpn: u32,
+        flash: &Flash,
+        reserve: u32,
+    ) -> Result<u32, Option<u32>> {
         let Some(pick) = self.dynamic else {
             let plane = self.stripe[self.planes.split(lpn).1 as usize];
-            return match flash.has_room(plane, Slot::HOST, reserve) {
+            return match flash.has_room(plane, slot, reserve) {
                 true => Ok(plane),
                 false => Err(Some(plane)),
             };
@@ -129,7 +144,7 @@ impl Allocator {
             let index = if index >= count { index - count } else { index };
             (index, self.stripe[index as usize])
         };
-        let roomy = |&(_, plane): &(u32, u32)| flash.has_room(plane, Slot::HOST, reserve);
+        let roomy = |&(_, plane): &(u32, u32)| flash.has_room(plane, slot, reserve);
         let mut turns = (0..count).map(turn).filter(roomy);
         let chosen = match pick {
             Pick::RoundRobin => turns.next(),

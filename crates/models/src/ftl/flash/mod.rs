@@ -36,6 +36,20 @@ impl Slot {
     const OWN: Slot = Slot(254);
     /// A free block.
     const FREE: Slot = Slot(255);
+
+    /// Pages the host writes with a placement handle. Handle 0 is the common slot.
+    pub fn of_handle(handle: u8) -> Slot {
+        if handle == 0 { Slot::HOST } else { Slot(Slot::COMMON + handle - 1) }
+    }
+
+    /// Pages that were moved and belong to the same one of `handles` as those of this slot.
+    pub fn moved_of(self, handles: u8) -> Slot {
+        match self {
+            Slot::HOST | Slot::MOVED => Slot::MOVED,
+            Slot(slot) if slot < Slot::COMMON + handles - 1 => Slot(slot + handles - 1),
+            moved => moved,
+        }
+    }
 }
 
 /// What is known of a block besides its valid count.

@@ -13,9 +13,11 @@ pub mod bast;
 pub mod block;
 pub mod demand;
 pub mod fast;
+pub mod fdp;
 mod fill;
 pub mod kast;
 mod log_block;
+pub mod multi_stream;
 pub mod page;
 #[cfg(test)]
 mod tests;
@@ -79,6 +81,8 @@ pub struct Needs {
     pub map_pages: u32,
     /// Map pages that [`Mapping::settle`] writes at most for one collected block.
     pub settle_pages: u32,
+    /// Placement handles whose moved pages stay among themselves; 0 when the collector may mix.
+    pub isolated: u8,
     /// The scheme frees blocks itself, in that many pools (1, or one per plane); 0 leaves it to
     /// the collector.
     pub pools: u32,
@@ -86,7 +90,8 @@ pub struct Needs {
 
 impl Default for Needs {
     fn default() -> Needs {
-        Needs { slots: Slot::COMMON, reserve: 0, map_pages: 0, settle_pages: 0, pools: 0 }
+        let slots = Slot::COMMON;
+        Needs { slots, reserve: 0, map_pages: 0, settle_pages: 0, isolated: 0, pools: 0 }
     }
 }
 

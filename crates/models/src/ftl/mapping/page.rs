@@ -24,7 +24,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, CowVec};
 
-use super::{Built, Context, Full, HostPage, Mapping, Rebuilt, bits, fill::fill};
+use super::{Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, fill::fill};
+use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
@@ -40,25 +41,80 @@ impl Params {
     /// # Errors
     /// None: any geometry can be page mapped.
     pub fn build(&self, context: &Context) -> Built {
-        let entry = u64::from(bits(context.geometry.pages()));
-        let table = u64::from(context.logical_pages) * entry;
-        Ok(Box::new(PageMap {
-            map: CowVec::new(context.logical_pages as usize, NONE),
-            allocator: context.allocator.clone(),
-            page_sectors: context.geometry.page_sectors,
-            reserve: context.reserve,
-            ram: Bytes(table.div_ceil(8)),
-        }))
+        Ok(Box::new(PageMap::new(context, Handles { count: 1, isolated: false })))
+    }
+}
+
+/// Placement handles: writes with the same one share blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Handles {
+    /// How many; a stream beyond them is the first one's.
+    pub(super) count: u8,
+    /// Pages that the collector moves stay with their handle.
+    pub(super) isolated: bool,
+}
+
+impl Handles {
+    /// Open blocks in each plane.
+    fn slots(self) -> u8 {
+        Slot::COMMON + (self.count - 1) * if self.isolated { 2 } else { 1 }
+    }
+
+    /// A number of handles under `key` that leaves every plane room to collect in.
+    pub(super) fn check(self, key: &str, context: &Context) -> Result<Handles, ConfigError> {
+        let pages_per_block = context.geometry.pages_per_block.get();
+        let live = context.logical_pages.div_ceil(context.geometry.planes());
+        let spare = context.geometry.blocks_per_plane.get() - live.div_ceil(pages_per_block);
+        // The map's open block is not used.
+        let most = (1..=64u8).rev().find(|&count| {
+            u32::from(Handles { count, ..self }.slots() - 1) + context.reserve < spare
+        });
+        match most {
+            Some(most) if (1..=most).contains(&self.count) => Ok(self),
+            _ => {
+                let most = most.unwrap_or(1);
+                let message = format!(
+                    "{} handles with an open block each do not fit into the {spare} spare blocks of \
+                     a plane: expected 1 to {most}, or lower over_provisioning.live_percent",
+                    self.count
+                );
+                Err(ConfigError::new(key, message))
+            }
+        }
     }
 }
 
 #[derive(Clone)]
-struct PageMap {
+pub(super) struct PageMap {
     map: CowVec<u32>,
     allocator: Allocator,
     page_sectors: u32,
     reserve: u32,
     ram: Bytes,
+    handles: Handles,
+}
+
+impl PageMap {
+    pub(super) fn new(context: &Context, handles: Handles) -> PageMap {
+        let entry = u64::from(bits(context.geometry.pages()));
+        let table = u64::from(context.logical_pages) * entry;
+        PageMap {
+            map: CowVec::new(context.logical_pages as usize, NONE),
+            allocator: context.allocator.clone(),
+            page_sectors: context.geometry.page_sectors,
+            reserve: context.reserve,
+            ram: Bytes(table.div_ceil(8)),
+            handles,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, stream: u16) -> Slot {
+        match stream < u16::from(self.handles.count) {
+            true => Slot::of_handle(stream as u8),
+            false => Slot::HOST,
+        }
+    }
 }
 
 sim::snapshot_fields!(PageMap { map, allocator });
@@ -77,7 +133,8 @@ impl Mapping for PageMap {
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
-        let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
+        let slot = self.slot(page.stream);
+        let plane = self.allocator.choose_in(slot, page.lpn, flash, self.reserve).map_err(Full)?;
         let old = self.map.get(page.lpn as usize);
         if old != NONE && !page.whole {
             let kept = self.page_sectors - u32::from(page.sectors);
@@ -85,7 +142,7 @@ impl Mapping for PageMap {
             plan.then();
         }
         let (ppn, opened) = flash
-            .allocate(plane, Slot::HOST, page.lpn, self.reserve)
+            .allocate(plane, slot, page.lpn, self.reserve)
             .expect("the allocator chose a plane with room");
         if old != NONE {
             flash.invalidate(old);
@@ -124,6 +181,12 @@ impl Mapping for PageMap {
         };
         self.map.fill_with(0, count as usize, |lpn| filled.ppn(lpn as u32));
         true
+    }
+
+    fn needs(&self) -> Needs {
+        let Handles { count, isolated } = self.handles;
+        let isolated = if isolated { count } else { 0 };
+        Needs { slots: self.handles.slots(), isolated, ..Needs::default() }
     }
 
     fn ram(&self) -> Bytes {

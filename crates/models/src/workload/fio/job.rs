@@ -198,6 +198,7 @@ impl Job {
         let lba = Lba(self.plan.first + start);
         let mut request = Request::new(OPS[direction], lba, length as u32);
         request.process = self.plan.process;
+        request.stream = (self.plan.process - 1) as u16;
         request.fua = self.plan.options.fua && direction == WRITE;
         Poll::Issue(request)
     }

@@ -15,6 +15,13 @@ use crate::registry::MappingScheme;
 const MAPPINGS: &[(&str, &str)] = &[
     ("page", "mapping = 'page'"),
     ("page, dynamic", "mapping = 'page'\nallocation = 'dynamic'"),
+    ("multi-stream", "mapping.multi-stream.streams = 3"),
+    ("multi-stream, shared block", "mapping.multi-stream.streams = 4\ncollection.separate = false"),
+    ("fdp", "mapping.fdp = { handles = 4, isolation = 'persistently' }"),
+    (
+        "fdp, initially, dynamic",
+        "mapping.fdp = { handles = 2, isolation = 'initially' }\nallocation = 'dynamic'",
+    ),
     ("wadpm", "mapping.wadpm = { window.fixed = 50, layout = 'aligned64' }"),
     (
         "wadpm, dynamic window",
@@ -58,10 +65,10 @@ const MAPPINGS: &[(&str, &str)] = &[
 
 /// All of them, and with their defaults the registered ones that the list does not name yet.
 fn mappings() -> Vec<(&'static str, String)> {
-    let chosen = |keys: &str, name| {
+    let chosen = |keys: &str, name: &str| {
         keys.contains(&format!("mapping = '{name}'")) || keys.contains(&format!("mapping.{name}"))
     };
-    let listed = |name| MAPPINGS.iter().any(|(_, keys)| chosen(keys, name));
+    let listed = |name: &str| MAPPINGS.iter().any(|(_, keys)| chosen(keys, name));
     let more = MappingScheme::NAMES.iter().filter(|name| !listed(name));
     let more = more.map(|name| (*name, format!("mapping = '{name}'")));
     MAPPINGS.iter().map(|(name, keys)| (*name, (*keys).to_string())).chain(more).collect()
