@@ -117,6 +117,7 @@ def render(data: RunDirectory) -> str:
         title=result.get("title") or result["study"],
         question=result.get("question") or "",
         verdict=verdict.judge(data),
+        claims=verdict.judge_claims(data),
         strip=_strip(data),
         notes=_notes(data),
         gates=_gates(data),
