@@ -224,6 +224,9 @@ def _drawing(document: dict[str, Any]) -> Drawing:
             None if point["y"] is None else float(point["y"]), bool(point["front"]))
         for point in document["points"]
     ]
+    for axis in [*document["series"], *([document["panels"]] if document["panels"] else [])]:
+        if any(axis not in point.params for point in points):
+            raise KeyError(axis)
     return Drawing(**{field.name: document[field.name] for field in fields(Drawing)
                       if field.name != "points"}, points=points)
 

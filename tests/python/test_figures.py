@@ -103,6 +103,15 @@ def test_every_point_has_its_dot_and_its_name(tmp_path: Path) -> None:
     assert figure.note == "On the front of every panel: mappinga."
 
 
+def test_numbers_of_panels_and_series_have_the_name_of_their_axis(tmp_path: Path) -> None:
+    points = [{"params": {"a.depth": depth, "b.size": size}, "x": 1, "y": 1.0, "front": False}
+              for depth in (1, 2) for size in (4, 8)]
+    figure = drawn(tmp_path, drawing(kind="lines", x="c", series=["b.size"], panels="a.depth",
+                                     front=None, points=points))
+    texts = [text for *_, text in words(figure.svg)]
+    assert {"depth 1", "depth 2", "size 4", "size 8"} <= set(texts)
+
+
 def test_dots_lie_where_their_values_are(tmp_path: Path) -> None:
     points = [{"params": {"w": str(i)}, "x": x, "y": y, "front": False}
               for i, (x, y) in enumerate([(1.0, 10.0), (10.0, 20.0), (100.0, 30.0)])]
@@ -165,10 +174,12 @@ def test_a_figure_without_a_single_value_is_no_figure(tmp_path: Path) -> None:
 
 
 def test_half_a_figure_is_a_damaged_result(tmp_path: Path) -> None:
-    half = drawing()
+    half, other = drawing(), drawing()
     del half["points"][0]["front"]
-    with pytest.raises(StudyError, match="a figure is incomplete"):
-        page.render(RunDirectory(directory_with(tmp_path, half)))
+    del other["points"][0]["params"]["workload"]
+    for damaged in (half, other):
+        with pytest.raises(StudyError, match="a figure is incomplete"):
+            page.render(RunDirectory(directory_with(tmp_path, damaged)))
 
 
 def test_names_keep_what_tells_them_apart() -> None:

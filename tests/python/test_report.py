@@ -174,11 +174,17 @@ def test_claims_stand_beside_what_was_measured(tmp_path: Path) -> None:
             "at most 100") in parsed.text
 
 
-def test_claims_of_several_have_no_one_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("source", "headline"), [
+    ("Ha, Cho, Eom 2010, figure 9", "Claims of Ha, Cho, Eom 2010 and the paper: "),
+    ("the paper, table 4", "Claims of the paper: "),
+])
+def test_claims_have_the_names_of_their_sources(
+    tmp_path: Path, source: str, headline: str
+) -> None:
     directory = with_claims(write_run_directory(tmp_path / "run", requests=2000))
     file = directory / "result.json"
-    file.write_text(file.read_text().replace("the paper, section 5", "a blog"))
-    assert "Claims of others: " in Page(page.render(RunDirectory(directory))).text
+    file.write_text(file.read_text().replace("the paper, figure 9", source))
+    assert headline in Page(page.render(RunDirectory(directory))).text
 
 
 def test_without_claims_there_is_no_word_of_them(html: str) -> None:

@@ -89,9 +89,10 @@ def judge_claims(data: RunDirectory) -> Claims | None:
             wanted, in_part))
     if not claims:
         return None
-    # A source reads "the paper, figure 9": what is before the comma has a name for them all.
-    sources = list(dict.fromkeys(claim.source.split(",")[0].strip() for claim in claims))
-    whose = sources[0] if len(sources) == 1 and sources[0] else "others"
+    # A source reads "the paper, figure 9": what is before the last comma is whose claim it is.
+    sources = list(dict.fromkeys(claim.source.rpartition(",")[0] or claim.source
+                                 for claim in claims))
+    whose = " and ".join(sources) if len(sources) <= 2 else "others"
     states = [claim.state for claim in claims]
     counts = [(states.count("pass"), "holds", "hold"), (states.count("part"), "in part", "in part"),
               (states.count("fail"), "does not", "do not")]

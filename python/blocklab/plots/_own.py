@@ -71,7 +71,8 @@ def _finding(data: RunDirectory, drawing: Drawing, dots: list[Dot]) -> str:
     low, high = (chosen(dots, key=lambda dot: dot.y or 0.0) for chosen in (min, max))
 
     def words(dot: Dot) -> str:
-        where = ", ".join(label_of(data, axis, dot.params[axis]) for axis in data.axes)
+        axes = [axis for axis in dot.params if axis in data.axes]
+        where = ", ".join(label_of(data, axis, dot.params[axis]) for axis in axes)
         return f"{_axes.value_text(unit, dot.y or 0.0)}" + (f" ({where})" if where else "")
 
     return f"{drawing.y_label} runs from {words(low)} to {words(high)}."

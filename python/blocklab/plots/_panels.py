@@ -29,7 +29,7 @@ def arrange(
     panels: dict[str, Panel] = {}
     for dot in dots:
         axis = drawing.panels
-        title = label_of(data, axis, dot.params[axis]) if axis else ""
+        title = _named(data, axis, dot) if axis else ""
         panel = panels.setdefault(title, Panel(title))
         panel.series.setdefault(_series_of(data, drawing, dot), []).append(dot)
     shown, notes = list(panels.values()), []
@@ -51,13 +51,14 @@ def label_of(data: RunDirectory, axis: str, value: Any) -> str:
     return text or _layout.value_text(value)
 
 
+def _named(data: RunDirectory, axis: str, dot: Dot) -> str:
+    """The value on an axis; one that does not explain itself has the axis's name before it."""
+    text = label_of(data, axis, dot.params[axis])
+    return f"{axis.rsplit('.', 1)[-1]} {text}" if text[:1].isdigit() else text
+
+
 def _series_of(data: RunDirectory, drawing: Drawing, dot: Dot) -> str:
-    parts = []
-    for axis in drawing.series:
-        text = label_of(data, axis, dot.params[axis])
-        plain = not text[:1].isdigit()
-        parts.append(text if plain else f"{axis.rsplit('.', 1)[-1]} {text}")
-    return " · ".join(parts)
+    return " · ".join(_named(data, axis, dot) for axis in drawing.series)
 
 
 def names_of(panels: list[Panel]) -> list[str]:
