@@ -16,10 +16,10 @@ from typing import Any
 from . import _core
 from ._core import __version__
 from .errors import StudyError
-from .study import Expectation, Result, run
+from .study import Claim, Expectation, Result, run
 
 __all__ = [
-    "Expectation", "Result", "StudyError", "__version__",
+    "Claim", "Expectation", "Result", "StudyError", "__version__",
     "explain", "list", "report", "run", "schema",
 ]  # fmt: skip
 

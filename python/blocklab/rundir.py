@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from . import _names
 from .errors import StudyError
 
 #: The columns that the plots rely on, per table.
@@ -54,6 +55,8 @@ class Run:
     notes: list[str]
     gate: dict[str, Any] | None
     seed: int | None
+    #: Short names of the values in `params` that have one.
+    names: dict[str, str]
 
     def metric(self, name: str) -> float | None:
         """The metric `name`, or None where it is undefined."""
@@ -63,6 +66,44 @@ class Run:
     def repeat(self) -> int:
         """Which repeat of its grid point this is, from 0."""
         return int(self.params.get("repeat", 0))
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One point of the grid in a figure of the study's own, repeats averaged."""
+
+    params: dict[str, Any]
+    #: The value on the axis across, or of the metric.
+    x: Any
+    y: float | None
+    #: No point of its panel beats it in both directions.
+    front: bool
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the study's own: numbers that only need to be drawn."""
+
+    name: str
+    title: str
+    #: `lines`, `bars` or `points`.
+    kind: str
+    #: The axis or metric across, and which of them it is.
+    x: str
+    x_is_axis: bool
+    #: The metric, and whether it is divided by that of another point.
+    y: str
+    relative: bool
+    #: The axes whose values tell the series apart, and the one with a panel per value.
+    series: list[str]
+    panels: str | None
+    x_label: str
+    y_label: str
+    x_log: bool
+    y_log: bool
+    #: `high-left`, `low-left` or None.
+    front: str | None
+    points: list[Dot]
 
 
 class RunDirectory:
@@ -76,7 +117,8 @@ class RunDirectory:
     def runs(self) -> list[Run]:
         """The runs, in the order of the grid."""
         try:
-            return [_run(index, run) for index, run in enumerate(self.result["runs"])]
+            return [_run(index, run, self.names)
+                    for index, run in enumerate(self.result["runs"])]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _broken(self.path / "result.json", f"a run is incomplete ({error})") from error
 
@@ -90,6 +132,25 @@ class RunDirectory:
                 if value not in seen:
                     seen.append(value)
         return {axis: seen for axis, seen in values.items() if axis != "repeat" and len(seen) > 1}
+
+    @cached_property
+    def names(self) -> dict[str, dict[str, str]]:
+        """Axis -> label of a value -> as few words as tell it from the axis's others."""
+        labels: dict[str, list[str]] = {}
+        for run in self.result["runs"]:
+            for axis, value in run["params"].items():
+                if isinstance(value, str):
+                    labels.setdefault(axis, []).append(value)
+        return {axis: _names.short(values) for axis, values in labels.items()}
+
+    @cached_property
+    def drawings(self) -> dict[str, Drawing]:
+        """The study's own figures by name."""
+        try:
+            return {str(one["name"]): _drawing(one) for one in self.result.get("figures") or []}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            file = self.path / "result.json"
+            raise _broken(file, f"a figure is incomplete ({error})") from error
 
     @cached_property
     def study(self) -> dict[str, Any]:
@@ -157,7 +218,20 @@ def _broken(file: Path, what: str) -> StudyError:
     )
 
 
-def _run(index: int, run: dict[str, Any]) -> Run:
+def _drawing(document: dict[str, Any]) -> Drawing:
+    points = [
+        Dot(dict(point["params"]), point["x"],
+            None if point["y"] is None else float(point["y"]), bool(point["front"]))
+        for point in document["points"]
+    ]
+    for axis in [*document["series"], *([document["panels"]] if document["panels"] else [])]:
+        if any(axis not in point.params for point in points):
+            raise KeyError(axis)
+    return Drawing(**{field.name: document[field.name] for field in fields(Drawing)
+                      if field.name != "points"}, points=points)
+
+
+def _run(index: int, run: dict[str, Any], names: dict[str, dict[str, str]]) -> Run:
     return Run(
         index=index,
         label=str(run.get("label") or f"run {index}"),
@@ -168,4 +242,8 @@ def _run(index: int, run: dict[str, Any]) -> Run:
         notes=[str(note) for note in run.get("notes") or []],
         gate=run.get("gate"),
         seed=run.get("seed"),
+        names={
+            axis: names[axis][value] for axis, value in run["params"].items()
+            if isinstance(value, str)
+        },
     )

@@ -31,6 +31,27 @@ class Expectation:
     value: float | None
 
 
+@dataclass(frozen=True)
+class Claim:
+    """One claim of somebody else, judged by the study."""
+
+    #: The claim.
+    text: str
+    #: Who says so, and where.
+    source: str
+    #: `"holds"`, `"holds in part"` or `"does not hold"`.
+    standing: str
+    #: Smallest and largest measured value, None where the metric is undefined everywhere.
+    range: tuple[float, float] | None
+    #: What would make it hold.
+    expected: str
+
+    @property
+    def holds(self) -> bool:
+        """True when it holds at every point it is about."""
+        return self.standing == "holds"
+
+
 class Result:
     """What a study answered. Everything is also in the files under `path`."""
 
@@ -61,6 +82,16 @@ class Result:
         return [
             Expectation(entry["text"], entry["ok"], entry["value"])
             for entry in self.document["expectations"]
+        ]
+
+    @property
+    def claims(self) -> list[Claim]:
+        """What others say about the study's results, and how much of it holds."""
+        return [
+            Claim(
+                entry["text"], entry["source"], entry["standing"],
+                tuple(entry["range"]) if entry["range"] else None, entry["expected"])
+            for entry in self.document["claims"]
         ]
 
     @property

@@ -200,6 +200,8 @@ def _flash_tables(
         written["map"] += host // 25
         sample: dict[str, int] = {"host_writes": written["host"], "gc_pages_moved": written["gc"]}
         sample |= {f"flash_programs.{cause}": pages for cause, pages in written.items()}
+        sample |= {"map_ram_bytes": 65_536 * (1 + index % 10), "map_lookups": 100 * index,
+                   "map_hits": 75 * index}
         tables["counters"].extend(
             {"run": run, "t_s": index * 1.2, "name": name, "value": value}
             for name, value in sample.items()
@@ -247,6 +249,7 @@ def _metrics(
         "flash_erases": 950 if flash else None,
         "gc_pages_moved": 13_950 if flash else None,
         "map_hit_ratio": 1.0 if flash else None,
+        "map_ram_kib_mean": 352.0 if flash else None,
         "simulated_s": SPAN_S,
         "wall_s": 0.42,
         "simulated_requests_per_wall_s": 2 * requests / 0.42,

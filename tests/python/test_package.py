@@ -34,6 +34,20 @@ metric = "iops"
 where = { "workload.fio.iodepth" = 1 }
 min = 49000
 max = 50000
+[[claim]]
+text = "four at a time are four times as fast"
+source = "arithmetic"
+metric = "iops"
+where = { "workload.fio.iodepth" = 4 }
+relative_to = { "workload.fio.iodepth" = 1 }
+holds = { min = 3.99, max = 4.01 }
+[report]
+plots = ["throughput"]
+[[report.figure]]
+name = "depth"
+title = "Depth buys rate"
+x = "workload.fio.iodepth"
+y = "iops"
 """
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +76,13 @@ def test_a_study_answers(result: blocklab.Result) -> None:
     counts = result.table("latency").collect()["count"].sum()
     assert counts == sum(run["host_requests"] or 0 for run in result.metrics)
     assert "4 runs, 1 of 1 expectations held" in repr(result)
+
+
+def test_claims_are_judged(result: blocklab.Result) -> None:
+    [claim] = result.claims
+    assert isinstance(claim, blocklab.Claim)
+    assert claim.holds and claim.standing == "holds" and claim.source == "arithmetic"
+    assert claim.range == (pytest.approx(4.0, rel=1e-3), pytest.approx(4.0, rel=1e-3))
 
 
 def test_jobs_never_change_a_result(study: Path, result: blocklab.Result, tmp_path: Path) -> None:
@@ -156,6 +177,7 @@ def test_a_real_run_becomes_a_report(result: blocklab.Result, tmp_path: Path) ->
     text = path.read_text(encoding="utf-8")
     assert "1 of 1 expectation held" in text
     assert result.digest in text and result.result_digest in text
+    assert "Claims of arithmetic: 1 holds" in text and "Depth buys rate" in text
     assert result.report() == result.path / "report.html"
 
 

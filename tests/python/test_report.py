@@ -144,6 +144,53 @@ def test_at_most_five_figures(tmp_path: Path) -> None:
     assert "no-such-plot: no such plot; there are percentiles, throughput" in parsed.text
 
 
+def with_claims(directory: Path) -> Path:
+    """Two claims of one paper, judged, and what the study says of them."""
+    claims = [
+        {"text": "the window keeps the throughput", "source": "the paper, figure 9",
+         "standing": "holds in part", "range": [0.86, 0.91], "expected": "0.89 <= x <= 0.97"},
+        {"text": "reads are <fast>", "source": "the paper, section 5",
+         "standing": "does not hold", "range": None, "expected": "x <= 100"},
+    ]
+    result = json.loads((directory / "result.json").read_text()) | {"claims": claims}
+    (directory / "result.json").write_text(json.dumps(result))
+    with (directory / "study.toml").open("a") as study:
+        study.write(
+            "[[claim]]\nmetric = 'throughput_mb_s'\nrelative_to = { device = 'disk' }\n"
+            "holds = { min = 0.89, max = 0.97 }\nin_part = { min = 0.8 }\n"
+            "[[claim]]\nmetric = 'read_latency_us_p99'\nholds = { max = 100 }\n")
+    return directory
+
+
+def test_claims_stand_beside_what_was_measured(tmp_path: Path) -> None:
+    directory = with_claims(write_run_directory(tmp_path / "run", requests=2000))
+    parsed = Page(page.render(RunDirectory(directory)))
+    assert parsed.open == []
+    assert "Claims of the paper: 1 in part, 1 does not" in parsed.text
+    assert ("IN PART the window keeps the throughput "
+            "the paper, figure 9 · throughput_mb_s / that of disk "
+            "0.89 to 0.97 in part: at least 0.8 0.860 to 0.910") in parsed.text
+    assert ("DOES NOT HOLD reads are <fast> the paper, section 5 · read_latency_us_p99 "
+            "at most 100") in parsed.text
+
+
+@pytest.mark.parametrize(("source", "headline"), [
+    ("Ha, Cho, Eom 2010, figure 9", "Claims of Ha, Cho, Eom 2010 and the paper: "),
+    ("the paper, table 4", "Claims of the paper: "),
+])
+def test_claims_have_the_names_of_their_sources(
+    tmp_path: Path, source: str, headline: str
+) -> None:
+    directory = with_claims(write_run_directory(tmp_path / "run", requests=2000))
+    file = directory / "result.json"
+    file.write_text(file.read_text().replace("the paper, figure 9", source))
+    assert headline in Page(page.render(RunDirectory(directory))).text
+
+
+def test_without_claims_there_is_no_word_of_them(html: str) -> None:
+    assert '<section class="claims">' not in html
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     hostile = '<script>alert(1)</script><img src=x onerror=alert(1)>"\'&]]>'
     directory = write_run_directory(

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::Amount;
+use crate::figure::Figure;
 
 /// A study as written, before its grid is laid out. What sweeps can change is only checked for
 /// its shape here (the fields with an underscore) and read point by point.
@@ -179,7 +180,7 @@ pub struct Expect {
     pub text: String,
     /// The metric it is about.
     pub metric: String,
-    /// Which runs: the value of each named axis. Without it: all.
+    /// Which runs: the value, or a list of values, of each named axis. Without it: all.
     #[serde(default, rename = "where")]
     pub which: BTreeMap<String, AxisValue>,
     /// Divide by the metric of the same point with these values on these axes instead.
@@ -223,7 +224,7 @@ pub struct Claim {
     pub source: String,
     /// The metric it is about.
     pub metric: String,
-    /// Which runs: the value of each named axis. Without it: all.
+    /// Which runs: the value, or a list of values, of each named axis. Without it: all.
     #[serde(default, rename = "where")]
     pub which: BTreeMap<String, AxisValue>,
     /// Divide by the metric of the same point with these values on these axes instead.
@@ -250,18 +251,29 @@ impl JsonSchema for AxisValue {
 }
 
 /// What the report shows.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Report {
-    /// At most five.
+    /// At most five. Without it: `percentiles`, `throughput`, `latency-heatmap`, `utilisation` and
+    /// `waf`, or none beside figures of the study's own.
     #[schemars(length(max = 5))]
-    pub plots: Vec<Plot>,
+    pub plots: Option<Vec<Plot>>,
+    /// Figures of the study's own, at most eight.
+    #[schemars(length(max = 8))]
+    pub figure: Vec<Figure>,
 }
 
-impl Default for Report {
-    fn default() -> Report {
+impl Report {
+    /// The plots it shows after its figures.
+    pub fn plots(&self) -> Vec<Plot> {
         use Plot::*;
-        Report { plots: vec![Percentiles, Throughput, LatencyHeatmap, Utilisation, Waf] }
+        match &self.plots {
+            Some(plots) => plots.clone(),
+            None if self.figure.is_empty() => {
+                vec![Percentiles, Throughput, LatencyHeatmap, Utilisation, Waf]
+            }
+            None => Vec::new(),
+        }
     }
 }
 
@@ -279,6 +291,8 @@ pub enum Plot {
     Utilisation,
     /// Write amplification over time, and wear.
     Waf,
+    /// RAM of the mapping and its hit ratio over time.
+    Map,
 }
 
 /// One point of the grid, with every value in place.

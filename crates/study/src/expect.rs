@@ -59,14 +59,18 @@ impl Claim {
     }
 }
 
-type Runs<'a> = [(&'a PlannedRun, &'a Metrics)];
-type Params = [(String, AxisValue)];
+pub(crate) type Runs<'a> = [(&'a PlannedRun, &'a Metrics)];
+pub(crate) type Params = [(String, AxisValue)];
 
 impl Selection<'_> {
+    fn values(&self, runs: &Runs) -> Vec<Option<f64>> {
+        self.points(runs).into_iter().map(|(_, value)| value).collect()
+    }
+
     /// The metric at every selected point, repeats averaged, divided by that of the point it is
     /// relative to.
-    fn values(&self, runs: &Runs) -> Vec<Option<f64>> {
-        let mut points: Vec<(&Params, Vec<Option<f64>>)> = Vec::new();
+    pub(crate) fn points<'a>(&self, runs: &Runs<'a>) -> Vec<(&'a Params, Option<f64>)> {
+        let mut points: Vec<(&'a Params, Vec<Option<f64>>)> = Vec::new();
         let by_repeat = self.which.contains_key("repeat");
         for (run, metrics) in runs.iter().filter(|(run, _)| self.selects(run)) {
             let value = self.value(run, metrics, runs);
@@ -75,7 +79,7 @@ impl Selection<'_> {
                 None => points.push((&run.params, vec![value])),
             }
         }
-        points.iter().map(|(_, values)| mean(values)).collect()
+        points.into_iter().map(|(point, values)| (point, mean(&values))).collect()
     }
 
     fn value(&self, run: &PlannedRun, metrics: &Metrics, runs: &Runs) -> Option<f64> {
@@ -97,14 +101,21 @@ impl Selection<'_> {
 
     fn selects(&self, run: &PlannedRun) -> bool {
         self.which.iter().all(|(axis, wanted)| match axis.as_str() {
-            "repeat" => wanted.0.as_integer() == Some(i64::from(run.repeat)),
-            _ => run.params.iter().any(|(name, value)| name == axis && same(value, wanted)),
+            "repeat" => among(&AxisValue(i64::from(run.repeat).into()), wanted),
+            _ => run.params.iter().any(|(name, value)| name == axis && among(value, wanted)),
         })
     }
 }
 
-fn same(value: &AxisValue, wanted: &AxisValue) -> bool {
+/// The same value of an axis, as TOML or as its label.
+pub(crate) fn same(value: &AxisValue, wanted: &AxisValue) -> bool {
     value == wanted || value.label() == wanted.label()
+}
+
+/// The wanted value, or one of a list of them.
+pub(crate) fn among(value: &AxisValue, wanted: &AxisValue) -> bool {
+    let list = wanted.0.as_array().into_iter().flatten();
+    same(value, wanted) || list.into_iter().any(|one| same(value, &AxisValue(one.clone())))
 }
 
 /// Check an expectation. Repeats of a point are averaged; every selected point must hold.
@@ -177,7 +188,7 @@ fn holds(expect: &Expect, value: f64) -> bool {
 }
 
 /// The metric in words.
-fn name(selection: Selection) -> String {
+pub(crate) fn name(selection: Selection) -> String {
     let base: Vec<String> = selection.relative_to.values().map(AxisValue::label).collect();
     match base[..] {
         [] => selection.metric.to_string(),

@@ -23,6 +23,12 @@ pub(crate) struct Axis {
     values: Vec<(AxisValue, Node)>,
 }
 
+impl Axis {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &AxisValue> {
+        self.values.iter().map(|(value, _)| value)
+    }
+}
+
 /// The part a device was built from.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Part {

@@ -14,15 +14,14 @@ use sim::{Device, Limits, Rng, Workload};
 
 use crate::digest;
 use crate::document::{AxisValue, Claim, Expect, Header, Point, Report, Step};
-use crate::expect;
 use crate::failure::Failure;
 use crate::files::Files;
-use crate::grid::{self, Axis, GridPoint, Part};
+use crate::grid::{self, GridPoint, Part};
 use crate::library::{self, CODE_VERSION};
 use crate::load::{self, Loaded, unreadable};
 use crate::locate;
 use crate::metrics;
-use crate::names;
+use crate::outline;
 use crate::recorder::Progress;
 use crate::tree::{Node, Text};
 
@@ -106,7 +105,7 @@ impl Plan {
         let hashes = RefCell::default();
         let plan = |point| plan_run(point, &loaded, &hashes, single);
         let runs = points.into_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-        check_outline(&loaded, &axes)?;
+        outline::check(&loaded, &axes)?;
         let digests: Vec<&str> = runs.iter().map(|run| run.digest.as_str()).collect();
         let digest = digest::of(&digests);
         let resolved = toml::to_string(&loaded.tree.to_value());
@@ -346,44 +345,6 @@ fn label(
         words.push(format!("repeat {repeat}"));
     }
     words.join(" ")
-}
-
-/// What stands outside the grid: expectations, claims and the report.
-fn check_outline(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
-    let at = |failure: Failure, path: &[&str]| {
-        let path: Vec<String> = path.iter().map(|s| (*s).to_string()).collect();
-        match locate::place_of(&loaded.tree, &path) {
-            Some(place) => failure.at(place),
-            None => failure,
-        }
-    };
-    let expects = loaded.frame.expect.iter().map(Expect::selection).enumerate();
-    let claims = loaded.frame.claim.iter().map(Claim::selection).enumerate();
-    let all = expects.map(|about| ("expect", about)).chain(claims.map(|about| ("claim", about)));
-    for (list, (index, about)) in all {
-        let number = index.to_string();
-        metrics::check_name(about.metric)
-            .map_err(|failure| at(failure, &[list, &number, "metric"]))?;
-        let named = about.which.keys().map(|axis| ("where", axis));
-        for (key, axis) in named.chain(about.relative_to.keys().map(|axis| ("relative_to", axis))) {
-            let repeat = (key == "where").then_some("repeat");
-            let known = axes.iter().map(|axis| axis.name.as_str()).chain(repeat);
-            if !known.clone().any(|name| name == axis) {
-                let failure = Failure::input(format!("the study has no axis `{axis}`"))
-                    .expected(names::expected(axis, known));
-                return Err(at(failure, &[list, &number, key, axis]));
-            }
-        }
-    }
-    for (index, expectation) in loaded.frame.expect.iter().enumerate() {
-        expect::check_bounds(expectation)
-            .map_err(|failure| at(failure, &["expect", &index.to_string()]))?;
-    }
-    if loaded.frame.report.plots.len() > 5 {
-        let failure = Failure::input("a report has at most five plots");
-        return Err(at(failure, &["report", "plots"]));
-    }
-    Ok(())
 }
 
 impl AxisValue {

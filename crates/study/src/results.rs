@@ -15,6 +15,7 @@ use crate::document::{AxisValue, Plot};
 use crate::execute::RunResult;
 use crate::expect::{self, Judged, Verdict};
 use crate::failure::Failure;
+use crate::figure::Drawing;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
 use crate::output::{Output, unwritable};
@@ -49,7 +50,9 @@ pub struct Results {
     pub expectations: Vec<Verdict>,
     /// What became of the claims.
     pub claims: Vec<Judged>,
-    /// What the report shows.
+    /// The study's own figures, with their numbers.
+    pub figures: Vec<Drawing>,
+    /// What the report shows after them.
     pub plots: Vec<Plot>,
     /// What the models leave out.
     pub limits: Vec<String>,
@@ -153,7 +156,8 @@ impl Results {
             code_version: CODE_VERSION,
             expectations,
             claims,
-            plots: plan.report.plots.clone(),
+            figures: plan.report.figure.iter().map(|f| f.draw(&plan.axes, &pairs)).collect(),
+            plots: plan.report.plots(),
             limits: limits(plan),
             notes: plan.notes.clone(),
             files: BTreeMap::new(),

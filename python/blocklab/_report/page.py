@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from .. import _numbers as numbers
 from ..errors import StudyError
-from ..plots import MAX_FIGURES, Figure, _layout, registry
+from ..plots import MAX_FIGURES, Figure, _layout, own, registry
 from ..rundir import Run, RunDirectory
 from . import verdict
 
@@ -59,7 +59,7 @@ def write_figure(
     The drawing follows the reader's light or dark theme, as the report does.
     """
     data = RunDirectory(directory)
-    plots = registry()
+    plots = own(data) | registry()
     if name not in plots:
         raise StudyError(
             f"error: there is no figure named `{name}`\n  = expected: {', '.join(plots)}")
@@ -117,6 +117,7 @@ def render(data: RunDirectory) -> str:
         title=result.get("title") or result["study"],
         question=result.get("question") or "",
         verdict=verdict.judge(data),
+        claims=verdict.judge_claims(data),
         strip=_strip(data),
         notes=_notes(data),
         gates=_gates(data),
@@ -130,20 +131,25 @@ def render(data: RunDirectory) -> str:
 
 
 def _figures(data: RunDirectory) -> tuple[list[Figure], list[str]]:
-    """The figures the study asks for, at most MAX_FIGURES, and what could not be drawn."""
+    """The study's own figures, then the plots it asks for, at most MAX_FIGURES of these; and what
+    could not be drawn.
+    """
     plots = registry()
-    wanted = data.result.get("plots") or list(plots)
+    wanted = data.result.get("plots")
+    names = list(plots)[:MAX_FIGURES] if wanted is None else [str(name) for name in wanted]
+    missing = [f"{name}: no such plot; there are {', '.join(plots)}"
+               for name in dict.fromkeys(names) if name not in plots]
+    asked = {name: plots[name] for name in names if name in plots}
     figures: list[Figure] = []
-    missing: list[str] = []
-    for name in dict.fromkeys(str(name) for name in wanted):
-        if name not in plots:
-            missing.append(f"{name}: no such plot; there are {', '.join(plots)}")
-        elif len(figures) == MAX_FIGURES:
-            missing.append(f"{name}: a report has at most {MAX_FIGURES} figures")
-        elif (figure := plots[name](data)) is None:
+    drawn = 0
+    for name, draw in (own(data) | asked).items():
+        if name in asked and drawn == MAX_FIGURES:
+            missing.append(f"{name}: a report has at most {MAX_FIGURES} plots")
+        elif (figure := draw(data)) is None:
             missing.append(f"{name}: the runs hold no data for it")
         else:
             figures.append(figure)
+            drawn += name in asked
     return figures, missing
 
 

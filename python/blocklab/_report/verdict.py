@@ -42,13 +42,76 @@ class Verdict:
     expectations: list[Expectation]
 
 
+@dataclass(frozen=True)
+class Claim:
+    """One claim of somebody else, judged."""
+
+    text: str
+    source: str
+    #: The metric, and what it is divided by; empty when the run wrote no study document.
+    metric: str
+    #: `holds`, `holds in part` or `does not hold`.
+    standing: str
+    #: Smallest and largest measured value.
+    measured: str
+    #: The band where it holds.
+    wanted: str
+    #: The wider band where it holds in part; empty when there is none.
+    in_part: str
+
+    @property
+    def state(self) -> str:
+        """`pass`, `part` or `fail`."""
+        return {"holds": "pass", "holds in part": "part"}.get(self.standing, "fail")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What others say, and how much of it holds."""
+
+    headline: str
+    claims: list[Claim]
+
+
+def judge_claims(data: RunDirectory) -> Claims | None:
+    """The claims of the study; None where it has none."""
+    documents = data.study.get("claim") or []
+    claims = []
+    for index, entry in enumerate(data.result.get("claims") or []):
+        document = documents[index] if index < len(documents) else {}
+        name = _unit_of(document)
+        wanted = _wanted(name, document.get("holds") or {}) or str(entry.get("expected") or "")
+        in_part = _wanted(name, document.get("in_part") or {})
+        low, high = (numbers.metric(name, value) for value in entry.get("range") or (None, None))
+        claims.append(Claim(
+            str(entry.get("text", "")), str(entry.get("source", "")), _metric_of(document),
+            str(entry.get("standing", "")), low if low == high else f"{low} to {high}",
+            wanted, in_part))
+    if not claims:
+        return None
+    # A source reads "the paper, figure 9": what is before the last comma is whose claim it is.
+    sources = list(dict.fromkeys(claim.source.rpartition(",")[0] or claim.source
+                                 for claim in claims))
+    whose = " and ".join(sources) if len(sources) <= 2 else "others"
+    states = [claim.state for claim in claims]
+    counts = [(states.count("pass"), "holds", "hold"), (states.count("part"), "in part", "in part"),
+              (states.count("fail"), "does not", "do not")]
+    words = ", ".join(f"{n} {one if n == 1 else more}" for n, one, more in counts if n)
+    return Claims(f"Claims of {whose}: {words}", claims)
+
+
+def _unit_of(document: dict[str, Any]) -> str:
+    """The metric a statement is about; nothing for a ratio, which has no unit."""
+    return "" if document.get("relative_to") else str(document.get("metric", ""))
+
+
 def judge(data: RunDirectory) -> Verdict:
     """The verdict of `data`: expectations if the study has any, and the answer either way."""
     documents = data.study.get("expect") or []
     expectations = []
     for index, entry in enumerate(data.result.get("expectations") or []):
         document = documents[index] if index < len(documents) else {}
-        name = str(document.get("metric", ""))
+        name = _unit_of(document)
         value = numbers.metric(name, entry.get("value"))
         text, ok = str(entry.get("text", "")), bool(entry.get("ok"))
         wanted = _wanted(name, document) or str(entry.get("expected") or "")
@@ -63,11 +126,17 @@ def judge(data: RunDirectory) -> Verdict:
     return Verdict(ok, headline, _sentences(data), expectations)
 
 
+def _metric_of(document: dict[str, Any]) -> str:
+    base = [_layout.value_text(value) for value in (document.get("relative_to") or {}).values()]
+    name = str(document.get("metric", ""))
+    return f"{name} / that of {', '.join(base)}" if base else name
+
+
 def _wanted(name: str, document: dict[str, Any]) -> str:
     """The bounds of one expectation in words."""
     bounds = {key: document[key] for key in ("min", "max", "equal") if key in document}
-    text = {key: numbers.metric(name, float(value)) for key, value in bounds.items()
-            if isinstance(value, int | float)}
+    text = {key: numbers.metric(name, float(value)) if name else f"{value:g}"
+            for key, value in bounds.items() if isinstance(value, int | float)}
     if "equal" in text:
         tolerance = document.get("tolerance_percent")
         return text["equal"] + (f" ± {tolerance:g} %" if tolerance is not None else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..rundir import RunDirectory
 
@@ -31,13 +32,14 @@ class Figure:
 #: A plot: a figure from what a run wrote, or None when there is nothing to draw.
 Plot = Callable[[RunDirectory], Figure | None]
 
-#: More figures than this and nobody reads any.
+#: More plots than this and nobody reads any. Figures of the study's own come on top: their number
+#: is the study's choice, at most eight.
 MAX_FIGURES = 5
 
 
 def registry() -> dict[str, Plot]:
     """The plots by name, in the order of a report."""
-    from . import latency_heatmap, percentiles, throughput, utilisation, waf
+    from . import latency_heatmap, mapping, percentiles, throughput, utilisation, waf
 
     return {
         "percentiles": percentiles.draw,
@@ -45,4 +47,12 @@ def registry() -> dict[str, Plot]:
         "latency-heatmap": latency_heatmap.draw,
         "utilisation": utilisation.draw,
         "waf": waf.draw,
+        "map": mapping.draw,
     }
+
+
+def own(data: RunDirectory) -> dict[str, Plot]:
+    """The study's own figures by name, in its order."""
+    from . import _own
+
+    return {name: partial(_own.draw, name=name) for name in data.drawings}

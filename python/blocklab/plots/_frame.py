@@ -30,11 +30,13 @@ class Canvas:
         anchor: str = "start",
         fill: str = "muted",
         weight: int = 400,
+        halo: bool = False,
     ) -> None:
-        """One line of text with its baseline at `y`."""
+        """One line of text with its baseline at `y`; a halo keeps it apart from lines below."""
+        paint = ' paint-order="stroke" stroke="var(--page)" stroke-width="3"' if halo else ""
         self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="var(--{fill})" '
-            f'font-size="11px" font-weight="{weight}">{html.escape(text)}</text>'
+            f'font-size="11px" font-weight="{weight}"{paint}>{html.escape(text)}</text>'
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = "grid") -> None:
@@ -49,6 +51,26 @@ class Canvas:
         self._parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
             f'fill="var(--{fill})"/>'
+        )
+
+    def path(
+        self, points: list[tuple[float, float]], stroke: str, width: float = 1.8, dash: str = ""
+    ) -> None:
+        """A line through `points`."""
+        steps = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self._parts.append(
+            f'<polyline points="{steps}" fill="none" stroke="var(--{stroke})" '
+            f'stroke-width="{width}" stroke-linejoin="round"{dashes}/>'
+        )
+
+    def dot(self, x: float, y: float, fill: str, radius: float = 3.5, *, hollow: bool = False
+            ) -> None:
+        """A dot, full or as a ring."""
+        inside, ring = ("page", fill) if hollow else (fill, "page")
+        self._parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="var(--{inside})" '
+            f'stroke="var(--{ring})" stroke-width="{1.6 if hollow else 0.8}"/>'
         )
 
     def cells(

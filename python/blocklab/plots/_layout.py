@@ -73,7 +73,8 @@ def name_of(run: Run, axes: list[str]) -> str:
         value = run.params.get(axis)
         plain = isinstance(value, str | dict) and not str(value)[:1].isdigit()
         short = axis.rsplit(".", 1)[-1]
-        parts.append(value_text(value) if plain else f"{short} {value_text(value)}")
+        text = run.names.get(axis) or value_text(value)
+        parts.append(text if plain else f"{short} {text}")
     return " · ".join(parts)
 
 

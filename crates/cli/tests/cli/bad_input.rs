@@ -72,6 +72,14 @@ fn expectations_name_real_metrics_and_axes() {
     expect("metric = \"iops\"\nmin = 1\nwhere = { devise = \"x\" }")
         .refuses(&["no axis `devise`", "study.toml:15:"]);
     expect("metric = \"iops\"").refuses(&["claims nothing"]);
+    let sweep = "[sweep]\n\"workload.fio.iodepth\" = [1, 4]\n";
+    let claim = "[[claim]]\ntext = \"t\"\nsource = \"s\"\nmetric = \"iops\"\nholds = { min = 1 }\n";
+    let which = "where = { \"workload.fio.iodepth\" = 2 }\n";
+    Test::study(&format!("{STUDY}{sweep}{claim}{which}")).refuses(&[
+        "`workload.fio.iodepth` has no value `2`",
+        "study.toml:18:",
+        "one of 1, 4",
+    ]);
 }
 
 #[test]

@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod catalog;
+mod figures;
 mod run;
 mod support;

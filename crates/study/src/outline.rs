@@ -1,0 +1,198 @@
+//! What stands outside the grid: expectations, claims and the report. All of it names axes, values
+//! and metrics, and a wrong name is found before the first run starts.
+
+use std::collections::BTreeMap;
+
+use crate::document::{AxisValue, Claim, Expect, Plot};
+use crate::expect::{self, Selection};
+use crate::failure::Failure;
+use crate::figure::{Figure, Kind};
+use crate::grid::Axis;
+use crate::load::Loaded;
+use crate::locate;
+use crate::metrics;
+use crate::names;
+
+const PLOTS_MAX: usize = 5;
+const FIGURES_MAX: usize = 8;
+
+/// A failure, and the keys from the statement to what it is about.
+type Wrong = (Failure, Vec<String>);
+
+/// Check everything outside the grid that has these axes.
+pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
+    let at = |statement: &[&str], index: usize, (failure, keys): Wrong| {
+        let statement = statement.iter().map(|s| (*s).to_string());
+        let path: Vec<String> = statement.chain([index.to_string()]).chain(keys).collect();
+        match locate::place_of(&loaded.tree, &path) {
+            Some(place) => failure.at(place),
+            None => failure,
+        }
+    };
+    for (index, expectation) in loaded.frame.expect.iter().enumerate() {
+        about(&Expect::selection(expectation), "metric", axes)
+            .and_then(|()| expect::check_bounds(expectation).map_err(|f| (f, Vec::new())))
+            .map_err(|wrong| at(&["expect"], index, wrong))?;
+    }
+    for (index, claim) in loaded.frame.claim.iter().enumerate() {
+        about(&Claim::selection(claim), "metric", axes)
+            .map_err(|wrong| at(&["claim"], index, wrong))?;
+    }
+    let report = &loaded.frame.report;
+    if report.plots().len() > PLOTS_MAX {
+        let wrong = (Failure::input("a report has at most five plots"), Vec::new());
+        return Err(at(&["report", "plots"], PLOTS_MAX, wrong));
+    }
+    for (index, drawn) in report.figure.iter().enumerate() {
+        let earlier = &report.figure[..index];
+        figure(drawn, earlier, axes).map_err(|wrong| at(&["report", "figure"], index, wrong))?;
+    }
+    Ok(())
+}
+
+fn wrong(failure: Failure, keys: &[&str]) -> Wrong {
+    (failure, keys.iter().map(|key| (*key).to_string()).collect())
+}
+
+/// The names in a statement about a metric, which stands at `metric`.
+fn about(selection: &Selection, metric: &str, axes: &[Axis]) -> Result<(), Wrong> {
+    metrics::check_name(selection.metric).map_err(|failure| wrong(failure, &[metric]))?;
+    values("where", selection.which, axes)?;
+    values("relative_to", selection.relative_to, axes)
+}
+
+/// The axes of the table at `key`, and their values.
+fn values(key: &str, table: &BTreeMap<String, AxisValue>, axes: &[Axis]) -> Result<(), Wrong> {
+    for (name, wanted) in table {
+        let repeat = (key == "where").then_some("repeat");
+        if repeat == Some(name) {
+            continue;
+        }
+        let axis = find(name, axes, repeat).map_err(|failure| wrong(failure, &[key, name]))?;
+        let list = match wanted.0.as_array() {
+            // A list stands for its values, unless it is itself a value of the axis.
+            Some(list) if key == "where" && !axis.values().any(|v| expect::same(v, wanted)) => {
+                list.iter().cloned().map(AxisValue).collect()
+            }
+            _ => vec![wanted.clone()],
+        };
+        for wanted in &list {
+            if !axis.values().any(|value| expect::same(value, wanted)) {
+                return Err(wrong(no_value(axis, wanted), &[key, name]));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn no_value(axis: &Axis, wanted: &AxisValue) -> Failure {
+    let labels: Vec<String> = axis.values().map(AxisValue::label).collect();
+    let wanted = wanted.label();
+    Failure::input(format!("the axis `{}` has no value `{wanted}`", axis.name))
+        .expected(names::expected(&wanted, labels.iter().map(String::as_str)))
+}
+
+fn find<'a>(name: &str, axes: &'a [Axis], also: Option<&str>) -> Result<&'a Axis, Failure> {
+    axes.iter().find(|axis| axis.name == name).ok_or_else(|| {
+        let known = axes.iter().map(|axis| axis.name.as_str()).chain(also);
+        Failure::input(format!("the study has no axis `{name}`"))
+            .expected(names::expected(name, known))
+    })
+}
+
+fn figure(figure: &Figure, earlier: &[Figure], axes: &[Axis]) -> Result<(), Wrong> {
+    if earlier.len() == FIGURES_MAX {
+        return Err(wrong(Failure::input("a report has at most eight figures"), &[]));
+    }
+    file_name(&figure.name, earlier).map_err(|failure| wrong(failure, &["name"]))?;
+    about(&figure.selection(), "y", axes)?;
+    let across = axes.iter().find(|axis| axis.name == figure.x);
+    if across.is_none() && metrics::check_name(&figure.x).is_err() {
+        return Err(wrong(neither(&figure.x, axes), &["x"]));
+    }
+    let mut taken = vec![&figure.x];
+    for (key, name) in [("series", &figure.series), ("panels", &figure.panels)] {
+        let Some(name) = name else { continue };
+        find(name, axes, None).map_err(|failure| wrong(failure, &[key]))?;
+        if taken.contains(&name) {
+            let failure = Failure::input(format!("the figure shows the axis `{name}` twice"));
+            return Err(wrong(failure.expected("another axis"), &[key]));
+        }
+        taken.push(name);
+    }
+    scales(figure, across)?;
+    match (across, &figure.series) {
+        (Some(_), Some(_)) => one_each(figure, &taken, axes),
+        _ => Ok(()),
+    }
+}
+
+/// The name becomes a file's, and must not hide a plot.
+fn file_name(name: &str, earlier: &[Figure]) -> Result<(), Failure> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let plot: Result<Plot, _> = toml::Value::from(name).try_into();
+    let what = if name.is_empty() || !name.chars().all(plain) || name.starts_with('-') {
+        "is no name of a figure"
+    } else if plot.is_ok() {
+        "is the name of a plot"
+    } else if earlier.iter().any(|other| other.name == name) {
+        "is the name of another figure"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::input(format!("`{name}` {what}"))
+        .expected("a name of its own of small letters, digits and hyphens"))
+}
+
+fn neither(name: &str, axes: &[Axis]) -> Failure {
+    let list: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+    let metrics = metrics::definitions();
+    let known = list.iter().copied().chain(metrics.iter().map(|(metric, _)| metric.as_str()));
+    let near = names::nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+    let axes = match list[..] {
+        [] => "the study has no axes".to_string(),
+        _ => format!("an axis ({})", list.join(", ")),
+    };
+    Failure::input(format!("`{name}` is neither an axis of the study nor a metric"))
+        .expected(format!("{axes}, or a metric{}", near.unwrap_or_default()))
+        .help("blocklab list metrics")
+}
+
+/// What the kind of a figure and its horizontal axis allow.
+fn scales(figure: &Figure, across: Option<&Axis>) -> Result<(), Wrong> {
+    let number = |value: &AxisValue| value.0.is_integer() || value.0.is_float();
+    let numbers = across.is_none_or(|axis| axis.values().all(number));
+    let bars = match figure.kind {
+        Some(kind) => kind == Kind::Bars,
+        None => !numbers,
+    };
+    let (what, expected, key) = if bars && across.is_none() {
+        ("bars stand over an axis of the grid, not over a metric", "lines or points", "kind")
+    } else if figure.front.is_some() && across.is_some() {
+        ("a front lies over a metric, not over an axis of the grid", "a metric as `x`", "front")
+    } else if figure.x_log && (bars || !numbers) {
+        ("there are no numbers on the horizontal axis", "x_log over a metric", "x_log")
+    } else if figure.y_log && bars {
+        ("the length of a bar means nothing on a logarithmic axis", "lines or points", "y_log")
+    } else {
+        return Ok(());
+    };
+    Err(wrong(Failure::input(what).expected(expected), &[key]))
+}
+
+/// Over an axis, each series has one point per value: no other axis may vary.
+fn one_each(figure: &Figure, taken: &[&String], axes: &[Axis]) -> Result<(), Wrong> {
+    let selected = |axis: &Axis| match figure.which.get(&axis.name) {
+        Some(wanted) => axis.values().filter(|value| expect::among(value, wanted)).count(),
+        None => axis.values().count(),
+    };
+    let free = axes.iter().find(|axis| !taken.contains(&&axis.name) && selected(axis) > 1);
+    match free {
+        None => Ok(()),
+        Some(axis) => {
+            let what = format!("the figure leaves the axis `{}` open", axis.name);
+            let expected = "it in `panels`, one of its values in `where`, or no `series`";
+            Err(wrong(Failure::input(what).expected(expected), &["series"]))
+        }
+    }
+}
