@@ -13,7 +13,7 @@ use crate::tree::{Node, Origin, Text};
 /// A study's text with everything the command line sets, not yet laid out.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The file's stem.
+    /// The file's stem, or the name of the shipped study.
     pub(crate) name: String,
     /// Where the files it names are looked for first.
     pub(crate) directory: PathBuf,
@@ -23,6 +23,8 @@ pub(crate) struct Loaded {
     pub(crate) frame: Frame,
     /// Settings of single devices or workloads of a study that has several: (path, value).
     pub(crate) late: Vec<(Vec<String>, Node)>,
+    /// Axes that were set to one value.
+    pub(crate) gone: Vec<String>,
     /// What a reader of the result must know.
     pub(crate) notes: Vec<String>,
 }
@@ -33,7 +35,10 @@ pub(crate) fn load(name: &str, sets: &[String]) -> Result<Loaded, Failure> {
         true => from_file(Path::new(name))?,
         false => shipped(name)?,
     };
-    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    let stem = match library::is_path(name) {
+        true => Path::new(name).file_stem().unwrap_or_default().to_string_lossy(),
+        false => name.into(),
+    };
     lay(&stem, &text, directory, sets)
 }
 
@@ -45,13 +50,14 @@ pub(crate) fn lay(
     sets: &[String],
 ) -> Result<Loaded, Failure> {
     let mut tree = Node::parse(text)?;
-    let (mut late, mut notes) = (Vec::new(), Vec::new());
+    let (mut late, mut gone) = (Vec::new(), Vec::new());
     for set in sets {
         let (path, value) = parse_set(set)?;
-        apply(&mut tree, path, value, &mut late, &mut notes);
+        apply(&mut tree, path, value, &mut late, &mut gone);
     }
     let frame = locate::read::<Frame>(&tree)?;
-    Ok(Loaded { name: name.to_string(), directory, tree, frame, late, notes })
+    let notes = gone.iter().map(|axis| format!("{axis} is set and no longer swept")).collect();
+    Ok(Loaded { name: name.to_string(), directory, tree, frame, late, gone, notes })
 }
 
 fn from_file(path: &Path) -> Result<(Arc<Text>, PathBuf), Failure> {
@@ -110,13 +116,13 @@ fn apply(
     path: Vec<String>,
     value: Node,
     late: &mut Vec<(Vec<String>, Node)>,
-    notes: &mut Vec<String>,
+    gone: &mut Vec<String>,
 ) {
     // A swept key that is set has one value: the axis is gone.
     if let Some(mut sweep) = tree.take("sweep") {
         let dotted = path.join(".");
         if sweep.take(&dotted).is_some() {
-            notes.push(format!("{dotted} is set and no longer swept"));
+            gone.push(dotted);
         }
         tree.put("sweep", sweep);
     }

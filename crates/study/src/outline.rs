@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::document::{AxisValue, Claim, Expect, Plot};
+use crate::document::{AxisValue, Claim, Expect, Frame, Plot};
 use crate::expect::{self, Selection};
 use crate::failure::Failure;
 use crate::figure::{Figure, Kind};
@@ -19,6 +19,38 @@ const FIGURES_MAX: usize = 8;
 /// A failure, and the keys from the statement to what it is about.
 type Wrong = (Failure, Vec<String>);
 
+/// Statements about an axis that was set to one value say nothing about this grid.
+fn is_beside(selection: &Selection, gone: &[String]) -> bool {
+    let names = selection.which.keys().chain(selection.relative_to.keys());
+    names.into_iter().any(|name| gone.contains(name))
+}
+
+/// The figure where these axes have one value each; `None` when it was about one of them.
+fn left_of(figure: &Figure, gone: &[String]) -> Option<Figure> {
+    let keep = |axis: &Option<String>| axis.clone().filter(|name| !gone.contains(name));
+    let (series, panels) = (keep(&figure.series), keep(&figure.panels));
+    let lost = gone.contains(&figure.x) || is_beside(&figure.selection(), gone);
+    (!lost).then(|| Figure { series, panels, ..figure.clone() })
+}
+
+/// Leave out what is about axes that were set to one value.
+pub(crate) fn narrow(loaded: &mut Loaded) {
+    let Loaded { gone, frame, notes, .. } = loaded;
+    if gone.is_empty() {
+        return;
+    }
+    let count = |frame: &Frame| frame.expect.len() + frame.claim.len() + frame.report.figure.len();
+    let before = count(frame);
+    frame.expect.retain(|expect| !is_beside(&expect.selection(), gone));
+    frame.claim.retain(|claim| !is_beside(&claim.selection(), gone));
+    let figures = frame.report.figure.iter().filter_map(|figure| left_of(figure, gone)).collect();
+    frame.report.figure = figures;
+    let less = before - count(frame);
+    if less > 0 {
+        notes.push(format!("{less} expectations, claims and figures about that are left out"));
+    }
+}
+
 /// Check everything outside the grid that has these axes.
 pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
     let at = |statement: &[&str], index: usize, (failure, keys): Wrong| {
@@ -29,12 +61,19 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
             None => failure,
         }
     };
+    let gone = &loaded.gone;
     for (index, expectation) in loaded.frame.expect.iter().enumerate() {
+        if is_beside(&expectation.selection(), gone) {
+            continue;
+        }
         about(&Expect::selection(expectation), "metric", axes)
             .and_then(|()| expect::check_bounds(expectation).map_err(|f| (f, Vec::new())))
             .map_err(|wrong| at(&["expect"], index, wrong))?;
     }
     for (index, claim) in loaded.frame.claim.iter().enumerate() {
+        if is_beside(&claim.selection(), gone) {
+            continue;
+        }
         about(&Claim::selection(claim), "metric", axes)
             .map_err(|wrong| at(&["claim"], index, wrong))?;
     }
@@ -45,7 +84,8 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
     }
     for (index, drawn) in report.figure.iter().enumerate() {
         let earlier = &report.figure[..index];
-        figure(drawn, earlier, axes).map_err(|wrong| at(&["report", "figure"], index, wrong))?;
+        let Some(drawn) = left_of(drawn, gone) else { continue };
+        figure(&drawn, earlier, axes).map_err(|wrong| at(&["report", "figure"], index, wrong))?;
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl Plan {
         Plan::of(load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
     }
 
-    fn of(loaded: Loaded) -> Result<Plan, Failure> {
+    fn of(mut loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
         let points = grid::points(&loaded, &axes, &files)?;
@@ -106,6 +106,7 @@ impl Plan {
         let plan = |point| plan_run(point, &loaded, &hashes, single);
         let runs = points.into_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
         outline::check(&loaded, &axes)?;
+        outline::narrow(&mut loaded);
         let digests: Vec<&str> = runs.iter().map(|run| run.digest.as_str()).collect();
         let digest = digest::of(&digests);
         let resolved = toml::to_string(&loaded.tree.to_value());
