@@ -10,6 +10,7 @@ use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::Plan;
 
 pub mod demand;
+pub mod dftl;
 mod fill;
 pub mod page;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! planted bugs that the oracle must see.
 
 mod canary;
+mod demand;
 mod laws;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,17 @@ const MAPPINGS: &[(&str, &str)] = &[
     (
         "wadpm, free updates, shared block",
         "mapping.wadpm = { window.fixed = 30, layout = 'aligned64', gc_map_update = 'free' }\n\
+         collection.separate = false",
+    ),
+    ("dftl", "mapping.dftl.cache = '1KiB'"),
+    (
+        "dftl, plain LRU, dynamic",
+        "mapping.dftl = { cache = '10%', protected_percent = 0 }\n\
+         allocation = 'dynamic'",
+    ),
+    (
+        "dftl, no copy-back, shared block",
+        "mapping.dftl.cache = '30%'\nnand.copy_back = false\n\
          collection.separate = false",
     ),
 ];

@@ -236,8 +236,8 @@ impl Cache {
         }
     }
 
-    /// Take over from the map page `chunk`, which lies in `plane`, what a miss of `position` loads.
-    pub(super) fn insert(&mut self, position: u32, chunk: u32, plane: u32, store: &mut MapStore) {
+    /// Take over from the map page `chunk` what a miss of `position` loads.
+    pub(super) fn insert(&mut self, position: u32, chunk: u32, store: &mut MapStore) {
         let list = self.list(chunk);
         match &mut self.kind {
             Kind::Chunks(frames) => {
@@ -247,7 +247,7 @@ impl Cache {
                     frame as u32
                 });
                 frames.frame[chunk as usize] = frame;
-                self.dirty[chunk as usize] = store.load(chunk, plane..plane + 1, frames.of(chunk));
+                self.dirty[chunk as usize] = store.load(chunk, frames.of(chunk));
                 self.recency.push(list, chunk);
             }
             Kind::Entries(slots) => {
