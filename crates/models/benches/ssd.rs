@@ -17,6 +17,10 @@ const F: &str = "[ssd]\nover_provisioning = { live_percent = 93 }\nnand.read = [
     dies_per_package = 1\nplanes_per_die = 2\nblocks_per_plane = 128\npages_per_block = 256\n\
     page = '4KiB'\n";
 
+/// Mappings to compare, each with a tenth of a page map's RAM where it has a choice.
+const MAPPINGS: &[(&str, &str)] =
+    &[("page", "mapping = 'page'"), ("dftl", "mapping.dftl.cache = '10%'")];
+
 fn build(text: &str) -> Box<dyn Device> {
     let table: toml::Table = text.parse().expect("the benchmark's TOML parses");
     let model: DeviceModel = table.try_into().expect("the benchmark's TOML is a device");
@@ -126,6 +130,15 @@ fn g_write(name: &str, timing: &str, requests: u64) {
     report(name, &*device, before, result);
 }
 
+/// G-write for each mapping.
+fn mappings(only: Option<&str>, requests: u64) {
+    for (name, mapping) in MAPPINGS {
+        if only.is_none_or(|only| only == *name) {
+            g_write(&format!("G-write, {name}"), mapping, requests);
+        }
+    }
+}
+
 fn big_drive() {
     // 512 GiB: 8 x 4 x 2 x 2 planes x 2048 blocks x 256 pages x 8 KiB = 67 M pages.
     let text = F
@@ -193,11 +206,14 @@ fn main() {
         Some((name, requests)) if name == "G-write" => return g_write("G-write", "", requests),
         Some((name, _)) if name == "WAF" => return waf_only(),
         Some((name, _)) if name == "big" => return big_drive(),
-        _ => {}
+        Some((name, requests)) if name == "mappings" => return mappings(None, requests),
+        Some((name, requests)) => return mappings(Some(&name), requests),
+        None => {}
     }
     f_read("", "F-read", 6_000_000);
     g_write("G-write", "", 2_000_000);
     g_write("G-write, no timing", "timing = 'none'", 4_000_000);
+    mappings(None, 1_000_000);
     waf_only();
     big_drive();
 }
