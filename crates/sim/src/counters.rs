@@ -25,11 +25,18 @@ pub struct Wear {
 pub struct Counters {
     /// (name, count) pairs in a fixed order.
     pub counts: Vec<(String, u64)>,
+    /// (name, level) pairs in a fixed order: what is the case now, such as memory in use.
+    pub levels: Vec<(String, u64)>,
     /// Busy time per unit, in a fixed order.
     pub units: Vec<Unit>,
 }
 
 impl Counters {
+    /// Add a level.
+    pub fn level(&mut self, name: impl Into<String>, level: u64) {
+        self.levels.push((name.into(), level));
+    }
+
     /// Add a count.
     pub fn add(&mut self, name: impl Into<String>, count: u64) {
         self.counts.push((name.into(), count));
@@ -40,16 +47,35 @@ impl Counters {
         self.counts.iter().find(|(n, _)| n == name).map_or(0, |&(_, count)| count)
     }
 
-    /// What was counted after `earlier`, which is an older reading of the same device.
+    /// What was counted after `earlier`, which is an older reading of the same device. Levels stay
+    /// as they are.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let counts = self.counts.iter();
-        let counts = counts.map(|(name, n)| (name.clone(), n - earlier.get(name))).collect();
+        let rise = |(name, n): &(String, u64)| (name.clone(), n.saturating_sub(earlier.get(name)));
+        let counts = counts.map(rise).collect();
         let mut units = self.units.clone();
         for (unit, old) in units.iter_mut().zip(&earlier.units) {
             for (busy, before) in unit.busy.iter_mut().zip(&old.busy) {
                 busy.1 = busy.1.since(before.1);
             }
         }
-        Counters { counts, units }
+        Counters { counts, levels: self.levels.clone(), units }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_taken_apart_and_levels_are_not() {
+        let reading = |erases, ram| {
+            let mut counters = Counters::default();
+            counters.add("erases", erases);
+            counters.level("ram", ram);
+            counters
+        };
+        let between = reading(7, 10).since(&reading(5, 30));
+        assert_eq!((between.get("erases"), &between.levels[..]), (2, &[("ram".into(), 10)][..]));
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Frame {
     #[serde(default)]
     pub(crate) expect: Vec<Expect>,
     #[serde(default)]
+    pub(crate) claim: Vec<Claim>,
+    #[serde(default)]
     pub(crate) report: Report,
 }
 
@@ -178,6 +180,9 @@ pub struct Expect {
     /// Which runs: the value of each named axis. Without it: all.
     #[serde(default, rename = "where")]
     pub which: BTreeMap<String, AxisValue>,
+    /// Divide by the metric of the same point with these values on these axes instead.
+    #[serde(default)]
+    pub relative_to: BTreeMap<String, AxisValue>,
     /// The metric is at least this.
     pub min: Option<f64>,
     /// The metric is at most this.
@@ -186,6 +191,46 @@ pub struct Expect {
     pub equal: Option<f64>,
     /// Tolerance of `equal` in percent of it.
     pub tolerance_percent: Option<f64>,
+}
+
+/// Numbers from `min` to `max`; a missing end is open.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Band {
+    /// Smallest number inside.
+    pub min: Option<f64>,
+    /// Largest number inside.
+    pub max: Option<f64>,
+}
+
+impl Band {
+    /// True when the number lies inside.
+    pub fn holds(&self, value: f64) -> bool {
+        self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
+    }
+}
+
+/// What somebody else says, and how near to it the results are. Unlike an expectation, a claim
+/// that does not hold is an answer, not a failure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// What is claimed, in words.
+    pub text: String,
+    /// Who says so, and where.
+    pub source: String,
+    /// The metric it is about.
+    pub metric: String,
+    /// Which runs: the value of each named axis. Without it: all.
+    #[serde(default, rename = "where")]
+    pub which: BTreeMap<String, AxisValue>,
+    /// Divide by the metric of the same point with these values on these axes instead.
+    #[serde(default)]
+    pub relative_to: BTreeMap<String, AxisValue>,
+    /// The claim holds inside.
+    pub holds: Band,
+    /// It holds in part inside this wider band.
+    pub in_part: Option<Band>,
 }
 
 /// A value on an axis of the grid, as TOML.

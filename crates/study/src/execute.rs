@@ -101,12 +101,13 @@ pub(crate) fn execute(
     let series = observed.finish(outcome.end);
     let wall = began.elapsed();
 
-    let mut metrics = metrics::simulated(&recorder, &series.total(), &outcome);
-    let counts = series.total().counts;
+    let total = series.total();
+    let mut metrics = metrics::simulated(&recorder, &total, &outcome);
+    metrics::add_levels(&mut metrics, &series);
     let result_digest = digest::of(&serde_json::json!({
         "end": outcome.end.0, "requests": outcome.requests,
         "completions": outcome.digest.to_string(), "response_ns": outcome.response_ns.to_string(),
-        "metrics": metrics::digested(&metrics), "counters": counts,
+        "metrics": metrics::digested(&metrics), "counters": total.counts,
     }));
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let tables = tables::of_run(index, &recorder, &series, &*device);

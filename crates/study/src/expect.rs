@@ -1,8 +1,10 @@
-//! Expectations: statements about the results that hold or do not.
+//! Expectations and claims: statements about the results, and whether they hold.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::document::Expect;
+use crate::document::{AxisValue, Band, Claim, Expect};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::plan::PlannedRun;
@@ -35,31 +37,131 @@ pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
     }
 }
 
-/// Check an expectation. Repeats of a point are averaged; every selected point must hold.
-pub(crate) fn check(expect: &Expect, runs: &[(&PlannedRun, &Metrics)]) -> Verdict {
-    let mut points: Vec<(&PlannedRun, Vec<Option<f64>>)> = Vec::new();
-    for (run, metrics) in runs.iter().filter(|(run, _)| selected(expect, run)) {
-        let value = metrics.get(&expect.metric).copied().flatten();
-        let by_repeat = expect.which.contains_key("repeat");
-        match points.iter_mut().find(|(point, _)| point.params == run.params && !by_repeat) {
-            Some((_, values)) => values.push(value),
-            None => points.push((run, vec![value])),
-        }
+/// Which numbers a statement is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Selection<'a> {
+    pub(crate) metric: &'a str,
+    pub(crate) which: &'a BTreeMap<String, AxisValue>,
+    pub(crate) relative_to: &'a BTreeMap<String, AxisValue>,
+}
+
+impl Expect {
+    pub(crate) fn selection(&self) -> Selection<'_> {
+        let Expect { metric, which, relative_to, .. } = self;
+        Selection { metric, which, relative_to }
     }
-    let means: Vec<Option<f64>> = points.iter().map(|(_, values)| mean(values)).collect();
-    let failing = means.iter().find(|value| !value.is_some_and(|value| holds(expect, value)));
-    let value = failing.or(means.first()).copied().flatten();
-    let ok = failing.is_none() && !means.is_empty();
+}
+
+impl Claim {
+    pub(crate) fn selection(&self) -> Selection<'_> {
+        let Claim { metric, which, relative_to, .. } = self;
+        Selection { metric, which, relative_to }
+    }
+}
+
+type Runs<'a> = [(&'a PlannedRun, &'a Metrics)];
+type Params = [(String, AxisValue)];
+
+impl Selection<'_> {
+    /// The metric at every selected point, repeats averaged, divided by that of the point it is
+    /// relative to.
+    fn values(&self, runs: &Runs) -> Vec<Option<f64>> {
+        let mut points: Vec<(&Params, Vec<Option<f64>>)> = Vec::new();
+        let by_repeat = self.which.contains_key("repeat");
+        for (run, metrics) in runs.iter().filter(|(run, _)| self.selects(run)) {
+            let value = self.value(run, metrics, runs);
+            match points.iter_mut().find(|(point, _)| *point == run.params && !by_repeat) {
+                Some((_, values)) => values.push(value),
+                None => points.push((&run.params, vec![value])),
+            }
+        }
+        points.iter().map(|(_, values)| mean(values)).collect()
+    }
+
+    fn value(&self, run: &PlannedRun, metrics: &Metrics, runs: &Runs) -> Option<f64> {
+        let value = metrics.get(self.metric).copied().flatten()?;
+        if self.relative_to.is_empty() {
+            return Some(value);
+        }
+        let other = |(axis, value): &(String, AxisValue), wanted: &(String, AxisValue)| {
+            axis == &wanted.0 && same(value, self.relative_to.get(axis).unwrap_or(&wanted.1))
+        };
+        let is_base = |(base, _): &&(&PlannedRun, &Metrics)| {
+            base.repeat == run.repeat
+                && base.params.iter().zip(&run.params).all(|(found, own)| other(found, own))
+        };
+        let (_, base) = runs.iter().find(is_base)?;
+        let base = base.get(self.metric).copied().flatten()?;
+        (base != 0.0).then(|| value / base)
+    }
+
+    fn selects(&self, run: &PlannedRun) -> bool {
+        self.which.iter().all(|(axis, wanted)| match axis.as_str() {
+            "repeat" => wanted.0.as_integer() == Some(i64::from(run.repeat)),
+            _ => run.params.iter().any(|(name, value)| name == axis && same(value, wanted)),
+        })
+    }
+}
+
+fn same(value: &AxisValue, wanted: &AxisValue) -> bool {
+    value == wanted || value.label() == wanted.label()
+}
+
+/// Check an expectation. Repeats of a point are averaged; every selected point must hold.
+pub(crate) fn check(expect: &Expect, runs: &Runs) -> Verdict {
+    let values = expect.selection().values(runs);
+    let failing = values.iter().find(|value| !value.is_some_and(|value| holds(expect, value)));
+    let value = failing.or(values.first()).copied().flatten();
+    let ok = failing.is_none() && !values.is_empty();
     Verdict { text: expect.text.clone(), ok, value, expected: wanted(expect) }
 }
 
-fn selected(expect: &Expect, run: &PlannedRun) -> bool {
-    expect.which.iter().all(|(axis, wanted)| match axis.as_str() {
-        "repeat" => wanted.0.as_integer() == Some(i64::from(run.repeat)),
-        _ => run.params.iter().any(|(name, value)| {
-            name == axis && (value == wanted || value.label() == wanted.label())
-        }),
-    })
+/// How much of a claim holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub enum Standing {
+    /// At every selected point.
+    #[serde(rename = "holds")]
+    Holds,
+    /// Not everywhere, but nowhere beyond the wider band.
+    #[serde(rename = "holds in part")]
+    InPart,
+    /// Some point is beyond both bands, undefined, or there is none.
+    #[serde(rename = "does not hold")]
+    Not,
+}
+
+/// What became of a claim.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Judged {
+    /// The claim, in words.
+    pub text: String,
+    /// Who says so.
+    pub source: String,
+    /// How much of it holds.
+    pub standing: Standing,
+    /// Smallest and largest value of the metric over the selected points.
+    pub range: Option<(f64, f64)>,
+    /// What would make it hold.
+    pub expected: String,
+}
+
+/// Judge a claim. Repeats of a point are averaged; the worst point decides.
+pub(crate) fn judge(claim: &Claim, runs: &Runs) -> Judged {
+    let values = claim.selection().values(runs);
+    let standing = |value: &Option<f64>| match value {
+        Some(value) if claim.holds.holds(*value) => Standing::Holds,
+        Some(value) if claim.in_part.is_some_and(|band| band.holds(*value)) => Standing::InPart,
+        _ => Standing::Not,
+    };
+    let known: Vec<f64> = values.iter().copied().flatten().collect();
+    let ends = known.iter().fold((f64::MAX, f64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
+    Judged {
+        text: claim.text.clone(),
+        source: claim.source.clone(),
+        standing: values.iter().map(standing).max().unwrap_or(Standing::Not),
+        range: (!known.is_empty()).then_some(ends),
+        expected: bounds(&name(claim.selection()), claim.holds),
+    }
 }
 
 fn mean(values: &[Option<f64>]) -> Option<f64> {
@@ -74,15 +176,30 @@ fn holds(expect: &Expect, value: f64) -> bool {
         && expect.equal.is_none_or(|equal| (value - equal).abs() <= tolerance * equal.abs())
 }
 
+/// The metric in words.
+fn name(selection: Selection) -> String {
+    let base: Vec<String> = selection.relative_to.values().map(AxisValue::label).collect();
+    match base[..] {
+        [] => selection.metric.to_string(),
+        _ => format!("{} / that of {}", selection.metric, base.join(", ")),
+    }
+}
+
+fn bounds(metric: &str, band: Band) -> String {
+    match (band.min, band.max) {
+        (Some(min), Some(max)) => format!("{min} <= {metric} <= {max}"),
+        (Some(min), None) => format!("{metric} >= {min}"),
+        (None, Some(max)) => format!("{metric} <= {max}"),
+        (None, None) => metric.to_string(),
+    }
+}
+
 fn wanted(expect: &Expect) -> String {
-    let metric = &expect.metric;
-    match (expect.equal, expect.min, expect.max) {
-        (Some(equal), ..) => {
+    let metric = name(expect.selection());
+    match expect.equal {
+        Some(equal) => {
             format!("{metric} = {equal} within {} %", expect.tolerance_percent.unwrap_or(0.0))
         }
-        (None, Some(min), Some(max)) => format!("{min} <= {metric} <= {max}"),
-        (None, Some(min), None) => format!("{metric} >= {min}"),
-        (None, None, Some(max)) => format!("{metric} <= {max}"),
-        (None, None, None) => metric.clone(),
+        None => bounds(&metric, Band { min: expect.min, max: expect.max }),
     }
 }

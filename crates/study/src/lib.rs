@@ -35,9 +35,10 @@ mod tree;
 
 pub use amount::Amount;
 pub use document::{
-    AxisValue, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step, UntilSteady,
+    AxisValue, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
+    UntilSteady,
 };
-pub use expect::Verdict;
+pub use expect::{Judged, Standing, Verdict};
 pub use failure::{Failure, Kind, Place};
 pub use grid::Part;
 pub use image::Cache;

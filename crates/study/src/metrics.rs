@@ -7,6 +7,7 @@ use sim::{Counters, Histogram, Nanos, Op, Outcome};
 
 use crate::failure::Failure;
 use crate::names;
+use crate::observe::Series;
 use crate::recorder::Recorder;
 
 /// Metric values by name; `None` where a metric is undefined, such as the write amplification of
@@ -25,7 +26,7 @@ const LATENCIES: [(&str, &str, f64); 6] = [
     ("max", "maximum", 1.0),
 ];
 
-const PLAIN: [(&str, &str); 29] = [
+const PLAIN: [(&str, &str); 32] = [
     ("waf", "write amplification: pages programmed, copy-backs included, per page the host wrote"),
     ("waf_host", "the part of `waf` caused by host writes themselves"),
     ("waf_gc", "the part of `waf` caused by garbage collection"),
@@ -45,6 +46,9 @@ const PLAIN: [(&str, &str); 29] = [
     ("flash_erases", "flash block erases while measuring, all causes"),
     ("gc_pages_moved", "valid pages moved by garbage collection while measuring"),
     ("map_hit_ratio", "share of mapping lookups that needed no flash read"),
+    ("map_double_read_ratio", "share of the pages read whose mapping had to be read first"),
+    ("map_ram_kib_mean", "KiB of RAM the mapping took, mean over the measured time"),
+    ("map_ram_kib_max", "KiB of RAM the mapping took, largest while measuring"),
     ("simulated_s", "measured simulated time: from the end of the ramp to the last completion"),
     ("wall_s", "seconds of this machine's time for the run, preconditioning not included"),
     ("simulated_requests_per_wall_s", "requests per second of this machine's time"),
@@ -104,6 +108,13 @@ pub(crate) fn simulated(recorder: &Recorder, total: &Counters, outcome: &Outcome
     metrics
 }
 
+/// Add what was the case over time.
+pub(crate) fn add_levels(metrics: &mut Metrics, series: &Series) {
+    let ram = series.level("map_ram_bytes");
+    metrics.insert("map_ram_kib_mean".into(), ram.map(|(mean, _)| mean / 1024.0));
+    metrics.insert("map_ram_kib_max".into(), ram.map(|(_, max)| max / 1024.0));
+}
+
 fn rates(metrics: &mut Metrics, recorder: &Recorder, time: Nanos) {
     let seconds = time.as_secs_f64();
     let mut put = |name: &str, amount: f64| {
@@ -154,6 +165,9 @@ fn flash(metrics: &mut Metrics, total: &Counters) {
     let lookups = total.get("map_lookups");
     let ratio = (lookups > 0).then(|| total.get("map_hits") as f64 / lookups as f64);
     metrics.insert("map_hit_ratio".into(), ratio);
+    let reads = total.get("host_reads");
+    let double = (reads > 0).then(|| total.get("map_double_reads") as f64 / reads as f64);
+    metrics.insert("map_double_read_ratio".into(), double.filter(|_| has("map_double_reads")));
 }
 
 fn utilisation(metrics: &mut Metrics, total: &Counters, time: Nanos) {

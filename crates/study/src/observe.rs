@@ -7,7 +7,7 @@ use sim::{
 
 use crate::timeline::first_width;
 
-/// Counters at one moment: counts, then busy times, in the order of [`Series::names`].
+/// Counters at one moment: counts, then busy times, then levels, each in the device's order.
 type Reading = Vec<u64>;
 
 /// Cumulative readings at equal distances; the distance doubles when the run gets long.
@@ -29,7 +29,18 @@ impl Series {
     fn read(&mut self, counters: &Counters) {
         let since = counters.since(&self.base);
         let busy = since.units.iter().flat_map(|unit| unit.busy.iter().map(|(_, time)| time.0));
-        self.readings.push(since.counts.iter().map(|&(_, count)| count).chain(busy).collect());
+        let counts = since.counts.iter().map(|&(_, count)| count);
+        let levels = since.levels.iter().map(|&(_, level)| level);
+        self.readings.push(counts.chain(busy).chain(levels).collect());
+    }
+
+    /// Mean over time and maximum of a level, if the device has it.
+    pub(crate) fn level(&self, name: &str) -> Option<(f64, f64)> {
+        let index = self.end.levels.iter().position(|(other, _)| other == name)?;
+        let from_end = self.end.levels.len() - index;
+        let values = self.readings.iter().map(|reading| reading[reading.len() - from_end] as f64);
+        let max = values.clone().fold(0.0, f64::max);
+        Some((values.sum::<f64>() / self.readings.len() as f64, max))
     }
 
     /// What was counted from the beginning of the measurement to its end.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use sim::{Device, Limits, Rng, Workload};
 
 use crate::digest;
-use crate::document::{AxisValue, Expect, Header, Point, Report, Step};
+use crate::document::{AxisValue, Claim, Expect, Header, Point, Report, Step};
 use crate::expect;
 use crate::failure::Failure;
 use crate::files::Files;
@@ -24,7 +24,7 @@ use crate::locate;
 use crate::metrics;
 use crate::names;
 use crate::recorder::Progress;
-use crate::tree::Node;
+use crate::tree::{Node, Text};
 
 /// A study that is known to be sound.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub struct Plan {
     pub axes: Vec<String>,
     /// What is claimed about the results.
     pub expectations: Vec<Expect>,
+    /// What others say about them.
+    pub claims: Vec<Claim>,
     /// What the report shows.
     pub report: Report,
     /// Digest over every run's digest.
@@ -79,7 +81,19 @@ impl Plan {
     /// # Errors
     /// Everything that is wrong with the study, its parts and its traces, with its place.
     pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
-        let loaded = load::load(name, sets)?;
+        Plan::of(load::load(name, sets)?)
+    }
+
+    /// Read a study from `text`. Files that it names are looked for in the current directory; errors
+    /// call it `name`.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(name: &str, text: &str) -> Result<Plan, Failure> {
+        Plan::of(load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
+    }
+
+    fn of(loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
         let points = grid::points(&loaded, &axes, &files)?;
@@ -97,6 +111,7 @@ impl Plan {
             axes: axes.iter().map(|axis| axis.name.clone()).collect(),
             header: loaded.frame.study,
             expectations: loaded.frame.expect,
+            claims: loaded.frame.claim,
             report: loaded.frame.report,
             resolved: resolved.map_err(|e| Failure::input(format!("cannot be TOML: {e}")))?,
             notes: loaded.notes,
@@ -328,7 +343,7 @@ fn label(
     words.join(" ")
 }
 
-/// What stands outside the grid: expectations and the report.
+/// What stands outside the grid: expectations, claims and the report.
 fn check_outline(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
     let at = |failure: Failure, path: &[&str]| {
         let path: Vec<String> = path.iter().map(|s| (*s).to_string()).collect();
@@ -337,19 +352,27 @@ fn check_outline(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
             None => failure,
         }
     };
-    for (index, expectation) in loaded.frame.expect.iter().enumerate() {
+    let expects = loaded.frame.expect.iter().map(Expect::selection).enumerate();
+    let claims = loaded.frame.claim.iter().map(Claim::selection).enumerate();
+    let all = expects.map(|about| ("expect", about)).chain(claims.map(|about| ("claim", about)));
+    for (list, (index, about)) in all {
         let number = index.to_string();
-        metrics::check_name(&expectation.metric)
-            .map_err(|failure| at(failure, &["expect", &number, "metric"]))?;
-        expect::check_bounds(expectation).map_err(|failure| at(failure, &["expect", &number]))?;
-        for axis in expectation.which.keys() {
-            let known = axes.iter().map(|axis| axis.name.as_str()).chain(["repeat"]);
+        metrics::check_name(about.metric)
+            .map_err(|failure| at(failure, &[list, &number, "metric"]))?;
+        let named = about.which.keys().map(|axis| ("where", axis));
+        for (key, axis) in named.chain(about.relative_to.keys().map(|axis| ("relative_to", axis))) {
+            let repeat = (key == "where").then_some("repeat");
+            let known = axes.iter().map(|axis| axis.name.as_str()).chain(repeat);
             if !known.clone().any(|name| name == axis) {
                 let failure = Failure::input(format!("the study has no axis `{axis}`"))
                     .expected(names::expected(axis, known));
-                return Err(at(failure, &["expect", &number, "where", axis]));
+                return Err(at(failure, &[list, &number, key, axis]));
             }
         }
+    }
+    for (index, expectation) in loaded.frame.expect.iter().enumerate() {
+        expect::check_bounds(expectation)
+            .map_err(|failure| at(failure, &["expect", &index.to_string()]))?;
     }
     if loaded.frame.report.plots.len() > 5 {
         let failure = Failure::input("a report has at most five plots");

@@ -6,13 +6,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use models::registry::WorkloadModel;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::digest;
-use crate::document::Plot;
+use crate::document::{AxisValue, Plot};
 use crate::execute::RunResult;
-use crate::expect::{self, Verdict};
+use crate::expect::{self, Judged, Verdict};
 use crate::failure::Failure;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
@@ -46,6 +47,8 @@ pub struct Results {
     pub runs: Vec<RunSummary>,
     /// What became of the expectations.
     pub expectations: Vec<Verdict>,
+    /// What became of the claims.
+    pub claims: Vec<Judged>,
     /// What the report shows.
     pub plots: Vec<Plot>,
     /// What the models leave out.
@@ -138,6 +141,7 @@ impl Results {
         let pairs: Vec<(&PlannedRun, &Metrics)> =
             plan.runs.iter().zip(runs.iter().map(|run| &run.metrics)).collect();
         let expectations = plan.expectations.iter().map(|e| expect::check(e, &pairs)).collect();
+        let claims = plan.claims.iter().map(|claim| expect::judge(claim, &pairs)).collect();
         let digests: Vec<&str> = runs.iter().map(|run| run.result_digest.as_str()).collect();
         let answer = Results {
             study: plan.name.clone(),
@@ -148,6 +152,7 @@ impl Results {
             version: env!("CARGO_PKG_VERSION"),
             code_version: CODE_VERSION,
             expectations,
+            claims,
             plots: plan.report.plots.clone(),
             limits: limits(plan),
             notes: plan.notes.clone(),
@@ -209,15 +214,20 @@ impl Results {
     }
 }
 
+/// The workload in a line: its name and the parameters that differ from their defaults.
 fn describe(run: &PlannedRun) -> String {
     let model = &run.point.workload;
-    let value = serde_json::to_value(model).unwrap_or_default();
-    let params = value.get(model.name()).and_then(Value::as_object).cloned().unwrap_or_default();
-    let words = params.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
-        let text = value.as_str().map_or_else(|| value.to_string(), String::from);
-        format!("{key} {text}")
-    });
-    let words: Vec<String> = words.collect();
+    let params = |model: &WorkloadModel| {
+        let value = toml::Value::try_from(model).ok();
+        value.and_then(|value| value.get(model.name())?.as_table().cloned()).unwrap_or_default()
+    };
+    let usual =
+        WorkloadModel::from_name(model.name()).map_or_else(Default::default, |m| params(&m));
+    let words: Vec<String> = params(model)
+        .into_iter()
+        .filter(|(key, value)| usual.get(key) != Some(value))
+        .map(|(key, value)| format!("{key} {}", AxisValue(value).label()))
+        .collect();
     format!("{}: {}", model.name(), words.join(", "))
 }
 

@@ -6,7 +6,7 @@ use models::registry::{DeviceModel, WorkloadModel};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
-use crate::document::{AxisValue, Expect, Header, Report, RunSection, Step};
+use crate::document::{AxisValue, Claim, Expect, Header, Report, RunSection, Step};
 
 /// A study, as its schema shows it.
 #[derive(JsonSchema)]
@@ -31,6 +31,8 @@ struct Study {
     sweep: Option<BTreeMap<String, Vec<AxisValue>>>,
     /// Statements about the results.
     expect: Option<Vec<Expect>>,
+    /// What others say about the results, and how near to it they are.
+    claim: Option<Vec<Claim>>,
     /// What the report shows.
     report: Option<Report>,
 }

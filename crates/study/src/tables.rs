@@ -151,7 +151,9 @@ fn counters(series: &Series) -> Vec<Column> {
     let (mut t, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (i, reading) in series.readings.iter().enumerate() {
         let at = (i as u64 * series.width).min(series.last);
-        for ((name, _), value) in series.base.counts.iter().zip(reading) {
+        let levels = &reading[reading.len() - series.base.levels.len()..];
+        let counts = series.base.counts.iter().zip(reading);
+        for ((name, _), value) in counts.chain(series.base.levels.iter().zip(levels)) {
             t.push(Nanos(at).as_secs_f64());
             names.push(name.clone());
             values.push(*value as i64);

@@ -204,7 +204,7 @@ impl Params {
         });
         let mapping = wrap(mapping.map_err(|e| e.within("mapping"))?);
         let needs = mapping.needs();
-        rules.raise(needs);
+        rules.raise(needs, self.collection.reserve_blocks);
         let planes = geometry.planes();
         let pools = if rules.global { 1 } else { planes };
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
@@ -311,6 +311,14 @@ pub(crate) struct Ssd {
 }
 
 snapshot_fields!(Ssd { controller });
+
+#[cfg(test)]
+impl Ssd {
+    /// Where a page is.
+    pub(crate) fn lookup(&mut self, lpn: u32) -> u32 {
+        self.controller.lookup(lpn)
+    }
+}
 
 impl Device for Ssd {
     fn limits(&self) -> Limits {

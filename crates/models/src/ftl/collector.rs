@@ -38,11 +38,12 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Make room for what a mapping needs.
-    pub fn raise(&mut self, needs: Needs) {
-        self.start_free += needs.reserve;
-        self.stop_free += needs.reserve;
-        self.urgent_free += needs.reserve;
+    /// Keep what a mapping needs, besides the `reserve` blocks of every drive.
+    pub fn raise(&mut self, needs: Needs, reserve: u32) {
+        let least = reserve + needs.reserve;
+        self.start_free = self.start_free.max(least);
+        self.stop_free = self.stop_free.max(least);
+        self.urgent_free = self.urgent_free.max(least);
         (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
     }
 }
@@ -362,7 +363,17 @@ impl Collector {
     }
 
     /// Power failed: victims are ordinary sealed blocks again.
-    pub fn power_fail(&mut self) {
+    pub fn power_fail(&mut self, flash: &mut Flash) {
         self.pools.iter_mut().for_each(|pool| *pool = Pool::default());
+        if self.rules.separate {
+            return;
+        }
+        for plane in 0..flash.geometry.planes() {
+            if flash.free_blocks(plane) == 0 {
+                // What is left of the open block is for the pages of a victim that was half
+                // emptied, not for the host. Choosing a victim puts this right.
+                flash.set_owed(plane, u32::MAX);
+            }
+        }
     }
 }

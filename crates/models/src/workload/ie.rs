@@ -1,17 +1,19 @@
 //! A web browser on a desktop: many small cache files.
 //!
 //! # What it models
-//! Reads and writes of small files scattered over the disk: 64 KiB extents of which some are
-//! popular, new ones opened all the time, and writes that mostly go where nothing was written
-//! before. The request sizes are mixed so that total and mean are those of the published trace.
+//! Reads and writes of small files in neighbourhoods scattered over the disk: 64 KiB extents of
+//! which some are popular, new ones opened all the time, and writes that mostly go where nothing
+//! was written before. Neighbourhoods are come back to as on recorded workstations. The request sizes are mixed so that total and mean are those of the published trace.
 //!
 //! # Equation
-//! Extent of rank i with probability proportional to `i^-theta`; the shares of the smallest and
+//! Another neighbourhood with probability `wander`, at LRU stack distance w or more with
+//! probability proportional to `w^-0.3 - neighbourhoods^-0.3`; in it the extent of rank i with
+//! probability proportional to `i^-theta`; the shares of the smallest and
 //! the largest size solve `sum of share * size = mean_size`.
 //!
 //! # Parameters
-//! `total`, `mean_size`, `sizes`, `span`, `extents`, `theta`, `new`, `sequential`, `writes`,
-//! `first_touch`, `queue_depth`.
+//! `total`, `mean_size`, `sizes`, `span`, `neighbourhoods`, `wander`, `extents`, `theta`, `new`,
+//! `sequential`, `writes`, `first_touch`, `queue_depth`.
 //!
 //! # What it leaves out
 //! Time between requests (it is a closed loop), the file system's metadata, deletion of old files.
@@ -47,6 +49,10 @@ pub struct Params {
     pub sizes: Vec<(Size, f64)>,
     /// The part of the device that holds the files; a smaller device is used whole.
     pub span: Size,
+    /// Neighbourhoods of 16 MiB that files lie in.
+    pub neighbourhoods: u64,
+    /// Share of the requests that go to another neighbourhood than the one before.
+    pub wander: f64,
     /// Extents among which the popular ones are.
     pub extents: u64,
     /// Exponent of their popularity.
@@ -78,10 +84,12 @@ impl Default for Params {
                 (kib(64), 0.0895),
             ],
             span: Size(Bytes::from_gib(4)),
-            extents: 4_500,
+            neighbourhoods: 110,
+            wander: 0.45,
+            extents: 3_900,
             theta: 0.9,
             new: 0.3,
-            sequential: 0.16,
+            sequential: 0.10,
             writes: 0.55,
             first_touch: 0.6,
             queue_depth: 1,
@@ -110,6 +118,7 @@ impl Params {
         notes: &mut Vec<String>,
     ) -> Result<Extents, ConfigError> {
         for (key, share) in [
+            ("wander", self.wander),
             ("new", self.new),
             ("sequential", self.sequential),
             ("writes", self.writes),
@@ -126,7 +135,7 @@ impl Params {
             return Err(ConfigError::new("theta", message));
         }
         let span = self.span.0.sectors().min(context.limits.sectors());
-        if span < SECTORS_MAX || self.extents == 0 {
+        if span < SECTORS_MAX || self.extents == 0 || self.neighbourhoods == 0 {
             let message = "expected at least one extent of 64 KiB";
             return Err(ConfigError::new("span", message));
         }
@@ -137,6 +146,8 @@ impl Params {
             ));
         }
         let habits = Habits {
+            neighbourhoods: self.neighbourhoods,
+            wander: self.wander,
             extents: self.extents,
             theta: self.theta,
             new: self.new,

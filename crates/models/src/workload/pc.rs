@@ -79,7 +79,7 @@ impl Default for Params {
                 extents: 4_500,
                 writes: 0.5,
                 new: 0.1,
-                sequential: 0.1,
+                sequential: 0.05,
                 ..ie::Params::default()
             },
         }

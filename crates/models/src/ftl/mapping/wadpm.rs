@@ -60,6 +60,8 @@ use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
 mod cache;
 mod mrc;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use cache::Cache;
@@ -221,12 +223,18 @@ struct Wadpm {
 
 snapshot_fields!(Wadpm { cache, store, window, stats });
 
+/// Position of a logical page in a table of `per_plane` positions for each plane.
+#[inline]
+fn place(planes: Divisor, per_plane: u32, lpn: u32) -> u32 {
+    let (lpi, turn) = planes.split(lpn);
+    turn * per_plane + lpi
+}
+
 impl Wadpm {
     /// Position of a logical page in the table: plane after plane in stripe order.
     #[inline]
     fn position(&self, lpn: u32) -> u32 {
-        let (lpi, turn) = self.planes.split(lpn);
-        turn * self.chunks_per_plane.get() * self.store.entries() + lpi
+        place(self.planes, self.chunks_per_plane.get() * self.store.entries(), lpn)
     }
 
     /// The plane of a chunk.
@@ -357,10 +365,7 @@ impl Mapping for Wadpm {
         self.cache.clear();
         let logical = flash.find_newest(self.needs().map_pages + self.store.first_id());
         let (planes, per_plane) = (self.planes, self.chunks_per_plane.get() * self.store.entries());
-        let position = |lpn| {
-            let (lpi, turn) = planes.split(lpn);
-            turn * per_plane + lpi
-        };
+        let position = |lpn| place(planes, per_plane, lpn);
         let stale = self.store.rebuild(&logical, position);
         Rebuilt { spare_reads: flash.programmed_pages(), page_reads: stale, page_writes: stale }
     }
@@ -372,10 +377,7 @@ impl Mapping for Wadpm {
             return false;
         };
         let (planes, per_plane) = (self.planes, self.chunks_per_plane.get() * self.store.entries());
-        let position = |lpn| {
-            let (lpi, turn) = planes.split(lpn);
-            turn * per_plane + lpi
-        };
+        let position = |lpn| place(planes, per_plane, lpn);
         let (stripe, chunks) = (self.allocator.stripe(), self.chunks_per_plane);
         let plane = |chunk| stripe[chunks.div(chunk) as usize];
         self.store.fill(flash, count, |lpn| filled.ppn(lpn), position, plane, plan);

@@ -362,6 +362,7 @@ impl Controller {
     fn read_page(&mut self, part: Waiting, now: Nanos) {
         self.pages_read += 1;
         if self.settings.instant {
+            self.read_now(self.host_page(&part));
             return;
         }
         if let Some(buffer) = self.buffer.0.as_ref().filter(|buffer| buffer.holds(part.lpn)) {

@@ -98,7 +98,11 @@ fn torture(device: &mut dyn sim::Device, seed: u64, operations: u64, cuts: u64) 
         request.stream = rng.below(4) as u16;
         let depth = [1, 4, 32][(id / 512 % 3) as usize];
         while inside >= depth {
-            now = device.next_event().expect("a device with requests inside has an event");
+            now = device.next_event().unwrap_or_else(|| {
+                let mut counters = sim::Counters::default();
+                device.counters(&mut counters);
+                panic!("{inside} requests inside and no event: {counters:?}")
+            });
             device.advance(now, &mut out);
             inside -= std::mem::take(&mut out.done).len() as u64;
         }
