@@ -13,6 +13,8 @@ use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
 
 pub mod entries;
+pub mod frames;
+pub mod heap;
 pub mod lru;
 mod moved;
 pub mod scheme;
