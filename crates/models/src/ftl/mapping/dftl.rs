@@ -154,7 +154,7 @@ impl Cmt {
                     break;
                 }
                 io.read(page);
-                self.entries.write_back(page, io.store, |_| ());
+                self.entries.write_back(page, io.store);
                 io.write(page);
             }
             self.entries.order.remove(PROBATION, victim);

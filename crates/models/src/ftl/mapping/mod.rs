@@ -9,12 +9,15 @@ use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::Plan;
 
+pub mod cdftl;
 pub mod demand;
 pub mod dftl;
 mod fill;
 pub mod page;
+pub mod sftl;
 #[cfg(test)]
 mod tests;
+pub mod tpftl;
 pub mod wadpm;
 
 /// What a mapping is built with besides its parameters.

@@ -133,14 +133,24 @@ impl Entries {
         entry.ppn
     }
 
-    /// Put every changed entry of a map page into it; the caller plans its program. `cleaned` is
-    /// told each slot.
-    pub fn write_back(&mut self, page: u32, store: &mut MapStore, mut cleaned: impl FnMut(u32)) {
-        while let Some(slot) = self.dirty.tail(page) {
-            let ppn = self.clean(slot, page);
-            store.set(self.position(slot), ppn);
-            cleaned(slot);
-        }
+    /// Put every changed entry of a map page into it; the caller plans its program.
+    pub fn write_back(&mut self, page: u32, store: &mut MapStore) {
+        while self.write_back_oldest(page, store).is_some() {}
+    }
+
+    /// Put the changed entry of a map page that was not used for longest into it, and give its
+    /// slot.
+    pub fn write_back_oldest(&mut self, page: u32, store: &mut MapStore) -> Option<u32> {
+        let slot = self.dirty.tail(page)?;
+        let ppn = self.clean(slot, page);
+        store.set(self.position(slot), ppn);
+        Some(slot)
+    }
+
+    /// A changed entry was used.
+    #[inline]
+    pub fn touch_dirty(&mut self, slot: u32, page: u32) {
+        self.dirty.touch(page, slot);
     }
 
     /// Throw an unchanged entry out that is in no list any more.

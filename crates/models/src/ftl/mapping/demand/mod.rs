@@ -31,6 +31,9 @@ pub const MAP_RESERVE: u32 = 3;
 /// Free blocks that a collection may need at most: for the pages it moves, and for map pages.
 const COLLECTION_RESERVE: u32 = 2;
 
+/// Bytes of a PPN in a map page, where a scheme has no layout of its own.
+const ENTRY_BYTES: u64 = 4;
+
 /// The mapping table on flash.
 #[derive(Clone, Debug)]
 pub struct MapStore {
@@ -83,6 +86,11 @@ impl MapStore {
     /// Entries of a map page.
     pub fn entries(&self) -> u32 {
         self.entries.get()
+    }
+
+    /// Bytes of a map page in RAM, at 4 bytes for each entry.
+    pub fn page_bytes(&self) -> u64 {
+        u64::from(self.entries.get()) * ENTRY_BYTES
     }
 
     /// The map page of a position.

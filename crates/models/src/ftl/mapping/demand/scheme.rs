@@ -3,7 +3,7 @@
 
 use sim::{Bytes, Snapshot};
 
-use super::{MAP_RESERVE, MapStore, check_room};
+use super::{ENTRY_BYTES, MAP_RESERVE, MapStore, check_room};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
@@ -14,9 +14,6 @@ use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 /// Free blocks per plane that host writes leave. One more than where map pages stay in the plane
 /// they map: a collection may have to write map pages whose home has no room.
 const RESERVE: u32 = MAP_RESERVE + 1;
-
-/// Bytes of a PPN in a map page.
-const ENTRY_BYTES: u64 = 4;
 
 /// The table on flash, and where its reads and writes are planned.
 pub struct Io<'a> {

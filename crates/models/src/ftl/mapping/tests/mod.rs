@@ -48,6 +48,24 @@ const MAPPINGS: &[(&str, &str)] = &[
         "mapping.dftl.cache = '30%'\nnand.copy_back = false\n\
          collection.separate = false",
     ),
+    ("sftl", "mapping.sftl = { cache = '2KiB', buffer_percent = 10 }"),
+    (
+        "sftl, no buffer, dynamic, no copy-back",
+        "mapping.sftl = { cache = '40%', buffer_percent = 0 }\nallocation = 'dynamic'\n\
+         nand.copy_back = false",
+    ),
+    ("cdftl", "mapping.cdftl = { cache = '3KiB', pages_percent = 70 }"),
+    (
+        "cdftl, dynamic, shared block",
+        "mapping.cdftl = { cache = '50%', pages_percent = 90 }\nallocation = 'dynamic'\n\
+         collection.separate = false",
+    ),
+    ("tpftl", "mapping.tpftl.cache = '1KiB'"),
+    (
+        "tpftl, no prefetch, dynamic, no copy-back",
+        "mapping.tpftl = { cache = '20%', request_prefetch = false, \
+         selective_prefetch = false }\nallocation = 'dynamic'\nnand.copy_back = false",
+    ),
 ];
 
 /// A drive of 4 dies x 2 planes x 64 blocks x 16 pages of 1 KiB, small enough that blocks are freed
