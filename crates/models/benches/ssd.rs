@@ -18,8 +18,14 @@ const F: &str = "[ssd]\nover_provisioning = { live_percent = 93 }\nnand.read = [
     page = '4KiB'\n";
 
 /// Mappings to compare, each with a tenth of a page map's RAM where it has a choice.
-const MAPPINGS: &[(&str, &str)] =
-    &[("page", "mapping = 'page'"), ("dftl", "mapping.dftl.cache = '10%'")];
+const MAPPINGS: &[(&str, &str)] = &[
+    ("page", "mapping = 'page'"),
+    ("dftl", "mapping.dftl.cache = '10%'"),
+    ("sftl", "mapping.sftl.cache = '10%'"),
+    ("cdftl", "mapping.cdftl.cache = '10%'"),
+    ("tpftl", "mapping.tpftl.cache = '10%'"),
+    ("leaftl", "mapping.leaftl.error_bound = 4"),
+];
 
 fn build(text: &str) -> Box<dyn Device> {
     let table: toml::Table = text.parse().expect("the benchmark's TOML parses");

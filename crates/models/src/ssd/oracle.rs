@@ -71,7 +71,8 @@ impl Oracle {
                     return Err(format!("copy-back across planes: {op:?}"));
                 }
             }
-            Kind::Read if op.lpn() != NONE => {
+            // A spare area says which copy it belongs to: reading an old one is no mistake.
+            Kind::Read if op.lpn() != NONE && op.sectors() > 0 => {
                 let (wanted, planned) =
                     (self.newest[op.lpn() as usize], self.planned[op.ppn() as usize]);
                 if matches!(op.cause(), Cause::Host | Cause::Map) && wanted != planned {

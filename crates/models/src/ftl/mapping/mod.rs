@@ -13,6 +13,7 @@ pub mod cdftl;
 pub mod demand;
 pub mod dftl;
 mod fill;
+pub mod leaftl;
 pub mod page;
 pub mod sftl;
 #[cfg(test)]

@@ -231,10 +231,14 @@ impl Nodes {
             let cached = before.take_while(|&lpn| self.entries.find(lpn).is_some());
             wanted = wanted.max(1 + cached.count() as u32);
         }
-        let free = self.bytes.saturating_sub(self.bytes_with(map_page, 1)) / ENTRY_BYTES;
-        let coldest = self.coldest.least().map_or(0, |node| self.nodes[node as usize].entries);
+        // What is free, and what emptying the coldest node frees.
+        let coldest = self.coldest.least().map_or(0, |node| {
+            NODE_BYTES + u64::from(self.nodes[node as usize].entries) * ENTRY_BYTES
+        });
+        let used = self.bytes_with(map_page, 1) - ENTRY_BYTES;
+        let room = (self.bytes + coldest).saturating_sub(used) / ENTRY_BYTES;
         let end = positions.end.min(io.store.first_id());
-        wanted.min(end - page.lpn).min(coldest.max(1) + free as u32)
+        wanted.min(end - page.lpn).min(room.max(1) as u32)
     }
 }
 

@@ -21,12 +21,7 @@ snapshot_fields!(Frames { frame, free, data });
 impl Frames {
     /// None of `pages` map pages of `entries` each.
     pub fn new(pages: u32, entries: u32) -> Frames {
-        Frames {
-            entries,
-            frame: vec![NONE; pages as usize],
-            free: Vec::new(),
-            data: Vec::new(),
-        }
+        Frames { entries, frame: vec![NONE; pages as usize], free: Vec::new(), data: Vec::new() }
     }
 
     /// True when the map page is in RAM.

@@ -29,7 +29,7 @@ pub use size::CacheSize;
 pub const MAP_RESERVE: u32 = 3;
 
 /// Free blocks that a collection may need at most: for the pages it moves, and for map pages.
-const COLLECTION_RESERVE: u32 = 2;
+pub const COLLECTION_RESERVE: u32 = 2;
 
 /// Bytes of a PPN in a map page, where a scheme has no layout of its own.
 const ENTRY_BYTES: u64 = 4;

@@ -11,7 +11,7 @@ use crate::device::ssd::Params;
 const SECTORS: u64 = 4;
 
 /// A filled drive with `logical` logical pages on 4 planes, and so many times the flash.
-struct Drive {
+pub(super) struct Drive {
     device: Box<dyn Device>,
     logical: u64,
     now: Nanos,
@@ -19,7 +19,7 @@ struct Drive {
 }
 
 impl Drive {
-    fn new(mapping: &str, logical: u64, times: u64) -> Drive {
+    pub(super) fn new(mapping: &str, logical: u64, times: u64) -> Drive {
         let text = format!(
             "{mapping}\n[over_provisioning]\nlive_percent = {}\n[geometry]\nchannels = 2\n\
              packages_per_channel = 1\ndies_per_package = 1\nplanes_per_die = 2\n\
@@ -39,7 +39,7 @@ impl Drive {
     }
 
     /// Serve one request of whole pages alone.
-    fn serve(&mut self, page: u64, pages: u64, write: bool) {
+    pub(super) fn serve(&mut self, page: u64, pages: u64, write: bool) {
         let (lba, sectors) = (Lba(page * SECTORS), (pages * SECTORS) as u32);
         let request =
             if write { Request::write(lba, sectors) } else { Request::read(lba, sectors) };
@@ -52,7 +52,7 @@ impl Drive {
     }
 
     /// Uniform single-page requests, that share of them writes.
-    fn uniform(&mut self, rng: &mut Rng, requests: u64, write_percent: u64) {
+    pub(super) fn uniform(&mut self, rng: &mut Rng, requests: u64, write_percent: u64) {
         for _ in 0..requests {
             let write = rng.below(100) < write_percent;
             self.serve(rng.below(self.logical), 1, write);
@@ -60,27 +60,27 @@ impl Drive {
     }
 
     /// Count from here.
-    fn mark(&mut self) {
+    pub(super) fn mark(&mut self) {
         self.before = Counters::default();
         self.device.counters(&mut self.before);
     }
 
     /// What was counted since the mark.
-    fn count(&self, name: &str) -> f64 {
+    pub(super) fn count(&self, name: &str) -> f64 {
         let mut now = Counters::default();
         self.device.counters(&mut now);
         (now.get(name) - self.before.get(name)) as f64
     }
 
     /// RAM of the mapping at present.
-    fn ram(&self) -> u64 {
+    pub(super) fn ram(&self) -> u64 {
         let mut now = Counters::default();
         self.device.counters(&mut now);
         now.levels.iter().find(|(name, _)| name == "map_ram_bytes").expect("every drive has it").1
     }
 }
 
-fn assert_near(what: &str, measured: f64, expected: f64, tolerance: f64) {
+pub(super) fn assert_near(what: &str, measured: f64, expected: f64, tolerance: f64) {
     let error = (measured / expected - 1.0).abs();
     assert!(error <= tolerance, "{what}: {measured:.4}, expected {expected:.4}");
 }

@@ -1,6 +1,7 @@
 //! Every mapping under the NAND oracle: the laws of the contract, power cuts at any moment, and
 //! planted bugs that the oracle must see.
 
+mod caches;
 mod canary;
 mod demand;
 mod laws;
@@ -65,6 +66,13 @@ const MAPPINGS: &[(&str, &str)] = &[
         "tpftl, no prefetch, dynamic, no copy-back",
         "mapping.tpftl = { cache = '20%', request_prefetch = false, \
          selective_prefetch = false }\nallocation = 'dynamic'\nnand.copy_back = false",
+    ),
+    ("leaftl", "mapping = 'leaftl'"),
+    ("leaftl, approximate", "mapping.leaftl.error_bound = 16"),
+    (
+        "leaftl, approximate, dynamic, shared block",
+        "mapping.leaftl.error_bound = 4\nallocation = 'dynamic'\ncollection.separate = false\n\
+         nand.copy_back = false",
     ),
 ];
 
