@@ -140,7 +140,7 @@ fn torture(device: &mut dyn sim::Device, seed: u64, operations: u64, cuts: u64) 
                 now = next;
                 device.advance(now, &mut out);
             }
-            std::mem::take(&mut out.done).len() as u64;
+            out.done.clear();
             device.power_fail(now);
             inside = 0;
         }
