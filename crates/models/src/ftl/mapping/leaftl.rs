@@ -3,9 +3,9 @@
 //! ```text
 //!   LPN -> plane PN = LPN mod planes, LPI = LPN div planes; groups of 256 LPIs of a plane
 //!
-//!   RAM    group 0:  [start 0, length 255, slope 1, PPN 4096]           accurate
-//!          group 1:  [start 3, length 90, slope 0.43, PPN 77] {3 5 7 ..} approximate, with its LPIs
-//!                    [start 40, length 0, PPN 5021]                     a single page
+//!   RAM    group 0:  [start 0, length 255, slope 1, PPN 4096]     accurate
+//!          group 1:  [start 3, length 90, slope 0.43, PPN 77]     approximate, lists {3 5 7 ..}
+//!                    [start 40, length 0, PPN 5021]               a single page
 //!   flash  pages with the LPNs of themselves and their neighbours in the spare area
 //! ```
 //!
@@ -28,7 +28,7 @@
 //! # Equation
 //! A line through (i0, p0) predicts p0 + round(slope (i - i0)); the slope, between 0 and 1, is one
 //! for which every prediction is off by at most the error bound.
-//! `RAM = 8 segments + LPIs of approximate segments, one byte each and one for the end of the list`.
+//! `RAM = 8 segments + members of approximate segments + approximate segments` bytes.
 //!
 //! # Parameters
 //! `error_bound`: pages by which a prediction may be off; 0 learns exact lines only.
