@@ -34,9 +34,8 @@
 //! `error_bound`: pages by which a prediction may be off; 0 learns exact lines only.
 //!
 //! # What it leaves out
-//! The paper sorts what its write buffer holds before it programs it; here pages are learned in the
-//! order in which they arrive, so that only streams (or what `buffer` made of them) leave long
-//! segments. Segments hidden by newer ones take no RAM at once, not after the next compaction, and
+//! The paper sorts what its write buffer holds before it programs it: set `buffer.destage_order` to
+//! `sorted`, or only streams leave long segments. Segments hidden by newer ones take no RAM at once, not after the next compaction, and
 //! there is no cost of searching levels. The directory of groups, and groups that would be kept on
 //! flash when RAM is short. A spare area names neighbours that are written after it, as if blocks
 //! were programmed from a buffer. After a power failure all spare areas are read.

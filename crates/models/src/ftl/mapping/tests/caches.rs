@@ -212,6 +212,23 @@ fn leaftl_pays_one_spare_read_for_each_wrong_prediction() {
 }
 
 #[test]
+fn leaftl_learns_from_what_a_buffer_sorted() {
+    // 512 pages are sorted at once: two blocks in each plane.
+    let bytes = |order: &str| {
+        let buffer = format!(
+            "buffer = {{ capacity = '2MiB', destage_above_percent = 50, destage_order = '{order}' }}"
+        );
+        let mut drive = drive(&format!("mapping.leaftl.error_bound = 4\n{buffer}"));
+        let mut rng = Rng::new(7, "sorted");
+        // Single pages of an eighth of the drive, all of them overwritten about twice.
+        (0..8_192).for_each(|_| drive.serve(rng.below(PAGES / 8), 1, true));
+        drive.ram()
+    };
+    let (oldest, sorted) = (bytes("oldest"), bytes("sorted"));
+    assert!(sorted * 2 < oldest, "{sorted} bytes sorted, {oldest} in order of arrival");
+}
+
+#[test]
 fn impossible_parameters_are_refused_with_their_range() {
     for (mapping, key, expected) in [
         ("dftl = { cache = '8B' }", "mapping.cache: ", "at least 16 bytes"),
