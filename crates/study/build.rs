@@ -14,8 +14,10 @@ fn main() -> io::Result<()> {
     for (name, folder) in [("PARTS", "devices"), ("STUDIES", "studies")] {
         writeln!(out, "pub(crate) const {name}: &[(&str, &str)] = &[").expect("a String");
         for path in files(&root.join(folder), "toml")? {
-            let stem = path.file_stem().expect("a file has a stem").to_string_lossy();
-            writeln!(out, "    ({stem:?}, {:?}),", fs::read_to_string(&path)?).expect("a String");
+            let below = path.strip_prefix(root.join(folder)).expect("it was found there");
+            let below = below.with_extension("");
+            let name = below.to_string_lossy();
+            writeln!(out, "    ({name:?}, {:?}),", fs::read_to_string(&path)?).expect("a String");
         }
         writeln!(out, "];").expect("a String");
         println!("cargo::rerun-if-changed=../../{folder}");

@@ -145,6 +145,33 @@ fn mappings(only: Option<&str>, requests: u64) {
     }
 }
 
+/// Random overwrites of a full F drive with 70 % of it live, per mapping; `changes` is its TOML.
+fn mapping_write(name: &str, changes: &str, requests: u64) {
+    let text = F.replace("live_percent = 93", "live_percent = 70");
+    let mut device = build(&text.replace("allocation", &format!("{changes}\nallocation")));
+    let pages = device.limits().sectors() / 8;
+    device.apply(&Request::write(Lba(0), (pages * 8) as u32));
+    let mut rng = Rng::new(3, "age");
+    for _ in 0..requests {
+        device.apply(&Request::write(Lba(rng.below(pages) * 8), 8));
+    }
+    let before = flash_ops(&*device);
+    let result = run(&mut *device, Op::Write, pages, requests);
+    report(name, &*device, before, result);
+}
+
+/// Name, TOML and requests of the schemes of block granularity: every request costs tens to
+/// hundreds of flash operations.
+const HYBRIDS: &[(&str, &str, u64)] = &[
+    ("block", "mapping = 'block'", 5_000),
+    ("nftl-1", "mapping.block.variant = 'nftl-1'", 20_000),
+    ("nftl-n", "mapping.block.variant.nftl-n.replacements = 2", 20_000),
+    ("bast", "mapping = 'bast'", 10_000),
+    ("fast", "mapping = 'fast'", 50_000),
+    ("fast naive_global", "mapping.fast.scope = 'naive_global'", 50_000),
+    ("fast global_k_open", "mapping.fast.scope = 'global_k_open'", 50_000),
+];
+
 fn big_drive() {
     // 512 GiB: 8 x 4 x 2 x 2 planes x 2048 blocks x 256 pages x 8 KiB = 67 M pages.
     let text = F
@@ -210,6 +237,11 @@ fn main() {
     match chosen() {
         Some((name, requests)) if name == "F-read" => return f_read("", "F-read", requests),
         Some((name, requests)) if name == "G-write" => return g_write("G-write", "", requests),
+        Some((name, requests)) if name == "hybrids" => {
+            return HYBRIDS
+                .iter()
+                .for_each(|&(n, toml, r)| mapping_write(n, toml, r.min(requests)));
+        }
         Some((name, _)) if name == "WAF" => return waf_only(),
         Some((name, _)) if name == "big" => return big_drive(),
         Some((name, requests)) if name == "mappings" => return mappings(None, requests),
@@ -220,6 +252,7 @@ fn main() {
     g_write("G-write", "", 2_000_000);
     g_write("G-write, no timing", "timing = 'none'", 4_000_000);
     mappings(None, 1_000_000);
+    HYBRIDS.iter().for_each(|&(name, changes, requests)| mapping_write(name, changes, requests));
     waf_only();
     big_drive();
 }

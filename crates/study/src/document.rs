@@ -68,6 +68,8 @@ pub struct RunSection {
     pub time: Option<Duration>,
     /// Stop after this many requests, those of the ramp included.
     pub requests: Option<u64>,
+    /// Cut the power at the end, to learn how long the mapping takes to rebuild.
+    pub power_cut: bool,
 }
 
 /// One step that brings a drive into its starting state.

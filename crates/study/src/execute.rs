@@ -104,13 +104,17 @@ pub(crate) fn execute(
     let total = series.total();
     let mut metrics = metrics::simulated(&recorder, &total, &outcome);
     metrics::add_levels(&mut metrics, &series);
+    let tables = tables::of_run(index, &recorder, &series, &*device);
+    if section.power_cut {
+        device.power_fail(outcome.end);
+        metrics::add_rebuild(&mut metrics, &*device);
+    }
     let result_digest = digest::of(&serde_json::json!({
         "end": outcome.end.0, "requests": outcome.requests,
         "completions": outcome.digest.to_string(), "response_ns": outcome.response_ns.to_string(),
         "metrics": metrics::digested(&metrics), "counters": total.counts,
     }));
     metrics::add_wall(&mut metrics, outcome.requests, wall);
-    let tables = tables::of_run(index, &recorder, &series, &*device);
     notes.extend(workload.notes());
     let spooled = spools.finish();
     notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);

@@ -15,9 +15,10 @@ pub fn studies() -> &'static [(&'static str, &'static str)] {
     STUDIES
 }
 
-/// True when `name` is meant as a file of the user's rather than something shipped.
+/// True when `name` is meant as a file of the user's rather than something shipped. Shipped studies
+/// of one subject share a folder, as in `wadpm/paper`.
 pub(crate) fn is_path(name: &str) -> bool {
-    name.contains('/') || name.ends_with(".toml")
+    name.ends_with(".toml") || name.contains('/') && find(STUDIES, name).is_none()
 }
 
 /// The text of the entry `name`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use sim::{Counters, Histogram, Nanos, Op, Outcome};
+use sim::{Counters, Device, Histogram, Nanos, Op, Outcome};
 
 use crate::failure::Failure;
 use crate::names;
@@ -26,7 +26,7 @@ const LATENCIES: [(&str, &str, f64); 6] = [
     ("max", "maximum", 1.0),
 ];
 
-const PLAIN: [(&str, &str); 32] = [
+const PLAIN: [(&str, &str); 38] = [
     ("waf", "write amplification: pages programmed, copy-backs included, per page the host wrote"),
     ("waf_host", "the part of `waf` caused by host writes themselves"),
     ("waf_gc", "the part of `waf` caused by garbage collection"),
@@ -49,6 +49,12 @@ const PLAIN: [(&str, &str); 32] = [
     ("map_double_read_ratio", "share of the pages read whose mapping had to be read first"),
     ("map_ram_kib_mean", "KiB of RAM the mapping took, mean over the measured time"),
     ("map_ram_kib_max", "KiB of RAM the mapping took, largest while measuring"),
+    ("map_rebuild_ms", "time to rebuild the mapping after a power cut; with `run.power_cut`"),
+    ("update_pure_ratio", "share of the pages written that had to go outside their data block"),
+    ("update_wasted_ratio", "as before, for pages never written before, as no order was kept"),
+    ("merges_switch", "merges that made a log block the data block"),
+    ("merges_partial", "merges that completed a log block by copies"),
+    ("merges_full", "merges that copied a whole logical block"),
     ("simulated_s", "measured simulated time: from the end of the ramp to the last completion"),
     ("wall_s", "seconds of this machine's time for the run, preconditioning not included"),
     ("simulated_requests_per_wall_s", "requests per second of this machine's time"),
@@ -113,6 +119,15 @@ pub(crate) fn add_levels(metrics: &mut Metrics, series: &Series) {
     let ram = series.level("map_ram_bytes");
     metrics.insert("map_ram_kib_mean".into(), ram.map(|(mean, _)| mean / 1024.0));
     metrics.insert("map_ram_kib_max".into(), ram.map(|(_, max)| max / 1024.0));
+    metrics.insert("map_rebuild_ms".into(), None);
+}
+
+/// Add how long the mapping of a drive took to come back after a power cut.
+pub(crate) fn add_rebuild(metrics: &mut Metrics, device: &dyn Device) {
+    let mut counters = Counters::default();
+    device.counters(&mut counters);
+    let rebuild = counters.levels.iter().find(|(name, _)| name == "map_rebuild_ns");
+    metrics.insert("map_rebuild_ms".into(), rebuild.map(|(_, ns)| *ns as f64 / 1e6));
 }
 
 fn rates(metrics: &mut Metrics, recorder: &Recorder, time: Nanos) {
@@ -168,6 +183,13 @@ fn flash(metrics: &mut Metrics, total: &Counters) {
     let reads = total.get("host_reads");
     let double = (reads > 0).then(|| total.get("map_double_reads") as f64 / reads as f64);
     metrics.insert("map_double_read_ratio".into(), double.filter(|_| has("map_double_reads")));
+    for update in ["update_pure", "update_wasted"] {
+        let share = exact(update).filter(|_| writes > 0).map(|count| count / writes as f64);
+        metrics.insert(format!("{update}_ratio"), share);
+    }
+    for merge in ["switch", "partial", "full"] {
+        metrics.insert(format!("merges_{merge}"), exact(&format!("merges.{merge}")));
+    }
 }
 
 fn utilisation(metrics: &mut Metrics, total: &Counters, time: Nanos) {

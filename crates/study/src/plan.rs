@@ -18,7 +18,7 @@ use crate::expect;
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::grid::{self, Axis, GridPoint, Part};
-use crate::library::CODE_VERSION;
+use crate::library::{self, CODE_VERSION};
 use crate::load::{self, Loaded, unreadable};
 use crate::locate;
 use crate::metrics;
@@ -81,11 +81,16 @@ impl Plan {
     /// # Errors
     /// Everything that is wrong with the study, its parts and its traces, with its place.
     pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
-        Plan::of(load::load(name, sets)?)
+        let loaded = load::load(name, sets)?;
+        let lost = !library::is_path(name) && loaded.directory.as_os_str().is_empty();
+        Plan::of(loaded).map_err(|failure| match lost && failure.message.contains("cannot open") {
+            true => failure.help("run it in blocklab's repository: its traces are there"),
+            false => failure,
+        })
     }
 
-    /// Read a study from `text`. Files that it names are looked for in the current directory; errors
-    /// call it `name`.
+    /// Read a study from `text`. Files that it names are looked for in the current directory;
+    /// errors call it `name`.
     ///
     /// # Errors
     /// As [`Plan::read`].

@@ -268,7 +268,9 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
         columns.push((name.clone(), Column::MaybeF64(values.collect())));
     }
     let values: Vec<Column> = columns.iter().map(|(_, column)| column.clone()).collect();
-    (Schema::new(columns), RowGroup::encode(&values))
+    let schema = Schema::new(columns);
+    let group = RowGroup::encode(&schema, &values);
+    (schema, group)
 }
 
 impl Results {

@@ -201,6 +201,7 @@ impl Params {
             allocator,
             logical_pages,
             reserve: self.collection.reserve_blocks,
+            copy_back: self.nand.copy_back,
         });
         let mapping = wrap(mapping.map_err(|e| e.within("mapping"))?);
         let needs = mapping.needs();

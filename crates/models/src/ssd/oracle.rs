@@ -147,7 +147,9 @@ impl Oracle {
         let version = self.planned[op.ppn() as usize];
         self.pages[op.ppn() as usize] = (op.lpn(), version);
         let durable = &mut self.durable[op.lpn() as usize];
-        if version >= durable.0 {
+        // A copy on another die may have ended before the program that it copies.
+        let copied = !matches!(op.cause(), Cause::Host | Cause::Map) && version == durable.0;
+        if version > durable.0 || copied {
             *durable = (version, op.ppn());
         }
         Ok(())

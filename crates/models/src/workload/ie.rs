@@ -85,7 +85,7 @@ impl Default for Params {
             ],
             span: Size(Bytes::from_gib(4)),
             neighbourhoods: 110,
-            wander: 0.45,
+            wander: 0.22,
             extents: 3_900,
             theta: 0.9,
             new: 0.3,

@@ -76,10 +76,11 @@ impl Default for Params {
                     (kib(32), 0.09),
                     (kib(64), 0.0782),
                 ],
+                wander: 0.26,
                 extents: 4_500,
                 writes: 0.5,
                 new: 0.1,
-                sequential: 0.05,
+                sequential: 0.04,
                 ..ie::Params::default()
             },
         }

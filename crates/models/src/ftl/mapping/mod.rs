@@ -1,19 +1,24 @@
 //! Mappings: which physical page holds which logical page. One file per scheme.
 
-use sim::{Bytes, Snapshot};
+use sim::{Bytes, Counters, Snapshot};
 
 use super::allocation::Allocator;
 use super::collector::Step;
 use super::flash::{Flash, Slot};
 use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
-use crate::ssd::plan::Plan;
+use crate::ssd::plan::{Cause, OpCounts, Plan};
 
+pub mod bast;
+pub mod block;
 pub mod cdftl;
 pub mod demand;
 pub mod dftl;
+pub mod fast;
 mod fill;
+pub mod kast;
 pub mod leaftl;
+mod log_block;
 pub mod page;
 pub mod sftl;
 #[cfg(test)]
@@ -33,6 +38,8 @@ pub struct Context {
     /// Free blocks of a plane that host writes must leave for relocation; what the scheme itself
     /// [needs](Needs::reserve) comes on top.
     pub reserve: u32,
+    /// The flash can copy pages within a plane without the bus.
+    pub copy_back: bool,
 }
 
 /// What a mapping's `build` gives.
@@ -178,6 +185,16 @@ pub trait Mapping: Snapshot + Send {
     /// Lookups and hits; `None` when the whole table is in RAM.
     fn stats(&self) -> Option<MapStats> {
         None
+    }
+
+    /// What the scheme counts besides; `planned` is what the drive has planned so far. Every scheme
+    /// says how many pages it wrote into their data block (`write_data`), elsewhere because they
+    /// held data already (`update_pure`), and elsewhere although they held none
+    /// (`update_wasted`). Where any page can be anywhere there are no updates.
+    fn counters(&self, planned: &OpCounts, out: &mut Counters) {
+        out.add("write_data", planned.programs(Cause::Host));
+        out.add("update_pure", 0);
+        out.add("update_wasted", 0);
     }
 
     /// Prepare for cheap clones.

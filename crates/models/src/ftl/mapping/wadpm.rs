@@ -15,8 +15,8 @@
 //! too many lookups miss and shrinks slowly while they hit.
 //!
 //! The write path:
-//! 1. find the chunk of the LPI; when it is not in the window, throw out the least recently used
-//!    one (write its map page if it changed) and read the map page of the wanted one;
+//! 1. find the chunk of the LPI; when it is not in the window, read its map page and throw out the
+//!    least recently used one (if it changed, its map page is written while the request goes on);
 //! 2. take the next page of the plane's open block, or wait until one is collected;
 //! 3. a page written in part: read the rest of it;
 //! 4. program it, mark the old page invalid, change the entry, mark the chunk dirty;
@@ -35,6 +35,7 @@
 //!
 //! # What it leaves out
 //! A request that misses a chunk which another request is just loading does not wait for it. The
+//! RAM that holds a chunk while it is being written back, at most one per page under way. The
 //! checkpoint that would shorten a rebuild: all spare areas are read. After a rebuild, map pages
 //! that are out of date count as rewritten in its time, not in the wear.
 //!
@@ -242,23 +243,26 @@ impl Wadpm {
         self.allocator.stripe()[self.chunks_per_plane.div(chunk) as usize]
     }
 
-    /// Have the entry of `position` in the window. The operations are a stage of their own.
-    fn load(&mut self, position: u32, flash: &mut Flash, plan: &mut Plan) {
+    /// Have the entry of `position` in the window: read its chunk in a stage of its own, and write
+    /// what has to leave beside the operations that the caller adds. True when it was there.
+    fn load(&mut self, position: u32, flash: &mut Flash, plan: &mut Plan) -> bool {
         self.stats.lookups += 1;
         let chunk = self.store.page_of(position);
         let hit = self.cache.touch(position, chunk);
         let shrank = self.window.accessed(chunk, hit);
-        if hit && !shrank {
-            self.stats.hits += 1;
-            return;
-        }
         self.stats.hits += u64::from(hit);
-        self.make_room(chunk, !hit, flash, plan);
+        if hit && !shrank {
+            return true;
+        }
         if !hit {
             self.store.plan_read(chunk, plan);
+            plan.then();
+        }
+        self.make_room(chunk, !hit, flash, plan);
+        if !hit {
             self.cache.insert(position, chunk, &mut self.store);
         }
-        plan.then();
+        hit
     }
 
     /// Throw out what no longer fits, with `more` when something for `chunk` is to come. What
@@ -298,8 +302,8 @@ impl Mapping for Wadpm {
 
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         let position = self.position(page.lpn);
-        self.load(position, flash, plan);
-        self.stats.double_reads += u64::from(!plan.ops.is_empty());
+        let hit = self.load(position, flash, plan);
+        self.stats.double_reads += u64::from(!hit);
         let ppn = self.cache.get(position, self.store.page_of(position)).expect("it was loaded");
         if ppn != NONE {
             plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));

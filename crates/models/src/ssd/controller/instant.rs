@@ -209,6 +209,7 @@ impl Controller {
         out.add("map_double_reads", stats.double_reads);
         out.level("map_ram_bytes", self.mapping.ram().0);
         out.level("map_rebuild_ns", self.rebuild_ns);
+        self.mapping.counters(counts, out);
         self.nand.counters(out);
     }
 

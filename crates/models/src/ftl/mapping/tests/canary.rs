@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sim::{Bytes, Device, Loader, Rng, Saver, Snapshot, SnapshotError};
+use sim::{Bytes, Counters, Device, Loader, Rng, Saver, Snapshot, SnapshotError};
 
 use super::{MAPPINGS, age, tiny, torture};
 use crate::device::Context;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{Full, HostPage, MapStats, Mapping, Needs, Rebuilt};
-use crate::ssd::plan::{Kind, NONE, Plan};
+use crate::ssd::plan::{Kind, NONE, OpCounts, Plan};
 
 /// What a wrapped mapping does wrong, once in a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -42,6 +42,18 @@ impl Sabotaged {
         self.chances += u64::from(bug == self.bug);
         bug == self.bug && self.chances.is_multiple_of(EVERY)
     }
+
+    /// Copy the first page of a merge where the last belongs, and the other way round.
+    fn swap_copies(&mut self, plan: &mut Plan) {
+        let copies = |kind| matches!(kind, Kind::Program | Kind::CopyBack);
+        let places: Vec<usize> =
+            (0..plan.ops.len()).filter(|&index| copies(plan.ops[index].kind())).collect();
+        if let [first, .., last] = places[..]
+            && self.strikes(Bug::WrongMergeOrder)
+        {
+            plan.ops.swap(first, last);
+        }
+    }
 }
 
 impl Snapshot for Sabotaged {
@@ -68,6 +80,7 @@ impl Mapping for Sabotaged {
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
         let old = self.inner.lookup(flash, page.lpn);
         self.inner.write(flash, page, plan)?;
+        self.swap_copies(plan);
         if old != NONE && !flash.is_valid(old) && self.strikes(Bug::SkippedInvalidation) {
             flash.pretend_valid(old);
         }
@@ -108,14 +121,7 @@ impl Mapping for Sabotaged {
 
     fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
         let step = self.inner.clean(flash, pool, plan);
-        let copies = |kind| matches!(kind, Kind::Program | Kind::CopyBack);
-        let places: Vec<usize> =
-            (0..plan.ops.len()).filter(|&index| copies(plan.ops[index].kind())).collect();
-        if let [first, .., last] = places[..]
-            && self.strikes(Bug::WrongMergeOrder)
-        {
-            plan.ops.swap(first, last);
-        }
+        self.swap_copies(plan);
         step
     }
 
@@ -125,6 +131,10 @@ impl Mapping for Sabotaged {
 
     fn stats(&self) -> Option<MapStats> {
         self.inner.stats()
+    }
+
+    fn counters(&self, planned: &OpCounts, out: &mut Counters) {
+        self.inner.counters(planned, out);
     }
 
     fn freeze(&mut self) {

@@ -74,6 +74,23 @@ const MAPPINGS: &[(&str, &str)] = &[
         "mapping.leaftl.error_bound = 4\nallocation = 'dynamic'\ncollection.separate = false\n\
          nand.copy_back = false",
     ),
+    ("block", "mapping = 'block'"),
+    ("block, no copy-back", "mapping = 'block'\nnand.copy_back = false"),
+    ("nftl-1", "mapping.block.variant = 'nftl-1'"),
+    ("nftl-n", "mapping.block.variant.nftl-n.replacements = 2"),
+    ("bast", "mapping.bast.log_blocks = 24"),
+    ("bast, no copy-back", "mapping.bast.log_blocks = 64\nnand.copy_back = false"),
+    ("fast", "mapping.fast.log_blocks = 24"),
+    ("fast, blocks, merge", "mapping.fast = { striping = 'blocks', sw_break = 'merge' }"),
+    ("fast, naive", "mapping.fast = { scope = 'naive_global', log_blocks = 20 }"),
+    ("fast, k open", "mapping.fast = { scope = 'global_k_open', log_blocks = 25 }"),
+    ("kast", "mapping.kast = { log_blocks = 32, associativity = 3 }"),
+    ("kast, K = 1, blocks", "mapping.kast = { associativity = 1, striping = 'blocks' }"),
+    (
+        "kast, no copy-back",
+        "mapping.kast = { log_blocks = 48, sequential_blocks = 4 }\nnand.copy_back = false",
+    ),
+    ("fast, k open, no copy-back", "mapping.fast.scope = 'global_k_open'\nnand.copy_back = false"),
 ];
 
 /// A drive of 4 dies x 2 planes x 64 blocks x 16 pages of 1 KiB, small enough that blocks are freed

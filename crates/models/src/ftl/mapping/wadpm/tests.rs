@@ -69,8 +69,8 @@ fn the_paper_device_has_the_table_of_table_4() {
     let context = 4368 * 17 / 8;
     let (_, chunks, _) = shape(85.0, 34, 20.0);
     let device = drive(fixed(20.0), 85.0);
-    let levels = counters(&device).levels;
-    assert!(levels.contains(&("map_ram_bytes".into(), u64::from(chunks * 17).div_ceil(8))));
+    let ram = ("map_ram_bytes".into(), u64::from(chunks * 17).div_ceil(8));
+    assert!(counters(&device).levels.contains(&ram));
     assert_eq!(context, 9282);
 }
 
