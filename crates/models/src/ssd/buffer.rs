@@ -1,8 +1,9 @@
 //! The write buffer: RAM that acknowledges writes before they are programmed.
 //!
-//! Pages wait in the order they became dirty, or batch by batch in logical order. A rewrite of a waiting page is absorbed; a rewrite
-//! of a page whose program is under way makes it dirty again. Without power-loss protection the
-//! buffer is volatile: a flush waits for everything that was dirty when it came.
+//! Pages wait in the order they became dirty, or batch by batch in logical order. A rewrite of a
+//! waiting page is absorbed; a rewrite of a page whose program is under way makes it dirty again.
+//! Without power-loss protection the buffer is volatile: a flush waits for everything that was
+//! dirty when it came.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -101,7 +102,7 @@ pub struct Buffer {
     protected: bool,
     // Ordered, so that nothing depends on a hash.
     pages: BTreeMap<u32, Page>,
-    /// (dirty count, lpn) in the order to program; entries of pages that were discarded are skipped.
+    /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
     order: VecDeque<(u64, u32)>,
     /// Entries at the front of `order` that are sorted by logical page; `None` sorts nothing.
     sorted: Option<usize>,
