@@ -17,6 +17,16 @@ const F: &str = "[ssd]\nover_provisioning = { live_percent = 93 }\nnand.read = [
     dies_per_package = 1\nplanes_per_die = 2\nblocks_per_plane = 128\npages_per_block = 256\n\
     page = '4KiB'\n";
 
+/// Mappings to compare, each with a tenth of a page map's RAM where it has a choice.
+const MAPPINGS: &[(&str, &str)] = &[
+    ("page", "mapping = 'page'"),
+    ("dftl", "mapping.dftl.cache = '10%'"),
+    ("sftl", "mapping.sftl.cache = '10%'"),
+    ("cdftl", "mapping.cdftl.cache = '10%'"),
+    ("tpftl", "mapping.tpftl.cache = '10%'"),
+    ("leaftl", "mapping.leaftl.error_bound = 4"),
+];
+
 fn build(text: &str) -> Box<dyn Device> {
     let table: toml::Table = text.parse().expect("the benchmark's TOML parses");
     let model: DeviceModel = table.try_into().expect("the benchmark's TOML is a device");
@@ -126,6 +136,15 @@ fn g_write(name: &str, timing: &str, requests: u64) {
     report(name, &*device, before, result);
 }
 
+/// G-write for each mapping.
+fn mappings(only: Option<&str>, requests: u64) {
+    for (name, mapping) in MAPPINGS {
+        if only.is_none_or(|only| only == *name) {
+            g_write(&format!("G-write, {name}"), mapping, requests);
+        }
+    }
+}
+
 /// Random overwrites of a full F drive with 70 % of it live, per mapping; `changes` is its TOML.
 fn mapping_write(name: &str, changes: &str, requests: u64) {
     let text = F.replace("live_percent = 93", "live_percent = 70");
@@ -225,11 +244,14 @@ fn main() {
         }
         Some((name, _)) if name == "WAF" => return waf_only(),
         Some((name, _)) if name == "big" => return big_drive(),
-        _ => {}
+        Some((name, requests)) if name == "mappings" => return mappings(None, requests),
+        Some((name, requests)) => return mappings(Some(&name), requests),
+        None => {}
     }
     f_read("", "F-read", 6_000_000);
     g_write("G-write", "", 2_000_000);
     g_write("G-write, no timing", "timing = 'none'", 4_000_000);
+    mappings(None, 1_000_000);
     HYBRIDS.iter().for_each(|&(name, changes, requests)| mapping_write(name, changes, requests));
     waf_only();
     big_drive();

@@ -9,7 +9,10 @@ use crate::config::ConfigError;
 use crate::device::{Context, disksim_ssd, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
-use crate::ftl::mapping::{self, bast, block, fast, fdp, kast, multi_stream, page, wadpm};
+use crate::ftl::mapping::{
+    self, bast, block, cdftl, dftl, fast, fdp, kast, leaftl, multi_stream, page, sftl, tpftl,
+    wadpm,
+};
 use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
 use crate::trace::{
     Format, alibaba, arc, blkparse, blktrace, disksim, iolog, mqsim, msr, spc, systor, vscsi,
@@ -35,6 +38,11 @@ sim::registry! {
         mapping::Context => mapping::Built = {
         Page = "page" => page,
         Wadpm = "wadpm" => wadpm,
+        Dftl = "dftl" => dftl,
+        Sftl = "sftl" => sftl,
+        Cdftl = "cdftl" => cdftl,
+        Tpftl = "tpftl" => tpftl,
+        Leaftl = "leaftl" => leaftl,
         Block = "block" => block,
         Bast = "bast" => bast,
         Fast = "fast" => fast,

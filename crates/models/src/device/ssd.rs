@@ -211,9 +211,13 @@ impl Params {
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
+        let mut flash = Flash::new(geometry, needs.slots, wear.levels_free_blocks());
+        if !rules.separate && needs.settle_pages > 0 {
+            flash.kept_for_collection = mapping::demand::COLLECTION_RESERVE;
+        }
         let parts = Parts {
             nand: Nand::new(geometry, timing),
-            flash: Flash::new(geometry, needs.slots, wear.levels_free_blocks()),
+            flash,
             mapping,
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,

@@ -1,8 +1,9 @@
 //! The write buffer: RAM that acknowledges writes before they are programmed.
 //!
-//! Pages wait in the order they became dirty. A rewrite of a waiting page is absorbed; a rewrite
-//! of a page whose program is under way makes it dirty again. Without power-loss protection the
-//! buffer is volatile: a flush waits for everything that was dirty when it came.
+//! Pages wait in the order they became dirty, or batch by batch in logical order. A rewrite of a
+//! waiting page is absorbed; a rewrite of a page whose program is under way makes it dirty again.
+//! Without power-loss protection the buffer is volatile: a flush waits for everything that was
+//! dirty when it came.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,6 +12,17 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot, snapshot_fields};
 
 use crate::config::{ConfigError, Duration, Size};
+
+/// The order in which pages are programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Destage {
+    /// As they became dirty.
+    #[default]
+    Oldest,
+    /// Everything that waits in the order of logical pages, then everything that came meanwhile.
+    Sorted,
+}
 
 /// Parameters of the write buffer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +37,8 @@ pub struct BufferParams {
     pub destage_above_percent: u32,
     /// Programs under way at once; 0 means one per plane.
     pub destage_depth: u32,
+    /// The order in which pages are programmed.
+    pub destage_order: Destage,
     /// Capacitors finish what is in the buffer when the power fails.
     pub power_loss_protection: bool,
 }
@@ -36,6 +50,7 @@ impl Default for BufferParams {
             access: Duration(Nanos(1_000)),
             destage_above_percent: 0,
             destage_depth: 0,
+            destage_order: Destage::Oldest,
             power_loss_protection: false,
         }
     }
@@ -87,8 +102,10 @@ pub struct Buffer {
     protected: bool,
     // Ordered, so that nothing depends on a hash.
     pages: BTreeMap<u32, Page>,
-    /// (dirty count, lpn), oldest first. Entries of pages that were discarded are skipped.
+    /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
     order: VecDeque<(u64, u32)>,
+    /// Entries at the front of `order` that are sorted by logical page; `None` sorts nothing.
+    sorted: Option<usize>,
     dirtied: u64,
     /// Dirty counts whose data is not on flash yet.
     outstanding: BTreeSet<u64>,
@@ -103,7 +120,8 @@ impl Snapshot for Buffer {
         pages.save(to);
         self.outstanding.iter().copied().collect::<Vec<_>>().save(to);
         self.order.save(to);
-        [self.dirtied, self.flush_to, self.programming as u64].save(to);
+        let sorted = self.sorted.unwrap_or(0) as u64;
+        [self.dirtied, self.flush_to, self.programming as u64, sorted].save(to);
     }
     fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
         let mut pages: Vec<(u32, Page)> = Vec::new();
@@ -113,10 +131,11 @@ impl Snapshot for Buffer {
         outstanding.restore(from)?;
         self.outstanding = outstanding.into_iter().collect();
         self.order.restore(from)?;
-        let mut counts = [0; 3];
+        let mut counts = [0; 4];
         counts.restore(from)?;
         [self.dirtied, self.flush_to] = [counts[0], counts[1]];
         self.programming = counts[2] as usize;
+        self.sorted = self.sorted.map(|_| counts[3] as usize);
         Ok(())
     }
 }
@@ -153,6 +172,7 @@ impl Buffer {
             protected: params.power_loss_protection,
             pages: BTreeMap::new(),
             order: VecDeque::new(),
+            sorted: (params.destage_order == Destage::Sorted).then_some(0),
             dirtied: 0,
             outstanding: BTreeSet::new(),
             programming: 0,
@@ -193,27 +213,43 @@ impl Buffer {
         Offer::Taken
     }
 
+    /// Take the page at the front of the order out of it.
+    fn pop_front(&mut self) {
+        self.order.pop_front();
+        self.sorted = self.sorted.map(|sorted| sorted.saturating_sub(1));
+    }
+
     /// The next page to program, if one should be: (lpn, sectors written, stream).
     pub fn next_destage(&mut self) -> Option<(u32, u32, u16)> {
         loop {
+            if self.sorted == Some(0) {
+                self.order.make_contiguous().sort_unstable_by_key(|&(count, lpn)| (lpn, count));
+                self.sorted = Some(self.order.len());
+            }
             let &(count, lpn) = self.order.front()?;
             let current = self.pages.get(&lpn).map(|page| page.again.unwrap_or(page.dirty));
             if current != Some(count) {
                 // Discarded, or dirtied again later.
-                self.order.pop_front();
+                self.pop_front();
                 continue;
             }
-            let wanted = count <= self.flush_to || self.pages.len() > self.destage_above;
+            // What a flush waits for may be anywhere in a sorted order.
+            let flushed = match self.sorted {
+                Some(_) => !self.is_clean_to(self.flush_to),
+                None => count <= self.flush_to,
+            };
+            let wanted = flushed || self.pages.len() > self.destage_above;
             let page = self.pages.get_mut(&lpn).expect("the entry was just found");
             if !wanted || self.programming >= self.depth || page.programming {
                 return None;
             }
-            self.order.pop_front();
             page.programming = true;
             page.programmed_writers = std::mem::take(&mut page.writers);
-            self.programming += 1;
             let sectors = page.programmed_writers.iter().map(|w| w.sectors).sum();
-            return Some((lpn, sectors, page.stream));
+            let stream = page.stream;
+            self.programming += 1;
+            self.pop_front();
+            return Some((lpn, sectors, stream));
         }
     }
 
@@ -223,6 +259,7 @@ impl Buffer {
         page.programming = false;
         page.writers = std::mem::take(&mut page.programmed_writers);
         self.order.push_front((page.dirty, lpn));
+        self.sorted = self.sorted.map(|sorted| sorted + 1);
         self.programming -= 1;
     }
 
@@ -277,6 +314,7 @@ impl Buffer {
         self.programming = 0;
         self.flush_to = 0;
         self.order.clear();
+        self.sorted = self.sorted.map(|_| 0);
         if self.protected {
             // Programs under way start again from RAM when the power is back.
             for (&lpn, page) in &mut self.pages {

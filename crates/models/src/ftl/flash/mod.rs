@@ -130,6 +130,9 @@ pub struct Flash {
     /// Pages of each plane that the collector still has to place into the host's open block;
     /// 0 where moved pages have open blocks of their own.
     owed: Vec<u32>,
+    /// Free blocks of a plane below which the host's open block, too, is the collector's. 0 where
+    /// moved pages have open blocks of their own, or a collection takes one free block at most.
+    pub kept_for_collection: u32,
     /// Blocks sealed since the collector last looked.
     pub newly_sealed: Vec<u32>,
     /// Take the least worn free block instead of the one that has been free longest.
@@ -171,6 +174,7 @@ impl Flash {
             seals: 0,
             clock: 0,
             owed: vec![0; geometry.planes() as usize],
+            kept_for_collection: 0,
             newly_sealed: Vec::new(),
             level_wear,
         }
@@ -241,8 +245,9 @@ impl Flash {
     #[inline]
     pub fn has_room(&self, plane: u32, slot: Slot, reserve: u32) -> bool {
         let open = self.open[self.open_block(plane, slot)] != NONE;
-        let owed = self.owed[plane as usize];
-        (open || self.free_blocks(plane) > reserve) && (owed == 0 || self.room(plane, slot) > owed)
+        let (owed, free) = (self.owed[plane as usize], self.free_blocks(plane));
+        let kept = slot == Slot::HOST && free < self.kept_for_collection;
+        (open && !kept || free > reserve) && (owed == 0 || self.room(plane, slot) > owed)
     }
 
     /// Pages left in the open block of `slot`.

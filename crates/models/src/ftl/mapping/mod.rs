@@ -11,16 +11,21 @@ use crate::ssd::plan::{Cause, OpCounts, Plan};
 
 pub mod bast;
 pub mod block;
+pub mod cdftl;
 pub mod demand;
+pub mod dftl;
 pub mod fast;
 pub mod fdp;
 mod fill;
 pub mod kast;
+pub mod leaftl;
 mod log_block;
 pub mod multi_stream;
 pub mod page;
+pub mod sftl;
 #[cfg(test)]
 mod tests;
+pub mod tpftl;
 pub mod wadpm;
 
 /// What a mapping is built with besides its parameters.

@@ -260,8 +260,7 @@ impl Wadpm {
         }
         self.make_room(chunk, !hit, flash, plan);
         if !hit {
-            let plane = self.plane_of_chunk(chunk);
-            self.cache.insert(position, chunk, plane, &mut self.store);
+            self.cache.insert(position, chunk, &mut self.store);
         }
         hit
     }
@@ -274,7 +273,7 @@ impl Wadpm {
             if self.cache.is_dirty(victim) {
                 let page = self.cache.chunk_of(victim);
                 let plane = self.plane_of_chunk(page);
-                if !flash.has_room(plane, Slot::MAP, self.reserve) {
+                if !MapStore::has_room(flash, plane, self.reserve) {
                     break;
                 }
                 if !self.cache.holds_chunks() {

@@ -265,7 +265,11 @@ impl Controller {
         let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
         let pages = self.collector.rules.step_pages;
         match self.collector.step(pool, pages, flash, mapping, &mut self.plan) {
-            Step::Planned => self.submit_plan(FOR_POOL | pool, NONE, !urgent),
+            Step::Planned => {
+                self.submit_plan(FOR_POOL | pool, NONE, !urgent);
+                // Map pages may have taken a free block of another plane.
+                self.check_planned();
+            }
             Step::Blocked => self.blocked_pools.push(pool),
             Step::Idle => {}
         }

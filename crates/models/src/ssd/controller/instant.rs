@@ -70,20 +70,30 @@ impl Controller {
         if self.plan.collect.is_empty() {
             return;
         }
-        let planes = std::mem::take(&mut self.plan.collect);
-        planes.iter().for_each(|&plane| self.collect_now(plane));
+        let mut planes = std::mem::take(&mut self.plan.collect);
+        let mut next = 0;
+        while let Some(&plane) = planes.get(next) {
+            self.collect_now(plane);
+            // Map pages may have taken a free block of another plane.
+            planes.append(&mut self.plan.collect);
+            next += 1;
+        }
+        planes.clear();
         self.plan.collect = planes;
-        self.plan.collect.clear();
     }
 
-    /// Collect a plane's pool until it has enough free blocks.
+    /// Collect a plane's pool until it has enough free blocks. `plan.collect` is then the planes
+    /// that gave up a block for that.
     #[cold]
     fn collect_now(&mut self, plane: u32) {
         let pool = self.collector.pool_of(plane);
+        self.plan.clear();
         if !self.collector.check(pool, &self.flash, &*self.mapping) {
             return;
         }
+        let mut taken = Vec::new();
         loop {
+            taken.append(&mut self.plan.collect);
             self.plan.clear();
             let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
             // Nothing can come between the pages of a victim here: one step for all of them.
@@ -93,6 +103,8 @@ impl Controller {
                 Step::Idle => break,
             }
         }
+        taken.retain(|&other| other != plane);
+        self.plan.collect = taken;
     }
 
     /// Execute the present plan in no time.

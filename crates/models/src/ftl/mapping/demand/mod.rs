@@ -12,15 +12,27 @@ use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
 
+pub mod entries;
+pub mod frames;
+pub mod heap;
 pub mod lru;
+mod moved;
+pub mod scheme;
+mod size;
+
+use moved::Moved;
+pub use size::CacheSize;
 
 /// Free blocks per plane that host writes leave for map pages. A collected block may need one for
 /// the pages it moves and one for the map pages that tell where they went; each map page written
 /// makes another one invalid, so that map blocks soon are the cheapest to collect.
 pub const MAP_RESERVE: u32 = 3;
 
-/// A page that the collector moved while its table entry was on flash only.
-type Moved = (u32, u32);
+/// Free blocks that a collection may need at most: for the pages it moves, and for map pages.
+pub const COLLECTION_RESERVE: u32 = 2;
+
+/// Bytes of a PPN in a map page, where a scheme has no layout of its own.
+const ENTRY_BYTES: u64 = 4;
 
 /// The mapping table on flash.
 #[derive(Clone, Debug)]
@@ -33,14 +45,15 @@ pub struct MapStore {
     /// The id of map page 0.
     first_id: u32,
     page_sectors: u32,
-    /// Per plane, what the collector moved and [`MapStore::settle`] has to write: (position, PPN).
-    moved: Vec<Vec<Moved>>,
-    moved_count: u32,
+    /// What the collector moved and [`MapStore::settle`] has to write.
+    moved: Moved,
     /// Scratch of `settle`.
-    settling: Vec<Moved>,
+    settling: Vec<(u32, u32)>,
+    /// The planes map pages go to by turns; empty when they stay where the pages they map are.
+    homes: Vec<u32>,
 }
 
-snapshot_fields!(MapStore { contents, directory, moved, moved_count });
+snapshot_fields!(MapStore { contents, directory, moved });
 
 impl MapStore {
     /// The table of a drive: `positions` in map pages of `entries`.
@@ -52,10 +65,17 @@ impl MapStore {
             entries: Divisor::new(entries),
             first_id: context.logical_pages,
             page_sectors: context.geometry.page_sectors,
-            moved: vec![Vec::new(); context.geometry.planes() as usize],
-            moved_count: 0,
+            moved: Moved::new(pages, context.geometry.planes()),
             settling: Vec::new(),
+            homes: Vec::new(),
         }
+    }
+
+    /// The same for a table in the order of logical pages: each map page tells of pages in every
+    /// plane, so that map pages go over the planes by turns.
+    pub fn striped(context: &Context, entries: u32) -> MapStore {
+        let homes = context.allocator.stripe().to_vec();
+        MapStore { homes, ..MapStore::new(context, context.logical_pages, entries) }
     }
 
     /// Map pages of the table.
@@ -66,6 +86,11 @@ impl MapStore {
     /// Entries of a map page.
     pub fn entries(&self) -> u32 {
         self.entries.get()
+    }
+
+    /// Bytes of a map page in RAM, at 4 bytes for each entry.
+    pub fn page_bytes(&self) -> u64 {
+        u64::from(self.entries.get()) * ENTRY_BYTES
     }
 
     /// The map page of a position.
@@ -110,46 +135,26 @@ impl MapStore {
 
     /// Copy a map page into RAM, with what was moved since it was written. Returns true when that
     /// made the copy newer than the page on flash.
-    pub fn load(&mut self, page: u32, planes: std::ops::Range<u32>, to: &mut [u32]) -> bool {
+    pub fn load(&mut self, page: u32, to: &mut [u32]) -> bool {
         let first = page * self.entries.get();
         self.contents.copy_out(first as usize, to);
-        let mut newer = false;
-        if self.moved_count > 0 {
-            let entries = self.entries;
-            for moved in &mut self.moved[planes.start as usize..planes.end as usize] {
-                let before = moved.len();
-                moved.retain(|&(position, ppn)| {
-                    let other = entries.div(position) != page;
-                    if !other {
-                        to[(position - first) as usize] = ppn;
-                    }
-                    other
-                });
-                self.moved_count -= (before - moved.len()) as u32;
-                newer |= before != moved.len();
-            }
-        }
-        newer
+        self.moved.take_page(page, |position, ppn| to[(position - first) as usize] = ppn)
     }
 
     /// What the table says about one position, with what was moved since its map page was
     /// written; the flag tells that it was moved, and that it is now for the caller to write down.
+    #[inline]
     pub fn take(&mut self, position: u32) -> (u32, bool) {
-        if self.moved_count > 0 {
-            for moved in &mut self.moved {
-                if let Some(index) = moved.iter().position(|&(at, _)| at == position) {
-                    self.moved_count -= 1;
-                    return (moved.swap_remove(index).1, true);
-                }
-            }
+        match self.moved.take(position, self.entries.div(position)) {
+            Some(ppn) => (ppn, true),
+            None => (self.get(position), false),
         }
-        (self.get(position), false)
     }
 
     /// As [`MapStore::take`], but only looks.
     pub fn peek(&mut self, position: u32) -> u32 {
-        let moved = self.moved.iter().flatten().find(|&&(at, _)| at == position);
-        moved.map_or_else(|| self.contents.get(position as usize), |&(_, ppn)| ppn)
+        let moved = self.moved.get(position, self.entries.div(position));
+        moved.unwrap_or_else(|| self.contents.get(position as usize))
     }
 
     /// Replace a whole map page in RAM by `from`; the caller plans its program.
@@ -191,41 +196,78 @@ impl MapStore {
         true
     }
 
+    /// As [`MapStore::plan_write`], in the map page's own plane or the next one with room.
+    pub fn plan_write_home(
+        &mut self,
+        page: u32,
+        flash: &mut Flash,
+        reserve: u32,
+        plan: &mut Plan,
+    ) -> bool {
+        let roomy = self.home_with_room(page, flash, reserve);
+        roomy.is_some_and(|plane| self.plan_write(page, flash, plane, reserve, plan))
+    }
+
+    /// The plane [`MapStore::plan_write_home`] would choose.
+    pub fn home_with_room(&self, page: u32, flash: &Flash, reserve: u32) -> Option<u32> {
+        let home = page as usize % self.homes.len();
+        let turns = self.homes[home..].iter().chain(&self.homes[..home]);
+        turns.copied().find(|&plane| MapStore::has_room(flash, plane, reserve))
+    }
+
+    /// True when a plane has room for a map page, apart from what its collection may count on.
+    pub fn has_room(flash: &Flash, plane: u32, reserve: u32) -> bool {
+        flash.free_blocks(plane) >= COLLECTION_RESERVE && flash.has_room(plane, Slot::MAP, reserve)
+    }
+
+    /// The plane a map page goes to while it has room.
+    pub fn home(&self, page: u32) -> u32 {
+        self.homes[page as usize % self.homes.len()]
+    }
+
     /// The collector moved a page of this id within `plane`, and no copy of its entry is in RAM.
     pub fn relocated(&mut self, id: u32, position: u32, plane: u32, to: u32) {
         match self.page_with_id(id) {
             Some(page) => self.directory[page as usize] = to,
-            None => {
-                self.moved[plane as usize].push((position, to));
-                self.moved_count += 1;
-            }
+            None => self.moved.insert(position, self.entries.div(position), plane, to),
         }
     }
 
     /// Write down where the pages of a collected block of `plane` went: each map page concerned
-    /// is read, changed and written again, in the same plane. Returns false when none is.
+    /// is read, changed and written again, at home if it has one with room, else in this plane.
+    /// Returns false when none is.
     pub fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
-        std::mem::swap(&mut self.settling, &mut self.moved[plane as usize]);
-        if self.settling.is_empty() {
-            return false;
-        }
-        self.moved_count -= self.settling.len() as u32;
-        let mut moved = std::mem::take(&mut self.settling);
-        moved.sort_unstable();
         let entries = self.entries;
-        let same = |a: &Moved, b: &Moved| entries.div(a.0) == entries.div(b.0);
+        let mut moved = std::mem::take(&mut self.settling);
+        self.moved.drain_plane(plane, |position| entries.div(position), &mut moved);
+        moved.sort_unstable();
+        let same = |a: &(u32, u32), b: &(u32, u32)| entries.div(a.0) == entries.div(b.0);
         for group in moved.chunk_by(same) {
             self.plan_read(entries.div(group[0].0), plan);
         }
         plan.then();
         for group in moved.chunk_by(same) {
             group.iter().for_each(|&(position, ppn)| self.set(position, ppn));
-            let written = self.plan_write(entries.div(group[0].0), flash, plane, 0, plan);
-            assert!(written, "a victim is chosen when the map pages it changes fit");
+            self.plan_settled(entries.div(group[0].0), flash, plane, plan);
         }
+        let some = !moved.is_empty();
         moved.clear();
         self.settling = moved;
-        true
+        some
+    }
+
+    fn plan_settled(&mut self, page: u32, flash: &mut Flash, plane: u32, plan: &mut Plan) {
+        let written = match self.homes.is_empty() {
+            true => self.plan_write(page, flash, plane, 0, plan),
+            false => {
+                let home = self.home(page);
+                MapStore::has_room(flash, home, COLLECTION_RESERVE)
+                    && self.plan_write(page, flash, home, COLLECTION_RESERVE, plan)
+                    || self.plan_write(page, flash, plane, 0, plan)
+                    || self.plan_write_home(page, flash, COLLECTION_RESERVE, plan)
+            }
+        };
+        assert!(written, "a victim is chosen when the map pages it changes fit");
     }
 
     /// Take over what is on flash after a power failure: `newest` is the PPN of every id,
@@ -243,8 +285,7 @@ impl MapStore {
             }
         }
         self.directory.copy_from_slice(&newest[self.first_id as usize..]);
-        self.moved.iter_mut().for_each(Vec::clear);
-        self.moved_count = 0;
+        self.moved.clear();
         stale.iter().filter(|&&stale| stale).count() as u64
     }
 

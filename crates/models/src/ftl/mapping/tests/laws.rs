@@ -29,6 +29,14 @@ fn every_mapping_obeys_the_laws_behind_a_buffer() {
 }
 
 #[test]
+fn a_buffer_that_sorts_obeys_the_laws_and_loses_nothing() {
+    let sorting = "buffer = { capacity = '64KiB', destage_order = 'sorted', \
+                   destage_above_percent = 50 }\nmapping.leaftl.error_bound = 4";
+    sim::laws::check_all("leaftl, sorted", &|| build(sorting), 0..2);
+    torture(&mut *build(sorting), 1, 6_000, 20);
+}
+
+#[test]
 fn every_mapping_is_rebuilt_after_any_power_cut() {
     for (name, changes) in &mappings() {
         println!("{name}");

@@ -1,7 +1,9 @@
 //! Every mapping under the NAND oracle: the laws of the contract, power cuts at any moment, and
 //! planted bugs that the oracle must see.
 
+mod caches;
 mod canary;
+mod demand;
 mod laws;
 
 use std::collections::BTreeMap;
@@ -43,6 +45,42 @@ const MAPPINGS: &[(&str, &str)] = &[
         "wadpm, free updates, shared block",
         "mapping.wadpm = { window.fixed = 30, layout = 'aligned64', gc_map_update = 'free' }\n\
          collection.separate = false",
+    ),
+    ("dftl", "mapping.dftl.cache = '1KiB'"),
+    (
+        "dftl, plain LRU, dynamic",
+        "mapping.dftl = { cache = '10%', protected_percent = 0 }\n\
+         allocation = 'dynamic'",
+    ),
+    (
+        "dftl, no copy-back, shared block",
+        "mapping.dftl.cache = '30%'\nnand.copy_back = false\n\
+         collection.separate = false",
+    ),
+    ("sftl", "mapping.sftl = { cache = '2KiB', buffer_percent = 10 }"),
+    (
+        "sftl, no buffer, dynamic, no copy-back",
+        "mapping.sftl = { cache = '40%', buffer_percent = 0 }\nallocation = 'dynamic'\n\
+         nand.copy_back = false",
+    ),
+    ("cdftl", "mapping.cdftl = { cache = '3KiB', pages_percent = 70 }"),
+    (
+        "cdftl, dynamic, shared block",
+        "mapping.cdftl = { cache = '50%', pages_percent = 90 }\nallocation = 'dynamic'\n\
+         collection.separate = false",
+    ),
+    ("tpftl", "mapping.tpftl.cache = '1KiB'"),
+    (
+        "tpftl, no prefetch, dynamic, no copy-back",
+        "mapping.tpftl = { cache = '20%', request_prefetch = false, \
+         selective_prefetch = false }\nallocation = 'dynamic'\nnand.copy_back = false",
+    ),
+    ("leaftl", "mapping = 'leaftl'"),
+    ("leaftl, approximate", "mapping.leaftl.error_bound = 16"),
+    (
+        "leaftl, approximate, dynamic, shared block",
+        "mapping.leaftl.error_bound = 4\nallocation = 'dynamic'\ncollection.separate = false\n\
+         nand.copy_back = false",
     ),
     ("block", "mapping = 'block'"),
     ("block, no copy-back", "mapping = 'block'\nnand.copy_back = false"),
@@ -138,7 +176,7 @@ fn torture(device: &mut dyn sim::Device, seed: u64, operations: u64, cuts: u64) 
                 now = next;
                 device.advance(now, &mut out);
             }
-            std::mem::take(&mut out.done).len() as u64;
+            out.done.clear();
             device.power_fail(now);
             inside = 0;
         }

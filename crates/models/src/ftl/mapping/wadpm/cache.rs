@@ -4,6 +4,7 @@ use sim::{CowVec, Loader, Saver, Snapshot, SnapshotError, snapshot_fields};
 
 use super::{Loading, LruScope, Params};
 use crate::ftl::mapping::demand::MapStore;
+use crate::ftl::mapping::demand::frames::Frames;
 use crate::ftl::mapping::demand::lru::Lists;
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::NONE;
@@ -24,6 +25,7 @@ pub(super) struct Cache {
 
 #[derive(Clone)]
 enum Kind {
+    /// The unit is the chunk number.
     Chunks(Frames),
     Entries(Slots),
 }
@@ -42,33 +44,6 @@ impl Snapshot for Kind {
             Kind::Chunks(frames) => frames.restore(from),
             Kind::Entries(slots) => slots.restore(from),
         }
-    }
-}
-
-/// Chunks in RAM; their unit is the chunk number.
-#[derive(Clone)]
-struct Frames {
-    entries: u32,
-    /// Frame of each chunk, or [`NONE`].
-    frame: Vec<u32>,
-    free: Vec<u32>,
-    /// The PPNs, frame after frame.
-    data: Vec<u32>,
-}
-
-snapshot_fields!(Frames { frame, free, data });
-
-impl Frames {
-    #[inline]
-    fn place(&self, position: u32, chunk: u32) -> Option<usize> {
-        let frame = self.frame[chunk as usize];
-        (frame != NONE).then(|| (frame * self.entries + (position - chunk * self.entries)) as usize)
-    }
-
-    fn of(&mut self, chunk: u32) -> &mut [u32] {
-        let entries = self.entries as usize;
-        let frame = self.frame[chunk as usize] as usize;
-        &mut self.data[frame * entries..][..entries]
     }
 }
 
@@ -100,12 +75,7 @@ impl Cache {
             Kind::Entries(Slots { load: load.max(1), slot, free: Vec::new(), data: Vec::new() })
         };
         let kind = match params.loading {
-            Loading::Chunk => Kind::Chunks(Frames {
-                entries,
-                frame: vec![NONE; chunks as usize],
-                free: Vec::new(),
-                data: Vec::new(),
-            }),
+            Loading::Chunk => Kind::Chunks(Frames::new(chunks, entries)),
             Loading::Entry => slots(1),
             Loading::ReadAhead(count) => slots(count),
         };
@@ -139,7 +109,7 @@ impl Cache {
     pub(super) fn touch(&mut self, position: u32, chunk: u32) -> bool {
         let list = self.list(chunk);
         let unit = match &mut self.kind {
-            Kind::Chunks(frames) if frames.frame[chunk as usize] == NONE => return false,
+            Kind::Chunks(frames) if !frames.holds(chunk) => return false,
             Kind::Chunks(_) => chunk,
             Kind::Entries(slots) => match slots.slot.get(position as usize) {
                 NONE => return false,
@@ -154,7 +124,7 @@ impl Cache {
     #[inline]
     pub(super) fn get(&mut self, position: u32, chunk: u32) -> Option<u32> {
         match &mut self.kind {
-            Kind::Chunks(frames) => Some(frames.data[frames.place(position, chunk)?]),
+            Kind::Chunks(frames) => frames.get(position, chunk),
             Kind::Entries(slots) => match slots.slot.get(position as usize) {
                 NONE => None,
                 slot => Some(slots.data[slot as usize].1),
@@ -165,18 +135,15 @@ impl Cache {
     /// Change the entry of `position`, which is in the window. Returns what it was.
     #[inline]
     pub(super) fn set(&mut self, position: u32, chunk: u32, ppn: u32) -> u32 {
-        let (unit, entry) = match &mut self.kind {
-            Kind::Chunks(frames) => {
-                let place = frames.place(position, chunk).expect("the chunk was loaded");
-                (chunk, &mut frames.data[place])
-            }
+        let (unit, old) = match &mut self.kind {
+            Kind::Chunks(frames) => (chunk, frames.set(position, chunk, ppn)),
             Kind::Entries(slots) => {
                 let slot = slots.slot.get(position as usize);
-                (slot, &mut slots.data[slot as usize].1)
+                (slot, std::mem::replace(&mut slots.data[slot as usize].1, ppn))
             }
         };
         self.dirty[unit as usize] = true;
-        std::mem::replace(entry, ppn)
+        old
     }
 
     /// What to throw out of a window of `bytes`, if something must go; with `more` so that what
@@ -225,10 +192,7 @@ impl Cache {
         let list = self.list(self.chunk_of(unit));
         self.recency.remove(list, unit);
         match &mut self.kind {
-            Kind::Chunks(frames) => {
-                let frame = std::mem::replace(&mut frames.frame[unit as usize], NONE);
-                frames.free.push(frame);
-            }
+            Kind::Chunks(frames) => frames.remove(unit),
             Kind::Entries(slots) => {
                 slots.slot.set(slots.data[unit as usize].0 as usize, NONE);
                 slots.free.push(unit);
@@ -236,18 +200,12 @@ impl Cache {
         }
     }
 
-    /// Take over from the map page `chunk`, which lies in `plane`, what a miss of `position` loads.
-    pub(super) fn insert(&mut self, position: u32, chunk: u32, plane: u32, store: &mut MapStore) {
+    /// Take over from the map page `chunk` what a miss of `position` loads.
+    pub(super) fn insert(&mut self, position: u32, chunk: u32, store: &mut MapStore) {
         let list = self.list(chunk);
         match &mut self.kind {
             Kind::Chunks(frames) => {
-                let frame = frames.free.pop().unwrap_or_else(|| {
-                    let frame = frames.data.len() / frames.entries as usize;
-                    frames.data.resize(frames.data.len() + frames.entries as usize, NONE);
-                    frame as u32
-                });
-                frames.frame[chunk as usize] = frame;
-                self.dirty[chunk as usize] = store.load(chunk, plane..plane + 1, frames.of(chunk));
+                self.dirty[chunk as usize] = frames.load(chunk, store);
                 self.recency.push(list, chunk);
             }
             Kind::Entries(slots) => {
@@ -284,11 +242,7 @@ impl Cache {
         self.recency.clear();
         self.dirty.fill(false);
         match &mut self.kind {
-            Kind::Chunks(frames) => {
-                frames.frame.fill(NONE);
-                frames.free.clear();
-                frames.data.clear();
-            }
+            Kind::Chunks(frames) => frames.clear(),
             Kind::Entries(slots) => {
                 slots.slot = CowVec::new(slots.slot.len(), NONE);
                 slots.free = (0..slots.data.len() as u32).collect();
