@@ -17,6 +17,7 @@ mod fill;
 pub mod kast;
 mod log_block;
 pub mod page;
+pub mod reconfigurable;
 #[cfg(test)]
 mod tests;
 pub mod wadpm;

@@ -24,6 +24,6 @@ pub(crate) mod testing;
 
 pub(crate) use associative::Associative;
 pub(crate) use hybrid::{Hybrid, Logs, Update};
-pub(crate) use layout::{Budget, Striping};
+pub(crate) use layout::{Budget, Striping, in_range};
 pub(crate) use recovery::Found;
 pub(crate) use store::{Job, Store};

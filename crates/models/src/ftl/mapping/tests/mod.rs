@@ -52,6 +52,12 @@ const MAPPINGS: &[(&str, &str)] = &[
         "kast, no copy-back",
         "mapping.kast = { log_blocks = 48, sequential_blocks = 4 }\nnand.copy_back = false",
     ),
+    ("reconfigurable", "mapping.reconfigurable = { group_blocks = 4, group_logs = 2 }"),
+    ("reconfigurable, N = 1", "mapping.reconfigurable = { group_blocks = 1, group_logs = 2 }"),
+    (
+        "reconfigurable, N = all, no copy-back",
+        "mapping.reconfigurable = { group_blocks = 32, log_blocks = 40 }\nnand.copy_back = false",
+    ),
     ("fast, k open, no copy-back", "mapping.fast.scope = 'global_k_open'\nnand.copy_back = false"),
 ];
 
