@@ -197,7 +197,7 @@ impl Kast {
         flash: &mut Flash,
         update: Update,
     ) -> Option<u32> {
-        let Update { lpn, lbn, offset } = update;
+        let Update { lpn, lbn, offset, .. } = update;
         let pool = store.layout.plane(lbn) as usize;
         let sequential = &mut self.pools[pool].sequential;
         let index = sequential.iter().position(|log| log.owner == lbn)?;

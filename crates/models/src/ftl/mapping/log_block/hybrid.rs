@@ -16,6 +16,8 @@ pub(crate) struct Update {
     pub(crate) lbn: u32,
     /// Offset in the logical block.
     pub(crate) offset: u32,
+    /// Pages of the host's request.
+    pub(crate) of: u32,
 }
 
 /// The log blocks of a scheme.
@@ -81,7 +83,7 @@ impl<L: Logs> Hybrid<L> {
     /// A page for a write; `None` when there is no room.
     #[inline]
     fn page_for(&mut self, flash: &mut Flash, update: Update, held_data: bool) -> Option<u32> {
-        let Update { lpn, lbn, offset } = update;
+        let Update { lpn, lbn, offset, .. } = update;
         if let Some(page) = self.store.home_page(flash, lbn, offset, lpn) {
             self.store.tally.write_data += u64::from(page.is_some());
             return page;
@@ -164,7 +166,7 @@ impl<L: Logs> Mapping for Hybrid<L> {
             plan.collect.push(plane);
             return if planned { Ok(()) } else { Err(full) };
         }
-        let update = Update { lpn, lbn, offset };
+        let update = Update { lpn, lbn, offset, of: page.of };
         let Some(ppn) = self.page_for(flash, update, old != NONE) else {
             if self.store.is_freeing(flash, pool) {
                 self.logs.withdraw(pool);
