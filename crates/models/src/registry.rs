@@ -9,7 +9,9 @@ use crate::config::ConfigError;
 use crate::device::{Context, disksim_ssd, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
-use crate::ftl::mapping::{self, bast, block, fast, kast, last, page, reconfigurable, wadpm};
+use crate::ftl::mapping::{
+    self, bast, block, fast, kast, last, page, reconfigurable, superblock, wadpm,
+};
 use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
 use crate::trace::{
     Format, alibaba, arc, blkparse, blktrace, disksim, iolog, mqsim, msr, spc, systor, vscsi,
@@ -40,6 +42,7 @@ sim::registry! {
         Fast = "fast" => fast,
         Kast = "kast" => kast,
         Last = "last" => last,
+        Superblock = "superblock" => superblock,
         Reconfigurable = "reconfigurable" => reconfigurable,
     }
 }

@@ -19,6 +19,7 @@ pub mod last;
 mod log_block;
 pub mod page;
 pub mod reconfigurable;
+pub mod superblock;
 #[cfg(test)]
 mod tests;
 pub mod wadpm;

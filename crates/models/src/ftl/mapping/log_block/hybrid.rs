@@ -218,14 +218,15 @@ impl<L: Logs> Mapping for Hybrid<L> {
     fn wants_cleaning(&self, _flash: &Flash, pool: u32) -> bool {
         let work = &self.store.work[pool as usize];
         let unfinished = !work.unfinished.is_empty() || work.job.is_some();
-        unfinished || !work.dead.is_empty() || self.logs.wants(pool as usize)
+        unfinished || work.dead.len() > 0 || self.logs.wants(pool as usize)
     }
 
     fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
         let pool = pool as usize;
         loop {
             // Erases first: they bring back the free block that the next merge needs.
-            if let Some(step) = self.store.erase_dead(flash, pool, plan) {
+            if let Some(step) = self.store.work[pool].dead.erase(&self.store.geometry, flash, plan)
+            {
                 return step;
             }
             if self.store.resume(flash, pool) {
@@ -237,7 +238,7 @@ impl<L: Logs> Mapping for Hybrid<L> {
             }
             if self.store.work[pool].job.is_none() {
                 let job = self.logs.next_job(&mut self.store, flash, pool);
-                if job.is_none() && self.store.work[pool].dead.is_empty() {
+                if job.is_none() && self.store.work[pool].dead.len() == 0 {
                     return Step::Idle;
                 }
                 self.store.work[pool].job = job;
