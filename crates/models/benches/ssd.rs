@@ -170,6 +170,10 @@ const HYBRIDS: &[(&str, &str, u64)] = &[
     ("fast", "mapping = 'fast'", 50_000),
     ("fast naive_global", "mapping.fast.scope = 'naive_global'", 50_000),
     ("fast global_k_open", "mapping.fast.scope = 'global_k_open'", 50_000),
+    ("kast", "mapping = 'kast'", 50_000),
+    ("last", "mapping = 'last'", 50_000),
+    ("reconfigurable", "mapping = 'reconfigurable'", 50_000),
+    ("superblock", "mapping = 'superblock'", 200_000),
 ];
 
 fn big_drive() {

@@ -10,8 +10,8 @@ use crate::device::{Context, disksim_ssd, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{
-    self, bast, block, cdftl, dftl, fast, fdp, kast, leaftl, multi_stream, page, sftl, tpftl,
-    wadpm,
+    self, bast, block, cdftl, dftl, fast, fdp, kast, last, leaftl, multi_stream, page,
+    reconfigurable, sftl, superblock, tpftl, wadpm,
 };
 use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
 use crate::trace::{
@@ -37,6 +37,8 @@ sim::registry! {
     pub enum MappingScheme("mapping") in "ftl/mapping/":
         mapping::Context => mapping::Built = {
         Page = "page" => page,
+        MultiStream = "multi-stream" => multi_stream,
+        Fdp = "fdp" => fdp,
         Wadpm = "wadpm" => wadpm,
         Dftl = "dftl" => dftl,
         Sftl = "sftl" => sftl,
@@ -47,8 +49,9 @@ sim::registry! {
         Bast = "bast" => bast,
         Fast = "fast" => fast,
         Kast = "kast" => kast,
-        MultiStream = "multi-stream" => multi_stream,
-        Fdp = "fdp" => fdp,
+        Last = "last" => last,
+        Superblock = "superblock" => superblock,
+        Reconfigurable = "reconfigurable" => reconfigurable,
     }
 }
 

@@ -274,7 +274,7 @@ impl Logs for Fast {
     }
 
     fn append(&mut self, store: &mut Store, flash: &mut Flash, update: Update) -> Option<u32> {
-        let Update { lpn, lbn, offset } = update;
+        let Update { lpn, lbn, offset, .. } = update;
         let plane = store.layout.plane(lbn);
         let pool = store.pool(plane);
         let Sequential { block, owner, closing } = self.sequential[pool];

@@ -50,9 +50,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
-use super::log_block::{Budget, Found, Hybrid, Job, Logs, Store, Striping, Update};
+use super::log_block::{Budget, Found, Hybrid, Job, Logs, Store, Striping, Update, in_range};
 use super::{Built, Context, bits};
-use crate::config::ConfigError;
 use crate::ftl::flash::Flash;
 use crate::ssd::plan::NONE;
 
@@ -94,10 +93,11 @@ impl Params {
         let budget = Budget::new(context, &store.layout);
         let logs = budget.log_blocks(self.log_blocks, 2 * planes, false);
         let logs = logs.map_err(|e| e.within("kast"))? / planes;
-        in_range("associativity", self.associativity, pages, "the pages of a block")?;
-        let most = "the log blocks of a plane less one";
         let sequential = self.sequential_blocks.unwrap_or(2.min(logs - 1));
-        in_range("sequential_blocks", sequential, logs - 1, most)?;
+        let most = "the log blocks of a plane less one";
+        let checked = in_range("associativity", self.associativity, pages, "the pages of a block")
+            .and(in_range("sequential_blocks", sequential, logs - 1, most));
+        checked.map_err(|e| e.within("kast"))?;
         let kast = Kast {
             associativity: self.associativity,
             sequential,
@@ -107,14 +107,6 @@ impl Params {
         };
         Ok(Hybrid::boxed(store, kast))
     }
-}
-
-fn in_range(key: &str, value: u32, most: u32, why: &str) -> Result<(), ConfigError> {
-    if (1..=most).contains(&value) {
-        return Ok(());
-    }
-    let message = format!("expected 1 to {most} ({why}), got {value}");
-    Err(ConfigError::new(key, message).within("kast"))
 }
 
 /// A log block that one logical block writes in order.
@@ -205,7 +197,7 @@ impl Kast {
         flash: &mut Flash,
         update: Update,
     ) -> Option<u32> {
-        let Update { lpn, lbn, offset } = update;
+        let Update { lpn, lbn, offset, .. } = update;
         let pool = store.layout.plane(lbn) as usize;
         let sequential = &mut self.pools[pool].sequential;
         let index = sequential.iter().position(|log| log.owner == lbn)?;

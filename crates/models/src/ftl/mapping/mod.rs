@@ -18,11 +18,14 @@ pub mod fast;
 pub mod fdp;
 mod fill;
 pub mod kast;
+pub mod last;
 pub mod leaftl;
 mod log_block;
 pub mod multi_stream;
 pub mod page;
+pub mod reconfigurable;
 pub mod sftl;
+pub mod superblock;
 #[cfg(test)]
 mod tests;
 pub mod tpftl;
@@ -65,9 +68,9 @@ pub struct HostPage {
 }
 
 impl HostPage {
-    /// A whole page that is a request of its own.
-    pub fn whole(lpn: u32, sectors: u32, stream: u16) -> HostPage {
-        HostPage { lpn, sectors: sectors as u16, whole: true, stream, index: 0, of: 1 }
+    /// A whole page, the first of a request of `of` pages; `sectors` are those of a page.
+    pub fn whole(lpn: u32, sectors: u32, stream: u16, of: u32) -> HostPage {
+        HostPage { lpn, sectors: sectors as u16, whole: true, stream, index: 0, of }
     }
 }
 

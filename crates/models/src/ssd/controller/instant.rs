@@ -27,21 +27,28 @@ impl Controller {
                     self.pages_written += end;
                     (0..self.geometry.planes()).for_each(|plane| self.collect_now(plane));
                 } else {
-                    (0..count).for_each(|lpn| self.write_now(lpn, request.stream));
+                    self.write_all_now(0..count, request.stream);
                 }
             }
             Op::Write => {
-                (first as u32..end as u32).for_each(|lpn| self.write_now(lpn, request.stream));
+                self.write_all_now(first as u32..end as u32, request.stream);
             }
         }
     }
 
-    /// Write a whole page and collect as much as its plane then needs, in no time.
+    /// Write the pages of a request, all of each.
+    fn write_all_now(&mut self, pages: std::ops::Range<u32>, stream: u16) {
+        let first =
+            HostPage::whole(pages.start, self.geometry.page_sectors, stream, pages.len() as u32);
+        for (index, lpn) in pages.enumerate() {
+            self.write_now(HostPage { lpn, index: index as u32, ..first });
+        }
+    }
+
+    /// Write a page and collect as much as its plane then needs, in no time.
     #[inline]
-    pub(super) fn write_now(&mut self, lpn: u32, stream: u16) {
+    pub(super) fn write_now(&mut self, page: HostPage) {
         self.pages_written += 1;
-        let sectors = self.geometry.page_sectors;
-        let page = HostPage::whole(lpn, sectors, stream);
         loop {
             self.plan.clear();
             match self.mapping.write(&mut self.flash, page, &mut self.plan) {

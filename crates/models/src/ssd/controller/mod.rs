@@ -397,7 +397,8 @@ impl Controller {
     #[inline]
     fn write_page(&mut self, part: Waiting, now: Nanos) {
         if self.settings.instant {
-            self.write_now(part.lpn, part.stream);
+            let sectors = self.geometry.page_sectors as u16;
+            self.write_now(HostPage { sectors, whole: true, ..self.host_page(&part) });
             return;
         }
         self.pages_written += 1;

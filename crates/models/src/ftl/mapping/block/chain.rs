@@ -55,7 +55,7 @@ impl Logs for Chains {
     const SWITCHES: bool = false;
 
     fn append(&mut self, store: &mut Store, flash: &mut Flash, update: Update) -> Option<u32> {
-        let Update { lpn, lbn, offset } = update;
+        let Update { lpn, lbn, offset, .. } = update;
         let chain = &self.chains[lbn as usize];
         let takes = |&&block: &&u32| offset >= u32::from(flash.block(block).written);
         if let Some(&block) = chain.iter().find(takes) {

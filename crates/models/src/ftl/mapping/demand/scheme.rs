@@ -184,7 +184,7 @@ impl<C: Cache> Mapping for Demand<C> {
     }
 
     fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
-        let old = self.load(HostPage::whole(lpn, self.page_sectors, 0), flash, plan);
+        let old = self.load(HostPage::whole(lpn, self.page_sectors, 0, 1), flash, plan);
         if old != NONE {
             flash.invalidate(old);
             self.cache.set(lpn, NONE);

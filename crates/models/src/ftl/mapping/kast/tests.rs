@@ -22,7 +22,7 @@ fn no_write_waits_for_more_merges_than_the_bound_and_some_for_as_many() {
         let text = format!("mapping.kast = {{ log_blocks = 4, associativity = {k} }}");
         let mut drive = Drive::timed(&text, 32, 16, 40);
         (0..drive.pages()).for_each(|lpn| drive.write(lpn));
-        let alone = drive.timed_write(1, 1).0;
+        let alone = drive.timed_write(1).0;
         assert!((PROGRAM..PROGRAM + 50_000).contains(&alone), "{alone}");
         let mut rng = sim::Rng::new(1, "bound");
         let mut worst = 0;
@@ -30,7 +30,7 @@ fn no_write_waits_for_more_merges_than_the_bound_and_some_for_as_many() {
             // Pages 0 are left out half of the time: they are for the SW log blocks.
             let lpn = rng.below(drive.pages());
             let lpn = if rng.below(2) == 0 { lpn | 1 } else { lpn };
-            worst = worst.max(drive.timed_write(lpn, 1).0);
+            worst = worst.max(drive.timed_write(lpn).0);
         }
         let counted = drive.counted(|_| ());
         assert_eq!(counted.associativity_max(), k);

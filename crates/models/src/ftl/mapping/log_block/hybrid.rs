@@ -16,6 +16,8 @@ pub(crate) struct Update {
     pub(crate) lbn: u32,
     /// Offset in the logical block.
     pub(crate) offset: u32,
+    /// Pages of the host's request.
+    pub(crate) of: u32,
 }
 
 /// The log blocks of a scheme.
@@ -81,7 +83,7 @@ impl<L: Logs> Hybrid<L> {
     /// A page for a write; `None` when there is no room.
     #[inline]
     fn page_for(&mut self, flash: &mut Flash, update: Update, held_data: bool) -> Option<u32> {
-        let Update { lpn, lbn, offset } = update;
+        let Update { lpn, lbn, offset, .. } = update;
         if let Some(page) = self.store.home_page(flash, lbn, offset, lpn) {
             self.store.tally.write_data += u64::from(page.is_some());
             return page;
@@ -164,7 +166,7 @@ impl<L: Logs> Mapping for Hybrid<L> {
             plan.collect.push(plane);
             return if planned { Ok(()) } else { Err(full) };
         }
-        let update = Update { lpn, lbn, offset };
+        let update = Update { lpn, lbn, offset, of: page.of };
         let Some(ppn) = self.page_for(flash, update, old != NONE) else {
             if self.store.is_freeing(flash, pool) {
                 self.logs.withdraw(pool);
@@ -216,14 +218,15 @@ impl<L: Logs> Mapping for Hybrid<L> {
     fn wants_cleaning(&self, _flash: &Flash, pool: u32) -> bool {
         let work = &self.store.work[pool as usize];
         let unfinished = !work.unfinished.is_empty() || work.job.is_some();
-        unfinished || !work.dead.is_empty() || self.logs.wants(pool as usize)
+        unfinished || work.dead.len() > 0 || self.logs.wants(pool as usize)
     }
 
     fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
         let pool = pool as usize;
         loop {
             // Erases first: they bring back the free block that the next merge needs.
-            if let Some(step) = self.store.erase_dead(flash, pool, plan) {
+            if let Some(step) = self.store.work[pool].dead.erase(&self.store.geometry, flash, plan)
+            {
                 return step;
             }
             if self.store.resume(flash, pool) {
@@ -235,7 +238,7 @@ impl<L: Logs> Mapping for Hybrid<L> {
             }
             if self.store.work[pool].job.is_none() {
                 let job = self.logs.next_job(&mut self.store, flash, pool);
-                if job.is_none() && self.store.work[pool].dead.is_empty() {
+                if job.is_none() && self.store.work[pool].dead.len() == 0 {
                     return Step::Idle;
                 }
                 self.store.work[pool].job = job;

@@ -157,6 +157,14 @@ impl Budget {
     }
 }
 
+/// Check that a parameter is from 1 to `most`, which is `what`.
+pub(crate) fn in_range(key: &str, value: u32, most: u32, what: &str) -> Result<(), ConfigError> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError::new(key, format!("expected 1 to {most} ({what}), got {value}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,38 +1,43 @@
 //! Merges, one step at a time.
 
-use super::store::{Job, Store, Work};
+use super::store::{Job, Store};
 use super::tally::Merge;
-use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::HostPage;
+use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
-impl Store {
-    /// Plan the erases of a pool. `None` when there is nothing to erase.
-    pub(super) fn erase_dead(
-        &mut self,
-        flash: &Flash,
-        pool: usize,
-        plan: &mut Plan,
-    ) -> Option<Step> {
-        let geometry = self.geometry;
-        let Work { dead, erasing, .. } = &mut self.work[pool];
-        if dead.is_empty() {
-            return None;
+/// Plan copies, each (to, from, lpn). A page that has to cross the bus is read first; all others
+/// wait for the reads, because the pages of a block are programmed in order. Page `written` (or
+/// [`NONE`]) comes from the host.
+pub(crate) fn plan_copies(
+    geometry: &Geometry,
+    copy_back: bool,
+    flash: &Flash,
+    copies: &[(u32, u32, u32)],
+    written: u32,
+    plan: &mut Plan,
+) {
+    let sectors = geometry.page_sectors;
+    let in_place = |to: u32, from: u32| {
+        from != NONE && copy_back && geometry.plane_of(to) == geometry.plane_of(from)
+    };
+    for &(to, from, lpn) in copies {
+        if lpn != written && !in_place(to, from) && flash.is_programmed(from) {
+            plan.push(FlashOp::read(Cause::Merge, from, lpn, sectors));
         }
-        let before = dead.len();
-        erasing.clear();
-        dead.retain(|&block| {
-            let pinned = flash.is_pinned(block);
-            if !pinned {
-                plan.push(FlashOp::erase(Cause::Merge, geometry.first_ppn(block)));
-                erasing.push((block, flash.block(block).erases));
-            }
-            pinned
-        });
-        Some(if dead.len() < before { Step::Planned } else { Step::Blocked })
     }
+    plan.then();
+    for &(to, from, lpn) in copies {
+        plan.push(match in_place(to, from) {
+            _ if lpn == written => FlashOp::program(Cause::Host, to, from, lpn, sectors),
+            true => FlashOp::copy_back(Cause::Merge, to, from, lpn),
+            false => FlashOp::program(Cause::Merge, to, from, lpn, sectors),
+        });
+    }
+}
 
+impl Store {
     /// Copy what `lbn` has beyond the last page of `target` to there, and make room for `written`,
     /// a page of it that the host writes; the page count. The operations are planned by
     /// [`Store::plan_moves`].
@@ -59,33 +64,14 @@ impl Store {
         copied
     }
 
-    /// Plan the copies collected so far. A page that has to cross the bus is read first; all
-    /// others wait for the reads, because the pages of a block are programmed in order.
+    /// Plan the copies collected so far.
     pub(super) fn plan_moves(&mut self, flash: &Flash, plan: &mut Plan) {
         self.plan_moves_with(flash, NONE, plan);
     }
 
     /// The same, where page `written` comes from the host.
     fn plan_moves_with(&mut self, flash: &Flash, written: u32, plan: &mut Plan) {
-        let sectors = self.geometry.page_sectors;
-        let in_place = |to: u32, from: u32| {
-            from != NONE
-                && self.copy_back
-                && self.geometry.plane_of(to) == self.geometry.plane_of(from)
-        };
-        for &(to, from, lpn) in &self.moves {
-            if lpn != written && !in_place(to, from) && flash.is_programmed(from) {
-                plan.push(FlashOp::read(Cause::Merge, from, lpn, sectors));
-            }
-        }
-        plan.then();
-        for &(to, from, lpn) in &self.moves {
-            plan.push(match in_place(to, from) {
-                _ if lpn == written => FlashOp::program(Cause::Host, to, from, lpn, sectors),
-                true => FlashOp::copy_back(Cause::Merge, to, from, lpn),
-                false => FlashOp::program(Cause::Merge, to, from, lpn, sectors),
-            });
-        }
+        plan_copies(&self.geometry, self.copy_back, flash, &self.moves, written, plan);
         self.moves.clear();
     }
 

@@ -13,6 +13,7 @@
 //! ```
 
 mod associative;
+mod dead;
 mod hybrid;
 mod layout;
 mod merge;
@@ -23,7 +24,9 @@ mod tally;
 pub(crate) mod testing;
 
 pub(crate) use associative::Associative;
+pub(crate) use dead::Dead;
 pub(crate) use hybrid::{Hybrid, Logs, Update};
-pub(crate) use layout::{Budget, Striping};
+pub(crate) use layout::{Budget, Layout, Striping, in_range};
+pub(crate) use merge::plan_copies;
 pub(crate) use recovery::Found;
 pub(crate) use store::{Job, Store};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use sim::{CowVec, snapshot_fields};
 
+use super::dead::Dead;
 use super::layout::{Layout, Striping};
 use super::tally::{Merge, Tally};
 use crate::ftl::flash::Flash;
@@ -40,12 +41,10 @@ pub(super) struct Work {
     /// (logical block, its former home) of merges that a power failure interrupted.
     pub(super) unfinished: VecDeque<(u32, u32)>,
     /// Blocks without valid pages, to be erased.
-    pub(super) dead: Vec<u32>,
-    /// Blocks of the last erases planned, and how often each had been erased before.
-    pub(super) erasing: Vec<(u32, u32)>,
+    pub(super) dead: Dead,
 }
 
-snapshot_fields!(Work { job, merged, unfinished, dead, erasing });
+snapshot_fields!(Work { job, merged, unfinished, dead });
 
 /// The tables that every scheme with log blocks has.
 #[derive(Clone)]
@@ -170,16 +169,14 @@ impl Store {
 
     /// A block without valid pages can be erased.
     pub(crate) fn bury(&mut self, flash: &Flash, block: u32) {
-        debug_assert_eq!(flash.valid(block), 0, "block {block} is given up with valid pages");
         let pool = self.pool(self.geometry.plane_of_block(block));
-        self.work[pool].dead.push(block);
+        self.work[pool].dead.push(flash, block);
     }
 
     /// True when a block of the pool is going to be erased without anybody asking for it.
     pub(super) fn is_freeing(&self, flash: &Flash, pool: usize) -> bool {
-        let Work { job, dead, erasing, .. } = &self.work[pool];
-        let is_erasing = |&(block, erases): &(u32, u32)| flash.block(block).erases == erases;
-        job.is_some() || !dead.is_empty() || erasing.iter().any(is_erasing)
+        let Work { job, dead, .. } = &self.work[pool];
+        job.is_some() || dead.is_freeing(flash)
     }
 
     /// True when every page of the block was written in order from offset 0, all are still valid,

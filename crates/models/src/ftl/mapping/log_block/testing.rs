@@ -114,11 +114,17 @@ impl Drive {
         self.device.apply(&request);
     }
 
-    /// Write `pages` pages from `lpn` on with one request, wait until nothing is left to do, and
-    /// give the latency.
-    pub(crate) fn timed_write(&mut self, lpn: u64, pages: u64) -> Nanos {
+    /// Write `pages` pages from `lpn` on with one request.
+    pub(crate) fn write_run(&mut self, lpn: u64, pages: u64) {
         let lba = Lba(lpn * self.sectors);
-        let request = Request::write(lba, (pages * self.sectors) as u32);
+        self.device.apply(&Request::write(lba, (pages * self.sectors) as u32));
+    }
+
+    /// Write a page, wait until nothing is left to do, and
+    /// give the latency.
+    pub(crate) fn timed_write(&mut self, lpn: u64) -> Nanos {
+        let lba = Lba(lpn * self.sectors);
+        let request = Request::write(lba, self.sectors as u32);
         self.device.submit(self.now, request).expect("the drive is idle");
         let mut out = Completions::new();
         let (issued, mut ended) = (self.now, None);

@@ -98,6 +98,24 @@ const MAPPINGS: &[(&str, &str)] = &[
         "kast, no copy-back",
         "mapping.kast = { log_blocks = 48, sequential_blocks = 4 }\nnand.copy_back = false",
     ),
+    ("last", "mapping.last = { log_blocks = 40, sequential_from = '4KiB' }"),
+    (
+        "last, no copy-back",
+        "mapping.last = { hot_window = 64, striping = 'blocks', sequential_blocks = 2, \
+         log_blocks = 64 }\nnand.copy_back = false",
+    ),
+    ("superblock", "mapping.superblock = { group_blocks = 4, cache_tables = 8, fan_out = 4 }"),
+    (
+        "superblock, shared block, no copy-back",
+        "mapping.superblock = { update_blocks = 1, separate = false, striping = 'blocks' }\n\
+         nand.copy_back = false",
+    ),
+    ("reconfigurable", "mapping.reconfigurable = { group_blocks = 4, group_logs = 2 }"),
+    ("reconfigurable, N = 1", "mapping.reconfigurable = { group_blocks = 1, group_logs = 2 }"),
+    (
+        "reconfigurable, N = all, no copy-back",
+        "mapping.reconfigurable = { group_blocks = 32, log_blocks = 40 }\nnand.copy_back = false",
+    ),
     ("fast, k open, no copy-back", "mapping.fast.scope = 'global_k_open'\nnand.copy_back = false"),
 ];
 
