@@ -23,8 +23,8 @@
 //! 5. When the plane has no free block, the least recently written superblock that can give one
 //!    up is collected in the same way.
 //!
-//! A superblock is N consecutive logical blocks of one plane. A page table covers `fan_out` pages, a
-//! middle directory `fan_out` page tables; each is in the spare area of the last page written of
+//! A superblock is N consecutive logical blocks of one plane. A page table covers `fan_out` pages,
+//! a middle directory `fan_out` page tables; each is in the spare area of the last page written of
 //! those it covers, so a page whose table is not cached costs two reads without transfer
 //! (`flash_reads.map`), or one when both are in the same spare area.
 //!
