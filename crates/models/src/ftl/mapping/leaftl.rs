@@ -35,10 +35,11 @@
 //!
 //! # What it leaves out
 //! The paper sorts what its write buffer holds before it programs it: set `buffer.destage_order` to
-//! `sorted`, or only streams leave long segments. Segments hidden by newer ones take no RAM at once, not after the next compaction, and
-//! there is no cost of searching levels. The directory of groups, and groups that would be kept on
-//! flash when RAM is short. A spare area names neighbours that are written after it, as if blocks
-//! were programmed from a buffer. After a power failure all spare areas are read.
+//! `sorted`, or only streams leave long segments. Segments hidden by newer ones take no RAM at
+//! once, not after the next compaction, and there is no cost of searching levels. The directory of
+//! groups, and groups that would be kept on flash when RAM is short. A spare area names neighbours
+//! that are written after it, as if blocks were programmed from a buffer. After a power failure all
+//! spare areas are read.
 //!
 //! # Validated against
 //! Exact segments and RAM of streams, the error bound on random ones; the NAND oracle.

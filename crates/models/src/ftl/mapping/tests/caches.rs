@@ -216,7 +216,8 @@ fn leaftl_learns_from_what_a_buffer_sorted() {
     // 512 pages are sorted at once: two blocks in each plane.
     let bytes = |order: &str| {
         let buffer = format!(
-            "buffer = {{ capacity = '2MiB', destage_above_percent = 50, destage_order = '{order}' }}"
+            "buffer = {{ capacity = '2MiB', destage_above_percent = 50, \
+             destage_order = '{order}' }}"
         );
         let mut drive = drive(&format!("mapping.leaftl.error_bound = 4\n{buffer}"));
         let mut rng = Rng::new(7, "sorted");
