@@ -5,7 +5,8 @@
 //! flushes, several jobs at once or one after the other. Either a real job file (`file`) or one
 //! job whose keys stand in the table itself, under fio's own names. Each job is one closed loop of
 //! `iodepth` requests, or a paced stream when a rate is given (`rate_process = "poisson"` for
-//! random arrivals), and writes to a stream of its own where the device tells streams apart. The table of keys is in `docs/workloads.md`.
+//! random arrivals), and writes to a stream of its own where the device tells streams apart. The
+//! table of keys is in `docs/workloads.md`.
 //!
 //! # Equation
 //! Zipf: P(rank i) = i^-theta / sum over j of j^-theta, drawn by the quantile of Gray et al. and

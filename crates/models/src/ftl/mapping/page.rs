@@ -74,8 +74,8 @@ impl Handles {
             _ => {
                 let most = most.unwrap_or(1);
                 let message = format!(
-                    "{} handles with an open block each do not fit into the {spare} spare blocks of \
-                     a plane: expected 1 to {most}, or lower over_provisioning.live_percent",
+                    "{} handles with an open block each do not fit into the {spare} spare blocks \
+                     of a plane: expected 1 to {most}, or lower over_provisioning.live_percent",
                     self.count
                 );
                 Err(ConfigError::new(key, message))

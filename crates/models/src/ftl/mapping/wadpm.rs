@@ -1,7 +1,7 @@
 //! WADPM: page mapping per plane, through a window on a table that lives on flash.
 //!
 //! ```text
-//!   LPN -> plane PN = LPN mod planes, LPI = LPN div planes          (a page never leaves its plane)
+//!   LPN -> plane PN = LPN mod planes, LPI = LPN div planes       (a page never leaves its plane)
 //!
 //!   RAM    window, LRU:   [chunk 7*][chunk 0 ][chunk 31*]  ...      * dirty
 //!          directory:     chunk -> where its map page is

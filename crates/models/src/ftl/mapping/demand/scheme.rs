@@ -9,7 +9,7 @@ use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ftl::mapping::fill::fill;
 use crate::ftl::mapping::{Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits};
-use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
+use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
 
 /// Free blocks per plane that host writes leave. One more than where map pages stay in the plane
 /// they map: a collection may have to write map pages whose home has no room.
@@ -132,15 +132,33 @@ impl<C: Cache> Demand<C> {
         }
     }
 
-    /// Have an entry in RAM. The operations are stages of their own.
+    /// Have an entry in RAM: read map pages in a stage of their own, and write what has to leave
+    /// beside the operations that the caller adds.
     #[inline]
     fn load(&mut self, page: HostPage, flash: &mut Flash, plan: &mut Plan) -> u32 {
         let mut io = Io { store: &mut self.store, flash, plan, reserve: self.reserve };
         let hit = self.cache.load(page, &mut io);
-        plan.then();
+        programs_last(plan);
         self.stats.lookups += 1;
         self.stats.hits += u64::from(hit);
         self.cache.get(page.lpn).expect("it was loaded")
+    }
+}
+
+/// Make a stage of the reads and leave the programs to the next one, unless one of the reads is of
+/// a page that is programmed here.
+fn programs_last(plan: &mut Plan) {
+    let is_program = |op: &FlashOp| op.kind() == Kind::Program;
+    let programmed = |ppn| plan.ops.iter().any(|op| is_program(op) && op.ppn() == ppn);
+    if plan.ops.iter().any(|op| !is_program(op) && programmed(op.ppn())) {
+        plan.then();
+        return;
+    }
+    plan.ops.sort_by_key(is_program);
+    plan.stage_ends.clear();
+    let reads = plan.ops.iter().filter(|op| !is_program(op)).count();
+    if reads > 0 {
+        plan.stage_ends.push(reads as u32);
     }
 }
 
@@ -154,7 +172,7 @@ impl<C: Cache> Mapping for Demand<C> {
 
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         let ppn = self.load(page, flash, plan);
-        self.stats.double_reads += u64::from(!plan.ops.is_empty());
+        self.stats.double_reads += u64::from(!plan.stage_ends.is_empty());
         if ppn != NONE {
             plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
         }
