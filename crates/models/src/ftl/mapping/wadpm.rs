@@ -266,27 +266,40 @@ impl Wadpm {
     }
 
     /// Throw out what no longer fits, with `more` when something for `chunk` is to come. What
-    /// changed but finds no room on flash stays for now: the window is over its size until blocks
-    /// were collected.
+    /// changed but finds no room on flash stays for now, and something used later goes instead.
     fn make_room(&mut self, chunk: u32, more: bool, flash: &mut Flash, plan: &mut Plan) {
-        while let Some(victim) = self.cache.victim(self.window.bytes, chunk, more) {
+        while let Some(oldest) = self.cache.victim(self.window.bytes, chunk, more) {
+            let Some(victim) = self.removable(oldest, more, flash) else { break };
             if self.cache.is_dirty(victim) {
                 let page = self.cache.chunk_of(victim);
-                let plane = self.plane_of_chunk(page);
-                if !MapStore::has_room(flash, plane, self.reserve) {
-                    break;
-                }
                 if !self.cache.holds_chunks() {
                     // The rest of the map page is not in RAM.
                     self.store.plan_read(page, plan);
                     plan.then();
                 }
                 self.cache.write_back(victim, page, &mut self.store);
-                let written = self.store.plan_write(page, flash, plane, self.reserve, plan);
+                let written = self.store.plan_write(
+                    page,
+                    flash,
+                    self.plane_of_chunk(page),
+                    self.reserve,
+                    plan,
+                );
                 debug_assert!(written, "room was checked");
             }
             self.cache.remove(victim);
         }
+    }
+
+    /// The least recently used unit from `oldest` on that need not be written or has room to be.
+    /// Without a miss (`more`) the most recently used one is in use.
+    fn removable(&self, oldest: u32, more: bool, flash: &Flash) -> Option<u32> {
+        let mut units = std::iter::successors(Some(oldest), |&unit| self.cache.newer(unit));
+        units.find(|&unit| {
+            let plane = self.plane_of_chunk(self.cache.chunk_of(unit));
+            (more || self.cache.newer(unit).is_some())
+                && (!self.cache.is_dirty(unit) || flash.has_room(plane, Slot::MAP, self.reserve))
+        })
     }
 }
 

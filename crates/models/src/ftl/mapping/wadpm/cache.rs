@@ -162,6 +162,11 @@ impl Cache {
         }
     }
 
+    /// The unit of the same list that was used next after this one.
+    pub(super) fn newer(&self, unit: u32) -> Option<u32> {
+        self.recency.newer(unit)
+    }
+
     /// True when flash does not have the unit as it is in RAM.
     pub(super) fn is_dirty(&self, unit: u32) -> bool {
         self.dirty[unit as usize]
