@@ -19,6 +19,7 @@ mod names;
 mod observe;
 mod output;
 mod parquet;
+mod part;
 mod perfetto;
 mod plan;
 mod precondition;
@@ -40,8 +41,9 @@ pub use document::{
 pub use expect::Verdict;
 pub use failure::{Failure, Kind, Place};
 pub use grid::Part;
-pub use image::Cache;
+pub use image::{Cache, read_image, write_image};
 pub use names::nearest;
+pub use part::{BuiltPart, build_part};
 pub use plan::{DeviceSummary, Plan, PlannedRun};
 pub use precondition::Gate;
 pub use recorder::Progress;
