@@ -157,14 +157,24 @@ impl Engine {
         &self.limits
     }
 
+    /// How modelled time runs along the wall.
+    pub fn timeline(&self) -> Timeline {
+        self.timeline
+    }
+
     /// The device; for counters.
     pub fn device(&self) -> &dyn Device {
         &*self.device
     }
 
-    /// The device's present moment and its next free request id: what a saved state needs.
-    pub fn moment(&self) -> (Nanos, u64) {
-        (self.latest, self.next_id)
+    /// The device's present moment.
+    pub fn moment(&self) -> Nanos {
+        self.latest
+    }
+
+    /// The id of the next request.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
     }
 
     /// What was measured so far.
@@ -441,16 +451,27 @@ impl Engine {
         }
     }
 
-    /// Let the device come to rest, as when it is switched off in good order: its remaining work
-    /// is done in no wall time, and nobody waits for replies any more.
-    pub fn come_to_rest(&mut self) {
+    /// The device as it will be when it has come to rest, and when that is: what is saved. Requests
+    /// inside are done, but nobody is told.
+    pub fn at_rest(&self) -> (Box<dyn Device>, Nanos) {
         /// A device that is never done has background work; it may stop anywhere.
         const EVENTS_MAX: u32 = 50_000_000;
+        let (mut device, mut moment) = (self.device.boxed_clone(), self.latest);
+        let mut held = self.held.iter().filter_map(|&index| self.slots[index as usize].as_ref());
+        let mut next = held.next();
+        let mut out = Completions::new();
         for _ in 0..EVENTS_MAX {
-            let Some(next) = self.device.next_event() else { break };
-            self.run_until(next);
+            while let Some(slot) = next
+                && device.submit(moment, slot.request).is_ok()
+            {
+                next = held.next();
+            }
+            let Some(time) = device.next_event() else { break };
+            moment = moment.max(time);
+            device.advance(time, &mut out);
+            out.done.clear();
         }
-        self.finished.clear();
+        (device, moment)
     }
 
     /// Close the trace that is being recorded.

@@ -6,9 +6,9 @@ use sim::{Histogram, Op};
 use crate::clock::Wall;
 
 /// A reply later than this counts as late, as FEMU counts.
-pub const LATE_NS: u64 = 20_000;
+pub(crate) const LATE_NS: u64 = 20_000;
 /// A reply later than this share of its modelled time counts as late, too.
-pub const LATE_SHARE: f64 = 0.05;
+pub(crate) const LATE_SHARE: f64 = 0.05;
 
 /// The moments of one request.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ pub struct Statistics {
     late_absolute: u64,
     late_relative: u64,
     early: u64,
-    /// (replies, bytes) of reads and writes so far.
     bytes: [u64; 4],
+    recent: Recent,
 }
 
 impl Statistics {
@@ -47,6 +47,8 @@ impl Statistics {
         self.bytes[op] += u64::from(bytes);
         let late = sent.since(timing.due);
         self.lateness.record(late);
+        self.recent.served.record(sent.since(timing.arrived));
+        self.recent.lateness.record(late);
         self.early += u64::from(sent < timing.due);
         self.late_absolute += u64::from(late > LATE_NS);
         self.late_relative += u64::from(late as f64 > modelled_ns as f64 * LATE_SHARE);
@@ -62,14 +64,9 @@ impl Statistics {
         self.bytes[Op::Read as usize] + self.bytes[Op::Write as usize]
     }
 
-    /// The lateness of every reply, in nanoseconds.
-    pub fn lateness(&self) -> &Histogram {
-        &self.lateness
-    }
-
-    /// Latency as served, in nanoseconds from arrival, of all operations together.
-    pub fn served(&self) -> Histogram {
-        merged(&self.served)
+    /// What was measured since this was last asked.
+    pub(crate) fn take_recent(&mut self) -> Recent {
+        std::mem::take(&mut self.recent)
     }
 
     /// Everything, against a limit of `late_share` of the median modelled time.
@@ -110,6 +107,15 @@ impl Statistics {
             lateness,
         }
     }
+}
+
+/// Measured since somebody last looked, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// From arrival to the start of the reply.
+    pub(crate) served: Histogram,
+    /// Reply start minus modelled completion.
+    pub(crate) lateness: Histogram,
 }
 
 fn merged(histograms: &[Histogram; 4]) -> Histogram {

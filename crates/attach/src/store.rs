@@ -7,7 +7,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, seek,
+};
 use sim::Bytes;
 use study::Failure;
 
@@ -58,6 +60,11 @@ impl Store {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(unusable)?;
+        let lock = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        lock.map_err(|_| {
+            Failure::input(format!("{shown} is in use by another session"))
+                .help("end that session first, or name another file")
+        })?;
         let length = file.metadata().map_err(unusable)?.len();
         if length == 0 {
             file.set_len(capacity.0).map_err(unusable)?;
@@ -188,7 +195,10 @@ mod tests {
     fn a_file_of_another_size_is_refused() {
         let name = format!("blocklab-store-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        drop(Store::file(&path, Bytes::from_mib(1)).unwrap());
+        let store = Store::file(&path, Bytes::from_mib(1)).unwrap();
+        let error = Store::file(&path, Bytes::from_mib(1)).unwrap_err();
+        assert!(error.to_string().contains("in use by another session"), "{error}");
+        drop(store);
         let error = Store::file(&path, Bytes::from_mib(2)).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert!(error.to_string().contains("has 1048576 bytes"), "{error}");

@@ -34,7 +34,7 @@ impl Entry {
 
 /// Writes that are not known to be durable, oldest first.
 #[derive(Default, Debug)]
-pub struct VolatileLog {
+pub(crate) struct VolatileLog {
     entries: VecDeque<Entry>,
     bytes: usize,
     /// The device's names of the writes.
@@ -44,7 +44,7 @@ pub struct VolatileLog {
 
 impl VolatileLog {
     /// Bytes of replaced data that are kept.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -52,7 +52,7 @@ impl VolatileLog {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn before_write(
+    pub(crate) fn before_write(
         &mut self,
         store: &Store,
         ticket: WriteTicket,
@@ -67,22 +67,22 @@ impl VolatileLog {
     }
 
     /// The device took the write of that ticket as `id`.
-    pub fn submitted(&mut self, ticket: WriteTicket, id: RequestId) {
+    pub(crate) fn submitted(&mut self, ticket: WriteTicket, id: RequestId) {
         self.ids.insert(ticket, id);
     }
 
     /// The host was told that write `id` is done.
-    pub fn acknowledged(&mut self, id: RequestId) {
+    pub(crate) fn acknowledged(&mut self, id: RequestId) {
         self.acknowledged.insert(id);
     }
 
     /// The sender of that ticket went away in the middle; what it wrote stays.
-    pub fn abandoned(&mut self, ticket: WriteTicket) {
+    pub(crate) fn abandoned(&mut self, ticket: WriteTicket) {
         self.retain(|entry| entry.ticket != ticket);
     }
 
     /// Forget every write that a power cut now would not undo; `lost` are those it would.
-    pub fn prune(&mut self, lost: &[LostWrite]) {
+    pub(crate) fn prune(&mut self, lost: &[LostWrite]) {
         let lost: BTreeSet<RequestId> = lost.iter().map(|lost| lost.id).collect();
         let (ids, acknowledged) = (self.ids.clone(), self.acknowledged.clone());
         let durable = |entry: &Entry| {
@@ -113,7 +113,7 @@ impl VolatileLog {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn power_cut(&mut self, store: &Store, lost: &[LostWrite]) -> io::Result<()> {
+    pub(crate) fn power_cut(&mut self, store: &Store, lost: &[LostWrite]) -> io::Result<()> {
         // Newest to oldest, exchange what is there for what was there before...
         let mut buffer = Vec::new();
         for entry in self.entries.iter_mut().rev() {

@@ -67,7 +67,10 @@ enum State {
     ClientFlags,
     Options,
     /// The rest of an option that was too long.
-    Skip { option: u32, left: u32 },
+    Skip {
+        option: u32,
+        left: u32,
+    },
 }
 
 /// The server's side of the negotiation.
@@ -230,9 +233,7 @@ impl Handshake {
             item.extend(size.to_be_bytes());
         }
         reply(out, option, answer::INFO, &item);
-        for (kind, text) in
-            [(info::NAME, &export.name), (info::DESCRIPTION, &export.description)]
-        {
+        for (kind, text) in [(info::NAME, &export.name), (info::DESCRIPTION, &export.description)] {
             if wants(kind) {
                 let mut item = kind.to_be_bytes().to_vec();
                 item.extend(text.as_bytes());

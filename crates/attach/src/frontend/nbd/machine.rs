@@ -70,9 +70,15 @@ enum State {
     Handshake(Handshake),
     Ready,
     /// A write's data.
-    Payload { left: u32 },
+    Payload {
+        left: u32,
+    },
     /// The data of a write that is refused.
-    Refused { cookie: u64, error: u32, left: u32 },
+    Refused {
+        cookie: u64,
+        error: u32,
+        left: u32,
+    },
 }
 
 /// The server's side of one connection.

@@ -1,0 +1,44 @@
+//! Being on time: a real-time priority, and memory that stays.
+
+use serde::Serialize;
+
+/// Above ordinary programs, below what the kernel itself needs.
+const FIFO_PRIORITY: i32 = 40;
+
+/// The event loop's scheduling class.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// `SCHED_FIFO`: it runs when it is due.
+    Realtime,
+    /// Like any other program, and why.
+    Normal(String),
+}
+
+/// Raise the calling thread to `SCHED_FIFO`. Threads and programs it starts stay ordinary.
+pub(crate) fn raise() -> Priority {
+    let parameters = libc::sched_param { sched_priority: FIFO_PRIORITY };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `parameters` lives across the call, which only reads it; 0 is this thread.
+    let refused = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0;
+    if refused {
+        return Priority::Normal(std::io::Error::last_os_error().to_string());
+    }
+    // Pages that are swapped out would be late; without permission they may be.
+    use rustix::mm::MlockAllFlags as Lock;
+    let _ = rustix::mm::mlockall(Lock::CURRENT | Lock::FUTURE | Lock::ONFAULT);
+    Priority::Realtime
+}
+
+impl Priority {
+    /// What a user must know who did not get it.
+    pub fn warning(&self) -> Option<String> {
+        match self {
+            Priority::Realtime => None,
+            Priority::Normal(why) => Some(format!(
+                "WARNING: no real-time priority ({why}): replies will be late whenever this \
+                 machine is busy; run as root, or: sudo setcap cap_sys_nice+ep $(command -v blocklab)"
+            )),
+        }
+    }
+}
