@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use study::Failure;
 
 use crate::frontend::Address;
+use crate::realtime;
 
 /// A running program and whatever it started: they are one process group.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ impl Captive {
     pub(crate) fn start(command: &str, address: &Address) -> Result<Captive, Failure> {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(command).envs(address.variables.iter().cloned()).process_group(0);
-        let has_terminal = owns_terminal();
+        let (has_terminal, private_mounts) = (owns_terminal(), address.private_mounts);
         // SAFETY: every call in it is async-signal-safe and touches no memory of ours.
         unsafe {
             shell.pre_exec(move || {
@@ -32,6 +33,10 @@ impl Captive {
                 rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
                 if has_terminal {
                     take_terminal();
+                }
+                realtime::set_io_flusher(false);
+                if private_mounts {
+                    keep_mounts_private()?;
                 }
                 Ok(())
             });
@@ -51,6 +56,11 @@ impl Captive {
         self.status
     }
 
+    /// Make it end, with whatever it started.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
     /// Ask it to end; the second time, make it.
     pub(crate) fn end(&mut self) {
         self.signal(if self.asked_to_end { Signal::KILL } else { Signal::TERM });
@@ -68,7 +78,7 @@ impl Captive {
 impl Drop for Captive {
     fn drop(&mut self) {
         // Nothing of it stays, not even what the shell left in the background.
-        self.signal(Signal::KILL);
+        self.kill();
         if self.ended().is_none() {
             let _ = self.child.wait();
         }
@@ -76,6 +86,15 @@ impl Drop for Captive {
             take_terminal();
         }
     }
+}
+
+/// From here on, what this process mounts is gone when it and its children are.
+fn keep_mounts_private() -> rustix::io::Result<()> {
+    use rustix::mount::{MountPropagationFlags as Propagation, mount_change};
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    // SAFETY: it runs between fork and exec, in the only thread there is; only mounts are unshared.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change(c"/", Propagation::DOWNSTREAM | Propagation::REC)
 }
 
 /// True when stdin is a terminal whose foreground is our process group.

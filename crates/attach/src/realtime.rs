@@ -30,6 +30,15 @@ pub(crate) fn raise() -> Priority {
     Priority::Realtime
 }
 
+/// Whether the kernel may make this thread wait for the device that it serves, while it finds
+/// memory for it: a block device's server must not be. Without permission nothing changes.
+pub(crate) fn set_io_flusher(on: bool) {
+    /// From `linux/prctl.h`.
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: the call takes numbers only, and is async-signal-safe.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, libc::c_ulong::from(on), 0, 0, 0) };
+}
+
 impl Priority {
     /// What a user must know who did not get it.
     pub fn warning(&self) -> Option<String> {

@@ -109,6 +109,8 @@ struct Session {
     /// When the live line is due.
     tick: Wall,
     stopping: bool,
+    /// How often a signal asked for the end.
+    interrupts: u32,
     /// The program may have ended.
     child_changed: bool,
 }
@@ -156,6 +158,7 @@ pub fn attach(
         live: live.then(Live::default),
         tick: Wall::NEVER,
         stopping: false,
+        interrupts: 0,
         child_changed: false,
     };
     let started = session.start()?;
@@ -197,7 +200,7 @@ impl Session {
         Ok(started)
     }
 
-    /// Serve until the errand is done.
+    /// Serve until the errand is done, or somebody loses patience.
     fn serve_during<T: Send + 'static>(&mut self, errand: Errand<T>) -> Result<T, Failure> {
         let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
         let (bell, rings) = UnixStream::pair().map_err(impossible)?;
@@ -210,10 +213,15 @@ impl Session {
                 errand()
             })
             .map_err(impossible)?;
-        while !helper.is_finished() {
+        let before = self.interrupts;
+        while !helper.is_finished() && self.interrupts == before {
             self.turn();
         }
         self.poll.remove(&rings);
+        if !helper.is_finished() {
+            // It sees that nobody answers any more, and ends.
+            return Err(Failure::machine("interrupted"));
+        }
         helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")))
     }
 
@@ -236,6 +244,14 @@ impl Session {
                 break;
             }
         }
+        // One that is in the middle of I/O ends only when that is answered.
+        while let Some(captive) = self.captive.as_mut().filter(|_| !self.frontend.is_over()) {
+            captive.kill();
+            if captive.ended().is_some() {
+                break;
+            }
+            self.turn();
+        }
         self.captive = None;
         if let Some(live) = &mut self.live {
             live.end();
@@ -251,14 +267,15 @@ impl Session {
             // What a fault holds back would never end.
             commands::lift_all(&mut export.engine, now);
         }
-        if let Some(errand) = self.frontend.stop(&self.poll) {
-            self.serve_during(errand)?;
-        }
+        let stopped = match self.frontend.stop(&self.poll) {
+            Some(errand) => self.serve_during(errand),
+            None => Ok(()),
+        };
         for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
             export.engine.finish_recording()?;
             identity.save(&mut export.engine)?;
         }
-        Ok(())
+        stopped
     }
 
     /// Answer what is due, wait for what comes next, and take it.
@@ -319,6 +336,7 @@ impl Session {
         if !self.signals.take_stop() {
             return;
         }
+        self.interrupts += 1;
         match &mut self.captive {
             Some(captive) => captive.end(),
             None => self.stopping = true,

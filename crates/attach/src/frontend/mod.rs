@@ -1,7 +1,9 @@
 //! Ways to reach the device: one file and one line each. A frontend is a codec and its sockets;
 //! what it is asked goes to the engine, what the engine answers goes back.
 
+pub mod loop_device;
 pub mod nbd;
+pub(crate) mod probe;
 
 use std::path::PathBuf;
 
@@ -18,6 +20,8 @@ pub struct Address {
     pub variables: Vec<(&'static str, String)>,
     /// What to tell a person, one line each.
     pub lines: Vec<String>,
+    /// What `--run` mounts is mounted for it alone, so that it goes with it.
+    pub private_mounts: bool,
 }
 
 /// What starting found out.
@@ -103,6 +107,8 @@ macro_rules! frontends {
 frontends! {
     /// Network block device, over a Unix socket or loopback TCP.
     Nbd = "nbd" => nbd,
+    /// A block device of this machine: FUSE below the loop driver; needs root.
+    Loop = "loop" => loop_device,
 }
 
 /// Where a path is needed in a message or a variable.

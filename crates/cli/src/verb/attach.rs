@@ -5,7 +5,7 @@ mod ctl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use attach::frontend::{Address, Choice, nbd};
+use attach::frontend::{Address, Choice, loop_device, nbd};
 use attach::{Compensation, DeviceOptions, Options};
 use models::config::Duration;
 use study::Failure;
@@ -50,6 +50,12 @@ struct Attach {
     /// nbd: listen on a loopback address; port 0 takes any
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:10809")]
     tcp: Option<SocketAddr>,
+    /// loop: the I/O scheduler, such as none, mq-deadline, bfq or kyber
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    scheduler: String,
+    /// loop: read-ahead of the page cache
+    #[arg(long, value_name = "KIB", default_value_t = 128)]
+    read_ahead: u32,
     /// Run CMD by the shell with $uri (or $dev) set, and end with it
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
@@ -156,6 +162,11 @@ impl Attach {
         let compensation = compensation(&self.compensate)?;
         let calibrate = compensation == Compensation::Measured;
         let frontend = match self.frontend.as_str() {
+            "loop" => Choice::Loop(loop_device::Options {
+                scheduler: self.scheduler,
+                read_ahead_kib: self.read_ahead,
+                calibrate,
+            }),
             _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),
         };
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -1,20 +1,15 @@
-//! How long a request takes that takes no time: the transport's own round trip.
+//! Measuring the round trip as a client of our own.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use study::Failure;
 
 use super::wire::{self, option};
+use crate::frontend::probe;
 
-/// Round trips that are measured, after some that are not.
-const PROBES: usize = 2000;
-const WARM_UP: usize = 300;
-/// Nobody waits longer than this for a loaded machine.
-const TIME_MAX: Duration = Duration::from_secs(2);
 const READ_BYTES: u32 = 4096;
 
 /// Whom to ask.
@@ -32,10 +27,7 @@ pub(super) fn round_trip(peer: &Peer) -> Result<u64, Failure> {
             measure(stream)
         }),
     };
-    measured.map_err(|why| {
-        Failure::machine(format!("cannot measure the transport's round trip: {why}"))
-            .help("--compensate off, or a time such as --compensate 15us")
-    })
+    measured.map_err(probe::unmeasured)
 }
 
 fn measure(mut stream: impl Read + Write) -> io::Result<u64> {
@@ -49,25 +41,14 @@ fn measure(mut stream: impl Read + Write) -> io::Result<u64> {
     stream.write_all(&hello)?;
     stream.read_exact(&mut [0; 10])?;
 
-    let mut times = Vec::with_capacity(PROBES);
     let mut answer = [0; 16 + READ_BYTES as usize];
-    let began = Instant::now();
-    for probe in 0..WARM_UP + PROBES {
+    probe::median_ns(|probe| {
         let mut request = wire::REQUEST_MAGIC.to_be_bytes().to_vec();
         request.extend([0; 4]);
-        request.extend((probe as u64).to_be_bytes());
+        request.extend(probe.to_be_bytes());
         request.extend(0u64.to_be_bytes());
         request.extend(READ_BYTES.to_be_bytes());
-        let sent = Instant::now();
         stream.write_all(&request)?;
-        stream.read_exact(&mut answer)?;
-        if probe >= WARM_UP {
-            times.push(sent.elapsed().as_nanos() as u64);
-        }
-        if began.elapsed() > TIME_MAX && !times.is_empty() {
-            break;
-        }
-    }
-    times.sort_unstable();
-    Ok(times[times.len() / 2])
+        stream.read_exact(&mut answer)
+    })
 }
