@@ -50,17 +50,26 @@ pub struct DeviceReport {
     pub measured: Summary,
 }
 
+/// What is to be done, behind what is wrong.
+fn after(advice: &str) -> String {
+    if advice.is_empty() { String::new() } else { format!("; {advice}") }
+}
+
 impl Report {
     /// For people: a few lines per device.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for device in &self.devices {
             let Summary { replies, operations, lateness, faithful, advice, .. } = &device.measured;
+            let name = match device.export.as_str() {
+                "" => device.part.clone(),
+                export => format!("{export} ({})", device.part),
+            };
             if *replies == 0 {
-                lines.push(format!("{}: no requests", device.export));
+                lines.push(format!("{name}: no requests"));
                 continue;
             }
-            lines.push(format!("{} ({}): {replies} requests", device.export, device.part));
+            lines.push(format!("{name}: {replies} requests"));
             for op in operations {
                 let (m, s) = (&op.modelled_us, &op.served_us);
                 lines.push(format!(
@@ -83,7 +92,7 @@ impl Report {
             let limit = lateness.limit_p99_us;
             lines.push(match faithful {
                 true => format!("  faithful: p99 of lateness within {limit:.0} us"),
-                false => format!("  NOT FAITHFUL: p99 of lateness beyond {limit:.0} us {advice}"),
+                false => format!("  NOT FAITHFUL: p99 of lateness beyond {limit:.0} us{}", after(advice)),
             });
         }
         lines.push(format!(

@@ -27,27 +27,24 @@ pub(crate) fn path_beside(data: &Path) -> PathBuf {
 /// Restore the state of an earlier session into `part`'s device; returns its moment and its next
 /// request id. Without such a state the device stays as it came out of the box.
 pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<(Nanos, u64), Failure> {
-    let shown = path.display();
-    let fresh = format!("delete {shown} to start with a drive fresh from the box");
-    let meta = match read_image(path, &mut *part.device) {
-        Ok(meta) => meta,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok((Nanos::ZERO, 0)),
-        Err(why) => {
-            let what = format!("cannot restore the device from {shown}: {why}");
-            return Err(Failure::input(what)
-                .expected("the state of the same part, saved by the same version")
-                .help(fresh));
-        }
+    let digest = &part.digest;
+    let fits = |meta: &[u8]| match serde_json::from_slice::<Meta>(meta)? {
+        meta if meta.digest == *digest => Ok(()),
+        Meta { part, .. } => Err(io::Error::other(format!(
+            "it is the state of another device: `{part}`, or another version of it or of blocklab"
+        ))),
     };
-    let meta: Meta = serde_json::from_slice(&meta)
-        .map_err(|why| Failure::input(format!("{shown}: {why}")).help(fresh.clone()))?;
-    if meta.digest != part.digest {
-        let what = format!(
-            "{shown} is the state of another device: `{}`, or another version of it or of blocklab",
-            meta.part
-        );
-        return Err(Failure::input(what).help(fresh));
+    let read = read_image(path, &mut *part.device, fits);
+    if read.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
+        return Ok((Nanos::ZERO, 0));
     }
+    let meta = read.and_then(|meta| Ok(serde_json::from_slice::<Meta>(&meta)?));
+    let meta = meta.map_err(|why| {
+        let shown = path.display();
+        Failure::input(format!("cannot restore the device from {shown}: {why}"))
+            .expected("the state of the same part, saved by the same version")
+            .help(format!("delete {shown} to start with a drive fresh from the box"))
+    })?;
     Ok((Nanos(meta.moment_ns), meta.next_id))
 }
 

@@ -159,16 +159,20 @@ fn hash(small: &[u8], meta: &[u8]) -> [u8; 32] {
 }
 
 fn open(path: &Path, mut device: Box<dyn Device>) -> io::Result<Prepared> {
-    let meta: Meta = serde_json::from_slice(&read_image(path, &mut *device)?)?;
+    let meta: Meta = serde_json::from_slice(&read_image(path, &mut *device, |_| Ok(()))?)?;
     Ok(Prepared { device, start: Nanos(meta.start), gate: meta.gate, notes: meta.notes })
 }
 
 /// Restore what [`write_image`] wrote into `device`, which was built from the same configuration;
-/// returns the caller's `meta`. Blobs are read when they are first touched, so the file stays open.
+/// returns the caller's `meta`, which `fits` looks at before the device is touched. Blobs are read when they are first touched, so the file stays open.
 ///
 /// # Errors
-/// When there is no such file, or what is wrong with it.
-pub fn read_image(path: &Path, device: &mut dyn Device) -> io::Result<Vec<u8>> {
+/// When there is no such file, what is wrong with it, or what `fits` says.
+pub fn read_image(
+    path: &Path,
+    device: &mut dyn Device,
+    fits: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
     let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
     let file = File::open(path)?;
     let mut prelude = [0; PRELUDE as usize];
@@ -189,6 +193,7 @@ pub fn read_image(path: &Path, device: &mut dyn Device) -> io::Result<Vec<u8>> {
     if hash(small, meta)[..] != prelude[32..] {
         return Err(damaged("its content does not match its hash"));
     }
+    fits(meta)?;
     // Its age decides what is evicted; a cache that cannot be touched still serves.
     let _ = file.set_modified(SystemTime::now());
     let mut loader = Loader::new(small, Arc::new(Blobs { file }));

@@ -24,6 +24,19 @@ file = \"t.trace\"
     let run = folder.blocklab(&["run", "study.toml", "--no-report", "--json"]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let result: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let metrics = &result["runs"][0]["metrics"];
     let operations = done.report["devices"][0]["operations"].as_array().unwrap();
-    panic!("{result:#} {operations:#?}");
+    assert_eq!(metrics["host_requests"], 400.0);
+    for operation in operations {
+        let name = operation["op"].as_str().unwrap();
+        for key in ["mean", "p50", "p99", "max"] {
+            let (attached, simulated) =
+                (&operation["modelled_us"][key], &metrics[format!("{name}_latency_us_{key}")]);
+            let (attached, simulated) = (attached.as_f64().unwrap(), simulated.as_f64().unwrap());
+            assert!((attached - simulated).abs() < 1e-6, "{name} {key}: {attached} {simulated}");
+        }
+    }
+    let lateness = &done.report["devices"][0]["lateness"];
+    assert_eq!(lateness["early"], 0);
+    assert!(lateness["p50"].is_number() && lateness["buckets_ns"].is_array());
 }

@@ -113,7 +113,7 @@ impl LoopDevice {
 
     /// Undo the settings and give the device back; it stays while others use it.
     pub(super) fn release(&mut self) {
-        for setting in self.settings.drain(..).rev() {
+        for setting in self.settings.drain(..) {
             // What cannot be undone is not worse than what it was.
             let _ = std::fs::write(&setting.path, &setting.before);
         }

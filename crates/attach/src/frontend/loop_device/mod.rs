@@ -100,13 +100,14 @@ impl Loop {
             let mut settings = vec![
                 ("scheduler", self.options.scheduler.clone()),
                 ("rotational", u8::from(limits.rotational).to_string()),
-                ("read_ahead_kb", self.options.read_ahead_kib.to_string()),
                 ("max_sectors_kb", REQUEST_KIB_MAX.to_string()),
                 ("write_cache", cache.to_string()),
             ];
             if !limits.discard {
                 settings.push(("discard_max_bytes", "0".into()));
             }
+            // Last: the kernel works it out anew whenever a limit changes.
+            settings.push(("read_ahead_kb", self.options.read_ahead_kib.to_string()));
             Queue { name: file.name.clone(), read_only: file.read_only, settings }
         };
         self.files.iter().zip(&lab.exports).map(queue).collect()
