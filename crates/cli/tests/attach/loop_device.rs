@@ -23,16 +23,16 @@ fn the_block_layer_sees_the_device_as_it_is() {
     if !able(&folder) {
         return;
     }
-    let script = "cd /sys/block/${dev#/dev/} && cat size queue/rotational queue/read_ahead_kb \
-                  queue/scheduler && test -b $dev";
+    let script = "cd /sys/block/${dev#/dev/} && pwd && cat size queue/rotational \
+                  queue/read_ahead_kb queue/scheduler && test -b $dev";
     let args = ["wd-80g-5400", "--as", "loop", "--read-ahead", "512", "--scheduler", "mq-deadline"];
     let done = folder.captive(&args, script).good();
     let lines: Vec<&str> = done.stdout.lines().collect();
-    assert_eq!(lines[1..3], ["1", "512"], "{}", done.stdout);
-    assert!(lines[3].contains("[mq-deadline]"), "{}", done.stdout);
+    assert_eq!(lines[2..4], ["1", "512"], "{}", done.stdout);
+    assert!(lines[4].contains("[mq-deadline]"), "{}", done.stdout);
     let plain = folder.captive(&["part.toml", "--as", "loop"], script).good();
     let lines: Vec<&str> = plain.stdout.lines().collect();
-    assert_eq!(lines[..3], ["524288", "0", "128"], "{}", plain.stdout);
+    assert_eq!(lines[1..4], ["524288", "0", "128"], "{}", plain.stdout);
     let wrong = folder.captive(&["part.toml", "--as", "loop", "--scheduler", "cfq"], script);
     assert_eq!(wrong.code, Some(3));
     assert!(wrong.stderr.contains("one of none"), "{}", wrong.stderr);

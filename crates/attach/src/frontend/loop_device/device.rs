@@ -16,6 +16,9 @@ const DIRECT_IO: u32 = 16;
 /// Others look for a free device at the same time.
 const TRIES: usize = 64;
 
+/// The largest `discard_max_bytes` there is: the driver's own limit holds.
+pub(super) const DISCARD_NO_LIMIT: u64 = 0x1ff_ffff_f000;
+
 /// `struct loop_config` with the `struct loop_info64` inside it.
 #[repr(C)]
 struct Config {
@@ -47,6 +50,19 @@ pub(super) struct LoopDevice {
 struct Setting {
     path: PathBuf,
     before: String,
+}
+
+impl Setting {
+    fn refused(&self, file: &str, value: &str, why: &io::Error) -> Failure {
+        let path = self.path.display();
+        let failure = Failure::machine(format!("cannot set {path} to `{value}`: {why}"));
+        if file != "scheduler" {
+            return failure;
+        }
+        let known = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let known = known.trim().replace(['[', ']'], "");
+        failure.expected(format!("one of {known}")).help("choose another --scheduler")
+    }
 }
 
 impl LoopDevice {
@@ -88,26 +104,25 @@ impl LoopDevice {
         Path::new("/sys/block").join(name).join(file)
     }
 
-    /// Set a file of the block layer's queue until the device is given back.
-    pub(super) fn set(&mut self, file: &str, value: &str) -> Result<(), Failure> {
-        let path = self.sysfs(&format!("queue/{file}"));
-        let failed = |why: io::Error| {
-            Failure::machine(format!("cannot set {} to `{value}`: {why}", path.display()))
-        };
-        let before = std::fs::read_to_string(&path).map_err(failed)?;
-        let before = chosen(before.trim()).to_string();
-        if before == value {
-            return Ok(());
+    /// Set files of the block layer's queue until the device is given back.
+    pub(super) fn set_all(&mut self, settings: &[(&'static str, String)]) -> Result<(), Failure> {
+        // All are read before any is set: the kernel works one out from the other.
+        for &(file, _) in settings {
+            let path = self.sysfs(&format!("queue/{file}"));
+            let before = std::fs::read_to_string(&path).map_err(|why| {
+                Failure::machine(format!("cannot read {}: {why}", path.display()))
+            })?;
+            let before = match file {
+                // What is read here is not always taken back.
+                "discard_max_bytes" => DISCARD_NO_LIMIT.to_string(),
+                _ => chosen(before.trim()).to_string(),
+            };
+            self.settings.push(Setting { path, before });
         }
-        std::fs::write(&path, value).map_err(|why| match file {
-            "scheduler" => {
-                let known = std::fs::read_to_string(&path).unwrap_or_default();
-                let known = known.trim().replace(['[', ']'], "");
-                failed(why).expected(format!("one of {known}")).help("choose another --scheduler")
-            }
-            _ => failed(why),
-        })?;
-        self.settings.push(Setting { path, before });
+        for (setting, (file, value)) in self.settings.iter().zip(settings) {
+            std::fs::write(&setting.path, value)
+                .map_err(|why| setting.refused(file, value, &why))?;
+        }
         Ok(())
     }
 

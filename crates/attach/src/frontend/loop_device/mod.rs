@@ -25,7 +25,7 @@ use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
 
-use device::LoopDevice;
+use device::{DISCARD_NO_LIMIT, LoopDevice};
 use wire::{Ask, FileInfo};
 
 /// How the block layer treats the device.
@@ -97,17 +97,16 @@ impl Loop {
         let queue = |(file, export): (&FileInfo, &Export)| {
             let limits = export.engine.limits();
             let cache = if limits.write_cache { "write back" } else { "write through" };
-            let mut settings = vec![
+            let discard = if limits.discard { DISCARD_NO_LIMIT } else { 0 };
+            let settings = vec![
                 ("scheduler", self.options.scheduler.clone()),
                 ("rotational", u8::from(limits.rotational).to_string()),
                 ("max_sectors_kb", REQUEST_KIB_MAX.to_string()),
                 ("write_cache", cache.to_string()),
+                ("discard_max_bytes", discard.to_string()),
+                // Last: the kernel works it out anew whenever a limit changes.
+                ("read_ahead_kb", self.options.read_ahead_kib.to_string()),
             ];
-            if !limits.discard {
-                settings.push(("discard_max_bytes", "0".into()));
-            }
-            // Last: the kernel works it out anew whenever a limit changes.
-            settings.push(("read_ahead_kb", self.options.read_ahead_kib.to_string()));
             Queue { name: file.name.clone(), read_only: file.read_only, settings }
         };
         self.files.iter().zip(&lab.exports).map(queue).collect()
@@ -157,9 +156,7 @@ impl Frontend for Loop {
                 let file = mount::open(&folder, &queue.name, queue.read_only)?;
                 let shown = format!("blocklab:{}", queue.name);
                 let mut device = LoopDevice::bind(&file, &shown, SECTOR_BYTES, queue.read_only)?;
-                for (file, value) in &queue.settings {
-                    device.set(file, value)?;
-                }
+                device.set_all(&queue.settings)?;
                 paths.push(device.path.clone());
                 devices.lock().unwrap_or_else(PoisonError::into_inner).push(device);
             }
