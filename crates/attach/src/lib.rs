@@ -33,7 +33,7 @@ pub use fault::{FaultId, Faults, Kind, Rule};
 pub use lab::{Budget, Export, Lab};
 pub use poll::{Event, Interest, Poll};
 pub use pool::Pool;
-pub use realtime::Priority;
+pub use realtime::{Priority, realtime_permitted};
 pub use record::Recorder;
 pub use report::{DeviceReport, Report};
 pub use session::{Compensation, DeviceOptions, Options, Outcome, attach};

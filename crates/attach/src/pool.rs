@@ -39,11 +39,12 @@ impl Pool {
     pub fn put(&mut self, buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         let class = capacity.trailing_zeros() as usize;
-        if capacity.is_power_of_two() && self.kept + capacity <= KEPT_BYTES_MAX {
-            if let Some(free) = self.free.get_mut(class) {
-                self.kept += capacity;
-                free.push(buffer);
-            }
+        if capacity.is_power_of_two()
+            && self.kept + capacity <= KEPT_BYTES_MAX
+            && let Some(free) = self.free.get_mut(class)
+        {
+            self.kept += capacity;
+            free.push(buffer);
         }
     }
 }

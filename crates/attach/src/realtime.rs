@@ -17,17 +17,31 @@ pub enum Priority {
 
 /// Raise the calling thread to `SCHED_FIFO`. Threads and programs it starts stay ordinary.
 pub(crate) fn raise() -> Priority {
-    let parameters = libc::sched_param { sched_priority: FIFO_PRIORITY };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `parameters` lives across the call, which only reads it; 0 is this thread.
-    let refused = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0;
-    if refused {
-        return Priority::Normal(std::io::Error::last_os_error().to_string());
+    if let Err(why) = set_fifo() {
+        return Priority::Normal(why);
     }
     // Pages that are swapped out would be late; without permission they may be.
     use rustix::mm::MlockAllFlags as Lock;
     let _ = rustix::mm::mlockall(Lock::CURRENT | Lock::FUTURE | Lock::ONFAULT);
     Priority::Realtime
+}
+
+fn set_fifo() -> Result<(), String> {
+    let parameters = libc::sched_param { sched_priority: FIFO_PRIORITY };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `parameters` lives across the call, which only reads it; 0 is this thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().to_string()),
+    }
+}
+
+/// Whether a session would get a real-time priority, tried out in a thread of its own.
+///
+/// # Errors
+/// Says why not.
+pub fn realtime_permitted() -> Result<(), String> {
+    std::thread::spawn(set_fifo).join().unwrap_or_else(|_| Err("the attempt failed".into()))
 }
 
 /// Whether the kernel may make this thread wait for the device that it serves, while it finds
@@ -46,7 +60,8 @@ impl Priority {
             Priority::Realtime => None,
             Priority::Normal(why) => Some(format!(
                 "WARNING: no real-time priority ({why}): replies will be late whenever this \
-                 machine is busy; run as root, or: sudo setcap cap_sys_nice+ep $(command -v blocklab)"
+                 machine is busy; run as root, or: \
+                 sudo setcap cap_sys_nice+ep $(command -v blocklab)"
             )),
         }
     }

@@ -79,8 +79,8 @@ impl Report {
             }
             let us = &lateness.us;
             lines.push(format!(
-                "  lateness p50 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1} us; {} over 20 us, {} over \
-                 5 %; {} early",
+                "  lateness p50 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1} us; {} over 20 us, \
+                 {} over 5 %; {} early",
                 us.p50,
                 us.p99,
                 us.p99_9,
@@ -92,7 +92,9 @@ impl Report {
             let limit = lateness.limit_p99_us;
             lines.push(match faithful {
                 true => format!("  faithful: p99 of lateness within {limit:.0} us"),
-                false => format!("  NOT FAITHFUL: p99 of lateness beyond {limit:.0} us{}", after(advice)),
+                false => {
+                    format!("  NOT FAITHFUL: p99 of lateness beyond {limit:.0} us{}", after(advice))
+                }
             });
         }
         lines.push(format!(

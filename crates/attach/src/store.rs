@@ -119,7 +119,7 @@ impl Store {
     }
 
     fn write_zeroes(&self, mut offset: u64, bytes: u64) -> io::Result<()> {
-        const ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+        static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
         let end = offset + bytes;
         while offset < end {
             let length = (end - offset).min(ZEROES.len() as u64);

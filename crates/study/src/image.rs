@@ -164,7 +164,8 @@ fn open(path: &Path, mut device: Box<dyn Device>) -> io::Result<Prepared> {
 }
 
 /// Restore what [`write_image`] wrote into `device`, which was built from the same configuration;
-/// returns the caller's `meta`, which `fits` looks at before the device is touched. Blobs are read when they are first touched, so the file stays open.
+/// returns the caller's `meta`, which `fits` looks at before the device is touched. Blobs are read
+/// when they are first touched, so the file stays open.
 ///
 /// # Errors
 /// When there is no such file, what is wrong with it, or what `fits` says.

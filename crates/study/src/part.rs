@@ -58,7 +58,7 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
         if path.get(1) != Some(&model) {
             let wrong = path.get(1).map_or("", String::as_str);
             return Err(Failure::input(format!("--set {set}: the part is no `{wrong}`"))
-                .expected(names::expected(wrong, [model.as_str()].into_iter())));
+                .expected(names::expected(wrong, [model.as_str()])));
         }
         root.assign(&path, value);
     }

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     ctl: Option<Sub>,
     #[command(flatten)]
-    attach: Attach,
+    attach: Box<Attach>,
 }
 
 #[derive(clap::Subcommand)]
@@ -48,7 +48,8 @@ struct Attach {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// nbd: listen on a loopback address; port 0 takes any
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:10809")]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1,
+          default_missing_value = "127.0.0.1:10809")]
     tcp: Option<SocketAddr>,
     /// loop: the I/O scheduler, such as none, mq-deadline, bfq or kyber
     #[arg(long, value_name = "NAME", default_value = "none")]
@@ -145,7 +146,7 @@ impl Attach {
             return Err(Failure::input("there are more --data files than parts")
                 .expected("at most one file for each part, in the same order"));
         }
-        if !(self.late_max > 0.0) {
+        if self.late_max.is_nan() || self.late_max <= 0.0 {
             return Err(Failure::input(format!("--late-max {}", self.late_max))
                 .expected("a percentage above 0"));
         }

@@ -72,7 +72,7 @@ impl Folder {
         }
         // What it says later must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Session { child, said }
+        Session { child }
     }
 
     /// Everything below the folder that a session may not leave.
@@ -108,8 +108,6 @@ impl Captive {
 /// A running session.
 pub(crate) struct Session {
     child: Child,
-    /// What it said until it was ready.
-    pub(crate) said: String,
 }
 
 impl Session {

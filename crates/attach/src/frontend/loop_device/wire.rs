@@ -220,13 +220,8 @@ fn lookup(unique: u64, body: &[u8], files: &[FileInfo]) -> Ask<'static> {
 }
 
 /// The folder, as if it were a file.
-const FOLDER: FileInfo = FileInfo {
-    name: String::new(),
-    bytes: 0,
-    block_bytes: 4096,
-    discard: false,
-    read_only: true,
-};
+const FOLDER: FileInfo =
+    FileInfo { name: String::new(), bytes: 0, block_bytes: 4096, discard: false, read_only: true };
 
 fn attributes(unique: u64, node: u64, file: &FileInfo) -> Ask<'static> {
     let mut out = VALID_SECONDS.to_ne_bytes().to_vec();
