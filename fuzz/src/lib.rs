@@ -166,7 +166,7 @@ pub fn serve_nbd(bytes: &[u8], said: &[u8]) {
 
 /// Every byte that the server of a session answers.
 fn nbd_session(sent: &[u8], piece: usize) -> Vec<u8> {
-    let export = |name: &str, read_only| ExportInfo {
+    let export = |name: &str, read_only: bool| ExportInfo {
         name: name.into(),
         description: "a drive".into(),
         bytes: DEVICE_BYTES,
@@ -216,7 +216,7 @@ fn nbd_session(sent: &[u8], piece: usize) -> Vec<u8> {
 /// Take `bytes` as a request of the kernel. Nothing leaves its file, and every reply says how long
 /// it is.
 pub fn serve_fuse(bytes: &[u8]) {
-    let file = |name: &str, read_only| fuse::FileInfo {
+    let file = |name: &str, read_only: bool| fuse::FileInfo {
         name: name.into(),
         bytes: DEVICE_BYTES,
         block_bytes: 4096,

@@ -23,9 +23,7 @@ pub(crate) struct Live {
 
 impl Live {
     /// Write the line for what happened since the last one.
-    pub(crate) fn show(&mut self, now: Wall, name: &str, engine: &mut Engine) {
-        let mut counters = Counters::default();
-        engine.device().counters(&mut counters);
+    pub(crate) fn show(&mut self, now: Wall, name: &str, counters: Counters, engine: &mut Engine) {
         let dilation = engine.timeline().dilation;
         let faults = engine.faults().list().count();
         let statistics = engine.statistics();

@@ -23,7 +23,7 @@ use crate::spin::Spin;
 use crate::statistics::Timing;
 
 use commands::Control;
-use open::Identity;
+use open::{Identity, Manner};
 use signals::Signals;
 
 /// How a request's arrival is dated back by what the transport itself takes.
@@ -69,6 +69,8 @@ pub struct Options {
     pub power_cuts: bool,
     /// Refuse writes.
     pub read_only: bool,
+    /// Begin with every sector of a new device written.
+    pub fill: bool,
     /// Ask for a real-time priority.
     pub realtime: bool,
     /// Show on stderr what is going on.
@@ -128,8 +130,9 @@ pub fn attach(
     let Options { frontend, compensation, run, live, realtime, dilation, late_share, .. } = options;
     let name = frontend.name();
     let devices = options.devices;
-    let (exports, identities) =
-        open::all(devices, dilation, options.power_cuts, options.read_only)?;
+    let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
+    let manner = Manner { dilation, power_cuts, read_only, fill };
+    let (exports, identities) = open::all(devices, manner)?;
     let mut lab = Lab::new(exports, Clock::start());
     if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
         first.engine.record(crate::record::Recorder::new(path)?);
@@ -324,7 +327,10 @@ impl Session {
         if now >= self.tick {
             self.tick = now.plus(live::EVERY_NS);
             if let (Some(live), Some(first)) = (&mut self.live, self.lab.exports.first_mut()) {
-                live.show(now, &first.name, &mut first.engine);
+                let identity = &self.identities[0];
+                let name = if first.name.is_empty() { &identity.part.name } else { &first.name };
+                let counters = identity.counted(&first.engine);
+                live.show(now, name, counters, &mut first.engine);
             }
         }
         let due = self.lab.exports.iter().map(|export| export.engine.next_due());
@@ -347,8 +353,7 @@ impl Session {
     fn devices(&mut self, late_share: f64, dilation: u64) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
         for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
-            let mut counters = sim::Counters::default();
-            export.engine.device().counters(&mut counters);
+            let counters = identity.counted(&export.engine);
             reports.push(DeviceReport {
                 export: export.name.clone(),
                 part: identity.part.name.clone(),

@@ -25,8 +25,8 @@ pub(crate) fn path_beside(data: &Path) -> PathBuf {
 }
 
 /// Restore the state of an earlier session into `part`'s device; returns its moment and its next
-/// request id. Without such a state the device stays as it came out of the box.
-pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<(Nanos, u64), Failure> {
+/// request id, or nothing when there is no such state.
+pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<(Nanos, u64)>, Failure> {
     let digest = &part.digest;
     let fits = |meta: &[u8]| match serde_json::from_slice::<Meta>(meta)? {
         meta if meta.digest == *digest => Ok(()),
@@ -36,7 +36,7 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<(Nanos, u64),
     };
     let read = read_image(path, &mut *part.device, fits);
     if read.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        return Ok((Nanos::ZERO, 0));
+        return Ok(None);
     }
     let meta = read.and_then(|meta| Ok(serde_json::from_slice::<Meta>(&meta)?));
     let meta = meta.map_err(|why| {
@@ -45,7 +45,7 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<(Nanos, u64),
             .expected("the state of the same part, saved by the same version")
             .help(format!("delete {shown} to start with a drive fresh from the box"))
     })?;
-    Ok((Nanos(meta.moment_ns), meta.next_id))
+    Ok(Some((Nanos(meta.moment_ns), meta.next_id)))
 }
 
 /// Save the device's state, in the place of an older one.

@@ -80,6 +80,10 @@ struct Attach {
     /// Keep what writes replace, so that `power-cut` loses what was not flushed
     #[arg(long)]
     power_cuts: bool,
+    /// Begin with a drive of which every sector was written once: reads of what was never written
+    /// take an SSD no time
+    #[arg(long)]
+    fill: bool,
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
@@ -183,6 +187,7 @@ impl Attach {
             control: self.control,
             power_cuts: self.power_cuts,
             read_only: self.read_only,
+            fill: self.fill,
             realtime: !self.no_realtime,
         })
     }

@@ -41,9 +41,9 @@ fn gone(stat: &str) -> bool {
     std::fs::read_to_string(stat).map_or(true, |text| text.contains(") Z "))
 }
 
-/// Start a session around a script that says its process id, and wait for it.
-fn running(folder: &Folder, script: &str) -> (std::process::Child, u32) {
-    let script = format!("echo $$ > child.partial; mv child.partial child; {script}");
+/// Start a session around a script, and wait until the first part of it is done.
+fn running(folder: &Folder, first: &str, script: &str) -> (std::process::Child, u32) {
+    let script = format!("{first}; echo $$ > child.partial; mv child.partial child; {script}");
     let child = Command::new(env!("CARGO_BIN_EXE_blocklab"))
         .args(["attach", "part.toml", "--run", &script])
         .current_dir(&folder.0)
@@ -59,7 +59,7 @@ fn running(folder: &Folder, script: &str) -> (std::process::Child, u32) {
 #[test]
 fn ctrl_c_asks_the_program_to_end() {
     let folder = Folder::new();
-    let (mut session, _) = running(&folder, "trap 'exit 5' TERM; while :; do sleep 0.01; done");
+    let (mut session, _) = running(&folder, "trap 'exit 5' TERM", "while :; do sleep 0.01; done");
     signal(session.id(), "INT");
     assert_eq!(session.wait().unwrap().code(), Some(5));
     assert_eq!(folder.leftovers(), [""; 0]);
@@ -68,7 +68,7 @@ fn ctrl_c_asks_the_program_to_end() {
 #[test]
 fn a_second_ctrl_c_makes_it_end() {
     let folder = Folder::new();
-    let (mut session, child) = running(&folder, "trap '' TERM; while :; do sleep 0.01; done");
+    let (mut session, child) = running(&folder, "trap '' TERM", "while :; do sleep 0.01; done");
     signal(session.id(), "INT");
     // The first one must have been seen as one of its own.
     std::thread::sleep(std::time::Duration::from_millis(200));
@@ -81,7 +81,7 @@ fn a_second_ctrl_c_makes_it_end() {
 #[test]
 fn a_program_does_not_outlive_a_session_that_is_killed() {
     let folder = Folder::new();
-    let (mut session, child) = running(&folder, "exec sleep 1000");
+    let (mut session, child) = running(&folder, ":", "exec sleep 1000");
     session.kill().unwrap();
     session.wait().unwrap();
     until("it is gone", || gone(&format!("/proc/{child}/stat")));

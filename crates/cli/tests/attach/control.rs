@@ -125,3 +125,21 @@ fn a_dilated_device_takes_its_time_in_the_report() {
     assert_eq!((&report["dilation"], &write["modelled_us"]["mean"]), (&50.into(), &1000.0.into()));
     assert!(report["devices"][0]["faithful"].is_boolean());
 }
+
+#[test]
+fn a_filled_drive_takes_time_to_read() {
+    let folder = Folder::new();
+    for (args, is_timed) in
+        [(vec!["slc2010-paper"], false), (vec!["slc2010-paper", "--fill"], true)]
+    {
+        let mut session = folder.serve(&[&args[..], &["--socket", "s.sock"]].concat());
+        assert!(Client::new(&folder.path("s.sock")).read(0, 4096).is_ok());
+        session.end();
+        let text = std::fs::read_to_string(folder.path("out/attach/attach.json")).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let device = &report["devices"][0];
+        let modelled = device["operations"][0]["modelled_us"]["mean"].as_f64().unwrap();
+        assert_eq!(modelled > 20.0, is_timed, "{modelled}");
+        assert_eq!(device["waf"], Value::Null, "nothing was written in the session");
+    }
+}
