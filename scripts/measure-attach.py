@@ -130,15 +130,26 @@ def simple(bench: Bench, command: list[str], export: str = ""):
         yield nbd(socket, export), pid
 
 
+@contextlib.contextmanager
 def nbd_server(bench: Bench):
     socket, config = bench.path("nbds.sock"), bench.folder / "nbds.conf"
     config.write_text(
         f"[generic]\nunixsock = {socket}\n[x]\nexportname = {bench.image()}\n"
         "flush = true\nfua = true\n"
     )
-    pid_file = bench.path("nbds.pid")
-    command = ["nbd-server", "-n", "-C", str(config), "-p", pid_file]
-    return simple(bench, [*command, socket], "x")
+    pid_file = bench.folder / "nbds.pid"
+    pid_file.unlink(missing_ok=True)
+    # It goes into the background by itself.
+    subprocess.run([*bench.fifo, "nbd-server", "-C", str(config), "-p", str(pid_file)], check=True)
+    while not pid_file.exists() or not pid_file.read_text().strip():
+        time.sleep(0.02)
+    pid = int(pid_file.read_text())
+    try:
+        time.sleep(0.1)
+        yield nbd(socket, "x"), pid
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.2)
 
 
 def storage_daemon(bench: Bench, image: str):

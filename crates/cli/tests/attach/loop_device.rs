@@ -24,15 +24,18 @@ fn the_block_layer_sees_the_device_as_it_is() {
         return;
     }
     let script = "cd /sys/block/${dev#/dev/} && pwd && cat size queue/rotational \
-                  queue/read_ahead_kb queue/scheduler && test -b $dev";
+                  queue/read_ahead_kb queue/scheduler && test -b $dev || exit 1\n\
+                  PATH=$PATH:/usr/sbin:/sbin; blkdiscard -l 4096 $dev";
     let args = ["wd-80g-5400", "--as", "loop", "--read-ahead", "512", "--scheduler", "mq-deadline"];
     let done = folder.captive(&args, script).good();
     let lines: Vec<&str> = done.stdout.lines().collect();
     assert_eq!(lines[2..4], ["1", "512"], "{}", done.stdout);
     assert!(lines[4].contains("[mq-deadline]"), "{}", done.stdout);
+    assert!(!done.report.to_string().contains("\"discard\""), "the disk has no discards");
     let plain = folder.captive(&["part.toml", "--as", "loop"], script).good();
     let lines: Vec<&str> = plain.stdout.lines().collect();
     assert_eq!(lines[1..4], ["524288", "0", "128"], "{}", plain.stdout);
+    assert!(plain.report.to_string().contains("\"discard\""));
     let wrong = folder.captive(&["part.toml", "--as", "loop", "--scheduler", "cfq"], script);
     assert_eq!(wrong.code, Some(3));
     assert!(wrong.stderr.contains("one of none"), "{}", wrong.stderr);

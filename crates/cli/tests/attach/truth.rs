@@ -36,6 +36,12 @@ file = \"t.trace\"
             assert!((attached - simulated).abs() < 1e-6, "{name} {key}: {attached} {simulated}");
         }
     }
+    // What left was never before the model's moment, however late this machine was.
+    let compensation = done.report["compensation_us"].as_f64().unwrap();
+    for operation in operations {
+        let mean = |key: &str| operation[key]["mean"].as_f64().unwrap();
+        assert!(mean("served_us") >= mean("modelled_us") - compensation - 1e-3, "{operation}");
+    }
     let lateness = &done.report["devices"][0]["lateness"];
     assert_eq!(lateness["early"], 0);
     assert!(lateness["p50"].is_number() && lateness["buckets_ns"].is_array());

@@ -16,9 +16,6 @@ const DIRECT_IO: u32 = 16;
 /// Others look for a free device at the same time.
 const TRIES: usize = 64;
 
-/// The largest `discard_max_bytes` there is: the driver's own limit holds.
-pub(super) const DISCARD_NO_LIMIT: u64 = 0x1ff_ffff_f000;
-
 /// `struct loop_config` with the `struct loop_info64` inside it.
 #[repr(C)]
 struct Config {
@@ -112,12 +109,7 @@ impl LoopDevice {
             let before = std::fs::read_to_string(&path).map_err(|why| {
                 Failure::machine(format!("cannot read {}: {why}", path.display()))
             })?;
-            let before = match file {
-                // What is read here is not always taken back.
-                "discard_max_bytes" => DISCARD_NO_LIMIT.to_string(),
-                _ => chosen(before.trim()).to_string(),
-            };
-            self.settings.push(Setting { path, before });
+            self.settings.push(Setting { path, before: chosen(before.trim()).to_string() });
         }
         for (setting, (file, value)) in self.settings.iter().zip(settings) {
             std::fs::write(&setting.path, value)

@@ -25,7 +25,7 @@ use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
 
-use device::{DISCARD_NO_LIMIT, LoopDevice};
+use device::LoopDevice;
 use wire::{Ask, FileInfo};
 
 /// How the block layer treats the device.
@@ -97,13 +97,12 @@ impl Loop {
         let queue = |(file, export): (&FileInfo, &Export)| {
             let limits = export.engine.limits();
             let cache = if limits.write_cache { "write back" } else { "write through" };
-            let discard = if limits.discard { DISCARD_NO_LIMIT } else { 0 };
+            // A limit of no discards is not among them: the kernel would never take it back.
             let settings = vec![
                 ("scheduler", self.options.scheduler.clone()),
                 ("rotational", u8::from(limits.rotational).to_string()),
                 ("max_sectors_kb", REQUEST_KIB_MAX.to_string()),
                 ("write_cache", cache.to_string()),
-                ("discard_max_bytes", discard.to_string()),
                 // Last: the kernel works it out anew whenever a limit changes.
                 ("read_ahead_kb", self.options.read_ahead_kib.to_string()),
             ];

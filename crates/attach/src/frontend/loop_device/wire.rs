@@ -71,7 +71,7 @@ pub struct FileInfo {
     pub bytes: u64,
     /// Unit in which room is given back.
     pub block_bytes: u32,
-    /// Holes are discards; without discards they are written zeroes.
+    /// Holes are discards; without discards they are refused, and zeroes are written.
     pub discard: bool,
     /// Writes are refused.
     pub read_only: bool,
@@ -179,7 +179,6 @@ fn transfer<'a>(code: u32, body: &'a [u8], file: &FileInfo) -> Result<Transfer<'
 fn hole(mode: u32, file: &FileInfo) -> Result<Command, i32> {
     match mode & !KEEP_SIZE {
         PUNCH_HOLE if file.discard => Ok(Command::Discard),
-        PUNCH_HOLE => Ok(Command::WriteZeroes { fua: false, may_discard: false }),
         ZERO_RANGE => Ok(Command::WriteZeroes { fua: false, may_discard: false }),
         _ => Err(errno::OPNOTSUPP),
     }
