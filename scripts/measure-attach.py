@@ -139,6 +139,7 @@ def nbd_server(bench: Bench):
     )
     pid_file = bench.folder / "nbds.pid"
     pid_file.unlink(missing_ok=True)
+    Path(socket).unlink(missing_ok=True)
     # It goes into the background by itself.
     subprocess.run([*bench.fifo, "nbd-server", "-C", str(config), "-p", str(pid_file)], check=True)
     while not pid_file.exists() or not pid_file.read_text().strip():
