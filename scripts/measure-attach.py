@@ -5,7 +5,7 @@
 
 Every server and fio run under SCHED_FIFO 40 where that is permitted. Servers take turns within a
 round, so that all see the same neighbours; a figure is the median of the rounds. With --write the
-tables replace those in docs/measured/attach.md; without it they are printed. Needs fio with its
+tables replace those in docs/measured/attach.md, too. Needs fio with its
 nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
 """
 
@@ -309,9 +309,9 @@ def accuracy(bench: Bench, rounds: int) -> str:
 def write(tables: dict[str, str]) -> None:
     text = PAGE.read_text()
     for name, table in tables.items():
-        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, rest = text.split(begin, 1)
-        text = head + begin + table + end + rest.split(end, 1)[1]
+        text = head + begin + table + "\n" + end + rest.split(end, 1)[1]
     PAGE.write_text(text)
 
 
@@ -345,10 +345,9 @@ def main() -> None:
         f"{load:.1f} before, {os.getloadavg()[0]:.1f} after; "
         f"{'SCHED_FIFO 40' if bench.fifo else 'normal priority'}; {os.cpu_count()} cores; "
         f"Linux {os.uname().release.split('-')[0]}.")
+    print("\n\n".join(tables.values()))
     if arguments.write:
         write(tables)
-    else:
-        print("\n\n".join(tables.values()))
 
 
 if __name__ == "__main__":
