@@ -86,7 +86,9 @@ impl Statistics {
         let faithful = self.early == 0 && late_p99 <= limit_ns;
         // When even the typical reply is late, the model offers more than this machine carries.
         let saturated = self.lateness.quantile(0.5).unwrap_or(0) > limit_ns;
-        let advice = saturated.then(|| advice(&self.lateness, median_ns, limit_ns, dilation));
+        // No time at all stays none, however much it is stretched.
+        let helps = saturated && median_ns > 0;
+        let advice = helps.then(|| advice(&self.lateness, median_ns, limit_ns, dilation));
         let operations = Op::ALL
             .into_iter()
             .filter(|&op| self.modelled[op as usize].count() > 0)
@@ -252,6 +254,8 @@ mod tests {
     fn a_saturated_run_says_how_much_time_it_needs() {
         let summary = run(10, &[150; 10]);
         assert!(summary.advice.ends_with("--dilate 8"), "{}", summary.advice);
+        let instant = run(0, &[150; 10]);
+        assert!(instant.saturated && instant.advice.is_empty());
     }
 
     #[test]

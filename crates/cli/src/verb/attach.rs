@@ -51,12 +51,12 @@ struct Attach {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1,
           default_missing_value = "127.0.0.1:10809")]
     tcp: Option<SocketAddr>,
-    /// loop: the I/O scheduler, such as none, mq-deadline, bfq or kyber
-    #[arg(long, value_name = "NAME", default_value = "none")]
-    scheduler: String,
-    /// loop: read-ahead of the page cache
-    #[arg(long, value_name = "KIB", default_value_t = 128)]
-    read_ahead: u32,
+    /// loop: the I/O scheduler, such as mq-deadline, bfq or kyber [default: none]
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<String>,
+    /// loop: read-ahead of the page cache [default: 128]
+    #[arg(long, value_name = "KIB")]
+    read_ahead: Option<u32>,
     /// Run CMD by the shell with $uri (or $dev) set, and end with it
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
@@ -154,6 +154,17 @@ impl Attach {
             return Err(Failure::input(format!("--late-max {}", self.late_max))
                 .expected("a percentage above 0"));
         }
+        let foreign = [
+            ("--socket", self.socket.is_some(), "nbd"),
+            ("--tcp", self.tcp.is_some(), "nbd"),
+            ("--scheduler", self.scheduler.is_some(), "loop"),
+            ("--read-ahead", self.read_ahead.is_some(), "loop"),
+        ];
+        let foreign = foreign.into_iter().find(|(_, given, of)| *given && *of != self.frontend);
+        if let Some((option, _, of)) = foreign {
+            return Err(Failure::input(format!("{option} is nothing to --as {}", self.frontend))
+                .expected(format!("--as {of}")));
+        }
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
         for text in &self.parts {
@@ -168,8 +179,8 @@ impl Attach {
         let calibrate = compensation == Compensation::Measured;
         let frontend = match self.frontend.as_str() {
             "loop" => Choice::Loop(loop_device::Options {
-                scheduler: self.scheduler,
-                read_ahead_kib: self.read_ahead,
+                scheduler: self.scheduler.unwrap_or_else(|| "none".into()),
+                read_ahead_kib: self.read_ahead.unwrap_or(128),
                 calibrate,
             }),
             _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),

@@ -98,6 +98,7 @@ fn bad_options_are_refused_before_anything_happens() {
         (vec!["part.toml", "--data", "a", "--data", "b"], "more --data files than parts"),
         (vec!["part.toml", "--socket", "no/such/folder"], "cannot listen on no/such/folder"),
         (vec!["part.toml", "--record", "no/such/folder"], "cannot write the trace"),
+        (vec!["part.toml", "--scheduler", "bfq"], "--scheduler is nothing to --as nbd"),
         (vec!["part.toml", "--late-max", "0"], "a percentage above 0"),
     ] {
         let done = folder.captive(&args, "touch ran");
