@@ -10,13 +10,21 @@ BLOCKLAB := BLOCKLAB_PYTHON=$(PYTHON) cargo run --quiet --release -p blocklab --
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup demo test test-rust test-python test-long bench fuzz docs clean
+# What attach is tested with, as Debian calls it.
+CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
+	e2fsprogs xfsprogs btrfs-progs util-linux
+
+.PHONY: help setup clients demo test test-rust test-python test-long bench fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Prepare this machine: .venv with the Python package (quick when nothing changed)
 	@scripts/setup.sh
+
+clients: ## Install the programs that attach is tested with and compared to (apt, as root)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(CLIENTS)
 
 demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) run first-look --out out/first-look

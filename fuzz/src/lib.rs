@@ -1,6 +1,9 @@
 //! What the fuzz targets share. A target is one file in `fuzz_targets/` and one `[[bin]]` in
 //! `Cargo.toml`; its seeds, if any, are in `seeds/<target>/`.
 
+use attach::Extent;
+use attach::frontend::loop_device::wire as fuse;
+use attach::frontend::nbd::{Ask, ExportInfo, Machine, Step};
 use models::hdd::{demerit, disksim};
 use models::registry::TraceFormat;
 use models::trace::{Context, LocalityMeter, SummaryMeter, open};
@@ -132,4 +135,110 @@ pub fn plan_part(bytes: &[u8]) {
         let _ = Plan::parse("study.toml", &study);
     }
     let _ = std::fs::remove_file(&path);
+}
+
+/// Size of the devices below.
+const DEVICE_BYTES: u64 = 1 << 20;
+
+/// What a client says that agrees to structured replies and block status of the export `a`.
+pub fn nbd_agreement() -> Vec<u8> {
+    let mut out = 3u32.to_be_bytes().to_vec();
+    let mut option = |number: u32, data: &[u8]| {
+        out.extend(b"IHAVEOPT");
+        out.extend([number.to_be_bytes(), (data.len() as u32).to_be_bytes()].concat());
+        out.extend(data);
+    };
+    option(8, b"");
+    option(10, b"\0\0\0\x01a\0\0\0\x01\0\0\0\x0fbase:allocation");
+    option(7, b"\0\0\0\x01a\0\0");
+    out
+}
+
+/// Serve what a client sends, after what it `said` before, in pieces that its bytes decide. No
+/// request leaves its export, no answer is out of proportion, and the pieces do not matter.
+pub fn serve_nbd(bytes: &[u8], said: &[u8]) {
+    let (&piece, sent) = bytes.split_first().unwrap_or((&0, &[]));
+    let whole = [said, sent].concat();
+    let at_once = nbd_session(&whole, whole.len().max(1));
+    let in_pieces = nbd_session(&whole, usize::from(piece) + 1);
+    assert_eq!(at_once, in_pieces, "the size of the pieces changed the answers");
+}
+
+/// Every byte that the server of a session answers.
+fn nbd_session(sent: &[u8], piece: usize) -> Vec<u8> {
+    let export = |name: &str, read_only: bool| ExportInfo {
+        name: name.into(),
+        description: "a drive".into(),
+        bytes: DEVICE_BYTES,
+        preferred: 4096,
+        discard: !read_only,
+        rotational: read_only,
+        read_only,
+    };
+    let exports = [export("a", false), export("b", true)];
+    let (mut out, mut input) = (Vec::new(), Vec::new());
+    let mut machine = Machine::new(&mut out);
+    for piece in sent.chunks(piece) {
+        input.extend(piece);
+        loop {
+            let used = match machine.step(&input, &exports, &mut out) {
+                Step::Need => break,
+                Step::Over => return out,
+                Step::Used(bytes) | Step::Agreed(bytes) | Step::Payload { bytes, .. } => bytes,
+                Step::Request(bytes, request) => {
+                    let end = request.offset + u64::from(request.bytes);
+                    let flush = request.ask == Ask::Flush;
+                    assert!(end <= DEVICE_BYTES || flush, "a request left its export");
+                    let extent = Extent { bytes: u64::from(request.bytes), hole: true };
+                    match request.ask {
+                        Ask::Read => {
+                            let (offset, bytes) = (request.offset, request.bytes);
+                            machine.before_data(request.cookie, offset, bytes, &mut out);
+                        }
+                        Ask::BlockStatus => {
+                            machine.block_status(request.cookie, &[extent], &mut out);
+                        }
+                        // Its answer comes after its data.
+                        Ask::Write => {}
+                        _ => machine.done(request.cookie, Ok(()), &mut out),
+                    }
+                    bytes
+                }
+            };
+            assert!(used <= input.len(), "more was used than there is");
+            input.drain(..used);
+        }
+    }
+    assert!(out.len() < 1000 + 200 * sent.len(), "an answer out of proportion");
+    out
+}
+
+/// Take `bytes` as a request of the kernel. Nothing leaves its file, and every reply says how long
+/// it is.
+pub fn serve_fuse(bytes: &[u8]) {
+    let file = |name: &str, read_only: bool| fuse::FileInfo {
+        name: name.into(),
+        bytes: DEVICE_BYTES,
+        block_bytes: 4096,
+        discard: !read_only,
+        read_only,
+    };
+    let files = [file("a", false), file("b", true)];
+    // A right length lets more of them in.
+    let mut bytes = bytes.to_vec();
+    let length = bytes.len() as u32;
+    if let Some(head) = bytes.get_mut(..4).filter(|head| head[3] == 0) {
+        head.copy_from_slice(&length.to_ne_bytes());
+    }
+    match fuse::understand(&bytes, &files) {
+        fuse::Ask::Device { file, offset, bytes, data, .. } => {
+            assert!(offset + u64::from(bytes) <= files[file].bytes, "a request left its file");
+            assert!(data.is_empty() || data.len() == bytes as usize);
+        }
+        fuse::Ask::Reply(reply) => {
+            let length = u32::from_ne_bytes(reply[..4].try_into().expect("four bytes"));
+            assert_eq!(length as usize, reply.len());
+        }
+        fuse::Ask::Nothing | fuse::Ask::Over => {}
+    }
 }

@@ -1,5 +1,7 @@
 //! The grid: devices x workloads x sweep axes x repeats, each point with every value in place.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use models::registry::{DeviceModel, SLOTS, WorkloadModel};
@@ -194,32 +196,8 @@ fn read_part(name: &Node, model: &str, files: &Files) -> Result<(Node, Part), Fa
     let Some(wanted) = value.as_str() else {
         return Err(Failure::input("a part is named by a string").at(name.value.place()));
     };
-    let text = match library::is_path(wanted) {
-        true => {
-            let path = files.locate(wanted);
-            let read = path.and_then(|path| Ok((std::fs::read_to_string(&path)?, path)));
-            let (text, path) = read.map_err(|error| {
-                unreadable("part", wanted.as_ref(), &error).at(name.value.place())
-            })?;
-            Text::new(path, text)
-        }
-        false => match library::find(library::parts(), wanted) {
-            Some(text) => Text::new(format!("devices/{wanted}.toml"), text),
-            None => {
-                let parts = library::parts().iter().map(|(part, _)| *part);
-                return Err(Failure::input(format!("there is no part named `{wanted}`"))
-                    .at(name.value.place())
-                    .expected(names::expected(wanted, parts)));
-            }
-        },
-    };
-    let mut tree = Node::parse(&text)?;
-    let entry = |key: &str| {
-        let value = tree.find(&["part".to_string(), key.to_string()]);
-        let text = value.node.to_value();
-        text.as_str().filter(|_| value.depth == 2).unwrap_or_default().to_string()
-    };
-    let part = Part { name: wanted.to_string(), title: entry("title"), status: entry("status") };
+    let text = part_text(wanted, files).map_err(|failure| failure.at(name.value.place()))?;
+    let (mut tree, part) = parse_part(wanted, &text)?;
     if let Some(table) = tree.take(model) {
         return Ok((table, part));
     }
@@ -228,4 +206,34 @@ fn read_part(name: &Node, model: &str, files: &Files) -> Result<(Node, Part), Fa
     let described = other.map_or("no device".to_string(), |other| format!("a device.{other}"));
     Err(Failure::input(format!("the part `{wanted}` describes {described}, not a device.{model}"))
         .at(name.value.place()))
+}
+
+/// The text of the part `wanted`: a path, or the name of a shipped one.
+pub(crate) fn part_text(wanted: &str, files: &Files) -> Result<Arc<Text>, Failure> {
+    if library::is_path(wanted) {
+        let path = files.locate(wanted);
+        let read = path.and_then(|path| Ok((std::fs::read_to_string(&path)?, path)));
+        let (text, path) = read.map_err(|error| unreadable("part", wanted.as_ref(), &error))?;
+        return Ok(Text::new(path, text));
+    }
+    match library::find(library::parts(), wanted) {
+        Some(text) => Ok(Text::new(format!("devices/{wanted}.toml"), text)),
+        None => {
+            let parts = library::parts().iter().map(|(part, _)| *part);
+            Err(Failure::input(format!("there is no part named `{wanted}`"))
+                .expected(names::expected(wanted, parts)))
+        }
+    }
+}
+
+/// A part's tables, and what it says about itself.
+pub(crate) fn parse_part(wanted: &str, text: &Arc<Text>) -> Result<(Node, Part), Failure> {
+    let tree = Node::parse(text)?;
+    let entry = |key: &str| {
+        let value = tree.find(&["part".to_string(), key.to_string()]);
+        let text = value.node.to_value();
+        text.as_str().filter(|_| value.depth == 2).unwrap_or_default().to_string()
+    };
+    let part = Part { name: wanted.to_string(), title: entry("title"), status: entry("status") };
+    Ok((tree, part))
 }

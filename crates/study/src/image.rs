@@ -124,25 +124,33 @@ struct Meta {
 }
 
 fn write(path: &Path, prepared: &Prepared) -> io::Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    file.write_all(&[0; PRELUDE as usize])?;
-    let mut saver = Saver::new(&mut file);
-    prepared.device.save(&mut saver);
-    let small = saver.finish()?;
-    let blobs = file.stream_position()? - PRELUDE;
     let meta = serde_json::to_vec(&Meta {
         start: prepared.start.0,
         gate: prepared.gate.clone(),
         notes: prepared.notes.clone(),
     })?;
+    write_image(path, &*prepared.device, &meta)
+}
+
+/// Write a device's state and `meta`, which is the caller's, to a new file.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_image(path: &Path, device: &dyn Device, meta: &[u8]) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    file.write_all(&[0; PRELUDE as usize])?;
+    let mut saver = Saver::new(&mut file);
+    device.save(&mut saver);
+    let small = saver.finish()?;
+    let blobs = file.stream_position()? - PRELUDE;
     file.write_all(&small)?;
-    file.write_all(&meta)?;
+    file.write_all(meta)?;
     file.seek(SeekFrom::Start(0))?;
     file.write_all(MAGIC)?;
     for length in [blobs, small.len() as u64, meta.len() as u64] {
         file.write_all(&length.to_le_bytes())?;
     }
-    file.write_all(&hash(&small, &meta))?;
+    file.write_all(&hash(&small, meta))?;
     file.flush()
 }
 
@@ -151,6 +159,21 @@ fn hash(small: &[u8], meta: &[u8]) -> [u8; 32] {
 }
 
 fn open(path: &Path, mut device: Box<dyn Device>) -> io::Result<Prepared> {
+    let meta: Meta = serde_json::from_slice(&read_image(path, &mut *device, |_| Ok(()))?)?;
+    Ok(Prepared { device, start: Nanos(meta.start), gate: meta.gate, notes: meta.notes })
+}
+
+/// Restore what [`write_image`] wrote into `device`, which was built from the same configuration;
+/// returns the caller's `meta`, which `fits` looks at before the device is touched. Blobs are read
+/// when they are first touched, so the file stays open.
+///
+/// # Errors
+/// When there is no such file, what is wrong with it, or what `fits` says.
+pub fn read_image(
+    path: &Path,
+    device: &mut dyn Device,
+    fits: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
     let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
     let file = File::open(path)?;
     let mut prelude = [0; PRELUDE as usize];
@@ -171,13 +194,13 @@ fn open(path: &Path, mut device: Box<dyn Device>) -> io::Result<Prepared> {
     if hash(small, meta)[..] != prelude[32..] {
         return Err(damaged("its content does not match its hash"));
     }
-    let meta: Meta = serde_json::from_slice(meta)?;
+    fits(meta)?;
     // Its age decides what is evicted; a cache that cannot be touched still serves.
     let _ = file.set_modified(SystemTime::now());
     let mut loader = Loader::new(small, Arc::new(Blobs { file }));
     let restored = device.restore(&mut loader).and_then(|()| loader.finish());
     restored.map_err(|error| damaged(&error.to_string()))?;
-    Ok(Prepared { device, start: Nanos(meta.start), gate: meta.gate, notes: meta.notes })
+    Ok(meta.to_vec())
 }
 
 #[derive(Debug)]

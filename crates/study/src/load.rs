@@ -92,7 +92,7 @@ fn shipped(name: &str) -> Result<(Arc<Text>, PathBuf), Failure> {
 }
 
 /// `key=value` as a path and a value: TOML, or else a string.
-fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
+pub(crate) fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
     let text = Text::new("--set", set);
     let Some((key, value)) = set.split_once('=') else {
         return Err(Failure::input(format!("--set {set}: there is no `=`"))

@@ -24,6 +24,8 @@ macro_rules! verbs {
 verbs! {
     /// Answer the question of a study
     Run => run,
+    /// Give a modelled device to real programs: NBD, or a block device of this machine
+    Attach => attach,
     /// List what there is: studies, parts, models, metrics
     List => list,
     /// Explain a model, a part, a study or a metric

@@ -21,6 +21,9 @@ pub(super) fn all() -> Vec<Check> {
         cache_folder(),
         python_package(),
         fio(),
+        realtime(),
+        nbd_clients(),
+        block_devices(),
         device("KVM", "/dev/kvm", "guests at full speed; nothing needs it yet", "kvm"),
         io_uring(),
     ]
@@ -144,6 +147,63 @@ fn fio() -> Check {
         found: version.map_or("not in PATH".into(), |out| {
             String::from_utf8_lossy(&out.stdout).trim().to_owned()
         }),
+    }
+}
+
+fn realtime() -> Check {
+    let raised = attach::realtime_permitted();
+    Check {
+        name: "real-time priority",
+        unlocks: "attach that is in time on a busy machine",
+        ok: raised.is_ok(),
+        required: false,
+        command: raised
+            .is_err()
+            .then(|| "sudo setcap cap_sys_nice+ep $(command -v blocklab)".into()),
+        found: match raised {
+            Ok(()) => "permitted".into(),
+            Err(why) => why,
+        },
+    }
+}
+
+fn nbd_clients() -> Check {
+    let missing = ["nbdinfo", "nbdcopy", "qemu-img", "qemu-io"]
+        .into_iter()
+        .filter(|tool| Command::new(tool).arg("--version").output().is_err());
+    let missing: Vec<&str> = missing.collect();
+    Check {
+        name: "NBD clients",
+        unlocks: "looking at attached devices, and copying to and from them",
+        ok: missing.is_empty(),
+        required: false,
+        found: match missing.is_empty() {
+            true => "libnbd and QEMU".into(),
+            false => format!("no {}", missing.join(", no ")),
+        },
+        command: (!missing.is_empty()).then(|| "sudo apt-get install libnbd-bin qemu-utils".into()),
+    }
+}
+
+fn block_devices() -> Check {
+    let open = |path: &'static str| {
+        let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
+        opened.err().map(|why| (path, why))
+    };
+    let refused = ["/dev/fuse", "/dev/loop-control"].into_iter().find_map(open);
+    Check {
+        name: "block devices",
+        unlocks: "attach --as loop: a real block device of this machine",
+        ok: refused.is_none(),
+        required: false,
+        command: refused.as_ref().map(|(_, why)| match why.kind() {
+            std::io::ErrorKind::NotFound => "sudo modprobe -a fuse loop".into(),
+            _ => "sudo $(command -v blocklab) attach PART --as loop".into(),
+        }),
+        found: match refused {
+            None => "FUSE and loop".into(),
+            Some((path, why)) => format!("{path}: {why}"),
+        },
     }
 }
 

@@ -1,0 +1,211 @@
+//! The payload of one device: the store, under the faults, above the log of a power cut.
+
+use std::io;
+
+use sim::{LostWrite, RequestId, Rng, SECTOR_BYTES};
+
+use crate::engine::{Command, Order, Refusal};
+use crate::fault::{Faults, Placement};
+use crate::pool::Pool;
+use crate::store::{Extent, Store};
+use crate::volatile::{VolatileLog, WriteTicket};
+
+/// Replaced data is looked through for durable writes when it has grown to this.
+const PRUNE_BYTES: usize = 64 << 20;
+
+/// A write whose data is coming in.
+#[derive(Debug)]
+pub struct WriteSink {
+    ticket: WriteTicket,
+    placement: Placement,
+    taken: u64,
+    failed: Option<Refusal>,
+}
+
+impl WriteSink {
+    /// The write's name before the device has named it.
+    pub fn ticket(&self) -> WriteTicket {
+        self.ticket
+    }
+
+    /// How the moving of the data went.
+    pub(crate) fn finish(self) -> Result<(), Refusal> {
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
+/// The bytes of one device and everything that can happen to them.
+#[derive(Debug)]
+pub struct Data {
+    store: Store,
+    bytes: u64,
+    pub(crate) faults: Faults,
+    /// Kept only when power cuts are to lose something.
+    log: Option<VolatileLog>,
+    prune_at: usize,
+    next_ticket: u64,
+}
+
+impl Data {
+    /// The data in `store` of a device of `bytes`.
+    pub fn new(store: Store, bytes: u64, rng: Rng) -> Data {
+        let faults = Faults::new(rng);
+        Data { store, bytes, faults, log: None, prune_at: PRUNE_BYTES, next_ticket: 0 }
+    }
+
+    /// Keep what writes replace, so that a power cut can lose what was not flushed.
+    pub fn keep_volatile_log(&mut self) {
+        self.log = Some(VolatileLog::default());
+    }
+
+    /// True when a power cut loses what was not flushed.
+    pub fn loses_unflushed(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Where the data is kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn begin_write(&mut self, offset: u64, bytes: u32) -> WriteSink {
+        let bytes = u64::from(bytes);
+        let placement = match self.faults.is_empty() {
+            true => Placement { offset, keep: bytes },
+            false => self.faults.place(offset, bytes, self.bytes),
+        };
+        self.next_ticket += 1;
+        WriteSink { ticket: WriteTicket(self.next_ticket), placement, taken: 0, failed: None }
+    }
+
+    /// The next piece of a write's data.
+    pub fn write(&mut self, sink: &mut WriteSink, piece: &[u8]) {
+        let room = sink.placement.keep.saturating_sub(sink.taken).min(piece.len() as u64);
+        let (at, kept) = (sink.placement.offset + sink.taken, &piece[..room as usize]);
+        sink.taken += piece.len() as u64;
+        if kept.is_empty() || sink.failed.is_some() {
+            return;
+        }
+        if let Err(why) = self.put(sink.ticket, at, kept) {
+            sink.failed = Some(refusal(&why));
+        }
+    }
+
+    fn put(&mut self, ticket: WriteTicket, at: u64, data: &[u8]) -> io::Result<()> {
+        if let Some(log) = &mut self.log {
+            log.before_write(&self.store, ticket, at, data.len())?;
+        }
+        self.show_replaced(at, data.len() as u64)?;
+        self.store.write(at, data)
+    }
+
+    /// Stale faults keep the sectors that are about to be replaced.
+    fn show_replaced(&mut self, at: u64, bytes: u64) -> io::Result<()> {
+        /// Larger ranges are shown in parts.
+        const PART: u64 = 1 << 20;
+        if self.faults.is_empty() || !self.faults.wants_replaced(at, bytes) {
+            return Ok(());
+        }
+        let end = (at + bytes).next_multiple_of(SECTOR_BYTES);
+        let mut from = at / SECTOR_BYTES * SECTOR_BYTES;
+        let mut before = Vec::new();
+        while from < end {
+            before.resize(PART.min(end - from) as usize, 0);
+            self.store.read(from, &mut before)?;
+            self.faults.replaced(from, &before);
+            from += before.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The client of a write went away before all of its data had come.
+    pub fn abandon(&mut self, sink: &WriteSink) {
+        if let Some(log) = &mut self.log {
+            log.abandoned(sink.ticket);
+        }
+    }
+
+    pub(crate) fn submitted(&mut self, ticket: WriteTicket, id: RequestId) {
+        if let Some(log) = &mut self.log {
+            log.submitted(ticket, id);
+        }
+    }
+
+    pub(crate) fn acknowledged(&mut self, id: RequestId) {
+        if let Some(log) = &mut self.log {
+            log.acknowledged(id);
+        }
+    }
+
+    /// Move the data of anything but a write; a read's comes back.
+    pub(crate) fn perform(&mut self, order: &Order, pool: &mut Pool) -> Result<Vec<u8>, Refusal> {
+        let done = match order.command {
+            Command::Read => return self.read(order.offset, order.bytes, pool),
+            Command::Write { .. } | Command::Flush => Ok(()),
+            Command::Discard | Command::WriteZeroes { .. } => self.clear(order),
+        };
+        done.map(|()| Vec::new()).map_err(|why| refusal(&why))
+    }
+
+    fn read(&mut self, offset: u64, bytes: u32, pool: &mut Pool) -> Result<Vec<u8>, Refusal> {
+        let mut buffer = pool.take(bytes as usize);
+        if let Err(why) = self.store.read(offset, &mut buffer) {
+            pool.put(buffer);
+            return Err(refusal(&why));
+        }
+        if !self.faults.is_empty() {
+            self.faults.spoil(offset, &mut buffer);
+        }
+        Ok(buffer)
+    }
+
+    /// Zero a range; of a discard only whole sectors, because the rest was not given up.
+    fn clear(&mut self, order: &Order) -> io::Result<()> {
+        let (from, end) = (order.offset, order.offset + u64::from(order.bytes));
+        let (from, end) = match order.command {
+            Command::Discard => {
+                (from.next_multiple_of(SECTOR_BYTES), end / SECTOR_BYTES * SECTOR_BYTES)
+            }
+            _ => (from, end),
+        };
+        if from >= end {
+            return Ok(());
+        }
+        self.show_replaced(from, end - from)?;
+        self.store.clear(from, end - from)
+    }
+
+    /// The extents of a range, at most `most`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn extents(&self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>> {
+        self.store.extents(offset, bytes, most)
+    }
+
+    pub(crate) fn power_cut(&mut self, lost: &[LostWrite]) -> io::Result<()> {
+        match &mut self.log {
+            Some(log) => log.power_cut(&self.store, lost),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn wants_pruning(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.bytes() > self.prune_at)
+    }
+
+    pub(crate) fn prune(&mut self, lost: &[LostWrite]) {
+        if let Some(log) = &mut self.log {
+            log.prune(lost);
+            // What stays is at risk: look again only when as much has come on top of it.
+            self.prune_at = PRUNE_BYTES + log.bytes();
+        }
+    }
+}
+
+fn refusal(why: &io::Error) -> Refusal {
+    match why.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::NoSpace,
+        _ => Refusal::Io,
+    }
+}

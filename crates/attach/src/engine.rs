@@ -1,0 +1,514 @@
+//! The engine under every frontend: arrival stamp, model, data moved at arrival, reply when due.
+//!
+//! It reads no clock: the caller says when a request arrived and what time it is, so a test can
+//! turn the clock by hand. Latency is the model's alone; the engine only adds what a fault asks
+//! for. A reply is never early: it leaves [`Engine::advance`] when the wall has reached the
+//! modelled completion.
+
+use std::collections::VecDeque;
+
+use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
+
+use crate::clock::{Timeline, Wall};
+use crate::data::{Data, WriteSink};
+use crate::delayed::Delayed;
+use crate::fault::{FaultId, Faults, Rule, Verdict};
+use crate::pool::Pool;
+use crate::record::Recorder;
+use crate::statistics::{Statistics, Timing};
+use crate::store::Store;
+
+/// What a client asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Read a range.
+    Read,
+    /// Write a range; durable at the reply when `fua`.
+    Write {
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Make durable what was acknowledged.
+    Flush,
+    /// The range's data is no longer needed.
+    Discard,
+    /// Make a range read as zeroes.
+    WriteZeroes {
+        /// Force unit access.
+        fua: bool,
+        /// The device may forget the range instead of writing it.
+        may_discard: bool,
+    },
+}
+
+/// Who asked, in the frontend's own terms.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Ticket {
+    /// Which of the frontend's connections.
+    pub connection: u32,
+    /// Tells connections apart that had the same number one after the other.
+    pub generation: u32,
+    /// The client's name for the request.
+    pub tag: u64,
+}
+
+/// One request of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// Who asked.
+    pub ticket: Ticket,
+    /// For what.
+    pub command: Command,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; 0 for a flush.
+    pub bytes: u32,
+}
+
+/// A request failed; what the client is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Read or write error.
+    Io,
+    /// The range does not lie on the device.
+    BeyondEnd,
+    /// The host has no room for the data.
+    NoSpace,
+}
+
+/// An answer that is due.
+#[derive(Debug)]
+pub struct Reply {
+    /// What is answered.
+    pub order: Order,
+    /// When it was due, and what that is measured against.
+    pub timing: Timing,
+    /// What a read found; empty for everything else.
+    pub result: Result<Vec<u8>, Refusal>,
+}
+
+struct Slot {
+    order: Order,
+    request: Request,
+    arrived: Wall,
+    stamped: Nanos,
+    due: Wall,
+    /// How long the model took, in wall nanoseconds; `None` until it has said so.
+    modelled_ns: Option<u64>,
+    verdict: Verdict,
+    result: Result<Vec<u8>, Refusal>,
+}
+
+/// One device, its data and what goes wrong with it.
+pub struct Engine {
+    device: Box<dyn Device>,
+    limits: Limits,
+    timeline: Timeline,
+    /// How much earlier than its arrival a request is stamped, in wall nanoseconds.
+    compensation_ns: u64,
+    /// The device's present moment.
+    latest: Nanos,
+    next_id: u64,
+    /// Slots of the requests the device has, by id from `window_start` on.
+    window: VecDeque<Option<u32>>,
+    window_start: u64,
+    /// Waiting for room in the device.
+    held: VecDeque<u32>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    delayed: Delayed,
+    out: Completions,
+    finished: VecDeque<u32>,
+    /// Requests bypass the model: the transport is being calibrated.
+    bypass: bool,
+    data: Data,
+    statistics: Statistics,
+    recorder: Option<Recorder>,
+}
+
+impl Engine {
+    /// An engine for `device`, whose ids go on from `next_id`.
+    pub fn new(device: Box<dyn Device>, store: Store, timeline: Timeline, next_id: u64) -> Engine {
+        let limits = device.limits();
+        Engine {
+            limits,
+            timeline,
+            compensation_ns: 0,
+            latest: timeline.start,
+            next_id,
+            window: VecDeque::new(),
+            window_start: next_id,
+            held: VecDeque::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            delayed: Delayed::default(),
+            out: Completions::new(),
+            finished: VecDeque::new(),
+            bypass: false,
+            data: Data::new(store, limits.capacity.0, Rng::new(1, "faults")),
+            statistics: Statistics::default(),
+            recorder: None,
+            device,
+        }
+    }
+
+    /// What the device can take.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How modelled time runs along the wall.
+    pub fn timeline(&self) -> Timeline {
+        self.timeline
+    }
+
+    /// The device; for counters.
+    pub fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
+    /// The device's present moment.
+    pub fn moment(&self) -> Nanos {
+        self.latest
+    }
+
+    /// The id of the next request.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// What was measured so far.
+    pub fn statistics(&mut self) -> &mut Statistics {
+        &mut self.statistics
+    }
+
+    /// The payload.
+    pub fn data(&mut self) -> &mut Data {
+        &mut self.data
+    }
+
+    /// Stamp requests this much before their arrival: the transport's share of a round trip.
+    pub fn compensate(&mut self, ns: u64) {
+        self.compensation_ns = ns;
+    }
+
+    /// The declared compensation in nanoseconds.
+    pub fn compensation_ns(&self) -> u64 {
+        self.compensation_ns
+    }
+
+    /// Answer at once and count nothing, or go back to the model.
+    pub fn set_bypass(&mut self, bypass: bool) {
+        self.bypass = bypass;
+    }
+
+    /// Write every request from now on to a trace.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Requests of clients that are not answered yet.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Begin a write, whose data then comes in pieces to [`Data::write`].
+    ///
+    /// # Errors
+    /// When the range does not lie on the device.
+    pub fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<WriteSink, Refusal> {
+        self.check(offset, bytes)?;
+        Ok(self.data.begin_write(offset, bytes))
+    }
+
+    fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
+        let end = offset.checked_add(u64::from(bytes));
+        match end.is_some_and(|end| end <= self.limits.capacity.0) {
+            true => Ok(()),
+            false => Err(Refusal::BeyondEnd),
+        }
+    }
+
+    /// Take a request that arrived at `arrived`: its data moves now, its reply comes out of
+    /// [`Engine::advance`] when it is due. `sink` is what [`Engine::begin_write`] gave for a write.
+    pub fn submit(
+        &mut self,
+        arrived: Wall,
+        order: Order,
+        sink: Option<WriteSink>,
+        pool: &mut Pool,
+    ) {
+        let mut result = self.check(order.offset, order.bytes).map(|()| Vec::new());
+        let ticket = sink.as_ref().map(|sink| sink.ticket());
+        let request = request_of(&order, &self.limits);
+        let (offset, bytes) = (order.offset, u64::from(order.bytes));
+        let mut verdict = Verdict::default();
+        if result.is_ok() && !self.data.faults.is_empty() {
+            verdict = self.data.faults.verdict(request.op, offset, bytes);
+        }
+        if result.is_ok() {
+            result = match sink {
+                Some(sink) => sink.finish().map(|()| Vec::new()),
+                None => self.data.perform(&order, pool),
+            };
+        }
+        let passes = result.is_err() || request.sectors == 0 && request.op != Op::Flush;
+        if verdict.error {
+            result = Err(Refusal::Io);
+        }
+        let index = self.keep(Slot {
+            order,
+            request,
+            arrived,
+            stamped: self.latest,
+            due: arrived,
+            modelled_ns: None,
+            verdict,
+            result,
+        });
+        // What the device never sees is answered at once.
+        if self.bypass || passes {
+            self.finished.push_back(index);
+            return;
+        }
+        self.enter(arrived, index);
+        if let Some(ticket) = ticket {
+            let id = self.slot(index).request.id;
+            self.data.submitted(ticket, id);
+        }
+    }
+
+    fn keep(&mut self, slot: Slot) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(slot);
+                index
+            }
+            None => {
+                self.slots.push(Some(slot));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    fn slot(&mut self, index: u32) -> &mut Slot {
+        self.slots[index as usize].as_mut().expect("the slot is in use")
+    }
+
+    /// Give a request to the device.
+    fn enter(&mut self, arrived: Wall, index: u32) {
+        // Time never goes back: a stamp before the device's latest event becomes that event's.
+        let stamp = self.timeline.device(arrived.minus(self.compensation_ns)).max(self.latest);
+        self.run_until(stamp);
+        self.latest = stamp;
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let slot = self.slot(index);
+        slot.stamped = stamp;
+        slot.request.id = id;
+        let request = slot.request;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(stamp, request);
+        }
+        self.window.push_back(Some(index));
+        // Later requests never overtake one that waits for room.
+        if !self.held.is_empty() || self.device.submit(stamp, request) == Err(Busy) {
+            self.held.push_back(index);
+        }
+    }
+
+    /// Do all the device has to do up to and including `time`.
+    fn run_until(&mut self, time: Nanos) {
+        while let Some(next) = self.device.next_event().filter(|&next| next <= time) {
+            self.latest = self.latest.max(next);
+            self.device.advance(next, &mut self.out);
+            if self.out.done.is_empty() {
+                continue;
+            }
+            let mut done = std::mem::take(&mut self.out.done);
+            for completion in done.drain(..) {
+                self.complete(completion.id, completion.at);
+            }
+            self.out.done = done;
+            self.let_in(next);
+        }
+    }
+
+    fn let_in(&mut self, now: Nanos) {
+        while let Some(&index) = self.held.front() {
+            let request = self.slot(index).request;
+            if self.device.submit(now, request) == Err(Busy) {
+                break;
+            }
+            self.held.pop_front();
+        }
+    }
+
+    fn complete(&mut self, id: RequestId, at: Nanos) {
+        let position = (id.0 - self.window_start) as usize;
+        let index = self.window[position].take();
+        let index = index.expect("a device completes each request exactly once");
+        while let Some(None) = self.window.front() {
+            self.window.pop_front();
+            self.window_start += 1;
+        }
+        let wall = self.timeline.wall(at);
+        let dilation = self.timeline.dilation;
+        let slot = self.slot(index);
+        slot.due = slot.verdict.due(wall);
+        slot.modelled_ns = Some(at.since(slot.stamped).0.saturating_mul(dilation));
+        let (due, verdict) = (slot.due, slot.verdict);
+        match verdict.hang {
+            Some(fault) => self.delayed.hang(fault, index),
+            None if verdict.slow_ns > 0 => self.delayed.until(due, index),
+            None => self.finished.push_back(index),
+        }
+    }
+
+    /// When [`Engine::advance`] has something to do; [`Wall::NEVER`] when only a request can
+    /// change anything.
+    #[inline]
+    pub fn next_due(&self) -> Wall {
+        if !self.finished.is_empty() {
+            return Wall(0);
+        }
+        let device = self.device.next_event().map_or(Wall::NEVER, |at| self.timeline.wall(at));
+        device.min(self.delayed.next().unwrap_or(Wall::NEVER))
+    }
+
+    /// Do all that is due at `now`; every reply that is due goes to `replies`.
+    pub fn advance(&mut self, now: Wall, replies: &mut Vec<Reply>) {
+        self.run_until(self.timeline.device(now));
+        while let Some(index) = self.delayed.pop_due(now) {
+            self.finished.push_back(index);
+        }
+        while let Some(index) = self.finished.pop_front() {
+            self.answer(index, replies);
+        }
+    }
+
+    fn answer(&mut self, index: u32, replies: &mut Vec<Reply>) {
+        let slot = self.slots[index as usize].take().expect("the slot is in use");
+        self.free.push(index);
+        if matches!(slot.order.command, Command::Write { .. }) && slot.result.is_ok() {
+            self.data.acknowledged(slot.request.id);
+        }
+        let timing = Timing {
+            op: slot.request.op,
+            arrived: slot.arrived,
+            due: slot.due,
+            modelled_ns: slot.modelled_ns,
+        };
+        replies.push(Reply { order: slot.order, timing, result: slot.result });
+    }
+
+    /// Inject a fault.
+    pub fn inject(&mut self, rule: Rule) -> FaultId {
+        self.data.faults.inject(rule)
+    }
+
+    /// Lift a fault and answer what it held back, at `now`; false when there is none.
+    pub fn lift(&mut self, id: FaultId, now: Wall) -> bool {
+        for index in self.delayed.release(id) {
+            self.slot(index).due = now;
+            self.finished.push_back(index);
+        }
+        self.data.faults.lift(id)
+    }
+
+    /// Every injected fault.
+    pub fn faults(&self) -> &Faults {
+        &self.data.faults
+    }
+
+    /// Lose power at `now` and come back: requests inside are forgotten without an answer, and
+    /// data that the model lost is taken back. Returns how many acknowledged writes were lost.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn power_cut(&mut self, now: Wall) -> std::io::Result<PowerCut> {
+        let time = self.timeline.device(now).max(self.latest);
+        self.run_until(time);
+        self.latest = time;
+        let survivors = self.device.power_fail(time);
+        self.data.power_cut(&survivors.lost)?;
+        let forgotten: Vec<Order> = self.slots.iter().flatten().map(|slot| slot.order).collect();
+        self.slots.clear();
+        self.free.clear();
+        self.held.clear();
+        self.finished.clear();
+        self.delayed = Delayed::default();
+        self.window.clear();
+        self.window_start = self.next_id;
+        Ok(PowerCut { lost_writes: survivors.lost.len(), forgotten })
+    }
+
+    /// Forget durable writes when much is kept; called between requests.
+    pub fn tidy(&mut self) {
+        if self.data.wants_pruning() {
+            let lost = self.device.boxed_clone().power_fail(self.latest).lost;
+            self.data.prune(&lost);
+        }
+    }
+
+    /// The device as it will be when it has come to rest, and when that is: what is saved. Requests
+    /// inside are done, but nobody is told.
+    pub fn at_rest(&self) -> (Box<dyn Device>, Nanos) {
+        /// A device that is never done has background work; it may stop anywhere.
+        const EVENTS_MAX: u32 = 50_000_000;
+        let (mut device, mut moment) = (self.device.boxed_clone(), self.latest);
+        let mut held = self.held.iter().filter_map(|&index| self.slots[index as usize].as_ref());
+        let mut next = held.next();
+        let mut out = Completions::new();
+        for _ in 0..EVENTS_MAX {
+            while let Some(slot) = next
+                && device.submit(moment, slot.request).is_ok()
+            {
+                next = held.next();
+            }
+            let Some(time) = device.next_event() else { break };
+            moment = moment.max(time);
+            device.advance(time, &mut out);
+            out.done.clear();
+        }
+        (device, moment)
+    }
+
+    /// Close the trace that is being recorded.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub fn finish_recording(&mut self) -> Result<(), study::Failure> {
+        self.recorder.take().map_or(Ok(()), Recorder::finish)
+    }
+}
+
+/// What a power cut did.
+#[derive(Debug)]
+pub struct PowerCut {
+    /// Acknowledged writes that were lost.
+    pub lost_writes: usize,
+    /// Requests that were inside.
+    pub forgotten: Vec<Order>,
+}
+
+/// What the device sees of an order: the sectors it touches.
+fn request_of(order: &Order, limits: &Limits) -> Request {
+    let first = order.offset / sim::SECTOR_BYTES;
+    let last = (order.offset.saturating_add(u64::from(order.bytes))).div_ceil(sim::SECTOR_BYTES);
+    let (lba, sectors) = (sim::Lba(first), (last - first) as u32);
+    match order.command {
+        Command::Read => Request::read(lba, sectors),
+        Command::Write { fua: true } => Request::write(lba, sectors).with_fua(),
+        Command::Write { fua: false } => Request::write(lba, sectors),
+        Command::Flush => Request::flush(),
+        Command::Discard => Request::discard(lba, sectors),
+        Command::WriteZeroes { fua: false, may_discard: true } if limits.discard => {
+            Request::discard(lba, sectors)
+        }
+        Command::WriteZeroes { fua, .. } => Request { fua, ..Request::write(lba, sectors) },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+use super::*;
+use crate::fault::Kind;
+use sim::testing::FixedDelay;
+use sim::{Bytes, Stop, simulate};
+
+const US: u64 = 1000;
+
+fn engine(depth: u32, dilation: u64) -> Engine {
+    let device = Box::new(FixedDelay::new(Nanos(100 * US), depth));
+    let store = Store::memory(Bytes::from_gib(1)).unwrap();
+    Engine::new(device, store, Timeline { start: Nanos::ZERO, dilation }, 0)
+}
+
+fn order(command: Command, offset: u64, bytes: u32, tag: u64) -> Order {
+    Order { ticket: Ticket { tag, ..Ticket::default() }, command, offset, bytes }
+}
+
+struct Bench {
+    engine: Engine,
+    pool: Pool,
+}
+
+impl Bench {
+    fn new(engine: Engine) -> Bench {
+        Bench { engine, pool: Pool::default() }
+    }
+
+    fn read(&mut self, at_us: u64, offset: u64, bytes: u32, tag: u64) {
+        let order = order(Command::Read, offset, bytes, tag);
+        self.engine.submit(Wall(at_us * US), order, None, &mut self.pool);
+    }
+
+    fn write(&mut self, at_us: u64, offset: u64, data: &[u8], tag: u64) {
+        let order = order(Command::Write { fua: false }, offset, data.len() as u32, tag);
+        let mut sink = self.engine.begin_write(offset, data.len() as u32).unwrap();
+        for piece in data.chunks(700) {
+            self.engine.data().write(&mut sink, piece);
+        }
+        self.engine.submit(Wall(at_us * US), order, Some(sink), &mut self.pool);
+    }
+
+    fn at(&mut self, at_us: u64) -> Vec<Reply> {
+        let mut replies = Vec::new();
+        self.engine.advance(Wall(at_us * US), &mut replies);
+        replies
+    }
+}
+
+#[test]
+fn a_reply_is_never_early_and_a_dilated_one_takes_its_time() {
+    for dilation in [1, 7] {
+        let mut bench = Bench::new(engine(8, dilation));
+        bench.read(700, 0, 4096, 1);
+        let due = 700 + 100 * dilation;
+        assert_eq!(bench.engine.next_due(), Wall(due * US));
+        assert!(bench.at(due - 1).is_empty());
+        let replies = bench.at(due);
+        assert_eq!(replies[0].timing.due, Wall(due * US));
+        assert_eq!(replies[0].timing.modelled_ns, Some(100 * US * dilation));
+        assert_eq!(replies[0].result, Ok(vec![0; 4096]));
+        assert_eq!(bench.engine.in_flight(), 0);
+    }
+}
+
+#[test]
+fn data_moves_at_arrival() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.write(0, 4096, &[1; 4096], 1);
+    bench.read(1, 4096, 4096, 2);
+    bench.write(2, 4096, &[2; 4096], 3);
+    let replies = bench.at(500);
+    let tags: Vec<u64> = replies.iter().map(|reply| reply.order.ticket.tag).collect();
+    assert_eq!(tags, [1, 2, 3]);
+    assert_eq!(replies[1].result, Ok(vec![1; 4096]));
+}
+
+#[test]
+fn compensation_stamps_before_arrival_but_never_before_the_devices_latest_event() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.engine.compensate(15 * US);
+    bench.read(1000, 0, 512, 1);
+    assert_eq!(bench.at(1085).len(), 1, "stamped at 985, due at 1085");
+    bench.read(1090, 0, 512, 2);
+    assert!(bench.at(1184).is_empty());
+    let replies = bench.at(1185);
+    assert_eq!(replies[0].timing.due, Wall(1185 * US), "stamped at the event of 1085");
+}
+
+#[test]
+fn what_the_device_has_no_room_for_waits() {
+    let mut bench = Bench::new(engine(1, 1));
+    for tag in 0..3 {
+        bench.read(0, 0, 512, tag);
+    }
+    assert_eq!((bench.at(100).len(), bench.at(200).len(), bench.at(299).len()), (1, 1, 0));
+    let last = bench.at(300);
+    assert_eq!(last[0].timing.modelled_ns, Some(300 * US), "waiting is part of the response");
+}
+
+#[test]
+fn ranges_beyond_the_end_are_refused_at_once() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.read(5, (1 << 30) - 512, 1024, 1);
+    bench.read(5, u64::MAX, 1, 2);
+    let replies = bench.at(5);
+    assert!(replies.iter().all(|reply| reply.result == Err(Refusal::BeyondEnd)));
+    assert_eq!(replies.len(), 2);
+    assert_eq!(bench.engine.begin_write(1 << 30, 1).unwrap_err(), Refusal::BeyondEnd);
+}
+
+#[test]
+fn zeroes_and_discards_clear_and_odd_edges_stay() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.write(0, 0, &[9; 4096], 1);
+    for (tag, command) in
+        [(2, Command::Discard), (3, Command::WriteZeroes { fua: false, may_discard: true })]
+    {
+        let (offset, bytes) = if tag == 2 { (100, 1000) } else { (2000, 10) };
+        let order = order(command, offset, bytes, tag);
+        bench.engine.submit(Wall(0), order, None, &mut bench.pool);
+    }
+    bench.read(1, 0, 4096, 4);
+    let found = bench.at(900).pop().unwrap().result.unwrap();
+    let zero: Vec<usize> = (0..4096).filter(|&i| found[i] == 0).collect();
+    let expected: Vec<usize> = (512..1024).chain(2000..2010).collect();
+    assert_eq!(zero, expected);
+}
+
+#[test]
+fn faults_change_answers_and_data_until_they_are_lifted() {
+    let mut bench = Bench::new(engine(8, 1));
+    let rule = |kind| Rule { kind, range: 0..4096, op: None, one_in: 1, count: None };
+    let hang = bench.engine.inject(rule(Kind::Hang));
+    bench.read(0, 0, 512, 1);
+    assert!(bench.at(10_000).is_empty());
+    assert!(bench.engine.lift(hang, Wall(10_000 * US)));
+    assert_eq!(bench.at(10_000).len(), 1);
+    let slow = bench.engine.inject(rule(Kind::Slow(50 * US)));
+    bench.read(10_000, 0, 512, 2);
+    assert!(bench.at(10_149).is_empty());
+    assert_eq!(bench.at(10_150).len(), 1);
+    bench.engine.lift(slow, Wall(0));
+    let lost = bench.engine.inject(rule(Kind::Lost));
+    bench.write(11_000, 0, &[7; 512], 3);
+    bench.engine.lift(lost, Wall(0));
+    let error = bench.engine.inject(rule(Kind::Error));
+    bench.read(11_000, 0, 512, 4);
+    let replies = bench.at(12_000);
+    assert_eq!(replies[0].result, Ok(Vec::new()), "the host is told that all is well");
+    assert_eq!(replies[1].result, Err(Refusal::Io));
+    bench.engine.lift(error, Wall(0));
+    bench.read(13_000, 0, 512, 5);
+    assert_eq!(bench.at(14_000)[0].result, Ok(vec![0; 512]));
+}
+
+#[test]
+fn a_power_cut_takes_back_what_was_not_answered() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.engine.data().keep_volatile_log();
+    bench.write(0, 0, &[1; 512], 1);
+    assert_eq!(bench.at(100).len(), 1);
+    bench.write(200, 0, &[2; 512], 2);
+    let cut = bench.engine.power_cut(Wall(250 * US)).unwrap();
+    assert_eq!((cut.lost_writes, cut.forgotten.len()), (0, 1));
+    bench.read(300, 0, 512, 3);
+    assert_eq!(bench.at(400)[0].result, Ok(vec![1; 512]));
+}
+
+/// Attach and simulate drive one device: the same stream gives the same completion times.
+#[test]
+fn one_truth_two_clocks() {
+    let part = study::build_part("mqsim-f", &[], 1).unwrap();
+    let device = part.device.boxed_clone();
+    let store = Store::memory(device.limits().capacity).unwrap();
+    let line = Timeline { start: Nanos::ZERO, dilation: 1 };
+    let mut bench = Bench::new(Engine::new(device, store, line, 0));
+    let mut rng = Rng::new(7, "stream");
+    let mut stream = Vec::new();
+    let (mut now, mut attached) = (0, Vec::new());
+    for tag in 0..2_000u64 {
+        now += rng.below(30);
+        let offset = rng.below(1 << 12) * 4096;
+        // The wall reads the device at odd moments; that must not matter.
+        attached.extend(bench.at(now));
+        match rng.below(2) {
+            0 => bench.read(now, offset, 4096, tag),
+            _ => bench.write(now, offset, &[tag as u8; 4096], tag),
+        }
+        let request = bench.engine.slots.iter().flatten().find(|s| s.order.ticket.tag == tag);
+        let slot = request.expect("the request was taken");
+        stream.push((slot.stamped, slot.request));
+    }
+    attached.extend(bench.at(u64::MAX / US));
+    let attached: std::collections::BTreeMap<u64, u64> =
+        attached.iter().map(|reply| (reply.order.ticket.tag, reply.timing.due.0)).collect();
+
+    struct Times(std::collections::BTreeMap<u64, u64>);
+    impl sim::Probe for Times {
+        fn on_complete(&mut self, request: &Request, _: Nanos, completion: sim::Completion) {
+            self.0.insert(request.id.0, completion.at.0);
+        }
+    }
+    let mut times = Times(Default::default());
+    let mut script = sim::testing::Script::new(stream);
+    let mut device = part.device;
+    simulate(&mut *device, &mut script, Nanos::ZERO, Stop::default(), &mut times).unwrap();
+    assert_eq!(attached.len(), 2_000);
+    assert_eq!(attached, times.0);
+}

@@ -1,0 +1,271 @@
+//! The loop frontend: a real block device of this machine. The device is a file of a FUSE file
+//! system that is mounted nowhere, and the kernel's loop driver makes a block device of it.
+//!
+//! Nothing of it can stay behind, even when we are killed: the file system has no mount point,
+//! and the loop device frees itself when its last user goes.
+
+mod device;
+mod mount;
+pub mod wire;
+
+use std::fs::File;
+use std::io::{IoSlice, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use study::Failure;
+
+use crate::engine::{Command, Order, Reply, Ticket};
+use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
+use crate::lab::{Export, Lab};
+use crate::poll::{Event, Interest, Poll};
+use crate::realtime;
+
+use device::LoopDevice;
+use wire::{Ask, FileInfo};
+
+/// How the block layer treats the device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The I/O scheduler; `none` is what Linux gives a loop device.
+    pub scheduler: String,
+    /// Read-ahead of the page cache in KiB.
+    pub read_ahead_kib: u32,
+    /// Measure the path's own round trip before clients may come.
+    pub calibrate: bool,
+}
+
+impl Options {
+    pub(crate) fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+        Ok(Box::new(Loop {
+            options: self,
+            files: exports.iter().enumerate().map(file_of).collect(),
+            connection: None,
+            devices: Arc::default(),
+            buffer: vec![0; wire::REQUEST_BYTES_MAX],
+            replies: Vec::new(),
+            over: false,
+        }))
+    }
+}
+
+fn file_of((index, export): (usize, &Export)) -> FileInfo {
+    let limits = export.engine.limits();
+    FileInfo {
+        name: if export.name.is_empty() { format!("disk{index}") } else { export.name.clone() },
+        bytes: limits.capacity.0,
+        block_bytes: limits.block_bytes.next_power_of_two().clamp(512, 64 << 10),
+        discard: limits.discard,
+        read_only: export.read_only,
+    }
+}
+
+/// The loop driver's sectors; what a device prefers is only a hint.
+const SECTOR_BYTES: u32 = 512;
+/// One request of the block layer is at most one of FUSE.
+const REQUEST_KIB_MAX: u32 = wire::DATA_MAX >> 10;
+/// Requests taken before due replies have their turn.
+const TURNS: usize = 64;
+/// How long a device may be in use after the end of the session.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Loop {
+    options: Options,
+    files: Vec<FileInfo>,
+    /// The kernel's requests come from here.
+    connection: Option<File>,
+    devices: Arc<Mutex<Vec<LoopDevice>>>,
+    buffer: Vec<u8>,
+    /// What waits to be sent: a head, and the data of a read.
+    replies: Vec<(Vec<u8>, Vec<u8>)>,
+    over: bool,
+}
+
+/// What the block layer is to be told about one device.
+struct Queue {
+    name: String,
+    read_only: bool,
+    settings: Vec<(&'static str, String)>,
+}
+
+impl Loop {
+    fn queues(&self, lab: &Lab) -> Vec<Queue> {
+        let queue = |(file, export): (&FileInfo, &Export)| {
+            let limits = export.engine.limits();
+            let cache = if limits.write_cache { "write back" } else { "write through" };
+            // A limit of no discards is not among them: the kernel would never take it back.
+            let settings = vec![
+                ("scheduler", self.options.scheduler.clone()),
+                ("rotational", u8::from(limits.rotational).to_string()),
+                ("max_sectors_kb", REQUEST_KIB_MAX.to_string()),
+                ("write_cache", cache.to_string()),
+                // Last: the kernel works it out anew whenever a limit changes.
+                ("read_ahead_kb", self.options.read_ahead_kib.to_string()),
+            ];
+            Queue { name: file.name.clone(), read_only: file.read_only, settings }
+        };
+        self.files.iter().zip(&lab.exports).map(queue).collect()
+    }
+
+    /// Hand a request to the device, or answer it.
+    fn take(&mut self, got: usize, lab: &mut Lab) {
+        let arrived = lab.clock.now();
+        match wire::understand(&self.buffer[..got], &self.files) {
+            Ask::Nothing => {}
+            Ask::Over => self.over = true,
+            Ask::Reply(reply) => self.replies.push((reply, Vec::new())),
+            Ask::Device { unique, file, command, offset, bytes, data } => {
+                let ticket = Ticket { tag: unique, ..Ticket::default() };
+                let order = Order { ticket, command, offset, bytes };
+                let engine = &mut lab.exports[file].engine;
+                let sink = match command {
+                    Command::Write { .. } => match engine.begin_write(offset, bytes) {
+                        Ok(mut sink) => {
+                            engine.data().write(&mut sink, data);
+                            Some(sink)
+                        }
+                        // The engine says so again, in its own time.
+                        Err(_) => None,
+                    },
+                    _ => None,
+                };
+                engine.submit(arrived, order, sink, &mut lab.pool);
+            }
+        }
+    }
+}
+
+impl Frontend for Loop {
+    fn start(&mut self, lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+        let connection = mount::connect()?;
+        let folder = mount::mount(connection.as_fd())?;
+        poll.add(&connection, 0, Interest::READ)
+            .map_err(|why| Failure::machine(format!("cannot wait for the kernel: {why}")))?;
+        self.connection = Some(connection);
+        realtime::set_io_flusher(true);
+        let queues = self.queues(lab);
+        let (devices, calibrate) = (Arc::clone(&self.devices), self.options.calibrate);
+        Ok(Box::new(move || {
+            let mut paths = Vec::new();
+            for queue in queues {
+                let file = mount::open(&folder, &queue.name, queue.read_only)?;
+                let shown = format!("blocklab:{}", queue.name);
+                let mut device = LoopDevice::bind(&file, &shown, SECTOR_BYTES, queue.read_only)?;
+                device.set_all(&queue.settings)?;
+                paths.push(device.path.clone());
+                devices.lock().unwrap_or_else(PoisonError::into_inner).push(device);
+            }
+            let round_trip_ns = match paths.first() {
+                Some(path) if calibrate => Some(round_trip(path)?),
+                _ => None,
+            };
+            let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
+            let address = Address {
+                variables: vec![
+                    ("dev", names.first().cloned().unwrap_or_default()),
+                    ("devs", names.join(" ")),
+                ],
+                lines: names,
+                private_mounts: true,
+            };
+            Ok(Started { address, round_trip_ns, ..Started::default() })
+        }))
+    }
+
+    fn ready(&mut self, _: Event, lab: &mut Lab, _: &Poll) {
+        for _ in 0..TURNS {
+            let Some(mut connection) = self.connection.as_ref() else { return };
+            match connection.read(&mut self.buffer) {
+                Ok(got) => self.take(got, lab),
+                Err(why) => match Errno::from_io_error(&why) {
+                    Some(Errno::AGAIN) => return,
+                    // A request that was taken back before we had it.
+                    Some(Errno::NOENT | Errno::INTR) => {}
+                    _ => {
+                        self.over = true;
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn reply(&mut self, _: usize, reply: Reply, _: &mut Lab) {
+        let Order { command, bytes, ticket, .. } = reply.order;
+        let unique = ticket.tag;
+        self.replies.push(match (reply.result, command) {
+            (Err(why), _) => (wire::header(unique, 0, wire::number(why)).to_vec(), Vec::new()),
+            (Ok(data), Command::Read) => (wire::header(unique, data.len(), 0).to_vec(), data),
+            (Ok(_), Command::Write { .. }) => (wire::written(unique, bytes), Vec::new()),
+            (Ok(_), _) => (wire::header(unique, 0, 0).to_vec(), Vec::new()),
+        });
+    }
+
+    fn flush(&mut self, lab: &mut Lab, poll: &Poll) {
+        for (head, data) in self.replies.drain(..) {
+            let Some(connection) = &self.connection else { break };
+            // The kernel takes a reply whole and never makes us wait; one that it does not know
+            // any more was interrupted.
+            let slices = [IoSlice::new(&head), IoSlice::new(&data)];
+            let sent = rustix::io::writev(connection, &slices);
+            self.over |= sent == Err(Errno::NODEV);
+            if data.capacity() > 0 {
+                lab.pool.put(data);
+            }
+        }
+        if self.over
+            && let Some(connection) = self.connection.take()
+        {
+            // It would be ready for ever.
+            poll.remove(&connection);
+        }
+    }
+
+    /// What was inside fails; a host that lost its disk for a moment sees the same.
+    fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut Lab, _: &Poll) {
+        for order in forgotten {
+            let reply = wire::header(order.ticket.tag, 0, wire::errno::IO);
+            self.replies.push((reply.to_vec(), Vec::new()));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn stop(&mut self, _: &Poll) -> Option<Errand<()>> {
+        let devices = Arc::clone(&self.devices);
+        Some(Box::new(move || {
+            let mut devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
+            devices.iter_mut().for_each(LoopDevice::release);
+            let used = devices.iter().find(|device| !device.wait_until_free(PATIENCE));
+            used.map_or(Ok(()), |device| {
+                let path = device.path.display();
+                Err(Failure::machine(format!(
+                    "{path} is still in use; from now on everything it is asked fails"
+                ))
+                .help("end what uses it (umount, swapoff) before you end the session"))
+            })
+        }))
+    }
+}
+
+/// Median time of a direct read of 4 KiB at queue depth 1, in nanoseconds.
+fn round_trip(path: &Path) -> Result<u64, Failure> {
+    const READ_BYTES: usize = 4096;
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let measured = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
+        let mut room = vec![0; 2 * READ_BYTES];
+        let start = room.as_ptr().align_offset(READ_BYTES);
+        let buffer = &mut room[start..start + READ_BYTES];
+        probe::median_ns(|_| file.read_exact_at(buffer, 0))
+    });
+    measured.map_err(probe::unmeasured)
+}
+
+#[cfg(test)]
+mod tests;

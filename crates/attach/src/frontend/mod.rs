@@ -1,0 +1,148 @@
+//! Ways to reach the device: one file and one line each. A frontend is a codec and its sockets;
+//! what it is asked goes to the engine, what the engine answers goes back.
+
+pub mod loop_device;
+pub mod nbd;
+pub(crate) mod probe;
+
+use std::path::PathBuf;
+
+use study::Failure;
+
+use crate::engine::{Order, Reply};
+use crate::lab::Lab;
+use crate::poll::{Event, Poll};
+
+/// What clients need to find the device.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Address {
+    /// Name of each variable for `--run`, and its value.
+    pub variables: Vec<(&'static str, String)>,
+    /// What to tell a person, one line each.
+    pub lines: Vec<String>,
+    /// What `--run` mounts is mounted for it alone, so that it goes with it.
+    pub private_mounts: bool,
+}
+
+/// What starting found out.
+#[derive(Debug, Default)]
+pub struct Started {
+    /// Where clients find the device.
+    pub address: Address,
+    /// Median round trip of a request that takes no time, in nanoseconds, where it was measured.
+    pub round_trip_ns: Option<u64>,
+    /// Something the user must know.
+    pub notes: Vec<String>,
+}
+
+/// Work that needs the frontend to be served while it is done, so it has a thread of its own.
+pub type Errand<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
+
+/// A way to reach the device.
+pub trait Frontend {
+    /// Begin to serve. The errand runs beside the event loop while the model is bypassed; when it
+    /// is done, clients may come.
+    ///
+    /// # Errors
+    /// When the machine lacks something, or a name is taken.
+    fn start(&mut self, lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure>;
+
+    /// Something happened to the descriptor that the frontend added as `event.token`.
+    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll);
+
+    /// An answer of `export` is due. It need not leave before [`Frontend::flush`].
+    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab);
+
+    /// Send what is waiting.
+    fn flush(&mut self, lab: &mut Lab, poll: &Poll);
+
+    /// The device lost power; these requests will have no answer.
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab, poll: &Poll);
+
+    /// The other side is gone for good: nobody can come back.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// Let nobody in any more. The errand, if any, needs to be served until it is done.
+    fn stop(&mut self, poll: &Poll) -> Option<Errand<()>>;
+}
+
+/// Declare the frontends. Each module offers `pub struct Options` with
+/// `fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure>`.
+macro_rules! frontends {
+    ($( $(#[$meta:meta])* $variant:ident = $name:literal => $module:ident ),+ $(,)?) => {
+        /// A way to reach the device, with its options.
+        pub enum Choice {
+            $( $(#[$meta])* $variant($module::Options), )+
+        }
+
+        /// The frontends' names.
+        pub const NAMES: &[&str] = &[ $( $name, )+ ];
+
+        impl Choice {
+            /// Its name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $( Choice::$variant(_) => $name, )+
+                }
+            }
+
+            /// Make the frontend.
+            ///
+            /// # Errors
+            /// When its options do not fit.
+            pub fn build(
+                self,
+                exports: &[crate::lab::Export],
+            ) -> Result<Box<dyn Frontend>, Failure> {
+                match self {
+                    $( Choice::$variant(options) => options.build(exports), )+
+                }
+            }
+        }
+    };
+}
+
+frontends! {
+    /// Network block device, over a Unix socket or loopback TCP.
+    Nbd = "nbd" => nbd,
+    /// A block device of this machine: FUSE below the loop driver; needs root.
+    Loop = "loop" => loop_device,
+}
+
+/// Where a path is needed in a message or a variable.
+pub(crate) fn shown(path: &std::path::Path) -> String {
+    path.display().to_string()
+}
+
+/// A folder of our own below the system's folder for temporary files; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct PrivateFolder(pub(crate) PathBuf);
+
+impl PrivateFolder {
+    pub(crate) fn new() -> Result<PrivateFolder, Failure> {
+        use std::os::unix::fs::DirBuilderExt;
+        let base = std::env::temp_dir();
+        for number in 0..1000 {
+            let path = base.join(format!("blocklab-{}-{number}", std::process::id()));
+            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(PrivateFolder(path)),
+                Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(why) => {
+                    let what = format!("cannot make a folder in {}: {why}", base.display());
+                    return Err(Failure::machine(what).help("set TMPDIR to a folder of yours"));
+                }
+            }
+        }
+        Err(Failure::machine(format!("{} is full of old folders of ours", base.display()))
+            .help(format!("rm -r {}/blocklab-*", base.display())))
+    }
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        // Nothing can be done about a folder that does not go.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

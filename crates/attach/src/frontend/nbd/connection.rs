@@ -1,0 +1,336 @@
+//! One client: its socket, what came from it, what goes to it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::clock::Wall;
+use crate::data::WriteSink;
+use crate::engine::{Command, Order, Refusal, Reply, Ticket};
+use crate::lab::Lab;
+use crate::poll::{Interest, Poll};
+
+use super::handshake::ExportInfo;
+use super::machine::{Ask, Machine, Request, Step};
+use super::out::Out;
+
+/// Room for what came in: little until a client shows that it needs much.
+const INPUT_MIN: usize = 16 << 10;
+const INPUT_MAX: usize = 256 << 10;
+/// Receives before the next client has its turn.
+const TURNS: usize = 4;
+/// Requests of one client that are answered at a time.
+const REQUESTS_MAX: usize = 4096;
+/// Bytes that one client may have coming to it.
+const OWED_MAX: u64 = 64 << 20;
+/// What a reply costs besides its data.
+const REPLY_BYTES: u64 = 64;
+/// Extents in one answer.
+const EXTENTS_MAX: usize = 1024;
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    Lives,
+    Ends,
+}
+
+pub(super) struct Connection {
+    socket: OwnedFd,
+    token: u64,
+    number: u32,
+    pub(super) generation: u32,
+    machine: Machine,
+    input: Vec<u8>,
+    start: usize,
+    end: usize,
+    out: Out,
+    /// The write whose data is coming.
+    sink: Option<(Request, WriteSink)>,
+    /// A request that waits for room for its reply.
+    waiting: Option<Request>,
+    in_flight: usize,
+    /// Promised to replies that are not in `out` yet.
+    promised: u64,
+    watched: Interest,
+    /// It needs [`Connection::flush`].
+    pub(super) dirty: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        socket: OwnedFd,
+        token: u64,
+        number: u32,
+        generation: u32,
+        lab: &mut Lab,
+        poll: &Poll,
+    ) -> io::Result<Connection> {
+        poll.add(&socket, token, Interest::READ)?;
+        let mut out = Out::default();
+        let machine = out.append(&mut lab.pool, Machine::new);
+        lab.budget.add(out.len() as u64);
+        Ok(Connection {
+            socket,
+            token,
+            number,
+            generation,
+            machine,
+            input: vec![0; INPUT_MIN],
+            start: 0,
+            end: 0,
+            out,
+            sink: None,
+            waiting: None,
+            in_flight: 0,
+            promised: 0,
+            watched: Interest::READ,
+            dirty: true,
+        })
+    }
+
+    /// True when it holds back input until there is room for a reply.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// True when it is not read, because there is no room for replies.
+    pub(super) fn is_paused(&self) -> bool {
+        self.waiting.is_some() || self.out.len() as u64 > OWED_MAX
+    }
+
+    /// True when the client has chosen `export`.
+    pub(super) fn uses(&self, export: usize) -> bool {
+        self.machine.agreed() && self.machine.agreement().export == export
+    }
+
+    /// The socket has something.
+    pub(super) fn receive(&mut self, exports: &[ExportInfo], lab: &mut Lab) -> Fate {
+        for _ in 0..TURNS {
+            if self.is_paused() {
+                break;
+            }
+            let room = &mut self.input[self.end..];
+            let wanted = room.len();
+            let got = match rustix::io::read(&self.socket, room) {
+                Ok(0) => return Fate::Ends,
+                Ok(got) => got,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return Fate::Ends,
+            };
+            self.end += got;
+            let arrived = lab.clock.now();
+            if self.process(arrived, exports, lab) == Fate::Ends {
+                return Fate::Ends;
+            }
+            if got < wanted {
+                break;
+            }
+        }
+        Fate::Lives
+    }
+
+    /// Work through what came in.
+    fn process(&mut self, arrived: Wall, exports: &[ExportInfo], lab: &mut Lab) -> Fate {
+        loop {
+            if let Some(request) = self.waiting.take()
+                && !self.begin(arrived, request, lab)
+            {
+                break;
+            }
+            let (machine, input) = (&mut self.machine, &self.input[self.start..self.end]);
+            let before = self.out.len();
+            let step = self.out.append(&mut lab.pool, |out| machine.step(input, exports, out));
+            let answered = self.out.len() - before;
+            lab.budget.add(answered as u64);
+            self.dirty |= answered > 0;
+            match step {
+                Step::Need => break,
+                Step::Used(bytes) | Step::Agreed(bytes) => self.start += bytes,
+                Step::Request(bytes, request) => {
+                    self.start += bytes;
+                    self.waiting = Some(request);
+                }
+                Step::Payload { bytes, complete } => self.payload(arrived, bytes, complete, lab),
+                Step::Over => {
+                    // An answer may still be on its way.
+                    let sent = self.out.send(&self.socket, &mut lab.pool).unwrap_or(0);
+                    lab.budget.release(sent as u64);
+                    return Fate::Ends;
+                }
+            }
+            // A client that asks and never reads is not read either.
+            if self.out.len() as u64 > OWED_MAX {
+                break;
+            }
+        }
+        self.make_room();
+        Fate::Lives
+    }
+
+    /// Move what is left to the front, and grow when that is not enough.
+    fn make_room(&mut self) {
+        self.input.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        // A full buffer was a good guess for the next time, too.
+        if self.end * 2 > self.input.len() && self.input.len() < INPUT_MAX {
+            self.input.resize(INPUT_MAX, 0);
+        }
+    }
+
+    /// Start on a request; false when there is no room for its reply yet.
+    fn begin(&mut self, arrived: Wall, request: Request, lab: &mut Lab) -> bool {
+        let cost = cost(&request);
+        let owed = self.promised + self.out.len() as u64;
+        let room = self.in_flight < REQUESTS_MAX && (owed == 0 || owed + cost <= OWED_MAX);
+        if !room || !lab.budget.take(cost) {
+            self.waiting = Some(request);
+            return false;
+        }
+        self.promised += cost;
+        self.in_flight += 1;
+        match request.ask {
+            Ask::Write => {
+                let export = self.machine.agreement().export;
+                let engine = &mut lab.exports[export].engine;
+                match engine.begin_write(request.offset, request.bytes) {
+                    Ok(sink) => self.sink = Some((request, sink)),
+                    Err(why) => {
+                        self.settle(cost, lab);
+                        self.machine.refuse_payload(&request, why);
+                    }
+                }
+            }
+            Ask::BlockStatus => {
+                self.settle(cost, lab);
+                self.block_status(&request, lab);
+            }
+            _ => self.submit(arrived, &request, None, lab),
+        }
+        true
+    }
+
+    /// A promised reply is no longer one.
+    fn settle(&mut self, cost: u64, lab: &mut Lab) {
+        self.promised -= cost;
+        self.in_flight -= 1;
+        lab.budget.release(cost);
+    }
+
+    fn submit(&mut self, arrived: Wall, request: &Request, sink: Option<WriteSink>, lab: &mut Lab) {
+        let command = match request.ask {
+            Ask::Read => Command::Read,
+            Ask::Write => Command::Write { fua: request.fua },
+            Ask::Trim => Command::Discard,
+            Ask::WriteZeroes => {
+                Command::WriteZeroes { fua: request.fua, may_discard: !request.no_hole }
+            }
+            Ask::Flush | Ask::BlockStatus => Command::Flush,
+        };
+        let order = Order {
+            ticket: Ticket {
+                connection: self.number,
+                generation: self.generation,
+                tag: request.cookie,
+            },
+            command,
+            offset: if request.ask == Ask::Flush { 0 } else { request.offset },
+            bytes: request.bytes,
+        };
+        let engine = &mut lab.exports[self.machine.agreement().export].engine;
+        engine.submit(arrived, order, sink, &mut lab.pool);
+    }
+
+    fn payload(&mut self, arrived: Wall, bytes: usize, complete: bool, lab: &mut Lab) {
+        let piece = &self.input[self.start..self.start + bytes];
+        self.start += bytes;
+        let Some((request, mut sink)) = self.sink.take() else { return };
+        let engine = &mut lab.exports[self.machine.agreement().export].engine;
+        engine.data().write(&mut sink, piece);
+        match complete {
+            true => self.submit(arrived, &request, Some(sink), lab),
+            false => self.sink = Some((request, sink)),
+        }
+    }
+
+    /// Where the data is takes the device no time.
+    fn block_status(&mut self, request: &Request, lab: &mut Lab) {
+        let most = if request.one_extent { 1 } else { EXTENTS_MAX };
+        let engine = &mut lab.exports[self.machine.agreement().export].engine;
+        let found = engine.data().extents(request.offset, u64::from(request.bytes), most);
+        let (machine, cookie) = (&self.machine, request.cookie);
+        put(&mut self.out, lab, |out| match found {
+            Ok(extents) => machine.block_status(cookie, &extents, out),
+            Err(_) => machine.done(cookie, Err(Refusal::Io), out),
+        });
+        self.dirty = true;
+    }
+
+    /// An answer of the engine.
+    pub(super) fn reply(&mut self, reply: Reply, lab: &mut Lab) {
+        let Order { command, offset, bytes, ticket } = reply.order;
+        let is_read = command == Command::Read;
+        self.settle(REPLY_BYTES + if is_read { u64::from(bytes) } else { 0 }, lab);
+        let (machine, cookie) = (&self.machine, ticket.tag);
+        match reply.result {
+            Ok(data) if is_read => {
+                put(&mut self.out, lab, |out| machine.before_data(cookie, offset, bytes, out));
+                lab.budget.add(data.len() as u64);
+                self.out.push(data, &mut lab.pool);
+            }
+            result => {
+                put(&mut self.out, lab, |out| machine.done(cookie, result.map(drop), out));
+            }
+        }
+        self.dirty = true;
+    }
+
+    /// Send what waits, go on with what came in, and watch for what is needed next.
+    pub(super) fn flush(&mut self, exports: &[ExportInfo], lab: &mut Lab, poll: &Poll) -> Fate {
+        self.dirty = false;
+        match self.out.send(&self.socket, &mut lab.pool) {
+            Ok(sent) => lab.budget.release(sent as u64),
+            Err(_) => return Fate::Ends,
+        }
+        let room = self.out.len() as u64 <= OWED_MAX;
+        if room && (self.waiting.is_some() || self.start < self.end || self.end > 0) {
+            let arrived = lab.clock.now();
+            if self.process(arrived, exports, lab) == Fate::Ends {
+                return Fate::Ends;
+            }
+        }
+        let wanted = Interest { read: !self.is_paused(), write: self.out.len() > 0 };
+        if wanted != self.watched {
+            self.watched = wanted;
+            if poll.modify(&self.socket, self.token, wanted).is_err() {
+                return Fate::Ends;
+            }
+        }
+        Fate::Lives
+    }
+
+    /// Forget everything about the client; requests inside are answered to nobody.
+    pub(super) fn close(mut self, lab: &mut Lab, poll: &Poll) {
+        poll.remove(&self.socket);
+        if let Some((_, sink)) = self.sink.take() {
+            lab.exports[self.machine.agreement().export].engine.data().abandon(&sink);
+        }
+        lab.budget.release(self.promised + self.out.len() as u64);
+        self.out.clear(&mut lab.pool);
+    }
+}
+
+fn put(out: &mut Out, lab: &mut Lab, write: impl FnOnce(&mut Vec<u8>)) {
+    let before = out.len();
+    out.append(&mut lab.pool, write);
+    lab.budget.add((out.len() - before) as u64);
+}
+
+/// What a request promises.
+fn cost(request: &Request) -> u64 {
+    match request.ask {
+        Ask::Read => REPLY_BYTES + u64::from(request.bytes),
+        _ => REPLY_BYTES,
+    }
+}

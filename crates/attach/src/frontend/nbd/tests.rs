@@ -1,0 +1,224 @@
+use super::wire::{self, be16, be32, be64};
+use super::*;
+use crate::engine::Refusal;
+
+fn exports() -> Vec<ExportInfo> {
+    let export = |name: &str, read_only| ExportInfo {
+        name: name.into(),
+        description: "a drive".into(),
+        bytes: 1 << 20,
+        preferred: 4096,
+        discard: true,
+        rotational: false,
+        read_only,
+    };
+    vec![export("a", false), export("b", true)]
+}
+
+/// A client at the other end of the state machine.
+struct Peer {
+    machine: Machine,
+    out: Vec<u8>,
+}
+
+impl Peer {
+    fn new() -> Peer {
+        let mut out = Vec::new();
+        let machine = Machine::new(&mut out);
+        Peer { machine, out }
+    }
+
+    /// Feed bytes one by one if need be; every step but `Need` and `Used` is returned.
+    fn feed(&mut self, mut input: &[u8]) -> Vec<Step> {
+        let (exports, mut steps) = (exports(), Vec::new());
+        loop {
+            let step = self.machine.step(input, &exports, &mut self.out);
+            match step {
+                Step::Need => return steps,
+                Step::Used(bytes) => input = &input[bytes..],
+                Step::Agreed(bytes) | Step::Request(bytes, _) => {
+                    input = &input[bytes..];
+                    steps.push(step);
+                }
+                Step::Payload { bytes, .. } => {
+                    input = &input[bytes..];
+                    steps.push(step);
+                }
+                Step::Over => {
+                    steps.push(step);
+                    return steps;
+                }
+            }
+        }
+    }
+
+    fn option(&mut self, option: u32, data: &[u8]) -> Vec<Step> {
+        let mut bytes = wire::IHAVEOPT.to_be_bytes().to_vec();
+        bytes.extend(option.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        self.out.clear();
+        self.feed(&bytes)
+    }
+
+    /// The kinds of the option replies that were sent.
+    fn answers(&self) -> Vec<u32> {
+        let (mut kinds, mut at) = (Vec::new(), 0);
+        while at < self.out.len() {
+            assert_eq!(be64(&self.out, at), wire::OPTION_REPLY_MAGIC);
+            kinds.push(be32(&self.out, at + 12));
+            at += 20 + be32(&self.out, at + 16) as usize;
+        }
+        kinds
+    }
+
+    fn transmitting(structured: bool) -> Peer {
+        let mut peer = Peer::new();
+        peer.feed(&3u32.to_be_bytes());
+        if structured {
+            peer.option(wire::option::STRUCTURED_REPLY, b"");
+            let mut query = vec![0, 0, 0, 1, b'a', 0, 0, 0, 1, 0, 0, 0, 15];
+            query.extend(wire::ALLOCATION.as_bytes());
+            peer.option(wire::option::SET_META_CONTEXT, &query);
+            assert_eq!(peer.answers(), [wire::answer::META_CONTEXT, wire::answer::ACK]);
+        }
+        let steps = peer.option(wire::option::GO, &[0, 0, 0, 1, b'a', 0, 0]);
+        assert!(matches!(steps[..], [Step::Agreed(_)]));
+        peer.out.clear();
+        peer
+    }
+}
+
+fn request(kind: u16, flags: u16, offset: u64, bytes: u32) -> Vec<u8> {
+    let mut out = wire::REQUEST_MAGIC.to_be_bytes().to_vec();
+    out.extend(flags.to_be_bytes());
+    out.extend(kind.to_be_bytes());
+    out.extend(77u64.to_be_bytes());
+    out.extend(offset.to_be_bytes());
+    out.extend(bytes.to_be_bytes());
+    out
+}
+
+#[test]
+fn the_negotiation_offers_what_there_is() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.out.len(), 18);
+    assert!(peer.feed(&3u32.to_be_bytes()).is_empty());
+    peer.option(wire::option::LIST, b"");
+    assert_eq!(peer.answers(), [wire::answer::SERVER, wire::answer::SERVER, wire::answer::ACK]);
+    peer.option(5, b"");
+    assert_eq!(peer.answers(), [wire::answer::UNSUPPORTED], "no TLS");
+    peer.option(wire::option::INFO, &[0, 0, 0, 1, b'x', 0, 0]);
+    assert_eq!(peer.answers(), [wire::answer::UNKNOWN]);
+    for damaged in [&[][..], &[0, 0, 0, 9, b'a'], &[0, 0, 0, 1, b'a', 0, 3, 0]] {
+        peer.option(wire::option::GO, damaged);
+        assert_eq!(peer.answers(), [wire::answer::INVALID]);
+    }
+    peer.option(wire::option::SET_META_CONTEXT, &[0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(peer.answers(), [wire::answer::INVALID], "structured replies come first");
+    let steps = peer.option(wire::option::GO, &[0, 0, 0, 1, b'b', 0, 0]);
+    assert!(matches!(steps[..], [Step::Agreed(_)]));
+    let agreed = Agreement { export: 1, structured: false, block_status: false };
+    assert_eq!(peer.machine.agreement(), agreed);
+    let flags = be16(&peer.out, 30);
+    assert!(flags & wire::flag::READ_ONLY != 0 && flags & wire::flag::CAN_MULTI_CONN != 0);
+}
+
+#[test]
+fn an_option_too_long_is_skipped_and_the_old_way_in_is_open() {
+    let mut peer = Peer::new();
+    peer.feed(&1u32.to_be_bytes());
+    peer.option(wire::option::LIST, &vec![0; 100_000]);
+    assert_eq!(peer.answers(), [wire::answer::TOO_BIG]);
+    let steps = peer.option(wire::option::EXPORT_NAME, b"a");
+    assert!(matches!(steps[..], [Step::Agreed(_)]));
+    assert_eq!((peer.out.len(), be64(&peer.out, 0)), (134, 1 << 20));
+    let mut lost = Peer::new();
+    lost.feed(&1u32.to_be_bytes());
+    assert_eq!(lost.option(wire::option::EXPORT_NAME, b"nobody"), [Step::Over]);
+    assert_eq!(Peer::new().feed(&[0xff; 4]), [Step::Over]);
+}
+
+#[test]
+fn bytes_may_come_one_at_a_time() {
+    let mut whole = Peer::transmitting(true);
+    let mut bytes = request(wire::command::WRITE, 1, 4096, 8);
+    bytes.extend([5; 8]);
+    bytes.extend(request(wire::command::READ, 0, 0, 512));
+    let steps = whole.feed(&bytes);
+    assert_eq!(steps.len(), 3);
+    let (mut slow, mut buffer, mut seen) = (Peer::transmitting(true), Vec::new(), Vec::new());
+    for byte in bytes {
+        buffer.push(byte);
+        let found = slow.feed(&buffer);
+        let used: usize = found
+            .iter()
+            .map(|step| match step {
+                Step::Request(bytes, _) | Step::Payload { bytes, .. } => *bytes,
+                _ => 0,
+            })
+            .sum();
+        buffer.drain(..used);
+        seen.extend(found);
+    }
+    assert!(buffer.is_empty());
+    let requests = |steps: &[Step]| -> Vec<Request> {
+        let request = |step: &Step| match step {
+            Step::Request(_, request) => Some(*request),
+            _ => None,
+        };
+        steps.iter().filter_map(request).collect()
+    };
+    assert_eq!(requests(&seen), requests(&steps));
+    assert!(requests(&steps)[0].fua);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_the_stream_stays_in_step() {
+    use wire::{command, errno};
+    for structured in [false, true] {
+        let mut peer = Peer::transmitting(structured);
+        let mut refused = |bytes: &[u8], expected: u32| {
+            peer.out.clear();
+            assert!(peer.feed(bytes).is_empty());
+            let (magic, error) =
+                (be32(&peer.out, 0), be32(&peer.out, if structured { 20 } else { 4 }));
+            let known = if structured { wire::CHUNK_MAGIC } else { wire::SIMPLE_REPLY_MAGIC };
+            assert_eq!((magic, error), (known, expected));
+        };
+        refused(&request(8, 0, 1 << 30, 0), errno::INVALID); // resize
+        refused(&request(99, 0, 0, 0), errno::INVALID);
+        refused(&request(command::READ, 0, (1 << 20) - 1, 2), errno::INVALID);
+        refused(&request(command::READ, 0, u64::MAX, 2), errno::INVALID);
+        refused(&request(command::READ, 0, 0, 0), errno::INVALID);
+        refused(&request(command::READ, 1 << 9, 0, 512), errno::INVALID);
+        refused(&request(command::READ, 0, 0, (32 << 20) + 1), errno::OVERFLOW);
+        let mut write = request(command::WRITE, 0, 1 << 20, 3);
+        write.extend([1, 2, 3]);
+        refused(&write, errno::NO_SPACE);
+        if !structured {
+            refused(&request(command::BLOCK_STATUS, 0, 0, 512), errno::INVALID);
+        }
+        let after = peer.feed(&request(command::FLUSH, 0, 9, 9));
+        assert!(matches!(after[..], [Step::Request(28, Request { ask: Ask::Flush, .. })]));
+        assert_eq!(peer.feed(&request(command::DISCONNECT, 0, 0, 0)), [Step::Over]);
+        assert_eq!(Peer::transmitting(structured).feed(&[0; 28]), [Step::Over]);
+    }
+}
+
+#[test]
+fn a_payload_that_is_not_wanted_is_swallowed() {
+    let mut peer = Peer::transmitting(false);
+    let header = request(wire::command::WRITE, 0, 0, 6);
+    let steps = peer.feed(&header);
+    let [Step::Request(_, write)] = steps[..] else { panic!("{steps:?}") };
+    peer.machine.refuse_payload(&write, Refusal::NoSpace);
+    assert!(peer.feed(&[1, 2, 3]).is_empty() && peer.out.is_empty());
+    assert!(peer.feed(&[4, 5, 6]).is_empty());
+    assert_eq!(be32(&peer.out, 4), wire::errno::NO_SPACE);
+}
+
+#[test]
+fn a_socket_path_in_an_address_is_escaped() {
+    assert_eq!(escaped("/x/a b&c.sock"), "/x/a%20b%26c.sock");
+}

@@ -1,0 +1,67 @@
+//! What a frontend works on: the exports, the clock, buffers and a bound on memory.
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::pool::Pool;
+
+/// Most bytes that replies may hold at a time, over all clients.
+const BUDGET_BYTES: u64 = 512 << 20;
+
+/// One device that clients can reach.
+pub struct Export {
+    /// The clients' name for it.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// The device, its data and its faults.
+    pub engine: Engine,
+}
+
+/// Bytes that are promised to clients.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Budget {
+    used: u64,
+}
+
+impl Budget {
+    /// Promise `bytes`; false when there is no room for them.
+    pub fn take(&mut self, bytes: u64) -> bool {
+        let fits = self.used + bytes <= BUDGET_BYTES;
+        if fits {
+            self.used += bytes;
+        }
+        fits
+    }
+
+    /// Bytes that are there whether there is room or not.
+    pub fn add(&mut self, bytes: u64) {
+        self.used += bytes;
+    }
+
+    /// `bytes` are gone.
+    pub fn release(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.used, "more is released than was promised");
+        self.used = self.used.saturating_sub(bytes);
+    }
+}
+
+/// What all clients share.
+pub struct Lab {
+    /// The devices.
+    pub exports: Vec<Export>,
+    /// Buffers for data.
+    pub pool: Pool,
+    /// The wall clock.
+    pub clock: Clock,
+    /// Bytes promised to clients.
+    pub budget: Budget,
+}
+
+impl Lab {
+    /// A lab of these devices.
+    pub fn new(exports: Vec<Export>, clock: Clock) -> Lab {
+        Lab { exports, pool: Pool::default(), clock, budget: Budget::default() }
+    }
+}

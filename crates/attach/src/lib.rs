@@ -1,0 +1,41 @@
+//! A modelled device under the wall clock: anything that speaks NBD, or mounts a block device,
+//! meets it with real tools.
+//!
+//! Frontends are codecs; [`Engine`] is what stands behind all of them. It never decides a latency:
+//! the model does, and [`Statistics`] tells how late this machine was against it.
+
+mod captive;
+mod clock;
+pub mod control;
+mod data;
+mod delayed;
+mod engine;
+mod fault;
+pub mod frontend;
+mod lab;
+mod live;
+mod poll;
+mod pool;
+mod realtime;
+mod record;
+mod report;
+mod session;
+mod spin;
+mod state;
+mod statistics;
+mod store;
+mod volatile;
+
+pub use clock::{Clock, Timeline, Wall};
+pub use data::{Data, WriteSink};
+pub use engine::{Command, Engine, Order, PowerCut, Refusal, Reply, Ticket};
+pub use fault::{FaultId, Faults, Kind, Rule};
+pub use lab::{Budget, Export, Lab};
+pub use poll::{Event, Interest, Poll};
+pub use pool::Pool;
+pub use realtime::{Priority, realtime_permitted};
+pub use record::Recorder;
+pub use report::{DeviceReport, Report};
+pub use session::{Compensation, DeviceOptions, Options, Outcome, attach};
+pub use statistics::{Quantiles, Statistics, Summary, Timing};
+pub use store::{Extent, Store};

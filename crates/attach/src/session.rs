@@ -1,0 +1,369 @@
+//! A session: devices, a frontend, and the one event loop that serves them.
+
+mod commands;
+mod open;
+mod signals;
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use study::{BuiltPart, Failure};
+
+use crate::captive::{self, Captive};
+use crate::clock::{Clock, Wall};
+use crate::engine::Reply;
+use crate::frontend::{Address, Choice, Errand, Frontend};
+use crate::lab::Lab;
+use crate::live::{self, Live};
+use crate::poll::{Event, Interest, Poll};
+use crate::realtime::{self, Priority};
+use crate::report::{DeviceReport, Report};
+use crate::spin::Spin;
+use crate::statistics::Timing;
+
+use commands::Control;
+use open::{Identity, Manner};
+use signals::Signals;
+
+/// How a request's arrival is dated back by what the transport itself takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compensation {
+    /// Not at all.
+    Off,
+    /// By the median round trip measured at the start.
+    Measured,
+    /// By this many nanoseconds.
+    Fixed(u64),
+}
+
+/// One device to attach.
+pub struct DeviceOptions {
+    /// The clients' name for it.
+    pub name: String,
+    /// The device.
+    pub part: BuiltPart,
+    /// The file that keeps its data; `None` for memory.
+    pub data: Option<PathBuf>,
+}
+
+/// What to do.
+pub struct Options {
+    /// At least one.
+    pub devices: Vec<DeviceOptions>,
+    /// How clients reach them.
+    pub frontend: Choice,
+    /// Wall nanoseconds per modelled nanosecond; at least 1.
+    pub dilation: u64,
+    /// Dating back.
+    pub compensation: Compensation,
+    /// The share of the median modelled time that the p99 of lateness may reach.
+    pub late_share: f64,
+    /// Run this by the shell, and end with it.
+    pub run: Option<String>,
+    /// Write every request of the first device to this trace.
+    pub record: Option<PathBuf>,
+    /// Listen for commands on this Unix socket.
+    pub control: Option<PathBuf>,
+    /// A power cut loses what was not flushed.
+    pub power_cuts: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Begin with every sector of a new device written.
+    pub fill: bool,
+    /// Ask for a real-time priority.
+    pub realtime: bool,
+    /// Show on stderr what is going on.
+    pub live: bool,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was measured.
+    pub report: Report,
+    /// The exit code of the program that ran, if one did.
+    pub code: Option<u8>,
+}
+
+/// Tokens from here on are the session's own.
+const OWN: u64 = 1 << 32;
+const STOP: u64 = OWN;
+const CHILD: u64 = OWN + 1;
+const ERRAND: u64 = OWN + 2;
+const CONTROL: u64 = OWN + 16;
+
+struct Session {
+    // The program goes first, so that nobody uses the device when it goes.
+    captive: Option<Captive>,
+    frontend: Box<dyn Frontend>,
+    lab: Lab,
+    identities: Vec<Identity>,
+    poll: Poll,
+    events: Vec<Event>,
+    replies: Vec<Reply>,
+    /// (export, bytes, moments) of the replies that are about to leave.
+    leaving: Vec<(usize, u32, Timing)>,
+    spin: Spin,
+    signals: Signals,
+    control: Option<Control>,
+    live: Option<Live>,
+    /// When the live line is due.
+    tick: Wall,
+    stopping: bool,
+    /// How often a signal asked for the end.
+    interrupts: u32,
+    /// The program may have ended.
+    child_changed: bool,
+}
+
+/// Attach devices until the program ends, a signal comes, or the control socket says so. `ready`
+/// is called once, when clients may come; `note` is told what the user must know at once.
+///
+/// # Errors
+/// When something of the machine or of the options does not fit.
+pub fn attach(
+    options: Options,
+    ready: impl FnOnce(&Address),
+    mut note: impl FnMut(&str),
+) -> Result<Outcome, Failure> {
+    let Options { frontend, compensation, run, live, realtime, dilation, late_share, .. } = options;
+    let name = frontend.name();
+    let devices = options.devices;
+    let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
+    let manner = Manner { dilation, power_cuts, read_only, fill };
+    let (exports, identities) = open::all(devices, manner)?;
+    let mut lab = Lab::new(exports, Clock::start());
+    if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
+        first.engine.record(crate::record::Recorder::new(path)?);
+    }
+    let frontend = frontend.build(&lab.exports)?;
+    let poll = Poll::new()?;
+    let signals = Signals::new(&poll, STOP, CHILD)?;
+    let control = options.control.map(|path| Control::new(&path, &poll, CONTROL)).transpose()?;
+    let priority = match realtime {
+        true => realtime::raise(),
+        false => Priority::Normal("not asked for".into()),
+    };
+    priority.warning().filter(|_| realtime).iter().for_each(|warning| note(warning));
+    let mut session = Session {
+        captive: None,
+        frontend,
+        lab,
+        identities,
+        poll,
+        events: Vec::new(),
+        replies: Vec::new(),
+        leaving: Vec::new(),
+        spin: Spin::new(priority == Priority::Realtime),
+        signals,
+        control,
+        live: live.then(Live::default),
+        tick: Wall::NEVER,
+        stopping: false,
+        interrupts: 0,
+        child_changed: false,
+    };
+    let started = session.start()?;
+    let compensation_ns = match compensation {
+        Compensation::Off => 0,
+        Compensation::Fixed(ns) => ns,
+        Compensation::Measured => started.round_trip_ns.unwrap_or(0),
+    };
+    session.lab.exports.iter_mut().for_each(|export| export.engine.compensate(compensation_ns));
+    started.notes.iter().for_each(|text| note(text));
+    ready(&started.address);
+    let began = session.lab.clock.now();
+    let code = session.serve(run.as_deref(), &started.address)?;
+    let wall_s = session.lab.clock.now().since(began) as f64 / 1e9;
+    session.stop()?;
+    let devices = session.devices(late_share, dilation);
+    let report = Report {
+        frontend: name,
+        wall_s,
+        dilation,
+        round_trip_us: started.round_trip_ns.map(|ns| ns as f64 / 1e3),
+        compensation_us: compensation_ns as f64 / 1e3,
+        priority,
+        late_share,
+        faithful: devices.iter().all(|device| device.measured.faithful),
+        notes: started.notes,
+        devices,
+    };
+    Ok(Outcome { report, code })
+}
+
+impl Session {
+    /// Start the frontend while the model is bypassed.
+    fn start(&mut self) -> Result<crate::frontend::Started, Failure> {
+        let errand = self.frontend.start(&self.lab, &self.poll)?;
+        self.lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(true));
+        let started = self.serve_during(errand)?;
+        self.lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(false));
+        Ok(started)
+    }
+
+    /// Serve until the errand is done, or somebody loses patience.
+    fn serve_during<T: Send + 'static>(&mut self, errand: Errand<T>) -> Result<T, Failure> {
+        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
+        let (bell, rings) = UnixStream::pair().map_err(impossible)?;
+        self.poll.add(&rings, ERRAND, Interest::READ).map_err(impossible)?;
+        let helper: JoinHandle<Result<T, Failure>> = std::thread::Builder::new()
+            .name("errand".into())
+            .spawn(move || {
+                // Dropped at the end, come what may: that is what rings.
+                let _bell = bell;
+                errand()
+            })
+            .map_err(impossible)?;
+        let before = self.interrupts;
+        while !helper.is_finished() && self.interrupts == before {
+            self.turn();
+        }
+        self.poll.remove(&rings);
+        if !helper.is_finished() {
+            // It sees that nobody answers any more, and ends.
+            return Err(Failure::machine("interrupted"));
+        }
+        helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")))
+    }
+
+    /// Serve until the program ends or somebody says so.
+    fn serve(&mut self, run: Option<&str>, address: &Address) -> Result<Option<u8>, Failure> {
+        if let Some(command) = run {
+            self.captive = Some(Captive::start(command, address)?);
+            self.child_changed = true;
+        }
+        if self.live.is_some() {
+            self.tick = self.lab.clock.now();
+        }
+        let mut code = None;
+        while !self.stopping && !self.frontend.is_over() {
+            self.turn();
+            if std::mem::take(&mut self.child_changed)
+                && let Some(status) = self.captive.as_mut().and_then(Captive::ended)
+            {
+                code = Some(captive::exit_code(status));
+                break;
+            }
+        }
+        // One that is in the middle of I/O ends only when that is answered.
+        while let Some(captive) = self.captive.as_mut().filter(|_| !self.frontend.is_over()) {
+            captive.kill();
+            if captive.ended().is_some() {
+                break;
+            }
+            self.turn();
+        }
+        self.captive = None;
+        if let Some(live) = &mut self.live {
+            live.end();
+        }
+        self.tick = Wall::NEVER;
+        Ok(code)
+    }
+
+    /// Let everybody go, and put everything away.
+    fn stop(&mut self) -> Result<(), Failure> {
+        let now = self.lab.clock.now();
+        for export in &mut self.lab.exports {
+            // What a fault holds back would never end.
+            commands::lift_all(&mut export.engine, now);
+        }
+        let stopped = match self.frontend.stop(&self.poll) {
+            Some(errand) => self.serve_during(errand),
+            None => Ok(()),
+        };
+        for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
+            export.engine.finish_recording()?;
+            identity.save(&mut export.engine)?;
+        }
+        stopped
+    }
+
+    /// Answer what is due, wait for what comes next, and take it.
+    fn turn(&mut self) {
+        let due = self.answer(self.lab.clock.now());
+        let now = self.lab.clock.now();
+        let sleep_ns = self.spin.sleep_ns(now, due);
+        self.poll.wait(sleep_ns, &mut self.events);
+        if self.events.is_empty() && sleep_ns > 0 && sleep_ns != u64::MAX {
+            self.spin.learn(now.plus(sleep_ns), self.lab.clock.now());
+        }
+        let events = std::mem::take(&mut self.events);
+        for &event in &events {
+            match event.token {
+                0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
+                STOP => self.signalled(),
+                CHILD => self.child_changed |= self.signals.take_child(),
+                ERRAND => {}
+                _ => self.command(event),
+            }
+        }
+        self.events = events;
+    }
+
+    /// Send every reply that is due at `now`; returns when something is due next.
+    fn answer(&mut self, now: Wall) -> Wall {
+        for index in 0..self.lab.exports.len() {
+            let engine = &mut self.lab.exports[index].engine;
+            if engine.next_due() > now {
+                continue;
+            }
+            let mut replies = std::mem::take(&mut self.replies);
+            engine.advance(now, &mut replies);
+            engine.tidy();
+            for reply in replies.drain(..) {
+                self.leaving.push((index, reply.order.bytes, reply.timing));
+                self.frontend.reply(index, reply, &mut self.lab);
+            }
+            self.replies = replies;
+        }
+        let sent = self.lab.clock.now();
+        self.frontend.flush(&mut self.lab, &self.poll);
+        for (index, bytes, timing) in self.leaving.drain(..) {
+            self.lab.exports[index].engine.statistics().replied(&timing, bytes, sent);
+        }
+        if now >= self.tick {
+            self.tick = now.plus(live::EVERY_NS);
+            if let (Some(live), Some(first)) = (&mut self.live, self.lab.exports.first_mut()) {
+                let identity = &self.identities[0];
+                let name = if first.name.is_empty() { &identity.part.name } else { &first.name };
+                let counters = identity.counted(&first.engine);
+                live.show(now, name, counters, &mut first.engine);
+            }
+        }
+        let due = self.lab.exports.iter().map(|export| export.engine.next_due());
+        due.fold(self.tick, Wall::min)
+    }
+
+    /// Somebody wants the session to end. A program that runs is asked first.
+    fn signalled(&mut self) {
+        if !self.signals.take_stop() {
+            return;
+        }
+        self.interrupts += 1;
+        match &mut self.captive {
+            Some(captive) => captive.end(),
+            None => self.stopping = true,
+        }
+    }
+
+    /// The devices' part of the report.
+    fn devices(&mut self, late_share: f64, dilation: u64) -> Vec<DeviceReport> {
+        let mut reports = Vec::new();
+        for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
+            let counters = identity.counted(&export.engine);
+            reports.push(DeviceReport {
+                export: export.name.clone(),
+                part: identity.part.name.clone(),
+                model: identity.model.clone(),
+                status: identity.part.status.clone(),
+                digest: identity.digest.clone(),
+                waf: live::write_amplification(&counters),
+                measured: export.engine.statistics().summary(late_share, dilation),
+            });
+        }
+        reports
+    }
+}

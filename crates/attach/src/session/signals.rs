@@ -1,0 +1,65 @@
+//! Signals as descriptors.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{pipe, unregister};
+use study::Failure;
+
+use crate::poll::{Interest, Poll};
+
+/// Signals that end the session, and those that tell of a child.
+pub(super) struct Signals {
+    stop: UnixStream,
+    child: UnixStream,
+    registered: Vec<SigId>,
+}
+
+impl Signals {
+    pub(super) fn new(poll: &Poll, stop_token: u64, child_token: u64) -> Result<Signals, Failure> {
+        let build = || -> std::io::Result<Signals> {
+            let mut registered = Vec::new();
+            let mut listen = |signals: &[i32], token| -> std::io::Result<UnixStream> {
+                let (from, to) = UnixStream::pair()?;
+                from.set_nonblocking(true)?;
+                for &signal in signals {
+                    registered.push(pipe::register(signal, to.try_clone()?)?);
+                }
+                poll.add(&from, token, Interest::READ)?;
+                Ok(from)
+            };
+            let stop = listen(&[SIGINT, SIGTERM, SIGHUP], stop_token)?;
+            let child = listen(&[SIGCHLD], child_token)?;
+            Ok(Signals { stop, child, registered })
+        };
+        build().map_err(|why| Failure::machine(format!("cannot watch for signals: {why}")))
+    }
+
+    /// True when a signal to end has come.
+    pub(super) fn take_stop(&mut self) -> bool {
+        drain(&mut self.stop)
+    }
+
+    /// True when a child may have ended.
+    pub(super) fn take_child(&mut self) -> bool {
+        drain(&mut self.child)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            unregister(id);
+        }
+    }
+}
+
+fn drain(from: &mut UnixStream) -> bool {
+    let mut some = false;
+    while matches!(from.read(&mut [0; 64]), Ok(1..)) {
+        some = true;
+    }
+    some
+}

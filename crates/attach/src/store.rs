@@ -1,0 +1,208 @@
+//! Where the payload lives: a sparse file, or memory.
+//!
+//! Memory is a file without a name, so both have one implementation, and holes are the kernel's.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, seek,
+};
+use sim::Bytes;
+use study::Failure;
+
+/// The bytes of one device.
+#[derive(Debug)]
+pub struct Store {
+    file: File,
+    bytes: u64,
+    /// `None` for memory.
+    path: Option<PathBuf>,
+}
+
+/// A stretch of the device that is data or a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Its length.
+    pub bytes: u64,
+    /// Never written, or given back: reads as zeroes.
+    pub hole: bool,
+}
+
+impl Store {
+    /// Memory that takes room only where it is written.
+    ///
+    /// # Errors
+    /// When the kernel gives none.
+    pub fn memory(capacity: Bytes) -> Result<Store, Failure> {
+        let refused = |why: io::Error| {
+            Failure::machine(format!("no memory for the device's data: {why}"))
+                .help("keep the data in a file: --data FILE")
+        };
+        let fd = memfd_create("blocklab", MemfdFlags::CLOEXEC).map_err(|e| refused(e.into()))?;
+        let file = File::from(fd);
+        file.set_len(capacity.0).map_err(refused)?;
+        Ok(Store { file, bytes: capacity.0, path: None })
+    }
+
+    /// The sparse file at `path`; made when it does not exist.
+    ///
+    /// # Errors
+    /// When it cannot be opened or has another size.
+    pub fn file(path: &Path, capacity: Bytes) -> Result<Store, Failure> {
+        let shown = path.display();
+        let unusable = |why: io::Error| {
+            Failure::input(format!("cannot use {shown} for the device's data: {why}"))
+                .expected("a file that can be read and written, or a name for a new one")
+        };
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(unusable)?;
+        let lock = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        lock.map_err(|_| {
+            Failure::input(format!("{shown} is in use by another session"))
+                .help("end that session first, or name another file")
+        })?;
+        let length = file.metadata().map_err(unusable)?.len();
+        if length == 0 {
+            file.set_len(capacity.0).map_err(unusable)?;
+        } else if length != capacity.0 {
+            return Err(Failure::input(format!(
+                "{shown} has {length} bytes, but the device has {}",
+                capacity.0
+            ))
+            .expected("data of the same device, or a new file")
+            .help("name another file, or attach the part this one was made with"));
+        }
+        Ok(Store { file, bytes: capacity.0, path: Some(path.to_path_buf()) })
+    }
+
+    /// Its file's name, or `None` for memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Fill `buffer` from byte `offset`.
+    ///
+    /// # Errors
+    /// Those of the file.
+    #[inline]
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// Write `data` at byte `offset`.
+    ///
+    /// # Errors
+    /// Those of the file: a full disk.
+    #[inline]
+    pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, offset)
+    }
+
+    /// Make a range read as zeroes, and give its room back.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn clear(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, offset, bytes) {
+            // Not every file system can; zeroes take room but are right.
+            Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeroes(offset, bytes),
+            other => Ok(other?),
+        }
+    }
+
+    fn write_zeroes(&self, mut offset: u64, bytes: u64) -> io::Result<()> {
+        static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+        let end = offset + bytes;
+        while offset < end {
+            let length = (end - offset).min(ZEROES.len() as u64);
+            self.write(offset, &ZEROES[..length as usize])?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// The extents of a range in order, at most `most` of them; neighbours differ in kind.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn extents(&self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>> {
+        let end = offset + bytes;
+        let mut extents = Vec::new();
+        let mut at = offset;
+        while at < end && extents.len() < most {
+            let data = self.next(SeekFrom::Data(at))?.min(end);
+            if data > at {
+                extents.push(Extent { bytes: data - at, hole: true });
+                at = data;
+                continue;
+            }
+            let hole = self.next(SeekFrom::Hole(at))?.clamp(at + 1, end);
+            extents.push(Extent { bytes: hole - at, hole: false });
+            at = hole;
+        }
+        Ok(extents)
+    }
+
+    /// Where the next data or hole begins; the end when there is none.
+    fn next(&self, from: SeekFrom) -> io::Result<u64> {
+        match seek(&self.file, from) {
+            Ok(at) => Ok(at),
+            Err(rustix::io::Errno::NXIO) => Ok(self.bytes),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Bring everything to the host's own disk.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn sync(&self) -> io::Result<()> {
+        match self.path {
+            Some(_) => self.file.sync_data(),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_written_is_a_hole_of_zeroes() {
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        store.write(65536, &[7; 4096]).unwrap();
+        let mut buffer = [1; 8192];
+        store.read(61440, &mut buffer).unwrap();
+        assert!(buffer[..4096].iter().all(|&b| b == 0) && buffer[4096..].iter().all(|&b| b == 7));
+        let extents = store.extents(0, 1 << 20, 9).unwrap();
+        let kinds: Vec<_> = extents.iter().map(|e| (e.bytes, e.hole)).collect();
+        assert_eq!(kinds, [(65536, true), (4096, false), ((1 << 20) - 69632, true)]);
+        assert_eq!(store.extents(0, 1 << 20, 1).unwrap().len(), 1);
+        store.clear(0, 1 << 20).unwrap();
+        assert_eq!(store.extents(4096, 4096, 9).unwrap(), [Extent { bytes: 4096, hole: true }]);
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_refused() {
+        let name = format!("blocklab-store-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let store = Store::file(&path, Bytes::from_mib(1)).unwrap();
+        let error = Store::file(&path, Bytes::from_mib(1)).unwrap_err();
+        assert!(error.to_string().contains("in use by another session"), "{error}");
+        drop(store);
+        let error = Store::file(&path, Bytes::from_mib(2)).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.to_string().contains("has 1048576 bytes"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+        assert!(Store::file(Path::new("no-such-folder/x"), Bytes::from_mib(1)).is_err());
+    }
+}

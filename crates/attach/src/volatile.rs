@@ -1,0 +1,223 @@
+//! What a power cut would undo.
+//!
+//! Data moves when a request arrives, so the store is always ahead of the device's volatile cache.
+//! This log keeps what each write replaced until the write is durable. At a power cut the writes
+//! the model lost are taken back.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+
+use sim::{LostWrite, RequestId, SECTOR_BYTES};
+
+use crate::store::Store;
+
+/// Names one write from its first byte on, before the device has named it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WriteTicket(pub u64);
+
+/// Grain in which overlapping writes are told apart when old ones are forgotten.
+const BLOCK_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+struct Entry {
+    ticket: WriteTicket,
+    offset: u64,
+    before: Vec<u8>,
+}
+
+impl Entry {
+    fn blocks(&self) -> std::ops::RangeInclusive<u64> {
+        let last = self.offset + (self.before.len() as u64).max(1) - 1;
+        self.offset / BLOCK_BYTES..=last / BLOCK_BYTES
+    }
+}
+
+/// Writes that are not known to be durable, oldest first.
+#[derive(Default, Debug)]
+pub(crate) struct VolatileLog {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// The device's names of the writes.
+    ids: BTreeMap<WriteTicket, RequestId>,
+    acknowledged: BTreeSet<RequestId>,
+}
+
+impl VolatileLog {
+    /// Bytes of replaced data that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keep what a write of `length` bytes at `offset` is about to replace.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn before_write(
+        &mut self,
+        store: &Store,
+        ticket: WriteTicket,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<()> {
+        let mut before = vec![0; length];
+        store.read(offset, &mut before)?;
+        self.bytes += length;
+        self.entries.push_back(Entry { ticket, offset, before });
+        Ok(())
+    }
+
+    /// The device took the write of that ticket as `id`.
+    pub(crate) fn submitted(&mut self, ticket: WriteTicket, id: RequestId) {
+        self.ids.insert(ticket, id);
+    }
+
+    /// The host was told that write `id` is done.
+    pub(crate) fn acknowledged(&mut self, id: RequestId) {
+        self.acknowledged.insert(id);
+    }
+
+    /// The sender of that ticket went away in the middle; what it wrote stays.
+    pub(crate) fn abandoned(&mut self, ticket: WriteTicket) {
+        self.retain(|entry| entry.ticket != ticket);
+    }
+
+    /// Forget every write that a power cut now would not undo; `lost` are those it would.
+    pub(crate) fn prune(&mut self, lost: &[LostWrite]) {
+        let lost: BTreeSet<RequestId> = lost.iter().map(|lost| lost.id).collect();
+        let (ids, acknowledged) = (self.ids.clone(), self.acknowledged.clone());
+        let durable = |entry: &Entry| {
+            let id = ids.get(&entry.ticket);
+            id.is_some_and(|id| acknowledged.contains(id) && !lost.contains(id))
+        };
+        // A durable write over an older one at risk must be written again after the undoing.
+        let mut at_risk = BTreeSet::new();
+        self.retain(|entry| {
+            let keep = !durable(entry) || entry.blocks().any(|block| at_risk.contains(&block));
+            if keep {
+                at_risk.extend(entry.blocks());
+            }
+            keep
+        });
+        let left: BTreeSet<WriteTicket> = self.entries.iter().map(|entry| entry.ticket).collect();
+        self.ids.retain(|ticket, _| left.contains(ticket));
+        let named: BTreeSet<RequestId> = self.ids.values().copied().collect();
+        self.acknowledged.retain(|id| named.contains(id));
+    }
+
+    fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
+        self.entries.retain(keep);
+        self.bytes = self.entries.iter().map(|entry| entry.before.len()).sum();
+    }
+
+    /// Undo what the power cut lost: every write that was not acknowledged, and `lost`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn power_cut(&mut self, store: &Store, lost: &[LostWrite]) -> io::Result<()> {
+        // Newest to oldest, exchange what is there for what was there before...
+        let mut buffer = Vec::new();
+        for entry in self.entries.iter_mut().rev() {
+            buffer.resize(entry.before.len(), 0);
+            store.read(entry.offset, &mut buffer)?;
+            store.write(entry.offset, &entry.before)?;
+            std::mem::swap(&mut entry.before, &mut buffer);
+        }
+        // ... then, oldest to newest, write again what survives.
+        for entry in &self.entries {
+            let id = self.ids.get(&entry.ticket);
+            if let Some(&id) = id.filter(|id| self.acknowledged.contains(id)) {
+                write_survivors(store, entry, id, lost)?;
+            }
+        }
+        *self = VolatileLog::default();
+        Ok(())
+    }
+}
+
+/// Write the sectors of `entry` that are not among `lost`.
+fn write_survivors(
+    store: &Store,
+    entry: &Entry,
+    id: RequestId,
+    lost: &[LostWrite],
+) -> io::Result<()> {
+    let end = entry.offset + entry.before.len() as u64;
+    let mut keep = vec![true; entry.before.len()];
+    for lost in lost.iter().filter(|lost| lost.id == id) {
+        let from = (lost.lba.0 * SECTOR_BYTES).clamp(entry.offset, end);
+        let to = ((lost.lba.0 + u64::from(lost.sectors)) * SECTOR_BYTES).clamp(entry.offset, end);
+        keep[(from - entry.offset) as usize..(to - entry.offset) as usize].fill(false);
+    }
+    let mut at = 0;
+    for run in keep.chunk_by(|a, b| a == b) {
+        if run[0] {
+            store.write(entry.offset + at as u64, &entry.before[at..at + run.len()])?;
+        }
+        at += run.len();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::{Bytes, Lba};
+
+    fn write(log: &mut VolatileLog, store: &Store, id: u64, lba: u64, value: u8) {
+        let (ticket, offset) = (WriteTicket(id), lba * SECTOR_BYTES);
+        log.before_write(store, ticket, offset, 1024).unwrap();
+        store.write(offset, &[value; 1024]).unwrap();
+        log.submitted(ticket, RequestId(id));
+    }
+
+    fn sectors(store: &Store) -> Vec<u8> {
+        let mut buffer = vec![0; 4 * 512];
+        store.read(0, &mut buffer).unwrap();
+        buffer.chunks(512).map(|sector| sector[0]).collect()
+    }
+
+    #[test]
+    fn a_survivor_over_a_lost_write_stays() {
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        write(&mut log, &store, 1, 0, 1); // lost
+        write(&mut log, &store, 2, 1, 2); // survives
+        write(&mut log, &store, 3, 2, 3); // its first sector is lost
+        write(&mut log, &store, 4, 0, 4); // never acknowledged
+        (1..=3).for_each(|id| log.acknowledged(RequestId(id)));
+        let lost = [
+            LostWrite { id: RequestId(1), lba: Lba(0), sectors: 2 },
+            LostWrite { id: RequestId(3), lba: Lba(2), sectors: 1 },
+        ];
+        log.power_cut(&store, &lost).unwrap();
+        assert_eq!(sectors(&store), [0, 2, 2, 3]);
+    }
+
+    #[test]
+    fn a_durable_write_over_one_at_risk_is_kept_in_mind() {
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        write(&mut log, &store, 1, 0, 1); // lost
+        write(&mut log, &store, 2, 0, 2); // durable
+        (1..=2).for_each(|id| log.acknowledged(RequestId(id)));
+        let lost = [LostWrite { id: RequestId(1), lba: Lba(0), sectors: 2 }];
+        log.prune(&lost);
+        log.power_cut(&store, &lost).unwrap();
+        assert_eq!(sectors(&store), [2, 2, 0, 0]);
+    }
+
+    #[test]
+    fn durable_writes_are_forgotten_and_an_abandoned_one_stays_as_it_is() {
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        write(&mut log, &store, 1, 0, 1);
+        write(&mut log, &store, 2, 200, 2);
+        log.acknowledged(RequestId(1));
+        log.prune(&[]);
+        assert_eq!(log.bytes(), 1024);
+        log.abandoned(WriteTicket(2));
+        assert_eq!(log.bytes(), 0);
+        log.power_cut(&store, &[]).unwrap();
+        assert_eq!(sectors(&store), [1, 1, 0, 0]);
+    }
+}

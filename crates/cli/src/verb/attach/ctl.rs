@@ -1,0 +1,49 @@
+//! `blocklab attach ctl`: one line to a running session, one line back.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use study::Failure;
+
+use crate::say;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The socket that the session was given with --control
+    socket: PathBuf,
+    /// inject KIND [range=1MiB+4KiB] [op=read] [by=10ms] [one-in=100] [count=3] [export=NAME],
+    /// lift ID|all, faults, status, save, power-cut or quit
+    #[arg(required = true)]
+    words: Vec<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        let line = self.words.join(" ");
+        // What is wrong with the line is known before anybody is asked.
+        attach::control::parse(&line).map_err(|why| {
+            Failure::input(why).help("blocklab attach ctl --help, or docs/attach.md")
+        })?;
+        let shown = self.socket.display();
+        let mut stream = UnixStream::connect(&self.socket).map_err(|why| {
+            Failure::input(format!("no session listens on {shown}: {why}"))
+                .help("start one with: blocklab attach PART --control PATH")
+        })?;
+        let mut answer = String::new();
+        stream
+            .write_all(format!("{line}\n").as_bytes())
+            .and_then(|()| BufReader::new(stream).read_line(&mut answer))
+            .map_err(|why| Failure::machine(format!("{shown} does not answer: {why}")))?;
+        let answer = answer.trim_end();
+        match answer.split_once(' ').unwrap_or((answer, "")) {
+            ("ok", "") => Ok(0),
+            ("ok", rest) => {
+                say(rest);
+                Ok(0)
+            }
+            ("error", why) => Err(Failure::input(why)),
+            _ => Err(Failure::input(format!("{shown} is no session of ours: it says {answer:?}"))),
+        }
+    }
+}

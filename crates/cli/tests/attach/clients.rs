@@ -1,0 +1,120 @@
+//! Real clients over NBD.
+
+use crate::support::{Folder, have};
+
+const DATA: &str = "head -c 50003968 /dev/urandom > in.img\n";
+
+#[test]
+fn nbdinfo_sees_what_there_is() {
+    if !have(&["nbdinfo"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "nbdinfo --json \"$uri\" && nbdinfo --list \"$uri\" | grep export= \
+                  && nbdinfo --map \"$uri\" && nbdinfo --can multi-conn \"$uri\"";
+    let found = folder.captive(&["a=part.toml", "b=part.toml"], script).good();
+    for part in [
+        "\"protocol\": \"newstyle-fixed\"",
+        "\"structured\": true",
+        "\"export-size\": 268435456",
+        "\"can_fua\": true",
+        "\"can_trim\": true",
+        "\"block_size_maximum\": 33554432",
+        "export=\"a\"",
+        "export=\"b\"",
+        "hole,zero",
+    ] {
+        assert!(found.stdout.contains(part), "{part} is not in {}", found.stdout);
+    }
+}
+
+#[test]
+fn nbdcopy_copies_both_ways() {
+    if !have(&["nbdcopy"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = format!(
+        "{DATA} nbdcopy in.img \"$uri\" && nbdcopy \"$uri\" out.img \
+         && cmp -n 50003968 in.img out.img"
+    );
+    let done = folder.captive(&["part.toml", "--tcp", "127.0.0.1:0"], &script).good();
+    let (device, written) = (&done.report["devices"][0], 50_003_968);
+    let writes = device["operations"].as_array().unwrap().iter().find(|op| op["op"] == "write");
+    assert!(writes.unwrap()["bytes"].as_u64().unwrap() >= written);
+    assert_eq!(device["lateness"]["early"], 0);
+}
+
+#[test]
+fn qemu_img_converts_compares_and_maps() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = format!(
+        "{DATA} truncate -s 256M in.img\n\
+         qemu-img convert -n -f raw -O raw in.img \"$uri\" || exit 1\n\
+         qemu-img compare -f raw -F raw in.img \"$uri\" || exit 2\n\
+         qemu-img map --output=json -f raw \"$uri\""
+    );
+    let done = folder.captive(&["part.toml"], &script).good();
+    assert!(done.stdout.contains("Images are identical."), "{}", done.stdout);
+    let map = &done.stdout[done.stdout.find('[').unwrap()..];
+    let map: serde_json::Value = serde_json::from_str(map).unwrap();
+    let (first, last) = (&map[0], map.as_array().unwrap().last().unwrap());
+    assert_eq!((&first["data"], &last["zero"]), (&true.into(), &true.into()));
+}
+
+#[test]
+fn qemu_io_finds_its_patterns() {
+    if !have(&["qemu-io"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let commands = [
+        "write -P 5 0 32M",
+        "read -P 5 0 32M",
+        "write -z 1M 1M",
+        "read -P 0 1M 1M",
+        "read -P 5 2M 64k",
+        "discard 4M 1M",
+        "read -P 0 4M 1M",
+        "write -f -P 9 513 700",
+        "read -P 9 513 700",
+        "read -P 5 0 513",
+        "aio_write -P 3 8M 1M",
+        "aio_write -P 4 9M 1M",
+        "aio_flush",
+        "flush",
+        "read -P 3 8M 1M",
+        "read -P 4 9M 1M",
+    ];
+    let listed: Vec<String> = commands.iter().map(|command| format!("-c '{command}'")).collect();
+    let script = format!("qemu-io -f raw {} \"$uri\"", listed.join(" "));
+    let done = folder.captive(&["part.toml"], &script).good();
+    assert!(!done.stdout.contains("verification failed"), "{}", done.stdout);
+    let beyond = folder.captive(&["part.toml"], "qemu-io -f raw -c 'read 256M 4k' \"$uri\"");
+    assert_ne!(beyond.code, Some(0));
+}
+
+#[test]
+fn fio_verifies_what_it_wrote() {
+    if !have(&["fio"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "\
+        fio --name=v --ioengine=nbd --uri=\"$uri\" --rw=randrw --bsrange=512-64k --size=24M \
+            --iodepth=32 --verify=crc32c --verify_fatal=1 --output-format=terse || exit 1\n\
+        fio --name=t --ioengine=nbd --uri=\"$uri\" --rw=randtrimwrite --bs=4k --size=8M \
+            --offset=64M --iodepth=32 --output-format=terse";
+    let done = folder.captive(&["part.toml"], script);
+    if done.stderr.contains("engine nbd not loadable") {
+        eprintln!("skipped: this fio has no nbd engine");
+        return;
+    }
+    let report = done.good().report;
+    let operations = report["devices"][0]["operations"].as_array().unwrap();
+    let kinds: Vec<&str> = operations.iter().map(|op| op["op"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["read", "write", "discard"]);
+}
