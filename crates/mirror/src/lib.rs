@@ -1,0 +1,6 @@
+//! The hetero-mirror: two unlike devices that cover for each other's freezes, without I/O.
+
+pub mod format;
+mod types;
+
+pub use types::{Block, DEVICES, FAST, LEGS, Mode, SLOW, Slot, Span, WITNESS, other};
