@@ -1,6 +1,10 @@
 //! The hetero-mirror: two unlike devices that cover for each other's freezes, without I/O.
 
 pub mod format;
+mod mutant;
+pub mod policy;
 mod types;
 
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;
 pub use types::{Block, DEVICES, FAST, LEGS, Mode, SLOW, Slot, Span, WITNESS, other};

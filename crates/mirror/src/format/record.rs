@@ -11,7 +11,7 @@ const FIXED_BYTES: usize = 4 * 8 + 2 * 4;
 const ENTRY_BYTES: usize = 2 * 8 + 4 + 1;
 
 /// What an entry says of its blocks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EntryKind {
     /// The newest content is on this device's home position (rule R1).
     Reference = 0,
