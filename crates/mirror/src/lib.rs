@@ -1,8 +1,11 @@
 //! The hetero-mirror: two unlike devices that cover for each other's freezes, without I/O.
 
+pub mod core;
 pub mod format;
 mod mutant;
 pub mod policy;
+pub mod recovery;
+pub mod torture;
 mod types;
 
 #[cfg(any(test, feature = "mutants"))]

@@ -72,4 +72,74 @@ mutants! {
     IgnoreArmed,
     /// A lone leg starts although its peer may have gone on.
     StartAlone,
+    /// A write passes an earlier one of the same blocks that waits.
+    OvertakeWaiting,
+    /// What a left-out leg misses is not remembered.
+    ForgetOutOfSync,
+    /// FUA is ignored.
+    FuaAsPlain,
+    /// A write is forgotten when the homes have completed.
+    ForgetOnDone,
+    /// A reference is logged before the home it names is durable.
+    EarlyReference,
+    /// Writes do not wait for the activity log.
+    SkipActivity,
+    /// Epochs are issued in order, but without a device flush between them.
+    EpochWithoutFlush,
+    /// Epochs are not kept apart.
+    NoEpochs,
+    /// A write is issued while an older one of the same block is out.
+    Overtake,
+    /// What a leg had in its cache when it left is not remembered.
+    LeaveForgets,
+    /// A flush does not cover writes that were acknowledged early.
+    FlushSkipsEarly,
+    /// A payload is logged after a newer write of its block was promised.
+    LogLate,
+    /// A record retires all before it.
+    RetireAtOnce,
+    /// A failed device flush or metadata write is taken as done.
+    RetryFlush,
+    /// An extent goes cold although it was written during the checkpoint.
+    CoolWhileWritten,
+    /// An extent goes cold without recording what the left-out leg lacks.
+    CoolWithoutBitmap,
+    /// A leg is re-admitted while requests it was given up with may still land.
+    IgnoreZombies,
+    /// A leg joins before it holds all that was promised.
+    JoinEarly,
+    /// Leaving a device out draws no new generation.
+    NoGeneration,
+    /// A device counts as gone before the others have recorded it.
+    LeaveAtOnce,
+    /// A leg calls itself a member before the others do.
+    JoinBackwards,
+    /// Relaxed mode begins before the armed flag is on both legs.
+    ArmLate,
+    /// Regions that a leg lacks are read from it.
+    ReadOutOfSync,
+    /// Unfinished writes are not served from memory.
+    IgnoreMemory,
+    /// Checksums are not compared.
+    SkipVerify,
+    /// A copy begins while its source still owes an older write.
+    CopyUnordered,
+    /// A copied region counts as filled before it is durable.
+    FillWithoutFlush,
+    /// The bitmap is ignored when a leg returns (DRBD #145).
+    ClearBitmap,
+    /// The activity log of the leg that returns is not merged.
+    SkipOwnActivity,
+    /// Hot extents are not compared.
+    SkipHot,
+    /// Logs are voided before the legs are flushed.
+    RecoverWithoutFlush,
+    /// The activity log is cleared before the superblocks are written.
+    CoolFirst,
+    /// The armed flags are never set.
+    NeverArm,
+    /// The last record is believed though its payload is torn.
+    TornTail,
+    /// A hole in the log is taken for its end.
+    HoleIsTail,
 }
