@@ -1,10 +1,12 @@
 //! What the fuzz targets share. A target is one file in `fuzz_targets/` and one `[[bin]]` in
 //! `Cargo.toml`; its seeds, if any, are in `seeds/<target>/`.
 
+use models::hdd::{demerit, disksim};
 use models::registry::TraceFormat;
-use models::workload::fio;
 use models::trace::{Context, LocalityMeter, SummaryMeter, open};
+use models::workload::fio;
 use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
+use study::Plan;
 
 /// Read `bytes` as the format called `name`.
 pub fn read_as(name: &str, bytes: &[u8]) {
@@ -94,4 +96,40 @@ pub fn run_job_file(bytes: &[u8]) {
             Demand::End => break,
         }
     }
+}
+
+/// Read `bytes` as DiskSim's description of a disk, and replay a trace on the disk. The four texts
+/// (specification, model, seek table, trace) stand in one input, apart by form feeds.
+pub fn read_disk(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let mut texts = text.split('\x0c');
+    let [specs, model, seek, trace] = std::array::from_fn(|_| texts.next().unwrap_or_default());
+    let _ = disksim::model_file(specs);
+    let _ = disksim::seek_file(model);
+    let trace = disksim::trace(trace);
+    let Ok(params) = disksim::params(specs, model, seek) else { return };
+    let context = models::device::Context { rng: Rng::new(1, "fuzz") };
+    let (Ok(mut device), Ok(trace)) = (params.build(&context), trace) else { return };
+    if trace.iter().all(|sample| sample.sectors < 1 << 20) {
+        let _ = demerit::replay(&mut *device, &trace[..trace.len().min(200)]);
+    }
+}
+
+/// Read `bytes` as a study.
+pub fn plan_study(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Err(failure) = Plan::parse("study.toml", text) {
+        assert!(!failure.to_string().is_empty());
+    }
+}
+
+/// Read `bytes` as a part, by a study of each device that can have one.
+pub fn plan_part(bytes: &[u8]) {
+    let path = std::env::temp_dir().join(format!("blocklab-fuzz-part-{}.toml", std::process::id()));
+    std::fs::write(&path, bytes).expect("the temporary folder takes a file");
+    for model in ["ssd", "hdd", "disksim-ssd"] {
+        let study = format!("[device.{model}]\npart = {path:?}\n[workload.fio]\nrw = 'read'\n");
+        let _ = Plan::parse("study.toml", &study);
+    }
+    let _ = std::fs::remove_file(&path);
 }

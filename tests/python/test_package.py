@@ -22,15 +22,16 @@ question = "What does depth buy on a device without contention?"
 repeats = 2
 [device.null]
 latency = "20us"
-[workload.uniform]
+[workload.fio]
+rw = "randread"
 [run]
 requests = 20000
 [sweep]
-"workload.uniform.depth" = [1, 4]
+"workload.fio.iodepth" = [1, 4]
 [[expect]]
 text = "one request at a time"
 metric = "iops"
-where = { "workload.uniform.depth" = 1 }
+where = { "workload.fio.iodepth" = 1 }
 min = 49000
 max = 50000
 """
@@ -56,7 +57,7 @@ def test_a_study_answers(result: blocklab.Result) -> None:
     assert result.study == "depth"
     assert result.ok and [e.value for e in result.expectations] == [pytest.approx(50_000, rel=0.01)]
     assert result.runs.height == len(result.metrics) == 4
-    assert result.runs["workload.uniform.depth"].to_list() == [1, 1, 4, 4]
+    assert result.runs["workload.fio.iodepth"].to_list() == [1, 1, 4, 4]
     assert result.runs["iops"].to_list() == [run["iops"] for run in result.metrics]
     counts = result.table("latency").collect()["count"].sum()
     assert counts == sum(run["host_requests"] or 0 for run in result.metrics)
@@ -123,12 +124,12 @@ def test_the_console_script_is_the_command_line(
 
 def test_an_error_has_a_place(study: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
-    wrong.write_text(STUDY.replace("[workload.uniform]", "[workload.uniform]\ndept = 3"))
+    wrong.write_text(STUDY.replace("[workload.fio]", "[workload.fio]\niodept = 3"))
     with pytest.raises(blocklab.StudyError) as caught:
         blocklab.run(wrong, out=tmp_path / "out")
     error = caught.value
     assert (error.kind, error.file, error.line, error.column) == ("input", str(wrong), 9, 1)
-    assert "depth" in str(error), "the nearest valid name"
+    assert "iodepth" in str(error), "the nearest valid name"
     assert not (tmp_path / "out").exists()
 
 
@@ -141,9 +142,12 @@ def test_a_bad_setting_names_itself(study: Path) -> None:
 def test_ctrl_c_stops_a_study_and_leaves_nothing(study: Path, tmp_path: Path) -> None:
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        blocklab.run(study, set={"run.requests": 10**12}, out=tmp_path / "out")
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            blocklab.run(study, set={"run.requests": 10**12}, out=tmp_path / "out")
+    finally:
+        timer.cancel()  # had the run failed at once, the signal would hit the other tests
+        timer.join()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -36,6 +36,20 @@ def test_the_axis_names_every_nine(tmp_path: Path) -> None:
         assert f">{label}</text>" in figure.svg
 
 
+def test_many_variants_keep_reads_and_writes_apart(tmp_path: Path) -> None:
+    axes: dict[str, list[object]] = {"iodepth": [1, 2, 4, 8]}
+    one = RunDirectory(write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), axes=axes))
+    figure = percentiles.draw(one)
+    assert figure is not None and figure.note == ""
+    for words, times in (("reads", 1), ("writes", 1), ("iodepth 8", 2)):
+        assert figure.svg.count(f">{words}</text>") == times
+    two = RunDirectory(write_run_directory(tmp_path / "two", workloads=("fio",), axes=axes))
+    figure = percentiles.draw(two)
+    assert figure is not None and figure.note == "", "a panel per device has room for all"
+    assert figure.svg.count(">disk · reads</text>") == 1
+
+
 def test_rates_are_bytes_per_bin_width() -> None:
     table = pl.DataFrame(
         {"run": [0, 0, 0], "t_s": [0.0, 0.5, 1.5], "op": ["read"] * 3, "requests": [1, 1, 1],

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from synthetic import write_run_directory
@@ -17,6 +18,7 @@ from synthetic import write_run_directory
 from blocklab import StudyError
 from blocklab._report import page
 from blocklab.plots import MAX_FIGURES
+from blocklab.report import write_figure
 from blocklab.rundir import RunDirectory
 
 
@@ -265,3 +267,15 @@ def test_the_command_writes_names_and_fails_like_the_house(
     assert failed.returncode == 2
     assert failed.stdout == "" and "Traceback" not in failed.stderr
     assert "is not a run directory" in failed.stderr
+
+
+def test_a_figure_stands_alone(tmp_path: Path) -> None:
+    directory = write_run_directory(tmp_path / "run")
+    path = write_figure(directory, "utilisation")
+    drawing = ElementTree.fromstring(path.read_text("utf-8"))
+    assert path == directory / "utilisation.svg"
+    assert drawing.tag.endswith("svg") and int(drawing.attrib["width"]) > 900
+    used = set(re.findall(r"var\(--([a-z0-9]+)\)", path.read_text("utf-8")))
+    assert used <= set(re.findall(r"--([a-z0-9]+):", path.read_text("utf-8")))
+    with pytest.raises(StudyError, match=r"(?s)no figure named `wfa`.*waf"):
+        write_figure(directory, "wfa")

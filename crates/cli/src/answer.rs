@@ -3,9 +3,10 @@
 use study::{Results, RunSummary};
 
 const LINES_MAX: usize = 11;
-/// Expectations that fail are listed up to this number, and notes.
+/// Expectations that fail are listed up to this number.
 const FAILING_MAX: usize = 2;
-const NOTES_MAX: usize = 1;
+/// A note is cut at this many columns; result.json and the report have it whole.
+const NOTE_COLUMNS: usize = 100;
 const LABEL_MAX: usize = 34;
 
 /// (heading, metric, digits after the point).
@@ -47,30 +48,36 @@ fn verdict(results: &Results) -> Vec<String> {
     lines
 }
 
+/// The first note, cut to fit, and how many more there are.
 fn notes(results: &Results) -> Vec<String> {
-    let of_runs = results
-        .runs
-        .iter()
-        .flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}", run.label)));
-    let mut all: Vec<String> = results.notes.iter().map(|note| format!("note: {note}")).collect();
-    all.extend(of_runs);
-    let more = all.len().saturating_sub(NOTES_MAX);
-    all.truncate(NOTES_MAX);
-    if more > 0
-        && let Some(last) = all.last_mut()
-    {
-        *last += &format!(" (and {more} more notes in result.json)");
+    let of_runs = results.runs.iter().flat_map(|run| {
+        run.notes.iter().map(|note| format!("note: {}: {}", run.label, without_file(note)))
+    });
+    let of_study = results.notes.iter().map(|note| format!("note: {note}"));
+    let mut all = of_study.chain(of_runs);
+    let Some(first) = all.next() else { return Vec::new() };
+    let end = match all.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more in result.json)"),
+    };
+    vec![shorten(&first, NOTE_COLUMNS - end.len()) + &end]
+}
+
+/// A note without the name of the trace it is about: the run's label is short and says enough.
+fn without_file(note: &str) -> &str {
+    match note.split_once(": ") {
+        Some((file, rest)) if !file.contains(' ') => rest,
+        _ => note,
     }
-    all
 }
 
 /// A heading and one line per run, at most `rows` lines; the last one counts what is left out.
 fn table(runs: &[RunSummary], rows: usize) -> Vec<String> {
-    let columns: Vec<_> = COLUMNS
-        .iter()
-        .filter(|(_, metric, _)| runs.iter().any(|run| value(run, metric).is_some()))
-        .collect();
-    let label = |run: &RunSummary| shorten(&run.label);
+    // What is zero in every run, such as a latency where no time passes, says nothing.
+    let says_something =
+        |metric| runs.iter().any(|run| value(run, metric).is_some_and(|v| v != 0.0));
+    let columns: Vec<_> = COLUMNS.iter().filter(|(_, metric, _)| says_something(metric)).collect();
+    let label = |run: &RunSummary| shorten(&run.label, LABEL_MAX);
     let width = runs.iter().map(|run| label(run).chars().count()).max().unwrap_or(0);
     let mut lines = vec![" ".repeat(width)];
     columns.iter().for_each(|(heading, ..)| lines[0] += &format!("  {heading:>10}"));
@@ -96,9 +103,29 @@ fn value(run: &RunSummary, metric: &str) -> Option<f64> {
     run.metrics.get(metric).copied().flatten()
 }
 
-fn shorten(label: &str) -> String {
-    if label.chars().count() <= LABEL_MAX {
-        return label.to_string();
+fn shorten(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_string();
     }
-    label.chars().take(LABEL_MAX - 3).chain("...".chars()).collect()
+    text.chars().take(columns - 3).chain("...".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_and_says_so() {
+        assert_eq!(shorten("as it is", 8), "as it is");
+        assert_eq!(shorten("somewhat longer", 8), "somew...");
+    }
+
+    #[test]
+    fn a_note_does_without_the_file_in_front() {
+        assert_eq!(without_file("a/b.zst: 3 of 4 wrapped"), "3 of 4 wrapped");
+        assert_eq!(
+            without_file("waf was not steady: in transition"),
+            "waf was not steady: in transition"
+        );
+    }
 }

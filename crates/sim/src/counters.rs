@@ -40,10 +40,12 @@ impl Counters {
         self.counts.iter().find(|(n, _)| n == name).map_or(0, |&(_, count)| count)
     }
 
-    /// What was counted after `earlier`, which is an older reading of the same device.
+    /// What was counted after `earlier`, which is an older reading of the same device. A level that
+    /// can fall, such as memory in use, reads as its rise, or 0.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let counts = self.counts.iter();
-        let counts = counts.map(|(name, n)| (name.clone(), n - earlier.get(name))).collect();
+        let rise = |(name, n): &(String, u64)| (name.clone(), n.saturating_sub(earlier.get(name)));
+        let counts = counts.map(rise).collect();
         let mut units = self.units.clone();
         for (unit, old) in units.iter_mut().zip(&earlier.units) {
             for (busy, before) in unit.busy.iter_mut().zip(&old.busy) {
@@ -51,5 +53,22 @@ impl Counters {
             }
         }
         Counters { counts, units }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_fell_reads_zero() {
+        let reading = |erases, ram| {
+            let mut counters = Counters::default();
+            counters.add("erases", erases);
+            counters.add("ram", ram);
+            counters
+        };
+        let between = reading(7, 10).since(&reading(5, 30));
+        assert_eq!((between.get("erases"), between.get("ram")), (2, 0));
     }
 }

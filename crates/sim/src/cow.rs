@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::digest::Digest;
 use crate::snapshot::{BlobSource, Loader, Saver, Snapshot, SnapshotError};
 
 /// Entries per chunk. Large enough that the chunk table of a 1 TiB drive fits the second-level
@@ -77,7 +78,8 @@ impl<T: Word> CowVec<T> {
     /// Entry `index`.
     ///
     /// # Panics
-    /// When `index` lies beyond the table, or when a saved image can no longer be read.
+    /// When `index` lies beyond the table; with a [`SnapshotError`] as its payload when the saved
+    /// state can no longer be read or is damaged.
     #[inline]
     pub fn get(&mut self, index: usize) -> T {
         match &self.chunks[index / CHUNK] {
@@ -146,19 +148,44 @@ impl<T: Word> CowVec<T> {
     }
 
     fn load(&self, offset: u64) -> Box<[T; CHUNK]> {
-        let mut bytes = vec![0; CHUNK * T::BYTES];
+        let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
         let source = self.source.as_ref().expect("a stored chunk has a source");
         if let Err(error) = source.read_at(offset, &mut bytes) {
-            // The image was complete when it was opened (its length is checked there), so it was
-            // truncated or its disk failed while it was in use.
-            panic!("the saved device state can no longer be read at byte {offset}: {error}");
+            broken(format!("its table cannot be read at byte {offset}: {error}"));
+        }
+        let (digest, words) = bytes.split_at(DIGEST_BYTES);
+        if digest != digest_of(offset, words) {
+            broken(format!("its table at byte {offset} does not match its digest"));
         }
         let mut chunk = blank(T::default());
-        for (slot, word) in chunk.iter_mut().zip(bytes.chunks_exact(T::BYTES)) {
+        for (slot, word) in chunk.iter_mut().zip(words.chunks_exact(T::BYTES)) {
             *slot = T::get(word);
         }
         chunk
     }
+}
+
+/// In front of every stored chunk.
+const DIGEST_BYTES: usize = 8;
+
+/// Digest of a chunk's bytes at their place. Four lanes, as one would wait for its own products.
+fn digest_of(offset: u64, bytes: &[u8]) -> [u8; DIGEST_BYTES] {
+    let mut lanes = [Digest::default(); 4];
+    for block in bytes.chunks_exact(32) {
+        for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(8)) {
+            lane.add(u64::get(word));
+        }
+    }
+    let mut whole = Digest::default();
+    whole.add(offset);
+    lanes.iter().for_each(|lane| whole.add(lane.0));
+    whole.0.to_le_bytes()
+}
+
+/// A chunk is read in the middle of a run, where nothing expects an error, so the run is unwound to
+/// whoever started it. No message is printed on the way: that is for them.
+fn broken(what: String) -> ! {
+    std::panic::resume_unwind(Box::new(SnapshotError(what)))
 }
 
 fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
@@ -169,7 +196,7 @@ fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
 impl<T: Word> Snapshot for CowVec<T> {
     fn save(&self, to: &mut Saver) {
         self.length.save(to);
-        let mut bytes = vec![0; CHUNK * T::BYTES];
+        let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
         for chunk in &self.chunks {
             let loaded;
             let words: &[T; CHUNK] = match chunk {
@@ -186,9 +213,11 @@ impl<T: Word> Snapshot for CowVec<T> {
                     &loaded
                 }
             };
-            for (word, slot) in words.iter().zip(bytes.chunks_exact_mut(T::BYTES)) {
+            let (digest, slots) = bytes.split_at_mut(DIGEST_BYTES);
+            for (word, slot) in words.iter().zip(slots.chunks_exact_mut(T::BYTES)) {
                 word.put(slot);
             }
+            digest.copy_from_slice(&digest_of(to.blob_bytes(), slots));
             let offset = to.blob(&bytes);
             to.bytes(&[1]);
             to.bytes(&offset.to_le_bytes());
@@ -259,6 +288,27 @@ mod tests {
         assert!(matches!(back.chunks[0], Chunk::Stored(_)));
         assert!(matches!(back.chunks[2], Chunk::Uniform(u32::MAX)));
         assert_eq!(read(&mut back), read(&mut table));
+    }
+
+    #[test]
+    fn a_damaged_chunk_unwinds_with_its_place() {
+        let table = sample();
+        let mut blobs = Vec::new();
+        let mut saver = Saver::new(&mut blobs);
+        table.save(&mut saver);
+        let small = saver.finish().unwrap();
+        let second = DIGEST_BYTES + CHUNK * u32::BYTES;
+        for (at, what) in [(second, "not match"), (2 * second - 1, "not match"), (0, "read")] {
+            let mut bad = blobs.clone();
+            bad[at] ^= 1;
+            bad.truncate(if at == 0 { 2 * second - 1 } else { bad.len() });
+            let mut back = CowVec::new(table.len(), 0u32);
+            back.restore(&mut Loader::new(&small, Arc::new(bad))).unwrap();
+            let read = std::panic::AssertUnwindSafe(|| back.get(CHUNK));
+            let payload = std::panic::catch_unwind(read).unwrap_err();
+            let error = payload.downcast::<SnapshotError>().unwrap();
+            assert!(error.0.contains(what) && error.0.contains("byte 65544"), "{error}");
+        }
     }
 
     #[test]

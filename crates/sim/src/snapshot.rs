@@ -70,6 +70,11 @@ impl<'a> Saver<'a> {
         self.small.extend_from_slice(bytes);
     }
 
+    /// Where the next blob begins.
+    pub fn blob_bytes(&self) -> u64 {
+        self.blob_bytes
+    }
+
     /// Append a blob and return its offset in the blob stream.
     pub fn blob(&mut self, bytes: &[u8]) -> u64 {
         let offset = self.blob_bytes;

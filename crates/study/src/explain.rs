@@ -44,7 +44,8 @@ pub fn find(name: &str) -> Result<(String, String), Failure> {
             let names = paths.clone().chain(paths.map(last));
             let failure =
                 Failure::input(format!("there is nothing named `{name}`")).help("blocklab list");
-            Err(match nearest(name, names) {
+            // Of a path that is wrong, the last part may be right.
+            Err(match nearest(name, names.clone()).or_else(|| nearest(last(name), names)) {
                 Some(near) => failure.expected(format!("a name; did you mean `{near}`?")),
                 None => failure,
             })

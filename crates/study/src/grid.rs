@@ -13,6 +13,9 @@ use crate::locate;
 use crate::names;
 use crate::tree::{Data, Node, Text};
 
+/// More runs than this are a mistake, and their plan alone would fill the memory.
+const RUNS_MAX: usize = 100_000;
+
 /// An axis of the grid and its values, in the order of the document.
 #[derive(Debug)]
 pub(crate) struct Axis {
@@ -94,7 +97,10 @@ pub(crate) fn points(
     for outline in ["sweep", "expect", "report", "devices", "workloads"] {
         base.take(outline);
     }
-    let count: usize = axes.iter().map(|axis| axis.values.len()).product();
+    let count = axes.iter().fold(1, |count: usize, axis| count.saturating_mul(axis.values.len()));
+    if count > RUNS_MAX {
+        return Err(too_many(count));
+    }
     let mut points = Vec::new();
     for number in 0..count {
         let mut rest = number;
@@ -112,7 +118,11 @@ pub(crate) fn points(
         let point: Point = locate::read(&tree)?;
         let params = choice.iter().map(|(axis, i)| (axis.name.clone(), axis.values[*i].0.clone()));
         let params: Vec<_> = params.collect();
-        for repeat in 0..point.study.repeats.max(1) {
+        let repeats = point.study.repeats.max(1);
+        if points.len() + repeats as usize > RUNS_MAX {
+            return Err(too_many(points.len() + repeats as usize));
+        }
+        for repeat in 0..repeats {
             points.push(GridPoint {
                 params: params.clone(),
                 repeat,
@@ -123,6 +133,11 @@ pub(crate) fn points(
         }
     }
     Ok(points)
+}
+
+fn too_many(runs: usize) -> Failure {
+    Failure::input(format!("the study has {runs} runs or more"))
+        .expected(format!("at most {RUNS_MAX}: the points of its axes times its repeats"))
 }
 
 /// The document of one point.

@@ -2,7 +2,8 @@
 //!
 //! An image is a prelude (magic, three lengths, a hash), the blobs of the device's state, its small
 //! stream, and what the preconditioning said. Blobs are read back when they are first touched, so
-//! a large drive starts in milliseconds. An image that does not fit its prelude is made anew.
+//! a large drive starts in milliseconds; each brings a digest of its own, which is checked then.
+//! An image that does not fit its prelude is made anew.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -70,6 +71,13 @@ impl Cache {
                 ))
             }
         }
+    }
+
+    /// Remove the drive of that digest, of which a run found that it is damaged; returns its place.
+    pub(crate) fn remove(&self, digest: &str) -> PathBuf {
+        let path = self.path(digest);
+        let _ = fs::remove_file(&path); // if it stays, the next run says so again
+        path
     }
 
     /// Keep a drive, and remove the oldest ones beyond the bound.

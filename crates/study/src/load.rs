@@ -1,6 +1,7 @@
 //! Finding a study and laying `--set` over it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::document::Frame;
 use crate::failure::Failure;
@@ -32,18 +33,28 @@ pub(crate) fn load(name: &str, sets: &[String]) -> Result<Loaded, Failure> {
         true => from_file(Path::new(name))?,
         false => shipped(name)?,
     };
-    let mut tree = Node::parse(&text)?;
+    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    lay(&stem, &text, directory, sets)
+}
+
+/// Lay `sets` over the study in `text`, whose files are looked for in `directory`.
+pub(crate) fn lay(
+    name: &str,
+    text: &Arc<Text>,
+    directory: PathBuf,
+    sets: &[String],
+) -> Result<Loaded, Failure> {
+    let mut tree = Node::parse(text)?;
     let (mut late, mut notes) = (Vec::new(), Vec::new());
     for set in sets {
         let (path, value) = parse_set(set)?;
         apply(&mut tree, path, value, &mut late, &mut notes);
     }
     let frame = locate::read::<Frame>(&tree)?;
-    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
-    Ok(Loaded { name: stem.into_owned(), directory, tree, frame, late, notes })
+    Ok(Loaded { name: name.to_string(), directory, tree, frame, late, notes })
 }
 
-fn from_file(path: &Path) -> Result<(std::sync::Arc<Text>, PathBuf), Failure> {
+fn from_file(path: &Path) -> Result<(Arc<Text>, PathBuf), Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         unreadable("study", path, &error).help("blocklab list studies shows the shipped ones")
     })?;
@@ -60,7 +71,7 @@ pub(crate) fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Fai
     Failure::input(format!("cannot read the {what} {}: {why}", path.display()))
 }
 
-fn shipped(name: &str) -> Result<(std::sync::Arc<Text>, PathBuf), Failure> {
+fn shipped(name: &str) -> Result<(Arc<Text>, PathBuf), Failure> {
     let Some(text) = library::find(library::studies(), name) else {
         let names = library::studies().iter().map(|(name, _)| *name);
         return Err(Failure::input(format!("there is no study named `{name}`"))

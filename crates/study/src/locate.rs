@@ -65,7 +65,7 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
         }
     }
     let (message, expected) = match sentence.split_once(", expected ") {
-        Some((message, expected)) => (message, Some(expected)),
+        Some((message, expected)) => (message, Some(in_words(expected))),
         None => (sentence, None),
     };
     let dotted = path.join(".");
@@ -74,6 +74,17 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
     match expected {
         Some(expected) => failure.expected(expected),
         None => failure,
+    }
+}
+
+/// Serde calls numbers what Rust calls them.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        other => other,
     }
 }
 

@@ -18,13 +18,13 @@ use crate::expect;
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::grid::{self, Axis, GridPoint, Part};
-use crate::library::CODE_VERSION;
+use crate::library::{self, CODE_VERSION};
 use crate::load::{self, Loaded, unreadable};
 use crate::locate;
 use crate::metrics;
 use crate::names;
 use crate::recorder::Progress;
-use crate::tree::Node;
+use crate::tree::{Node, Text};
 
 /// A study that is known to be sound.
 #[derive(Debug)]
@@ -80,6 +80,23 @@ impl Plan {
     /// Everything that is wrong with the study, its parts and its traces, with its place.
     pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
         let loaded = load::load(name, sets)?;
+        let lost = !library::is_path(name) && loaded.directory.as_os_str().is_empty();
+        Plan::of(loaded).map_err(|failure| match lost && failure.message.contains("cannot open") {
+            true => failure.help("run it in blocklab's repository: its traces are there"),
+            false => failure,
+        })
+    }
+
+    /// Read a study from `text`. Files that it names are looked for in the current directory;
+    /// errors call it `name`.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(name: &str, text: &str) -> Result<Plan, Failure> {
+        Plan::of(load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
+    }
+
+    fn of(loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
         let points = grid::points(&loaded, &axes, &files)?;

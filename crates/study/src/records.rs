@@ -68,7 +68,7 @@ pub(crate) fn collect(spools: &[PathBuf], to: &Path) -> io::Result<()> {
             if rows.is_empty() {
                 break;
             }
-            writer.group(&RowGroup::encode(&columns(run as u32, &rows)))?;
+            writer.group(&RowGroup::encode(&schema, &columns(run as u32, &rows)))?;
         }
         std::fs::remove_file(path)?;
     }

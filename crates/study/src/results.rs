@@ -6,11 +6,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use models::registry::WorkloadModel;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::digest;
-use crate::document::Plot;
+use crate::document::{AxisValue, Plot};
 use crate::execute::RunResult;
 use crate::expect::{self, Verdict};
 use crate::failure::Failure;
@@ -209,15 +210,20 @@ impl Results {
     }
 }
 
+/// The workload in a line: its name and the parameters that differ from their defaults.
 fn describe(run: &PlannedRun) -> String {
     let model = &run.point.workload;
-    let value = serde_json::to_value(model).unwrap_or_default();
-    let params = value.get(model.name()).and_then(Value::as_object).cloned().unwrap_or_default();
-    let words = params.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
-        let text = value.as_str().map_or_else(|| value.to_string(), String::from);
-        format!("{key} {text}")
-    });
-    let words: Vec<String> = words.collect();
+    let params = |model: &WorkloadModel| {
+        let value = toml::Value::try_from(model).ok();
+        value.and_then(|value| value.get(model.name())?.as_table().cloned()).unwrap_or_default()
+    };
+    let usual =
+        WorkloadModel::from_name(model.name()).map_or_else(Default::default, |m| params(&m));
+    let words: Vec<String> = params(model)
+        .into_iter()
+        .filter(|(key, value)| usual.get(key) != Some(value))
+        .map(|(key, value)| format!("{key} {}", AxisValue(value).label()))
+        .collect();
     format!("{}: {}", model.name(), words.join(", "))
 }
 
@@ -258,7 +264,9 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
         columns.push((name.clone(), Column::MaybeF64(values.collect())));
     }
     let values: Vec<Column> = columns.iter().map(|(_, column)| column.clone()).collect();
-    (Schema::new(columns), RowGroup::encode(&values))
+    let schema = Schema::new(columns);
+    let group = RowGroup::encode(&schema, &values);
+    (schema, group)
 }
 
 impl Results {

@@ -1,11 +1,14 @@
 //! Running a plan: in parallel, preconditioned once per configuration, everything or nothing.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use sim::SnapshotError;
 
 use crate::execute::{RunResult, execute};
 use crate::failure::Failure;
@@ -148,7 +151,7 @@ impl<'a> Pool<'a> {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = self.plan.runs.get(index) else { break };
             let result = catch_unwind(AssertUnwindSafe(|| self.one(index, run)))
-                .unwrap_or_else(|payload| Err(panicked(run, &*payload)));
+                .unwrap_or_else(|payload| Err(self.panicked(run, &*payload)));
             self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
             *lock(&self.results[index]) = Some(result);
             self.watch.done.fetch_add(1, Ordering::Relaxed);
@@ -172,6 +175,23 @@ impl<'a> Pool<'a> {
         );
         let spools = spools.map_err(|error| unwritable(self.directory, &error))?;
         execute(run, index as u32, prepared, &files, progress, spools)
+    }
+
+    /// Why a run unwound: its saved drive is damaged, or there is a bug.
+    fn panicked(&self, run: &PlannedRun, payload: &(dyn Any + Send)) -> Failure {
+        match (payload.downcast_ref::<SnapshotError>(), &self.options.cache) {
+            (Some(damage), Some(cache)) => {
+                let digest = run.precondition_digest.as_deref().unwrap_or_default();
+                let place = cache.remove(digest);
+                Failure::machine(format!(
+                    "the saved drive {} is damaged: {}",
+                    place.display(),
+                    damage.0
+                ))
+                .help("it was removed; run the study again, and the drive is made anew")
+            }
+            _ => panicked(run, payload),
+        }
     }
 
     /// A fork of the preconditioned device; the first run that needs it makes it.
@@ -228,7 +248,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn panicked(run: &PlannedRun, payload: &(dyn std::any::Any + Send)) -> Failure {
+fn panicked(run: &PlannedRun, payload: &(dyn Any + Send)) -> Failure {
     let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
     Failure::bug(format!("the run `{}` panicked: {text}", run.label))

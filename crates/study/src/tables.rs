@@ -58,10 +58,11 @@ pub(crate) fn of_run(
         wear(device),
         counters(series),
     ];
-    Groups(tables.into_iter().map(|columns| with_run(run, columns)).collect())
+    let tables = tables.into_iter().zip(schemas());
+    Groups(tables.map(|(columns, (_, schema))| with_run(run, &schema, columns)).collect())
 }
 
-fn with_run(run: u32, mut columns: Vec<Column>) -> RowGroup {
+fn with_run(run: u32, schema: &Schema, mut columns: Vec<Column>) -> RowGroup {
     let rows = match &columns[0] {
         Column::F64(v) => v.len(),
         Column::Text(v) => v.len(),
@@ -69,7 +70,7 @@ fn with_run(run: u32, mut columns: Vec<Column>) -> RowGroup {
         other => unreachable!("no table begins with {other:?}"),
     };
     columns.insert(0, Column::U32(vec![run; rows]));
-    RowGroup::encode(&columns)
+    RowGroup::encode(schema, &columns)
 }
 
 fn latency(recorder: &Recorder) -> Vec<Column> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use study::{Cache, Options, Plan, Results, Watch, run};
+use study::{Cache, Failure, Options, Plan, Results, Watch, run};
 
 const STUDY: &str = r#"
 [device.ssd]
@@ -36,6 +36,10 @@ impl Bench {
     }
 
     fn run(&self, cached: bool) -> Results {
+        self.try_run(cached).unwrap()
+    }
+
+    fn try_run(&self, cached: bool) -> Result<Results, Failure> {
         let plan = Plan::read(self.directory.join("study.toml").to_str().unwrap(), &[]).unwrap();
         let cache = Cache {
             directory: self.directory.join("cache"),
@@ -47,7 +51,7 @@ impl Bench {
             cache: cached.then_some(cache),
             ..Options::default()
         };
-        run(&plan, &options, &Watch::new(&plan)).unwrap()
+        run(&plan, &options, &Watch::new(&plan))
     }
 
     fn images(&self) -> Vec<PathBuf> {
@@ -87,6 +91,23 @@ fn a_damaged_image_is_made_anew_and_said() {
     assert_eq!(first.result_digest, again.result_digest);
     assert!(again.notes[0].contains("damaged"), "{:?}", again.notes);
     assert_eq!(std::fs::read(image).unwrap().len(), bytes.len());
+}
+
+#[test]
+fn damage_inside_a_table_ends_the_run_and_the_image() {
+    let bench = Bench::new("cache-bits");
+    let first = bench.run(true);
+    let image = &bench.images()[0];
+    let mut bytes = std::fs::read(image).unwrap();
+    let blobs = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+    bytes[64..64 + blobs].iter_mut().step_by(4_000).for_each(|byte| *byte ^= 1);
+    std::fs::write(image, &bytes).unwrap();
+    let failure = bench.try_run(true).unwrap_err();
+    assert_eq!(failure.exit_code(), 3);
+    assert!(failure.message.contains("does not match its digest"), "{failure}");
+    assert!(failure.message.contains(image.to_str().unwrap()), "{failure}");
+    assert!(bench.images().is_empty());
+    assert_eq!(first.result_digest, bench.run(true).result_digest, "the drive is made anew");
 }
 
 /// Run with `cargo test --release -p blocklab-study --test cache -- --ignored --nocapture`.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import math
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
@@ -21,6 +24,8 @@ from . import verdict
 
 #: A report larger than this no longer opens anywhere and travels by mail.
 MAX_BYTES = 2_000_000
+#: Around a figure in a file of its own, in px.
+_MARGIN = 12
 #: More runs than this are rows with the main metrics, not columns with all of them.
 MAX_COLUMNS = 8
 
@@ -42,7 +47,52 @@ def write(directory: str | PathLike[str], out: str | PathLike[str] | None = None
     """Write the report of the run directory and return its path: DIR/report.html by default."""
     data = RunDirectory(directory)
     target = Path(out) if out is not None else data.path / "report.html"
-    text = render(data)
+    _save(target, render(data))
+    return target
+
+
+def write_figure(
+    directory: str | PathLike[str], name: str, out: str | PathLike[str] | None = None
+) -> Path:
+    """Write one figure of the run directory, for a page of your own; DIR/NAME.svg by default.
+
+    The drawing follows the reader's light or dark theme, as the report does.
+    """
+    data = RunDirectory(directory)
+    plots = registry()
+    if name not in plots:
+        raise StudyError(
+            f"error: there is no figure named `{name}`\n  = expected: {', '.join(plots)}")
+    figure = plots[name](data)
+    if figure is None:
+        raise StudyError(
+            f"error: the runs hold no data for the figure `{name}`\n  --> {data.path}",
+            file=str(data.path))
+    target = Path(out) if out is not None else data.path / f"{name}.svg"
+    _save(target, standalone(figure))
+    return target
+
+
+def standalone(figure: Figure) -> str:
+    """The figure as an SVG file that needs no page around it."""
+    found = re.match(r'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)">', figure.svg)
+    assert found, "every figure starts with its view box"
+    width, height = (math.ceil(float(size)) + 2 * _MARGIN for size in found.groups())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="{-_MARGIN} {-_MARGIN} {width} {height}">'
+        f"<title>{html.escape(figure.alt)}</title>"
+        f"<style>\n{_resource('theme.css')}</style>"
+        f'<rect x="{-_MARGIN}" y="{-_MARGIN}" width="{width}" height="{height}" '
+        f'fill="var(--page)"/>{figure.svg[found.end():]}\n'
+    )
+
+
+def _resource(name: str) -> str:
+    return (files(__package__) / name).read_text("utf-8")
+
+
+def _save(target: Path, text: str) -> None:
     try:
         _replace(target, text)
     except OSError as error:
@@ -51,20 +101,18 @@ def write(directory: str | PathLike[str], out: str | PathLike[str] | None = None
             "  = help: name another file: `--out FILE`",
             kind="machine", file=str(target),
         ) from error
-    return target
 
 
 def render(data: RunDirectory) -> str:
     """The page as text."""
     figures, missing = _figures(data)
-    resources = files(__package__)
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.from_string((resources / "page.html.j2").read_text("utf-8"))
+    template = environment.from_string(_resource("page.html.j2"))
     result = data.result
     return template.render(
-        css=Markup((resources / "page.css").read_text("utf-8")),
+        css=Markup(_resource("theme.css") + _resource("page.css")),
         study=result["study"],
         title=result.get("title") or result["study"],
         question=result.get("question") or "",
@@ -113,7 +161,7 @@ def _strip(data: RunDirectory) -> list[tuple[str, list[str]]]:
         ("blocklab", [version]),
         ("runs", [f"{len(runs)}"]),
         ("seeds" if len(seeds) > 1 else "seed", [_span(seeds)]),
-        ("simulated time", [numbers.seconds(sum(simulated))] if simulated else []),
+        ("simulated time", [numbers.seconds(sum(simulated))] if any(simulated) else []),
         ("configuration digest", [str(result["digest"])]),
         ("result digest", [str(result.get("result_digest") or "")]),
         ("device", list(dict.fromkeys(_device(run) for run in runs))),
@@ -198,7 +246,8 @@ def _table(data: RunDirectory) -> Table:
             ["metric", *(name(run) for run in runs)],
             [[key, *(numbers.metric(key, run.metric(key)) for run in runs)] for key in defined],
         )
-    main = [key for key in _MAIN_METRICS if key in defined]
+    # A metric that is zero in every run, such as a latency where no time passes, says nothing.
+    main = [key for key in _MAIN_METRICS if any(run.metric(key) for run in runs)]
     return Table(
         ["run", *main],
         [[name(run), *(numbers.metric(key, run.metric(key)) for key in main)] for run in runs],

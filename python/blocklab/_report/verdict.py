@@ -95,7 +95,7 @@ def _sentences(data: RunDirectory) -> list[str]:
 def _sentence(data: RunDirectory, name: str) -> str | None:
     """One sentence on the metric `name`; None where no run defines it."""
     pairs = [(run, value) for run in data.runs if (value := run.metric(name)) is not None]
-    if not pairs:
+    if not any(value for _, value in pairs):  # a study without time has no latencies
         return None
     opening = _HEADLINES[name]
     axes = list(data.axes)

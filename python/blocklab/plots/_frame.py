@@ -118,16 +118,16 @@ def _ramp(start: float, end: float, hues: tuple[float, float]) -> list[tuple[int
 
 
 #: Faint to strong, on paper: pale green to deep violet.
-LIGHT = _ramp(0.97, 0.28, (165.0, 300.0))
+LIGHT = _ramp(0.92, 0.28, (165.0, 300.0))
 #: Faint to strong, on a dark page: deep violet to pale green-yellow.
-DARK = _ramp(0.26, 0.96, (300.0, 130.0))
+DARK = _ramp(0.36, 0.96, (300.0, 130.0))
 
 
 def scale_key(canvas: Canvas, x: float, y: float, low: str, high: str) -> None:
-    """A thin ramp from `low` to `high`, ending at about `x`, centred on `y`."""
+    """A thin ramp from `low` to `high`, ending at `x`, centred on `y`."""
     width = 90.0
     after = 5.8 * len(high) + 6  # text is a little narrower than that in every common font
-    canvas.text(x - after + 6, y + 4, high)
+    canvas.text(x, y + 4, high, anchor="end")
     canvas.cells(x - after - width, y - 4, width, 8, [[(i + 1) / 90 for i in range(90)]])
     canvas.text(x - after - width - 6, y + 4, low, anchor="end")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import altair as alt
@@ -16,6 +17,8 @@ from . import Figure, _layout, _style
 #: Lines in one panel; more cannot be told apart at the line.
 MAX_LINES = 6
 HEIGHT = 210
+#: The operations drawn; flushes and discards are in the table.
+_OPS = ("read", "write")
 _DASHES: list[list[int]] = [[1, 0], [6, 3], [2, 2]]
 _NINES = "format(100 * (1 - pow(10, -datum.value)), '.9~g')"
 #: The curve starts at this many nines (3 %): the very fastest request says little.
@@ -32,25 +35,31 @@ class _Line:
 
 def draw(data: RunDirectory) -> Figure | None:
     """One panel per workload, one line per device (or other grid point) and operation."""
-    table = data.table("latency").filter(pl.col("count") > 0)
+    table = data.table("latency").filter((pl.col("count") > 0) & pl.col("op").is_in(_OPS))
     if table.is_empty():
         return None
-    across = "workload" if "workload" in data.axes else None
+    across = _across(data)
     rest = [axis for axis in data.axes if axis != across]
-    panels: list[tuple[str, list[_Line]]] = []
-    left_out = 0
-    for title, runs in _layout.points(data.runs, [across] if across else []).items():
-        lines, missing = _lines(table, _layout.points(runs, rest), bool(rest))
-        left_out += missing
-        if lines:
-            panels.append((title if across else "", lines))
+    parts = _layout.points(data.runs, [across] if across else [])
+    groups = {title: _layout.points(runs, rest) for title, runs in parts.items()}
+    left_out = sum(max(0, len(lines) - MAX_LINES) for lines in groups.values())
+    if all(len(lines) <= len(_DASHES) for lines in groups.values()):
+        ops: list[str | None] = [None]
+    else:  # too many lines to tell operations apart by colour: a row of panels for each
+        ops = [op for op in _OPS if op in table["op"]]
+    panels = []
+    for op, (title, lines) in product(ops, groups.items()):
+        words = (title if across else "", f"{op}s" if op and len(ops) > 1 else "")
+        if drawn := _lines(table, lines, op, bool(rest)):
+            panels.append((" · ".join(filter(None, words)), drawn))
     shown = panels[: _layout.MAX_PANELS]
     note = f"{left_out} grid points are in the tables only." if left_out else ""
+    columns = len(groups) if 1 < len(groups) <= _layout.COLUMNS else _layout.COLUMNS
     return Figure(
         title=_finding(data),
         subtitle="Latency of a request (log scale) at each percentile in %; every further nine "
         "takes the same width",
-        svg=_style.svg(_chart(shown), "percentiles"),
+        svg=_style.svg(_chart(shown, columns), "percentiles"),
         how="Read upwards from 99 %: one request in a hundred is slower than the line there. "
         "The curve ends where the sample does, at one request. A step means two kinds of "
         "requests, such as hits and misses.",
@@ -60,24 +69,31 @@ def draw(data: RunDirectory) -> Figure | None:
     )
 
 
+def _across(data: RunDirectory) -> str | None:
+    """The axis with a panel per value: workloads, or the first when one panel would not do."""
+    if "workload" in data.axes:
+        return "workload"
+    points = _layout.points(data.runs, list(data.axes))
+    return next(iter(data.axes)) if len(points) > MAX_LINES else None
+
+
 def _lines(
-    table: pl.DataFrame, groups: dict[str, list[Run]], named: bool
-) -> tuple[list[_Line], int]:
-    """The lines of one panel, and how many grid points found no room."""
-    split = len(groups) <= len(_DASHES)
+    table: pl.DataFrame, groups: dict[str, list[Run]], only: str | None, named: bool
+) -> list[_Line]:
+    """The lines of one panel: of one operation, or of all, told apart by colour."""
     lines = []
-    for index, (name, runs) in enumerate(groups.items()):
+    for index, (name, runs) in enumerate(list(groups.items())[:MAX_LINES]):
         mine = table.filter(pl.col("run").is_in([run.index for run in runs]))
-        ops = [op for op in ("read", "write") if op in mine["op"]] if split else [None]
-        for op in ops:
-            counts = (mine if op is None else mine.filter(pl.col("op") == op)).group_by(
-                "latency_ns").agg(pl.col("count").sum()).sort("latency_ns")
-            colour = _style.CATEGORIES[index % MAX_LINES] if op is None else _style.OPS[op]
-            label = " ".join(filter(None, (_layout.shorten(name, 150) if named else "", op)))
-            dash = _DASHES[0] if op is None else _DASHES[index]
+        name = _layout.shorten(name, 150) if named else ""
+        for op in [only] if only else [op for op in _OPS if op in mine["op"]]:
+            counts = mine.filter(pl.col("op") == op).group_by("latency_ns").agg(
+                pl.col("count").sum()).sort("latency_ns")
+            label = name if only else " ".join(filter(None, (name, op)))
+            colour = _style.CATEGORIES[index] if only else _style.OPS[op]
+            dash = _DASHES[0] if only else _DASHES[index]
             if not counts.is_empty():
                 lines.append(_Line(label, colour, dash, _curve(counts)))
-    return lines[:MAX_LINES], max(0, len(groups) - MAX_LINES) if not split else 0
+    return lines
 
 
 def _curve(counts: pl.DataFrame) -> list[tuple[float, float]]:
@@ -98,12 +114,12 @@ def _curve(counts: pl.DataFrame) -> list[tuple[float, float]]:
     return points
 
 
-def _chart(panels: list[tuple[str, list[_Line]]]) -> _style.Drawing:
+def _chart(panels: list[tuple[str, list[_Line]]], columns: int) -> _style.Drawing:
     curves = [line.points for _, lines in panels for line in lines]
     micros = [point[1] for points in curves for point in points]
     ticks = _style.decades(min(micros), max(micros))
     nines = max(points[-1][0] for points in curves)
-    columns = min(len(panels), _layout.COLUMNS)
+    columns = min(len(panels), columns)
     width = {1: 780, 2: 345, 3: 216}[columns]
     charts = [
         _panel(title, lines, width, ticks, nines, index % columns == 0)

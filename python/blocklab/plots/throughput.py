@@ -16,7 +16,7 @@ _LABEL = "format(abs(datum.value), '~g')"
 
 
 def draw(data: RunDirectory) -> Figure | None:
-    """One panel per grid point; the scale is shared down a column."""
+    """One panel per grid point; those of one workload share their scales."""
     table = _rates(data.table("series"))
     if table.is_empty():
         return None
@@ -25,8 +25,7 @@ def draw(data: RunDirectory) -> Figure | None:
     width = {1: 800, 2: 360, 3: 216}[columns]
     rows = [
         alt.hconcat(
-            *(_panel(table, panel, _peers(grid, column), width)
-              for column, panel in enumerate(row)),
+            *(_panel(table, panel, _peers(grid, panel), width) for panel in row),
             spacing=24)
         for row in grid.rows
     ]
@@ -36,7 +35,7 @@ def draw(data: RunDirectory) -> Figure | None:
         "writes downwards; the numbers are means",
         svg=_style.svg(alt.vconcat(*rows, spacing=16), "throughput"),
         how="The height above the axis is read throughput, the depth below it write throughput. "
-        "Panels of one column share their scale. A device that falls behind the recorded "
+        "Panels of one workload share their scales. A device that falls behind the recorded "
         "arrivals shows lower, longer hills.",
         alt="Read and write throughput over time. " + _finding(data) + ".",
         data="series.parquet",
@@ -58,8 +57,11 @@ def _rates(table: pl.DataFrame) -> pl.DataFrame:
         mb_s=pl.col("bytes") / pl.col("step") / 1e6).sort("run", "op", "t_s")
 
 
-def _peers(grid: _layout.Grid, column: int) -> list[Run]:
-    return [row[column].run for row in grid.rows if column < len(row)]
+def _peers(grid: _layout.Grid, panel: _layout.Panel) -> list[Run]:
+    """The runs to be compared with the panel's: those of the same workload."""
+    workload = panel.run.params.get("workload")
+    runs = [other.run for other in grid.panels]
+    return [run for run in runs if run.params.get("workload") == workload]
 
 
 def _panel(

@@ -15,9 +15,11 @@ pub(super) struct Kind {
     pub(super) source: &'static str,
     /// A study that runs it.
     pub(super) study: &'static str,
+    /// What the study reads, if anything: a small trace.
+    pub(super) trace: Option<&'static str>,
 }
 
-pub(super) const KINDS: [Kind; 5] = [
+pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "device",
         about: "a block device",
@@ -26,6 +28,7 @@ pub(super) const KINDS: [Kind; 5] = [
         registry: "DeviceModel",
         source: include_str!("../../templates/device.rs.txt"),
         study: include_str!("../../templates/device.toml"),
+        trace: None,
     },
     Kind {
         word: "ftl-gc",
@@ -35,6 +38,7 @@ pub(super) const KINDS: [Kind; 5] = [
         registry: "GcPolicy",
         source: include_str!("../../templates/ftl-gc.rs.txt"),
         study: include_str!("../../templates/ftl-gc.toml"),
+        trace: None,
     },
     Kind {
         word: "ftl-mapping",
@@ -44,6 +48,7 @@ pub(super) const KINDS: [Kind; 5] = [
         registry: "MappingScheme",
         source: include_str!("../../templates/ftl-mapping.rs.txt"),
         study: include_str!("../../templates/ftl-mapping.toml"),
+        trace: None,
     },
     Kind {
         word: "ftl-wear",
@@ -53,6 +58,17 @@ pub(super) const KINDS: [Kind; 5] = [
         registry: "WearPolicy",
         source: include_str!("../../templates/ftl-wear.rs.txt"),
         study: include_str!("../../templates/ftl-wear.toml"),
+        trace: None,
+    },
+    Kind {
+        word: "trace",
+        about: "a format of recorded requests",
+        folder: "crates/models/src/trace",
+        module: "crate::trace",
+        registry: "TraceFormat",
+        source: include_str!("../../templates/trace.rs.txt"),
+        study: include_str!("../../templates/trace.toml"),
+        trace: Some(include_str!("../../templates/trace.txt")),
     },
     Kind {
         word: "workload",
@@ -62,5 +78,6 @@ pub(super) const KINDS: [Kind; 5] = [
         registry: "WorkloadModel",
         source: include_str!("../../templates/workload.rs.txt"),
         study: include_str!("../../templates/workload.toml"),
+        trace: None,
     },
 ];

@@ -124,18 +124,21 @@ fn plan(tree: &Tree, kind: &Kind, name: &str) -> Result<Vec<(String, String)>, S
     }
     let source = format!("{}/{}.rs", kind.folder, names.module);
     let study = format!("studies/try-{name}.toml");
-    for path in [&source, &study] {
+    let trace = format!("traces/try-{name}.txt");
+    for path in [&source, &study, &trace] {
         if tree.has(path) {
             return Err(format!("{path} exists already: choose another name"));
         }
     }
     let modules = format!("{}/mod.rs", kind.folder);
-    Ok(vec![
+    let mut files = vec![
         (source, names.fill(kind.source)),
         (modules.clone(), edit::add_module(text(tree, &modules)?, &names.module)?),
         (REGISTRY.into(), edit::add_entry(registry, kind, &names)?),
         (study, names.fill(kind.study)),
-    ])
+    ];
+    files.extend(kind.trace.map(|text| (trace, names.fill(text))));
+    Ok(files)
 }
 
 fn text<'a>(tree: &'a Tree, path: &str) -> Result<&'a str, String> {
@@ -197,6 +200,11 @@ mod tests {
         finish(&copy).unwrap();
         cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "my_"]).unwrap();
         cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "every_"]).unwrap();
+        for kind in &KINDS {
+            let study = format!("studies/try-my-{}.toml", kind.word);
+            cargo(&copy, &["run", "--package", "blocklab", "--", "run", &study, "--no-report"])
+                .unwrap();
+        }
         cargo(&copy, &["run", "--quiet", "--package", "xtask", "--", "tidy"]).unwrap();
         std::fs::remove_dir_all(&copy).unwrap();
     }

@@ -11,6 +11,12 @@ use crate::python;
 pub(crate) struct Args {
     /// The folder a run wrote, such as out/first-look
     dir: PathBuf,
+    /// Write only this figure, as SVG: percentiles, throughput, latency-heatmap, utilisation, waf
+    #[arg(long, value_name = "NAME")]
+    figure: Option<String>,
+    /// Where to write; report.html, or the figure's name, in DIR by default
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -27,6 +33,12 @@ impl Args {
         python::find().map_err(python::missing)?;
         let mut command = Command::new(python::interpreter());
         command.args(["-m", "blocklab.report"]).arg(&self.dir);
+        if let Some(figure) = &self.figure {
+            command.arg("--figure").arg(figure);
+        }
+        if let Some(out) = &self.out {
+            command.arg("--out").arg(out);
+        }
         if self.json {
             command.arg("--json");
         }

@@ -33,7 +33,7 @@ fn a_wrong_type_and_a_wrong_unit() {
         "a duration with a unit, such as \"25us\"",
     ]);
     broken("10us", "10 parsecs").refuses(&["study.toml:5:11", "unknown unit \"parsecs\"", "ms"]);
-    broken("5000", "\"many\"").refuses(&["run.requests", "study.toml:10:12", "u64"]);
+    broken("5000", "\"many\"").refuses(&["run.requests", "study.toml:10:12", "a whole number, 0"]);
     broken("5000", "99999999999999999999").refuses(&["study.toml:10:12", "out of range"]);
 }
 

@@ -39,7 +39,7 @@
 //!
 //! # Validated against
 //! Closed forms (mean seek, rotation, sustained rates per zone, random IOPS) and the measured
-//! drives published with DiskSim: see `xtask score-disks` and docs/models/hdd.md.
+//! drives published with DiskSim: see `xtask score-disks` and docs/models/device-hdd.md.
 //!
 //! # References
 //! Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994.

@@ -1,8 +1,8 @@
 //! Reads the disk descriptions published with DiskSim 4.0 (`.diskspecs`, `.model`, `.seek`) and
 //! its validation traces into this model's parameters.
 //!
-//! Only what this model has is taken over; the table is in docs/models/hdd.md. Readers take text,
-//! never panic on it, and name the line of what they cannot use.
+//! Only what this model has is taken over; the table is in docs/models/device-hdd.md. Readers take
+//! text, never panic on it, and name the line of what they cannot use.
 
 use std::fmt;
 

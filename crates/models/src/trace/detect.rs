@@ -59,13 +59,19 @@ fn recognise(head: Head<'_>, context: &Context) -> Option<TraceFormat> {
 #[cold]
 fn unknown(name: &str, head: Head<'_>) -> TraceError {
     let line = head.bytes.split(|&b| b == b'\n').next().unwrap_or_default();
-    let shown = printable(&line[..line.len().min(120)]);
+    let shown = printable(&line[..line.len().min(80)]);
+    let expected = format!("one of {}; a format can be forced", TraceFormat::NAMES.join(", "));
+    if shown.contains('\u{fffd}') {
+        let message =
+            "the format cannot be told: this is no text, nor a binary trace that is known";
+        return TraceError { expected, ..TraceError::file(name, message) };
+    }
     TraceError {
         file: name.into(),
         format: "",
         place: Place::Text { line: 1, column: 1, length: shown.len(), quote: shown.clone() },
         message: format!("the format cannot be told from \"{shown}\""),
-        expected: format!("one of {}; a format can be forced", TraceFormat::NAMES.join(", ")),
+        expected,
     }
 }
 

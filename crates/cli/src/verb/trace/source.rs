@@ -128,6 +128,9 @@ fn failure(file: &Path, error: TraceError) -> Failure {
         quote,
     };
     let failure = match error.format {
+        "" if !error.expected.is_empty() => {
+            Failure::input(error.message).help("--format NAME reads it as that format")
+        }
         "" => Failure::input(error.message),
         format => Failure::input(format!("{} (read as {format})", error.message)),
     };
