@@ -17,6 +17,9 @@ use crate::types::{Block, LEGS, Slot, Span, other};
 /// After a copy that could not be read, the next is tried this much later.
 const RETRY_AFTER: Nanos = Nanos::from_millis(100);
 
+/// While a leg is filled, this many times the copies that move at once may wait for a flush.
+const PER_FLUSH: usize = 16;
+
 #[derive(Clone, Debug)]
 struct Copy {
     target: Slot,
@@ -57,8 +60,8 @@ impl Copies {
         !self.active.iter().flatten().any(|copy| copy.target == leg)
     }
 
-    /// Copies whose write is not done.
-    pub(super) fn under_way(&self) -> usize {
+    /// Copies that have begun and are not durable yet.
+    fn under_way(&self) -> usize {
         self.active.iter().flatten().count()
     }
 
@@ -114,7 +117,9 @@ impl Core {
             if wrapped && region >= self.copies.cursor[target] {
                 return;
             }
-            if self.copies.under_way() >= self.config.copies_max {
+            if self.copies.under_way() >= self.config.copies_max * PER_FLUSH
+                || self.copies_moving(target) >= self.config.copies_max
+            {
                 return;
             }
             let span = self.members[target].out_of_sync.span(region, self.geometry.blocks);
@@ -124,6 +129,17 @@ impl Core {
             }
             from = region + 1;
         }
+    }
+
+    /// Copies to a leg that are being read or written.
+    fn copies_moving(&self, target: Slot) -> usize {
+        let active = self.copies.active.iter().flatten().filter(|copy| copy.target == target);
+        active.filter(|copy| self.writes.get(copy.write).legs[target] != OnLeg::Done).count()
+    }
+
+    /// Does a copy wait for nothing but a flush of the leg?
+    pub(super) fn copies_want_flush(&self, target: Slot) -> bool {
+        !self.copies.none_for(target) && self.copies_moving(target) == 0
     }
 
     /// The source owes nothing there, so what is read from it is at least as new as anything the
@@ -221,6 +237,24 @@ impl Core {
             member.done.retain(|&listed| listed != index);
         }
         self.end_copy(number, index);
+        self.carried(target, span);
+    }
+
+    /// A copy carried along the writes that the target was not given: those that were done on the
+    /// source when it began.
+    fn carried(&mut self, target: Slot, span: Span) {
+        let chains = self.writes.chains.range(span.iter());
+        let mut writes: Vec<WriteIndex> =
+            chains.flat_map(|(_, chain)| chain.iter().copied()).collect();
+        writes.sort_unstable();
+        writes.dedup();
+        for index in writes {
+            let Write { span, legs, .. } = *self.writes.get(index);
+            if legs[target] == OnLeg::None && !self.members[target].out_of_sync.touches(span) {
+                self.writes.get_mut(index).legs[target] = OnLeg::Durable;
+                self.writes.recheck_later(index);
+            }
+        }
     }
 
     /// A leg left. A copy to it ends; one from it ends unless its content is there already.

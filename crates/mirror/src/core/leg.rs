@@ -1,5 +1,7 @@
 //! What each leg is given, in which order, and when its cache is flushed.
 
+use sim::Nanos;
+
 use super::Core;
 use super::event::{Action, Source};
 use super::io::{Purpose, WriteIndex};
@@ -122,12 +124,16 @@ impl Core {
         let fua = write.fua;
         write.legs[leg] = if fua { OnLeg::Durable } else { OnLeg::Done };
         let cover = write.cover;
+        let now = self.now;
         let member = &mut self.members[leg];
         member.owed_blocks -= u64::from(blocks);
         if host {
             member.epoch_done(epoch, fua);
         }
         if !fua {
+            if member.done.is_empty() {
+                member.done_since = now;
+            }
             member.done.push(index);
         }
         if let Some(flush) = cover {
@@ -156,6 +162,7 @@ impl Core {
         }
         let pressed = self.writes.live_blocks * 2 > self.config.ram_blocks_max
             || self.activity.pressed
+            || self.logs.iter().any(|log| log.short)
             || self.stopping
             || self.superblocks.mode_wanted.is_some()
             || self.relaxed_pressure();
@@ -165,9 +172,18 @@ impl Core {
         let barrier = self.config.rules.mode == Mode::Relaxed
             && member.epochs.len() > 1
             && member.epochs.front().is_some_and(|epoch| epoch.undone == 0);
-        let filling =
-            matches!(member.state, State::Filling | State::Joining) && self.copies.under_way() == 0;
-        pressed || waited || barrier || filling
+        // The last steps of a join wait for whatever it was promised.
+        let joining = member.state == State::Joining;
+        let old = self.cache_due(leg).is_some_and(|at| at <= self.now);
+        pressed || old || waited || barrier || joining || self.copies_want_flush(leg)
+    }
+
+    /// When what has been in the leg's cache for long is flushed though nobody asks for it: then
+    /// its memory and its log records are free again.
+    pub(super) fn cache_due(&self, leg: Slot) -> Option<Nanos> {
+        let member = &self.members[leg];
+        let idle = !member.done.is_empty() && member.flushing.is_none();
+        (idle && member.state.is_used()).then(|| member.done_since + self.config.flush_after)
     }
 
     /// Half a cap is used up, so the second copies should become durable.
@@ -175,7 +191,8 @@ impl Core {
         let cap = &self.config;
         let aged = |since| self.now.since(since).0 > cap.exposed_age_max.0 / 2;
         cap.rules.mode == Mode::Relaxed
-            && (self.writes.exposed_blocks * 2 > cap.exposed_blocks_max
+            && (self.writes.starved > 0
+                || self.writes.exposed_blocks * 2 > cap.exposed_blocks_max
                 || self.writes.oldest_exposed().is_some_and(aged))
     }
 

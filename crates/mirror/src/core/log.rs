@@ -59,6 +59,8 @@ pub(super) struct Log {
     said: BTreeMap<Block, Vec<Said>>,
     wanted: VecDeque<(WriteIndex, u64, bool)>,
     append: Option<Append>,
+    /// Something wanted has no room: the legs should be flushed and records retired.
+    pub(super) short: bool,
 }
 
 impl Log {
@@ -75,6 +77,7 @@ impl Log {
             said: BTreeMap::new(),
             wanted: VecDeque::new(),
             append: None,
+            short: false,
         }
     }
 
@@ -90,7 +93,9 @@ impl Log {
 
     /// When media should learn that records are retired, though nothing else is appended.
     pub(super) fn owes_tail(&self) -> bool {
-        !self.kept.is_empty() && self.append.is_none() && self.tail() != self.durable_tail
+        let retired = self.kept.iter().take_while(|kept| kept.open == 0);
+        // A record that only retires others need not be retired itself.
+        self.append.is_none() && { retired }.any(|kept| !kept.blocks.is_empty())
     }
 
     pub(super) fn want(&mut self, index: WriteIndex, sequence: u64, payload: bool) {
@@ -177,10 +182,10 @@ impl Core {
     /// Is a write kept, or room short, only because media does not know the tail?
     fn retires_usefully(&self, slot: Slot) -> bool {
         let log = &self.logs[slot];
-        if log.kept.is_empty() || log.tail() == log.durable_tail {
+        if !log.owes_tail() {
             return false;
         }
-        let short = log.free() * 2 < log.capacity;
+        let short = log.short || log.free() * 2 < log.capacity;
         short || self.members[slot].idle_tail(self.now) || self.stopping || {
             let kept = log.kept.iter().take_while(|kept| kept.open == 0);
             kept.flat_map(|kept| &kept.blocks).any(|span| {
@@ -196,6 +201,7 @@ impl Core {
     /// The wanted entries that still make sense and fit into one record.
     fn take_wanted(&mut self, slot: Slot) -> Vec<(WriteIndex, u64, bool)> {
         let (mut entries, mut heads, mut pages) = (Vec::new(), Vec::new(), 1);
+        self.logs[slot].short = false;
         while let Some(&(index, sequence, payload)) = self.logs[slot].wanted.front() {
             let useless = !self.still_wanted(slot, index, sequence, payload);
             if useless {
@@ -206,8 +212,9 @@ impl Core {
             let has_payload = payload && write.content == Content::Data;
             let more = if has_payload { u64::from(write.span.blocks) } else { 0 };
             let log = &self.logs[slot];
-            if !Record::fits(&heads, write.sums.len()) || log.place(pages + more, RESERVE).is_none()
-            {
+            let room = log.place(pages + more, RESERVE).is_some();
+            if !room || !Record::fits(&heads, write.sums.len()) {
+                self.logs[slot].short = !room;
                 break;
             }
             pages += more;
@@ -345,8 +352,9 @@ impl Core {
             }
             write.records.retain(|&(device, _)| device != slot);
         }
-        self.logs[slot].wanted.clear();
-        self.logs[slot].append = None;
+        let log = &mut self.logs[slot];
+        log.wanted.clear();
+        (log.append, log.short) = (None, false);
     }
 }
 

@@ -72,6 +72,8 @@ pub(super) struct Member {
     pub(super) flushing: Option<(Io, Vec<WriteIndex>)>,
     /// Completed, perhaps only in its cache.
     pub(super) done: Vec<WriteIndex>,
+    /// Since when the first of them has.
+    pub(super) done_since: Nanos,
     pub(super) epochs: VecDeque<Epoch>,
     pub(super) owed_blocks: u64,
     pub(super) position: u64,
@@ -99,6 +101,7 @@ impl Member {
             expected: Expected::default(),
             flushing: None,
             done: Vec::new(),
+            done_since: Nanos::ZERO,
             epochs: VecDeque::new(),
             owed_blocks: 0,
             position: 0,
@@ -222,6 +225,11 @@ impl Core {
 
     /// A device answers again.
     pub(super) fn returned(&mut self, slot: Slot) {
+        if !self.superblocks.knows(slot) {
+            // It was not there at the start. What it did without the others is in its own
+            // activity log, which only a start reads.
+            return self.replace(slot);
+        }
         self.members[slot].returns = true;
         self.again = true;
     }
@@ -295,7 +303,8 @@ impl Core {
                 let write = self.writes.get(index);
                 write.satisfied && !matches!(write.legs[slot], OnLeg::Durable)
             });
-        if !owed {
+        let rules = self.config.rules;
+        if !owed && (slot == WITNESS || self.expose_under(&rules)) {
             self.join_step(slot);
         }
     }

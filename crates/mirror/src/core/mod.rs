@@ -83,6 +83,8 @@ pub struct Config {
     pub copies_max: usize,
     /// Second copies.
     pub placement: Placement,
+    /// Completed writes stay in a leg's cache for at most this long.
+    pub flush_after: Nanos,
     /// Extra reads for hedging, in percent of all.
     pub hedge_percent: u64,
 }
@@ -101,6 +103,7 @@ impl Config {
             drain_depth: 8,
             copies_max: 4,
             placement: Placement::Auto,
+            flush_after: Nanos::from_secs(1),
             hedge_percent: 5,
         }
     }

@@ -8,6 +8,7 @@ use crate::format::Superblock;
 use crate::format::layout::SUPERBLOCKS;
 use crate::format::superblock::{Generations, Membership};
 use crate::mutant::planted;
+use crate::policy::Rules;
 use crate::policy::expect::Work;
 use crate::types::{DEVICES, LEGS, Mode, Slot, Span, WITNESS};
 use sim::mix64;
@@ -71,6 +72,11 @@ impl Superblocks {
     /// Has it begun to be recorded as a member?
     pub(super) fn joining(&self, slot: Slot) -> bool {
         matches!(self.join[slot], Some(Join::Named(_) | Join::Written(_)))
+    }
+
+    /// Was its superblock read at the start, or written since?
+    pub(super) fn knows(&self, slot: Slot) -> bool {
+        self.identity[slot] != 0
     }
 
     pub(super) fn writing(&self, slot: Slot) -> bool {
@@ -240,7 +246,10 @@ impl Core {
         let Some((mode, version)) = self.superblocks.mode_wanted else { return };
         let recorded = self.recorded(version);
         if mode == Mode::Relaxed {
-            if recorded || planted!(self.config.rules, ArmLate) {
+            let relaxed = Rules { mode, ..self.config.rules };
+            let late = planted!(self.config.rules, ArmLate);
+            // What is acknowledged already counts against the caps of the new mode.
+            if (recorded || late) && self.expose_under(&relaxed) {
                 self.config.rules.mode = Mode::Relaxed;
                 self.superblocks.mode_wanted = None;
                 self.again = true;

@@ -50,7 +50,10 @@ impl Core {
             self.hedge();
         }
         let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.now);
-        self.again |= due(self.copies.retry_at()) || due(self.age_due()) || due(self.tail_due());
+        self.again |= due(self.copies.retry_at())
+            || due(self.age_due())
+            || due(self.tail_due())
+            || (0..LEGS).any(|leg| due(self.cache_due(leg)));
     }
 
     /// Is the oldest request of a device late?
@@ -101,7 +104,8 @@ impl Core {
         let devices = (0..DEVICES).flat_map(|slot| [late(slot), self.stuck(slot)]);
         let others =
             [self.reads.hedge_next(), self.copies.retry_at(), self.age_due(), self.tail_due()];
+        let caches = (0..LEGS).map(|leg| self.cache_due(leg));
         // What is due already waits for something else to happen.
-        devices.chain(others).flatten().filter(|&at| at > self.now).min()
+        devices.chain(others).chain(caches).flatten().filter(|&at| at > self.now).min()
     }
 }

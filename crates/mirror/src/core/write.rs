@@ -12,6 +12,7 @@ use super::io::WriteIndex;
 use super::member::State;
 use super::{Core, Placement};
 use crate::mutant::planted;
+use crate::policy::Rules;
 use crate::policy::ack::{self, Copies};
 use crate::policy::place::{self, Choice};
 use crate::types::{Block, DEVICES, LEGS, Mode, Slot, Span, WITNESS, other};
@@ -56,6 +57,8 @@ pub(super) struct Write {
     /// Safe enough for the flush or the FUA write.
     pub(super) satisfied: bool,
     exposed: bool,
+    /// Done everywhere; only the caps keep it from being acknowledged.
+    starved: bool,
     /// Its records need not be kept (R3).
     pub(super) released: bool,
     /// The records that name it.
@@ -100,6 +103,8 @@ pub(super) struct Writes {
     pub(super) live_blocks: u64,
     pub(super) exposed_blocks: u64,
     exposed: VecDeque<(WriteIndex, u64, Nanos)>,
+    /// Writes that only the caps keep from being acknowledged.
+    pub(super) starved: u32,
     recheck: Vec<WriteIndex>,
     pub(super) recheck_all: bool,
 }
@@ -118,6 +123,7 @@ impl Writes {
             live_blocks: 0,
             exposed_blocks: 0,
             exposed: VecDeque::new(),
+            starved: 0,
             recheck: Vec::new(),
             recheck_all: false,
         }
@@ -189,6 +195,7 @@ impl Writes {
             cover: None,
             satisfied: false,
             exposed: false,
+            starved: false,
             released: false,
             records: Vec::new(),
             activity: 0,
@@ -214,6 +221,11 @@ impl Writes {
             }
         }
         write
+    }
+
+    /// Look at this write again soon.
+    pub(super) fn recheck_later(&mut self, index: WriteIndex) {
+        self.recheck.push(index);
     }
 
     /// Is `index` the oldest live write of each of its blocks?
@@ -326,6 +338,7 @@ impl Core {
             cover: None,
             satisfied: false,
             exposed: false,
+            starved: false,
             released: false,
             records: Vec::new(),
             activity,
@@ -389,10 +402,17 @@ impl Core {
         }
         let write = self.writes.get(index);
         let unsafe_fua = write.fua && !write.satisfied && !planted!(rules, FuaAsPlain);
-        if !write.acked && !unsafe_fua && ack::write(&rules, &copies, self.room(index)) {
-            self.out.push(Action::Reply { id, result: Ok(()) });
-            self.expose(index, &copies);
+        let mut starved = false;
+        if !write.acked && !unsafe_fua {
+            match ack::write(&rules, &copies, self.room(index)) {
+                true => {
+                    self.out.push(Action::Reply { id, result: Ok(()) });
+                    self.expose(index, &copies);
+                }
+                false => starved = copies.homes_done(),
+            }
         }
+        self.starve(index, starved);
         self.release(index, &copies);
         let write = self.writes.get_mut(index);
         if write.exposed && !ack::exposed(&rules, &copies) {
@@ -424,17 +444,46 @@ impl Core {
     }
 
     fn expose(&mut self, index: WriteIndex, copies: &Copies) {
-        let (now, rules) = (self.now, self.config.rules);
-        let write = self.writes.get_mut(index);
-        write.acked = true;
+        self.writes.get_mut(index).acked = true;
         self.stats.early_acks += u64::from(!copies.homes_done());
-        if ack::exposed(&rules, copies) {
-            write.exposed = true;
-            let (sequence, blocks) = (write.sequence, write.span.blocks);
-            self.writes.exposed_blocks += u64::from(blocks);
-            self.writes.exposed.push_back((index, sequence, now));
-            self.stats.exposed_max = self.stats.exposed_max.max(self.writes.exposed_blocks);
+        if ack::exposed(&self.config.rules, copies) {
+            self.count_exposed(index);
         }
+    }
+
+    fn count_exposed(&mut self, index: WriteIndex) {
+        let write = self.writes.get_mut(index);
+        write.exposed = true;
+        let (sequence, blocks) = (write.sequence, write.span.blocks);
+        self.writes.exposed_blocks += u64::from(blocks);
+        self.writes.exposed.push_back((index, sequence, self.now));
+        self.stats.exposed_max = self.stats.exposed_max.max(self.writes.exposed_blocks);
+    }
+
+    fn starve(&mut self, index: WriteIndex, starved: bool) {
+        let write = self.writes.get_mut(index);
+        let before = std::mem::replace(&mut write.starved, starved);
+        self.writes.starved += u32::from(starved);
+        self.writes.starved -= u32::from(before);
+        self.again |= starved && !before;
+    }
+
+    /// Other rules hold from now on, or another device counts: count what is exposed under them
+    /// although it was acknowledged before. False, and nothing is done, while the caps forbid it.
+    pub(super) fn expose_under(&mut self, rules: &Rules) -> bool {
+        let mut uncounted = self.writes.indices();
+        uncounted.retain(|&index| {
+            let write = self.writes.get(index);
+            let open = write.acked && !write.exposed && write.copy.is_none();
+            open && ack::exposed(rules, &self.copies_of(index))
+        });
+        let blocks = |&index: &WriteIndex| u64::from(self.writes.get(index).span.blocks);
+        let more: u64 = uncounted.iter().map(blocks).sum();
+        let fits = self.writes.exposed_blocks + more <= self.config.exposed_blocks_max;
+        if fits {
+            uncounted.into_iter().for_each(|index| self.count_exposed(index));
+        }
+        fits
     }
 
     /// R3: its records may go when every home is durable.
@@ -579,7 +628,7 @@ impl Core {
         }
         self.writes.recheck.clear();
         self.writes.exposed.clear();
-        self.writes.exposed_blocks = 0;
+        (self.writes.exposed_blocks, self.writes.starved) = (0, 0);
         self.writes.live_blocks = 0;
         self.fail_flushes();
         self.fail_reads();

@@ -42,13 +42,11 @@ impl Copies {
 /// May a plain write be acknowledged? `room` says whether one more exposed write stays within the
 /// caps.
 pub fn write(rules: &Rules, copies: &Copies, room: bool) -> bool {
-    if copies.homes_done() {
-        return true;
-    }
+    let room = room || !exposed(rules, copies) || planted!(rules, IgnoreCap);
     let first = (0..LEGS).any(|leg| copies.member[leg] && copies.done[leg]);
     match rules.mode {
-        Mode::Strict => planted!(rules, StrictAckFirst) && first,
-        Mode::Log | Mode::Relaxed => first && (room || planted!(rules, IgnoreCap)),
+        Mode::Strict => copies.homes_done() || (planted!(rules, StrictAckFirst) && first),
+        Mode::Log | Mode::Relaxed => first && room,
     }
 }
 

@@ -13,6 +13,7 @@ mod world;
 use crate::core::Stats;
 pub use history::Violation;
 pub use plan::Plan;
+pub use world::Log;
 
 /// Blocks of the greatest host request.
 pub const SPAN_MAX: usize = 4;
@@ -57,5 +58,13 @@ impl Report {
 /// # Errors
 /// The first invariant that does not hold.
 pub fn run(plan: &Plan) -> Result<Report, Violation> {
-    world::World::new(plan)?.run()
+    world::World::new(plan, None)?.run()
+}
+
+/// As [`run`], and tell `log` every event and action.
+///
+/// # Errors
+/// The first invariant that does not hold.
+pub fn replay(plan: &Plan, log: Log<'_>) -> Result<Report, Violation> {
+    world::World::new(plan, Some(log))?.run()
 }

@@ -60,6 +60,7 @@ impl Plan {
         config.depth_max = 1 + rng.below(16) as u32;
         config.drain_depth = 1 + rng.below(4) as u32;
         config.copies_max = 1 + rng.below(3) as usize;
+        config.flush_after = Nanos::from_millis(50 + rng.below(5000));
         config.hedge_percent = 50;
         let placements = [Placement::Auto, Placement::Witness, Placement::OwnLog, Placement::Home];
         config.placement = placements[rng.below(4) as usize];

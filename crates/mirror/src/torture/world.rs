@@ -83,10 +83,15 @@ pub(super) struct World<'p> {
     pub(super) report: Report,
     pub(super) digest: Digest,
     pub(super) trouble: Option<Violation>,
+    /// Who wants to read what happens.
+    pub(super) log: Option<Log<'p>>,
 }
 
+/// Takes what happens, a line at a time.
+pub type Log<'p> = &'p mut dyn FnMut(std::fmt::Arguments<'_>);
+
 impl<'p> World<'p> {
-    pub(super) fn new(plan: &'p Plan) -> Result<World<'p>, Violation> {
+    pub(super) fn new(plan: &'p Plan, log: Option<Log<'p>>) -> Result<World<'p>, Violation> {
         let mut rng = Rng::new(plan.seed, "world");
         let mut disks: [Disk; DEVICES] = std::array::from_fn(|_| Disk::new(&plan.geometry));
         super::restart::create(plan, &mut disks);
@@ -128,6 +133,7 @@ impl<'p> World<'p> {
             report: Report::default(),
             digest: Digest::default(),
             trouble: None,
+            log,
         };
         world.act();
         Ok(world)
@@ -135,6 +141,7 @@ impl<'p> World<'p> {
 
     /// Tell the core something and do what it wants.
     pub(super) fn tell(&mut self, event: Event<'_>) {
+        self.say(format_args!("> {event:?}"));
         self.core.handle(Nanos(self.now), event);
         self.act();
         let cap = self.plan.config.exposed_blocks_max;
@@ -156,7 +163,15 @@ impl<'p> World<'p> {
         }
     }
 
+    /// One line for whoever replays a seed.
+    pub(super) fn say(&mut self, what: std::fmt::Arguments<'_>) {
+        if let Some(log) = &mut self.log {
+            log(format_args!("{:>12} us {what}", self.now / 1000));
+        }
+    }
+
     fn do_one(&mut self, action: Action) {
+        self.say(format_args!("< {action:?}"));
         match action {
             Action::Read { io, slot, span } => self.send(slot, io, Op::Read(span)),
             Action::Write { io, slot, span, from, fua, .. } => {
