@@ -1,8 +1,8 @@
 //! The activity log: which extents may differ between the legs after a power cut.
 //!
-//! A write to a cold extent waits until the extent is recorded as hot on at least one member
-//! *leg*. The witness would not do: lose it, and both legs are left with no record of where they
-//! differ. An extent goes cold by a checkpoint: its checksums, and what a left-out leg lacks of
+//! A write to a cold extent waits, on each leg, until that leg has recorded the extent as hot. One
+//! leg's record would do to make the legs the same again, but a leg that is left alone must also
+//! know which of its own recorded checksums may be outdated. An extent goes cold by a checkpoint: its checksums, and what a left-out leg lacks of
 //! it, are written first.
 
 use std::collections::BTreeMap;
@@ -136,8 +136,7 @@ impl Core {
         }
         for leg in 0..LEGS {
             let log = &self.activity;
-            let member = self.members[leg].state == State::Member;
-            if !member || log.in_flight[leg] || log.written[leg] >= log.version {
+            if !self.keeps_maps(leg) || log.in_flight[leg] || log.written[leg] >= log.version {
                 continue;
             }
             let version = log.version;
@@ -146,6 +145,22 @@ impl Core {
             let meta = Meta::Activity { page: version % ACTIVITY_PAGES, activity };
             self.write_meta(leg, Purpose::Activity { version }, meta);
         }
+    }
+
+    /// Are the maps of this leg kept up to date?
+    fn keeps_maps(&self, leg: Slot) -> bool {
+        matches!(self.members[leg].state, State::Member | State::Joining)
+    }
+
+    /// The version of the activity log that allows writes to this leg. A leg that is being filled
+    /// is not believed after a power cut, so its source's will do.
+    pub(super) fn activity_for(&self, leg: Slot) -> u64 {
+        if self.keeps_maps(leg) { self.activity.written[leg] } else { self.activity.durable }
+    }
+
+    /// Has the leg recorded every hot extent?
+    pub(super) fn activity_complete(&self, leg: Slot) -> bool {
+        self.activity.written[leg] >= self.activity.version
     }
 
     fn write_meta(&mut self, slot: Slot, purpose: Purpose, meta: Meta) {
@@ -159,7 +174,7 @@ impl Core {
         self.activity_durable();
     }
 
-    /// Which version is on a member leg? One leg is enough: without it nothing is left to differ.
+    /// Which version is on a member leg?
     pub(super) fn activity_durable(&mut self) {
         let members = (0..LEGS).filter(|&leg| self.members[leg].state == State::Member);
         self.activity.durable = members.map(|leg| self.activity.written[leg]).max().unwrap_or(0);
@@ -189,7 +204,7 @@ impl Core {
         }
         let mut pending = 0;
         for leg in 0..LEGS {
-            if self.members[leg].state != State::Member {
+            if !self.keeps_maps(leg) {
                 continue;
             }
             for meta in metas.clone() {

@@ -80,7 +80,9 @@ pub enum Event<'a> {
     },
     /// Nothing but time passed.
     Tick,
-    /// A device that failed or vanished answers again.
+    /// A device that failed or vanished since the start answers again. One that was not there at
+    /// the start is not taken back this way: start again with it, or wipe it and say
+    /// [`Command::Replace`].
     Returned(Slot),
     /// The operator wants something.
     Command(Command),
@@ -91,7 +93,7 @@ pub enum Event<'a> {
 pub enum Command {
     /// Leave this device out.
     Fail(Slot),
-    /// The medium in this slot is new: copy everything to it.
+    /// The medium in this slot is new, or its superblocks are wiped: copy everything to it.
     Replace(Slot),
     /// Compare both legs from the first block to the last.
     Scrub,

@@ -68,7 +68,7 @@ impl Core {
         let write = self.writes.get(index);
         let rules = &self.config.rules;
         if !write.ready
-            || (write.activity > self.activity.durable && !planted!(rules, SkipActivity))
+            || (write.activity > self.activity_for(leg) && !planted!(rules, SkipActivity))
         {
             return false;
         }

@@ -226,9 +226,9 @@ impl Core {
     /// A device answers again.
     pub(super) fn returned(&mut self, slot: Slot) {
         if !self.superblocks.knows(slot) {
-            // It was not there at the start. What it did without the others is in its own
-            // activity log, which only a start reads.
-            return self.replace(slot);
+            // What it did without the others is in its own activity log, which only a start
+            // reads.
+            return;
         }
         self.members[slot].returns = true;
         self.again = true;
@@ -291,6 +291,11 @@ impl Core {
         let early = planted!(self.config.rules, JoinEarly);
         if (empty || early) && !self.superblocks.writing(slot) && !self.stopping {
             self.members[slot].state = State::Joining;
+            // What was durable on all that counted is not on all that count now.
+            for index in self.writes.indices() {
+                self.writes.get_mut(index).released = false;
+            }
+            self.writes.recheck_all = true;
             self.again = true;
         }
     }

@@ -290,6 +290,11 @@ impl Core {
         &self.stats
     }
 
+    /// Was the device there at the start, or has it been taken in since?
+    pub fn knows(&self, slot: Slot) -> bool {
+        self.superblocks.knows(slot)
+    }
+
     /// What each device is.
     pub fn states(&self) -> [State; DEVICES] {
         std::array::from_fn(|slot| self.members[slot].state)

@@ -180,7 +180,7 @@ impl Core {
                 let pages = if slot < LEGS { self.write_table(slot) } else { 0 };
                 Join::Table(pages)
             }
-            Some(Join::Table(0)) => {
+            Some(Join::Table(0)) if slot == WITNESS || self.activity_complete(slot) => {
                 self.logs[slot].reset();
                 let content = &mut self.superblocks.content;
                 content.members[slot] = Membership::Member;

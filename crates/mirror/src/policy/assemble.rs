@@ -300,7 +300,9 @@ fn lone_leg(rules: &Rules, assembly: &Assembly, accept: Accept) -> Result<(), Re
     if role[WITNESS] == Role::Current {
         return Ok(());
     }
-    if newest.armed_witness && !clean && !accept.exposure && !planted!(rules, IgnoreArmed) {
+    // A witness that is here and older had not joined: nothing relies on it.
+    let unread = newest.armed_witness && role[WITNESS] == Role::Absent;
+    if unread && !clean && !accept.exposure && !planted!(rules, IgnoreArmed) {
         return Err(Refusal::Exposed { slot, relaxed: false });
     }
     match accept.missing_leg || planted!(rules, StartAlone) {

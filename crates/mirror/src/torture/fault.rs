@@ -36,6 +36,7 @@ impl World<'_> {
     fn inject_kind(&mut self, kind: usize) -> Result<(), Violation> {
         let slot = self.rng.below(DEVICES as u64) as Slot;
         self.report.faults += 1;
+        self.say(format_args!("! fault {kind} on {slot}"));
         match kind {
             0 => {
                 let device = &mut self.devices[slot];
@@ -190,7 +191,7 @@ impl World<'_> {
         if state != State::Out || device.hung {
             return;
         }
-        let blank = std::mem::take(&mut device.blank);
+        let blank = std::mem::take(&mut device.blank) || !self.core.knows(slot);
         (device.failing, device.absent, device.errors) = (false, false, 0);
         match blank {
             true => {

@@ -95,6 +95,8 @@ impl World<'_> {
                 self.devices[slot].blank = self.rng.below(2) == 0;
             }
         }
+        let there = self.devices.each_ref().map(|device| !device.absent);
+        self.say(format_args!("! power cut; there: {there:?}, stale: {stale:?}"));
         self.restart(stale)
     }
 
@@ -189,6 +191,7 @@ impl World<'_> {
                 Ok(opened) => return self.started(opened, stale, accept),
                 Err(Failed::Device(PowerCut)) => {
                     let flying = media.flying.take();
+                    self.say(format_args!("! power cut after {steps} writes of recovery"));
                     self.report.recovery_cuts += 1;
                     for slot in 0..DEVICES {
                         let out: Vec<_> = { flying.iter() }
@@ -200,6 +203,7 @@ impl World<'_> {
                 }
                 Err(Failed::Refused(refusal)) => {
                     self.report.refusals += 1;
+                    self.say(format_args!("! refused: {refusal}"));
                     self.answer(&refusal, stale, &mut accept)?;
                 }
             }
@@ -257,6 +261,7 @@ impl World<'_> {
         stale: [bool; DEVICES],
         accept: Accept,
     ) -> Result<(), Violation> {
+        self.say(format_args!("! started: {:?} {:?}", opened.state, opened.superblock));
         let legs: Vec<Slot> = (0..LEGS).filter(|&leg| opened.state[leg] == State::Member).collect();
         if let Some(&leg) = legs.iter().find(|&&leg| stale[leg]) {
             let text = format!("the stale leg {leg} started as current (I8)");

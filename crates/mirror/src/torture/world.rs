@@ -221,6 +221,9 @@ impl<'p> World<'p> {
             Notice::Left(_) | Notice::Filling(_) | Notice::Joined(_) => self.steady = false,
             Notice::Scrubbed => self.scrubbed = true,
             Notice::Undecided(block) => {
+                let on = [0, 1].map(|leg: usize| self.disks[leg].data[block as usize]);
+                let latent = self.latent.clone();
+                self.say(format_args!("! undecided {block}: {on:x?}, {latent:x?}"));
                 let text = format!("block {block}: the copies differ and nothing decides");
                 self.trouble.get_or_insert(Violation(text));
             }
