@@ -108,6 +108,8 @@ mutants! {
     IgnoreZombies,
     /// A leg joins before it holds all that was promised.
     JoinEarly,
+    /// A member that missed the news of another's leaving counts as left out.
+    MissedNews,
     /// Leaving a device out draws no new generation.
     NoGeneration,
     /// A device counts as gone before the others have recorded it.
@@ -130,6 +132,8 @@ mutants! {
     ClearBitmap,
     /// The activity log of the leg that returns is not merged.
     SkipOwnActivity,
+    /// A log of an earlier start is replayed.
+    OldLog,
     /// Hot extents are not compared.
     SkipHot,
     /// Logs are voided before the legs are flushed.

@@ -242,7 +242,7 @@ impl Core {
 
     /// A copy carried along the writes that the target was not given: those that were done on the
     /// source when it began.
-    fn carried(&mut self, target: Slot, span: Span) {
+    pub(super) fn carried(&mut self, target: Slot, span: Span) {
         let chains = self.writes.chains.range(span.iter());
         let mut writes: Vec<WriteIndex> =
             chains.flat_map(|(_, chain)| chain.iter().copied()).collect();

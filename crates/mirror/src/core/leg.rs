@@ -121,7 +121,7 @@ impl Core {
         }
         let write = self.writes.get_mut(index);
         let (epoch, blocks, host) = (write.epoch, write.span.blocks, write.copy.is_none());
-        let fua = write.fua;
+        let (fua, span) = (write.fua, write.span);
         write.legs[leg] = if fua { OnLeg::Durable } else { OnLeg::Done };
         let cover = write.cover;
         let now = self.now;
@@ -129,6 +129,10 @@ impl Core {
         member.owed_blocks -= u64::from(blocks);
         if host {
             member.epoch_done(epoch, fua);
+        }
+        // Whatever was wrong there is written over.
+        if host && !member.bad.is_empty() {
+            member.bad.retain(|block| !span.iter().contains(block));
         }
         if !fua {
             if member.done.is_empty() {

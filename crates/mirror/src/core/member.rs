@@ -279,6 +279,10 @@ impl Core {
         self.again = true;
         self.out.push(super::Action::Notice(Notice::Filling(slot)));
         self.members[slot].state = State::Filling;
+        if slot < LEGS {
+            // What was durable there when it left still is.
+            self.carried(slot, Span::new(0, u32::MAX));
+        }
         if std::mem::take(&mut self.members[slot].blank) {
             self.write_blank_superblock(slot);
         }

@@ -182,6 +182,15 @@ fn follows(rules: &Rules, ours: &Generations, theirs: &Generations) -> Option<Ro
     (known || planted!(rules, NoSplitBrain)).then_some(Role::Whole)
 }
 
+/// Did the device only miss the last news?
+fn unsettled(rules: &Rules, newest: &Superblock, slot: Slot, them: &Superblock) -> bool {
+    let id = them.generations.current;
+    newest.members[slot] == Membership::Member
+        && id != 0
+        && newest.generations.history.contains(&id)
+        && !planted!(rules, MissedNews)
+}
+
 /// Decide the roles of what was offered.
 ///
 /// # Errors
@@ -200,16 +209,27 @@ pub fn assemble(rules: &Rules, offers: &[Offer], accept: Accept) -> Result<Assem
         (slot < LEGS, present(slot).map(|superblock| superblock.incarnation), DEVICES - slot)
     });
     let Some(lead) = lead else { return Err(no_leader(&found)) };
+    let alike = match &found {
+        [Some(a), Some(b), _] => a.generations.current == b.generations.current,
+        _ => false,
+    };
     let newest = found[lead].clone().expect("the leader is present");
     let role: [Role; DEVICES] = std::array::from_fn(|slot| match present(slot) {
         None => Role::Absent,
+        // The leader names it a member, so it was not left out: it only lacks word of another
+        // device's leaving, and nothing was promised without either before all had it.
+        Some(them) if unsettled(rules, &newest, slot, them) => Role::Current,
+        // Only the witness heard of a leg's leaving: it came to nothing.
+        Some(_) if lead == WITNESS && slot < LEGS && alike && !planted!(rules, MissedNews) => {
+            Role::Current
+        }
         Some(them) => match follows(rules, &newest.generations, &them.generations) {
             Some(Role::Partial) if slot == WITNESS => Role::Whole,
             Some(role) => role,
             None => Role::Whole,
         },
     });
-    if lead == WITNESS {
+    if role[..LEGS].iter().all(|&role| role != Role::Current) {
         let slot = (0..LEGS).find(|&leg| role[leg] != Role::Absent).unwrap_or(0);
         return match planted!(rules, StartStale) {
             true => start_stale(offer, &found, slot),

@@ -21,8 +21,8 @@ pub struct Claim {
 pub enum Remedy {
     /// Write the payload (or the zeros) of this claim to every leg.
     Replay(Claim),
-    /// Copy the home position of this leg to the other.
-    Copy(Slot),
+    /// Copy the home position of this claim's leg to the other.
+    Copy(Claim),
     /// Nothing was promised: any copy will do, but both must become the same.
     Compare,
 }
@@ -38,8 +38,7 @@ pub fn remedy(rules: &Rules, claims: impl IntoIterator<Item = Claim>) -> Remedy 
     match newest {
         Some(claim) if claim.kind != EntryKind::Reference => Remedy::Replay(claim),
         Some(claim) if claim.device < LEGS => {
-            let wrong = planted!(rules, WrongDirection);
-            Remedy::Copy(if wrong { 1 - claim.device } else { claim.device })
+            Remedy::Copy(claim)
         }
         _ => Remedy::Compare,
     }
@@ -56,7 +55,7 @@ mod tests {
         let old = claim(5, EntryKind::Payload, 2);
         let home = claim(9, EntryKind::Reference, 1);
         let new = claim(9, EntryKind::Payload, 2);
-        assert_eq!(remedy(&rules, [old, home]), Remedy::Copy(1));
+        assert_eq!(remedy(&rules, [old, home]), Remedy::Copy(home));
         assert_eq!(remedy(&rules, [home, new, old]), Remedy::Replay(new));
         assert_eq!(remedy(&rules, [old]), Remedy::Replay(old));
         assert_eq!(remedy(&rules, []), Remedy::Compare);

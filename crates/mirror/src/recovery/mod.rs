@@ -239,6 +239,13 @@ impl<'m, M: Media> Recovery<'m, M> {
     fn converge(&mut self) -> Result<(), M::Error> {
         let mut claims: BTreeMap<Block, Vec<(Claim, u64, u32)>> = BTreeMap::new();
         for slot in (0..DEVICES).filter(|&slot| self.is_current(slot)) {
+            let void = self.present[slot]
+                .as_ref()
+                .is_none_or(|own| own.incarnation != self.newest.incarnation);
+            if void && !planted!(self.rules, OldLog) {
+                // A start since then has brought the legs to one content without it.
+                continue;
+            }
             for said in &self.scans[slot].said {
                 let claim = Claim { sequence: said.sequence, kind: said.kind, device: slot };
                 claims.entry(said.block).or_default().push((claim, said.page, said.sum));
@@ -257,8 +264,12 @@ impl<'m, M: Media> Recovery<'m, M> {
                     self.replay(block, claim, page, sum)?;
                     Some(sum)
                 }
-                Remedy::Copy(leg) if self.is_current(leg) => self.copy(block, leg)?,
-                Remedy::Copy(_) | Remedy::Compare => self.compare(block)?,
+                Remedy::Copy(claim) => {
+                    let said = claims.iter().find(|said| said.0 == claim);
+                    let &(.., sum) = said.expect("the remedy is one of the claims");
+                    self.copy(block, claim.device, sum)?
+                }
+                Remedy::Compare => self.compare(block)?,
             };
             match sum {
                 Some(sum) => self.table.set(block, sum, self.newest.incarnation << 40),
@@ -283,14 +294,23 @@ impl<'m, M: Media> Recovery<'m, M> {
         Ok(())
     }
 
-    /// The copy on `leg` is the newest.
-    fn copy(&mut self, block: Block, leg: Slot) -> Result<Option<u32>, M::Error> {
-        let Some(sum) = self.media.sum(leg, block)? else { return self.compare(block) };
+    /// The log of `leg` says that its copy is the newest, with checksum `said`. If it is another by
+    /// now, a later write that nobody flushed is there, or the copy has rotted: then the other
+    /// leg's is better if it is the one that was meant.
+    fn copy(&mut self, block: Block, leg: Slot, said: u32) -> Result<Option<u32>, M::Error> {
         let target = other(leg);
-        if self.is_current(target) && self.media.sum(target, block)? != Some(sum) {
-            self.media.copy(leg, target, block)?;
+        let sum = self.media.sum(leg, block)?;
+        if !self.is_current(target) {
+            return Ok(sum);
         }
-        Ok(Some(sum))
+        let theirs = self.media.sum(target, block)?;
+        let rotten = sum.is_none() || (sum != Some(said) && theirs == Some(said));
+        let rotten = rotten || planted!(self.rules, WrongDirection);
+        let (from, to, sum) = if rotten { (target, leg, theirs) } else { (leg, target, sum) };
+        if sum.is_some() && self.media.sum(to, block)? != sum {
+            self.media.copy(from, to, block)?;
+        }
+        Ok(sum)
     }
 
     /// Any copy will do, but a right one is better than a rotten one.

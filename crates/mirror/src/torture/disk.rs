@@ -272,6 +272,13 @@ impl Disk {
         self.data.clone_from(&self.stable);
     }
 
+    /// Make `content` what is on the medium if everything in the cache is lost.
+    pub fn keep_under(&mut self, block: u64, content: Block) {
+        if self.cache.iter().any(|cached| u64::from(cached.0) == block) {
+            self.stable[block as usize] = content;
+        }
+    }
+
     /// Put one version of a block on the medium, for exhaustive enumeration.
     pub fn keep(&mut self, block: u64, content: Block) {
         self.stable[block as usize] = content;

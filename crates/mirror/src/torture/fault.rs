@@ -141,7 +141,9 @@ impl World<'_> {
             }
         }
         if self.disks[leg].data[block as usize] != right {
-            self.latent.push(Latent { slot: leg, block, right });
+            let latent = Latent { slot: leg, block, right };
+            self.say(format_args!("! corrupt: {latent:x?}"));
+            self.latent.push(latent);
         }
     }
 

@@ -95,6 +95,7 @@ impl World<'_> {
                 self.devices[slot].blank = self.rng.below(2) == 0;
             }
         }
+        self.leaving = self.core.states().map(|state| state == State::Leaving);
         let there = self.devices.each_ref().map(|device| !device.absent);
         self.say(format_args!("! power cut; there: {there:?}, stale: {stale:?}"));
         self.restart(stale)
@@ -227,7 +228,7 @@ impl World<'_> {
                 }
                 Ok(())
             }
-            Refusal::Stale { slot } if stale[slot] => {
+            Refusal::Stale { slot } if stale[slot] || self.leaving[slot] => {
                 self.find(1 - slot);
                 Ok(())
             }

@@ -76,6 +76,8 @@ pub(super) struct World<'p> {
     pub(super) merges: VecDeque<HostId>,
     pub(super) history: History,
     pub(super) latent: Vec<Latent>,
+    /// At the last power cut the device was being left out.
+    pub(super) leaving: [bool; DEVICES],
     /// Neither the mode nor the membership changed since the start.
     pub(super) steady: bool,
     pub(super) stopped: bool,
@@ -127,6 +129,7 @@ impl<'p> World<'p> {
             merges: VecDeque::new(),
             history,
             latent: Vec::new(),
+            leaving: [false; DEVICES],
             steady: true,
             stopped: false,
             scrubbed: false,
@@ -340,7 +343,11 @@ impl<'p> World<'p> {
         if let (Effect::Data { start, blocks, .. }, false) = (effect, self.latent.is_empty()) {
             let span = Span::new(*start, *blocks);
             let written = |l: &Latent| l.slot == slot && span.iter().contains(&l.block);
-            self.latent.retain(|latent| !written(latent));
+            for latent in self.latent.extract_if(.., |latent| written(latent)) {
+                // Should a power cut take the write, the wrong copy must not be back: that would
+                // be two faults at once.
+                self.disks[slot].keep_under(latent.block, latent.right);
+            }
         }
     }
 
