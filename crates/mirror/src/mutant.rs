@@ -108,6 +108,8 @@ mutants! {
     IgnoreZombies,
     /// A leg joins before it holds all that was promised.
     JoinEarly,
+    /// The old log of a device that joins is not made void first.
+    KeepOldLog,
     /// A member that missed the news of another's leaving counts as left out.
     MissedNews,
     /// Leaving a device out draws no new generation.

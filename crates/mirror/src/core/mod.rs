@@ -114,12 +114,10 @@ impl Config {
 pub struct Opened {
     /// The common part of the superblocks as they are on media now.
     pub superblock: Superblock,
-    /// Identity of each medium.
-    pub identity: [u128; DEVICES],
+    /// The superblock of each device that is there, as it is on it now.
+    pub own: [Option<Superblock>; DEVICES],
     /// What each device is.
     pub state: [State; DEVICES],
-    /// The update counter of each device's superblock.
-    pub update: [u64; DEVICES],
     /// The first record number of each log.
     pub log_first: [u64; DEVICES],
     /// What each leg lacks.

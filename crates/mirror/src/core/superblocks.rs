@@ -16,8 +16,8 @@ use sim::mix64;
 /// The steps of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Join {
-    /// Its checksum table is being written; pages to go.
-    Table(u32),
+    /// Its checksum table is being written and its old log made void; pages to go.
+    Ready(u32),
     /// The members record it as one of them, at this version.
     Named(u64),
     /// It records itself, at this version.
@@ -27,8 +27,8 @@ enum Join {
 #[derive(Clone, Debug)]
 pub(super) struct Superblocks {
     content: Superblock,
-    identity: [u128; DEVICES],
-    update: [u64; DEVICES],
+    /// What was written last to each device.
+    own: [Option<Superblock>; DEVICES],
     /// Version of `content`.
     wanted: u64,
     written: [u64; DEVICES],
@@ -47,8 +47,7 @@ impl Superblocks {
     pub(super) fn new(opened: Opened) -> Superblocks {
         Superblocks {
             content: opened.superblock,
-            identity: opened.identity,
-            update: opened.update,
+            own: opened.own,
             wanted: 1,
             written: [1; DEVICES],
             in_flight: [false; DEVICES],
@@ -76,7 +75,7 @@ impl Superblocks {
 
     /// Was its superblock read at the start, or written since?
     pub(super) fn knows(&self, slot: Slot) -> bool {
-        self.identity[slot] != 0
+        self.own[slot].is_some()
     }
 
     pub(super) fn writing(&self, slot: Slot) -> bool {
@@ -139,7 +138,7 @@ impl Core {
         let all = &self.superblocks;
         Superblock {
             device: slot as u8,
-            identity: all.identity[slot],
+            identity: all.own[slot].as_ref().map_or(0, |own| own.identity),
             log_first: self.logs[slot].first_of_run(),
             ..all.content.clone()
         }
@@ -147,8 +146,8 @@ impl Core {
 
     fn write_superblock(&mut self, slot: Slot, mut superblock: Box<Superblock>) {
         let all = &mut self.superblocks;
-        all.update[slot] += 1;
-        superblock.update = all.update[slot];
+        superblock.update = 1 + all.own[slot].as_ref().map_or(0, |own| own.update);
+        all.own[slot] = Some(Superblock::clone(&superblock));
         all.in_flight[slot] = true;
         let copy = superblock.update % SUPERBLOCKS;
         let purpose = Purpose::Superblock { version: all.wanted };
@@ -159,14 +158,18 @@ impl Core {
     /// A new medium says that it is being filled, so that nobody takes it for more.
     pub(super) fn write_blank_superblock(&mut self, slot: Slot) {
         let id = self.superblocks.draw();
-        self.superblocks.identity[slot] = id;
         let mut superblock = Box::new(self.superblock_of(slot));
+        superblock.identity = id;
         superblock.generations = Generations::default();
         self.write_superblock(slot, superblock);
     }
 
     pub(super) fn superblock_done(&mut self, slot: Slot, version: u64) {
         self.superblocks.in_flight[slot] = false;
+        if let Some(Join::Ready(pages)) = &mut self.superblocks.join[slot] {
+            *pages -= 1;
+            return;
+        }
         if self.members[slot].state != State::Filling {
             self.superblocks.written[slot] = version;
         }
@@ -178,10 +181,9 @@ impl Core {
         let next = match self.superblocks.join[slot] {
             None => {
                 let pages = if slot < LEGS { self.write_table(slot) } else { 0 };
-                Join::Table(pages)
+                Join::Ready(pages + self.void_log(slot))
             }
-            Some(Join::Table(0)) if slot == WITNESS || self.activity_complete(slot) => {
-                self.logs[slot].reset();
+            Some(Join::Ready(0)) if slot == WITNESS || self.activity_complete(slot) => {
                 let content = &mut self.superblocks.content;
                 content.members[slot] = Membership::Member;
                 content.armed_witness |= slot == WITNESS;
@@ -208,6 +210,17 @@ impl Core {
         self.again = true;
     }
 
+    /// The old log of the device says nothing any more. It must say so itself before the others
+    /// name it: from then on it may pass for a member that only missed the last news.
+    fn void_log(&mut self, slot: Slot) -> u32 {
+        self.logs[slot].reset();
+        let own = self.superblocks.own[slot].clone();
+        let Some(own) = own.filter(|_| !planted!(self.config.rules, KeepOldLog)) else { return 0 };
+        let log_first = self.logs[slot].first_of_run();
+        self.write_superblock(slot, Box::new(Superblock { log_first, ..own }));
+        1
+    }
+
     fn write_table(&mut self, slot: Slot) -> u32 {
         let mut pages = 0;
         for index in 0..self.table.pages() {
@@ -220,7 +233,7 @@ impl Core {
     }
 
     pub(super) fn join_table_done(&mut self, slot: Slot) {
-        if let Some(Join::Table(pages)) = &mut self.superblocks.join[slot] {
+        if let Some(Join::Ready(pages)) = &mut self.superblocks.join[slot] {
             *pages -= 1;
         }
     }

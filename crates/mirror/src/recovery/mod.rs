@@ -350,25 +350,24 @@ impl<'m, M: Media> Recovery<'m, M> {
         }
         self.write_bitmap(&legs)?;
         let mut log_first = [0; DEVICES];
-        let mut update = [0; DEVICES];
-        let mut identity = [0; DEVICES];
+        let mut own = self.present.clone();
         for slot in 0..DEVICES {
             let Some(before) = &self.present[slot] else { continue };
             log_first[slot] = self.scans[slot].next.max(before.log_first);
-            (update[slot], identity[slot]) = (before.update, before.identity);
         }
         let members = (0..DEVICES).filter(|&s| superblock.members[s] == Membership::Member);
         for slot in members {
-            update[slot] += 1;
-            let own = Superblock {
+            let Some(before) = &self.present[slot] else { continue };
+            let after = Superblock {
                 device: slot as u8,
-                identity: identity[slot],
-                update: update[slot],
+                identity: before.identity,
+                update: before.update + 1,
                 log_first: log_first[slot],
                 ..superblock.clone()
             };
-            let copy = own.update % SUPERBLOCKS;
-            self.media.meta(slot, Meta::Superblock { copy, superblock: Box::new(own) })?;
+            own[slot] = Some(after.clone());
+            let copy = after.update % SUPERBLOCKS;
+            self.media.meta(slot, Meta::Superblock { copy, superblock: Box::new(after) })?;
         }
         if !planted!(self.rules, CoolFirst) {
             self.cool(&legs)?;
@@ -376,9 +375,8 @@ impl<'m, M: Media> Recovery<'m, M> {
         let state = std::array::from_fn(|slot| self.state(slot, &superblock));
         Ok(Opened {
             superblock,
-            identity,
+            own,
             state,
-            update,
             log_first,
             out_of_sync: self.out_of_sync,
             table: self.table,
