@@ -96,6 +96,8 @@ mutants! {
     FlushSkipsEarly,
     /// A payload is logged after a newer write of its block was promised.
     LogLate,
+    /// A payload is logged after a newer one of its block.
+    LogOutOfOrder,
     /// A record retires all before it.
     RetireAtOnce,
     /// A failed device flush or metadata write is taken as done.

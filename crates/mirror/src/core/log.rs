@@ -233,7 +233,7 @@ impl Core {
         sequence: u64,
         payload: bool,
     ) -> bool {
-        let log = !payload || self.writes.find(index, sequence).is_some() && self.may_log(index);
+        let log = !payload || self.writes.find(index, sequence).is_some() && self.may_log(slot, index);
         let Some(write) = self.writes.find(index, sequence) else { return false };
         let state = match payload {
             true => &mut write.payload[slot],
@@ -251,11 +251,21 @@ impl Core {
 
     /// A payload must not appear in a log after a newer write of its blocks was promised: recovery
     /// would put it over that one.
-    fn may_log(&self, index: WriteIndex) -> bool {
+    ///
+    /// Nor may it follow a record of a newer write in the same log: that one is retired first, and
+    /// this one would be all that the log says.
+    fn may_log(&self, slot: Slot, index: WriteIndex) -> bool {
+        let write = self.writes.get(index);
+        let said = &self.logs[slot].said;
+        let mut said = said.range(write.span.iter()).flat_map(|(_, said)| said);
+        if said.any(|said| said.sequence > write.sequence)
+            && !planted!(self.config.rules, LogOutOfOrder)
+        {
+            return false;
+        }
         if planted!(self.config.rules, LogLate) {
             return true;
         }
-        let write = self.writes.get(index);
         write.span.iter().all(|block| {
             let chain = self.writes.chains[&block].iter();
             let mut newer = chain.rev().take_while(|&&newer| newer != index);
