@@ -8,7 +8,9 @@ fn main() {
         let from = a.get(3).copied().unwrap_or(0);
         let r = replay(&Plan::new(base, ops), &mut |l| {
             lines += 1;
-            if lines >= from { println!("{lines} {l}"); }
+            if lines >= from {
+                println!("{lines} {l}");
+            }
         });
         println!("{r:?}");
         return;
@@ -19,7 +21,9 @@ fn main() {
     let mut bad = 0;
     std::panic::set_hook(Box::new(|i| println!("{i}")));
     for seed in base..base + n {
-        if verbose { println!("seed {seed}"); }
+        if verbose {
+            println!("seed {seed}");
+        }
         let r = std::panic::catch_unwind(|| run(&Plan::new(seed, ops)));
         match r {
             Ok(Ok(r)) => total.add(&r),

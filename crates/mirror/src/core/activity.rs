@@ -12,7 +12,6 @@ use super::event::{Action, Meta};
 use super::io::Purpose;
 use super::member::State;
 use super::table::Table;
-use crate::format::layout::ACTIVITY_PAGES;
 use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, SUMS_PER_PAGE, TablePage};
 use crate::mutant::planted;
 use crate::policy::expect::Work;
@@ -44,6 +43,8 @@ pub(super) struct ActivityLog {
     version: u64,
     written: [u64; LEGS],
     in_flight: [bool; LEGS],
+    /// The version that was written last to the leg.
+    last: [u64; LEGS],
     /// The version that is on a member leg.
     pub(super) durable: u64,
     touches: u64,
@@ -55,12 +56,13 @@ pub(super) struct ActivityLog {
 }
 
 impl ActivityLog {
-    pub(super) fn new(version: u64) -> ActivityLog {
+    pub(super) fn new(version: u64, last: [u64; LEGS]) -> ActivityLog {
         ActivityLog {
             hot: BTreeMap::new(),
             version,
             written: [version; LEGS],
             in_flight: [false; LEGS],
+            last,
             durable: version,
             touches: 0,
             wants_room: false,
@@ -139,10 +141,13 @@ impl Core {
             if !self.keeps_maps(leg) || log.in_flight[leg] || log.written[leg] >= log.version {
                 continue;
             }
+            let log = &mut self.activity;
+            // The last one on this leg stays whole until this one is.
+            log.version += u64::from(log.version % 2 == log.last[leg] % 2);
             let version = log.version;
             let activity = Activity { version, hot: log.hot.keys().copied().collect() };
-            self.activity.in_flight[leg] = true;
-            let meta = Meta::Activity { page: version % ACTIVITY_PAGES, activity };
+            (log.in_flight[leg], log.last[leg]) = (true, version);
+            let meta = Meta::Activity(activity);
             self.write_meta(leg, Purpose::Activity { version }, meta);
         }
     }

@@ -113,13 +113,8 @@ pub enum Meta {
         /// The content.
         superblock: Box<Superblock>,
     },
-    /// The hot extents, as page `page` of the ring.
-    Activity {
-        /// Which page of the ring.
-        page: u64,
-        /// The content.
-        activity: Activity,
-    },
+    /// The hot extents: both pages of the slot of its version's lowest bit, in one request.
+    Activity(Activity),
     /// A page of the bitmap; the slot is its version's lowest bit.
     Bitmap(Bitmap),
     /// A page of the checksum table; the slot is its version's lowest bit.

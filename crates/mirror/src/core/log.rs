@@ -233,7 +233,8 @@ impl Core {
         sequence: u64,
         payload: bool,
     ) -> bool {
-        let log = !payload || self.writes.find(index, sequence).is_some() && self.may_log(slot, index);
+        let log =
+            !payload || self.writes.find(index, sequence).is_some() && self.may_log(slot, index);
         let Some(write) = self.writes.find(index, sequence) else { return false };
         let state = match payload {
             true => &mut write.payload[slot],

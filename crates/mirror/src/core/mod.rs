@@ -124,6 +124,8 @@ pub struct Opened {
     pub out_of_sync: [Regions; LEGS],
     /// Recorded checksums.
     pub table: Table,
+    /// The version of the activity log on each leg.
+    pub activity: [u64; LEGS],
     /// Greater than every version of an activity, bitmap or table page on media.
     pub map_version: u64,
     /// The version of each bitmap (true) and table (false) page on media: the next one goes to
@@ -241,7 +243,7 @@ impl Core {
             waiting: VecDeque::new(),
             flushes: flush::Flushes::default(),
             logs,
-            activity: activity::ActivityLog::new(opened.map_version),
+            activity: activity::ActivityLog::new(opened.map_version, opened.activity),
             map_version: opened.map_version,
             map_slots: opened.map_slots.clone(),
             table: opened.table.clone(),

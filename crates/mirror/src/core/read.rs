@@ -43,6 +43,8 @@ struct Part {
     /// What the table said when the part began.
     expected: Box<[Option<(u32, u32)>]>,
     hedge_at: Option<Nanos>,
+    /// It failed on every leg before.
+    again: bool,
 }
 
 /// The host's reads.
@@ -86,7 +88,7 @@ impl Core {
         // One part more than there is keeps it open until all of them are counted.
         self.reads.open.insert(id, HostRead { left: 1, failed: self.failed, merge });
         if !self.failed {
-            self.split(id, span, 0);
+            self.split(id, span, 0, false);
         }
         self.part_ends(id, false);
     }
@@ -125,7 +127,7 @@ impl Core {
     }
 
     /// Cut a read into parts that come from one place each.
-    fn split(&mut self, id: HostId, span: Span, offset: u32) {
+    fn split(&mut self, id: HostId, span: Span, offset: u32, again: bool) {
         let mut start = span.start;
         while start < span.end() {
             let from = self.from(start);
@@ -141,7 +143,7 @@ impl Core {
                     let blocks = part.blocks;
                     self.out.push(Action::Deliver { id, offset, blocks, from });
                 }
-                From::Leg(leg) => self.begin_part(id, part, offset, leg),
+                From::Leg(leg) => self.begin_part(id, part, offset, leg, again),
                 From::Nowhere => {
                     if let Some(read) = self.reads.open.get_mut(&id) {
                         read.failed = true;
@@ -152,7 +154,7 @@ impl Core {
         }
     }
 
-    fn begin_part(&mut self, id: HostId, span: Span, offset: u32, leg: Slot) {
+    fn begin_part(&mut self, id: HostId, span: Span, offset: u32, leg: Slot, again: bool) {
         let expected = span.iter().map(|block| self.table.get(block)).collect();
         let part = Part {
             id,
@@ -162,6 +164,7 @@ impl Core {
             got: [None, None],
             expected,
             hedge_at: None,
+            again,
         };
         let index = match self.reads.free.pop() {
             Some(index) => {
@@ -277,7 +280,7 @@ impl Core {
     fn restart(&mut self, index: u32) {
         let part = self.take_part(index);
         self.drop_answers(&part);
-        self.split(part.id, part.span, part.offset);
+        self.split(part.id, part.span, part.offset, part.again);
         self.part_ends(part.id, false);
     }
 
@@ -304,6 +307,14 @@ impl Core {
     /// No answer matches the table: see what the two say together.
     fn judge(&mut self, index: u32) {
         let part = self.take_part(index);
+        let errors =
+            { part.got.iter() }.all(|got| got.as_ref().is_none_or(|got| got.sums.is_none()));
+        if errors && !part.again {
+            // Nobody could read it: perhaps now.
+            self.drop_answers(&part);
+            self.split(part.id, part.span, part.offset, true);
+            return self.part_ends(part.id, false);
+        }
         let mut failed = false;
         for (nth, block) in part.span.iter().enumerate() {
             let sum = |leg: Slot| {

@@ -4,8 +4,8 @@ use super::event::{Action, Meta};
 use super::io::Purpose;
 use super::member::State;
 use super::{Core, Opened};
+use crate::format::Layout;
 use crate::format::Superblock;
-use crate::format::layout::SUPERBLOCKS;
 use crate::format::superblock::{Generations, Membership};
 use crate::mutant::planted;
 use crate::policy::Rules;
@@ -32,7 +32,8 @@ pub(super) struct Superblocks {
     /// Version of `content`.
     wanted: u64,
     written: [u64; DEVICES],
-    in_flight: [bool; DEVICES],
+    /// Copies that are being written.
+    in_flight: [u32; DEVICES],
     /// The version that must be everywhere before the device counts as gone.
     settles: [u64; DEVICES],
     join: [Option<Join>; DEVICES],
@@ -50,7 +51,7 @@ impl Superblocks {
             own: opened.own,
             wanted: 1,
             written: [1; DEVICES],
-            in_flight: [false; DEVICES],
+            in_flight: [0; DEVICES],
             settles: [0; DEVICES],
             join: [None; DEVICES],
             entropy: opened.entropy,
@@ -79,12 +80,12 @@ impl Superblocks {
     }
 
     pub(super) fn writing(&self, slot: Slot) -> bool {
-        self.in_flight[slot]
+        self.in_flight[slot] > 0
     }
 
     /// It left: nothing is expected of it any more.
     pub(super) fn forget(&mut self, slot: Slot) {
-        (self.in_flight[slot], self.join[slot]) = (false, None);
+        (self.in_flight[slot], self.join[slot]) = (0, None);
     }
 }
 
@@ -125,7 +126,7 @@ impl Core {
             let due = state == State::Member
                 || matches!(self.superblocks.join[slot], Some(Join::Written(_)));
             let all = &self.superblocks;
-            if due && !all.in_flight[slot] && all.written[slot] < all.wanted {
+            if due && all.in_flight[slot] == 0 && all.written[slot] < all.wanted {
                 let superblock = Box::new(self.superblock_of(slot));
                 self.write_superblock(slot, superblock);
             }
@@ -148,11 +149,14 @@ impl Core {
         let all = &mut self.superblocks;
         superblock.update = 1 + all.own[slot].as_ref().map_or(0, |own| own.update);
         all.own[slot] = Some(Superblock::clone(&superblock));
-        all.in_flight[slot] = true;
-        let copy = superblock.update % SUPERBLOCKS;
-        let purpose = Purpose::Superblock { version: all.wanted };
-        let io = self.issue(slot, purpose, Work::Write, Span::new(0, 1));
-        self.out.push(Action::Meta { io, slot, meta: Meta::Superblock { copy, superblock } });
+        let version = all.wanted;
+        for copy in Layout::copies_of(superblock.update) {
+            self.superblocks.in_flight[slot] += 1;
+            let purpose = Purpose::Superblock { version };
+            let io = self.issue(slot, purpose, Work::Write, Span::new(0, 1));
+            let meta = Meta::Superblock { copy, superblock: superblock.clone() };
+            self.out.push(Action::Meta { io, slot, meta });
+        }
     }
 
     /// A new medium says that it is being filled, so that nobody takes it for more.
@@ -165,7 +169,10 @@ impl Core {
     }
 
     pub(super) fn superblock_done(&mut self, slot: Slot, version: u64) {
-        self.superblocks.in_flight[slot] = false;
+        self.superblocks.in_flight[slot] -= 1;
+        if self.superblocks.in_flight[slot] > 0 {
+            return;
+        }
         if let Some(Join::Ready(pages)) = &mut self.superblocks.join[slot] {
             *pages -= 1;
             return;

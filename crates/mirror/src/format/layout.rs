@@ -3,9 +3,11 @@
 use super::maps::{BITS_PER_PAGE, SUMS_PER_PAGE};
 use super::superblock::Geometry;
 
-/// Copies of the superblock: two at the head, two at the tail.
+/// Copies of the superblock: two at the head, two at the tail. An update writes one of each, so
+/// one rotten copy is never the only one of the newest, and a torn write hits the older update.
 pub const SUPERBLOCKS: u64 = 4;
-/// Pages of the activity log: a ring, so that a torn write hits the oldest.
+/// Pages of the activity log: two slots of two equal pages, for the same reasons. The slot is the
+/// version's lowest bit.
 pub const ACTIVITY_PAGES: u64 = 4;
 /// Data starts at a multiple of this many pages (16 MiB).
 const ALIGNMENT: u64 = 4096;
@@ -62,6 +64,11 @@ impl Layout {
             blocks: 0,
             pages: end + SUPERBLOCKS / 2,
         }
+    }
+
+    /// The two copies that superblock update number `update` replaces.
+    pub const fn copies_of(update: u64) -> [u64; 2] {
+        [update % 2, 2 + update % 2]
     }
 
     /// The page of superblock copy `copy` of [`SUPERBLOCKS`].

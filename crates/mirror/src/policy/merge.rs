@@ -37,9 +37,7 @@ pub fn remedy(rules: &Rules, claims: impl IntoIterator<Item = Claim>) -> Remedy 
     };
     match newest {
         Some(claim) if claim.kind != EntryKind::Reference => Remedy::Replay(claim),
-        Some(claim) if claim.device < LEGS => {
-            Remedy::Copy(claim)
-        }
+        Some(claim) if claim.device < LEGS => Remedy::Copy(claim),
         _ => Remedy::Compare,
     }
 }

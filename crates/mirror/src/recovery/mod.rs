@@ -9,8 +9,8 @@ mod log;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::{Meta, Opened, Regions, State, Table};
+use crate::format::Layout;
 use crate::format::Superblock;
-use crate::format::layout::{ACTIVITY_PAGES, SUPERBLOCKS};
 use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, TablePage};
 use crate::format::record::Record;
 use crate::format::superblock::{Generations, Membership};
@@ -110,6 +110,8 @@ struct Recovery<'m, M> {
     out_of_sync: [Regions; LEGS],
     table: Table,
     version: u64,
+    /// The version of the activity log on each leg.
+    activity: [u64; LEGS],
     map_slots: BTreeMap<(bool, u64), u64>,
 }
 
@@ -131,6 +133,7 @@ impl<'m, M: Media> Recovery<'m, M> {
             out_of_sync: [regions(), regions()],
             table: Table::new(geometry.blocks),
             version: 0,
+            activity: [0; LEGS],
             map_slots: BTreeMap::new(),
             newest,
         }
@@ -172,6 +175,7 @@ impl<'m, M: Media> Recovery<'m, M> {
             let own = self.role[leg] == Role::Partial && planted!(self.rules, SkipOwnActivity);
             if let Some(activity) = self.media.activity(leg)? {
                 self.version = self.version.max(activity.version);
+                self.activity[leg] = activity.version;
                 if !self.clean && !own {
                     self.heat(&activity);
                 }
@@ -366,8 +370,10 @@ impl<'m, M: Media> Recovery<'m, M> {
                 ..superblock.clone()
             };
             own[slot] = Some(after.clone());
-            let copy = after.update % SUPERBLOCKS;
-            self.media.meta(slot, Meta::Superblock { copy, superblock: Box::new(after) })?;
+            for copy in Layout::copies_of(after.update) {
+                let superblock = Box::new(after.clone());
+                self.media.meta(slot, Meta::Superblock { copy, superblock })?;
+            }
         }
         if !planted!(self.rules, CoolFirst) {
             self.cool(&legs)?;
@@ -380,6 +386,7 @@ impl<'m, M: Media> Recovery<'m, M> {
             log_first,
             out_of_sync: self.out_of_sync,
             table: self.table,
+            activity: self.activity,
             map_version: self.version + 1,
             map_slots: self.map_slots,
             entropy,
@@ -396,11 +403,12 @@ impl<'m, M: Media> Recovery<'m, M> {
     }
 
     fn cool(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
-        self.version += 1;
-        let version = self.version;
         for &leg in legs {
-            let activity = Activity { version, hot: Vec::new() };
-            self.media.meta(leg, Meta::Activity { page: version % ACTIVITY_PAGES, activity })?;
+            // The last one on this leg stays whole until this one is.
+            self.version += 1 + u64::from(self.version % 2 != self.activity[leg] % 2);
+            let activity = Activity { version: self.version, hot: Vec::new() };
+            self.activity[leg] = self.version;
+            self.media.meta(leg, Meta::Activity(activity))?;
         }
         Ok(())
     }

@@ -114,6 +114,17 @@ impl Disk {
         &self.log[page as usize]
     }
 
+    /// Does a record in the ring name this block?
+    pub fn logs(&self, block: u64) -> bool {
+        let heads = self.log.iter().filter_map(|page| match page {
+            Page::Head(record) => Some(record),
+            _ => None,
+        });
+        { heads }
+            .flat_map(|record| &record.entries)
+            .any(|entry| (entry.block..entry.block + entry.sums.len() as u64).contains(&block))
+    }
+
     /// The newest page of the activity log.
     pub fn activity(&self) -> Option<Activity> {
         let newest = self.activity.iter().flatten().max_by_key(|page| page.version);
@@ -163,9 +174,10 @@ impl Disk {
                 let page = (!torn).then(|| Rc::new(Superblock::clone(superblock)));
                 self.supers[*copy as usize] = page;
             }
-            Meta::Activity { page, activity } => {
-                let page = *page as usize;
-                self.activity[page] = (!torn).then(|| Rc::new(activity.clone()));
+            Meta::Activity(activity) => {
+                let page = (!torn).then(|| Rc::new(activity.clone()));
+                let slot = 2 * index(activity.version);
+                (self.activity[slot], self.activity[slot + 1]) = (page.clone(), page);
             }
             Meta::Bitmap(bitmap) => {
                 self.bitmap[index(bitmap.version)] = (!torn).then(|| Rc::new(bitmap.clone()));
@@ -208,14 +220,44 @@ impl Disk {
         self.cache.retain(|cached| u64::from(cached.0) != block);
     }
 
-    /// Damage a page of the log.
-    pub fn damage_log(&mut self, page: u64) {
-        self.log[page as usize] = Page::Damaged;
-    }
-
-    /// Damage one copy of the superblock.
-    pub fn damage_superblock(&mut self, copy: usize) {
-        self.supers[copy] = None;
+    /// Something rots that is not data: one of the two copies of the newest superblock, a page of
+    /// the log, one of the two newest pages of the activity log, the newest page of the table.
+    /// False when there is nothing of the kind.
+    pub fn rot_metadata(&mut self, kind: u64, rng: &mut Rng) -> bool {
+        match kind {
+            0 => {
+                let newest = self.supers.iter().flatten().map(|copy| copy.update).max();
+                let whole = |copy: &Cell<Superblock>| copy.as_ref().map(|s| s.update) == newest;
+                let copies: Vec<usize> = (0..self.supers.len())
+                    .filter(|&copy| whole(&self.supers[copy]) && newest.is_some())
+                    .collect();
+                // One that is torn already leaves none.
+                let [_, second] = copies[..] else { return false };
+                self.supers[[copies[0], second][rng.below(2) as usize]] = None;
+            }
+            1 => {
+                let page = rng.below(self.log.len() as u64) as usize;
+                if matches!(self.log[page], Page::Empty) {
+                    return false;
+                }
+                self.log[page] = Page::Damaged;
+            }
+            2 => {
+                let newest = (0..self.activity.len())
+                    .max_by_key(|&page| self.activity[page].as_ref().map(|a| a.version));
+                let Some(page) = newest else { return false };
+                if self.activity[page ^ 1].is_none() {
+                    return false;
+                }
+                self.activity[page] = None;
+            }
+            _ => {
+                let version = |slot: usize| self.table[slot].as_ref().map(|page| page.version);
+                let newest = usize::from(version(1) > version(0));
+                self.table[newest] = None;
+            }
+        }
+        true
     }
 
     /// The writes that a power cut may or may not leave: per block, every version since the last

@@ -67,7 +67,7 @@ impl World<'_> {
                 State::Member => !device.absent,
                 _ => false,
             };
-            there && !device.failing && !device.hung && device.errors == 0
+            there && !device.misreads && !device.failing && !device.hung && device.errors == 0
         };
         self.latent.is_empty() && (0..DEVICES).all(fine)
     }
@@ -122,7 +122,12 @@ impl World<'_> {
             self.report.faults -= 1;
             return;
         }
-        match self.rng.below(3) {
+        match self.rng.below(4) {
+            // A misdirected read.
+            3 => {
+                self.devices[leg].misreads = true;
+                return;
+            }
             // Rot: up to 64 bits flip.
             0 => {
                 let bits = self.rng.next_u64() | 1;

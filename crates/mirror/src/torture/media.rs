@@ -117,7 +117,7 @@ pub(super) fn survives_its_bytes(slot: Slot, meta: &Meta) -> bool {
             let bytes = superblock.encode(place.page);
             crate::format::Superblock::decode(place, &bytes[..]).as_ref() == Ok(&**superblock)
         }
-        Meta::Activity { activity, .. } => {
+        Meta::Activity(activity) => {
             let bytes = activity.encode(array, place);
             Activity::decode(array, place, &bytes[..]).as_ref() == Ok(activity)
         }

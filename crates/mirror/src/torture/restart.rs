@@ -42,7 +42,9 @@ pub(super) fn create(plan: &Plan, disks: &mut [Disk; DEVICES]) {
             log_first: 1,
         });
         let mut apply = |meta| disk.apply(&disk::Effect::Meta(std::rc::Rc::new(meta)));
-        apply(Meta::Superblock { copy: 1, superblock });
+        for copy in crate::format::Layout::copies_of(1) {
+            apply(Meta::Superblock { copy, superblock: superblock.clone() });
+        }
         if slot < LEGS {
             let mut sums = vec![(0, 0); SUMS_PER_PAGE as usize];
             for (block, entry) in (0..plan.geometry.blocks).zip(&mut sums) {
@@ -94,11 +96,27 @@ impl World<'_> {
                 self.devices[slot].absent = true;
                 self.devices[slot].blank = self.rng.below(2) == 0;
             }
+        } else if well && self.latent.is_empty() && self.rng.below(3) == 0 {
+            self.rot_metadata();
         }
         self.leaving = self.core.states().map(|state| state == State::Leaving);
         let there = self.devices.each_ref().map(|device| !device.absent);
         self.say(format_args!("! power cut; there: {there:?}, stale: {stale:?}"));
         self.restart(stale)
+    }
+
+    /// A page of metadata of one device rots while the power is off.
+    fn rot_metadata(&mut self) {
+        let slot = self.rng.below(DEVICES as u64) as Slot;
+        let kind = self.rng.below(4);
+        let superblock = self.disks[slot].superblock();
+        // In relaxed mode a flush may rely on one record alone: that is its bargain.
+        let lone_record = kind == 1 && superblock.as_ref().is_ok_and(|own| own.armed_relaxed);
+        if superblock.is_ok() && !lone_record && self.disks[slot].rot_metadata(kind, &mut self.rng)
+        {
+            self.say(format_args!("! metadata of kind {kind} rots on {slot}"));
+            self.report.faults += 1;
+        }
     }
 
     /// What a device is after the power came back.
@@ -107,13 +125,15 @@ impl World<'_> {
         let stays_away = out && self.rng.below(2) == 0;
         let device = &mut self.devices[slot];
         (device.stalled_until, device.hung, device.errors) = (0, false, 0);
+        device.misreads = false;
         device.failing = false;
         // A lost medium stays lost; a device that was out may be there or not.
         device.absent = device.blank || stays_away || (slot == WITNESS && !self.plan.witness);
     }
 
-    /// A wrong copy whose right checksum is not on media cannot be told from a right one after a
-    /// power cut: two faults at once, which the mirror does not survive. See docs/mirror-proof.md.
+    /// A wrong copy whose right checksum is not on media, or whose block an older log record names,
+    /// cannot be told from a right one after a power cut: two faults at once, which the mirror
+    /// does not promise to survive. See docs/mirror.md.
     fn mend_before_cut(&mut self) {
         for latent in std::mem::take(&mut self.latent) {
             let block = latent.block as usize;
@@ -127,7 +147,8 @@ impl World<'_> {
                 let refs: Vec<_> = effects.iter().collect();
                 self.disks[leg].versions(&refs).iter().any(|&(b, _)| b == latent.block)
             });
-            if settled && !written {
+            let logged = self.disks.iter().any(|disk| disk.logs(latent.block));
+            if settled && !written && !logged {
                 self.latent.push(latent);
             } else {
                 self.disks[latent.slot].set(latent.block, latent.right);
@@ -221,7 +242,9 @@ impl World<'_> {
     ) -> Result<(), Violation> {
         let wrong = || Err(Violation(format!("a start is refused without reason: {refusal}")));
         match *refusal {
-            Refusal::MissingLeg { slot } if self.devices[slot].absent => {
+            Refusal::MissingLeg { slot }
+                if self.devices[slot].absent || self.disks[slot].superblock().is_err() =>
+            {
                 match stale[1 - slot] {
                     true => self.find(slot),
                     false => accept.missing_leg = true,

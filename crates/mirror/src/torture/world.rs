@@ -25,6 +25,8 @@ pub(super) struct Device {
     pub(super) failing: bool,
     /// The next requests end with errors.
     pub(super) errors: u32,
+    /// The next read of data returns another block's content first.
+    pub(super) misreads: bool,
     /// It is not there.
     pub(super) absent: bool,
     /// What comes back in its place is a new medium.
@@ -103,6 +105,7 @@ impl<'p> World<'p> {
             hung: false,
             failing: false,
             errors: 0,
+            misreads: false,
             absent: slot == 2 && !plan.witness,
             blank: false,
             base_ns: [20_000, 4_000_000, 30_000][slot] + rng.below(1_000_000),
@@ -319,8 +322,14 @@ impl<'p> World<'p> {
             Op::Read(span) => {
                 let mut content = [0; SPAN_MAX * 4];
                 let mut sums = [0; SPAN_MAX * 4];
+                let misread = std::mem::take(&mut self.devices[slot].misreads);
                 for (nth, block) in span.iter().enumerate() {
-                    content[nth] = self.disks[slot].data[block as usize];
+                    let from = if misread && nth == 0 {
+                        (block + 1) % self.plan.geometry.blocks
+                    } else {
+                        block
+                    };
+                    content[nth] = self.disks[slot].data[from as usize];
                     sums[nth] = disk::sum(block, content[nth]);
                 }
                 self.buffers.insert(io, content);
