@@ -95,10 +95,15 @@ impl Core {
 
     /// Does the leg hold the newest content of these blocks, none of which has a live write?
     fn is_current(&self, leg: Slot, span: Span) -> bool {
+        let bad = &self.members[leg].bad;
+        self.is_in_sync(leg, span) && (bad.is_empty() || bad.range(span.iter()).next().is_none())
+    }
+
+    /// The same, whatever was found wrong there.
+    fn is_in_sync(&self, leg: Slot, span: Span) -> bool {
         let member = &self.members[leg];
         member.state.is_used()
             && (!member.out_of_sync.touches(span) || planted!(self.config.rules, ReadOutOfSync))
-            && (member.bad.is_empty() || member.bad.range(span.iter()).next().is_none())
     }
 
     fn sources(&self, span: Span) -> Sources {
@@ -122,6 +127,12 @@ impl Core {
         }
         match route::first(&self.config.rules, &self.sources(Span::new(block, 1))) {
             Some(leg) => From::Leg(leg),
+            // Better a copy that was wrong once than none: its checksum tells.
+            None if self.table.get(block).is_some() => {
+                let span = Span::new(block, 1);
+                let leg = (0..LEGS).find(|&leg| self.is_in_sync(leg, span));
+                leg.map_or(From::Nowhere, From::Leg)
+            }
             None => From::Nowhere,
         }
     }
