@@ -216,6 +216,9 @@ pub struct Core {
     map_slots: BTreeMap<(bool, u64), u64>,
 }
 
+/// Settling takes a few rounds per request that is out.
+const ROUNDS_MAX: u32 = 1 << 20;
+
 impl Core {
     /// Go on from where recovery left off.
     pub fn new(config: Config, opened: Opened, now: Nanos) -> Core {
@@ -330,7 +333,11 @@ impl Core {
 
     /// Do all that has become possible.
     fn settle(&mut self) {
+        let mut rounds = 0;
         while std::mem::take(&mut self.again) {
+            rounds += 1;
+            // Steps that undo each other would go on for ever.
+            assert!(rounds < ROUNDS_MAX, "the core does not settle");
             self.recheck();
             self.admit();
             self.pump_activity();

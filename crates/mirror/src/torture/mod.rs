@@ -5,6 +5,8 @@ pub mod disk;
 mod fault;
 pub mod history;
 mod host;
+#[cfg(any(test, feature = "mutants"))]
+pub mod kill;
 pub mod media;
 pub mod plan;
 mod restart;
