@@ -110,6 +110,8 @@ mutants! {
     IgnoreZombies,
     /// A leg joins before it holds all that was promised.
     JoinEarly,
+    /// A joining leg gets the newest table in the slot that the other leg writes next.
+    JoinSlots,
     /// The old log of a device that joins is not made void first.
     KeepOldLog,
     /// A member that missed the news of another's leaving counts as left out.

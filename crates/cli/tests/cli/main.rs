@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod catalog;
+mod mirror;
 mod run;
 mod support;

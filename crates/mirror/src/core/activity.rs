@@ -233,7 +233,21 @@ impl Core {
         self.map_version
     }
 
-    pub(super) fn table_page(&mut self, index: u64) -> Option<Meta> {
+    /// A page of the table for a leg that joins. Its slot is the one that is newest on the other
+    /// leg, so that the next version of both goes to the other slot.
+    pub(super) fn table_page_again(&mut self, index: u64) -> Option<Meta> {
+        if !planted!(self.config.rules, JoinSlots)
+            && let Some(&last) = self.map_slots.get(&(false, index))
+        {
+            self.map_version += 1 + u64::from(self.map_version % 2 == last % 2);
+            self.map_slots.insert((false, index), self.map_version);
+            let sums = self.table.page(index)?.to_vec();
+            return Some(Meta::Table(TablePage { version: self.map_version, index, sums }));
+        }
+        self.table_page(index)
+    }
+
+    fn table_page(&mut self, index: u64) -> Option<Meta> {
         let sums = self.table.page(index)?.to_vec();
         let version = self.map_version(false, index);
         debug_assert_eq!(sums.len() as u64, SUMS_PER_PAGE);

@@ -231,7 +231,7 @@ impl Core {
     fn write_table(&mut self, slot: Slot) -> u32 {
         let mut pages = 0;
         for index in 0..self.table.pages() {
-            let Some(meta) = self.table_page(index) else { continue };
+            let Some(meta) = self.table_page_again(index) else { continue };
             let io = self.issue(slot, Purpose::JoinTable, Work::Write, Span::new(0, 1));
             self.out.push(Action::Meta { io, slot, meta });
             pages += 1;

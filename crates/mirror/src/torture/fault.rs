@@ -195,6 +195,11 @@ impl World<'_> {
     fn bring_back_one(&mut self, slot: Slot) {
         let state = self.core.states()[slot];
         let device = &mut self.devices[slot];
+        if device.hung && state == State::Out && self.rng.below(2) == 0 {
+            // It answers again, but what it was asked before the hang is still to come.
+            (device.stalled_until, device.hung) = (self.now, false);
+            return;
+        }
         if state != State::Out || device.hung {
             return;
         }

@@ -33,13 +33,6 @@ pub(super) struct Request {
 
 impl World<'_> {
     pub(super) fn run(mut self) -> Result<Report, Violation> {
-        let r = self.run_all();
-        if self.log.is_some() && r.is_err() {
-            eprintln!("{:?}\n{:#?}", self.plan, self.core);
-        }
-        r
-    }
-    pub(super) fn run_all(&mut self) -> Result<Report, Violation> {
         for _ in 0..self.plan.operations {
             self.inject()?;
             while self.outstanding >= self.plan.depth {

@@ -2,8 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::plan::Rates;
 use super::{Plan, run};
 use crate::Mutant;
+use crate::core::Placement;
 use crate::policy::Rules;
 use crate::types::Mode;
 
@@ -21,9 +23,12 @@ pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
     (1..=seeds).find_map(|seed| {
         let mut plan = Plan::new(seed, operations);
         plan.config.rules = Rules { mutant: Some(mutant), ..plan.config.rules };
-        // Some bugs live in one mode only; half of the runs are in it.
-        if let (Some(mode), true) = (home(mutant), seed % 2 == 0) {
-            plan.config.rules.mode = mode;
+        if seed % 2 == 0 {
+            focus(mutant, &mut plan);
+        }
+        if matches!(mutant, Mutant::HedgeStale | Mutant::ReadOutOfSync | Mutant::StaleRoute) {
+            // They come with checksums that are not compared, which must not be what is found.
+            plan.rates.corrupt = 0;
         }
         let violation = match catch_unwind(AssertUnwindSafe(|| run(&plan))) {
             Ok(Ok(_)) => return None,
@@ -35,14 +40,30 @@ pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
     })
 }
 
-/// The mode in which a bug shows.
-const fn home(mutant: Mutant) -> Option<Mode> {
+/// Half of the runs are rough, and such as a bug needs.
+fn focus(mutant: Mutant, plan: &mut Plan) {
+    plan.rates = Rates::ROUGH;
+    let config = &mut plan.config;
     match mutant {
-        Mutant::StrictAckFirst => Some(Mode::Strict),
+        Mutant::StrictAckFirst => config.rules.mode = Mode::Strict,
         Mutant::EpochWithoutFlush | Mutant::NoEpochs | Mutant::ArmLate | Mutant::NeverArm => {
-            Some(Mode::Relaxed)
+            config.rules.mode = Mode::Relaxed;
         }
-        _ => None,
+        Mutant::EarlyReference | Mutant::LogOutOfOrder | Mutant::LogLate => {
+            config.rules.mode = Mode::Log;
+            config.placement = Placement::OwnLog;
+            plan.geometry.blocks = 12;
+            plan.rates = Rates { freeze: 400, cut: 200, ..Rates::default() };
+        }
+        Mutant::HoleIsTail | Mutant::OldLog => {
+            config.rules.mode = Mode::Log;
+            config.placement = Placement::Witness;
+            plan.rates = Rates { freeze: 200, cut: 300, ..Rates::default() };
+        }
+        Mutant::JoinSlots | Mutant::FillWithoutFlush | Mutant::SkipOwnActivity => {
+            plan.rates = Rates { vanish: 300, cut: 200, ..Rates::default() };
+        }
+        _ => {}
     }
 }
 

@@ -45,6 +45,19 @@ pub struct Rates {
     pub operator: u64,
 }
 
+impl Rates {
+    /// A bad week: as much trouble as leaves the array time to get over it.
+    pub const ROUGH: Rates = Rates {
+        freeze: 200,
+        hang: 60,
+        error: 100,
+        vanish: 150,
+        corrupt: 60,
+        cut: 120,
+        operator: 200,
+    };
+}
+
 impl Plan {
     /// The run of a seed, with `operations` host requests.
     pub fn new(seed: u64, operations: u64) -> Plan {

@@ -98,11 +98,29 @@ impl World<'_> {
             }
         } else if well && self.latent.is_empty() && self.rng.below(3) == 0 {
             self.rot_metadata();
+        } else if self.rng.below(3) == 0 {
+            self.stale_leg_first();
         }
         self.leaving = self.core.states().map(|state| state == State::Leaving);
         let there = self.devices.each_ref().map(|device| !device.absent);
         self.say(format_args!("! power cut; there: {there:?}, stale: {stale:?}"));
         self.restart(stale)
+    }
+
+    /// The leg that was left out is found first, the one that went on only later.
+    fn stale_leg_first(&mut self) {
+        let states = self.core.states();
+        for leg in 0..LEGS {
+            let current = 1 - leg;
+            if states[leg] == State::Out
+                && states[current] == State::Member
+                && !self.devices[leg].blank
+                && self.disks[leg].superblock().is_ok()
+            {
+                self.devices[leg].absent = false;
+                self.devices[current].absent = true;
+            }
+        }
     }
 
     /// A page of metadata of one device rots while the power is off.
@@ -256,9 +274,10 @@ impl World<'_> {
                 Ok(())
             }
             Refusal::Exposed { slot, relaxed: true } => {
-                match self.devices[slot].absent
-                    && !self.devices[slot].blank
-                    && self.rng.below(2) == 0
+                match stale[1 - slot]
+                    || self.devices[slot].absent
+                        && !self.devices[slot].blank
+                        && self.rng.below(2) == 0
                 {
                     true => self.find(slot),
                     false => accept.exposure = true,
