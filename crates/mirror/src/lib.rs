@@ -2,6 +2,8 @@
 
 pub mod core;
 pub mod format;
+#[cfg(test)]
+mod model;
 mod mutant;
 pub mod policy;
 pub mod recovery;

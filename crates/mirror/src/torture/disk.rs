@@ -321,6 +321,20 @@ impl Disk {
         }
     }
 
+    /// A page was out when the power went: 0 it did not land, 1 it is torn, 2 it did.
+    pub fn leave(&mut self, effect: &Effect, way: u64) {
+        match (effect, way) {
+            (_, 0) | (Effect::Data { .. }, _) => {}
+            (Effect::Meta(meta), way) => self.apply_meta(meta, way == 1),
+            (Effect::Record { page, payload, .. }, 1) => {
+                let pages = *page as usize + payload.len();
+                self.apply(effect);
+                self.log[pages] = Page::Damaged;
+            }
+            (effect, _) => self.apply(effect),
+        }
+    }
+
     /// Put one version of a block on the medium, for exhaustive enumeration.
     pub fn keep(&mut self, block: u64, content: Block) {
         self.stable[block as usize] = content;

@@ -46,8 +46,12 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
     let config = &mut plan.config;
     match mutant {
         Mutant::StrictAckFirst => config.rules.mode = Mode::Strict,
-        Mutant::EpochWithoutFlush | Mutant::NoEpochs | Mutant::ArmLate | Mutant::NeverArm => {
+        Mutant::EpochWithoutFlush | Mutant::NoEpochs | Mutant::NeverArm => {
             config.rules.mode = Mode::Relaxed;
+        }
+        Mutant::ArmLate => {
+            config.rules.mode = Mode::Log;
+            plan.rates = Rates { freeze: 300, cut: 400, operator: 2000, ..Rates::default() };
         }
         Mutant::EarlyReference | Mutant::LogOutOfOrder | Mutant::LogLate => {
             config.rules.mode = Mode::Log;
@@ -58,7 +62,8 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
         Mutant::HoleIsTail | Mutant::OldLog => {
             config.rules.mode = Mode::Log;
             config.placement = Placement::Witness;
-            plan.rates = Rates { freeze: 200, cut: 300, ..Rates::default() };
+            (plan.witness, plan.geometry.blocks, plan.geometry.log_pages) = (true, 12, 10);
+            plan.rates = Rates { freeze: 400, cut: 400, ..Rates::default() };
         }
         Mutant::JoinSlots | Mutant::FillWithoutFlush | Mutant::SkipOwnActivity => {
             plan.rates = Rates { vanish: 300, cut: 200, ..Rates::default() };

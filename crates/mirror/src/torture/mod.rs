@@ -2,6 +2,7 @@
 //! per run, every history checked.
 
 pub mod disk;
+pub mod exhaustive;
 mod fault;
 pub mod history;
 mod host;

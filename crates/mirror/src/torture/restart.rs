@@ -55,7 +55,7 @@ pub(super) fn create(plan: &Plan, disks: &mut [Disk; DEVICES]) {
     }
 }
 
-fn offers(disks: &[Disk; DEVICES], there: impl Fn(Slot) -> bool) -> Vec<Offer> {
+pub(super) fn offers(disks: &[Disk; DEVICES], there: impl Fn(Slot) -> bool) -> Vec<Offer> {
     let slots = (0..DEVICES).filter(|&slot| there(slot));
     slots.map(|slot| Offer { superblock: disks[slot].superblock(), pages: 1 << 40 }).collect()
 }
