@@ -47,6 +47,13 @@ struct Part {
     again: bool,
 }
 
+impl Part {
+    /// The checksum that a leg answered for a block, if it did.
+    fn sum(&self, nth: usize, leg: Slot) -> Option<u32> {
+        self.got[leg].as_ref()?.sums.as_ref().map(|sums| sums[nth])
+    }
+}
+
 /// The host's reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
@@ -321,36 +328,37 @@ impl Core {
         self.part_ends(id, false);
     }
 
+    /// What the answers say of one block, and the leg that has it right.
+    fn verdict(&self, part: &Part, nth: usize) -> (Verdict, Option<Slot>) {
+        let sums = [part.sum(nth, 0), part.sum(nth, 1)];
+        let recorded = part.expected[nth].map(|(sum, _)| sum);
+        let verdict = verify::copies(&self.config.rules, recorded, sums);
+        let right = match verdict {
+            Verdict::Same => Some(0),
+            // An answer that errs proves the other right only if the table agrees.
+            Verdict::Wrong(leg) => {
+                let good = sums[other(leg)];
+                (good.is_some() && (recorded.is_none() || good == recorded)).then_some(other(leg))
+            }
+            Verdict::Unknown => None,
+        };
+        (verdict, right)
+    }
+
     /// No answer matches the table: see what the two say together.
     fn judge(&mut self, index: u32) {
         let part = self.take_part(index);
-        let errors =
-            { part.got.iter() }.all(|got| got.as_ref().is_none_or(|got| got.sums.is_none()));
-        if errors && !part.again {
-            // Nobody could read it: perhaps now.
+        let mut blocks = 0..part.span.blocks as usize;
+        if !part.again && blocks.any(|nth| self.verdict(&part, nth).1.is_none()) {
+            // Nobody has it right: perhaps the next time.
             self.drop_answers(&part);
             self.split(part.id, part.span, part.offset, true);
             return self.part_ends(part.id, false);
         }
         let mut failed = false;
         for (nth, block) in part.span.iter().enumerate() {
-            let sum = |leg: Slot| {
-                let answer = part.got[leg].as_ref()?;
-                answer.sums.as_ref().map(|sums| sums[nth])
-            };
-            let recorded = part.expected[nth].map(|(sum, _)| sum);
+            let (verdict, right) = self.verdict(&part, nth);
             let both = part.got.iter().all(Option::is_some);
-            let verdict = verify::copies(&self.config.rules, recorded, [sum(0), sum(1)]);
-            let right = match verdict {
-                Verdict::Same => Some(0),
-                // An answer that errs proves the other right only if the table agrees.
-                Verdict::Wrong(leg) => {
-                    let good = sum(other(leg));
-                    (good.is_some() && (recorded.is_none() || good == recorded))
-                        .then_some(other(leg))
-                }
-                Verdict::Unknown => None,
-            };
             let Some(leg) = right else {
                 failed = true;
                 self.out.push(Action::Notice(Notice::Undecided(block)));
@@ -363,7 +371,11 @@ impl Core {
             }
             match verdict {
                 Verdict::Wrong(wrong) if both => self.mark_bad(wrong, block),
-                Verdict::Same => self.table.forget(block),
+                Verdict::Same => {
+                    if let Some(sum) = part.sum(nth, leg) {
+                        self.table.set(block, sum, 1);
+                    }
+                }
                 _ => {}
             }
         }

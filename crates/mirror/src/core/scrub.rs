@@ -103,10 +103,11 @@ impl Core {
             let read = [sum(0), sum(1)];
             let recorded = known.map(|(sum, _)| sum);
             match verify::copies(&self.config.rules, recorded, read) {
-                Verdict::Same if recorded.is_some() && recorded != read[0] => {
-                    self.table.forget(block);
+                Verdict::Same => {
+                    if let Some(sum) = read[0].filter(|&sum| recorded != Some(sum)) {
+                        self.table.set(block, sum, 1);
+                    }
                 }
-                Verdict::Same => {}
                 Verdict::Wrong(leg) => self.mark_bad(leg, block),
                 Verdict::Unknown => self.out.push(Action::Notice(Notice::Undecided(block))),
             }

@@ -237,7 +237,16 @@ impl Disk {
             }
             1 => {
                 let page = rng.below(self.log.len() as u64) as usize;
-                if matches!(self.log[page], Page::Empty) {
+                let heads = self.log.iter().enumerate().filter_map(|(at, page)| match page {
+                    Page::Head(record) => Some((record.number, at, record.payload_pages())),
+                    _ => None,
+                });
+                // The newest record is the one that may be torn: nobody can tell it from rotten.
+                let newest = heads.max();
+                let within = |(_, at, payload): (u64, usize, u32)| {
+                    (at..=at + payload as usize).contains(&page)
+                };
+                if matches!(self.log[page], Page::Empty) || newest.is_some_and(within) {
                     return false;
                 }
                 self.log[page] = Page::Damaged;
