@@ -69,7 +69,8 @@ impl World<'_> {
             };
             there && !device.misreads && !device.failing && !device.hung && device.errors == 0
         };
-        self.latent.is_empty() && (0..DEVICES).all(fine)
+        let read = self.requests.keys().next().is_none_or(|&first| first > self.misread_until);
+        read && self.latent.is_empty() && (0..DEVICES).all(fine)
     }
 
     /// A device loses its power: its cache is gone and every request fails until it is back.

@@ -78,6 +78,8 @@ pub(super) struct World<'p> {
     pub(super) merges: VecDeque<HostId>,
     pub(super) history: History,
     pub(super) latent: Vec<Latent>,
+    /// A read was misdirected; requests up to this one may still be at it.
+    pub(super) misread_until: HostId,
     /// At the last power cut the device was being left out.
     pub(super) leaving: [bool; DEVICES],
     /// Neither the mode nor the membership changed since the start.
@@ -132,6 +134,7 @@ impl<'p> World<'p> {
             merges: VecDeque::new(),
             history,
             latent: Vec::new(),
+            misread_until: 0,
             leaving: [false; DEVICES],
             steady: true,
             stopped: false,
@@ -323,6 +326,9 @@ impl<'p> World<'p> {
                 let mut content = [0; SPAN_MAX * 4];
                 let mut sums = [0; SPAN_MAX * 4];
                 let misread = std::mem::take(&mut self.devices[slot].misreads);
+                if misread {
+                    self.misread_until = self.next_id.into();
+                }
                 for (nth, block) in span.iter().enumerate() {
                     let from = if misread && nth == 0 {
                         (block + 1) % self.plan.geometry.blocks
