@@ -256,12 +256,7 @@ impl Core {
             let pairs = sums.iter().zip(&part.expected);
             { pairs }.all(|(sum, expected)| expected.is_none_or(|(wanted, _)| wanted == *sum))
         };
-        let rules = &self.config.rules;
-        // Wrong routes are masked by the checksums, so those bugs come with this one.
-        let blind = planted!(rules, SkipVerify)
-            || planted!(rules, HedgeStale)
-            || planted!(rules, ReadOutOfSync)
-            || planted!(rules, StaleRoute);
+        let blind = self.config.rules.blind();
         if result.is_ok_and(|sums| fits(sums) || blind) {
             let answer = Answer { io, sums: result.ok().map(Into::into) };
             return self.part_right(index, leg, answer);

@@ -8,7 +8,6 @@ use crate::format::Layout;
 use crate::format::Superblock;
 use crate::format::superblock::{Generations, Membership};
 use crate::mutant::planted;
-use crate::policy::Rules;
 use crate::policy::expect::Work;
 use crate::types::{DEVICES, LEGS, Mode, Slot, Span, WITNESS};
 use sim::mix64;
@@ -266,7 +265,8 @@ impl Core {
         let Some((mode, version)) = self.superblocks.mode_wanted else { return };
         let recorded = self.recorded(version);
         if mode == Mode::Relaxed {
-            let relaxed = Rules { mode, ..self.config.rules };
+            let mut relaxed = self.config.rules;
+            relaxed.mode = mode;
             let late = planted!(self.config.rules, ArmLate);
             // What is acknowledged already counts against the caps of the new mode.
             if (recorded || late) && self.expose_under(&relaxed) {

@@ -3,10 +3,13 @@
 use crate::format::maps::SUMS_PER_PAGE;
 use crate::types::{Block, Span};
 
+/// Checksum and tag of each block of a page.
+type Page = Box<[(u32, u32)]>;
+
 /// The recorded checksum of every block that was written, page by page as it is on media.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    pages: Vec<Option<Box<[(u32, u32)]>>>,
+    pages: Vec<Option<Page>>,
 }
 
 impl Table {

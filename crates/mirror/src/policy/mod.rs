@@ -31,4 +31,19 @@ impl Rules {
             mutant: None,
         }
     }
+
+    /// Are checksums not compared? Only with planted bugs: that one, and wrong routes, which the
+    /// checksums would mask.
+    #[cfg(any(test, feature = "mutants"))]
+    pub(crate) fn blind(&self) -> bool {
+        use crate::mutant::Mutant::{HedgeStale, ReadOutOfSync, SkipVerify, StaleRoute};
+        let blind = [SkipVerify, HedgeStale, ReadOutOfSync, StaleRoute];
+        self.mutant.is_some_and(|mutant| blind.contains(&mutant))
+    }
+
+    /// Are checksums not compared? Only with planted bugs.
+    #[cfg(not(any(test, feature = "mutants")))]
+    pub(crate) const fn blind(&self) -> bool {
+        false
+    }
 }

@@ -353,12 +353,11 @@ impl<'m, M: Media> Recovery<'m, M> {
             }
         }
         self.write_bitmap(&legs)?;
-        let mut log_first = [0; DEVICES];
         let mut own = self.present.clone();
-        for slot in 0..DEVICES {
-            let Some(before) = &self.present[slot] else { continue };
-            log_first[slot] = self.scans[slot].next.max(before.log_first);
-        }
+        let log_first: [u64; DEVICES] = std::array::from_fn(|slot| {
+            let before = self.present[slot].as_ref();
+            before.map_or(0, |before| self.scans[slot].next.max(before.log_first))
+        });
         let members = (0..DEVICES).filter(|&s| superblock.members[s] == Membership::Member);
         for slot in members {
             let Some(before) = &self.present[slot] else { continue };
@@ -443,14 +442,14 @@ impl<'m, M: Media> Recovery<'m, M> {
     fn next_superblock(&self, entropy: u128) -> Superblock {
         let mut next = self.newest.clone();
         let before = next.members;
-        for slot in 0..DEVICES {
+        next.members = std::array::from_fn(|slot| {
             let back = slot == WITNESS && self.role[slot] == Role::Whole;
-            next.members[slot] = match (before[slot], self.is_current(slot) || back) {
+            match (before[slot], self.is_current(slot) || back) {
                 (Membership::Never, _) => Membership::Never,
                 (_, true) => Membership::Member,
                 (_, false) => Membership::Out,
-            };
-        }
+            }
+        });
         let lost = |slot: Slot| {
             before[slot] == Membership::Member && next.members[slot] != Membership::Member
         };

@@ -57,8 +57,7 @@ impl History {
     pub fn restart(&mut self, contents: impl Iterator<Item = u64>) {
         let mut units = std::mem::take(&mut self.units);
         let values = contents.flat_map(|content| [content as u32, (content >> 32) as u32]);
-        let mut count = 0;
-        for value in values {
+        for (count, value) in values.enumerate() {
             if count == units.len() {
                 units.push(Vec::with_capacity(64));
             }
@@ -71,7 +70,6 @@ impl History {
                 last_begin: 0,
                 durable: true,
             });
-            count += 1;
         }
         self.units = units;
         self.durable_before = 0;
