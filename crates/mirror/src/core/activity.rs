@@ -2,8 +2,8 @@
 //!
 //! A write to a cold extent waits, on each leg, until that leg has recorded the extent as hot. One
 //! leg's record would do to make the legs the same again, but a leg that is left alone must also
-//! know which of its own recorded checksums may be outdated. An extent goes cold by a checkpoint: its checksums, and what a left-out leg lacks of
-//! it, are written first.
+//! know which of its own recorded checksums may be outdated. An extent goes cold by a checkpoint:
+//! its checksums, and what a left-out leg lacks of it, are written first.
 
 use std::collections::BTreeMap;
 

@@ -19,6 +19,7 @@
 mod activity;
 mod copy;
 pub mod event;
+mod fail;
 mod flush;
 mod io;
 mod leg;

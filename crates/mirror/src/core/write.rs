@@ -74,7 +74,7 @@ pub(super) struct Write {
 /// A host write that is not admitted yet.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    id: HostId,
+    pub(super) id: HostId,
     span: Span,
     content: Content,
     fua: bool,
@@ -102,10 +102,10 @@ pub(super) struct Writes {
     pub(super) epoch: u64,
     pub(super) live_blocks: u64,
     pub(super) exposed_blocks: u64,
-    exposed: VecDeque<(WriteIndex, u64, Nanos)>,
+    pub(super) exposed: VecDeque<(WriteIndex, u64, Nanos)>,
     /// Writes that only the caps keep from being acknowledged.
     pub(super) starved: u32,
-    recheck: Vec<WriteIndex>,
+    pub(super) recheck: Vec<WriteIndex>,
     pub(super) recheck_all: bool,
 }
 
@@ -608,29 +608,5 @@ impl Core {
             self.logs[leg].want(index, write.sequence, false);
             self.again = true;
         }
-    }
-
-    /// No leg is left: fail everything.
-    pub(super) fn fail_all(&mut self) {
-        self.failed = true;
-        for Waiting { id, .. } in std::mem::take(&mut self.waiting) {
-            self.out.push(Action::Reply { id, result: Err(IoError) });
-            self.out.push(Action::Free { id });
-        }
-        for index in self.writes.indices() {
-            let write = self.writes.remove(index);
-            if write.copy.is_none() {
-                if !write.acked {
-                    self.out.push(Action::Reply { id: write.id, result: Err(IoError) });
-                }
-                self.out.push(Action::Free { id: write.id });
-            }
-        }
-        self.writes.recheck.clear();
-        self.writes.exposed.clear();
-        (self.writes.exposed_blocks, self.writes.starved) = (0, 0);
-        self.writes.live_blocks = 0;
-        self.fail_flushes();
-        self.fail_reads();
     }
 }
