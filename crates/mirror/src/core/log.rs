@@ -167,6 +167,26 @@ impl Log {
 }
 
 impl Core {
+    pub(super) fn want_payload(&mut self, index: WriteIndex, slot: Slot) {
+        let member = self.members[slot].state == State::Member;
+        let write = self.writes.get_mut(index);
+        if member && write.payload[slot] == Logged::No {
+            write.payload[slot] = Logged::Wanted;
+            self.logs[slot].want(index, write.sequence, true);
+            self.again = true;
+        }
+    }
+
+    pub(super) fn want_reference(&mut self, index: WriteIndex, leg: Slot) {
+        let member = self.members[leg].state == State::Member;
+        let write = self.writes.get_mut(index);
+        if member && write.reference[leg] == Logged::No {
+            write.reference[leg] = Logged::Wanted;
+            self.logs[leg].want(index, write.sequence, false);
+            self.again = true;
+        }
+    }
+
     /// Append what is wanted, or a record that only retires others, one at a time.
     pub(super) fn pump_log(&mut self, slot: Slot) {
         if self.logs[slot].append.is_some() || self.members[slot].state != State::Member {

@@ -589,24 +589,4 @@ impl Core {
         };
         place::second_copy(&self.config.rules, &choice)
     }
-
-    fn want_payload(&mut self, index: WriteIndex, slot: Slot) {
-        let member = self.members[slot].state == State::Member;
-        let write = self.writes.get_mut(index);
-        if member && write.payload[slot] == Logged::No {
-            write.payload[slot] = Logged::Wanted;
-            self.logs[slot].want(index, write.sequence, true);
-            self.again = true;
-        }
-    }
-
-    fn want_reference(&mut self, index: WriteIndex, leg: Slot) {
-        let member = self.members[leg].state == State::Member;
-        let write = self.writes.get_mut(index);
-        if member && write.reference[leg] == Logged::No {
-            write.reference[leg] = Logged::Wanted;
-            self.logs[leg].want(index, write.sequence, false);
-            self.again = true;
-        }
-    }
 }
