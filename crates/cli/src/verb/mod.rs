@@ -34,6 +34,8 @@ verbs! {
     Schema => schema,
     /// Describe, convert and measure recorded traces
     Trace => trace,
+    /// Try to break the hetero-mirror's protocol
+    Mirror => mirror,
     /// Show what this machine can do, and the command that unlocks the rest
     Doctor => doctor,
     /// Start a study or a part from a commented template

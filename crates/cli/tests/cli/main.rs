@@ -3,5 +3,6 @@
 mod bad_input;
 mod catalog;
 mod figures;
+mod mirror;
 mod run;
 mod support;

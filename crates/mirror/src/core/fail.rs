@@ -1,0 +1,31 @@
+//! The end: no leg is left.
+
+use super::Core;
+use super::event::{Action, IoError};
+use super::write::Waiting;
+
+impl Core {
+    /// No leg is left: fail everything.
+    pub(super) fn fail_all(&mut self) {
+        self.failed = true;
+        for Waiting { id, .. } in std::mem::take(&mut self.waiting) {
+            self.out.push(Action::Reply { id, result: Err(IoError) });
+            self.out.push(Action::Free { id });
+        }
+        for index in self.writes.indices() {
+            let write = self.writes.remove(index);
+            if write.copy.is_none() {
+                if !write.acked {
+                    self.out.push(Action::Reply { id: write.id, result: Err(IoError) });
+                }
+                self.out.push(Action::Free { id: write.id });
+            }
+        }
+        self.writes.recheck.clear();
+        self.writes.exposed.clear();
+        (self.writes.exposed_blocks, self.writes.starved) = (0, 0);
+        self.writes.live_blocks = 0;
+        self.fail_flushes();
+        self.fail_reads();
+    }
+}

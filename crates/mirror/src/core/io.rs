@@ -1,0 +1,92 @@
+//! The device requests that are out.
+
+use sim::Nanos;
+
+use super::event::Io;
+use crate::policy::expect::Class;
+use crate::types::Slot;
+
+/// Index of a live write.
+pub(super) type WriteIndex = u32;
+
+/// What an answer is for.
+#[derive(Clone, Debug)]
+pub(super) enum Purpose {
+    /// A write's home position; the second attempt or not.
+    Home { write: WriteIndex, again: bool },
+    /// A device flush.
+    Flush,
+    /// A log record.
+    Record,
+    /// A superblock with this version.
+    Superblock { version: u64 },
+    /// The activity log at this version.
+    Activity { version: u64 },
+    /// A page of the checkpoint with this number.
+    Checkpoint { number: u64 },
+    /// A page of a joining leg's table.
+    JoinTable,
+    /// Part of a host read.
+    Part { part: u32 },
+    /// The source of a copy.
+    CopyRead { copy: u32 },
+    /// One side of a scrub's comparison.
+    Scrub { turn: u64 },
+}
+
+impl Purpose {
+    /// Does it fill a buffer?
+    pub(super) fn reads(&self) -> bool {
+        matches!(self, Purpose::Part { .. } | Purpose::CopyRead { .. } | Purpose::Scrub { .. })
+    }
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(super) struct Out {
+    pub(super) slot: Slot,
+    pub(super) purpose: Purpose,
+    pub(super) class: Class,
+    pub(super) issued: Nanos,
+    /// The device was given up on; the answer is only awaited.
+    pub(super) zombie: bool,
+}
+
+/// A slab: the low half of an [`Io`] is the index, the high half counts its uses.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ios {
+    slots: Vec<(u32, Option<Out>)>,
+    free: Vec<u32>,
+}
+
+impl Ios {
+    pub(super) fn insert(&mut self, out: Out) -> Io {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let (uses, slot) = &mut self.slots[index as usize];
+        *uses += 1;
+        *slot = Some(out);
+        Io(u64::from(*uses) << 32 | u64::from(index))
+    }
+
+    pub(super) fn get(&self, io: Io) -> Option<&Out> {
+        let (uses, slot) = self.slots.get(io.0 as u32 as usize)?;
+        if u64::from(*uses) == io.0 >> 32 { slot.as_ref() } else { None }
+    }
+
+    pub(super) fn remove(&mut self, io: Io) -> Option<Out> {
+        self.get(io)?;
+        self.free.push(io.0 as u32);
+        self.slots[io.0 as u32 as usize].1.take()
+    }
+
+    /// Every request that is out on a device.
+    pub(super) fn on(&mut self, slot: Slot) -> impl Iterator<Item = (Io, &mut Out)> {
+        self.slots.iter_mut().enumerate().filter_map(move |(index, (uses, out))| {
+            let io = Io(u64::from(*uses) << 32 | index as u64);
+            out.as_mut().filter(|out| out.slot == slot).map(|out| (io, out))
+        })
+    }
+}

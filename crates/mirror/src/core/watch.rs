@@ -1,0 +1,111 @@
+//! Time: freezes, stuck devices, late reads, and when to look again.
+
+use sim::Nanos;
+
+use super::Core;
+use super::event::{Action, Notice};
+use super::io::Out;
+use super::member::State;
+use crate::policy::lag::{self, Pace};
+use crate::types::{DEVICES, LEGS, Mode, Slot, other};
+
+impl Core {
+    /// A request was answered: learn what is normal.
+    pub(super) fn learn(&mut self, out: &Out) {
+        let member = &mut self.members[out.slot];
+        member.outstanding -= 1;
+        let time = self.now.since(out.issued);
+        let late = time > self.config.lag.late_after(member.expected.p95(out.class));
+        member.pace.on_time = if late { 0 } else { member.pace.on_time.saturating_add(1) };
+        member.expected.learn(out.class, time);
+    }
+
+    /// Look at the clock.
+    pub(super) fn watch(&mut self) {
+        for slot in 0..DEVICES {
+            self.look_at(slot);
+        }
+        for slot in 0..DEVICES {
+            if self.stuck(slot).is_some_and(|at| at <= self.now) {
+                self.leave(slot, true);
+            }
+        }
+        let low = self.config.exposed_blocks_max / 10;
+        let paces: [Pace; LEGS] = std::array::from_fn(|leg| {
+            let member = &self.members[leg];
+            Pace { backlog: member.queue.len() as u64, ..member.pace }
+        });
+        let frozen = lag::frozen(&self.config.lag, paces, low);
+        for (leg, frozen) in frozen.into_iter().enumerate() {
+            let pace = &mut self.members[leg].pace;
+            if pace.lagging != frozen {
+                pace.lagging = frozen;
+                self.stats.freezes += u64::from(frozen);
+                self.out.push(Action::Notice(Notice::Frozen(leg, frozen)));
+                self.writes.recheck_all = true;
+                self.again = true;
+            }
+        }
+        if self.reads.hedge_next().is_some_and(|at| at <= self.now) {
+            self.hedge();
+        }
+        let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.now);
+        self.again |= due(self.copies.retry_at())
+            || due(self.age_due())
+            || due(self.tail_due())
+            || (0..LEGS).any(|leg| due(self.cache_due(leg)));
+    }
+
+    /// Is the oldest request of a device late?
+    fn look_at(&mut self, slot: Slot) {
+        let member = &mut self.members[slot];
+        while member.waiting.front().is_some_and(|&(io, ..)| self.ios.get(io).is_none()) {
+            member.waiting.pop_front();
+        }
+        member.pace.late = member.waiting.front().is_some_and(|&(_, issued, class)| {
+            let after = self.config.lag.late_after(member.expected.p95(class));
+            self.now.since(issued) > after
+        });
+    }
+
+    /// When a device that does not answer is to be left out. Never the last leg: then waiting is
+    /// all there is.
+    fn stuck(&self, slot: Slot) -> Option<Nanos> {
+        let member = &self.members[slot];
+        let spare = slot >= LEGS
+            || (self.members[other(slot)].state == State::Member
+                && !self.members[other(slot)].pace.late);
+        let &(_, issued, _) = member.waiting.front()?;
+        (spare && member.state.is_used()).then(|| issued + self.config.lag.stuck_after)
+    }
+
+    /// When the oldest exposed write calls for a flush of the legs.
+    fn age_due(&self) -> Option<Nanos> {
+        let since = self.writes.oldest_exposed()?;
+        let wait = Nanos(self.config.exposed_age_max.0 / 2 + 1);
+        (self.config.rules.mode == Mode::Relaxed).then(|| since + wait)
+    }
+
+    /// When a log that nothing is appended to should say what is retired.
+    fn tail_due(&self) -> Option<Nanos> {
+        let members = (0..DEVICES).filter(|&slot| self.members[slot].state == State::Member);
+        let owing = members.filter(|&slot| self.logs[slot].owes_tail());
+        owing.map(|slot| self.members[slot].tail_moved + Nanos::from_secs(1)).min()
+    }
+
+    /// When the core wants a tick if nothing happens before.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        let late = |slot: Slot| {
+            let member = &self.members[slot];
+            let &(_, issued, class) = member.waiting.front()?;
+            let after = self.config.lag.late_after(member.expected.p95(class));
+            (!member.pace.late).then(|| issued + after + Nanos(1))
+        };
+        let devices = (0..DEVICES).flat_map(|slot| [late(slot), self.stuck(slot)]);
+        let others =
+            [self.reads.hedge_next(), self.copies.retry_at(), self.age_due(), self.tail_due()];
+        let caches = (0..LEGS).map(|leg| self.cache_due(leg));
+        // What is due already waits for something else to happen.
+        devices.chain(others).chain(caches).flatten().filter(|&at| at > self.now).min()
+    }
+}

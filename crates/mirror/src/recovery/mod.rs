@@ -1,0 +1,474 @@
+//! Recovery: from what is on media to a state that can serve.
+//!
+//! Straight-line code over a [`Media`], so that its order can be read and a crash can be put
+//! after any step. Every step may be repeated: logs are void only once the superblocks say so,
+//! and hot extents are forgotten last.
+
+mod log;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::core::{Meta, Opened, Regions, State, Table};
+use crate::format::Layout;
+use crate::format::Superblock;
+use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, TablePage};
+use crate::format::record::Record;
+use crate::format::superblock::{Generations, Membership};
+use crate::mutant::planted;
+use crate::policy::Rules;
+use crate::policy::assemble::{Accept, Assembly, Offer, Refusal, Role, assemble};
+use crate::policy::merge::{self, Claim, Remedy};
+use crate::policy::verify::{self, Verdict};
+use crate::types::{Block, DEVICES, FAST, LEGS, Mode, SLOW, Slot, Span, WITNESS, other};
+use log::Scan;
+
+/// What recovery does to the devices. Reads give `None` for what is not valid or not readable.
+pub trait Media {
+    /// Why it must stop: a device that fails, or a simulated power cut.
+    type Error;
+
+    /// The head of a record at this page of the ring.
+    ///
+    /// # Errors
+    /// When the device fails altogether; so for every method.
+    fn record(&mut self, slot: Slot, page: u64) -> Result<Option<Record>, Self::Error>;
+    /// Is this page of the ring the payload of `block` with checksum `sum`?
+    fn payload(
+        &mut self,
+        slot: Slot,
+        page: u64,
+        block: Block,
+        sum: u32,
+    ) -> Result<bool, Self::Error>;
+    /// The newest page of the activity log.
+    fn activity(&mut self, slot: Slot) -> Result<Option<Activity>, Self::Error>;
+    /// The newer slot of a page of the bitmap.
+    fn bitmap(&mut self, slot: Slot, index: u64) -> Result<Option<Bitmap>, Self::Error>;
+    /// The newer slot of a page of the checksum table.
+    fn table(&mut self, slot: Slot, index: u64) -> Result<Option<TablePage>, Self::Error>;
+    /// The checksum of a block's home position.
+    fn sum(&mut self, slot: Slot, block: Block) -> Result<Option<u32>, Self::Error>;
+    /// Write a payload page of the ring of `from` to the block's home position on `to`.
+    fn replay(&mut self, from: Slot, page: u64, to: Slot, block: Block) -> Result<(), Self::Error>;
+    /// Write zeros to a block's home position; `sum` is their checksum.
+    fn zero(&mut self, slot: Slot, block: Block, sum: u32) -> Result<(), Self::Error>;
+    /// Copy a block's home position from one leg to the other.
+    fn copy(&mut self, from: Slot, to: Slot, block: Block) -> Result<(), Self::Error>;
+    /// Make all writes of the device durable.
+    fn flush(&mut self, slot: Slot) -> Result<(), Self::Error>;
+    /// Write a metadata page, durable on return.
+    fn meta(&mut self, slot: Slot, meta: Meta) -> Result<(), Self::Error>;
+}
+
+/// Why there is no array to serve.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failed<E> {
+    /// It must not start.
+    Refused(Refusal),
+    /// A device failed meanwhile; start again without it.
+    Device(E),
+}
+
+impl<E> From<Refusal> for Failed<E> {
+    fn from(refusal: Refusal) -> Failed<E> {
+        Failed::Refused(refusal)
+    }
+}
+
+/// Decide who starts as what, bring the members to one content, and void their logs.
+///
+/// `entropy` is random and never the same twice.
+///
+/// # Errors
+/// A refusal, or what stopped the media.
+pub fn recover<M: Media>(
+    rules: &Rules,
+    media: &mut M,
+    offers: &[Offer],
+    accept: Accept,
+    entropy: u128,
+) -> Result<Opened, Failed<M::Error>> {
+    let assembly = assemble(rules, offers, accept)?;
+    let mut recovery = Recovery::new(*rules, media, assembly, offers);
+    recovery.read_logs()?;
+    recovery.read_maps().map_err(Failed::Device)?;
+    if !recovery.clean {
+        recovery.converge().map_err(Failed::Device)?;
+    }
+    recovery.finish(entropy).map_err(Failed::Device)
+}
+
+struct Recovery<'m, M> {
+    rules: Rules,
+    media: &'m mut M,
+    role: [Role; DEVICES],
+    present: [Option<Superblock>; DEVICES],
+    newest: Superblock,
+    clean: bool,
+    scans: [Scan; DEVICES],
+    hot: BTreeSet<Block>,
+    out_of_sync: [Regions; LEGS],
+    table: Table,
+    version: u64,
+    /// The version of the activity log on each leg.
+    activity: [u64; LEGS],
+    map_slots: BTreeMap<(bool, u64), u64>,
+}
+
+impl<'m, M: Media> Recovery<'m, M> {
+    fn new(rules: Rules, media: &'m mut M, assembly: Assembly, offers: &[Offer]) -> Self {
+        let Assembly { role, offer, newest, clean } = assembly;
+        let present = offer
+            .map(|index| index.and_then(|index| offers[index].superblock.as_ref().ok()).cloned());
+        let geometry = newest.geometry;
+        let regions = || Regions::new(geometry.blocks, geometry.region_blocks);
+        Recovery {
+            rules,
+            media,
+            role,
+            present,
+            clean,
+            scans: Default::default(),
+            hot: BTreeSet::new(),
+            out_of_sync: [regions(), regions()],
+            table: Table::new(geometry.blocks),
+            version: 0,
+            activity: [0; LEGS],
+            map_slots: BTreeMap::new(),
+            newest,
+        }
+    }
+
+    fn is_current(&self, slot: Slot) -> bool {
+        self.role[slot] == Role::Current
+    }
+
+    fn current_legs(&self) -> Vec<Slot> {
+        (0..LEGS).filter(|&leg| self.is_current(leg)).collect()
+    }
+
+    /// Read every member's log. A log with a hole is corrupt: its device is left out if another
+    /// one can stand for it.
+    fn read_logs(&mut self) -> Result<(), Failed<M::Error>> {
+        for slot in 0..DEVICES {
+            let Some(superblock) = &self.present[slot] else { continue };
+            let (rules, pages) = (&self.rules, u64::from(self.newest.geometry.log_pages));
+            let scan =
+                log::scan(rules, self.media, slot, superblock, pages).map_err(Failed::Device)?;
+            if let (Some(record), true) = (scan.hole, self.is_current(slot)) {
+                if self.current_legs() == [slot] {
+                    return Err(Refusal::BrokenLog { slot, record }.into());
+                }
+                self.role[slot] = Role::Whole;
+                self.clean = false;
+            }
+            self.scans[slot] = scan;
+        }
+        Ok(())
+    }
+
+    fn read_maps(&mut self) -> Result<(), M::Error> {
+        for leg in 0..LEGS {
+            if !matches!(self.role[leg], Role::Current | Role::Partial) {
+                continue;
+            }
+            let own = self.role[leg] == Role::Partial && planted!(self.rules, SkipOwnActivity);
+            if let Some(activity) = self.media.activity(leg)? {
+                self.version = self.version.max(activity.version);
+                self.activity[leg] = activity.version;
+                if !self.clean && !own {
+                    self.heat(&activity);
+                }
+            }
+            if self.is_current(leg) {
+                self.read_table(leg)?;
+                self.read_bitmap(leg)?;
+            }
+        }
+        for leg in 0..LEGS {
+            match self.role[leg] {
+                Role::Current => {}
+                Role::Whole => (0..self.newest.geometry.blocks)
+                    .for_each(|block| self.out_of_sync[leg].insert(Span::new(block, 1))),
+                // What was hot may differ, whatever the bitmap says.
+                Role::Partial | Role::Absent => {
+                    let lacks = &mut self.out_of_sync[leg];
+                    self.hot.iter().for_each(|&block| lacks.insert(Span::new(block, 1)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn heat(&mut self, activity: &Activity) {
+        let size = u64::from(self.newest.geometry.extent_blocks);
+        for &extent in &activity.hot {
+            let start = u64::from(extent) * size;
+            self.hot.extend(start..(start + size).min(self.newest.geometry.blocks));
+        }
+    }
+
+    fn read_table(&mut self, leg: Slot) -> Result<(), M::Error> {
+        for index in 0..self.table.pages() {
+            let Some(page) = self.media.table(leg, index)? else { continue };
+            self.version = self.version.max(page.version);
+            let known = self.map_slots.get(&(false, index)).copied().unwrap_or(0);
+            if page.version > known {
+                self.map_slots.insert((false, index), page.version);
+                self.table.load(index, &page.sums);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the left-out leg lacks, as recorded by a member.
+    fn read_bitmap(&mut self, leg: Slot) -> Result<(), M::Error> {
+        let geometry = self.newest.geometry;
+        let regions = geometry.blocks.div_ceil(geometry.region_blocks.into());
+        let lacking = other(leg);
+        for index in 0..regions.div_ceil(BITS_PER_PAGE) {
+            let Some(page) = self.media.bitmap(leg, index)? else { continue };
+            self.version = self.version.max(page.version);
+            let known = self.map_slots.entry((true, index)).or_default();
+            *known = page.version.max(*known);
+            if !self.is_current(lacking) && !planted!(self.rules, ClearBitmap) {
+                let first = (index * BITS_PER_PAGE / 64) as usize;
+                self.out_of_sync[lacking].merge(first, &page.words);
+            }
+        }
+        Ok(())
+    }
+
+    /// Make every block that may differ the same on all members, by the newest claim.
+    fn converge(&mut self) -> Result<(), M::Error> {
+        let mut claims: BTreeMap<Block, Vec<(Claim, u64, u32)>> = BTreeMap::new();
+        for slot in (0..DEVICES).filter(|&slot| self.is_current(slot)) {
+            let void = self.present[slot]
+                .as_ref()
+                .is_none_or(|own| own.incarnation != self.newest.incarnation);
+            if void && !planted!(self.rules, OldLog) {
+                // A start since then has brought the legs to one content without it.
+                continue;
+            }
+            for said in &self.scans[slot].said {
+                let claim = Claim { sequence: said.sequence, kind: said.kind, device: slot };
+                claims.entry(said.block).or_default().push((claim, said.page, said.sum));
+            }
+        }
+        let mut blocks: BTreeSet<Block> = claims.keys().copied().collect();
+        if !planted!(self.rules, SkipHot) {
+            blocks.extend(&self.hot);
+        }
+        for block in blocks {
+            let claims = claims.get(&block).map_or(&[][..], Vec::as_slice);
+            let sum = match merge::remedy(&self.rules, claims.iter().map(|&(claim, ..)| claim)) {
+                Remedy::Replay(claim) => {
+                    let said = claims.iter().find(|said| said.0 == claim);
+                    let &(_, page, sum) = said.expect("the remedy is one of the claims");
+                    self.replay(block, claim, page, sum)?;
+                    Some(sum)
+                }
+                Remedy::Copy(claim) => {
+                    let said = claims.iter().find(|said| said.0 == claim);
+                    let &(.., sum) = said.expect("the remedy is one of the claims");
+                    self.copy(block, claim.device, sum)?
+                }
+                Remedy::Compare => self.compare(block)?,
+            };
+            match sum {
+                Some(sum) => self.table.set(block, sum, self.newest.incarnation << 40),
+                None => self.table.forget(block),
+            }
+        }
+        if !planted!(self.rules, RecoverWithoutFlush) {
+            for leg in self.current_legs() {
+                self.media.flush(leg)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, block: Block, claim: Claim, page: u64, sum: u32) -> Result<(), M::Error> {
+        for leg in self.current_legs() {
+            match claim.kind {
+                crate::format::record::EntryKind::Zero => self.media.zero(leg, block, sum)?,
+                _ => self.media.replay(claim.device, page, leg, block)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The log of `leg` says that its copy is the newest, with checksum `said`. If it is another by
+    /// now, a later write that nobody flushed is there, or the copy has rotted: then the other
+    /// leg's is better if it is the one that was meant.
+    fn copy(&mut self, block: Block, leg: Slot, said: u32) -> Result<Option<u32>, M::Error> {
+        let target = other(leg);
+        let sum = self.media.sum(leg, block)?;
+        if !self.is_current(target) {
+            return Ok(sum);
+        }
+        let theirs = self.media.sum(target, block)?;
+        let rotten = sum.is_none() || (sum != Some(said) && theirs == Some(said));
+        let rotten = rotten || planted!(self.rules, WrongDirection);
+        let (from, to, sum) = if rotten { (target, leg, theirs) } else { (leg, target, sum) };
+        if sum.is_some() && self.media.sum(to, block)? != sum {
+            self.media.copy(from, to, block)?;
+        }
+        Ok(sum)
+    }
+
+    /// Any copy will do, but a right one is better than a rotten one.
+    fn compare(&mut self, block: Block) -> Result<Option<u32>, M::Error> {
+        let [leg] = self.current_legs()[..] else { return self.compare_two(block) };
+        self.media.sum(leg, block)
+    }
+
+    fn compare_two(&mut self, block: Block) -> Result<Option<u32>, M::Error> {
+        let sums = [self.media.sum(FAST, block)?, self.media.sum(SLOW, block)?];
+        let recorded = self.table.get(block).map(|(sum, _)| sum);
+        let from = match verify::copies(&self.rules, recorded, sums) {
+            Verdict::Same => return Ok(sums[0]),
+            Verdict::Wrong(leg) => other(leg),
+            Verdict::Unknown if sums == [None, None] => return Ok(None),
+            Verdict::Unknown => FAST,
+        };
+        self.media.copy(from, other(from), block)?;
+        Ok(sums[from])
+    }
+
+    /// Record the outcome: checksums, what a leg lacks, superblocks, and last the hot extents.
+    fn finish(mut self, entropy: u128) -> Result<Opened, M::Error> {
+        let superblock = self.next_superblock(entropy);
+        let legs = self.current_legs();
+        if planted!(self.rules, CoolFirst) {
+            self.cool(&legs)?;
+        }
+        let pages: BTreeSet<u64> = self.hot.iter().map(|&block| Table::page_of(block)).collect();
+        for index in pages {
+            let Some(sums) = self.table.page(index).map(<[_]>::to_vec) else { continue };
+            let version = self.next_version(false, index);
+            for &leg in &legs {
+                let page = TablePage { version, index, sums: sums.clone() };
+                self.media.meta(leg, Meta::Table(page))?;
+            }
+        }
+        self.write_bitmap(&legs)?;
+        let mut own = self.present.clone();
+        let log_first: [u64; DEVICES] = std::array::from_fn(|slot| {
+            let before = self.present[slot].as_ref();
+            before.map_or(0, |before| self.scans[slot].next.max(before.log_first))
+        });
+        let members = (0..DEVICES).filter(|&s| superblock.members[s] == Membership::Member);
+        for slot in members {
+            let Some(before) = &self.present[slot] else { continue };
+            let after = Superblock {
+                device: slot as u8,
+                identity: before.identity,
+                update: before.update + 1,
+                log_first: log_first[slot],
+                ..superblock.clone()
+            };
+            own[slot] = Some(after.clone());
+            for copy in Layout::copies_of(after.update) {
+                let superblock = Box::new(after.clone());
+                self.media.meta(slot, Meta::Superblock { copy, superblock })?;
+            }
+        }
+        if !planted!(self.rules, CoolFirst) {
+            self.cool(&legs)?;
+        }
+        let state = std::array::from_fn(|slot| self.state(slot, &superblock));
+        Ok(Opened {
+            superblock,
+            own,
+            state,
+            log_first,
+            out_of_sync: self.out_of_sync,
+            table: self.table,
+            activity: self.activity,
+            map_version: self.version + 1,
+            map_slots: self.map_slots,
+            entropy,
+        })
+    }
+
+    fn state(&self, slot: Slot, superblock: &Superblock) -> State {
+        match (superblock.members[slot], self.role[slot]) {
+            (Membership::Member, _) => State::Member,
+            (Membership::Never, _) => State::Never,
+            (Membership::Out, Role::Partial | Role::Whole) if slot < LEGS => State::Filling,
+            (Membership::Out, _) => State::Out,
+        }
+    }
+
+    fn cool(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
+        for &leg in legs {
+            // The last one on this leg stays whole until this one is.
+            self.version += 1 + u64::from(self.version % 2 != self.activity[leg] % 2);
+            let activity = Activity { version: self.version, hot: Vec::new() };
+            self.activity[leg] = self.version;
+            self.media.meta(leg, Meta::Activity(activity))?;
+        }
+        Ok(())
+    }
+
+    fn next_version(&mut self, bitmap: bool, index: u64) -> u64 {
+        let last = self.map_slots.get(&(bitmap, index)).copied();
+        self.version += 1;
+        if last.is_some_and(|last| last % 2 == self.version % 2) {
+            self.version += 1;
+        }
+        self.map_slots.insert((bitmap, index), self.version);
+        self.version
+    }
+
+    /// What the other leg lacks must be on media before anything else forgets it.
+    fn write_bitmap(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
+        let &[leg] = legs else { return Ok(()) };
+        let geometry = self.newest.geometry;
+        let regions = geometry.blocks.div_ceil(geometry.region_blocks.into());
+        let count = (BITS_PER_PAGE / 64) as usize;
+        for index in 0..regions.div_ceil(BITS_PER_PAGE) {
+            let version = self.next_version(true, index);
+            let mut words = self.out_of_sync[other(leg)].words(index as usize * count, count);
+            words.resize(count, 0);
+            self.media.meta(leg, Meta::Bitmap(Bitmap { version, index, words }))?;
+        }
+        Ok(())
+    }
+
+    /// The superblock of the start: a new incarnation, and a new generation if anybody is missing
+    /// who was a member.
+    fn next_superblock(&self, entropy: u128) -> Superblock {
+        let mut next = self.newest.clone();
+        let before = next.members;
+        next.members = std::array::from_fn(|slot| {
+            let back = slot == WITNESS && self.role[slot] == Role::Whole;
+            match (before[slot], self.is_current(slot) || back) {
+                (Membership::Never, _) => Membership::Never,
+                (_, true) => Membership::Member,
+                (_, false) => Membership::Out,
+            }
+        });
+        let lost = |slot: Slot| {
+            before[slot] == Membership::Member && next.members[slot] != Membership::Member
+        };
+        let left: Vec<Slot> = (0..DEVICES).filter(|&slot| lost(slot)).collect();
+        if !left.is_empty() && !planted!(self.rules, NoGeneration) {
+            let Generations { current, base, .. } = next.generations;
+            next.generations.begin(entropy.max(1));
+            let leg = left.iter().any(|&slot| slot < LEGS);
+            next.generations.base = if leg { current } else { base };
+        }
+        let seen = self.present.iter().flatten().map(|superblock| superblock.incarnation);
+        next.incarnation = seen.max().unwrap_or(0) + 1;
+        next.clean = false;
+        let whole = next.members[..LEGS] == [Membership::Member; LEGS];
+        next.armed_relaxed = next.mode == Mode::Relaxed && whole;
+        next.armed_witness = next.members[WITNESS] == Membership::Member;
+        if planted!(self.rules, NeverArm) {
+            (next.armed_relaxed, next.armed_witness) = (false, false);
+        }
+        next
+    }
+}

@@ -1,0 +1,105 @@
+//! The proof of the proof: bugs are planted in the protocol one at a time, and each must be found.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::plan::Rates;
+use super::{Plan, run};
+use crate::Mutant;
+use crate::core::Placement;
+use crate::policy::Rules;
+use crate::types::Mode;
+
+/// How a planted bug was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kill {
+    /// Runs it took.
+    pub seeds: u64,
+    /// What was violated.
+    pub violation: String,
+}
+
+/// Look for a planted bug in up to `seeds` runs of `operations` requests.
+pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
+    (1..=seeds).find_map(|seed| {
+        let mut plan = Plan::new(seed, operations);
+        plan.config.rules = Rules { mutant: Some(mutant), ..plan.config.rules };
+        if seed % 2 == 0 {
+            focus(mutant, &mut plan);
+        }
+        if matches!(mutant, Mutant::HedgeStale | Mutant::ReadOutOfSync | Mutant::StaleRoute) {
+            // They come with checksums that are not compared, which must not be what is found.
+            plan.rates.corrupt = 0;
+        }
+        let violation = match catch_unwind(AssertUnwindSafe(|| run(&plan))) {
+            Ok(Ok(_)) => return None,
+            Ok(Err(violation)) => violation.0,
+            // An assertion of the core is as good as a check of its history.
+            Err(_) => "an assertion (panic)".into(),
+        };
+        Some(Kill { seeds: seed, violation })
+    })
+}
+
+/// Half of the runs are rough, and such as a bug needs.
+fn focus(mutant: Mutant, plan: &mut Plan) {
+    plan.rates = Rates::ROUGH;
+    let config = &mut plan.config;
+    match mutant {
+        Mutant::StrictAckFirst => config.rules.mode = Mode::Strict,
+        Mutant::EpochWithoutFlush | Mutant::NoEpochs | Mutant::NeverArm => {
+            config.rules.mode = Mode::Relaxed;
+        }
+        Mutant::ArmLate => {
+            config.rules.mode = Mode::Log;
+            plan.rates = Rates { freeze: 300, cut: 400, operator: 2000, ..Rates::default() };
+        }
+        Mutant::EarlyReference | Mutant::LogOutOfOrder | Mutant::LogLate => {
+            config.rules.mode = Mode::Log;
+            config.placement = Placement::OwnLog;
+            plan.geometry.blocks = 12;
+            plan.rates = Rates { freeze: 400, cut: 200, ..Rates::default() };
+        }
+        Mutant::HoleIsTail | Mutant::OldLog => {
+            config.rules.mode = Mode::Log;
+            config.placement = Placement::Witness;
+            (plan.witness, plan.geometry.blocks, plan.geometry.log_pages) = (true, 12, 10);
+            plan.rates = Rates { freeze: 400, cut: 400, ..Rates::default() };
+        }
+        Mutant::JoinSlots | Mutant::FillWithoutFlush | Mutant::SkipOwnActivity => {
+            plan.rates = Rates { vanish: 300, cut: 200, ..Rates::default() };
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planted_bugs_that_show_soon_are_found() {
+        use Mutant::*;
+        let soon = [MdFlush, IgnoreCap, TrustOldLeg, StartStale, OvertakeWaiting, SkipHot];
+        for mutant in soon {
+            assert!(hunt(mutant, 100, 400).is_some(), "{mutant:?}");
+        }
+    }
+
+    #[test]
+    #[ignore = "minutes: part of make test-long"]
+    fn every_planted_bug_is_found() {
+        std::panic::set_hook(Box::new(|_| {}));
+        let mut alive = Vec::new();
+        println!("| planted bug | runs | found by |\n|---|---|---|");
+        for &mutant in Mutant::ALL {
+            match hunt(mutant, 30_000, 400) {
+                Some(Kill { seeds, violation }) => {
+                    println!("| {mutant:?} | {seeds} | {violation} |");
+                }
+                None => alive.push(mutant),
+            }
+        }
+        let _ = std::panic::take_hook();
+        assert!(alive.is_empty(), "not found: {alive:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The words of the protocol.
+
+use std::fmt;
+
+/// Number of a 4 KiB block of the mirror.
+pub type Block = u64;
+
+/// Slot of a device: [`FAST`], [`SLOW`] or [`WITNESS`].
+pub type Slot = usize;
+
+/// The leg that reads prefer, usually the SSD.
+pub const FAST: Slot = 0;
+/// The other leg, usually the disk.
+pub const SLOW: Slot = 1;
+/// The optional third device: a log in its own failure domain.
+pub const WITNESS: Slot = 2;
+/// Legs.
+pub const LEGS: usize = 2;
+/// Devices.
+pub const DEVICES: usize = 3;
+
+/// The other leg.
+pub const fn other(leg: Slot) -> Slot {
+    1 - leg
+}
+
+/// When a write and a flush may be acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// Both legs, always.
+    Strict = 0,
+    /// A write after the first leg; a flush after two durable copies in two failure domains.
+    Log = 1,
+    /// A write and a flush after the first leg, within bounds of bytes and age.
+    Relaxed = 2,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Strict => "strict",
+            Mode::Log => "log",
+            Mode::Relaxed => "relaxed",
+        })
+    }
+}
+
+/// Some consecutive blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First block.
+    pub start: Block,
+    /// How many, at least one.
+    pub blocks: u32,
+}
+
+impl Span {
+    /// `blocks` blocks from `start`.
+    pub const fn new(start: Block, blocks: u32) -> Span {
+        Span { start, blocks }
+    }
+
+    /// The block after the last.
+    pub const fn end(self) -> Block {
+        self.start + self.blocks as u64
+    }
+
+    /// Every block.
+    pub fn iter(self) -> std::ops::Range<Block> {
+        self.start..self.end()
+    }
+
+    /// Do the two share a block?
+    pub const fn overlaps(self, other: Span) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+}
