@@ -20,6 +20,7 @@ const F: &str = "[ssd]\nover_provisioning = { live_percent = 93 }\nnand.read = [
 /// Mappings to compare, each with a tenth of a page map's RAM where it has a choice.
 const MAPPINGS: &[(&str, &str)] = &[
     ("page", "mapping = 'page'"),
+    ("wadpm", "mapping.wadpm.window.fixed = 10"),
     ("dftl", "mapping.dftl.cache = '10%'"),
     ("sftl", "mapping.sftl.cache = '10%'"),
     ("cdftl", "mapping.cdftl.cache = '10%'"),
