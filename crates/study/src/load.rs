@@ -52,7 +52,11 @@ pub(crate) fn lay(
     let mut tree = Node::parse(text)?;
     let (mut late, mut gone) = (Vec::new(), Vec::new());
     for set in sets {
-        let (path, value) = parse_set(set)?;
+        let (mut path, value) = parse_set(set)?;
+        // A trace is its file: `--set workload.trace=FILE` keeps the rest of the table.
+        if path == ["workload", "trace"] && value.to_value().is_str() {
+            path.push("file".into());
+        }
         apply(&mut tree, path, value, &mut late, &mut gone);
     }
     let frame = locate::read::<Frame>(&tree)?;
@@ -147,6 +151,20 @@ mod tests {
         assert_eq!(value("a={ d = 2 }")["d"].as_integer(), Some(2));
         assert!(parse_set("greedy").unwrap_err().to_string().contains("no `=`"));
         assert!(parse_set("a..b=1").unwrap_err().to_string().contains("--set:1:1"));
+    }
+
+    #[test]
+    fn a_trace_is_set_by_its_file() {
+        let text = "[workload.trace]\nfirst = 3\n[sweep]\n\"workload.trace.file\" = ['a', 'b']\n";
+        let sets = ["workload.trace=my.trace".to_string()];
+        let loaded = lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap();
+        let trace = loaded.tree.to_value();
+        let trace = &trace["workload"]["trace"];
+        assert_eq!(
+            (trace["file"].as_str(), trace["first"].as_integer()),
+            (Some("my.trace"), Some(3))
+        );
+        assert_eq!(loaded.gone, ["workload.trace.file"]);
     }
 
     #[test]

@@ -98,12 +98,16 @@ requests = 2000
 
 #[test]
 fn a_setting_takes_the_place_of_a_sweep() {
-    let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\"]\n";
+    let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\"]\n\
+                 [[claim]]\ntext = 't'\nsource = 's'\nmetric = 'iops'\nholds = { min = 1 }\n\
+                 where = { \"device.null.latency\" = '1us' }\n";
     let set = ["--json", "--set", "device.null.latency=40us"];
     let answer = Test::study(&format!("{STUDY}{sweep}")).args(&set).json();
     assert_eq!(answer["runs"].as_array().unwrap().len(), 1);
     assert_eq!(answer["runs"][0]["metrics"]["latency_us_mean"], 40);
     assert_eq!(answer["notes"][0], "device.null.latency is set and no longer swept");
+    assert!(answer["notes"][1].as_str().unwrap().starts_with("1 expectations, claims"));
+    assert_eq!(answer["claims"].as_array().unwrap().len(), 0);
     assert_eq!(answer["replay"], "blocklab run study.toml --set device.null.latency=40us");
 }
 
