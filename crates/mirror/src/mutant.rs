@@ -104,6 +104,8 @@ mutants! {
     RetryFlush,
     /// An extent goes cold although it was written during the checkpoint.
     CoolWhileWritten,
+    /// A page of the table goes to one slot while an older version is out to the other.
+    BothSlots,
     /// An extent goes cold without recording what the left-out leg lacks.
     CoolWithoutBitmap,
     /// A leg is re-admitted while requests it was given up with may still land.

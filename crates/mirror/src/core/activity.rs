@@ -14,6 +14,7 @@ use super::member::State;
 use super::table::Table;
 use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, SUMS_PER_PAGE, TablePage};
 use crate::mutant::planted;
+use crate::policy::Rules;
 use crate::policy::expect::Work;
 use crate::types::{LEGS, Slot, Span};
 
@@ -31,9 +32,9 @@ struct Hot {
 struct Checkpoint {
     number: u64,
     extent: u32,
-    /// Pages that are not written yet.
-    pending: u32,
-    /// A write came in between: the extent stays hot.
+    /// Pages that are not written yet on each leg.
+    pending: [u32; LEGS],
+    /// A write came in between, or a leg left: the extent stays hot.
     void: bool,
 }
 
@@ -73,9 +74,16 @@ impl ActivityLog {
     }
 
     /// A leg left: its copy of the log counts no more, and what it was writing comes to nothing.
-    pub(super) fn leave(&mut self, leg: Slot) {
+    pub(super) fn leave(&mut self, rules: &Rules, leg: Slot) {
         (self.written[leg], self.in_flight[leg]) = (0, false);
-        self.checkpoint = None;
+        // What is out on the other leg must land before the next one begins: that goes to the
+        // pages' other slots, and a power cut could tear both.
+        if let Some(checkpoint) = &mut self.checkpoint {
+            (checkpoint.pending[leg], checkpoint.void) = (0, true);
+        }
+        if planted!(rules, BothSlots) {
+            self.checkpoint = None;
+        }
     }
 
     pub(super) fn is_cold(&self) -> bool {
@@ -135,6 +143,9 @@ impl Core {
             && (self.activity.wants_room || (self.stopping && self.drained()))
         {
             self.checkpoint();
+        }
+        if self.activity.checkpoint.as_ref().is_some_and(|all| all.pending == [0; LEGS]) {
+            self.checkpoint_end();
         }
         for leg in 0..LEGS {
             let log = &self.activity;
@@ -207,20 +218,17 @@ impl Core {
         if !planted!(self.config.rules, CoolWithoutBitmap) {
             metas.extend(self.bitmap_pages(Span::new(start, (end - start) as u32)));
         }
-        let mut pending = 0;
-        for leg in 0..LEGS {
+        let mut pending = [0; LEGS];
+        for (leg, pending) in pending.iter_mut().enumerate() {
             if !self.keeps_maps(leg) {
                 continue;
             }
             for meta in metas.clone() {
                 self.write_meta(leg, Purpose::Checkpoint { number }, meta);
-                pending += 1;
+                *pending += 1;
             }
         }
         self.activity.checkpoint = Some(Checkpoint { number, extent, pending, void: false });
-        if pending == 0 {
-            self.checkpoint_end();
-        }
     }
 
     fn map_version(&mut self, bitmap: bool, index: u64) -> u64 {
@@ -273,14 +281,10 @@ impl Core {
             .collect()
     }
 
-    pub(super) fn checkpoint_done(&mut self, number: u64) {
-        let Some(checkpoint) = &mut self.activity.checkpoint else { return };
-        if checkpoint.number != number {
-            return;
-        }
-        checkpoint.pending -= 1;
-        if checkpoint.pending == 0 {
-            self.checkpoint_end();
+    pub(super) fn checkpoint_done(&mut self, leg: Slot, number: u64) {
+        let checkpoint = self.activity.checkpoint.as_mut();
+        if let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.number == number) {
+            checkpoint.pending[leg] -= 1;
         }
     }
 

@@ -187,7 +187,7 @@ impl Core {
         }
         if slot < LEGS {
             self.disown_leg(slot);
-            self.activity.leave(slot);
+            self.activity.leave(&self.config.rules, slot);
         }
         self.disown_log(slot);
         let member = &mut self.members[slot];

@@ -386,7 +386,7 @@ impl Core {
             io::Purpose::Record => self.record_done(out.slot),
             io::Purpose::Superblock { version } => self.superblock_done(out.slot, version),
             io::Purpose::Activity { version } => self.activity_done(out.slot, version),
-            io::Purpose::Checkpoint { number } => self.checkpoint_done(number),
+            io::Purpose::Checkpoint { number } => self.checkpoint_done(out.slot, number),
             io::Purpose::JoinTable => self.join_table_done(out.slot),
         }
     }

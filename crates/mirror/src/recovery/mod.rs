@@ -109,6 +109,10 @@ struct Recovery<'m, M> {
     hot: BTreeSet<Block>,
     out_of_sync: [Regions; LEGS],
     table: Table,
+    /// The version of each page of the table on each leg.
+    table_on: [BTreeMap<u64, u64>; LEGS],
+    /// Pages of the table that say different things on the two legs.
+    differ: BTreeSet<u64>,
     version: u64,
     /// The version of the activity log on each leg.
     activity: [u64; LEGS],
@@ -132,6 +136,8 @@ impl<'m, M: Media> Recovery<'m, M> {
             hot: BTreeSet::new(),
             out_of_sync: [regions(), regions()],
             table: Table::new(geometry.blocks),
+            table_on: Default::default(),
+            differ: BTreeSet::new(),
             version: 0,
             activity: [0; LEGS],
             map_slots: BTreeMap::new(),
@@ -209,8 +215,14 @@ impl<'m, M: Media> Recovery<'m, M> {
     }
 
     fn read_table(&mut self, leg: Slot) -> Result<(), M::Error> {
+        let second = leg == SLOW && self.is_current(FAST);
         for index in 0..self.table.pages() {
-            let Some(page) = self.media.table(leg, index)? else { continue };
+            let page = self.media.table(leg, index)?;
+            if second && self.table.page(index) != page.as_ref().map(|page| &page.sums[..]) {
+                self.differ.insert(index);
+            }
+            let Some(page) = page else { continue };
+            self.table_on[leg].insert(index, page.version);
             self.version = self.version.max(page.version);
             let known = self.map_slots.get(&(false, index)).copied().unwrap_or(0);
             if page.version > known {
@@ -343,15 +355,7 @@ impl<'m, M: Media> Recovery<'m, M> {
         if planted!(self.rules, CoolFirst) {
             self.cool(&legs)?;
         }
-        let pages: BTreeSet<u64> = self.hot.iter().map(|&block| Table::page_of(block)).collect();
-        for index in pages {
-            let Some(sums) = self.table.page(index).map(<[_]>::to_vec) else { continue };
-            let version = self.next_version(false, index);
-            for &leg in &legs {
-                let page = TablePage { version, index, sums: sums.clone() };
-                self.media.meta(leg, Meta::Table(page))?;
-            }
-        }
+        self.write_table(&legs)?;
         self.write_bitmap(&legs)?;
         let mut own = self.present.clone();
         let log_first: [u64; DEVICES] = std::array::from_fn(|slot| {
@@ -390,6 +394,28 @@ impl<'m, M: Media> Recovery<'m, M> {
             map_slots: self.map_slots,
             entropy,
         })
+    }
+
+    /// Write the pages of the table that changed, or that one leg lacks: either may be alone next
+    /// time. A leg's newest page stays whole until a newer one is.
+    fn write_table(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
+        let hot = self.hot.iter().map(|&block| Table::page_of(block));
+        let pages: BTreeSet<u64> = hot.chain(self.differ.iter().copied()).collect();
+        for index in pages {
+            let Some(sums) = self.table.page(index).map(<[_]>::to_vec) else { continue };
+            // The version before it is for a leg whose newest page is in the slot of this one.
+            self.version += 1;
+            let version = self.next_version(false, index);
+            for &leg in legs {
+                let newest = self.table_on[leg].get(&index);
+                let in_the_way = newest.is_some_and(|newest| newest % 2 == version % 2);
+                for version in version - u64::from(in_the_way)..=version {
+                    let page = TablePage { version, index, sums: sums.clone() };
+                    self.media.meta(leg, Meta::Table(page))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn state(&self, slot: Slot, superblock: &Superblock) -> State {

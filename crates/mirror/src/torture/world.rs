@@ -11,7 +11,7 @@ use super::history::{History, Violation};
 use super::host::Request;
 use super::plan::Plan;
 use super::{Report, SPAN_MAX};
-use crate::core::{Action, Content, Core, Event, HostId, Io, IoError, Meta, Notice, Source};
+use crate::core::{Action, Content, Core, Event, HostId, Io, IoError, Meta, Notice, Source, State};
 use crate::types::{DEVICES, Slot, Span};
 
 /// A device and its moods.
@@ -198,6 +198,7 @@ impl<'p> World<'p> {
             }
             Action::Meta { io, slot, meta } => {
                 self.check_bytes(slot, &meta);
+                self.check_slots(slot, &meta);
                 self.send(slot, io, Op::Write(Effect::Meta(Rc::new(meta))));
             }
             Action::Flush { io, slot } => {
@@ -244,6 +245,22 @@ impl<'p> World<'p> {
     fn check_bytes(&mut self, slot: Slot, meta: &Meta) {
         if self.plan.seed.is_multiple_of(16) && !super::media::survives_its_bytes(slot, meta) {
             let text = format!("{meta:?} is not what its bytes say");
+            self.trouble.get_or_insert(Violation(text));
+        }
+    }
+
+    /// While one slot of a page of the table is being written, the other holds the newest one.
+    fn check_slots(&mut self, slot: Slot, meta: &Meta) {
+        let Meta::Table(page) = meta else { return };
+        let out = self.flying.iter().flatten().filter(|flying| flying.slot == slot);
+        let twice = { out }.any(|flying| match &flying.op {
+            Op::Write(Effect::Meta(out)) => {
+                matches!(&**out, Meta::Table(other) if other.index == page.index)
+            }
+            _ => false,
+        });
+        if twice && self.core.states()[slot] == State::Member {
+            let text = format!("both slots of page {} of the table are out on {slot}", page.index);
             self.trouble.get_or_insert(Violation(text));
         }
     }
