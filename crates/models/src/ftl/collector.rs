@@ -257,7 +257,7 @@ impl Collector {
             _ => {
                 self.gc.sealed(pool, picked);
                 let plane = broke.unwrap_or(flash.geometry.plane_of_block(picked));
-                flash.least_valid(flash.geometry.blocks_of_plane(plane))?
+                self.emptiest_that_fits(plane, flash)?
             }
         };
         // A pool whose every sealed block is fully valid cannot be helped. A policy that does not
@@ -269,6 +269,19 @@ impl Collector {
             return None;
         }
         Some(victim)
+    }
+
+    /// The block of a plane with the fewest valid pages; where open blocks are kept apart, of
+    /// those whose pages have a place to go.
+    fn emptiest_that_fits(&self, plane: u32, flash: &Flash) -> Option<u32> {
+        let blocks = flash.geometry.blocks_of_plane(plane);
+        let emptiest = flash.least_valid(blocks.clone())?;
+        if self.rules.isolated == 0 || self.fits(emptiest, flash) {
+            return Some(emptiest);
+        }
+        let mut fitting = blocks.filter(|&b| flash.is_sealed(b) && self.fits(b, flash));
+        let first = fitting.next()?;
+        Some(fitting.fold(first, |a, b| if flash.valid(b) < flash.valid(a) { b } else { a }))
     }
 
     /// Which open block takes the pages of a victim.
