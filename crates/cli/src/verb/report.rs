@@ -11,7 +11,8 @@ use crate::python;
 pub(crate) struct Args {
     /// The folder a run wrote, such as out/first-look
     dir: PathBuf,
-    /// Write only this figure, as SVG: percentiles, throughput, latency-heatmap, utilisation, waf
+    /// Write only this figure, as SVG: percentiles, throughput, latency-heatmap, utilisation, waf,
+    /// map, or one of the study's own
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
     /// Where to write; report.html, or the figure's name, in DIR by default

@@ -71,6 +71,34 @@ pub(super) struct Write {
     pub(super) ready: bool,
 }
 
+impl Write {
+    /// A write nobody has acted on, without its content.
+    fn new(sequence: u64, span: Span, content: Content, legs: [OnLeg; LEGS]) -> Write {
+        Write {
+            sequence,
+            id: 0,
+            span,
+            content,
+            fua: false,
+            epoch: 0,
+            sums: Box::default(),
+            legs,
+            payload: [Logged::No; DEVICES],
+            reference: [Logged::No; LEGS],
+            acked: false,
+            cover: None,
+            satisfied: false,
+            exposed: false,
+            starved: false,
+            released: false,
+            records: Vec::new(),
+            activity: 0,
+            copy: None,
+            ready: false,
+        }
+    }
+}
+
 /// A host write that is not admitted yet.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
@@ -180,28 +208,9 @@ impl Writes {
     /// A copy takes its place among the writes of its blocks.
     pub(super) fn insert_copy(&mut self, span: Span, legs: [OnLeg; LEGS], copy: u32) -> WriteIndex {
         let sequence = self.sequence();
-        self.insert(Write {
-            sequence,
-            id: 0,
-            span,
-            content: Content::Data,
-            fua: false,
-            epoch: 0,
-            sums: Box::default(),
-            legs,
-            payload: [Logged::No; DEVICES],
-            reference: [Logged::No; LEGS],
-            acked: false,
-            cover: None,
-            satisfied: false,
-            exposed: false,
-            starved: false,
-            released: false,
-            records: Vec::new(),
-            activity: 0,
-            copy: Some(copy),
-            ready: false,
-        })
+        let mut write = Write::new(sequence, span, Content::Data, legs);
+        write.copy = Some(copy);
+        self.insert(write)
     }
 
     /// Take a write out; whatever comes after it may be able to go on.
@@ -324,26 +333,13 @@ impl Core {
         let epoch = self.writes.epoch;
         let sequence = self.writes.sequence();
         let write = Write {
-            sequence,
             id,
-            span,
-            content,
             fua,
             epoch,
             sums: sums.expect("it is merged"),
-            legs,
-            payload: [Logged::No; DEVICES],
-            reference: [Logged::No; LEGS],
-            acked: false,
-            cover: None,
-            satisfied: false,
-            exposed: false,
-            starved: false,
-            released: false,
-            records: Vec::new(),
             activity,
-            copy: None,
             ready: true,
+            ..Write::new(sequence, span, content, legs)
         };
         let index = self.writes.insert(write);
         self.writes.live_blocks += u64::from(span.blocks);

@@ -110,21 +110,13 @@ impl Allocator {
         }
     }
 
-    /// The plane for the next copy of `lpn`: one with room while `reserve` blocks stay free.
+    /// The plane for the next copy of `lpn` in the open block of a slot: one with room while
+    /// `reserve` blocks stay free.
     ///
     /// # Errors
     /// The plane that must free a block first; `None` when any plane would do.
     #[inline]
-    pub fn choose(&mut self, lpn: u32, flash: &Flash, reserve: u32) -> Result<u32, Option<u32>> {
-        self.choose_in(Slot::HOST, lpn, flash, reserve)
-    }
-
-    /// The plane for the next copy of `lpn` in the open block of a slot.
-    ///
-    /// # Errors
-    /// As for [`Self::choose`].
-    #[inline]
-    pub fn choose_in(
+    pub fn choose(
         &mut self,
         slot: Slot,
         lpn: u32,

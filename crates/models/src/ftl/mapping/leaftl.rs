@@ -53,7 +53,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, snapshot_fields};
 
 use super::fill::fill;
-use super::{Built, Context, Full, HostPage, MapStats, Mapping, Rebuilt};
+use super::{Built, Context, Full, HostPage, MapStats, Mapping, Rebuilt, next_page};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
@@ -95,7 +95,6 @@ impl Params {
             groups,
             error_bound: self.error_bound,
             logical_pages: context.logical_pages,
-            page_sectors: geometry.page_sectors,
             reserve: context.reserve,
             points: Vec::new(),
             stats: MapStats::default(),
@@ -112,7 +111,6 @@ struct Leaf {
     groups: u32,
     error_bound: u32,
     logical_pages: u32,
-    page_sectors: u32,
     reserve: u32,
     /// Scratch of `learn`.
     points: Vec<(u32, u32)>,
@@ -217,25 +215,16 @@ impl Mapping for Leaf {
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
-        let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
-        let old = self.seek(page.lpn, flash, plan).ppn;
-        if old != NONE && !page.whole {
-            plan.then();
-            let kept = self.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
+        let (lpn, reserve) = (page.lpn, self.reserve);
+        let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
+        let old = self.seek(lpn, flash, plan).ppn;
+        if !page.whole {
             plan.then();
         }
-        let (ppn, opened) = flash
-            .allocate(plane, Slot::HOST, page.lpn, self.reserve)
+        let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
-        if opened {
-            plan.collect.push(plane);
-        }
-        if old != NONE {
-            flash.invalidate(old);
-        }
-        self.written(page.lpn, ppn, flash);
-        plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
+        page.plan_program(old, ppn, flash, plan);
+        self.written(lpn, ppn, flash);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::collector::Step;
 use super::flash::{Flash, Slot};
 use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
-use crate::ssd::plan::{Cause, OpCounts, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
 
 pub mod bast;
 pub mod block;
@@ -72,6 +72,48 @@ impl HostPage {
     pub fn whole(lpn: u32, sectors: u32, stream: u16, of: u32) -> HostPage {
         HostPage { lpn, sectors: sectors as u16, whole: true, stream, index: 0, of }
     }
+
+    /// Plan the read of what a write in part leaves as it is at `old`; true when there is such.
+    #[inline]
+    pub fn plan_rest(&self, old: u32, geometry: &Geometry, plan: &mut Plan) -> bool {
+        let needed = old != NONE && !self.whole;
+        if needed {
+            let kept = geometry.page_sectors - u32::from(self.sectors);
+            plan.push(FlashOp::read(Cause::Host, old, self.lpn, kept));
+        }
+        needed
+    }
+
+    /// Plan its program to `ppn` in place of `old`, after the read of the rest if that is needed.
+    #[inline]
+    pub fn plan_program(&self, old: u32, ppn: u32, flash: &mut Flash, plan: &mut Plan) {
+        if self.plan_rest(old, &flash.geometry, plan) {
+            plan.then();
+        }
+        if old != NONE {
+            flash.invalidate(old);
+        }
+        let sectors = flash.geometry.page_sectors;
+        plan.push(FlashOp::program(Cause::Host, ppn, old, self.lpn, sectors));
+    }
+}
+
+/// The next page of a slot of `plane` for `id`, as [`Flash::allocate`] gives it; a plane that gave
+/// up a free block for it may have to be collected.
+#[inline]
+pub(crate) fn next_page(
+    flash: &mut Flash,
+    plane: u32,
+    slot: Slot,
+    id: u32,
+    reserve: u32,
+    plan: &mut Plan,
+) -> Option<u32> {
+    let (ppn, opened) = flash.allocate(plane, slot, id, reserve)?;
+    if opened {
+        plan.collect.push(plane);
+    }
+    Some(ppn)
 }
 
 /// No room: the write must wait until a block of this plane (`None`: of any plane) is erased.
@@ -133,7 +175,7 @@ sim::snapshot_fields!(MapStats { lookups, hits, double_reads });
 /// Tables change when a plan is made. The flash executes the programs and erases of a die in
 /// planned order, and keeps what a program in flight supersedes.
 pub trait Mapping: Snapshot + Send {
-    /// Where the newest copy of `lpn` is, or [`crate::ssd::plan::NONE`]. Costs nothing: this is
+    /// Where the newest copy of `lpn` is, or [`NONE`]. Costs nothing: this is
     /// how checks look at a scheme from outside.
     fn lookup(&mut self, flash: &mut Flash, lpn: u32) -> u32;
 

@@ -24,7 +24,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, CowVec};
 
-use super::{Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, fill::fill};
+use super::fill::fill;
+use super::{Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, next_page};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
@@ -88,7 +89,6 @@ impl Handles {
 pub(super) struct PageMap {
     map: CowVec<u32>,
     allocator: Allocator,
-    page_sectors: u32,
     reserve: u32,
     ram: Bytes,
     handles: Handles,
@@ -101,7 +101,6 @@ impl PageMap {
         PageMap {
             map: CowVec::new(context.logical_pages as usize, NONE),
             allocator: context.allocator.clone(),
-            page_sectors: context.geometry.page_sectors,
             reserve: context.reserve,
             ram: Bytes(table.div_ceil(8)),
             handles,
@@ -133,25 +132,13 @@ impl Mapping for PageMap {
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
-        let slot = self.slot(page.stream);
-        let plane = self.allocator.choose_in(slot, page.lpn, flash, self.reserve).map_err(Full)?;
-        let old = self.map.get(page.lpn as usize);
-        if old != NONE && !page.whole {
-            let kept = self.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
-            plan.then();
-        }
-        let (ppn, opened) = flash
-            .allocate(plane, slot, page.lpn, self.reserve)
+        let (lpn, reserve, slot) = (page.lpn, self.reserve, self.slot(page.stream));
+        let plane = self.allocator.choose(slot, lpn, flash, reserve).map_err(Full)?;
+        let ppn = next_page(flash, plane, slot, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
-        if old != NONE {
-            flash.invalidate(old);
-        }
-        self.map.set(page.lpn as usize, ppn);
-        if opened {
-            plan.collect.push(plane);
-        }
-        plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
+        let old = self.map.get(lpn as usize);
+        page.plan_program(old, ppn, flash, plan);
+        self.map.set(lpn as usize, ppn);
         Ok(())
     }
 

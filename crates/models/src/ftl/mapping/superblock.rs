@@ -273,16 +273,10 @@ impl Mapping for Superblock {
             return Err(Full(Some(plane)));
         };
         let table = self.tables.of(&self.layout, lpn);
-        let mut before = self.tables.use_table(flash, table, plan);
+        self.tables.use_table(flash, table, plan);
         let old = self.place.get(lpn as usize);
-        if old != NONE && !page.whole {
-            let kept = self.geometry.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, lpn, kept));
-            before += 1;
-        }
-        if before > 0 {
-            plan.then();
-        }
+        page.plan_rest(old, &self.geometry, plan);
+        plan.then();
         if old != NONE {
             flash.invalidate(old);
         }

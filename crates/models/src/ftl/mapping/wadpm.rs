@@ -52,7 +52,7 @@ use sim::{Bytes, snapshot_fields};
 
 use super::demand::{MAP_RESERVE, MapStore, check_room};
 use super::fill::fill;
-use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits};
+use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits, next_page};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
@@ -179,7 +179,6 @@ impl Params {
             planes: Divisor::new(planes),
             chunks_per_plane: Divisor::new(chunks_per_plane),
             reserve: context.reserve + MAP_RESERVE,
-            page_sectors: geometry.page_sectors,
             directory_bits: u64::from(chunks) * u64::from(ppi_bits),
             gc_map_update: self.gc_map_update,
             stats: MapStats::default(),
@@ -216,7 +215,6 @@ struct Wadpm {
     planes: Divisor,
     chunks_per_plane: Divisor,
     reserve: u32,
-    page_sectors: u32,
     directory_bits: u64,
     gc_map_update: GcMapUpdate,
     stats: MapStats,
@@ -324,26 +322,15 @@ impl Mapping for Wadpm {
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
-        let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
+        let (lpn, reserve) = (page.lpn, self.reserve);
+        let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
         // Taken first: loading the entry may take the last free block for a map page.
-        let (ppn, opened) = flash
-            .allocate(plane, Slot::HOST, page.lpn, self.reserve)
+        let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
-        if opened {
-            plan.collect.push(plane);
-        }
         let position = self.position(page.lpn);
         self.load(position, flash, plan);
         let old = self.cache.set(position, self.store.page_of(position), ppn);
-        if old != NONE && !page.whole {
-            let kept = self.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
-            plan.then();
-        }
-        if old != NONE {
-            flash.invalidate(old);
-        }
-        plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
+        page.plan_program(old, ppn, flash, plan);
         Ok(())
     }
 
@@ -380,11 +367,8 @@ impl Mapping for Wadpm {
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
         self.cache.clear();
-        let logical = flash.find_newest(self.needs().map_pages + self.store.first_id());
         let (planes, per_plane) = (self.planes, self.chunks_per_plane.get() * self.store.entries());
-        let position = |lpn| place(planes, per_plane, lpn);
-        let stale = self.store.rebuild(&logical, position);
-        Rebuilt { spare_reads: flash.programmed_pages(), page_reads: stale, page_writes: stale }
+        self.store.rebuild(flash, |lpn| place(planes, per_plane, lpn))
     }
 
     fn fill(&mut self, flash: &mut Flash, count: u32, plan: &mut Plan) -> bool {

@@ -6,7 +6,7 @@
 
 use sim::{CowVec, snapshot_fields};
 
-use super::Context;
+use super::{Context, Rebuilt, next_page};
 use crate::config::ConfigError;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::geometry::Divisor;
@@ -182,12 +182,9 @@ impl MapStore {
         plan: &mut Plan,
     ) -> bool {
         let id = self.first_id + page;
-        let Some((ppn, opened)) = flash.allocate(plane, Slot::MAP, id, reserve) else {
+        let Some(ppn) = next_page(flash, plane, Slot::MAP, id, reserve, plan) else {
             return false;
         };
-        if opened {
-            plan.collect.push(plane);
-        }
         let old = std::mem::replace(&mut self.directory[page as usize], ppn);
         if old != NONE {
             flash.invalidate(old);
@@ -270,10 +267,10 @@ impl MapStore {
         assert!(written, "a victim is chosen when the map pages it changes fit");
     }
 
-    /// Take over what is on flash after a power failure: `newest` is the PPN of every id,
-    /// `position` the place of a logical page in the table. Returns the map pages that flash has
-    /// in an older version.
-    pub fn rebuild(&mut self, newest: &[u32], position: impl Fn(u32) -> u32) -> u64 {
+    /// Take over what is on flash after a power failure; `position` is the place of a logical page
+    /// in the table. Map pages that flash has in an older version are read and written again.
+    pub fn rebuild(&mut self, flash: &mut Flash, position: impl Fn(u32) -> u32) -> Rebuilt {
+        let newest = flash.find_newest(self.first_id + self.pages());
         let mut stale = vec![false; self.directory.len()];
         for (lpn, &ppn) in newest[..self.first_id as usize].iter().enumerate() {
             let position = position(lpn as u32);
@@ -286,7 +283,8 @@ impl MapStore {
         }
         self.directory.copy_from_slice(&newest[self.first_id as usize..]);
         self.moved.clear();
-        stale.iter().filter(|&&stale| stale).count() as u64
+        let stale = stale.iter().filter(|&&stale| stale).count() as u64;
+        Rebuilt { spare_reads: flash.programmed_pages(), page_reads: stale, page_writes: stale }
     }
 
     /// A pristine drive was filled: the table says so too, and its first `pages` pages are on

@@ -8,7 +8,9 @@ use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ftl::mapping::fill::fill;
-use crate::ftl::mapping::{Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits};
+use crate::ftl::mapping::{
+    Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits, next_page,
+};
 use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
 
 /// Free blocks per plane that host writes leave. One more than where map pages stay in the plane
@@ -79,7 +81,6 @@ pub struct Demand<C> {
     store: MapStore,
     allocator: Allocator,
     reserve: u32,
-    page_sectors: u32,
     directory: Bytes,
     stats: MapStats,
 }
@@ -126,7 +127,6 @@ impl<C: Cache> Demand<C> {
             store,
             allocator: context.allocator.clone(),
             reserve: context.reserve + RESERVE,
-            page_sectors: context.geometry.page_sectors,
             directory: Bytes(directory.div_ceil(8)),
             stats: MapStats::default(),
         }
@@ -179,30 +179,19 @@ impl<C: Cache> Mapping for Demand<C> {
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
-        let plane = self.allocator.choose(page.lpn, flash, self.reserve).map_err(Full)?;
+        let (lpn, reserve) = (page.lpn, self.reserve);
+        let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
         // Taken first: loading the entry may take the last free block for a map page.
-        let (ppn, opened) = flash
-            .allocate(plane, Slot::HOST, page.lpn, self.reserve)
+        let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
-        if opened {
-            plan.collect.push(plane);
-        }
         let old = self.load(page, flash, plan);
         self.cache.set(page.lpn, ppn);
-        if old != NONE && !page.whole {
-            let kept = self.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
-            plan.then();
-        }
-        if old != NONE {
-            flash.invalidate(old);
-        }
-        plan.push(FlashOp::program(Cause::Host, ppn, old, page.lpn, self.page_sectors));
+        page.plan_program(old, ppn, flash, plan);
         Ok(())
     }
 
     fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
-        let old = self.load(HostPage::whole(lpn, self.page_sectors, 0, 1), flash, plan);
+        let old = self.load(HostPage::whole(lpn, flash.geometry.page_sectors, 0, 1), flash, plan);
         if old != NONE {
             flash.invalidate(old);
             self.cache.set(lpn, NONE);
@@ -223,9 +212,7 @@ impl<C: Cache> Mapping for Demand<C> {
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
         self.cache.clear();
-        let newest = flash.find_newest(self.store.pages() + self.store.first_id());
-        let stale = self.store.rebuild(&newest, |lpn| lpn);
-        Rebuilt { spare_reads: flash.programmed_pages(), page_reads: stale, page_writes: stale }
+        self.store.rebuild(flash, |lpn| lpn)
     }
 
     fn fill(&mut self, flash: &mut Flash, count: u32, plan: &mut Plan) -> bool {

@@ -1,6 +1,8 @@
 //! Closed forms and exact costs of FAST.
 
-use crate::ftl::mapping::log_block::testing::{Drive, uniform_overwrites};
+use crate::ftl::mapping::log_block::testing::{
+    Drive, assert_order_switches_only, uniform_overwrites,
+};
 
 /// Measured over computed write amplification, less 1.
 fn error(data: u32, logs: u32, b: u32, skip: impl Fn(u64) -> bool) -> f64 {
@@ -34,13 +36,7 @@ fn writes_to_page_0_cost_partial_merges_on_top() {
 #[test]
 fn overwriting_in_order_switches_only() {
     for striping in ["pages", "blocks"] {
-        let text = format!("mapping.fast.striping = '{striping}'");
-        let mut drive = Drive::planes(4, &text, 64, 8, 30);
-        drive.fill();
-        drive.fill();
-        let counted = drive.counted(Drive::fill);
-        assert_eq!(counted.merges(), [64, 0, 0], "{striping}");
-        assert_eq!((counted.copies(), counted.erases()), (0, 64), "{striping}");
+        assert_order_switches_only(&format!("mapping.fast.striping = '{striping}'"), 30);
     }
 }
 

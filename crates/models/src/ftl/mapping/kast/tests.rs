@@ -1,6 +1,6 @@
 //! The bound on a write's wait, and exact costs.
 
-use crate::ftl::mapping::log_block::testing::Drive;
+use crate::ftl::mapping::log_block::testing::{Drive, assert_order_switches_only};
 
 const READ: u64 = 25_000;
 const PROGRAM: u64 = 200_000;
@@ -77,12 +77,7 @@ fn streams_switch_and_a_broken_one_becomes_random() {
 
 #[test]
 fn overwriting_in_order_switches_only() {
-    let mut drive = Drive::planes(4, "mapping = 'kast'", 64, 8, 30);
-    drive.fill();
-    drive.fill();
-    let counted = drive.counted(Drive::fill);
-    assert_eq!(counted.merges(), [64, 0, 0]);
-    assert_eq!((counted.copies(), counted.erases()), (0, 64));
+    assert_order_switches_only("mapping = 'kast'", 30);
 }
 
 #[test]

@@ -173,20 +173,11 @@ impl<L: Logs> Mapping for Hybrid<L> {
             }
             return Err(full);
         };
-        if old != NONE && !page.whole {
-            let kept = self.store.geometry.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, lpn, kept));
-            plan.then();
-        }
-        if old != NONE {
-            flash.invalidate(old);
-        }
+        page.plan_program(old, ppn, flash, plan);
         self.store.place.set(lpn as usize, ppn);
         if self.store.work[pool].dead.len() > dead {
             plan.collect.push(plane);
         }
-        let sectors = self.store.geometry.page_sectors;
-        plan.push(FlashOp::program(Cause::Host, ppn, old, lpn, sectors));
         Ok(())
     }
 

@@ -161,10 +161,7 @@ impl Store {
         self.tally.merged(Merge::Full);
         self.copy_rest(flash, lbn, target, page.lpn);
         self.move_home(flash, lbn, target);
-        if old != NONE && !page.whole {
-            let kept = self.geometry.page_sectors - u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, old, page.lpn, kept));
-        }
+        page.plan_rest(old, &self.geometry, plan);
         self.plan_moves_with(flash, page.lpn, plan);
         true
     }

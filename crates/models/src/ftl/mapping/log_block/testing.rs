@@ -175,3 +175,14 @@ pub(crate) fn uniform_overwrites(
     let counted = drive.counted(|drive| overwrite(drive, rounds));
     1.0 + counted.copies() as f64 / counted.get("flash_programs.host") as f64
 }
+
+/// Overwriting 64 logical blocks of four planes in order turns log blocks into data blocks and
+/// copies nothing.
+pub(crate) fn assert_order_switches_only(mapping: &str, blocks: u32) {
+    let mut drive = Drive::planes(4, mapping, 64, 8, blocks);
+    drive.fill();
+    drive.fill();
+    let counted = drive.counted(Drive::fill);
+    assert_eq!(counted.merges(), [64, 0, 0], "{mapping}");
+    assert_eq!((counted.copies(), counted.erases()), (0, 64), "{mapping}");
+}

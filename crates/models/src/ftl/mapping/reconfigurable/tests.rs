@@ -1,6 +1,8 @@
 //! The schemes it contains, and exact costs.
 
-use crate::ftl::mapping::log_block::testing::{Drive, uniform_overwrites};
+use crate::ftl::mapping::log_block::testing::{
+    Drive, assert_order_switches_only, uniform_overwrites,
+};
 
 #[test]
 fn one_log_block_for_one_logical_block_is_bast() {
@@ -77,12 +79,7 @@ fn a_group_merges_what_its_oldest_log_block_mixes() {
 
 #[test]
 fn overwriting_in_order_switches_only() {
-    let mut drive = Drive::planes(4, "mapping = 'reconfigurable'", 64, 8, 40);
-    drive.fill();
-    drive.fill();
-    let counted = drive.counted(Drive::fill);
-    assert_eq!(counted.merges(), [64, 0, 0]);
-    assert_eq!((counted.copies(), counted.erases()), (0, 64));
+    assert_order_switches_only("mapping = 'reconfigurable'", 40);
 }
 
 #[test]
