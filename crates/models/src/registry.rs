@@ -10,8 +10,8 @@ use crate::device::{Context, disksim_ssd, hdd, null, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{
-    self, bast, block, cdftl, dftl, fast, fdp, kast, last, leaftl, multi_stream, page,
-    reconfigurable, sftl, superblock, tpftl, wadpm,
+    self, bast, block, cdftl, dftl, fast, fdp, kast, last, leaftl, multi_stream, page, pslc,
+    reconfigurable, sftl, superblock, tpftl, wadpm, zns,
 };
 use crate::ftl::wear::{self, Wear, none, wear_dynamic, wear_static};
 use crate::trace::{
@@ -39,6 +39,8 @@ sim::registry! {
         Page = "page" => page,
         MultiStream = "multi-stream" => multi_stream,
         Fdp = "fdp" => fdp,
+        Pslc = "pslc" => pslc,
+        Zns = "zns" => zns,
         Wadpm = "wadpm" => wadpm,
         Dftl = "dftl" => dftl,
         Sftl = "sftl" => sftl,

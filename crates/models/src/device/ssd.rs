@@ -38,7 +38,7 @@ use crate::config::{ConfigError, Duration, Size};
 use crate::device::Context;
 use crate::ftl::collector::{Collector, Rules};
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::Mapping;
+use crate::ftl::mapping::{Mapping, Needs};
 use crate::ftl::{allocation, gc, mapping, wear};
 use crate::registry::{Allocation, GcPolicy, MappingScheme, WearPolicy};
 use crate::ssd::buffer::{Buffer, BufferParams};
@@ -190,7 +190,8 @@ impl Params {
             return Err(ConfigError::new("queue_depth_max", message));
         }
         let allocator = self.allocation.build(&allocation::Context { geometry });
-        let allocator = allocator.map_err(|e| e.within("allocation"))?;
+        let allocator =
+            allocator.map_err(|e| e.within(self.allocation.name()).within("allocation"))?;
         if rules.global && allocator.is_static() {
             let message = "a victim anywhere does not help the plane a static allocation needs; \
                            use allocation = \"dynamic\"";
@@ -202,8 +203,9 @@ impl Params {
             logical_pages,
             reserve: self.collection.reserve_blocks,
             copy_back: self.nand.copy_back,
+            pslc_bits: self.nand.pslc.map(|pslc| pslc.bits_per_cell),
         });
-        let mapping = wrap(mapping.map_err(|e| e.within("mapping"))?);
+        let mapping = wrap(mapping.map_err(|e| e.within(self.mapping.name()).within("mapping"))?);
         let needs = mapping.needs();
         rules.raise(needs, self.collection.reserve_blocks);
         let planes = geometry.planes();
@@ -212,12 +214,10 @@ impl Params {
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
         let mut flash = Flash::new(geometry, needs.slots, wear.levels_free_blocks());
-        if !rules.separate && needs.settle_pages > 0 {
-            flash.kept_for_collection = mapping::demand::COLLECTION_RESERVE;
-        }
+        flash.kept_for_collection = if rules.separate { 0 } else { kept_for_collection(needs) };
         let parts = Parts {
             nand: Nand::new(geometry, timing),
-            flash,
+            flash: flash.with_pslc(needs.pslc),
             mapping,
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,
@@ -234,7 +234,7 @@ impl Params {
             write_cache: parts.buffer.as_ref().is_some_and(Buffer::is_volatile),
             discard: true,
         };
-        let background = self.collection.background_free_percent > 0.0;
+        let background = self.collection.background_free_percent > 0.0 || needs.pslc.is_some();
         let settings = Settings {
             queue_depth_max: self.queue_depth_max,
             instant: self.timing == TimingMode::None,
@@ -274,6 +274,7 @@ impl Params {
             global: collection.global,
             settle_pages: 0,
             isolated: 0,
+            folds: false,
             own_pools: 0,
         })
     }
@@ -306,6 +307,17 @@ impl Params {
             return Err(ConfigError::new(format!("over_provisioning.{key}"), message));
         }
         Ok(wanted.floor() as u32)
+    }
+}
+
+/// Free blocks below which the host leaves alone the open block it shares with moved pages.
+fn kept_for_collection(needs: Needs) -> u32 {
+    match needs {
+        Needs { settle_pages: 1.., .. } => mapping::demand::COLLECTION_RESERVE,
+        // Discarded pages of a victim may be back after a power failure, and a victim with few
+        // valid pages would leave the host so much room that they found none.
+        Needs { pslc: Some(_), .. } => 1,
+        _ => 0,
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Rules {
     pub settle_pages: u32,
     /// Placement handles whose moved pages stay among themselves.
     pub isolated: u8,
+    /// Blocks used as pSLC are folded when the drive rests.
+    pub folds: bool,
     /// Pools of a mapping that frees blocks itself; 0 when the collector does.
     pub own_pools: u32,
 }
@@ -48,6 +50,7 @@ impl Rules {
         self.urgent_free = self.urgent_free.max(least);
         (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
         self.isolated = needs.isolated;
+        self.folds = needs.pslc.is_some();
     }
 }
 
@@ -163,7 +166,9 @@ impl Collector {
     /// The drive is idle: start collecting in the background if that is wanted.
     pub fn check_background(&mut self, pool: u32, flash: &Flash) -> bool {
         let collects = self.rules.own_pools == 0;
-        let wanted = collects && self.at_most(pool, flash, self.rules.background_free);
+        let wanted = collects
+            && (self.at_most(pool, flash, self.rules.background_free)
+                || self.oldest_pslc(pool, flash).is_some());
         let state = &mut self.pools[pool as usize];
         state.background |= wanted;
         state.active |= wanted;
@@ -243,7 +248,9 @@ impl Collector {
             false => self.rules.stop_free,
         };
         if !self.at_most(pool, flash, level) {
-            return None;
+            let folds = self.pools[pool as usize].background;
+            let oldest = self.oldest_pslc(pool, flash).filter(|_| folds);
+            return oldest.filter(|&block| self.fits(block, flash));
         }
         let planes = self.planes(pool);
         let blocks = flash.geometry.blocks_of_plane(planes.start).start
@@ -269,6 +276,14 @@ impl Collector {
             return None;
         }
         Some(victim)
+    }
+
+    /// The block to fold next.
+    fn oldest_pslc(&self, pool: u32, flash: &Flash) -> Option<u32> {
+        match self.rules.folds {
+            true => self.planes(pool).find_map(|plane| flash.oldest_pslc(plane)),
+            false => None,
+        }
     }
 
     /// The block of a plane with the fewest valid pages; where open blocks are kept apart, of

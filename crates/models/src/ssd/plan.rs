@@ -61,13 +61,16 @@ pub const NONE: u32 = u32::MAX;
 /// after they are built, and a copy that reads narrow stores back as wide loads stalls the core.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlashOp {
-    /// ppn << 32 | sectors << 16 | cause << 8 | kind
+    /// ppn << 32 | sectors << 16 | cause << 8 | pSLC flags << 2 | kind
     what: u64,
     /// lpn << 32 | from
     data: u64,
 }
 
 impl FlashOp {
+    /// Numbers that [`FlashOp::mode`] stays below.
+    pub const MODES: usize = 16;
+
     /// Sense `ppn`, which holds `lpn`, and transfer `sectors` of it.
     #[inline]
     pub fn read(cause: Cause, ppn: u32, lpn: u32, sectors: u32) -> FlashOp {
@@ -102,6 +105,32 @@ impl FlashOp {
     #[inline]
     pub fn kind(&self) -> Kind {
         Kind::ALL[(self.what & 3) as usize]
+    }
+
+    /// This operation, whose block (`page`) and whose source's block (`from`) are used as pSLC.
+    #[inline]
+    pub(crate) fn in_pslc(self, page: bool, from: bool) -> FlashOp {
+        let flags = u64::from(page) << 2 | u64::from(from) << 3;
+        FlashOp { what: self.what | flags, ..self }
+    }
+
+    /// The kind and the pSLC flags as a number below [`FlashOp::MODES`]: operations alike in it
+    /// take equal times and may share a multi-plane group.
+    #[inline]
+    pub fn mode(&self) -> usize {
+        (self.what & 15) as usize
+    }
+
+    /// True when the block of the page is used as pSLC.
+    #[inline]
+    pub fn is_pslc(&self) -> bool {
+        self.what & 4 != 0
+    }
+
+    /// True when the block of the source is used as pSLC.
+    #[inline]
+    pub fn is_from_pslc(&self) -> bool {
+        self.what & 8 != 0
     }
 
     /// Why.
@@ -157,7 +186,7 @@ impl sim::Snapshot for FlashOp {
         let mut words = (0, 0);
         words.restore(from)?;
         (self.what, self.data) = words;
-        match (self.what >> 8 & 0xff) < Cause::ALL.len() as u64 && (self.what & 0xff) < 4 {
+        match (self.what >> 8 & 0xff) < Cause::ALL.len() as u64 && (self.what & 0xff) < 16 {
             true => Ok(()),
             false => Err(sim::SnapshotError("a flash operation is damaged".into())),
         }

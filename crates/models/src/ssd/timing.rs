@@ -47,6 +47,20 @@ pub struct NandParams {
     pub program_suspend: Option<Duration>,
     /// Time to suspend an erase for a read; absent: erases are not suspended.
     pub erase_suspend: Option<Duration>,
+    /// What blocks used as pSLC are like; absent: there are none. Their erase takes as long.
+    pub pslc: Option<PslcParams>,
+}
+
+/// Cells of several bits used as if they had one.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PslcParams {
+    /// tR.
+    pub read: Duration,
+    /// tPROG.
+    pub program: Duration,
+    /// Bits the cells hold otherwise: a block in pSLC mode has that many times fewer pages.
+    pub bits_per_cell: u32,
 }
 
 impl Default for NandParams {
@@ -63,6 +77,7 @@ impl Default for NandParams {
             multi_plane: MultiPlane::Off,
             program_suspend: None,
             erase_suspend: None,
+            pslc: None,
         }
     }
 }
@@ -76,8 +91,10 @@ pub struct Timing {
     command_ns: u64,
     /// Bus time of one sector, in picoseconds.
     sector_ps: u64,
-    /// Array time by kind, where all pages are of one type.
-    array_ns: Option<[u64; 4]>,
+    /// tR and tPROG in pSLC mode.
+    pslc_ns: (u64, u64),
+    /// Array time by [`FlashOp::mode`], where all pages are of one type.
+    array_ns: Option<[u64; FlashOp::MODES]>,
     /// Multi-plane rule.
     pub multi_plane: MultiPlane,
     /// Time to suspend a program, if that is possible.
@@ -117,11 +134,24 @@ impl NandParams {
         let read_ns = types("read", &self.read)?;
         let program_ns = types("program", &self.program)?;
         let erase_ns = self.erase.0.0;
+        let pslc_ns = match &self.pslc {
+            Some(pslc) if !(2..=5).contains(&pslc.bits_per_cell) => {
+                let message = format!("expected 2 to 5, got {}", pslc.bits_per_cell);
+                return Err(ConfigError::new("pslc.bits_per_cell", message));
+            }
+            Some(pslc) => (pslc.read.0.0, pslc.program.0.0),
+            None => (0, 0),
+        };
         let array_ns = match (&read_ns[..], &program_ns[..]) {
-            (&[read], &[program]) => Some([read, program, read + program, erase_ns]),
+            (&[read], &[program]) => Some(std::array::from_fn(|mode| {
+                let (read_from, _) = if mode & 8 != 0 { pslc_ns } else { (read, program) };
+                let (read, program) = if mode & 4 != 0 { pslc_ns } else { (read, program) };
+                [read, program, read_from + program, erase_ns][mode & 3]
+            })),
             _ => None,
         };
         Ok(Timing {
+            pslc_ns,
             read_ns,
             program_ns,
             erase_ns,
@@ -169,13 +199,12 @@ impl Timing {
     /// The times of an operation.
     #[inline]
     pub fn phases(&self, geometry: &Geometry, op: FlashOp) -> Phases {
-        let kind = op.kind();
         // Zero sectors cross the bus for a copy-back and an erase.
         let bus = self.bus_ns(op.sectors());
-        let out = if kind == Kind::Read { bus } else { 0 };
+        let out = if op.kind() == Kind::Read { bus } else { 0 };
         let array = match &self.array_ns {
             // Looked up, not branched on: the kinds of a busy drive come in no order.
-            Some(by_kind) => by_kind[kind as usize],
+            Some(by_mode) => by_mode[op.mode()],
             None => self.array_by_page(geometry, op),
         };
         Phases { bus_in: self.command_ns + bus - out, array, bus_out: out }
@@ -183,10 +212,15 @@ impl Timing {
 
     fn array_by_page(&self, geometry: &Geometry, op: FlashOp) -> u64 {
         let page = |ppn| geometry.block_page(ppn).1;
+        let read = |ppn, pslc| if pslc { self.pslc_ns.0 } else { self.read_ns(page(ppn)) };
+        let program = || match op.is_pslc() {
+            true => self.pslc_ns.1,
+            false => self.program_ns(page(op.ppn())),
+        };
         match op.kind() {
-            Kind::Read => self.read_ns(page(op.ppn())),
-            Kind::Program => self.program_ns(page(op.ppn())),
-            Kind::CopyBack => self.read_ns(page(op.from())) + self.program_ns(page(op.ppn())),
+            Kind::Read => read(op.ppn(), op.is_pslc()),
+            Kind::Program => program(),
+            Kind::CopyBack => read(op.from(), op.is_from_pslc()) + program(),
             Kind::Erase => self.erase_ns,
         }
     }

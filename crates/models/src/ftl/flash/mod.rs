@@ -32,6 +32,8 @@ impl Slot {
     pub const MAP: Slot = Slot(2);
     /// Open blocks of a plane that every drive has; a mapping may ask for more.
     pub const COMMON: u8 = 3;
+    /// Pages the host writes into blocks used as pSLC, on a drive [with such](Pslc).
+    pub const PSLC: Slot = Slot(Slot::COMMON);
     /// A block that the mapping fills and erases itself; the collector leaves it alone.
     const OWN: Slot = Slot(254);
     /// A free block.
@@ -50,6 +52,17 @@ impl Slot {
             moved => moved,
         }
     }
+}
+
+/// How blocks are used as pSLC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pslc {
+    /// Pages that such a block holds.
+    pub pages_per_block: u32,
+    /// Blocks of a plane that are used so at most.
+    pub blocks: u32,
+    /// Free blocks of a plane that are not used so.
+    pub keep_free: u32,
 }
 
 /// What is known of a block besides its valid count.
@@ -137,6 +150,10 @@ pub struct Flash {
     pub newly_sealed: Vec<u32>,
     /// Take the least worn free block instead of the one that has been free longest.
     level_wear: bool,
+    /// How blocks are used as pSLC, if they are.
+    pslc: Option<Pslc>,
+    /// Blocks of each plane that are used as pSLC now.
+    pslc_blocks: Vec<u32>,
 }
 
 snapshot_fields!(Flash {
@@ -151,7 +168,8 @@ snapshot_fields!(Flash {
     seals,
     clock,
     owed,
-    newly_sealed
+    newly_sealed,
+    pslc_blocks
 });
 
 impl Flash {
@@ -177,7 +195,14 @@ impl Flash {
             kept_for_collection: 0,
             newly_sealed: Vec::new(),
             level_wear,
+            pslc: None,
+            pslc_blocks: vec![0; geometry.planes() as usize],
         }
+    }
+
+    /// The same drive with blocks that may be used as pSLC.
+    pub fn with_pslc(self, pslc: Option<Pslc>) -> Flash {
+        Flash { pslc, ..self }
     }
 
     /// Share the big tables so that the next clone is cheap.
@@ -235,6 +260,45 @@ impl Flash {
         self.free[plane as usize].len() as u32
     }
 
+    /// Blocks of a plane that are used as pSLC.
+    #[inline]
+    pub fn pslc_blocks(&self, plane: u32) -> u32 {
+        self.pslc_blocks[plane as usize]
+    }
+
+    /// True when blocks of the drive may be used as pSLC.
+    #[inline]
+    pub fn has_pslc(&self) -> bool {
+        self.pslc.is_some()
+    }
+
+    /// True when the block of a page, if it is one, is used as pSLC.
+    #[inline]
+    pub fn is_pslc(&self, ppn: u32) -> bool {
+        ppn != NONE && {
+            let block = self.geometry.pages_per_block.div(ppn);
+            self.pslc.is_some() && self.blocks[block as usize].slot == Slot::PSLC.0
+        }
+    }
+
+    /// The block of a plane that has been full of pSLC pages longest.
+    pub fn oldest_pslc(&self, plane: u32) -> Option<u32> {
+        let full = |&block: &u32| {
+            self.blocks[block as usize].slot == Slot::PSLC.0 && self.is_sealed(block)
+        };
+        let blocks = self.geometry.blocks_of_plane(plane).filter(full);
+        blocks.min_by_key(|&block| self.blocks[block as usize].sealed_at)
+    }
+
+    /// Pages that a block opened for `slot` holds.
+    #[inline]
+    fn block_pages(&self, slot: Slot) -> u32 {
+        match &self.pslc {
+            Some(pslc) if slot == Slot::PSLC => pslc.pages_per_block,
+            _ => self.geometry.pages_per_block.get(),
+        }
+    }
+
     #[inline]
     fn open_block(&self, plane: u32, slot: Slot) -> usize {
         plane as usize * self.slots + usize::from(slot.0)
@@ -246,6 +310,10 @@ impl Flash {
     pub fn has_room(&self, plane: u32, slot: Slot, reserve: u32) -> bool {
         let open = self.open[self.open_block(plane, slot)] != NONE;
         let (owed, free) = (self.owed[plane as usize], self.free_blocks(plane));
+        if let Some(pslc) = self.pslc.as_ref().filter(|_| slot == Slot::PSLC) {
+            let more = self.pslc_blocks[plane as usize] < pslc.blocks;
+            return open || more && free > reserve.max(pslc.keep_free);
+        }
         let kept = slot == Slot::HOST && free < self.kept_for_collection;
         (open && !kept || free > reserve) && (owed == 0 || self.room(plane, slot) > owed)
     }
@@ -260,12 +328,13 @@ impl Flash {
 
     /// Pages of a block that were not handed out yet.
     pub fn room_in(&self, block: u32) -> u32 {
-        self.geometry.pages_per_block.get() - u32::from(self.blocks[block as usize].written)
+        let block = &self.blocks[block as usize];
+        self.block_pages(Slot(block.slot)) - u32::from(block.written)
     }
 
     /// Pages that `slot` of the plane can take if every free block goes to it.
     pub fn room(&self, plane: u32, slot: Slot) -> u32 {
-        let free = self.free_blocks(plane) * self.geometry.pages_per_block.get();
+        let free = self.free_blocks(plane) * self.block_pages(slot);
         self.room_in_open(plane, slot) + free
     }
 
@@ -350,7 +419,17 @@ impl Flash {
         let index = if self.level_wear { (0..free.len()).min_by_key(worn) } else { Some(0) };
         let block = index.and_then(|index| free.remove(index)).expect("the plane has a free block");
         self.blocks[block as usize].slot = slot.0;
+        self.count_pslc(block, slot, 1);
         block
+    }
+
+    /// Count a block that is, or no longer is, used as pSLC.
+    fn count_pslc(&mut self, block: u32, slot: Slot, change: i32) {
+        if self.pslc.is_some() && slot == Slot::PSLC {
+            let plane = self.geometry.plane_of_block(block);
+            let count = &mut self.pslc_blocks[plane as usize];
+            *count = count.wrapping_add_signed(change);
+        }
     }
 
     /// Offer a full block to victim selection.
@@ -428,7 +507,8 @@ impl Flash {
         record.written = 0;
         record.programmed = 0;
         record.erases += 1;
-        record.slot = Slot::FREE.0;
+        let slot = Slot(std::mem::replace(&mut record.slot, Slot::FREE.0));
+        self.count_pslc(block, slot, -1);
         self.valid[block as usize] = HIDDEN;
         self.free[self.geometry.plane_of_block(block) as usize].push_back(block);
     }

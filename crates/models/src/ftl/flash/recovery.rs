@@ -69,8 +69,8 @@ impl Flash {
     pub fn power_fail(&mut self) {
         self.open.fill(NONE);
         self.owed.fill(0);
-        let pages = self.geometry.pages_per_block.get();
         for block in 0..self.geometry.blocks() {
+            let pages = self.block_pages(self.blocks[block as usize].slot());
             let record = &mut self.blocks[block as usize];
             let slot = Slot(record.slot);
             if slot == Slot::FREE {
@@ -82,6 +82,7 @@ impl Flash {
             let plane = self.geometry.plane_of_block(block);
             if written == 0 {
                 self.blocks[block as usize].slot = Slot::FREE.0;
+                self.count_pslc(block, slot, -1);
                 self.valid[block as usize] |= HIDDEN;
                 self.free[plane as usize].push_front(block);
             } else if slot == Slot::OWN {

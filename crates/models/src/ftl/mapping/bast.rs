@@ -66,8 +66,7 @@ impl Params {
         let store = Store::new(context, self.striping, false);
         let budget = Budget::new(context, &store.layout);
         let planes = context.geometry.planes();
-        let logs = budget.log_blocks(self.log_blocks, planes, false);
-        let logs = logs.map_err(|e| e.within("bast"))? / planes;
+        let logs = budget.log_blocks(self.log_blocks, planes, false)? / planes;
         let logs = Associative::<true>::new(context, &store, logs);
         Ok(Hybrid::boxed(store, logs))
     }
@@ -79,10 +78,11 @@ mod tests {
 
     #[test]
     fn thrashing_log_blocks_amplify_as_computed() {
-        for (data, logs, b) in [(1000, 100, 64), (1000, 10, 64), (500, 50, 16)] {
+        let sizes = [(1000, 100, 64), (1000, 10, 64), (500, 50, 16), (30_720, 2048, 64)];
+        for (data, logs, b) in sizes {
             let text = format!("mapping.bast.log_blocks = {logs}");
             let drive = Drive::one_plane(&text, data, b, data + logs + 3);
-            let waf = uniform_overwrites(drive, (1, 2), |_| false);
+            let waf = uniform_overwrites(drive, 100_000, |_| false);
             let theory = 1.0 + f64::from(b) * (1.0 - f64::from(logs) / f64::from(data));
             let error = (waf / theory - 1.0).abs();
             assert!(error < 0.03, "D={data} L={logs} b={b}: {waf} instead of {theory}");

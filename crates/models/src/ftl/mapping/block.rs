@@ -89,7 +89,7 @@ impl Params {
     /// When there is no block to spare, or N is out of range.
     pub fn build(&self, context: &Context) -> Built {
         let store = Store::new(context, self.striping, false);
-        let spare = Budget::new(context, &store.layout).per_plane("block", 1)?;
+        let spare = Budget::new(context, &store.layout).per_plane(1)?;
         Ok(match self.variant {
             Variant::InPlace => Hybrid::boxed(store, in_place::InPlace {}),
             Variant::Nftl1 => {
@@ -101,7 +101,7 @@ impl Params {
                 Hybrid::boxed(store, logs)
             }
             Variant::NftlN { replacements } => {
-                let key = "block.variant.nftl-n.replacements";
+                let key = "variant.nftl-n.replacements";
                 return Err(ConfigError::new(key, format!("expected 1 to 64, got {replacements}")));
             }
         })
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((counted.copies(), counted.erases()), (3 * 7, 3));
         assert_eq!((counted.get("update_pure"), counted.merges()), (3, [0, 0, 3]));
         let drive = Drive::one_plane("mapping = 'block'", 40, 16, 44);
-        let waf = uniform_overwrites(drive, (0, 2), |_| false);
+        let waf = uniform_overwrites(drive, 40_000, |_| false);
         assert_eq!(waf, 16.0);
     }
 

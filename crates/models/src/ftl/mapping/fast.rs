@@ -120,8 +120,7 @@ impl Params {
             Scope::GlobalKOpen => planes + 1,
             Scope::PerPlane => 2 * planes,
         };
-        let logs = budget.log_blocks(self.log_blocks, least, !per_plane);
-        let logs = logs.map_err(|e| e.within("fast"))?;
+        let logs = budget.log_blocks(self.log_blocks, least, !per_plane)?;
         let (lanes, of_lane) = match self.scope {
             Scope::NaiveGlobal => (1, logs - 1),
             Scope::GlobalKOpen => (planes, (logs - 1) / planes),

@@ -149,7 +149,7 @@ mod tests {
     fn too_many_handles_are_refused() {
         for (streams, most) in [(0, 9), (40, 9)] {
             let error = drive(multi_stream(streams)).map(drop).unwrap_err();
-            assert_eq!(error.key, "mapping.streams");
+            assert_eq!(error.key, "mapping.multi-stream.streams");
             assert!(error.message.contains(&format!("expected 1 to {most}")), "{}", error.message);
         }
     }

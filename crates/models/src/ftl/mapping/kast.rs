@@ -91,13 +91,11 @@ impl Params {
         let pages = context.geometry.pages_per_block.get();
         let store = Store::new(context, self.striping, false);
         let budget = Budget::new(context, &store.layout);
-        let logs = budget.log_blocks(self.log_blocks, 2 * planes, false);
-        let logs = logs.map_err(|e| e.within("kast"))? / planes;
+        let logs = budget.log_blocks(self.log_blocks, 2 * planes, false)? / planes;
         let sequential = self.sequential_blocks.unwrap_or(2.min(logs - 1));
         let most = "the log blocks of a plane less one";
-        let checked = in_range("associativity", self.associativity, pages, "the pages of a block")
-            .and(in_range("sequential_blocks", sequential, logs - 1, most));
-        checked.map_err(|e| e.within("kast"))?;
+        in_range("associativity", self.associativity, pages, "the pages of a block")?;
+        in_range("sequential_blocks", sequential, logs - 1, most)?;
         let kast = Kast {
             associativity: self.associativity,
             sequential,

@@ -106,12 +106,10 @@ impl Params {
         let planes = context.geometry.planes();
         let store = Store::new(context, self.striping, false);
         let budget = Budget::new(context, &store.layout);
-        let logs = budget.log_blocks(self.log_blocks, 3 * planes, false);
-        let logs = logs.map_err(|e| e.within("last"))? / planes;
+        let logs = budget.log_blocks(self.log_blocks, 3 * planes, false)? / planes;
         let in_order = self.sequential_blocks.unwrap_or((logs / 4).max(1));
         let most = "the log blocks of a plane less two";
-        let checked = in_range("sequential_blocks", in_order, logs - 2, most);
-        checked.map_err(|e| e.within("last"))?;
+        in_range("sequential_blocks", in_order, logs - 2, most)?;
         let random = logs - in_order;
         let pages = context.geometry.pages_per_block.get();
         let page_bytes = u64::from(context.geometry.page_sectors) * 512;

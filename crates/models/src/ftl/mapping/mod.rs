@@ -4,7 +4,7 @@ use sim::{Bytes, Counters, Snapshot};
 
 use super::allocation::Allocator;
 use super::collector::Step;
-use super::flash::{Flash, Slot};
+use super::flash::{Flash, Pslc, Slot};
 use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
@@ -23,6 +23,7 @@ pub mod leaftl;
 mod log_block;
 pub mod multi_stream;
 pub mod page;
+pub mod pslc;
 pub mod reconfigurable;
 pub mod sftl;
 pub mod superblock;
@@ -30,6 +31,7 @@ pub mod superblock;
 mod tests;
 pub mod tpftl;
 pub mod wadpm;
+pub mod zns;
 
 /// What a mapping is built with besides its parameters.
 #[derive(Clone, Debug)]
@@ -45,6 +47,17 @@ pub struct Context {
     pub reserve: u32,
     /// The flash can copy pages within a plane without the bus.
     pub copy_back: bool,
+    /// Bits of a cell that can be used as pSLC.
+    pub pslc_bits: Option<u32>,
+}
+
+impl Context {
+    /// Blocks of a plane that its share of the logical pages leaves when it fills the others.
+    pub(crate) fn spare_blocks(&self) -> u32 {
+        let live = self.logical_pages.div_ceil(self.geometry.planes());
+        let full = live.div_ceil(self.geometry.pages_per_block.get());
+        self.geometry.blocks_per_plane.get() - full
+    }
 }
 
 /// What a mapping's `build` gives.
@@ -133,6 +146,8 @@ pub struct Needs {
     pub settle_pages: u32,
     /// Placement handles whose moved pages stay among themselves; 0 when the collector may mix.
     pub isolated: u8,
+    /// How it uses blocks as pSLC, if it does. The collector folds them when the drive rests.
+    pub pslc: Option<Pslc>,
     /// The scheme frees blocks itself, in that many pools (1, or one per plane); 0 leaves it to
     /// the collector.
     pub pools: u32,
@@ -141,7 +156,15 @@ pub struct Needs {
 impl Default for Needs {
     fn default() -> Needs {
         let slots = Slot::COMMON;
-        Needs { slots, reserve: 0, map_pages: 0, settle_pages: 0, isolated: 0, pools: 0 }
+        Needs {
+            slots,
+            reserve: 0,
+            map_pages: 0,
+            settle_pages: 0,
+            isolated: 0,
+            pslc: None,
+            pools: 0,
+        }
     }
 }
 
@@ -242,9 +265,7 @@ pub trait Mapping: Snapshot + Send {
     /// held data already (`update_pure`), and elsewhere although they held none
     /// (`update_wasted`). Where any page can be anywhere there are no updates.
     fn counters(&self, planned: &OpCounts, out: &mut Counters) {
-        out.add("write_data", planned.programs(Cause::Host));
-        out.add("update_pure", 0);
-        out.add("update_wasted", 0);
+        write_anywhere(planned, out);
     }
 
     /// Prepare for cheap clones.
@@ -258,6 +279,13 @@ impl Clone for Box<dyn Mapping> {
     fn clone(&self) -> Box<dyn Mapping> {
         self.boxed_clone()
     }
+}
+
+/// The [counters](Mapping::counters) of a scheme that may write any page anywhere.
+pub(crate) fn write_anywhere(planned: &OpCounts, out: &mut Counters) {
+    out.add("write_data", planned.programs(Cause::Host));
+    out.add("update_pure", 0);
+    out.add("update_wasted", 0);
 }
 
 /// Bits that number `count` things, at least 1.

@@ -22,14 +22,16 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::{Bytes, CowVec};
+use sim::{Bytes, Counters, CowVec};
 
 use super::fill::fill;
-use super::{Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, next_page};
+use super::{
+    Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, next_page, write_anywhere,
+};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
-use crate::ftl::flash::{Flash, Slot};
-use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
+use crate::ftl::flash::{Flash, Pslc, Slot};
+use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
 
 /// Page mapping has no parameters of its own.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +44,7 @@ impl Params {
     /// # Errors
     /// None: any geometry can be page mapped.
     pub fn build(&self, context: &Context) -> Built {
-        Ok(Box::new(PageMap::new(context, Handles { count: 1, isolated: false })))
+        Ok(Box::new(PageMap::new(context, Handles::ONE)))
     }
 }
 
@@ -56,6 +58,9 @@ pub(super) struct Handles {
 }
 
 impl Handles {
+    /// The host's pages are not told apart.
+    pub(super) const ONE: Handles = Handles { count: 1, isolated: false };
+
     /// Open blocks in each plane.
     fn slots(self) -> u8 {
         Slot::COMMON + (self.count - 1) * if self.isolated { 2 } else { 1 }
@@ -63,9 +68,7 @@ impl Handles {
 
     /// A number of handles under `key` that leaves every plane room to collect in.
     pub(super) fn check(self, key: &str, context: &Context) -> Result<Handles, ConfigError> {
-        let pages_per_block = context.geometry.pages_per_block.get();
-        let live = context.logical_pages.div_ceil(context.geometry.planes());
-        let spare = context.geometry.blocks_per_plane.get() - live.div_ceil(pages_per_block);
+        let spare = context.spare_blocks();
         // The map's open block is not used.
         let most = (1..=64u8).rev().find(|&count| {
             u32::from(Handles { count, ..self }.slots() - 1) + context.reserve < spare
@@ -92,6 +95,10 @@ pub(super) struct PageMap {
     reserve: u32,
     ram: Bytes,
     handles: Handles,
+    pslc: Option<Pslc>,
+    /// Pages written as pSLC, and moved from there.
+    cached: u64,
+    folded: u64,
 }
 
 impl PageMap {
@@ -104,7 +111,32 @@ impl PageMap {
             reserve: context.reserve,
             ram: Bytes(table.div_ceil(8)),
             handles,
+            pslc: None,
+            cached: 0,
+            folded: 0,
         }
+    }
+
+    /// The same with a cache of blocks used as pSLC.
+    pub(super) fn with_pslc(mut self, pslc: Pslc, blocks: u32) -> PageMap {
+        self.pslc = Some(pslc);
+        // One bit says how a block is used.
+        self.ram.0 += u64::from(blocks.div_ceil(8));
+        self
+    }
+
+    /// The plane and the open block that take a host page.
+    #[inline]
+    fn choose(&mut self, page: &HostPage, flash: &Flash) -> Result<(u32, Slot), Full> {
+        let (lpn, reserve, slot) = (page.lpn, self.reserve, self.slot(page.stream));
+        if self.pslc.is_some()
+            && let Ok(plane) = self.allocator.choose(Slot::PSLC, lpn, flash, reserve)
+        {
+            self.cached += 1;
+            return Ok((plane, Slot::PSLC));
+        }
+        let plane = self.allocator.choose(slot, lpn, flash, reserve).map_err(Full)?;
+        Ok((plane, slot))
     }
 
     #[inline]
@@ -116,7 +148,7 @@ impl PageMap {
     }
 }
 
-sim::snapshot_fields!(PageMap { map, allocator });
+sim::snapshot_fields!(PageMap { map, allocator, cached, folded });
 
 impl Mapping for PageMap {
     #[inline]
@@ -132,8 +164,8 @@ impl Mapping for PageMap {
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
-        let (lpn, reserve, slot) = (page.lpn, self.reserve, self.slot(page.stream));
-        let plane = self.allocator.choose(slot, lpn, flash, reserve).map_err(Full)?;
+        let (lpn, reserve) = (page.lpn, self.reserve);
+        let (plane, slot) = self.choose(&page, flash)?;
         let ppn = next_page(flash, plane, slot, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
         let old = self.map.get(lpn as usize);
@@ -151,7 +183,8 @@ impl Mapping for PageMap {
     }
 
     #[inline]
-    fn relocated(&mut self, _flash: &mut Flash, lpn: u32, _from: u32, to: u32) {
+    fn relocated(&mut self, flash: &mut Flash, lpn: u32, from: u32, to: u32) {
+        self.folded += u64::from(flash.is_pslc(from));
         self.map.set(lpn as usize, to);
     }
 
@@ -173,11 +206,20 @@ impl Mapping for PageMap {
     fn needs(&self) -> Needs {
         let Handles { count, isolated } = self.handles;
         let isolated = if isolated { count } else { 0 };
-        Needs { slots: self.handles.slots(), isolated, ..Needs::default() }
+        let slots = self.handles.slots() + u8::from(self.pslc.is_some());
+        Needs { slots, isolated, pslc: self.pslc, ..Needs::default() }
     }
 
     fn ram(&self) -> Bytes {
         self.ram
+    }
+
+    fn counters(&self, planned: &OpCounts, out: &mut Counters) {
+        write_anywhere(planned, out);
+        if self.pslc.is_some() {
+            out.add("pslc_pages_written", self.cached);
+            out.add("pslc_pages_folded", self.folded);
+        }
     }
 
     fn freeze(&mut self) {

@@ -89,13 +89,11 @@ impl Params {
         let planes = context.geometry.planes();
         let store = Store::new(context, self.striping, false);
         let budget = Budget::new(context, &store.layout);
-        let logs = budget.log_blocks(self.log_blocks, planes, false);
-        let logs = logs.map_err(|e| e.within("reconfigurable"))? / planes;
+        let logs = budget.log_blocks(self.log_blocks, planes, false)? / planes;
         let data = store.layout.blocks.div_ceil(planes);
         for (key, value) in [("group_blocks", self.group_blocks), ("group_logs", self.group_logs)] {
             if value == 0 {
-                let error = ConfigError::new(key, "expected at least 1, got 0");
-                return Err(error.within("reconfigurable"));
+                return Err(ConfigError::new(key, "expected at least 1, got 0"));
             }
         }
         let group_blocks = self.group_blocks.min(data);

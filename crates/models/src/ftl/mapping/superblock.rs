@@ -113,13 +113,13 @@ impl Params {
     pub fn build(&self, context: &Context) -> Built {
         let planes = context.geometry.planes();
         let layout = Layout::new(context, self.striping);
-        let spare = Budget::new(context, &layout).per_plane("superblock", 1)?;
+        let spare = Budget::new(context, &layout).per_plane(1)?;
         let data = layout.blocks.div_ceil(planes);
         let least = data.div_ceil(spare);
         let group_blocks = self.group_blocks.unwrap_or(least.max(8)).min(data.max(least));
         let error = |key: &str, expected: String, got: u32| {
             let message = format!("expected {expected}, got {got}");
-            Err(ConfigError::new(key, message).within("superblock"))
+            Err(ConfigError::new(key, message))
         };
         if group_blocks < least {
             let why = format!(

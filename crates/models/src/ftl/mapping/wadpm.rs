@@ -145,7 +145,7 @@ impl Params {
     pub fn build(&self, context: &Context) -> Built {
         if !context.allocator.is_static() {
             let message = "a page never leaves its plane: use allocation = \"static\"";
-            return Err(ConfigError::new("wadpm", message));
+            return Err(ConfigError::new("", message));
         }
         let geometry = &context.geometry;
         let planes = geometry.planes();

@@ -58,6 +58,13 @@ impl Controller {
         background: bool,
         blocked: bool,
     ) -> Option<u32> {
+        let op = match self.flash.has_pslc() {
+            true => {
+                let copies = op.kind() == Kind::CopyBack;
+                op.in_pslc(self.flash.is_pslc(op.ppn()), copies && self.flash.is_pslc(op.from()))
+            }
+            false => op,
+        };
         match op.kind() {
             Kind::Read if !self.flash.is_programmed(op.ppn()) => return None,
             Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),

@@ -15,9 +15,7 @@ impl Controller {
             Op::Discard => {
                 // Only whole pages can be forgotten.
                 for lpn in request.lba.0.div_ceil(size)..request.end().0 / size {
-                    self.plan_discard(lpn as u32);
-                    self.run_now();
-                    self.collect_planned_now();
+                    self.discard_now(lpn as u32);
                 }
             }
             Op::Write if first == 0 && self.oracle.0.is_none() => {
@@ -67,6 +65,13 @@ impl Controller {
     pub(super) fn read_now(&mut self, page: HostPage) {
         self.plan.clear();
         self.mapping.read(&mut self.flash, page, &mut self.plan);
+        self.run_now();
+        self.collect_planned_now();
+    }
+
+    /// Forget a page in no time.
+    pub(super) fn discard_now(&mut self, lpn: u32) {
+        self.plan_discard(lpn);
         self.run_now();
         self.collect_planned_now();
     }

@@ -512,6 +512,10 @@ impl Controller {
             if let Some(buffer) = &mut self.buffer.0 {
                 buffer.discard(lpn);
             }
+            if self.settings.instant {
+                self.discard_now(lpn);
+                continue;
+            }
             self.plan_discard(lpn);
             self.submit_plan(FOR_REQUEST | slot, lpn, false);
             self.check_planned();

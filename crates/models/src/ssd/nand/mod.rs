@@ -455,7 +455,7 @@ fn gather(
     timing: &Timing,
     first: u32,
 ) -> Phases {
-    let (kind, ppn) = (slab[first].op.kind(), slab[first].op.ppn());
+    let (mode, ppn) = (slab[first].op.mode(), slab[first].op.ppn());
     let page = geometry.block_page(ppn).1;
     let mut planes_seen: u32 = 1 << (geometry.plane_of(ppn) % PLANES_PER_DIE_MAX);
     let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
@@ -469,7 +469,7 @@ fn gather(
         let plane_bit = 1 << (geometry.plane_of(op.ppn()) % PLANES_PER_DIE_MAX);
         let same_page =
             timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn()).1 == page;
-        let fits = op.kind() == kind && same_page && !blocked;
+        let fits = op.mode() == mode && same_page && !blocked;
         if planes_seen & plane_bit == 0 && fits {
             list.unlink_after(slab, previous);
             slab[last].next = slot;

@@ -9,14 +9,17 @@ fn error(data: u32, logs: u32, b: u32, skip: impl Fn(u64) -> bool) -> f64 {
     // One more is the SW log block.
     let text = format!("mapping.fast.log_blocks = {}", logs + 1);
     let drive = Drive::one_plane(&text, data, b, data + logs + 3);
-    let waf = uniform_overwrites(drive, (1, 2), skip);
+    // All logical blocks are merged once in D + L b writes.
+    let waf = uniform_overwrites(drive, u64::from(4 * (data + logs * b)).max(200_000), skip);
     let (data, logs, b) = (f64::from(data), f64::from(logs), f64::from(b));
     waf / (1.0 + b * data / (data + logs * b)) - 1.0
 }
 
 #[test]
 fn uniform_overwrites_amplify_as_computed() {
-    for (data, logs, b) in [(1000, 10, 64), (1000, 100, 64), (600, 12, 32)] {
+    let sizes =
+        [(1000, 10, 64), (1000, 100, 64), (600, 12, 32), (4096, 32, 64), (30_720, 2048, 64)];
+    for (data, logs, b) in sizes {
         // The closed form knows nothing of the SW log block, which page 0 opens.
         let error = error(data, logs, b, |lpn| lpn % u64::from(b) == 0);
         assert!(error.abs() < 0.03, "D={data} L={logs} b={b}: off by {error:+.4}");

@@ -143,8 +143,8 @@ impl Budget {
     /// Spare blocks of each plane, for a scheme that uses all there are; it needs `least`.
     ///
     /// # Errors
-    /// When there are fewer; `scheme` is its name.
-    pub(crate) fn per_plane(self, scheme: &str, least: u32) -> Result<u32, ConfigError> {
+    /// When there are fewer.
+    pub(crate) fn per_plane(self, least: u32) -> Result<u32, ConfigError> {
         if self.spare >= least {
             return Ok(self.spare);
         }
@@ -153,7 +153,7 @@ impl Budget {
              over_provisioning.live_percent",
             self.spare
         );
-        Err(ConfigError::new(scheme, message))
+        Err(ConfigError::new("", message))
     }
 }
 
@@ -190,6 +190,7 @@ mod tests {
             logical_pages: 217,
             reserve: 1,
             copy_back: true,
+            pslc_bits: None,
         };
         for striping in [Striping::Pages, Striping::Blocks] {
             let layout = Layout::new(&context, striping);

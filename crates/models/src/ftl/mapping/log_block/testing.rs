@@ -153,26 +153,26 @@ impl Drive {
     }
 }
 
-/// Write amplification of uniform single-page overwrites of a full drive: `warm` times its pages
-/// first, then counted over `rounds` times its pages. Pages `skip` does not want are not written.
+/// Write amplification of uniform single-page overwrites of a full drive: counted over the latter
+/// half of so many. Pages `skip` does not want are not written.
 pub(crate) fn uniform_overwrites(
     mut drive: Drive,
-    (warm, rounds): (u64, u64),
+    overwrites: u64,
     skip: impl Fn(u64) -> bool,
 ) -> f64 {
     let pages = drive.pages();
     let mut rng = Rng::new(7, "uniform");
     drive.fill();
-    let mut overwrite = |drive: &mut Drive, rounds: u64| {
-        for _ in 0..rounds * pages {
+    let mut overwrite = |drive: &mut Drive, count: u64| {
+        for _ in 0..count {
             let lpn = rng.below(pages);
             if !skip(lpn) {
                 drive.write(lpn);
             }
         }
     };
-    overwrite(&mut drive, warm);
-    let counted = drive.counted(|drive| overwrite(drive, rounds));
+    overwrite(&mut drive, overwrites / 2);
+    let counted = drive.counted(|drive| overwrite(drive, overwrites / 2));
     1.0 + counted.copies() as f64 / counted.get("flash_programs.host") as f64
 }
 

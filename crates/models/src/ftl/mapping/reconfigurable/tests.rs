@@ -36,7 +36,7 @@ fn one_group_of_everything_amplifies_as_fast_does() {
              {{ group_blocks = {data}, group_logs = {logs}, log_blocks = {logs} }}"
         );
         let drive = Drive::one_plane(&text, data, b, data + logs + 3);
-        let waf = uniform_overwrites(drive, (1, 2), |_| false);
+        let waf = uniform_overwrites(drive, 200_000, |_| false);
         let (data, logs, b) = (f64::from(data), f64::from(logs), f64::from(b));
         let error = waf / (1.0 + b * data / (data + logs * b)) - 1.0;
         assert!(error.abs() < 0.03, "D={data} L={logs} b={b}: off by {error:+.4}");

@@ -232,16 +232,20 @@ fn leaftl_learns_from_what_a_buffer_sorted() {
 #[test]
 fn impossible_parameters_are_refused_with_their_range() {
     for (mapping, key, expected) in [
-        ("dftl = { cache = '8B' }", "mapping.cache: ", "at least 16 bytes"),
-        ("dftl = { protected_percent = 100 }", "mapping.protected_percent: ", "0 to 99, got 100"),
-        ("dftl = { cache = '-1%' }", "mapping.cache: ", "0% to 1000%"),
-        ("dftl = { cache = 'much' }", "mapping.cache: ", "much"),
-        ("sftl = { cache = '1KiB' }", "mapping.cache: ", "at least 1138 bytes"),
-        ("sftl = { buffer_percent = 91 }", "mapping.buffer_percent: ", "0 to 90, got 91"),
-        ("cdftl = { cache = '1KiB' }", "mapping.cache: ", "at least 2048 bytes"),
-        ("cdftl = { pages_percent = 0 }", "mapping.pages_percent: ", "1 to 99, got 0"),
-        ("tpftl = { cache = '19B' }", "mapping.cache: ", "at least 20 bytes"),
-        ("leaftl = { error_bound = 17 }", "mapping.error_bound: ", "0 to 16, got 17"),
+        ("dftl = { cache = '8B' }", "mapping.dftl.cache: ", "at least 16 bytes"),
+        (
+            "dftl = { protected_percent = 100 }",
+            "mapping.dftl.protected_percent: ",
+            "0 to 99, got 100",
+        ),
+        ("dftl = { cache = '-1%' }", "mapping.dftl.cache: ", "0% to 1000%"),
+        ("dftl = { cache = 'much' }", "mapping.dftl.cache: ", "much"),
+        ("sftl = { cache = '1KiB' }", "mapping.sftl.cache: ", "at least 1138 bytes"),
+        ("sftl = { buffer_percent = 91 }", "mapping.sftl.buffer_percent: ", "0 to 90, got 91"),
+        ("cdftl = { cache = '1KiB' }", "mapping.cdftl.cache: ", "at least 2048 bytes"),
+        ("cdftl = { pages_percent = 0 }", "mapping.cdftl.pages_percent: ", "1 to 99, got 0"),
+        ("tpftl = { cache = '19B' }", "mapping.tpftl.cache: ", "at least 20 bytes"),
+        ("leaftl = { error_bound = 17 }", "mapping.leaftl.error_bound: ", "0 to 16, got 17"),
     ] {
         let context = Context { rng: Rng::new(1, "refused") };
         let built = tiny(&format!("mapping.{mapping}")).build(&context);

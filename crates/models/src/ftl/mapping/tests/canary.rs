@@ -9,7 +9,7 @@ use crate::device::Context;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{Full, HostPage, MapStats, Mapping, Needs, Rebuilt};
-use crate::ssd::plan::{Kind, NONE, OpCounts, Plan};
+use crate::ssd::plan::{FlashOp, Kind, NONE, OpCounts, Plan};
 
 /// What a wrapped mapping does wrong, once in a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,7 +18,7 @@ enum Bug {
     SkippedInvalidation,
     /// A move by the collector is not written down.
     StaleMap,
-    /// A merge erases before it copies, or copies two pages to each other's place.
+    /// A merge copies two pages to each other's place.
     WrongMergeOrder,
     /// Before an erase, the map on flash is not brought up to date.
     SkippedSettle,
@@ -51,8 +51,17 @@ impl Sabotaged {
         if let [first, .., last] = places[..]
             && self.strikes(Bug::WrongMergeOrder)
         {
-            plan.ops.swap(first, last);
+            let (one, other) = (plan.ops[first], plan.ops[last]);
+            (plan.ops[first], plan.ops[last]) = (moved_to(one, other), moved_to(other, one));
         }
+    }
+}
+
+/// The copy that `op` makes, but to the page that `other` writes.
+fn moved_to(op: FlashOp, other: FlashOp) -> FlashOp {
+    match op.kind() {
+        Kind::CopyBack => FlashOp::copy_back(op.cause(), other.ppn(), op.from(), op.lpn()),
+        _ => FlashOp::program(op.cause(), other.ppn(), op.from(), op.lpn(), op.sectors()),
     }
 }
 

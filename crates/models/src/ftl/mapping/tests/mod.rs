@@ -24,6 +24,24 @@ const MAPPINGS: &[(&str, &str)] = &[
         "fdp, initially, dynamic",
         "mapping.fdp = { handles = 2, isolation = 'initially' }\nallocation = 'dynamic'",
     ),
+    (
+        "pslc",
+        "mapping = 'pslc'\nnand.pslc = { read = '20us', program = '150us', bits_per_cell = 3 }",
+    ),
+    (
+        "pslc, large, dynamic, no copy-back",
+        "mapping.pslc = { blocks_percent = 60, keep_free_percent = 0 }\n\
+         allocation = 'dynamic'\nnand.copy_back = false\ncollection.background_after = '20us'\n\
+         nand.pslc = { read = '20us', program = '150us', bits_per_cell = 2 }",
+    ),
+    (
+        "pslc, shared block",
+        "mapping.pslc.blocks_percent = 30\ncollection.separate = false\n\
+         nand.pslc = { read = '20us', program = '150us', bits_per_cell = 4 }",
+    ),
+    ("zns", "mapping.zns = { open_zones = 2, zone_planes = 2 }"),
+    ("zns, all planes", "mapping.zns.open_zones = 3"),
+    ("zns, a block a zone", "mapping.zns = { zone_planes = 1, open_zones = 4 }"),
     ("wadpm", "mapping.wadpm = { window.fixed = 50, layout = 'aligned64' }"),
     (
         "wadpm, dynamic window",
@@ -133,11 +151,18 @@ fn mappings() -> Vec<(&'static str, String)> {
 /// A drive of 4 dies x 2 planes x 64 blocks x 16 pages of 1 KiB, small enough that blocks are freed
 /// all the time, with the oracle on.
 fn tiny(changes: &str) -> Params {
+    shaped(
+        changes,
+        "channels = 2\npackages_per_channel = 1\ndies_per_package = 2\nplanes_per_die = 2\n\
+         blocks_per_plane = 64\npages_per_block = 16\npage = '1KiB'",
+    )
+}
+
+/// The same in another shape.
+fn shaped(changes: &str, geometry: &str) -> Params {
     let text = format!(
         "oracle = true\nqueue_depth_max = 64\n{changes}\n\
-         [over_provisioning]\nlive_percent = 50\n\
-         [geometry]\nchannels = 2\npackages_per_channel = 1\ndies_per_package = 2\n\
-         planes_per_die = 2\nblocks_per_plane = 64\npages_per_block = 16\npage = '1KiB'\n"
+         [over_provisioning]\nlive_percent = 50\n[geometry]\n{geometry}\n"
     );
     let table: BTreeMap<String, toml::Value> = toml::from_str(&text).expect("the test's TOML");
     toml::Value::try_from(table)

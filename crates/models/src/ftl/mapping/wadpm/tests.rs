@@ -178,7 +178,7 @@ fn impossible_drives_and_windows_are_refused_with_the_range() {
         params.build(&context).err().expect("it is refused").to_string()
     };
     let error = build(|p| p.mapping = MappingScheme::Wadpm(fixed(0.01)));
-    assert!(error.starts_with("mapping.window.fixed: 0.01 % of a page table is"), "{error}");
+    assert!(error.starts_with("mapping.wadpm.window.fixed: 0.01 % of a page table is"), "{error}");
     assert!(error.ends_with("expected at least 0.044"), "{error}");
     let error = build(|p| p.allocation = crate::registry::Allocation::Dynamic(Default::default()));
     assert!(error.contains("a page never leaves its plane"), "{error}");
