@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   host --> pSLC blocks --fold, when the die rests--> TLC blocks
-//!     \\______ no room in the cache ______________________/
+//!     \______ no room in the cache ______________________/
 //! ```
 //!
 //! # What it models
