@@ -23,7 +23,7 @@ use crate::spin::Spin;
 use crate::statistics::Timing;
 
 use commands::Control;
-use open::{Identity, Manner};
+use open::{Manner, Origin};
 use signals::Signals;
 
 /// How a request's arrival is dated back by what the transport itself takes.
@@ -98,7 +98,7 @@ struct Session {
     captive: Option<Captive>,
     frontend: Box<dyn Frontend>,
     lab: Lab,
-    identities: Vec<Identity>,
+    origins: Vec<Origin>,
     poll: Poll,
     events: Vec<Event>,
     replies: Vec<Reply>,
@@ -132,7 +132,7 @@ pub fn attach(
     let devices = options.devices;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
     let manner = Manner { dilation, power_cuts, read_only, fill };
-    let (exports, identities) = open::all(devices, manner)?;
+    let (exports, origins) = open::all(devices, manner)?;
     let mut lab = Lab::new(exports, Clock::start());
     if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
         first.engine.record(crate::record::Recorder::new(path)?);
@@ -150,7 +150,7 @@ pub fn attach(
         captive: None,
         frontend,
         lab,
-        identities,
+        origins,
         poll,
         events: Vec::new(),
         replies: Vec::new(),
@@ -274,9 +274,9 @@ impl Session {
             Some(errand) => self.serve_during(errand),
             None => Ok(()),
         };
-        for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
+        for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
             export.engine.finish_recording()?;
-            identity.save(&mut export.engine)?;
+            origin.save(&mut export.engine)?;
         }
         stopped
     }
@@ -327,9 +327,9 @@ impl Session {
         if now >= self.tick {
             self.tick = now.plus(live::EVERY_NS);
             if let (Some(live), Some(first)) = (&mut self.live, self.lab.exports.first_mut()) {
-                let identity = &self.identities[0];
-                let name = if first.name.is_empty() { &identity.part.name } else { &first.name };
-                let counters = identity.counted(&first.engine);
+                let origin = &self.origins[0];
+                let name = if first.name.is_empty() { &origin.part.name } else { &first.name };
+                let counters = origin.counted(&first.engine);
                 live.show(now, name, counters, &mut first.engine);
             }
         }
@@ -352,14 +352,14 @@ impl Session {
     /// The devices' part of the report.
     fn devices(&mut self, late_share: f64, dilation: u64) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
-        for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
-            let counters = identity.counted(&export.engine);
+        for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
+            let counters = origin.counted(&export.engine);
             reports.push(DeviceReport {
                 export: export.name.clone(),
-                part: identity.part.name.clone(),
-                model: identity.model.clone(),
-                status: identity.part.status.clone(),
-                digest: identity.digest.clone(),
+                part: origin.part.name.clone(),
+                model: origin.model.clone(),
+                status: origin.part.status.clone(),
+                digest: origin.digest.clone(),
                 waf: live::write_amplification(&counters),
                 measured: export.engine.statistics().summary(late_share, dilation),
             });
