@@ -286,8 +286,8 @@ impl Session {
         let due = self.answer(self.lab.clock.now());
         let now = self.lab.clock.now();
         let sleep_ns = self.spin.sleep_ns(now, due);
-        self.poll.wait(sleep_ns, &mut self.events);
-        if self.events.is_empty() && sleep_ns > 0 && sleep_ns != u64::MAX {
+        let slept = self.poll.wait(sleep_ns, &mut self.events);
+        if slept && sleep_ns > 0 && sleep_ns != u64::MAX {
             self.spin.learn(now.plus(sleep_ns), self.lab.clock.now());
         }
         let events = std::mem::take(&mut self.events);

@@ -34,8 +34,8 @@ pub struct BuiltPart {
 const BLOCK: &str = "block";
 
 /// Build the part `name` (a path, or the name of a shipped one) with `sets` laid over it:
-/// `ssd.gc=greedy`, `block.serial=A1`, or `device.ssd.gc=greedy` as in a study. It is the very device that a study
-/// of that seed builds.
+/// `ssd.gc=greedy`, `block.serial=A1`, or `device.ssd.gc=greedy` as in a study. It is the very
+/// device that a study of that seed builds.
 ///
 /// # Errors
 /// What is wrong with the part or a setting, with its place.

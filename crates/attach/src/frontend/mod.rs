@@ -1,9 +1,11 @@
 //! Ways to reach the device: one file and one line each. A frontend is a codec and its sockets;
 //! what it is asked goes to the engine, what the engine answers goes back.
 
+mod block_queue;
 pub mod loop_device;
 pub mod nbd;
 pub(crate) mod probe;
+pub mod ublk;
 
 use std::path::PathBuf;
 
@@ -22,6 +24,20 @@ pub struct Address {
     pub lines: Vec<String>,
     /// What `--run` mounts is mounted for it alone, so that it goes with it.
     pub private_mounts: bool,
+}
+
+impl Address {
+    /// The address of block devices of this machine.
+    fn devices(paths: Vec<String>) -> Address {
+        Address {
+            variables: vec![
+                ("dev", paths.first().cloned().unwrap_or_default()),
+                ("devs", paths.join(" ")),
+            ],
+            lines: paths,
+            private_mounts: true,
+        }
+    }
 }
 
 /// What starting found out.
@@ -109,6 +125,8 @@ frontends! {
     Nbd = "nbd" => nbd,
     /// A block device of this machine: FUSE below the loop driver; needs root.
     Loop = "loop" => loop_device,
+    /// A block device of this machine by the kernel's own driver; needs root and Linux 6.5.
+    Ublk = "ublk" => ublk,
 }
 
 /// Where a path is needed in a message or a variable.

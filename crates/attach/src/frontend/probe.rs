@@ -1,6 +1,9 @@
 //! How long a request takes that takes no time: the path's own round trip.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use study::Failure;
@@ -27,6 +30,19 @@ pub(crate) fn median_ns(mut round_trip: impl FnMut(u64) -> io::Result<()>) -> io
     }
     times.sort_unstable();
     Ok(times[times.len() / 2])
+}
+
+/// Median time of a direct read of 4 KiB of the block device at `path`, in nanoseconds.
+pub(crate) fn direct_read(path: &Path) -> Result<u64, Failure> {
+    const READ_BYTES: usize = 4096;
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let measured = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
+        let mut room = vec![0; 2 * READ_BYTES];
+        let start = room.as_ptr().align_offset(READ_BYTES);
+        let buffer = &mut room[start..start + READ_BYTES];
+        median_ns(|_| file.read_exact_at(buffer, 0))
+    });
+    measured.map_err(unmeasured)
 }
 
 /// What a user is told when it cannot be measured.

@@ -11,8 +11,6 @@ pub mod wire;
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -157,23 +155,16 @@ impl Frontend for Loop {
                 let shown = format!("blocklab:{}", queue.name);
                 let mut device =
                     LoopDevice::bind(&file, &shown, queue.block_bytes, queue.read_only)?;
-                device.set_all(&queue.settings)?;
+                device.queue.set_all(&queue.settings)?;
                 paths.push(device.path.clone());
                 devices.lock().unwrap_or_else(PoisonError::into_inner).push(device);
             }
             let round_trip_ns = match paths.first() {
-                Some(path) if calibrate => Some(round_trip(path)?),
+                Some(path) if calibrate => Some(probe::direct_read(path)?),
                 _ => None,
             };
             let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
-            let address = Address {
-                variables: vec![
-                    ("dev", names.first().cloned().unwrap_or_default()),
-                    ("devs", names.join(" ")),
-                ],
-                lines: names,
-                private_mounts: true,
-            };
+            let address = Address::devices(names);
             Ok(Started { address, round_trip_ns, ..Started::default() })
         }))
     }
@@ -254,19 +245,6 @@ impl Frontend for Loop {
             })
         }))
     }
-}
-
-/// Median time of a direct read of 4 KiB at queue depth 1, in nanoseconds.
-fn round_trip(path: &Path) -> Result<u64, Failure> {
-    const READ_BYTES: usize = 4096;
-    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
-    let measured = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
-        let mut room = vec![0; 2 * READ_BYTES];
-        let start = room.as_ptr().align_offset(READ_BYTES);
-        let buffer = &mut room[start..start + READ_BYTES];
-        probe::median_ns(|_| file.read_exact_at(buffer, 0))
-    });
-    measured.map_err(probe::unmeasured)
 }
 
 #[cfg(test)]
