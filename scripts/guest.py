@@ -31,12 +31,12 @@ END = "guest-exit-code"
 INIT = f"""#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
-mkdir -p /dev/shm /run; mount -t tmpfs work /work
-export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/work TMPDIR=/work
+mkdir -p /dev/shm /run; mount -t tmpfs lab /lab
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/lab TMPDIR=/lab
 ip link set lo up
 for module in $(cat /modules/order); do insmod "/modules/$module" || exit 1; done
 stty -F /dev/ttyS1 raw
-cd /work; sh /script < /dev/null > /dev/ttyS1 2>&1
+cd /lab; sh /script < /dev/null > /dev/ttyS1 2>&1
 echo "{END} $?" > /dev/ttyS1
 poweroff -f
 """
@@ -197,7 +197,7 @@ def build(kernel: Kernel, options: argparse.Namespace, script: str) -> bytes:
     """The guest's initial file system."""
     archive = Archive()
     archive.bring("busybox")
-    for folder in ["proc", "sys", "dev", "work", "modules"]:
+    for folder in ["proc", "sys", "dev", "lab", "modules"]:
         archive.add(folder, b"", 0o40755)
     archive.add("init", INIT.encode())
     archive.add("script", script.encode())
