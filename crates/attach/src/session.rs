@@ -13,7 +13,7 @@ use study::{BuiltPart, Failure};
 use crate::captive::{self, Captive};
 use crate::clock::{Clock, Wall};
 use crate::engine::Reply;
-use crate::frontend::{Address, Choice, Errand, Frontend};
+use crate::frontend::{Address, Choice, Errand, Frontend, probe};
 use crate::lab::Lab;
 use crate::live::{self, Live};
 use crate::poll::{Event, Interest, Poll};
@@ -194,12 +194,15 @@ pub fn attach(
 }
 
 impl Session {
-    /// Start the frontend while the model is bypassed.
+    /// Start the frontend while requests bypass the model.
     fn start(&mut self) -> Result<crate::frontend::Started, Failure> {
         let errand = self.frontend.start(&self.lab, &self.poll)?;
-        self.lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(true));
+        let all = |lab: &mut Lab, ns| {
+            lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(ns));
+        };
+        all(&mut self.lab, Some(probe::PAUSE_NS));
         let started = self.serve_during(errand)?;
-        self.lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(false));
+        all(&mut self.lab, None);
         Ok(started)
     }
 

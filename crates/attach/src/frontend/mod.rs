@@ -45,7 +45,8 @@ impl Address {
 pub struct Started {
     /// Where clients find the device.
     pub address: Address,
-    /// Median round trip of a request that takes no time, in nanoseconds, where it was measured.
+    /// Median round trip of a request besides its time in the device, in nanoseconds, where it was
+    /// measured.
     pub round_trip_ns: Option<u64>,
     /// Something the user must know.
     pub notes: Vec<String>,
@@ -56,7 +57,7 @@ pub type Errand<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
 
 /// A way to reach the device.
 pub trait Frontend {
-    /// Begin to serve. The errand runs beside the event loop while the model is bypassed; when it
+    /// Begin to serve. The errand runs beside the event loop while requests bypass the model; when it
     /// is done, clients may come.
     ///
     /// # Errors
