@@ -57,8 +57,8 @@ pub type Errand<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
 
 /// A way to reach the device.
 pub trait Frontend {
-    /// Begin to serve. The errand runs beside the event loop while requests bypass the model; when it
-    /// is done, clients may come.
+    /// Begin to serve. The errand runs beside the event loop while requests bypass the model; when
+    /// it is done, clients may come.
     ///
     /// # Errors
     /// When the machine lacks something, or a name is taken.
