@@ -12,7 +12,8 @@ FUZZ_SECONDS ?= 60
 
 # What attach is tested with, as Debian calls it.
 CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
-	e2fsprogs xfsprogs btrfs-progs util-linux
+	e2fsprogs xfsprogs btrfs-progs util-linux \
+	qemu-system-x86 busybox-static nbd-client binutils
 
 .PHONY: help setup clients demo test test-rust test-python test-long bench fuzz docs clean
 
@@ -22,9 +23,10 @@ help: ## Explain the tasks
 setup: ## Prepare this machine: .venv with the Python package (quick when nothing changed)
 	@scripts/setup.sh
 
-clients: ## Install the programs that attach is tested with and compared to (apt, as root)
+clients: ## Install what attach is tested with and compared to, and a guest's kernel (apt, as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(CLIENTS)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CLIENTS)
+	scripts/guest.py --fetch
 
 demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) run first-look --out out/first-look

@@ -119,8 +119,8 @@ pub struct Engine {
     delayed: Delayed,
     out: Completions,
     finished: VecDeque<u32>,
-    /// Requests bypass the model: the transport is being calibrated.
-    bypass: bool,
+    /// Requests bypass the model and take this long: the transport is being calibrated.
+    bypass_ns: Option<u64>,
     data: Data,
     statistics: Statistics,
     recorder: Option<Recorder>,
@@ -144,7 +144,7 @@ impl Engine {
             delayed: Delayed::default(),
             out: Completions::new(),
             finished: VecDeque::new(),
-            bypass: false,
+            bypass_ns: None,
             data: Data::new(store, limits.capacity.0, Rng::new(1, "faults")),
             statistics: Statistics::default(),
             recorder: None,
@@ -197,9 +197,9 @@ impl Engine {
         self.compensation_ns
     }
 
-    /// Answer at once and count nothing, or go back to the model.
-    pub fn set_bypass(&mut self, bypass: bool) {
-        self.bypass = bypass;
+    /// Answer after so many nanoseconds and count nothing, or go back to the model.
+    pub fn set_bypass(&mut self, bypass_ns: Option<u64>) {
+        self.bypass_ns = bypass_ns;
     }
 
     /// Write every request from now on to a trace.
@@ -267,8 +267,14 @@ impl Engine {
             result,
         });
         // What the device never sees is answered at once.
-        if self.bypass || passes {
+        if passes {
             self.finished.push_back(index);
+            return;
+        }
+        if let Some(ns) = self.bypass_ns {
+            let due = arrived.plus(ns);
+            self.slot(index).due = due;
+            self.delayed.until(due, index);
             return;
         }
         self.enter(arrived, index);

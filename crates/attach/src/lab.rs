@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::identity::Identity;
 use crate::pool::Pool;
 
 /// Most bytes that replies may hold at a time, over all clients.
@@ -11,8 +12,8 @@ const BUDGET_BYTES: u64 = 512 << 20;
 pub struct Export {
     /// The clients' name for it.
     pub name: String,
-    /// One line for people.
-    pub description: String,
+    /// How it presents itself to a host.
+    pub identity: Identity,
     /// Refuse writes.
     pub read_only: bool,
     /// The device, its data and its faults.

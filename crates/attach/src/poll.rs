@@ -83,15 +83,16 @@ impl Poll {
     }
 
     /// Wait until something happens, at most `timeout_ns`; without an end when it is `u64::MAX`.
-    pub fn wait(&mut self, timeout_ns: u64, out: &mut Vec<Event>) {
+    /// True when all of that time has passed.
+    pub fn wait(&mut self, timeout_ns: u64, out: &mut Vec<Event>) -> bool {
         let timeout = (timeout_ns != u64::MAX)
             .then(|| Timespec::try_from(Duration::from_nanos(timeout_ns)).unwrap_or_default());
         self.events.clear();
         out.clear();
         let buffer = rustix::buffer::spare_capacity(&mut self.events);
         if epoll::wait(&self.epoll, buffer, timeout.as_ref()).is_err() {
-            // A signal: whatever it means arrives through its own descriptor.
-            return;
+            // A signal, or the kernel's work on a ring: what it means has its own descriptor.
+            return false;
         }
         use epoll::EventFlags as Flags;
         out.extend(self.events.iter().map(|event| {
@@ -103,5 +104,6 @@ impl Poll {
                 hang_up: flags.intersects(Flags::HUP | Flags::ERR),
             }
         }));
+        out.is_empty()
     }
 }

@@ -21,18 +21,30 @@ impl Default for Pool {
 impl Pool {
     /// A buffer of `length` bytes of arbitrary content.
     pub fn take(&mut self, length: usize) -> Vec<u8> {
+        let mut buffer = self.any(length);
+        // What was as long before costs nothing.
+        buffer.resize(length, 0);
+        buffer
+    }
+
+    /// An empty buffer with room for `capacity` bytes.
+    pub fn take_empty(&mut self, capacity: usize) -> Vec<u8> {
+        let mut buffer = self.any(capacity);
+        buffer.clear();
+        buffer
+    }
+
+    fn any(&mut self, length: usize) -> Vec<u8> {
         let capacity = length.next_power_of_two().max(512);
         let class = capacity.trailing_zeros() as usize;
         let reused = self.free.get_mut(class).and_then(Vec::pop);
-        let mut buffer = match reused {
+        match reused {
             Some(buffer) => {
                 self.kept -= capacity;
                 buffer
             }
             None => Vec::with_capacity(capacity),
-        };
-        buffer.resize(length, 0);
-        buffer
+        }
     }
 
     /// Give a buffer back.
@@ -61,6 +73,7 @@ mod tests {
         pool.put(buffer);
         let again = pool.take(3000);
         assert_eq!(again.as_ptr(), address);
+        assert_eq!((again.len(), pool.take_empty(5000).len()), (3000, 0));
         for _ in 0..100 {
             let buffer = vec![0u8; 1 << 20];
             pool.put(buffer);

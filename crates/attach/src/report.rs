@@ -14,7 +14,8 @@ pub struct Report {
     pub wall_s: f64,
     /// Wall nanoseconds per modelled nanosecond.
     pub dilation: u64,
-    /// Round trip of a request that takes no time, where it was measured, in microseconds.
+    /// Round trip of a request besides its time in the device, where it was measured, in
+    /// microseconds.
     pub round_trip_us: Option<f64>,
     /// How much earlier than their arrival requests were stamped, in microseconds.
     pub compensation_us: f64,

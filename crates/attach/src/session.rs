@@ -13,7 +13,7 @@ use study::{BuiltPart, Failure};
 use crate::captive::{self, Captive};
 use crate::clock::{Clock, Wall};
 use crate::engine::Reply;
-use crate::frontend::{Address, Choice, Errand, Frontend};
+use crate::frontend::{Address, Choice, Errand, Frontend, probe};
 use crate::lab::Lab;
 use crate::live::{self, Live};
 use crate::poll::{Event, Interest, Poll};
@@ -23,7 +23,7 @@ use crate::spin::Spin;
 use crate::statistics::Timing;
 
 use commands::Control;
-use open::{Identity, Manner};
+use open::{Manner, Origin};
 use signals::Signals;
 
 /// How a request's arrival is dated back by what the transport itself takes.
@@ -98,7 +98,7 @@ struct Session {
     captive: Option<Captive>,
     frontend: Box<dyn Frontend>,
     lab: Lab,
-    identities: Vec<Identity>,
+    origins: Vec<Origin>,
     poll: Poll,
     events: Vec<Event>,
     replies: Vec<Reply>,
@@ -132,7 +132,7 @@ pub fn attach(
     let devices = options.devices;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
     let manner = Manner { dilation, power_cuts, read_only, fill };
-    let (exports, identities) = open::all(devices, manner)?;
+    let (exports, origins) = open::all(devices, manner)?;
     let mut lab = Lab::new(exports, Clock::start());
     if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
         first.engine.record(crate::record::Recorder::new(path)?);
@@ -150,7 +150,7 @@ pub fn attach(
         captive: None,
         frontend,
         lab,
-        identities,
+        origins,
         poll,
         events: Vec::new(),
         replies: Vec::new(),
@@ -194,12 +194,15 @@ pub fn attach(
 }
 
 impl Session {
-    /// Start the frontend while the model is bypassed.
+    /// Start the frontend while requests bypass the model.
     fn start(&mut self) -> Result<crate::frontend::Started, Failure> {
         let errand = self.frontend.start(&self.lab, &self.poll)?;
-        self.lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(true));
+        let all = |lab: &mut Lab, ns| {
+            lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(ns));
+        };
+        all(&mut self.lab, Some(probe::PAUSE_NS));
         let started = self.serve_during(errand)?;
-        self.lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(false));
+        all(&mut self.lab, None);
         Ok(started)
     }
 
@@ -274,9 +277,9 @@ impl Session {
             Some(errand) => self.serve_during(errand),
             None => Ok(()),
         };
-        for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
+        for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
             export.engine.finish_recording()?;
-            identity.save(&mut export.engine)?;
+            origin.save(&mut export.engine)?;
         }
         stopped
     }
@@ -286,8 +289,8 @@ impl Session {
         let due = self.answer(self.lab.clock.now());
         let now = self.lab.clock.now();
         let sleep_ns = self.spin.sleep_ns(now, due);
-        self.poll.wait(sleep_ns, &mut self.events);
-        if self.events.is_empty() && sleep_ns > 0 && sleep_ns != u64::MAX {
+        let slept = self.poll.wait(sleep_ns, &mut self.events);
+        if slept && sleep_ns > 0 && sleep_ns != u64::MAX {
             self.spin.learn(now.plus(sleep_ns), self.lab.clock.now());
         }
         let events = std::mem::take(&mut self.events);
@@ -327,9 +330,9 @@ impl Session {
         if now >= self.tick {
             self.tick = now.plus(live::EVERY_NS);
             if let (Some(live), Some(first)) = (&mut self.live, self.lab.exports.first_mut()) {
-                let identity = &self.identities[0];
-                let name = if first.name.is_empty() { &identity.part.name } else { &first.name };
-                let counters = identity.counted(&first.engine);
+                let origin = &self.origins[0];
+                let name = if first.name.is_empty() { &origin.part.name } else { &first.name };
+                let counters = origin.counted(&first.engine);
                 live.show(now, name, counters, &mut first.engine);
             }
         }
@@ -352,14 +355,14 @@ impl Session {
     /// The devices' part of the report.
     fn devices(&mut self, late_share: f64, dilation: u64) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
-        for (export, identity) in self.lab.exports.iter_mut().zip(&self.identities) {
-            let counters = identity.counted(&export.engine);
+        for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
+            let counters = origin.counted(&export.engine);
             reports.push(DeviceReport {
                 export: export.name.clone(),
-                part: identity.part.name.clone(),
-                model: identity.model.clone(),
-                status: identity.part.status.clone(),
-                digest: identity.digest.clone(),
+                part: origin.part.name.clone(),
+                model: origin.model.clone(),
+                status: origin.part.status.clone(),
+                digest: origin.digest.clone(),
                 waf: live::write_amplification(&counters),
                 measured: export.engine.statistics().summary(late_share, dilation),
             });

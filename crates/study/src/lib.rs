@@ -2,6 +2,7 @@
 //! results, expectations.
 
 mod amount;
+mod block;
 mod digest;
 mod document;
 mod execute;
@@ -37,6 +38,7 @@ mod timeline;
 mod tree;
 
 pub use amount::Amount;
+pub use block::Block;
 pub use document::{
     AxisValue, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
     UntilSteady,

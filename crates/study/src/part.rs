@@ -5,6 +5,7 @@ use std::path::Path;
 use models::registry::DeviceModel;
 use sim::{Device, Rng};
 
+use crate::block::Block;
 use crate::digest;
 use crate::failure::Failure;
 use crate::files::Files;
@@ -23,13 +24,18 @@ pub struct BuiltPart {
     pub model: String,
     /// What the part says about itself.
     pub part: Part,
+    /// How it presents itself to a host.
+    pub block: Block,
     /// Digest of everything the device depends on; a saved state fits a device of equal digest.
     pub digest: String,
 }
 
+/// The table of what a part tells the block layer.
+const BLOCK: &str = "block";
+
 /// Build the part `name` (a path, or the name of a shipped one) with `sets` laid over it:
-/// `ssd.gc=greedy`, or `device.ssd.gc=greedy` as in a study. It is the very device that a study
-/// of that seed builds.
+/// `ssd.gc=greedy`, `block.serial=A1`, or `device.ssd.gc=greedy` as in a study. It is the very
+/// device that a study of that seed builds.
 ///
 /// # Errors
 /// What is wrong with the part or a setting, with its place.
@@ -50,8 +56,14 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
     device.put(&model, table);
     let mut root = Node::table(origin);
     root.put("device", device);
+    let block = tree.take(BLOCK).unwrap_or_else(|| Node::table(root.value.clone()));
+    root.put(BLOCK, block);
     for set in sets {
         let (mut path, value) = parse_set(set)?;
+        if path[0] == BLOCK {
+            root.assign(&path, value);
+            continue;
+        }
         if path[0] != "device" {
             path.insert(0, "device".into());
         }
@@ -68,8 +80,12 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
     let device = choice
         .build(&context)
         .map_err(|error| locate::config_failure(&root, &["device", &model], &error))?;
+    let block: Block = locate::read_below(&root, &[BLOCK.to_string()])?;
+    block
+        .check(device.limits().capacity)
+        .map_err(|error| locate::config_failure(&root, &[BLOCK], &error))?;
     let json = serde_json::json!({ "code": CODE_VERSION, "device": choice, "seed": seed });
-    Ok(BuiltPart { device, model, part, digest: digest::of(&json) })
+    Ok(BuiltPart { device, model, part, block, digest: digest::of(&json) })
 }
 
 #[cfg(test)]
@@ -83,6 +99,18 @@ mod tests {
         let set = |set: &str| build_part("mqsim-f", &[set.to_string()], 1);
         assert_ne!(set("ssd.gc=fifo").unwrap().digest, plain.digest);
         assert_eq!(set("device.ssd.gc=fifo").unwrap().digest, set("ssd.gc=fifo").unwrap().digest);
+    }
+
+    #[test]
+    fn how_it_presents_itself_is_no_part_of_what_it_is() {
+        let plain = build_part("mqsim-f", &[], 1).unwrap();
+        let set = |set: &str| build_part("mqsim-f", &[set.to_string()], 1);
+        let named = set("block.serial=A1").unwrap();
+        assert_eq!((named.block.serial.as_deref(), &named.digest), (Some("A1"), &plain.digest));
+        let error = set("block.serail=A1").err().expect("it is refused").to_string();
+        assert!(error.contains("did you mean `serial`?"), "{error}");
+        let error = set("block.logical_block=3KiB").err().expect("it is refused").to_string();
+        assert!(error.contains("block.logical_block: 3 KiB; expected a power"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use models::registry::{DeviceModel, WorkloadModel};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
+use crate::block::Block;
 use crate::document::{AxisValue, Claim, Expect, Header, Report, RunSection, Step};
 
 /// A study, as its schema shows it.
@@ -95,22 +96,25 @@ fn device_tables(schema: &Value) -> Vec<String> {
 /// The schema of a part.
 pub fn part_schema() -> Value {
     let header = schema_for!(PartHeader).to_value();
+    let block = schema_for!(Block).to_value();
     let device = schema_for!(DeviceModel).to_value();
     let mut definitions =
         device.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
-    if let Some(more) = header.get("$defs").and_then(Value::as_object) {
-        definitions.extend(more.clone());
+    for told in [&header, &block] {
+        let more = told.get("$defs").and_then(Value::as_object);
+        definitions.extend(more.cloned().unwrap_or_default());
     }
     let mut properties = serde_json::Map::new();
     let choices = device.get("oneOf").and_then(Value::as_array).into_iter().flatten();
     for table in choices.filter_map(|choice| choice.get("properties")?.as_object()) {
         properties.extend(table.clone());
     }
-    let mut described = header;
-    for key in ["$schema", "$defs"] {
-        described.as_object_mut().and_then(|header| header.remove(key));
+    for (name, mut described) in [("part", header), ("block", block)] {
+        for key in ["$schema", "$defs"] {
+            described.as_object_mut().and_then(|table| table.remove(key));
+        }
+        properties.insert(name.into(), described);
     }
-    properties.insert("part".into(), described);
     properties.insert(
         "source".into(),
         json!({

@@ -1,9 +1,11 @@
 //! Ways to reach the device: one file and one line each. A frontend is a codec and its sockets;
 //! what it is asked goes to the engine, what the engine answers goes back.
 
+mod block_queue;
 pub mod loop_device;
 pub mod nbd;
 pub(crate) mod probe;
+pub mod ublk;
 
 use std::path::PathBuf;
 
@@ -24,12 +26,27 @@ pub struct Address {
     pub private_mounts: bool,
 }
 
+impl Address {
+    /// The address of block devices of this machine.
+    fn devices(paths: Vec<String>) -> Address {
+        Address {
+            variables: vec![
+                ("dev", paths.first().cloned().unwrap_or_default()),
+                ("devs", paths.join(" ")),
+            ],
+            lines: paths,
+            private_mounts: true,
+        }
+    }
+}
+
 /// What starting found out.
 #[derive(Debug, Default)]
 pub struct Started {
     /// Where clients find the device.
     pub address: Address,
-    /// Median round trip of a request that takes no time, in nanoseconds, where it was measured.
+    /// Median round trip of a request besides its time in the device, in nanoseconds, where it was
+    /// measured.
     pub round_trip_ns: Option<u64>,
     /// Something the user must know.
     pub notes: Vec<String>,
@@ -40,8 +57,8 @@ pub type Errand<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
 
 /// A way to reach the device.
 pub trait Frontend {
-    /// Begin to serve. The errand runs beside the event loop while the model is bypassed; when it
-    /// is done, clients may come.
+    /// Begin to serve. The errand runs beside the event loop while requests bypass the model; when
+    /// it is done, clients may come.
     ///
     /// # Errors
     /// When the machine lacks something, or a name is taken.
@@ -109,6 +126,8 @@ frontends! {
     Nbd = "nbd" => nbd,
     /// A block device of this machine: FUSE below the loop driver; needs root.
     Loop = "loop" => loop_device,
+    /// A block device of this machine by the kernel's own driver; needs root and Linux 6.5.
+    Ublk = "ublk" => ublk,
 }
 
 /// Where a path is needed in a message or a variable.

@@ -1,6 +1,9 @@
-//! How long a request takes that takes no time: the path's own round trip.
+//! The path's own round trip: what a request takes besides the device's time.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use study::Failure;
@@ -11,7 +14,11 @@ const WARM_UP: u64 = 300;
 /// Nobody waits longer than this for a loaded machine.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Median time of one round trip at queue depth 1, in nanoseconds.
+/// What each request takes in the device meanwhile. Both sides fall asleep in it, as they do in
+/// use, and waking up is a good part of the path.
+pub(crate) const PAUSE_NS: u64 = 100_000;
+
+/// Median time of one round trip at queue depth 1 without the device's share, in nanoseconds.
 pub(crate) fn median_ns(mut round_trip: impl FnMut(u64) -> io::Result<()>) -> io::Result<u64> {
     let mut times = Vec::with_capacity(PROBES as usize);
     let began = Instant::now();
@@ -26,7 +33,20 @@ pub(crate) fn median_ns(mut round_trip: impl FnMut(u64) -> io::Result<()>) -> io
         }
     }
     times.sort_unstable();
-    Ok(times[times.len() / 2])
+    Ok(times[times.len() / 2].saturating_sub(PAUSE_NS))
+}
+
+/// Median time of a direct read of 4 KiB of the block device at `path`, in nanoseconds.
+pub(crate) fn direct_read(path: &Path) -> Result<u64, Failure> {
+    const READ_BYTES: usize = 4096;
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let measured = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
+        let mut room = vec![0; 2 * READ_BYTES];
+        let start = room.as_ptr().align_offset(READ_BYTES);
+        let buffer = &mut room[start..start + READ_BYTES];
+        median_ns(|_| file.read_exact_at(buffer, 0))
+    });
+    measured.map_err(unmeasured)
 }
 
 /// What a user is told when it cannot be measured.

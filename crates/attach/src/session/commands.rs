@@ -179,9 +179,9 @@ impl Session {
                     "measured": summary })
                 .to_string())
             }
-            Verb::Save => match self.identities[index].is_kept() {
+            Verb::Save => match self.origins[index].is_kept() {
                 true => {
-                    let saved = self.identities[index].save(engine);
+                    let saved = self.origins[index].save(engine);
                     saved.map(|()| String::new()).map_err(|failure| failure.message)
                 }
                 false => Err("the data is in memory; a state without it would lie".into()),

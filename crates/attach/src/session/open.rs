@@ -7,6 +7,7 @@ use study::Failure;
 
 use crate::clock::Timeline;
 use crate::engine::Engine;
+use crate::identity::Identity;
 use crate::lab::Export;
 use crate::state;
 use crate::store::Store;
@@ -14,7 +15,7 @@ use crate::store::Store;
 use super::DeviceOptions;
 
 /// What a saved state and the report say about a device.
-pub(super) struct Identity {
+pub(super) struct Origin {
     pub(super) part: study::Part,
     pub(super) model: String,
     pub(super) digest: String,
@@ -24,7 +25,7 @@ pub(super) struct Identity {
     before: Counters,
 }
 
-impl Identity {
+impl Origin {
     /// Save the device's state beside its data. Data in memory is gone with the session, and a
     /// state without it would lie.
     pub(super) fn save(&self, engine: &mut Engine) -> Result<(), Failure> {
@@ -62,24 +63,24 @@ pub(super) struct Manner {
 pub(super) fn all(
     devices: Vec<DeviceOptions>,
     manner: Manner,
-) -> Result<(Vec<Export>, Vec<Identity>), Failure> {
-    let (mut exports, mut identities) = (Vec::new(), Vec::new());
+) -> Result<(Vec<Export>, Vec<Origin>), Failure> {
+    let (mut exports, mut origins) = (Vec::new(), Vec::new());
     for device in devices {
         if exports.iter().any(|export: &Export| export.name == device.name) {
             return Err(Failure::input(format!("two devices are called `{}`", device.name))
                 .help("name them: a=PART b=PART"));
         }
-        let (export, identity) = open(device, manner)?;
+        let (export, origin) = open(device, manner)?;
         exports.push(export);
-        identities.push(identity);
+        origins.push(origin);
     }
     match exports.is_empty() {
         true => Err(Failure::input("there is no device to attach")),
-        false => Ok((exports, identities)),
+        false => Ok((exports, origins)),
     }
 }
 
-fn open(device: DeviceOptions, manner: Manner) -> Result<(Export, Identity), Failure> {
+fn open(device: DeviceOptions, manner: Manner) -> Result<(Export, Origin), Failure> {
     let DeviceOptions { name, mut part, data } = device;
     let capacity = part.device.limits().capacity;
     let store = match &data {
@@ -94,21 +95,17 @@ fn open(device: DeviceOptions, manner: Manner) -> Result<(Export, Identity), Fai
     if manner.fill && restored.is_none() {
         fill(&mut *part.device, capacity);
     }
-    let description = match part.part.title.as_str() {
-        "" => part.part.name.clone(),
-        title => title.to_string(),
-    };
     let mut before = Counters::default();
     part.device.counters(&mut before);
-    let identity =
-        Identity { part: part.part, model: part.model, digest: part.digest, state, before };
+    let identity = Identity::new(&name, &part);
+    let origin = Origin { part: part.part, model: part.model, digest: part.digest, state, before };
     let (start, next_id) = restored.unwrap_or_default();
     let line = Timeline { start, dilation: manner.dilation };
     let mut engine = Engine::new(part.device, store, line, next_id);
     if manner.power_cuts {
         engine.data().keep_volatile_log();
     }
-    Ok((Export { name, description, read_only: manner.read_only, engine }, identity))
+    Ok((Export { name, identity, read_only: manner.read_only, engine }, origin))
 }
 
 /// Write every sector once, in no time: as far as the device can tell, all of it is in use.

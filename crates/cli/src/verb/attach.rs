@@ -5,7 +5,7 @@ mod ctl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use attach::frontend::{Address, Choice, loop_device, nbd};
+use attach::frontend::{Address, Choice, loop_device, nbd, ublk};
 use attach::{Compensation, DeviceOptions, Options};
 use models::config::Duration;
 use study::Failure;
@@ -51,10 +51,10 @@ struct Attach {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1,
           default_missing_value = "127.0.0.1:10809")]
     tcp: Option<SocketAddr>,
-    /// loop: the I/O scheduler, such as mq-deadline, bfq or kyber [default: none]
+    /// loop, ublk: the I/O scheduler, such as mq-deadline, bfq or kyber [default: none]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// loop: read-ahead of the page cache [default: 128]
+    /// loop, ublk: read-ahead of the page cache [default: 128]
     #[arg(long, value_name = "KIB")]
     read_ahead: Option<u32>,
     /// Run CMD by the shell with $uri (or $dev) set, and end with it
@@ -155,15 +155,16 @@ impl Attach {
                 .expected("a percentage above 0"));
         }
         let foreign = [
-            ("--socket", self.socket.is_some(), "nbd"),
-            ("--tcp", self.tcp.is_some(), "nbd"),
-            ("--scheduler", self.scheduler.is_some(), "loop"),
-            ("--read-ahead", self.read_ahead.is_some(), "loop"),
+            ("--socket", self.socket.is_some(), &["nbd"][..]),
+            ("--tcp", self.tcp.is_some(), &["nbd"]),
+            ("--scheduler", self.scheduler.is_some(), &["loop", "ublk"]),
+            ("--read-ahead", self.read_ahead.is_some(), &["loop", "ublk"]),
         ];
-        let foreign = foreign.into_iter().find(|(_, given, of)| *given && *of != self.frontend);
+        let chosen = self.frontend.as_str();
+        let foreign = foreign.into_iter().find(|(_, given, of)| *given && !of.contains(&chosen));
         if let Some((option, _, of)) = foreign {
-            return Err(Failure::input(format!("{option} is nothing to --as {}", self.frontend))
-                .expected(format!("--as {of}")));
+            return Err(Failure::input(format!("{option} is nothing to --as {chosen}"))
+                .expected(format!("--as {}", of.join(" or --as "))));
         }
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
@@ -177,12 +178,13 @@ impl Attach {
         }
         let compensation = compensation(&self.compensate)?;
         let calibrate = compensation == Compensation::Measured;
+        let scheduler = self.scheduler.unwrap_or_else(|| "none".into());
+        let read_ahead_kib = self.read_ahead.unwrap_or(128);
         let frontend = match self.frontend.as_str() {
-            "loop" => Choice::Loop(loop_device::Options {
-                scheduler: self.scheduler.unwrap_or_else(|| "none".into()),
-                read_ahead_kib: self.read_ahead.unwrap_or(128),
-                calibrate,
-            }),
+            "loop" => {
+                Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate })
+            }
+            "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
             _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),
         };
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

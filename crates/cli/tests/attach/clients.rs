@@ -29,6 +29,31 @@ fn nbdinfo_sees_what_there_is() {
 }
 
 #[test]
+fn clients_are_told_what_the_part_says() {
+    if !have(&["nbdinfo"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let text = "[null]\ncapacity = \"64MiB\"\n[block]\nmodel = \"X 25\"\nserial = \"A1\"\n\
+                rotational = true\nlogical_block = \"4KiB\"\nphysical_block = \"16KiB\"\n\
+                request_max = \"128KiB\"\n";
+    std::fs::write(folder.path("told.toml"), text).unwrap();
+    let found = folder.captive(&["told.toml"], "nbdinfo --json \"$uri\"").good();
+    for part in [
+        "\"description\": \"X 25, serial A1\"",
+        "\"is_rotational\": true",
+        "\"block_size_minimum\": 4096",
+        "\"block_size_preferred\": 16384",
+        "\"block_size_maximum\": 131072",
+    ] {
+        assert!(found.stdout.contains(part), "{part} is not in {}", found.stdout);
+    }
+    let wrong = folder.captive(&["told.toml", "--set", "block.serial=two words"], "true");
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("without spaces"), "{}", wrong.stderr);
+}
+
+#[test]
 fn nbdcopy_copies_both_ways() {
     if !have(&["nbdcopy"]) {
         return;

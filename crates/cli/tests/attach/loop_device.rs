@@ -36,6 +36,20 @@ fn the_block_layer_sees_the_device_as_it_is() {
     let lines: Vec<&str> = plain.stdout.lines().collect();
     assert_eq!(lines[1..4], ["524288", "0", "128"], "{}", plain.stdout);
     assert!(plain.report.to_string().contains("\"discard\""));
+    let script = "cd /sys/block/${dev#/dev/}/queue && cat logical_block_size rotational \
+                  max_sectors_kb discard_granularity";
+    let mut args = vec!["part.toml", "--as", "loop"];
+    for set in [
+        "block.logical_block=4KiB",
+        "block.rotational=true",
+        "block.request_max=256KiB",
+        "block.discard_granularity=64KiB",
+    ] {
+        args.extend(["--set", set]);
+    }
+    let told = folder.captive(&args, script).good();
+    let lines: Vec<&str> = told.stdout.lines().collect();
+    assert_eq!(lines, ["4096", "1", "256", "65536"]);
     let wrong = folder.captive(&["part.toml", "--as", "loop", "--scheduler", "cfq"], script);
     assert_eq!(wrong.code, Some(3));
     assert!(wrong.stderr.contains("one of none"), "{}", wrong.stderr);

@@ -3,10 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use study::Failure;
+
+use crate::frontend::block_queue::BlockQueue;
 
 const CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const CONFIGURE: libc::Ioctl = 0x4c0a;
@@ -39,27 +41,7 @@ pub(super) struct LoopDevice {
     /// `/dev/loop0`.
     pub(super) path: PathBuf,
     file: Option<File>,
-    settings: Vec<Setting>,
-}
-
-/// A file of the block layer's queue, and what stood in it.
-#[derive(Debug)]
-struct Setting {
-    path: PathBuf,
-    before: String,
-}
-
-impl Setting {
-    fn refused(&self, file: &str, value: &str, why: &io::Error) -> Failure {
-        let path = self.path.display();
-        let failure = Failure::machine(format!("cannot set {path} to `{value}`: {why}"));
-        if file != "scheduler" {
-            return failure;
-        }
-        let known = std::fs::read_to_string(&self.path).unwrap_or_default();
-        let known = known.trim().replace(['[', ']'], "");
-        failure.expected(format!("one of {known}")).help("choose another --scheduler")
-    }
+    pub(super) queue: BlockQueue,
 }
 
 impl LoopDevice {
@@ -87,7 +69,10 @@ impl LoopDevice {
             let file = OpenOptions::new().read(true).write(!read_only).open(&path);
             let file = file.map_err(|why| lacking(format!("{}: {why}", path.display())))?;
             match configure(&file, backing, shown, block_bytes, read_only) {
-                Ok(()) => return Ok(LoopDevice { path, file: Some(file), settings: Vec::new() }),
+                Ok(()) => {
+                    let queue = BlockQueue::of(&path);
+                    return Ok(LoopDevice { path, file: Some(file), queue });
+                }
                 Err(why) if why.raw_os_error() == Some(libc::EBUSY) => {}
                 Err(why) => return Err(lacking(format!("cannot bind {}: {why}", path.display()))),
             }
@@ -95,41 +80,15 @@ impl LoopDevice {
         Err(lacking("every free loop device was taken by somebody else".into()))
     }
 
-    /// Where the block layer shows the device.
-    fn sysfs(&self, file: &str) -> PathBuf {
-        let name = self.path.file_name().unwrap_or_default();
-        Path::new("/sys/block").join(name).join(file)
-    }
-
-    /// Set files of the block layer's queue until the device is given back.
-    pub(super) fn set_all(&mut self, settings: &[(&'static str, String)]) -> Result<(), Failure> {
-        // All are read before any is set: the kernel works one out from the other.
-        for &(file, _) in settings {
-            let path = self.sysfs(&format!("queue/{file}"));
-            let before = std::fs::read_to_string(&path).map_err(|why| {
-                Failure::machine(format!("cannot read {}: {why}", path.display()))
-            })?;
-            self.settings.push(Setting { path, before: chosen(before.trim()).to_string() });
-        }
-        for (setting, (file, value)) in self.settings.iter().zip(settings) {
-            std::fs::write(&setting.path, value)
-                .map_err(|why| setting.refused(file, value, &why))?;
-        }
-        Ok(())
-    }
-
     /// Undo the settings and give the device back; it stays while others use it.
     pub(super) fn release(&mut self) {
-        for setting in self.settings.drain(..) {
-            // What cannot be undone is not worse than what it was.
-            let _ = std::fs::write(&setting.path, &setting.before);
-        }
+        self.queue.undo();
         self.file = None;
     }
 
     /// True while somebody else uses the device that was given back.
     fn is_bound(&self) -> bool {
-        self.sysfs("loop").exists()
+        self.queue.sysfs("loop").exists()
     }
 
     /// Wait until nobody uses the device any more; false when that takes longer than `patience`.
@@ -182,14 +141,6 @@ fn configure(
     }
 }
 
-/// Of `none [mq-deadline] kyber` the one in brackets; otherwise all of it.
-fn chosen(text: &str) -> &str {
-    match (text.find('['), text.find(']')) {
-        (Some(from), Some(to)) if from < to => &text[from + 1..to],
-        _ => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,11 +150,5 @@ mod tests {
         assert_eq!(size_of::<Config>(), 8 + 232 + 64);
         assert_eq!(std::mem::offset_of!(Config, flags), 8 + 52);
         assert_eq!(std::mem::offset_of!(Config, reserved), 8 + 232);
-    }
-
-    #[test]
-    fn the_choice_of_a_setting_is_found() {
-        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
-        assert_eq!(chosen("128"), "128");
     }
 }

@@ -11,8 +11,6 @@ pub mod wire;
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -54,18 +52,16 @@ impl Options {
 }
 
 fn file_of((index, export): (usize, &Export)) -> FileInfo {
-    let limits = export.engine.limits();
+    let (limits, identity) = (export.engine.limits(), &export.identity);
     FileInfo {
         name: if export.name.is_empty() { format!("disk{index}") } else { export.name.clone() },
         bytes: limits.capacity.0,
-        block_bytes: limits.block_bytes.next_power_of_two().clamp(512, 64 << 10),
+        block_bytes: identity.discard_granularity_bytes,
         discard: limits.discard,
         read_only: export.read_only,
     }
 }
 
-/// The loop driver's sectors; what a device prefers is only a hint.
-const SECTOR_BYTES: u32 = 512;
 /// One request of the block layer is at most one of FUSE.
 const REQUEST_KIB_MAX: u32 = wire::DATA_MAX >> 10;
 /// Requests taken before due replies have their turn.
@@ -88,6 +84,7 @@ struct Loop {
 /// What the block layer is to be told about one device.
 struct Queue {
     name: String,
+    block_bytes: u32,
     read_only: bool,
     settings: Vec<(&'static str, String)>,
 }
@@ -95,18 +92,20 @@ struct Queue {
 impl Loop {
     fn queues(&self, lab: &Lab) -> Vec<Queue> {
         let queue = |(file, export): (&FileInfo, &Export)| {
-            let limits = export.engine.limits();
+            let (limits, identity) = (export.engine.limits(), &export.identity);
+            let request_kib = identity.request_bytes_max.map_or(REQUEST_KIB_MAX, |most| most >> 10);
             let cache = if limits.write_cache { "write back" } else { "write through" };
             // A limit of no discards is not among them: the kernel would never take it back.
             let settings = vec![
                 ("scheduler", self.options.scheduler.clone()),
-                ("rotational", u8::from(limits.rotational).to_string()),
-                ("max_sectors_kb", REQUEST_KIB_MAX.to_string()),
+                ("rotational", u8::from(identity.rotational).to_string()),
+                ("max_sectors_kb", request_kib.min(REQUEST_KIB_MAX).to_string()),
                 ("write_cache", cache.to_string()),
                 // Last: the kernel works it out anew whenever a limit changes.
                 ("read_ahead_kb", self.options.read_ahead_kib.to_string()),
             ];
-            Queue { name: file.name.clone(), read_only: file.read_only, settings }
+            let (name, read_only) = (file.name.clone(), file.read_only);
+            Queue { name, block_bytes: identity.logical_block_bytes, read_only, settings }
         };
         self.files.iter().zip(&lab.exports).map(queue).collect()
     }
@@ -154,24 +153,18 @@ impl Frontend for Loop {
             for queue in queues {
                 let file = mount::open(&folder, &queue.name, queue.read_only)?;
                 let shown = format!("blocklab:{}", queue.name);
-                let mut device = LoopDevice::bind(&file, &shown, SECTOR_BYTES, queue.read_only)?;
-                device.set_all(&queue.settings)?;
+                let mut device =
+                    LoopDevice::bind(&file, &shown, queue.block_bytes, queue.read_only)?;
+                device.queue.set_all(&queue.settings)?;
                 paths.push(device.path.clone());
                 devices.lock().unwrap_or_else(PoisonError::into_inner).push(device);
             }
             let round_trip_ns = match paths.first() {
-                Some(path) if calibrate => Some(round_trip(path)?),
+                Some(path) if calibrate => Some(probe::direct_read(path)?),
                 _ => None,
             };
             let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
-            let address = Address {
-                variables: vec![
-                    ("dev", names.first().cloned().unwrap_or_default()),
-                    ("devs", names.join(" ")),
-                ],
-                lines: names,
-                private_mounts: true,
-            };
+            let address = Address::devices(names);
             Ok(Started { address, round_trip_ns, ..Started::default() })
         }))
     }
@@ -252,19 +245,6 @@ impl Frontend for Loop {
             })
         }))
     }
-}
-
-/// Median time of a direct read of 4 KiB at queue depth 1, in nanoseconds.
-fn round_trip(path: &Path) -> Result<u64, Failure> {
-    const READ_BYTES: usize = 4096;
-    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
-    let measured = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
-        let mut room = vec![0; 2 * READ_BYTES];
-        let start = room.as_ptr().align_offset(READ_BYTES);
-        let buffer = &mut room[start..start + READ_BYTES];
-        probe::median_ns(|_| file.read_exact_at(buffer, 0))
-    });
-    measured.map_err(probe::unmeasured)
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use study::Failure;
 
 use super::wire::{self, option};
@@ -30,7 +32,7 @@ pub(super) fn round_trip(peer: &Peer) -> Result<u64, Failure> {
     measured.map_err(probe::unmeasured)
 }
 
-fn measure(mut stream: impl Read + Write) -> io::Result<u64> {
+fn measure(mut stream: impl Read + Write + AsFd) -> io::Result<u64> {
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting)?;
     let flags = u32::from(wire::FIXED_NEWSTYLE | wire::NO_ZEROES);
@@ -41,7 +43,7 @@ fn measure(mut stream: impl Read + Write) -> io::Result<u64> {
     stream.write_all(&hello)?;
     stream.read_exact(&mut [0; 10])?;
 
-    let mut answer = [0; 16 + READ_BYTES as usize];
+    let (mut header, mut data) = ([0; 16], [0; READ_BYTES as usize]);
     probe::median_ns(|probe| {
         let mut request = wire::REQUEST_MAGIC.to_be_bytes().to_vec();
         request.extend([0; 4]);
@@ -49,6 +51,9 @@ fn measure(mut stream: impl Read + Write) -> io::Result<u64> {
         request.extend(0u64.to_be_bytes());
         request.extend(READ_BYTES.to_be_bytes());
         stream.write_all(&request)?;
-        stream.read_exact(&mut answer)
+        // As real clients do it: wait for the socket, look at the header, take the data.
+        poll(&mut [PollFd::new(&stream, PollFlags::IN)], None)?;
+        stream.read_exact(&mut header)?;
+        stream.read_exact(&mut data)
     })
 }

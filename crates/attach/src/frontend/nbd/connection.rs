@@ -126,6 +126,8 @@ impl Connection {
             if got < wanted {
                 break;
             }
+            // There was more than room for it, so there will be next time.
+            self.input.resize(INPUT_MAX, 0);
         }
         Fate::Lives
     }

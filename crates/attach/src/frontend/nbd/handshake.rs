@@ -11,8 +11,12 @@ pub struct ExportInfo {
     pub description: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Preferred size of requests: a power of two from 512 on.
+    /// Smallest request, to which all are aligned: a power of two from 512 on.
+    pub minimum: u32,
+    /// Preferred size of requests: a power of two from the smallest on.
     pub preferred: u32,
+    /// Longest request that clients are asked to send.
+    pub maximum: u32,
     /// Discards are understood.
     pub discard: bool,
     /// A rotating medium.
@@ -229,7 +233,7 @@ impl Handshake {
         item.extend(export.flags(self.structured).to_be_bytes());
         reply(out, option, answer::INFO, &item);
         let mut item = info::BLOCK_SIZE.to_be_bytes().to_vec();
-        for size in [512, export.preferred, wire::PAYLOAD_MAX] {
+        for size in [export.minimum, export.preferred, export.maximum] {
             item.extend(size.to_be_bytes());
         }
         reply(out, option, answer::INFO, &item);

@@ -68,14 +68,16 @@ fn is_loopback(address: &SocketAddr) -> bool {
 
 /// What clients are told about an export.
 fn info(export: &Export) -> ExportInfo {
-    let limits = export.engine.limits();
+    let (limits, identity) = (export.engine.limits(), &export.identity);
     ExportInfo {
         name: export.name.clone(),
-        description: export.description.clone(),
+        description: format!("{}, serial {}", identity.model, identity.serial),
         bytes: limits.capacity.0,
-        preferred: limits.block_bytes.next_power_of_two().clamp(512, 64 << 10),
+        minimum: identity.logical_block_bytes,
+        preferred: identity.physical_block_bytes,
+        maximum: identity.request_bytes_max.unwrap_or(wire::PAYLOAD_MAX),
         discard: limits.discard,
-        rotational: limits.rotational,
+        rotational: identity.rotational,
         read_only: export.read_only,
     }
 }

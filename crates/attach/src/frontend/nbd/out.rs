@@ -43,8 +43,7 @@ impl Out {
     ) -> T {
         let open = |piece: &Piece| piece.open && piece.bytes.len() < PIECE_MAX;
         if !self.pieces.back().is_some_and(open) {
-            let mut bytes = pool.take(PIECE_MAX);
-            bytes.clear();
+            let bytes = pool.take_empty(PIECE_MAX);
             self.pieces.push_back(Piece { bytes, open: true });
         }
         let piece = &mut self.pieces.back_mut().expect("there is a piece").bytes;

@@ -24,7 +24,8 @@ pub(super) fn all() -> Vec<Check> {
         realtime(),
         nbd_clients(),
         block_devices(),
-        device("KVM", "/dev/kvm", "guests at full speed; nothing needs it yet", "kvm"),
+        ublk(),
+        device("KVM", "/dev/kvm", "guests of the tests at full speed", "kvm"),
         io_uring(),
     ]
 }
@@ -203,6 +204,31 @@ fn block_devices() -> Check {
         found: match refused {
             None => "FUSE and loop".into(),
             Some((path, why)) => format!("{path}: {why}"),
+        },
+    }
+}
+
+fn ublk() -> Check {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/ublk-control");
+    let left = attach::frontend::ublk::abandoned();
+    let left: Vec<String> = left.iter().map(|number| format!("/dev/ublkc{number}")).collect();
+    let ok = opened.is_ok() && left.is_empty();
+    Check {
+        name: "ublk",
+        unlocks: "attach --as ublk: a block device without FUSE and loop in between",
+        ok,
+        required: false,
+        command: (!ok).then(|| match &opened {
+            Ok(_) => "sudo $(command -v blocklab) attach PART --as ublk --run true".into(),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+                "sudo modprobe ublk_drv (Linux 6.5 or newer)".into()
+            }
+            Err(_) => "sudo $(command -v blocklab) attach PART --as ublk".into(),
+        }),
+        found: match opened {
+            Ok(_) if left.is_empty() => "/dev/ublk-control".into(),
+            Ok(_) => format!("{} left of a session that was killed", left.join(", ")),
+            Err(why) => format!("/dev/ublk-control: {why}"),
         },
     }
 }

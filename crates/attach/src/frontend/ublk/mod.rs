@@ -1,0 +1,283 @@
+//! The ublk frontend: a real block device of this machine, without FUSE and loop in between. The
+//! kernel's requests come out of an io_uring, and several are in the device at a time, flushes
+//! and discards included.
+//!
+//! Nobody who is killed can keep the block device: it goes with its server. What stays then is an
+//! entry of the driver, `/dev/ublkcN`; the next session deletes it.
+
+mod control;
+mod queue;
+mod wire;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use study::Failure;
+
+use crate::engine::{Command, Order, Reply, Ticket};
+use crate::frontend::block_queue::BlockQueue;
+use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
+use crate::lab::{Export, Lab};
+use crate::poll::{Event, Interest, Poll};
+use crate::realtime;
+
+use control::Control;
+use queue::{Came, Queue};
+use wire::{DeviceInfo, Parameters};
+
+/// How the block layer treats the device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The I/O scheduler; `none` is what most systems give a device with one queue of its own.
+    pub scheduler: String,
+    /// Read-ahead of the page cache in KiB.
+    pub read_ahead_kib: u32,
+    /// Measure the path's own round trip before clients may come.
+    pub calibrate: bool,
+}
+
+impl Options {
+    pub(crate) fn build(self, _: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+        let ublk = Ublk { options: self, devices: Vec::new(), came: Vec::new(), over: false };
+        Ok(Box::new(ublk))
+    }
+}
+
+/// Longest request, where the part does not say.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Requests in the device at a time, where the model takes more.
+const DEPTH_MAX: u32 = 256;
+/// How long the system may take to make a device's file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An entry of the driver.
+struct Device {
+    number: u32,
+    queue: Option<Queue>,
+}
+
+impl Device {
+    /// Make it; its queue waits for requests then, but there is no block device yet.
+    fn new(control: &mut Control, export: &Export) -> Result<Device, Failure> {
+        let refused = |what: &str, why: std::io::Error| {
+            Failure::machine(format!("ublk refuses to {what}: {why}"))
+                .help("run as root on Linux 6.5 or newer, or use --as loop")
+        };
+        let (limits, identity) = (export.engine.limits(), &export.identity);
+        let request_bytes_max = identity.request_bytes_max.unwrap_or(REQUEST_BYTES_MAX);
+        let depth = limits.queue_depth_max.clamp(1, DEPTH_MAX) as u16;
+        let wanted = DeviceInfo {
+            depth,
+            request_bytes_max,
+            device: wire::ANY_DEVICE,
+            flags: wire::USER_COPY,
+            mark: wire::mark(std::process::id()),
+        };
+        let made = control.add(&wanted).map_err(|why| refused("make a device", why))?;
+        let mut device = Device { number: made.device, queue: None };
+        if made.flags & wire::USER_COPY == 0 {
+            return Err(Failure::machine("this kernel's ublk is too old: it cannot copy data")
+                .expected("Linux 6.5 or newer")
+                .help("use --as loop"));
+        }
+        let parameters = Parameters {
+            sectors: limits.capacity.sectors(),
+            read_only: export.read_only,
+            rotational: identity.rotational,
+            write_cache: limits.write_cache,
+            logical_block_bytes: identity.logical_block_bytes,
+            physical_block_bytes: identity.physical_block_bytes,
+            request_bytes_max,
+            discard_bytes: limits.discard.then_some(identity.discard_granularity_bytes),
+        };
+        control
+            .set_parameters(made.device, &parameters)
+            .map_err(|why| refused("describe the device", why))?;
+        let path = PathBuf::from(format!("/dev/ublkc{}", made.device));
+        wait_for(&path)?;
+        let queue = Queue::open(&path, made.depth).map_err(|why| refused("serve it", why))?;
+        device.queue = Some(queue);
+        Ok(device)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // While its file is open it cannot be deleted. What cannot be deleted now is deleted by
+        // the next session.
+        self.queue = None;
+        if let Ok(mut control) = Control::open() {
+            let _ = control.delete(self.number);
+        }
+    }
+}
+
+fn wait_for(path: &std::path::Path) -> Result<(), Failure> {
+    let began = Instant::now();
+    while !path.exists() {
+        if began.elapsed() > PATIENCE {
+            return Err(Failure::machine(format!("there is no {} yet", path.display()))
+                .expected("devtmpfs on /dev, or udev, to make it"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// The numbers of devices that a killed session has left; none where nobody may ask.
+pub fn abandoned() -> Vec<u32> {
+    Control::open().map_or_else(|_| Vec::new(), |mut control| control.abandoned())
+}
+
+struct Ublk {
+    options: Options,
+    devices: Vec<Device>,
+    came: Vec<Came>,
+    over: bool,
+}
+
+impl Ublk {
+    /// Hand request `tag` of a device to the engine, or answer it.
+    fn take(&mut self, index: usize, tag: u16, lab: &mut Lab) {
+        let arrived = lab.clock.now();
+        let Some(queue) = &mut self.devices[index].queue else { return };
+        let Some((command, offset, bytes)) = wire::understand(&queue.description(tag)) else {
+            return queue.answer(tag, -wire::errno::OPNOTSUPP);
+        };
+        let ticket = Ticket { tag: u64::from(tag), ..Ticket::default() };
+        let order = Order { ticket, command, offset, bytes };
+        let engine = &mut lab.exports[index].engine;
+        let mut sink = None;
+        if let Command::Write { .. } = command
+            && let Ok(mut begun) = engine.begin_write(offset, bytes)
+        {
+            let mut data = lab.pool.take(bytes as usize);
+            let moved = queue.read_data(tag, &mut data);
+            if moved.is_ok() {
+                engine.data().write(&mut begun, &data);
+            }
+            lab.pool.put(data);
+            if moved.is_err() {
+                engine.data().abandon(&begun);
+                return queue.answer(tag, -wire::errno::IO);
+            }
+            sink = Some(begun);
+        }
+        engine.submit(arrived, order, sink, &mut lab.pool);
+    }
+}
+
+impl Frontend for Ublk {
+    fn start(&mut self, lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+        let mut control = Control::open()?;
+        let mut notes = Vec::new();
+        for number in control.abandoned() {
+            if control.delete(number).is_ok() {
+                notes.push(format!("removed /dev/ublkc{number}, which a killed session had left"));
+            }
+        }
+        for (index, export) in lab.exports.iter().enumerate() {
+            let device = Device::new(&mut control, export)?;
+            if let Some(queue) = &device.queue {
+                poll.add(queue, index as u64, Interest::READ)
+                    .map_err(|why| Failure::machine(format!("cannot wait for ublk: {why}")))?;
+            }
+            self.devices.push(device);
+        }
+        realtime::set_io_flusher(true);
+        let numbers: Vec<u32> = self.devices.iter().map(|device| device.number).collect();
+        let options = self.options.clone();
+        Ok(Box::new(move || {
+            let mut control = Control::open()?;
+            let mut paths = Vec::new();
+            for number in numbers {
+                control.start(number).map_err(|why| {
+                    Failure::machine(format!("ublk refuses to start the device: {why}"))
+                })?;
+                let path = PathBuf::from(format!("/dev/ublkb{number}"));
+                wait_for(&path)?;
+                // They go with the device; nothing is to be undone.
+                BlockQueue::of(&path).set_all(&[
+                    ("scheduler", options.scheduler.clone()),
+                    ("read_ahead_kb", options.read_ahead_kib.to_string()),
+                ])?;
+                paths.push(path);
+            }
+            let round_trip_ns = match paths.first() {
+                Some(path) if options.calibrate => Some(probe::direct_read(path)?),
+                _ => None,
+            };
+            let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
+            Ok(Started { address: Address::devices(names), round_trip_ns, notes })
+        }))
+    }
+
+    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll) {
+        let index = event.token as usize;
+        let mut came = std::mem::take(&mut self.came);
+        let Some(queue) = self.devices.get_mut(index).and_then(|d| d.queue.as_mut()) else {
+            return;
+        };
+        queue.take(&mut came);
+        let mut closing = false;
+        for one in came.drain(..) {
+            match one.result {
+                0 => self.take(index, one.tag, lab),
+                // Whoever stopped the device, it does not come back.
+                _ => closing = true,
+            }
+        }
+        self.came = came;
+        if closing && let Some(queue) = &self.devices[index].queue {
+            self.over = true;
+            poll.remove(queue);
+        }
+    }
+
+    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab) {
+        let Some(queue) = &mut self.devices[export].queue else { return };
+        let Order { command, bytes, ticket, .. } = reply.order;
+        let tag = ticket.tag as u16;
+        let result = match (reply.result, command) {
+            (Err(why), _) => -wire::number(why),
+            (Ok(data), Command::Read) => {
+                let moved = queue.write_data(tag, &data);
+                lab.pool.put(data);
+                moved.map_or(-wire::errno::IO, |()| bytes as i32)
+            }
+            (Ok(_), Command::Write { .. }) => bytes as i32,
+            (Ok(_), _) => 0,
+        };
+        queue.answer(tag, result);
+    }
+
+    fn flush(&mut self, _: &mut Lab, _: &Poll) {
+        for queue in self.devices.iter_mut().filter_map(|device| device.queue.as_mut()) {
+            self.over |= queue.submit().is_err();
+        }
+    }
+
+    /// What was inside fails; a host that lost its disk for a moment sees the same.
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], _: &mut Lab, _: &Poll) {
+        let Some(queue) = &mut self.devices[export].queue else { return };
+        for order in forgotten {
+            queue.answer(order.ticket.tag as u16, -wire::errno::IO);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn stop(&mut self, _: &Poll) -> Option<Errand<()>> {
+        let numbers: Vec<u32> = self.devices.iter().map(|device| device.number).collect();
+        Some(Box::new(move || {
+            let mut control = Control::open()?;
+            for number in numbers {
+                // One that was stopped by somebody else is as good.
+                let _ = control.stop(number);
+            }
+            Ok(())
+        }))
+    }
+}
