@@ -26,6 +26,13 @@ const MAPPINGS: &[(&str, &str)] = &[
     ("cdftl", "mapping.cdftl.cache = '10%'"),
     ("tpftl", "mapping.tpftl.cache = '10%'"),
     ("leaftl", "mapping.leaftl.error_bound = 4"),
+    ("multi-stream", "mapping.multi-stream.streams = 4"),
+    ("fdp", "mapping.fdp.handles = 4"),
+    (
+        "pslc",
+        "mapping = 'pslc'\nnand.pslc = { read = '20us', program = '150us', bits_per_cell = 3 }",
+    ),
+    ("zns", "mapping.zns = { open_zones = 1, zone_planes = 8 }"),
 ];
 
 fn build(text: &str) -> Box<dyn Device> {
