@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::event::{Action, IoError};
-use super::write::Waiting;
+use super::writes::Waiting;
 
 impl Core {
     /// No leg is left: fail everything.

@@ -6,7 +6,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | a write's way | `write.rs` |
+//! | a write's way | `write.rs`, `writes.rs` |
 //! | what each leg is given, and when its cache is flushed | `leg.rs` |
 //! | flushes and the copies they wait for | `flush.rs`, [`crate::policy::ack`] |
 //! | log records, retirement | `log.rs` |
@@ -31,6 +31,7 @@ mod superblocks;
 pub mod table;
 mod watch;
 mod write;
+mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -167,6 +168,22 @@ pub struct Stats {
     pub ram_max: u64,
 }
 
+sim::snapshot_fields!(Stats {
+    early_acks,
+    logged_acks,
+    records,
+    hedges,
+    leg_reads,
+    freezes,
+    drops,
+    joins,
+    copied_blocks,
+    mismatches,
+    checkpoints,
+    exposed_max,
+    ram_max,
+});
+
 impl Stats {
     /// Add another start's counts; maxima are kept.
     pub fn add(&mut self, other: &Stats) {
@@ -202,8 +219,8 @@ pub struct Core {
 
     ios: io::Ios,
     members: [member::Member; DEVICES],
-    writes: write::Writes,
-    waiting: VecDeque<write::Waiting>,
+    writes: writes::Writes,
+    waiting: VecDeque<writes::Waiting>,
     flushes: flush::Flushes,
     logs: [log::Log; DEVICES],
     activity: activity::ActivityLog,
@@ -216,6 +233,31 @@ pub struct Core {
     map_version: u64,
     map_slots: BTreeMap<(bool, u64), u64>,
 }
+
+// Between events, when its actions are taken and `out` is empty. It is restored into a core of the
+// same configuration and the same mode.
+sim::snapshot_fields!(Core {
+    now,
+    again,
+    failed,
+    stopping,
+    stopped,
+    stats,
+    ios,
+    members,
+    writes,
+    waiting,
+    flushes,
+    logs,
+    activity,
+    superblocks,
+    reads,
+    copies,
+    scrub,
+    table,
+    map_version,
+    map_slots,
+});
 
 /// Settling takes a few rounds per request that is out.
 const ROUNDS_MAX: u32 = 1 << 20;
@@ -243,7 +285,7 @@ impl Core {
             stats: Stats::default(),
             ios: io::Ios::default(),
             members,
-            writes: write::Writes::new(incarnation),
+            writes: writes::Writes::new(incarnation),
             waiting: VecDeque::new(),
             flushes: flush::Flushes::default(),
             logs,
