@@ -98,6 +98,7 @@ impl Core {
             satisfied: false,
             exposed: false,
             starved: false,
+            roomless: false,
             released: false,
             records: Vec::new(),
             activity,
@@ -168,7 +169,10 @@ impl Core {
                     self.out.push(Action::Reply { id, result: Ok(()) });
                     self.expose(index, &copies);
                 }
-                false => starved = copies.homes_done(),
+                false => {
+                    starved = copies.homes_done();
+                    self.wait_for_room(index, &copies);
+                }
             }
         }
         self.starve(index, starved);
@@ -178,6 +182,7 @@ impl Core {
             write.exposed = false;
             self.writes.exposed_blocks -= u64::from(self.writes.get(index).span.blocks);
             self.writes.trim_exposed();
+            self.offer_room();
         }
         if self.forgettable(index, &copies) {
             self.forget(index);
@@ -200,6 +205,35 @@ impl Core {
         let old = self.writes.oldest_exposed();
         self.writes.exposed_blocks + blocks <= self.config.exposed_blocks_max
             && old.is_none_or(|since| self.now.since(since) <= self.config.exposed_age_max)
+    }
+
+    /// One leg has the write, and only the caps forbid to say so.
+    fn wait_for_room(&mut self, index: WriteIndex, copies: &Copies) {
+        let write = self.writes.get_mut(index);
+        let early = self.config.rules.mode != Mode::Strict && copies.done.contains(&true);
+        if early && !write.roomless {
+            write.roomless = true;
+            let sequence = write.sequence;
+            self.writes.roomless.push_back((index, sequence));
+        }
+    }
+
+    /// Room has become free: look again at those that wait for it, oldest first, as far as it
+    /// goes.
+    fn offer_room(&mut self) {
+        let mut room = self.config.exposed_blocks_max.saturating_sub(self.writes.exposed_blocks);
+        while let Some(&(index, sequence)) = self.writes.roomless.front() {
+            if let Some(write) = self.writes.find(index, sequence)
+                && !write.acked
+            {
+                let Some(left) = room.checked_sub(write.span.blocks.into()) else { return };
+                room = left;
+                write.roomless = false;
+                self.writes.recheck_later(index);
+                self.again = true;
+            }
+            self.writes.roomless.pop_front();
+        }
     }
 
     fn expose(&mut self, index: WriteIndex, copies: &Copies) {

@@ -55,6 +55,8 @@ pub(super) struct Write {
     pub(super) exposed: bool,
     /// Done everywhere; only the caps keep it from being acknowledged.
     pub(super) starved: bool,
+    /// It is in the queue for room below the caps.
+    pub(super) roomless: bool,
     /// Its records need not be kept (R3).
     pub(super) released: bool,
     /// The records that name it.
@@ -83,6 +85,7 @@ snapshot_fields!(Write {
     satisfied,
     exposed,
     starved,
+    roomless,
     released,
     records,
     activity,
@@ -126,6 +129,8 @@ pub(super) struct Writes {
     pub(super) exposed: VecDeque<(WriteIndex, u64, Nanos)>,
     /// Writes that only the caps keep from being acknowledged.
     pub(super) starved: u32,
+    /// Writes that one leg has and that wait for room below the caps, with their numbers.
+    pub(super) roomless: VecDeque<(WriteIndex, u64)>,
     pub(super) recheck: Vec<WriteIndex>,
     pub(super) recheck_all: bool,
 }
@@ -142,6 +147,7 @@ snapshot_fields!(Writes {
     exposed_blocks,
     exposed,
     starved,
+    roomless,
     recheck,
     recheck_all,
 });
@@ -161,6 +167,7 @@ impl Writes {
             exposed_blocks: 0,
             exposed: VecDeque::new(),
             starved: 0,
+            roomless: VecDeque::new(),
             recheck: Vec::new(),
             recheck_all: false,
         }
@@ -233,6 +240,7 @@ impl Writes {
             satisfied: false,
             exposed: false,
             starved: false,
+            roomless: false,
             released: false,
             records: Vec::new(),
             activity: 0,
