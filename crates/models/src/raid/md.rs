@@ -22,7 +22,8 @@ struct Open {
     first_ns: u64,
     /// The host has its answer when the first leg has.
     behind: bool,
-    acked: bool,
+    /// When the host had it.
+    acked: Option<Nanos>,
 }
 
 snapshot_fields!(Open { request, waits, issued, first_ns, behind, acked });
@@ -140,7 +141,7 @@ impl Md {
             }
             Op::Flush | Op::Discard => {}
         }
-        let open = Open { request, waits, issued, first_ns: 0, behind, acked: false };
+        let open = Open { request, waits, issued, first_ns: 0, behind, acked: None };
         self.open.insert(request.id.0, open);
         for leg in (0..LEGS).filter(|&leg| waits[leg]) {
             self.pending[leg] += 1;
@@ -168,9 +169,11 @@ impl Md {
             open.first_ns = took.max(1);
         }
         let first = open.behind && !open.waits[0];
-        let newly = (over || first) && !open.acked;
-        open.acked |= newly;
-        let Open { request, behind, .. } = *open;
+        let newly = (over || first) && open.acked.is_none();
+        if newly {
+            open.acked = Some(now);
+        }
+        let Open { request, behind, issued, .. } = *open;
         if newly {
             self.acknowledge(now, id);
         }
@@ -185,16 +188,16 @@ impl Md {
             counts.behind -= u64::from(behind);
             counts.exposed_sectors -= if behind && !newly { sectors } else { 0 };
             if request.op == Op::Flush {
-                self.look_at_flush(id);
+                self.look_at_flush(issued);
             }
             self.retry(now);
         }
     }
 
-    /// What a flush promised although the second leg does not have it.
-    fn look_at_flush(&mut self, flush: RequestId) {
-        let owed = self.open.range(..flush.0).map(|(_, open)| open);
-        let owed = owed.filter(|open| open.behind && open.acked);
+    /// What a flush that came at `issued` promised although the second leg does not have it.
+    fn look_at_flush(&mut self, issued: Nanos) {
+        let before = |open: &&Open| open.acked.is_some_and(|acked| acked <= issued);
+        let owed = self.open.values().filter(|open| open.behind).filter(before);
         let sectors: u64 = owed.map(|open| u64::from(open.request.sectors)).sum();
         self.counts.flushes_exposed += u64::from(sectors > 0);
         self.counts.flushed_sectors_max = self.counts.flushed_sectors_max.max(sectors);
@@ -254,7 +257,7 @@ impl Device for Md {
         let unreported: Vec<RequestId> = self.ready.drain(..).map(|(_, id)| id).collect();
         let open = std::mem::take(&mut self.open);
         let acked = |id: RequestId| {
-            !unreported.contains(&id) && open.get(&id.0).is_none_or(|open| open.acked)
+            !unreported.contains(&id) && open.get(&id.0).is_none_or(|open| open.acked.is_some())
         };
         let first = self.legs.power_fail(now).into_iter().next().unwrap_or_default();
         self.stalled.clear();
