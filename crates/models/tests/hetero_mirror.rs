@@ -1,4 +1,4 @@
-//! The closed model of Byun 2010, small: what the study hetero-mirror/paper finds must hold in a few
+//! The closed model of Byun 2010, small: what the study hetero-mirror/paper finds must hold in 30
 //! simulated seconds too.
 
 use models::device::Context;
@@ -12,8 +12,8 @@ const DISK: &str = r#"server = { base = "2ms", spread = [0.4, 1.6], rate = "5427
 const UNBOUNDED: &str = r#"mode = "relaxed", exposure = { bytes = "1TiB", age = "1000h" },
     extent = "16MiB", ram = "1TiB", freeze = { stuck_after = "1000h" }"#;
 
-/// Six customers offering `offered` writes a second for 30 s; what came out, and the most bytes that
-/// were at risk.
+/// Six customers offering `offered` writes a second for 30 s; what came out, and the most bytes
+/// that were at risk.
 fn run(device: &str, offered: u32) -> (Outcome, u64) {
     let one_line = device.replace('\n', " ");
     let table: toml::Table = toml::from_str(&format!("device = {{ {one_line} }}")).unwrap();

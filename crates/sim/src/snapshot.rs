@@ -166,7 +166,8 @@ macro_rules! snapshot_enum {
         impl $crate::Snapshot for $type {
             fn save(&self, to: &mut $crate::Saver) {
                 let all = [$( $type::$variant ),+];
-                let index = all.iter().position(|one| one == self).expect("every variant is listed");
+                let index = all.iter().position(|one| one == self);
+                let index = index.expect("every variant is listed");
                 $crate::Snapshot::save(&(index as u8), to);
             }
             fn restore(

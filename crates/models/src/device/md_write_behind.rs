@@ -1,4 +1,4 @@
-//! Linux md RAID-1 with a write-mostly leg and write-behind: the nearest product to a hetero-mirror.
+//! Linux md RAID-1 with write-behind: the nearest product to a hetero-mirror.
 //!
 //! # What it models
 //! A write completes when the fast leg has it, as long as fewer than `write_behind` such writes
