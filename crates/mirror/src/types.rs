@@ -25,11 +25,12 @@ pub const fn other(leg: Slot) -> Slot {
 }
 
 /// When a write and a flush may be acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Mode {
     /// Both legs, always.
     Strict = 0,
     /// A write after the first leg; a flush after two durable copies in two failure domains.
+    #[default]
     Log = 1,
     /// A write and a flush after the first leg, within bounds of bytes and age.
     Relaxed = 2,
@@ -45,14 +46,18 @@ impl fmt::Display for Mode {
     }
 }
 
+sim::snapshot_enum!(Mode { Strict, Log, Relaxed });
+
 /// Some consecutive blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Span {
     /// First block.
     pub start: Block,
     /// How many, at least one.
     pub blocks: u32,
 }
+
+sim::snapshot_fields!(Span { start, blocks });
 
 impl Span {
     /// `blocks` blocks from `start`.

@@ -29,6 +29,14 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// The same error seen from the device that has this one as its leg `slot`.
+    #[must_use]
+    pub(crate) fn within_model(self, slot: &str, model: &crate::registry::DeviceModel) -> Self {
+        self.within(model.name()).within(slot)
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key.is_empty() {

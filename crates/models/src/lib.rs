@@ -8,6 +8,7 @@ pub mod device;
 pub mod disksim;
 pub mod ftl;
 pub mod hdd;
+mod raid;
 pub mod registry;
 pub mod ssd;
 pub mod trace;

@@ -6,7 +6,7 @@
 use sim::{Device, Workload};
 
 use crate::config::ConfigError;
-use crate::device::{Context, disksim_ssd, hdd, null, ssd};
+use crate::device::{Context, disksim_ssd, hdd, md_write_behind, mirror, null, raid1, server, ssd};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{
@@ -19,7 +19,7 @@ use crate::trace::{
     wiscsee,
 };
 use crate::workload::replay::{Pace, back_to_back, closed_loop, timestamps};
-use crate::workload::{self, bonnie, fio, ie, iozone, pc, trace};
+use crate::workload::{self, bonnie, customers, fio, ie, iozone, pc, trace};
 
 sim::registry! {
     /// A block device.
@@ -29,6 +29,10 @@ sim::registry! {
         Ssd = "ssd" => ssd,
         Hdd = "hdd" => hdd,
         DisksimSsd = "disksim-ssd" => disksim_ssd,
+        Server = "server" => server,
+        Raid1 = "raid1" => raid1,
+        MdWriteBehind = "md-write-behind" => md_write_behind,
+        Mirror = "mirror" => mirror,
     }
 }
 
@@ -92,6 +96,7 @@ sim::registry! {
     pub enum WorkloadModel("workload") in "workload/":
         workload::Context => Result<Box<dyn Workload + Send>, ConfigError> = {
         Bonnie = "bonnie" => bonnie,
+        Customers = "customers" => customers,
         Fio = "fio" => fio,
         Ie = "ie" => ie,
         Iozone = "iozone" => iozone,

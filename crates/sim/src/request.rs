@@ -54,6 +54,10 @@ pub struct Request {
     pub process: u32,
 }
 
+crate::snapshot_enum!(Op { Read, Write, Flush, Discard });
+crate::snapshot_fields!(RequestId { 0 });
+crate::snapshot_fields!(Request { id, lba, sectors, op, fua, stream, process });
+
 impl Request {
     /// A read of `sectors` sectors from `lba`.
     pub const fn read(lba: Lba, sectors: u32) -> Request {

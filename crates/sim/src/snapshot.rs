@@ -4,7 +4,7 @@
 //! during a run is stored. Big tables ([`crate::CowVec`]) go to the blob stream and come back one
 //! chunk at a time, which is what makes an aged 512 GiB drive start in milliseconds.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -158,6 +158,35 @@ macro_rules! snapshot_fields {
     };
 }
 
+/// Implement [`Snapshot`] for an enum without data by listing its variants. Their order is the
+/// format. The enum is `Copy` and `PartialEq`.
+#[macro_export]
+macro_rules! snapshot_enum {
+    ($type:ident { $($variant:ident),+ $(,)? }) => {
+        impl $crate::Snapshot for $type {
+            fn save(&self, to: &mut $crate::Saver) {
+                let all = [$( $type::$variant ),+];
+                let index = all.iter().position(|one| one == self);
+                let index = index.expect("every variant is listed");
+                $crate::Snapshot::save(&(index as u8), to);
+            }
+            fn restore(
+                &mut self,
+                from: &mut $crate::Loader,
+            ) -> Result<(), $crate::SnapshotError> {
+                let all = [$( $type::$variant ),+];
+                let index = u8::from_le_bytes(from.take()?);
+                *self = *all.get(usize::from(index)).ok_or_else(|| {
+                    $crate::SnapshotError(format!(
+                        "{index} is no {}: expected less than {}", stringify!($type), all.len()
+                    ))
+                })?;
+                Ok(())
+            }
+        }
+    };
+}
+
 macro_rules! snapshot_integers {
     ($($type:ty),*) => { $(
         impl Snapshot for $type {
@@ -267,6 +296,48 @@ impl<T: Snapshot + Default> Snapshot for VecDeque<T> {
         list.restore(from)?;
         *self = list.into();
         Ok(())
+    }
+}
+
+impl<K: Snapshot + Default + Ord, V: Snapshot + Default> Snapshot for BTreeMap<K, V> {
+    fn save(&self, to: &mut Saver) {
+        self.len().save(to);
+        for (key, value) in self {
+            key.save(to);
+            value.save(to);
+        }
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        let mut list: Vec<(K, V)> = Vec::new();
+        list.restore(from)?;
+        *self = list.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl<K: Snapshot + Default + Ord> Snapshot for BTreeSet<K> {
+    fn save(&self, to: &mut Saver) {
+        self.len().save(to);
+        self.iter().for_each(|key| key.save(to));
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        let mut list: Vec<K> = Vec::new();
+        list.restore(from)?;
+        *self = list.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl<A: Snapshot, B: Snapshot, C: Snapshot> Snapshot for (A, B, C) {
+    fn save(&self, to: &mut Saver) {
+        self.0.save(to);
+        self.1.save(to);
+        self.2.save(to);
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        self.0.restore(from)?;
+        self.1.restore(from)?;
+        self.2.restore(from)
     }
 }
 

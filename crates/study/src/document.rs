@@ -230,6 +230,9 @@ pub struct Claim {
     /// Divide by the metric of the same point with these values on these axes instead.
     #[serde(default)]
     pub relative_to: BTreeMap<String, AxisValue>,
+    /// The mean over the selected points is judged rather than each of them.
+    #[serde(default)]
+    pub mean: bool,
     /// The claim holds inside.
     pub holds: Band,
     /// It holds in part inside this wider band.

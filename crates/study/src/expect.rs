@@ -156,9 +156,12 @@ pub struct Judged {
     pub expected: String,
 }
 
-/// Judge a claim. Repeats of a point are averaged; the worst point decides.
+/// Judge a claim. Repeats of a point are averaged; the worst point decides, or the mean of all.
 pub(crate) fn judge(claim: &Claim, runs: &Runs) -> Judged {
-    let values = claim.selection().values(runs);
+    let mut values = claim.selection().values(runs);
+    if claim.mean && !values.is_empty() {
+        values = vec![mean(&values)];
+    }
     let standing = |value: &Option<f64>| match value {
         Some(value) if claim.holds.holds(*value) => Standing::Holds,
         Some(value) if claim.in_part.is_some_and(|band| band.holds(*value)) => Standing::InPart,

@@ -42,6 +42,18 @@ pub struct Part {
     pub status: String,
 }
 
+impl Part {
+    /// Both, where a device is made of several.
+    fn and(self, other: Part) -> Part {
+        let both = |a: String, b: String| if a == b { a } else { format!("{a} + {b}") };
+        Part {
+            name: both(self.name, other.name),
+            title: both(self.title, other.title),
+            status: both(self.status, other.status),
+        }
+    }
+}
+
 /// One point of the grid.
 #[derive(Debug)]
 pub(crate) struct GridPoint {
@@ -172,22 +184,46 @@ fn resolve(
     Ok((tree, part))
 }
 
-/// Replace a device's `part = "..."` by the part's own keys, below the device's.
+/// Replace a device's `part = "..."` by the part's own keys, below the device's; the same in the
+/// tables of the devices that it is made of.
 fn lay_part_under(tree: &mut Node, files: &Files) -> Result<Option<Part>, Failure> {
     let Some(mut device) = tree.take("device") else { return Ok(None) };
-    let mut part = None;
-    if let Some((model, node)) = device.entries().first().cloned() {
-        let mut over = node;
-        if let Some(name) = over.take("part") {
-            let (base, description) = read_part(&name, &model, files)?;
-            let mut merged = base;
-            merged.overlay(over, &|key| SLOTS.iter().any(|slot| slot.slot == key));
-            device.put(&model, merged);
-            part = Some(description);
-        }
-    }
+    let mut parts = Vec::new();
+    lay_parts(&mut device, files, &mut Vec::new(), &mut parts)?;
     tree.put("device", device);
-    Ok(part)
+    Ok(parts.into_iter().reduce(Part::and))
+}
+
+/// `within` names the parts that this table came from.
+pub(crate) fn lay_parts(
+    table: &mut Node,
+    files: &Files,
+    within: &mut Vec<String>,
+    parts: &mut Vec<Part>,
+) -> Result<(), Failure> {
+    let keys: Vec<String> = table.entries().iter().map(|(key, _)| key.clone()).collect();
+    for key in keys {
+        let Some(mut node) = table.take(&key) else { continue };
+        let depth = within.len();
+        let is_model = DeviceModel::NAMES.contains(&key.as_str());
+        if let Some(name) = is_model.then(|| node.take("part")).flatten() {
+            let (mut merged, part) = read_part(&name, &key, files)?;
+            if within.contains(&part.name) {
+                let message = format!("the part `{}` contains itself", part.name);
+                return Err(Failure::input(message)
+                    .at(name.value.place())
+                    .expected("legs that are other devices"));
+            }
+            merged.overlay(node, &|key| SLOTS.iter().any(|slot| slot.slot == key));
+            node = merged;
+            within.push(part.name.clone());
+            parts.push(part);
+        }
+        lay_parts(&mut node, files, within, parts)?;
+        within.truncate(depth);
+        table.put(&key, node);
+    }
+    Ok(())
 }
 
 /// The model's table of the part that `name` names, and what the part says about itself.

@@ -26,7 +26,7 @@ const LATENCIES: [(&str, &str, f64); 6] = [
     ("max", "maximum", 1.0),
 ];
 
-const PLAIN: [(&str, &str); 39] = [
+const PLAIN: [(&str, &str); 46] = [
     ("waf", "write amplification: pages programmed, copy-backs included, per page the host wrote"),
     ("waf_host", "the part of `waf` caused by host writes themselves"),
     ("waf_gc", "the part of `waf` caused by garbage collection"),
@@ -57,6 +57,19 @@ const PLAIN: [(&str, &str); 39] = [
     ),
     ("update_wasted_ratio", "the same, of pages never written before that came out of order"),
     ("update_wasted_share", "`update_wasted_ratio` as a share of both"),
+    (
+        "exposed_mib_mean",
+        "MiB acknowledged by a mirror with one copy only, mean over the measured time",
+    ),
+    ("exposed_mib_max", "the same, most at any time since the device was new"),
+    (
+        "flushed_exposed_mib_max",
+        "MiB that a completed flush covered though one leg of the mirror did not hold them, most",
+    ),
+    ("mirror_freezes", "times a leg of a mirror counted as frozen while measuring"),
+    ("slower_first_max", "largest ratio of one write's times on the legs, first leg the slower"),
+    ("slower_second_max", "the same, second leg the slower"),
+    ("flush_latency_us_mean", "mean response time of flushes in microseconds"),
     ("merges_switch", "merges that made a log block the data block"),
     ("merges_partial", "merges that completed a log block by copies"),
     ("merges_full", "merges that copied a whole logical block"),
@@ -75,7 +88,9 @@ const PLAIN: [(&str, &str); 39] = [
 /// (name, meaning) of every metric, in a fixed order.
 pub fn definitions() -> Vec<(String, String)> {
     let mut list: Vec<_> = PLAIN.iter().map(|&(n, d)| (n.to_string(), d.to_string())).collect();
-    for (prefix, of) in [("", ""), ("read_", " of reads"), ("write_", " of writes")] {
+    let kinds =
+        [("", ""), ("read_", " of reads"), ("write_", " of writes"), ("flush_", " of flushes")];
+    for (prefix, of) in kinds {
         list.extend(LATENCIES.iter().map(|(name, words, _)| {
             let meaning = format!("{words} response time{of} in microseconds");
             (format!("{prefix}latency_us_{name}"), meaning)
@@ -107,10 +122,13 @@ pub(crate) fn simulated(recorder: &Recorder, total: &Counters, outcome: &Outcome
     let (read, write) = (recorder.histogram(Op::Read), recorder.histogram(Op::Write));
     let mut all = read.clone();
     all.merge(write);
-    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write)] {
+    let flush = recorder.histogram(Op::Flush);
+    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write), ("flush_", flush)] {
         latencies(&mut metrics, prefix, histogram);
     }
     flash(&mut metrics, total);
+    let freezes = total.counts.iter().find(|(name, _)| name == "freezes");
+    metrics.insert("mirror_freezes".into(), freezes.map(|(_, count)| *count as f64));
     utilisation(&mut metrics, total, time);
     let error = outcome.in_flight_ns.abs_diff(outcome.response_ns) as f64;
     let little = if error == 0.0 { 0.0 } else { error / outcome.in_flight_ns as f64 };
@@ -125,6 +143,17 @@ pub(crate) fn add_levels(metrics: &mut Metrics, series: &Series) {
     metrics.insert("map_ram_kib_mean".into(), ram.map(|(mean, _)| mean / 1024.0));
     metrics.insert("map_ram_kib_max".into(), ram.map(|(_, max)| max / 1024.0));
     metrics.insert("map_rebuild_ms".into(), None);
+    let mib = f64::from(1 << 20);
+    let exposed = series.level("exposed_bytes");
+    metrics.insert("exposed_mib_mean".into(), exposed.map(|(mean, _)| mean / mib));
+    for (name, level, unit) in [
+        ("exposed_mib_max", "exposed_bytes_max", mib),
+        ("flushed_exposed_mib_max", "flushed_exposed_bytes_max", mib),
+        ("slower_first_max", "slower_first_milli", 1e3),
+        ("slower_second_max", "slower_second_milli", 1e3),
+    ] {
+        metrics.insert(name.into(), series.last_level(level).map(|value| value as f64 / unit));
+    }
 }
 
 /// Add how long the mapping of a drive took to come back after a power cut.

@@ -43,6 +43,11 @@ impl Series {
         Some((values.sum::<f64>() / self.readings.len() as f64, max))
     }
 
+    /// A level at the end of the run, if the device has it.
+    pub(crate) fn last_level(&self, name: &str) -> Option<u64> {
+        self.end.levels.iter().find(|(other, _)| other == name).map(|&(_, level)| level)
+    }
+
     /// What was counted from the beginning of the measurement to its end.
     pub(crate) fn total(&self) -> Counters {
         self.end.since(&self.base)

@@ -9,7 +9,7 @@ use crate::block::Block;
 use crate::digest;
 use crate::failure::Failure;
 use crate::files::Files;
-use crate::grid::{Part, parse_part, part_text};
+use crate::grid::{self, Part, parse_part, part_text};
 use crate::library::CODE_VERSION;
 use crate::load::parse_set;
 use crate::locate;
@@ -73,6 +73,12 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
                 .expected(names::expected(wrong, [model.as_str()])));
         }
         root.assign(&path, value);
+    }
+    if let Some(mut device) = root.take("device") {
+        // Its legs, if it is made of others.
+        let files = Files::new(Path::new(""));
+        grid::lay_parts(&mut device, &files, &mut vec![name.to_string()], &mut Vec::new())?;
+        root.put("device", device);
     }
     let choice: DeviceModel = locate::read_below(&root, &["device".to_string()])?;
     let rng = Rng::new(seed, "repeat 0");

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use sim::snapshot_fields;
+
 use super::Core;
 use super::event::{Action, Meta};
 use super::io::Purpose;
@@ -18,7 +20,7 @@ use crate::policy::Rules;
 use crate::policy::expect::Work;
 use crate::types::{LEGS, Slot, Span};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Hot {
     /// The version that records it.
     version: u64,
@@ -28,7 +30,7 @@ struct Hot {
     touched: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Checkpoint {
     number: u64,
     extent: u32,
@@ -55,6 +57,22 @@ pub(super) struct ActivityLog {
     checkpoint: Option<Checkpoint>,
     checkpoints: u64,
 }
+
+snapshot_fields!(Hot { version, live, touched });
+snapshot_fields!(Checkpoint { number, extent, pending, void });
+snapshot_fields!(ActivityLog {
+    hot,
+    version,
+    written,
+    in_flight,
+    last,
+    durable,
+    touches,
+    wants_room,
+    pressed,
+    checkpoint,
+    checkpoints,
+});
 
 impl ActivityLog {
     pub(super) fn new(version: u64, last: [u64; LEGS]) -> ActivityLog {

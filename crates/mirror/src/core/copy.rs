@@ -3,13 +3,13 @@
 //! A copy takes its place in the target's order of writes when its read begins, so whatever the
 //! host writes meanwhile lands after it. It begins only when the source owes nothing there.
 
-use sim::Nanos;
+use sim::{Nanos, snapshot_fields};
 
 use super::Core;
 use super::event::{Action, Io, IoError};
 use super::io::{Purpose, WriteIndex};
 use super::member::State;
-use super::write::{OnLeg, Write};
+use super::writes::{OnLeg, Write};
 use crate::mutant::planted;
 use crate::policy::expect::Work;
 use crate::types::{Block, LEGS, Slot, Span, other};
@@ -20,7 +20,7 @@ const RETRY_AFTER: Nanos = Nanos::from_millis(100);
 /// While a leg is filled, this many times the copies that move at once may wait for a flush.
 const PER_FLUSH: usize = 16;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Copy {
     target: Slot,
     span: Span,
@@ -28,7 +28,7 @@ struct Copy {
     io: Io,
     write: WriteIndex,
     /// What the table said when it began.
-    expected: Box<[Option<(u32, u32)>]>,
+    expected: Vec<Option<(u32, u32)>>,
     /// A single block rather than a region.
     repair: bool,
 }
@@ -40,6 +40,9 @@ pub(super) struct Copies {
     retry_at: Option<Nanos>,
     wants: bool,
 }
+
+snapshot_fields!(Copy { target, span, io, write, expected, repair });
+snapshot_fields!(Copies { active, cursor, retry_at, wants });
 
 impl Copies {
     pub(super) fn idle(&self) -> bool {

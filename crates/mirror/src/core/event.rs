@@ -9,17 +9,22 @@ use crate::types::{Mode, Slot, Span};
 pub type HostId = u64;
 
 /// A device request's number, chosen by the core: each is answered by exactly one [`Event::Done`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Io(pub u64);
 
+sim::snapshot_fields!(Io { 0 });
+
 /// What a write writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Content {
     /// The request's payload.
+    #[default]
     Data,
     /// Zeros: a write-zeroes or a discard, which reads as zeros from either leg.
     Zeros,
 }
+
+sim::snapshot_enum!(Content { Data, Zeros });
 
 /// A device request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

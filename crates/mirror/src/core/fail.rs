@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::event::{Action, IoError};
-use super::write::Waiting;
+use super::writes::Waiting;
 
 impl Core {
     /// No leg is left: fail everything.
@@ -23,6 +23,7 @@ impl Core {
         }
         self.writes.recheck.clear();
         self.writes.exposed.clear();
+        self.writes.roomless.clear();
         (self.writes.exposed_blocks, self.writes.starved) = (0, 0);
         self.writes.live_blocks = 0;
         self.fail_flushes();

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::Core;
 use super::event::{Action, HostId, IoError};
-use super::write::OnLeg;
+use super::writes::OnLeg;
 use crate::mutant::planted;
 use crate::types::{LEGS, Slot};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Flush {
     id: HostId,
     /// Covered writes that are not safe yet.
@@ -17,6 +17,8 @@ struct Flush {
     undone: [u32; LEGS],
 }
 
+sim::snapshot_fields!(Flush { id, unsafe_writes, undone });
+
 /// Flushes in order of arrival; they are answered in that order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
@@ -24,6 +26,8 @@ pub(super) struct Flushes {
     /// Number of the first one.
     first: u64,
 }
+
+sim::snapshot_fields!(Flushes { queue, first });
 
 impl Flushes {
     pub(super) fn is_empty(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The device requests that are out.
 
-use sim::Nanos;
+use sim::{Loader, Nanos, Saver, Snapshot, SnapshotError, snapshot_fields};
 
 use super::event::Io;
 use crate::policy::expect::Class;
@@ -10,11 +10,12 @@ use crate::types::Slot;
 pub(super) type WriteIndex = u32;
 
 /// What an answer is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) enum Purpose {
     /// A write's home position; the second attempt or not.
     Home { write: WriteIndex, again: bool },
     /// A device flush.
+    #[default]
     Flush,
     /// A log record.
     Record,
@@ -35,14 +36,60 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
+    /// As numbers: which one, and what it carries.
+    fn code(&self) -> (u8, u64, bool) {
+        match *self {
+            Purpose::Home { write, again } => (0, write.into(), again),
+            Purpose::Flush => (1, 0, false),
+            Purpose::Record => (2, 0, false),
+            Purpose::Superblock { version } => (3, version, false),
+            Purpose::Activity { version } => (4, version, false),
+            Purpose::Checkpoint { number } => (5, number, false),
+            Purpose::JoinTable => (6, 0, false),
+            Purpose::Part { part } => (7, part.into(), false),
+            Purpose::CopyRead { copy } => (8, copy.into(), false),
+            Purpose::Scrub { turn } => (9, turn, false),
+        }
+    }
+
+    fn of(code: (u8, u64, bool)) -> Option<Purpose> {
+        let (which, number, again) = code;
+        Some(match which {
+            0 => Purpose::Home { write: number as u32, again },
+            1 => Purpose::Flush,
+            2 => Purpose::Record,
+            3 => Purpose::Superblock { version: number },
+            4 => Purpose::Activity { version: number },
+            5 => Purpose::Checkpoint { number },
+            6 => Purpose::JoinTable,
+            7 => Purpose::Part { part: number as u32 },
+            8 => Purpose::CopyRead { copy: number as u32 },
+            9 => Purpose::Scrub { turn: number },
+            _ => return None,
+        })
+    }
+
     /// Does it fill a buffer?
     pub(super) fn reads(&self) -> bool {
         matches!(self, Purpose::Part { .. } | Purpose::CopyRead { .. } | Purpose::Scrub { .. })
     }
 }
 
+impl Snapshot for Purpose {
+    fn save(&self, to: &mut Saver) {
+        self.code().save(to);
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        let mut code = (0, 0, false);
+        code.restore(from)?;
+        *self = Purpose::of(code)
+            .ok_or_else(|| SnapshotError(format!("{} is no purpose of a request", code.0)))?;
+        Ok(())
+    }
+}
+
 /// One request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Out {
     pub(super) slot: Slot,
     pub(super) purpose: Purpose,
@@ -52,12 +99,16 @@ pub(super) struct Out {
     pub(super) zombie: bool,
 }
 
+snapshot_fields!(Out { slot, purpose, class, issued, zombie });
+
 /// A slab: the low half of an [`Io`] is the index, the high half counts its uses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ios {
     slots: Vec<(u32, Option<Out>)>,
     free: Vec<u32>,
 }
+
+snapshot_fields!(Ios { slots, free });
 
 impl Ios {
     pub(super) fn insert(&mut self, out: Out) -> Io {

@@ -6,7 +6,7 @@ use super::Core;
 use super::event::{Action, Source};
 use super::io::{Purpose, WriteIndex};
 use super::member::State;
-use super::write::OnLeg;
+use super::writes::OnLeg;
 use crate::mutant::planted;
 use crate::policy::expect::Work;
 use crate::types::{LEGS, Mode, Slot, Span};

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use sim::snapshot_fields;
+
 use super::Core;
 use super::event::{Action, Content, Piece};
 use super::io::{Purpose, WriteIndex};
 use super::member::State;
-use super::write::Logged;
+use super::writes::Logged;
 use crate::format::record::{Entry, EntryKind, Record};
 use crate::mutant::planted;
 use crate::policy::expect::Work;
@@ -16,7 +18,7 @@ use crate::types::{Block, LEGS, Slot, Span};
 const RESERVE: u64 = 1;
 
 /// A record that recovery would find, or might.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Kept {
     number: u64,
     pages: u64,
@@ -26,7 +28,7 @@ struct Kept {
 }
 
 /// What the log says of a block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Said {
     number: u64,
     sequence: u64,
@@ -34,7 +36,7 @@ struct Said {
     durable: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Append {
     number: u64,
     tail: u64,
@@ -62,6 +64,24 @@ pub(super) struct Log {
     /// Something wanted has no room: the legs should be flushed and records retired.
     pub(super) short: bool,
 }
+
+snapshot_fields!(Kept { number, pages, open, blocks });
+snapshot_fields!(Said { number, sequence, payload, durable });
+snapshot_fields!(Append { number, tail, chain, entries });
+snapshot_fields!(Log {
+    capacity,
+    incarnation,
+    first,
+    head,
+    next_number,
+    chain,
+    kept,
+    durable_tail,
+    said,
+    wanted,
+    append,
+    short,
+});
 
 impl Log {
     pub(super) fn new(pages: u32, first: u64, incarnation: u64) -> Log {
@@ -389,11 +409,11 @@ impl Core {
     }
 }
 
-fn entry(write: &super::write::Write, payload: bool) -> Entry {
+fn entry(write: &super::writes::Write, payload: bool) -> Entry {
     let kind = match (payload, write.content) {
         (false, _) => EntryKind::Reference,
         (true, Content::Zeros) => EntryKind::Zero,
         (true, Content::Data) => EntryKind::Payload,
     };
-    Entry { block: write.span.start, sequence: write.sequence, kind, sums: write.sums.clone() }
+    Entry { block: write.span.start, sequence: write.sequence, kind, sums: write.sums[..].into() }
 }

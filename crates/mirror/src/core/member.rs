@@ -8,7 +8,7 @@ use super::Core;
 use super::event::{Io, Notice};
 use super::io::WriteIndex;
 use super::table::Regions;
-use super::write::{OnLeg, Write};
+use super::writes::{OnLeg, Write};
 use crate::format::Geometry;
 use crate::mutant::planted;
 use crate::policy::expect::{Class, Expected, Work};
@@ -32,6 +32,8 @@ pub enum State {
     Joining,
 }
 
+sim::snapshot_enum!(State { Never, Member, Leaving, Out, Filling, Joining });
+
 impl State {
     /// Do promises have to take it into account?
     pub const fn counts(self) -> bool {
@@ -49,12 +51,14 @@ impl State {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Epoch {
     pub(super) epoch: u64,
     pub(super) undone: u32,
     undurable: u32,
 }
+
+sim::snapshot_fields!(Epoch { epoch, undone, undurable });
 
 #[derive(Clone, Debug)]
 pub(super) struct Member {
@@ -88,6 +92,28 @@ pub(super) struct Member {
     pub(super) bad: BTreeSet<u64>,
     pub(super) tail_moved: Nanos,
 }
+
+sim::snapshot_fields!(Member {
+    state,
+    queue,
+    issued,
+    outstanding,
+    waiting,
+    pace,
+    expected,
+    flushing,
+    done,
+    done_since,
+    epochs,
+    owed_blocks,
+    position,
+    zombies,
+    returns,
+    blank,
+    out_of_sync,
+    bad,
+    tail_moved,
+});
 
 impl Member {
     pub(super) fn new(state: State, geometry: &Geometry) -> Member {

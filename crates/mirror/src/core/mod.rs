@@ -6,7 +6,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | a write's way | `write.rs` |
+//! | a write's way | `write.rs`, `writes.rs` |
 //! | what each leg is given, and when its cache is flushed | `leg.rs` |
 //! | flushes and the copies they wait for | `flush.rs`, [`crate::policy::ack`] |
 //! | log records, retirement | `log.rs` |
@@ -31,21 +31,24 @@ mod superblocks;
 pub mod table;
 mod watch;
 mod write;
+mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use sim::Nanos;
 
+use crate::format::superblock::{Generations, Membership};
 use crate::format::{Geometry, Superblock};
 use crate::mutant::planted;
 use crate::policy::Rules;
 use crate::policy::lag::LagRules;
-use crate::types::{DEVICES, LEGS, Slot, WITNESS};
+use crate::types::{DEVICES, FAST, LEGS, Slot, WITNESS};
 pub use event::{
     Action, Command, Content, Event, HostId, Io, IoError, Meta, Notice, Piece, Source,
 };
 pub use member::State;
 pub use table::{Regions, Table};
+use writes::OnLeg;
 
 /// Where the second copy of a flushed write goes when a home position is late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,6 +139,49 @@ pub struct Opened {
     pub entropy: u128,
 }
 
+impl Opened {
+    /// An array that was just created and never written, at its first start.
+    pub fn fresh(geometry: Geometry, mode: crate::types::Mode, witness: bool) -> Opened {
+        let third = if witness { Membership::Member } else { Membership::Never };
+        let superblock = Superblock {
+            array: 1,
+            geometry,
+            update: 1,
+            incarnation: 1,
+            generations: Generations { current: 1, ..Generations::default() },
+            members: [Membership::Member, Membership::Member, third],
+            mode,
+            armed_relaxed: mode == crate::types::Mode::Relaxed,
+            armed_witness: witness,
+            log_first: 1,
+            ..Superblock::default()
+        };
+        let own = |slot: Slot| Superblock {
+            device: slot as u8,
+            identity: slot as u128 + 1,
+            ..superblock.clone()
+        };
+        let there = |slot: Slot| slot < LEGS || witness;
+        let regions = || Regions::new(geometry.blocks, geometry.region_blocks);
+        Opened {
+            own: std::array::from_fn(|slot| there(slot).then(|| own(slot))),
+            state: std::array::from_fn(
+                |slot| {
+                    if there(slot) { State::Member } else { State::Never }
+                },
+            ),
+            log_first: [1; DEVICES],
+            out_of_sync: [regions(), regions()],
+            table: Table::new(geometry.blocks),
+            activity: [1; LEGS],
+            map_version: 1,
+            map_slots: BTreeMap::new(),
+            entropy: 1,
+            superblock,
+        }
+    }
+}
+
 /// Counts for status and tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
@@ -166,6 +212,22 @@ pub struct Stats {
     /// The most blocks held in memory at once.
     pub ram_max: u64,
 }
+
+sim::snapshot_fields!(Stats {
+    early_acks,
+    logged_acks,
+    records,
+    hedges,
+    leg_reads,
+    freezes,
+    drops,
+    joins,
+    copied_blocks,
+    mismatches,
+    checkpoints,
+    exposed_max,
+    ram_max,
+});
 
 impl Stats {
     /// Add another start's counts; maxima are kept.
@@ -202,8 +264,8 @@ pub struct Core {
 
     ios: io::Ios,
     members: [member::Member; DEVICES],
-    writes: write::Writes,
-    waiting: VecDeque<write::Waiting>,
+    writes: writes::Writes,
+    waiting: VecDeque<writes::Waiting>,
     flushes: flush::Flushes,
     logs: [log::Log; DEVICES],
     activity: activity::ActivityLog,
@@ -216,6 +278,31 @@ pub struct Core {
     map_version: u64,
     map_slots: BTreeMap<(bool, u64), u64>,
 }
+
+// Between events, when its actions are taken and `out` is empty. It is restored into a core of the
+// same configuration and the same mode.
+sim::snapshot_fields!(Core {
+    now,
+    again,
+    failed,
+    stopping,
+    stopped,
+    stats,
+    ios,
+    members,
+    writes,
+    waiting,
+    flushes,
+    logs,
+    activity,
+    superblocks,
+    reads,
+    copies,
+    scrub,
+    table,
+    map_version,
+    map_slots,
+});
 
 /// Settling takes a few rounds per request that is out.
 const ROUNDS_MAX: u32 = 1 << 20;
@@ -243,7 +330,7 @@ impl Core {
             stats: Stats::default(),
             ios: io::Ios::default(),
             members,
-            writes: write::Writes::new(incarnation),
+            writes: writes::Writes::new(incarnation),
             waiting: VecDeque::new(),
             flushes: flush::Flushes::default(),
             logs,
@@ -312,6 +399,27 @@ impl Core {
     /// Acknowledged blocks that are not in two domains, and since when the oldest has been.
     pub fn exposed(&self) -> (u64, Option<Nanos>) {
         (self.writes.exposed_blocks, self.writes.oldest_exposed())
+    }
+
+    /// Blocks that each leg was not given yet or has not answered.
+    pub fn owed(&self) -> [u64; LEGS] {
+        std::array::from_fn(|leg| self.members[leg].owed().1)
+    }
+
+    /// The host writes that a power cut now could take: acknowledged, promised by no flush, and
+    /// not durable on the leg that recovery copies from where nothing else decides. `cache` says
+    /// of a leg that what it completed may still be lost.
+    pub fn losable(&self, cache: [bool; LEGS]) -> Vec<HostId> {
+        let live = self.writes.indices().into_iter().map(|index| self.writes.get(index));
+        let lost = live.filter(|write| {
+            let kept = match write.legs[FAST] {
+                OnLeg::Durable => true,
+                OnLeg::Done => !cache[FAST],
+                _ => false,
+            };
+            write.acked && !write.satisfied && write.copy.is_none() && !kept
+        });
+        lost.map(|write| write.id).collect()
     }
 
     /// Regions that each leg lacks.

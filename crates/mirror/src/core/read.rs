@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sim::Nanos;
+use sim::{Nanos, snapshot_fields};
 
 use super::Core;
 use super::event::{Action, HostId, Io, IoError, Notice, Source};
@@ -15,7 +15,7 @@ use crate::policy::route::{self, Sources};
 use crate::policy::verify::{self, Verdict};
 use crate::types::{Block, LEGS, Slot, Span, other};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct HostRead {
     /// Parts that are not delivered.
     left: u32,
@@ -25,14 +25,14 @@ struct HostRead {
 }
 
 /// What one leg answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Answer {
     io: Io,
     /// `None` for an error.
-    sums: Option<Box<[u32]>>,
+    sums: Option<Vec<u32>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Part {
     id: HostId,
     offset: u32,
@@ -41,7 +41,7 @@ struct Part {
     /// Answers that did not match, whose buffers are kept.
     got: [Option<Answer>; LEGS],
     /// What the table said when the part began.
-    expected: Box<[Option<(u32, u32)>]>,
+    expected: Vec<Option<(u32, u32)>>,
     hedge_at: Option<Nanos>,
     /// It failed on every leg before.
     again: bool,
@@ -61,6 +61,11 @@ pub(super) struct Reads {
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
 }
+
+snapshot_fields!(HostRead { left, failed, merge });
+snapshot_fields!(Answer { io, sums });
+snapshot_fields!(Part { id, offset, span, asked, got, expected, hedge_at, again });
+snapshot_fields!(Reads { open, parts, free });
 
 impl Reads {
     pub(super) fn is_empty(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Scrub: read both legs from the first block to the last and compare.
 
+use sim::snapshot_fields;
+
 use super::Core;
 use super::event::{Action, Io, IoError, Notice};
 use super::io::Purpose;
@@ -11,12 +13,12 @@ use crate::types::{LEGS, Slot, Span};
 /// Blocks compared at once.
 const BLOCKS: u64 = 16;
 
-type Sums = Option<Box<[u32]>>;
+type Sums = Option<Vec<u32>>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Turn {
     span: Span,
-    expected: Box<[Option<(u32, u32)>]>,
+    expected: Vec<Option<(u32, u32)>>,
     got: [Option<Sums>; LEGS],
 }
 
@@ -27,6 +29,9 @@ pub(super) struct Scrub {
     turn: Option<Turn>,
     turns: u64,
 }
+
+snapshot_fields!(Turn { span, expected, got });
+snapshot_fields!(Scrub { active, next, turn, turns });
 
 impl Scrub {
     pub(super) fn idle(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::format::superblock::{Generations, Membership};
 use crate::mutant::planted;
 use crate::policy::expect::Work;
 use crate::types::{DEVICES, LEGS, Mode, Slot, Span, WITNESS};
-use sim::mix64;
+use sim::{Loader, Saver, Snapshot, SnapshotError, mix64, snapshot_fields};
 
 /// The steps of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,40 @@ enum Join {
     Named(u64),
     /// It records itself, at this version.
     Written(u64),
+}
+
+impl Join {
+    /// As numbers: which step, and what it carries.
+    fn code(self) -> (u8, u64) {
+        match self {
+            Join::Ready(pages) => (0, pages.into()),
+            Join::Named(version) => (1, version),
+            Join::Written(version) => (2, version),
+        }
+    }
+}
+
+impl Default for Join {
+    fn default() -> Join {
+        Join::Ready(0)
+    }
+}
+
+impl Snapshot for Join {
+    fn save(&self, to: &mut Saver) {
+        self.code().save(to);
+    }
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        let mut code = (0u8, 0);
+        code.restore(from)?;
+        *self = match code {
+            (0, pages) => Join::Ready(pages as u32),
+            (1, version) => Join::Named(version),
+            (2, version) => Join::Written(version),
+            (step, _) => return Err(SnapshotError(format!("{step} is no step of a join"))),
+        };
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +76,20 @@ pub(super) struct Superblocks {
     pub(super) mode_wanted: Option<(Mode, u64)>,
     clean_wanted: Option<u64>,
 }
+
+snapshot_fields!(Superblocks {
+    content,
+    own,
+    wanted,
+    written,
+    in_flight,
+    settles,
+    join,
+    entropy,
+    drawn,
+    mode_wanted,
+    clean_wanted,
+});
 
 impl Superblocks {
     pub(super) fn new(opened: Opened) -> Superblocks {

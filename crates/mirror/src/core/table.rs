@@ -4,13 +4,15 @@ use crate::format::maps::SUMS_PER_PAGE;
 use crate::types::{Block, Span};
 
 /// Checksum and tag of each block of a page.
-type Page = Box<[(u32, u32)]>;
+type Page = Vec<(u32, u32)>;
 
 /// The recorded checksum of every block that was written, page by page as it is on media.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     pages: Vec<Option<Page>>,
 }
+
+sim::snapshot_fields!(Table { pages });
 
 impl Table {
     /// Nothing is known of `blocks` blocks.
@@ -35,8 +37,7 @@ impl Table {
     #[inline]
     pub fn set(&mut self, block: Block, sum: u32, sequence: u64) {
         let page = &mut self.pages[Table::page_of(block) as usize];
-        let page =
-            page.get_or_insert_with(|| vec![(0, 0); SUMS_PER_PAGE as usize].into_boxed_slice());
+        let page = page.get_or_insert_with(|| vec![(0, 0); SUMS_PER_PAGE as usize]);
         page[(block % SUMS_PER_PAGE) as usize] = (sum, (sequence as u32).max(1));
     }
 
@@ -72,6 +73,8 @@ pub struct Regions {
     region_blocks: u64,
     count: u64,
 }
+
+sim::snapshot_fields!(Regions { words, region_blocks, count });
 
 impl Regions {
     /// No region of `blocks` blocks.

@@ -3,266 +3,16 @@
 //! A write lives, with its payload, until it is durable on every leg that takes part. So a leg
 //! that fails with data in its cache takes nothing along, and any unfinished write can be logged.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use sim::Nanos;
-
 use super::event::{Action, Content, HostId, IoError};
 use super::io::WriteIndex;
 use super::member::State;
+use super::writes::{Logged, OnLeg, Waiting, Write};
 use super::{Core, Placement};
 use crate::mutant::planted;
 use crate::policy::Rules;
 use crate::policy::ack::{self, Copies};
 use crate::policy::place::{self, Choice};
-use crate::types::{Block, DEVICES, LEGS, Mode, Slot, Span, WITNESS, other};
-
-/// A write on one leg.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum OnLeg {
-    /// The leg takes no part.
-    None,
-    Queued,
-    Issued,
-    /// Completed; perhaps only in the leg's cache.
-    Done,
-    Durable,
-}
-
-/// A write in one log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Logged {
-    No,
-    Wanted,
-    InFlight,
-    Durable,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Write {
-    /// Greater is newer.
-    pub(super) sequence: u64,
-    pub(super) id: HostId,
-    pub(super) span: Span,
-    pub(super) content: Content,
-    pub(super) fua: bool,
-    pub(super) epoch: u64,
-    pub(super) sums: Box<[u32]>,
-    pub(super) legs: [OnLeg; LEGS],
-    pub(super) payload: [Logged; DEVICES],
-    pub(super) reference: [Logged; LEGS],
-    pub(super) acked: bool,
-    /// The first flush that covers it.
-    pub(super) cover: Option<u64>,
-    /// Safe enough for the flush or the FUA write.
-    pub(super) satisfied: bool,
-    exposed: bool,
-    /// Done everywhere; only the caps keep it from being acknowledged.
-    starved: bool,
-    /// Its records need not be kept (R3).
-    pub(super) released: bool,
-    /// The records that name it.
-    pub(super) records: Vec<(Slot, u64)>,
-    /// The version of the activity log that must be durable before it is issued.
-    pub(super) activity: u64,
-    /// It fills a leg rather than being the host's; the number of the copy.
-    pub(super) copy: Option<u32>,
-    /// Its content is there.
-    pub(super) ready: bool,
-}
-
-impl Write {
-    /// A write nobody has acted on, without its content.
-    fn new(sequence: u64, span: Span, content: Content, legs: [OnLeg; LEGS]) -> Write {
-        Write {
-            sequence,
-            id: 0,
-            span,
-            content,
-            fua: false,
-            epoch: 0,
-            sums: Box::default(),
-            legs,
-            payload: [Logged::No; DEVICES],
-            reference: [Logged::No; LEGS],
-            acked: false,
-            cover: None,
-            satisfied: false,
-            exposed: false,
-            starved: false,
-            released: false,
-            records: Vec::new(),
-            activity: 0,
-            copy: None,
-            ready: false,
-        }
-    }
-}
-
-/// A host write that is not admitted yet.
-#[derive(Clone, Debug)]
-pub(super) struct Waiting {
-    pub(super) id: HostId,
-    span: Span,
-    content: Content,
-    fua: bool,
-    /// `None` until a partial write is merged.
-    sums: Option<Box<[u32]>>,
-    /// The read of a partial write has begun.
-    reading: bool,
-}
-
-impl Waiting {
-    pub(super) fn id(&self) -> HostId {
-        self.id
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Writes {
-    slab: Vec<Option<Write>>,
-    free: Vec<WriteIndex>,
-    /// Live writes per block, oldest first.
-    pub(super) chains: BTreeMap<Block, Vec<WriteIndex>>,
-    spare: Vec<Vec<WriteIndex>>,
-    pub(super) live: u32,
-    next_sequence: u64,
-    pub(super) epoch: u64,
-    pub(super) live_blocks: u64,
-    pub(super) exposed_blocks: u64,
-    pub(super) exposed: VecDeque<(WriteIndex, u64, Nanos)>,
-    /// Writes that only the caps keep from being acknowledged.
-    pub(super) starved: u32,
-    pub(super) recheck: Vec<WriteIndex>,
-    pub(super) recheck_all: bool,
-}
-
-impl Writes {
-    pub(super) fn new(incarnation: u64) -> Writes {
-        Writes {
-            slab: Vec::new(),
-            free: Vec::new(),
-            chains: BTreeMap::new(),
-            spare: Vec::new(),
-            live: 0,
-            // Numbers never repeat, whatever was lost: each start has its own range.
-            next_sequence: (incarnation << 40) + 1,
-            epoch: 1,
-            live_blocks: 0,
-            exposed_blocks: 0,
-            exposed: VecDeque::new(),
-            starved: 0,
-            recheck: Vec::new(),
-            recheck_all: false,
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.live == 0
-    }
-
-    pub(super) fn get(&self, index: WriteIndex) -> &Write {
-        self.slab[index as usize].as_ref().expect("the write is live")
-    }
-
-    pub(super) fn get_mut(&mut self, index: WriteIndex) -> &mut Write {
-        self.slab[index as usize].as_mut().expect("the write is live")
-    }
-
-    /// The live write with this number, if it still is.
-    pub(super) fn find(&mut self, index: WriteIndex, sequence: u64) -> Option<&mut Write> {
-        self.slab[index as usize].as_mut().filter(|write| write.sequence == sequence)
-    }
-
-    pub(super) fn indices(&self) -> Vec<WriteIndex> {
-        let live = self.slab.iter().enumerate().filter(|(_, write)| write.is_some());
-        live.map(|(index, _)| index as WriteIndex).collect()
-    }
-
-    pub(super) fn sequence(&mut self) -> u64 {
-        self.next_sequence += 1;
-        self.next_sequence
-    }
-
-    pub(super) fn insert(&mut self, write: Write) -> WriteIndex {
-        let span = write.span;
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slab[index as usize] = Some(write);
-                index
-            }
-            None => {
-                self.slab.push(Some(write));
-                self.slab.len() as WriteIndex - 1
-            }
-        };
-        for block in span.iter() {
-            let spare = &mut self.spare;
-            let chain = self.chains.entry(block);
-            chain.or_insert_with(|| spare.pop().unwrap_or_default()).push(index);
-        }
-        self.live += 1;
-        index
-    }
-
-    /// A copy takes its place among the writes of its blocks.
-    pub(super) fn insert_copy(&mut self, span: Span, legs: [OnLeg; LEGS], copy: u32) -> WriteIndex {
-        let sequence = self.sequence();
-        let mut write = Write::new(sequence, span, Content::Data, legs);
-        write.copy = Some(copy);
-        self.insert(write)
-    }
-
-    /// Take a write out; whatever comes after it may be able to go on.
-    pub(super) fn remove(&mut self, index: WriteIndex) -> Write {
-        let write = self.slab[index as usize].take().expect("the write is live");
-        self.free.push(index);
-        self.live -= 1;
-        for block in write.span.iter() {
-            let chain = self.chains.get_mut(&block).expect("a live write is in its chains");
-            chain.retain(|&member| member != index);
-            match chain.first() {
-                Some(&next) => self.recheck.push(next),
-                None => {
-                    let chain = self.chains.remove(&block).expect("it was there");
-                    self.spare.push(chain);
-                }
-            }
-        }
-        write
-    }
-
-    /// Look at this write again soon.
-    pub(super) fn recheck_later(&mut self, index: WriteIndex) {
-        self.recheck.push(index);
-    }
-
-    /// Is `index` the oldest live write of each of its blocks?
-    fn oldest(&self, index: WriteIndex) -> bool {
-        self.get(index).span.iter().all(|block| self.chains[&block].first() == Some(&index))
-    }
-
-    /// The newest host write of a block.
-    pub(super) fn newest(&self, block: Block) -> Option<&Write> {
-        let chain = self.chains.get(&block)?;
-        chain.iter().rev().map(|&index| self.get(index)).find(|write| write.copy.is_none())
-    }
-
-    pub(super) fn oldest_exposed(&self) -> Option<Nanos> {
-        self.exposed.front().map(|&(.., since)| since)
-    }
-
-    /// Forget exposed writes that no longer are.
-    fn trim_exposed(&mut self) {
-        while let Some(&(index, sequence, _)) = self.exposed.front() {
-            let write = self.slab[index as usize].as_ref();
-            if write.is_some_and(|write| write.sequence == sequence && write.exposed) {
-                return;
-            }
-            self.exposed.pop_front();
-        }
-    }
-}
+use crate::types::{DEVICES, LEGS, Mode, Slot, Span, WITNESS, other};
 
 impl Core {
     pub(super) fn host_write(
@@ -271,7 +21,7 @@ impl Core {
         span: Span,
         content: Content,
         fua: bool,
-        sums: Option<Box<[u32]>>,
+        sums: Option<Vec<u32>>,
     ) {
         debug_assert!(span.blocks > 0 && span.end() <= self.geometry.blocks);
         if self.failed || self.stopping {
@@ -333,13 +83,17 @@ impl Core {
         let epoch = self.writes.epoch;
         let sequence = self.writes.sequence();
         let write = Write {
+            sequence,
             id,
+            span,
+            content,
             fua,
             epoch,
             sums: sums.expect("it is merged"),
+            legs,
             activity,
             ready: true,
-            ..Write::new(sequence, span, content, legs)
+            ..Write::default()
         };
         let index = self.writes.insert(write);
         self.writes.live_blocks += u64::from(span.blocks);
@@ -405,7 +159,10 @@ impl Core {
                     self.out.push(Action::Reply { id, result: Ok(()) });
                     self.expose(index, &copies);
                 }
-                false => starved = copies.homes_done(),
+                false => {
+                    starved = copies.homes_done();
+                    self.wait_for_room(index, &copies);
+                }
             }
         }
         self.starve(index, starved);
@@ -415,6 +172,7 @@ impl Core {
             write.exposed = false;
             self.writes.exposed_blocks -= u64::from(self.writes.get(index).span.blocks);
             self.writes.trim_exposed();
+            self.offer_room();
         }
         if self.forgettable(index, &copies) {
             self.forget(index);
@@ -437,6 +195,35 @@ impl Core {
         let old = self.writes.oldest_exposed();
         self.writes.exposed_blocks + blocks <= self.config.exposed_blocks_max
             && old.is_none_or(|since| self.now.since(since) <= self.config.exposed_age_max)
+    }
+
+    /// One leg has the write, and only the caps forbid to say so.
+    fn wait_for_room(&mut self, index: WriteIndex, copies: &Copies) {
+        let write = self.writes.get_mut(index);
+        let early = self.config.rules.mode != Mode::Strict && copies.done.contains(&true);
+        if early && !write.roomless {
+            write.roomless = true;
+            let sequence = write.sequence;
+            self.writes.roomless.push_back((index, sequence));
+        }
+    }
+
+    /// Room has become free: look again at those that wait for it, oldest first, as far as it
+    /// goes.
+    fn offer_room(&mut self) {
+        let mut room = self.config.exposed_blocks_max.saturating_sub(self.writes.exposed_blocks);
+        while let Some(&(index, sequence)) = self.writes.roomless.front() {
+            if let Some(write) = self.writes.find(index, sequence)
+                && !write.acked
+            {
+                let Some(left) = room.checked_sub(write.span.blocks.into()) else { return };
+                room = left;
+                write.roomless = false;
+                self.writes.recheck_later(index);
+                self.again = true;
+            }
+            self.writes.roomless.pop_front();
+        }
     }
 
     fn expose(&mut self, index: WriteIndex, copies: &Copies) {

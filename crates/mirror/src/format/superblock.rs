@@ -34,6 +34,9 @@ pub struct Generations {
     pub history: [u128; HISTORY],
 }
 
+sim::snapshot_enum!(Membership { Never, Member, Out });
+sim::snapshot_fields!(Generations { current, base, history });
+
 impl Generations {
     /// Begin the generation `id` because a member is being left out.
     pub fn begin(&mut self, id: u128) {
@@ -47,7 +50,7 @@ impl Generations {
 }
 
 /// Sizes and positions that never change after creation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Geometry {
     /// Blocks of 4 KiB offered to the host.
     pub blocks: u64,
@@ -59,8 +62,10 @@ pub struct Geometry {
     pub log_pages: u32,
 }
 
+sim::snapshot_fields!(Geometry { blocks, extent_blocks, region_blocks, log_pages });
+
 /// One superblock. Four copies are kept; a write replaces the oldest two at a time.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Superblock {
     /// The array's id.
     pub array: u128,
@@ -91,6 +96,23 @@ pub struct Superblock {
     /// Log records of this device before this number are void.
     pub log_first: u64,
 }
+
+sim::snapshot_fields!(Superblock {
+    array,
+    device,
+    identity,
+    features,
+    geometry,
+    update,
+    incarnation,
+    generations,
+    members,
+    mode,
+    clean,
+    armed_relaxed,
+    armed_witness,
+    log_first,
+});
 
 impl Superblock {
     /// The page for copy number `page`'s place on this device.

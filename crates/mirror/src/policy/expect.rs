@@ -24,8 +24,10 @@ pub enum Work {
 }
 
 /// A request's class: device, kind, size and depth decide what is normal for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Class(u8);
+
+sim::snapshot_fields!(Class { 0 });
 
 impl Class {
     /// The class of a request of `blocks` blocks that joins `depth` others.
@@ -39,6 +41,8 @@ impl Class {
 /// The estimates of one device.
 #[derive(Clone, Debug)]
 pub struct Expected([u64; KINDS * SIZES * DEPTHS]);
+
+sim::snapshot_fields!(Expected { 0 });
 
 impl Default for Expected {
     fn default() -> Expected {

@@ -55,6 +55,8 @@ pub struct Pace {
     pub backlog: u64,
 }
 
+sim::snapshot_fields!(Pace { lagging, late, on_time, backlog });
+
 /// Which legs count as frozen. At most one does: with two late legs there is nothing to lean on,
 /// and the mirror is a plain one.
 pub fn frozen(rules: &LagRules, legs: [Pace; LEGS], backlog_low: u64) -> [bool; LEGS] {

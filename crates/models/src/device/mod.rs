@@ -2,14 +2,34 @@
 
 pub mod disksim_ssd;
 pub mod hdd;
+pub mod md_write_behind;
+pub mod mirror;
 pub mod null;
+pub mod raid1;
+pub mod server;
 pub mod ssd;
+
+use crate::config::ConfigError;
 
 /// What a device is built with besides its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// The root of this device's random streams.
     pub rng: sim::Rng,
+}
+
+/// A queue of a mirror or a server.
+///
+/// # Errors
+/// Names `queue_depth_max` when it is not from 1 to 1048576.
+fn check_depth(queue_depth_max: u32) -> Result<(), ConfigError> {
+    match (1..=1 << 20).contains(&queue_depth_max) {
+        true => Ok(()),
+        false => {
+            let message = format!("expected 1 to 1048576, got {queue_depth_max}");
+            Err(ConfigError::new("queue_depth_max", message))
+        }
+    }
 }
 
 #[cfg(test)]

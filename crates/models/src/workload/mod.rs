@@ -2,6 +2,7 @@
 
 pub mod bonnie;
 mod closed_loop;
+pub mod customers;
 mod distribution;
 mod extents;
 pub mod fio;
@@ -14,6 +15,7 @@ pub mod trace;
 
 use std::io::Read;
 
+pub(crate) use closed_loop::check_share;
 use sim::{Limits, Rng};
 
 /// Opens a file a workload names. Models do no I/O of their own; the study hands them readers.

@@ -1,0 +1,113 @@
+//! RAID-1 of two equal drives, as Linux md runs it.
+//!
+//! # What it models
+//! Every write, flush and discard goes to both legs and completes when both have answered. A read
+//! goes to one: to the leg whose last read ended where it begins; otherwise, when a leg is flash,
+//! to the one with fewer requests out, else to the one whose arm is nearer. The smaller leg decides
+//! the size. After a power cut the first leg is copied over the second.
+//!
+//! # Equation
+//! `write = max(first, second)`, `read = one of them`
+//!
+//! # Parameters
+//! `first`, `second` (each a device table), `queue_depth_max`.
+//!
+//! # What it leaves out
+//! The intent bitmap and the superblock writes that md adds before the first write after idle,
+//! resync, failed legs. Both legs have the same random stream: two drives of one model then freeze
+//! together unless something else tells them apart.
+//!
+//! # Validated against
+//! The contract tests, and closed forms of two fixed servers in its own tests.
+//!
+//! # References
+//! Linux 6.1, `drivers/md/raid1.c`: `raid1_write_request`, `read_balance`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sim::Device;
+
+use crate::config::ConfigError;
+use crate::device::{Context, check_depth};
+use crate::raid::legs::Legs;
+use crate::raid::md::Md;
+use crate::registry::DeviceModel;
+
+/// Parameters of the mirror of equals.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {
+    /// The leg that is copied from after a power cut.
+    pub first: Box<DeviceModel>,
+    /// The other leg.
+    pub second: Box<DeviceModel>,
+    /// Requests accepted at once.
+    pub queue_depth_max: u32,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        let ssd = || Box::new(DeviceModel::Ssd(Default::default()));
+        Params { first: ssd(), second: ssd(), queue_depth_max: 1024 }
+    }
+}
+
+impl Params {
+    /// Build the mirror.
+    ///
+    /// # Errors
+    /// What is wrong with a leg, named after it.
+    pub fn build(&self, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
+        check_depth(self.queue_depth_max)?;
+        let first = self.first.build(context).map_err(|e| e.within_model("first", &self.first))?;
+        let second =
+            self.second.build(context).map_err(|e| e.within_model("second", &self.second))?;
+        let legs = Legs::new(vec![("first", first), ("second", second)]);
+        Ok(Box::new(Md::new(legs, self.queue_depth_max, None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Duration;
+    use crate::device::null;
+    use sim::{Lba, Nanos, Request, Rng, Stepper};
+
+    fn leg(us: u64) -> Box<DeviceModel> {
+        let latency = Duration(Nanos::from_micros(us));
+        Box::new(DeviceModel::Null(null::Params { latency, ..Default::default() }))
+    }
+
+    fn mirror() -> Stepper<Box<dyn Device>> {
+        let params = Params { first: leg(10), second: leg(30), ..Params::default() };
+        Stepper::new(params.build(&Context { rng: Rng::new(1, "raid1") }).unwrap())
+    }
+
+    #[test]
+    fn a_write_takes_as_long_as_the_slower_leg() {
+        let mut host = mirror();
+        host.submit(Request::write(Lba(0), 8)).unwrap();
+        assert!(host.run_until(Nanos::from_micros(29)).is_empty());
+        assert_eq!(host.run_until(Nanos::from_micros(30)).len(), 1);
+    }
+
+    #[test]
+    fn reads_go_to_the_leg_with_less_to_do() {
+        let mut host = mirror();
+        for nth in 1..5 {
+            host.submit(Request::read(Lba(nth * 1000), 8)).unwrap();
+        }
+        // Two of them on each leg, whatever it takes: md does not know which leg is faster.
+        assert_eq!(host.run_until(Nanos::from_micros(10)).len(), 2);
+        assert_eq!(host.run_until(Nanos::from_micros(30)).len(), 2);
+    }
+
+    #[test]
+    fn a_read_that_goes_on_stays_on_its_leg() {
+        let mut host = mirror();
+        host.submit(Request::read(Lba(1000), 8)).unwrap();
+        host.submit(Request::read(Lba(1008), 8)).unwrap();
+        assert_eq!(host.run_until(Nanos::from_micros(10)).len(), 2);
+    }
+}

@@ -1,0 +1,4 @@
+//! Devices made of devices: what all of them share.
+
+pub(crate) mod legs;
+pub(crate) mod md;
