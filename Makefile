@@ -14,7 +14,10 @@ FUZZ_SECONDS ?= 60
 CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 	e2fsprogs xfsprogs btrfs-progs util-linux
 
-.PHONY: help setup clients demo test test-rust test-python test-long bench fuzz docs clean
+# What travel runs in its guest.
+PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
+
+.PHONY: help setup clients kernel demo test test-rust test-python test-long bench fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +27,10 @@ setup: ## Prepare this machine: .venv with the Python package (quick when nothin
 
 clients: ## Install the programs that attach is tested with and compared to (apt, as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(CLIENTS)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(CLIENTS) $(PROGRAMS)
+
+kernel: ## Build the kernel that travel boots, once (some minutes; quick when it is there)
+	@cargo run --quiet -p blocklab -- kernel build
 
 demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) run first-look --out out/first-look

@@ -4,6 +4,7 @@
 pub mod loop_device;
 pub mod nbd;
 pub(crate) mod probe;
+pub mod vhost_user;
 
 use std::path::PathBuf;
 
@@ -109,6 +110,8 @@ frontends! {
     Nbd = "nbd" => nbd,
     /// A block device of this machine: FUSE below the loop driver; needs root.
     Loop = "loop" => loop_device,
+    /// A disk of a virtual machine: QEMU's vhost-user-blk.
+    VhostUser = "vhost-user" => vhost_user,
 }
 
 /// Where a path is needed in a message or a variable.
@@ -122,8 +125,11 @@ pub(crate) struct PrivateFolder(pub(crate) PathBuf);
 
 impl PrivateFolder {
     pub(crate) fn new() -> Result<PrivateFolder, Failure> {
+        PrivateFolder::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(base: &std::path::Path) -> Result<PrivateFolder, Failure> {
         use std::os::unix::fs::DirBuilderExt;
-        let base = std::env::temp_dir();
         for number in 0..1000 {
             let path = base.join(format!("blocklab-{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
