@@ -44,8 +44,9 @@ impl Boot<'_> {
         })?;
         let mut all = vec![
             format!("mem={}M", self.memory_mib),
-            // Left out, the kernel puts it behind everything, where it is init's.
+            // Left out, the kernel puts these two behind everything, where they are init's.
             "root=98:0".into(),
+            "console=tty0".into(),
             "rootfstype=hostfs".into(),
             "rootflags=/".into(),
             "ro".into(),

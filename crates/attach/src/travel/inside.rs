@@ -33,7 +33,10 @@ pub fn init(folder: &Path) -> ! {
     if let Err(why) = prepare(folder).and_then(|()| follow(&mut findings)) {
         findings.failed = Some(why);
     }
-    // Without a folder to write to there is nobody to tell; the outside sees that.
+    // Without a folder to write to there is only the console: the last words of the kernel's log.
+    if let Some(why) = &findings.failed {
+        eprintln!("{why}");
+    }
     if let Ok(text) = serde_json::to_vec(&findings) {
         let _ = write_through(plan::FINDINGS, &text);
     }
@@ -71,8 +74,11 @@ fn make_folder(path: &str) -> Result<(), String> {
 fn mounted(source: &str, target: &str, kind: &str, data: Option<&Path>) -> Result<(), String> {
     let data = data.map(|path| CString::new(path.as_os_str().as_encoded_bytes()));
     let data = data.transpose().map_err(|why| why.to_string())?;
-    mount(source, target, kind, MountFlags::empty(), data.as_deref())
-        .map_err(|why| format!("cannot mount {kind} on {target}: {why}"))
+    match mount(source, target, kind, MountFlags::empty(), data.as_deref()) {
+        // The kernel mounts /dev by itself when it is so configured.
+        Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+        Err(why) => Err(format!("cannot mount {kind} on {target}: {why}")),
+    }
 }
 
 /// Write a file in the host's folder; it is there when this returns.

@@ -9,6 +9,9 @@ use study::Failure;
 pub(crate) struct Args {
     /// The host's folder with the plan
     control: PathBuf,
+    /// What a kernel adds to its own command line
+    #[arg(hide = true)]
+    rest: Vec<String>,
 }
 
 impl Args {
@@ -17,6 +20,7 @@ impl Args {
             return Err(Failure::input("travel-guest is for the first process of a guest")
                 .help("blocklab travel PART -- COMMAND"));
         }
+        drop(self.rest);
         attach::travel::init(&self.control)
     }
 }
