@@ -21,13 +21,22 @@ pub(super) struct Boot<'a> {
     pub(super) memory_mib: u64,
     /// Requests a device takes at a time.
     pub(super) queue_depth: u32,
-    /// Sockets: the calendar's, and one of each disk.
-    pub(super) calendar: PathBuf,
-    pub(super) disks: Vec<PathBuf>,
+    /// How many disks there are.
+    pub(super) disks: usize,
     /// The folder with the plan.
     pub(super) control: &'a Path,
-    /// A folder of ours for the kernel's own files.
+    /// The folder with the sockets, and for the kernel's own files.
     pub(super) folder: &'a Path,
+}
+
+/// The calendar's socket in the folder.
+pub(super) const CALENDAR: &str = "calendar";
+/// The folder with the plan, as the kernel's process finds it.
+const CONTROL: &str = "/proc/self/cwd/control";
+
+/// A disk's socket in the folder.
+pub(super) fn socket(index: usize) -> String {
+    format!("disk{index}")
 }
 
 /// A running guest.
@@ -58,21 +67,22 @@ impl Boot<'_> {
             "loglevel=4".into(),
             "con=null".into(),
             "con0=null,fd:1".into(),
-            format!("uml_dir={}", self.folder.display()),
+            "uml_dir=./".into(),
             format!("virtio_blk.queue_depth={}", self.queue_depth),
-            format!("time-travel=ext:{}", self.calendar.display()),
+            format!("time-travel=ext:{CALENDAR}"),
         ];
-        // 2 is virtio's number of a block device.
-        all.extend(self.disks.iter().map(|s| format!("virtio_uml.device={}:2", s.display())));
-        all.extend(["--".into(), "travel-guest".into(), self.control.display().to_string()]);
+        // The kernel's random numbers begin with its command line, so no name of ours in it may
+        // change from run to run. 2 is virtio's number of a block device.
+        all.extend((0..self.disks).map(|index| format!("virtio_uml.device={}:2", socket(index))));
+        all.extend(["--".into(), "travel-guest".into(), CONTROL.into()]);
         let length: usize = all.iter().map(|word| word.len() + 1).sum();
         if length > COMMAND_LINE_MAX {
             return Err(Failure::machine("the guest's command line is too long")
-                .help("set TMPDIR to a folder with a shorter name, or use fewer devices"));
+                .help("put blocklab into a folder with a shorter name"));
         }
         if let Some(spaced) = all.iter().find(|word| word.contains(char::is_whitespace)) {
             return Err(Failure::machine(format!("`{spaced}`: no blanks, please"))
-                .help("move blocklab, or set TMPDIR to a folder whose name has no blanks"));
+                .help("move blocklab to a folder whose name has none"));
         }
         Ok(all)
     }
@@ -81,11 +91,13 @@ impl Boot<'_> {
     pub(super) fn start(&self) -> Result<Guest, Failure> {
         let kernel = self.kernel.display();
         let unusable = |why: io::Error| Failure::machine(format!("cannot run {kernel}: {why}"));
+        let link = self.folder.join("control");
+        std::os::unix::fs::symlink(self.control, link).map_err(unusable)?;
         let log = self.folder.join("kernel.log");
         let file = File::create(&log).map_err(unusable)?;
         let errors = file.try_clone().map_err(unusable)?;
         let mut command = Command::new(self.kernel);
-        command.args(self.arguments()?).current_dir("/").process_group(0);
+        command.args(self.arguments()?).current_dir(self.folder).process_group(0);
         command.env_clear().env("HOME", self.folder);
         if Path::new("/dev/shm").is_dir() {
             command.env("TMPDIR", "/dev/shm");

@@ -111,12 +111,11 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         kernel: &options.kernel,
         memory_mib: options.memory_mib,
         queue_depth,
-        calendar: folder.0.join("calendar"),
-        disks: (0..names.len()).map(|index| folder.0.join(format!("disk{index}"))).collect(),
+        disks: names.len(),
         control: &control.0,
         folder: &folder.0,
     };
-    let mut server = Server::new(lab, &names, &boot.calendar, &boot.disks, &control.0)?;
+    let mut server = Server::new(lab, &names, &folder.0, &control.0)?;
     let began = Instant::now();
     let mut guest = boot.start()?;
     let mut output = Output::new(&control.0);

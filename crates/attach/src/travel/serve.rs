@@ -20,6 +20,7 @@ use crate::vhost_user::inbox::{Filled, Inbox};
 use crate::vhost_user::message::{CALL_REPLY_BYTES, Malformed, check_call_reply, vring_call};
 
 use super::calendar::{Calendar, MESSAGE_BYTES, Message, Step};
+use super::guest;
 use super::plan;
 
 const LISTEN_CALENDAR: u64 = 1;
@@ -87,29 +88,28 @@ fn unusable(why: impl std::fmt::Display) -> Failure {
 }
 
 impl Server {
-    /// Listen for a guest on these sockets.
+    /// Listen for a guest on sockets in `folder`.
     pub(super) fn new(
         lab: Lab,
         names: &[String],
-        calendar: &Path,
-        disks: &[impl AsRef<Path>],
+        folder: &Path,
         control: &Path,
     ) -> Result<Server, Failure> {
         let poll = Poll::new()?;
-        let listen = |path: &Path, token| -> Result<UnixListener, Failure> {
-            let listener = UnixListener::bind(path).map_err(unusable)?;
+        let listen = |name: &str, token| -> Result<UnixListener, Failure> {
+            let listener = UnixListener::bind(folder.join(name)).map_err(unusable)?;
             poll.add(&listener, token, Interest::READ).map_err(unusable)?;
             Ok(listener)
         };
-        let calendar_listener = listen(calendar, LISTEN_CALENDAR)?;
+        let calendar_listener = listen(guest::CALENDAR, LISTEN_CALENDAR)?;
         let mut all = Vec::new();
-        for (index, (path, export)) in disks.iter().zip(&lab.exports).enumerate() {
+        for (index, export) in lab.exports.iter().enumerate() {
             let token = DISKS + index as u64 * PER_DISK;
             let (limits, read_only) = (*export.engine.limits(), export.read_only);
             let backend = Backend::new(index as u32, &names[index], limits, 1, read_only, true);
             all.push(Disk {
                 backend: backend.map_err(broken)?,
-                listener: listen(path.as_ref(), token)?,
+                listener: listen(&guest::socket(index), token)?,
                 connection: None,
                 channel: None,
                 inbox: Inbox::new(),
