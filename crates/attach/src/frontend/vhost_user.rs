@@ -64,8 +64,9 @@ impl Options {
         };
         let queues = self.queues.max(1);
         if u32::from(queues) > QUEUES_MAX {
-            return Err(Failure::input(format!("{queues} queues"))
-                .expected(format!("1 to {QUEUES_MAX}")));
+            return Err(
+                Failure::input(format!("{queues} queues")).expected(format!("1 to {QUEUES_MAX}"))
+            );
         }
         let mut disks = Vec::new();
         for (index, export) in exports.iter().enumerate() {
@@ -74,8 +75,7 @@ impl Options {
                 path.push(format!(".{index}"));
             }
             let (limits, name) = (*export.engine.limits(), export.description.as_str());
-            let backend =
-                Backend::new(index as u32, name, limits, queues, export.read_only, false);
+            let backend = Backend::new(index as u32, name, limits, queues, export.read_only, false);
             let none = || (0..queues).map(|_| None).collect();
             disks.push(Disk {
                 backend: backend.map_err(|why| Failure::bug(why.to_string()))?,
@@ -168,8 +168,8 @@ impl Disk {
                     poll.remove(&old);
                 }
                 let token = base + 2 + u64::from(ring);
-                let watched = never_block(&file)
-                    .and_then(|()| poll.add(&file, token, Interest::READ));
+                let watched =
+                    never_block(&file).and_then(|()| poll.add(&file, token, Interest::READ));
                 watched.map_err(|why| Malformed(format!("the kick of queue {ring}: {why}")))?;
                 self.kicks[ring as usize] = Some(file);
             }

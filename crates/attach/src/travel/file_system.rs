@@ -42,8 +42,10 @@ pub(super) fn command(name: &str) -> Result<Mkfs, Failure> {
             .expected(format!("{}{}", NAMES.join(", "), nearest.unwrap_or_default())));
     };
     let program = find_program(&format!("mkfs.{name}"), Path::new("/")).ok_or_else(|| {
-        Failure::machine(format!("mkfs.{name} is not installed; the guest has this machine's files"))
-            .help(format!("sudo apt-get install {package}"))
+        Failure::machine(format!(
+            "mkfs.{name} is not installed; the guest has this machine's files"
+        ))
+        .help(format!("sudo apt-get install {package}"))
     })?;
     let arguments = options.iter().map(|o| o.to_string()).chain(["/dev/vda".into()]).collect();
     Ok(Mkfs { program: program.display().to_string(), arguments })

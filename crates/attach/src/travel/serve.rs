@@ -309,9 +309,7 @@ impl Server {
             disk.backend.disconnected();
             return Ok(());
         }
-        while let Some((header, message, files)) =
-            self.disks[index].inbox.next().map_err(broken)?
-        {
+        while let Some((header, message, files)) = self.disks[index].inbox.next().map_err(broken)? {
             let disk = &mut self.disks[index];
             let (answer, passed) = disk.backend.take(message, files).map_err(broken)?;
             if let Some(Passed::Channel(file)) = passed {

@@ -339,12 +339,7 @@ impl Backend {
     ///
     /// # Errors
     /// When the queue or a chain in it is broken.
-    pub fn kicked(
-        &mut self,
-        index: u32,
-        now: Wall,
-        lab: &mut Lab,
-    ) -> Result<(), Malformed> {
+    pub fn kicked(&mut self, index: u32, now: Wall, lab: &mut Lab) -> Result<(), Malformed> {
         loop {
             self.drain(index, now, lab)?;
             let Some(memory) = &self.memory else { return Ok(()) };
@@ -360,12 +355,7 @@ impl Backend {
         }
     }
 
-    fn drain(
-        &mut self,
-        index: u32,
-        now: Wall,
-        lab: &mut Lab,
-    ) -> Result<(), Malformed> {
+    fn drain(&mut self, index: u32, now: Wall, lab: &mut Lab) -> Result<(), Malformed> {
         loop {
             let Some(memory) = &self.memory else { return Ok(()) };
             let ring = &mut self.rings[index as usize];

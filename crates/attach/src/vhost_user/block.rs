@@ -153,7 +153,8 @@ pub fn request(
 
 fn range(range: &[u8], discard: bool, fua: bool) -> Result<Asked, u8> {
     let range: &[u8; RANGE_BYTES] = range.try_into().map_err(|_| status::IO_ERROR)?;
-    let word = |at: usize| u32::from_le_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
     let sector = u64::from(word(0)) | u64::from(word(4)) << 32;
     let (sectors, flags) = (word(8), word(12));
     if sectors == 0 || sectors > RANGE_SECTORS_MAX {

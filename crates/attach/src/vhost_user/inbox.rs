@@ -6,9 +6,7 @@ use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 
 use super::message::{HEADER_BYTES, Header, Malformed, Message, PAYLOAD_BYTES_MAX, REGIONS_MAX};
 
@@ -36,7 +34,11 @@ pub(crate) enum Filled {
 
 impl Inbox {
     pub(crate) fn new() -> Inbox {
-        Inbox { bytes: vec![0; HEADER_BYTES + PAYLOAD_BYTES_MAX], filled: 0, files: VecDeque::new() }
+        Inbox {
+            bytes: vec![0; HEADER_BYTES + PAYLOAD_BYTES_MAX],
+            filled: 0,
+            files: VecDeque::new(),
+        }
     }
 
     /// Read once.

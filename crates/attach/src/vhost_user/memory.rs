@@ -71,7 +71,9 @@ impl Memory {
     /// # Errors
     /// When the range is not the guest's.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Malformed> {
-        self.mapped.read_slice(buffer, GuestAddress(address)).map_err(|why| Malformed(why.to_string()))
+        self.mapped
+            .read_slice(buffer, GuestAddress(address))
+            .map_err(|why| Malformed(why.to_string()))
     }
 
     /// Copy into the guest.
@@ -79,7 +81,9 @@ impl Memory {
     /// # Errors
     /// When the range is not the guest's.
     pub fn write(&self, address: u64, data: &[u8]) -> Result<(), Malformed> {
-        self.mapped.write_slice(data, GuestAddress(address)).map_err(|why| Malformed(why.to_string()))
+        self.mapped
+            .write_slice(data, GuestAddress(address))
+            .map_err(|why| Malformed(why.to_string()))
     }
 }
 
@@ -100,8 +104,8 @@ fn map(region: &Region, file: File) -> Result<GuestRegionMmap, Malformed> {
         return Err(refused(&format!("its file has {length} bytes")));
     }
     let offset = FileOffset::new(file, region.offset - before);
-    let mapping = MmapRegion::from_file(offset, bytes as usize)
-        .map_err(|why| refused(&why.to_string()))?;
+    let mapping =
+        MmapRegion::from_file(offset, bytes as usize).map_err(|why| refused(&why.to_string()))?;
     GuestRegionMmap::new(mapping, GuestAddress(guest)).ok_or_else(|| refused("it wraps around"))
 }
 

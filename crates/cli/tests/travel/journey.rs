@@ -41,8 +41,20 @@ fn two_disks_are_set_as_asked_and_keep_what_is_written() {
                   dd if=f of=/dev/vdb bs=64k oflag=direct 2>/dev/null; \
                   dd if=/dev/vdb of=g bs=64k count=128 iflag=direct 2>/dev/null; \
                   cmp f g && rm f g && fstrim /mnt && echo same";
-    let args = ["part.toml", "wd-80g-5400", "--mkfs", "ext4", "--sched", "kyber", "--read-ahead",
-                "512", "--", "sh", "-c", script];
+    let args = [
+        "part.toml",
+        "wd-80g-5400",
+        "--mkfs",
+        "ext4",
+        "--sched",
+        "kyber",
+        "--read-ahead",
+        "512",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
     let journey = folder.travel(&args).good();
     assert!(journey.stdout.contains("[kyber]"), "{}", journey.stdout);
     assert!(journey.stdout.contains("0\n1\n512\n8388608"), "{}", journey.stdout);

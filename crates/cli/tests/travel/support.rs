@@ -88,8 +88,8 @@ impl Journey {
 
 /// True when there is a kernel, and every tool; otherwise says why the test is skipped.
 pub(crate) fn can_travel(tools: &[&str]) -> bool {
-    let out = Command::new(env!("CARGO_BIN_EXE_blocklab")).args(["kernel", "status", "--json"]);
-    let out = { out }.output().unwrap();
+    let mut ask = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    let out = ask.args(["kernel", "status", "--json"]).output().unwrap();
     let status: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
     if status["ready"] != true {
         eprintln!("skipped: there is no kernel to travel with; get it: make kernel");

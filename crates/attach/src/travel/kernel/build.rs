@@ -160,9 +160,8 @@ fn lost<'a>(wanted: &'a str, config: &str) -> Vec<&'a str> {
         Some(off) => !is_set(off.trim_end_matches(" is not set")),
         None => has(line),
     };
-    let options = wanted
-        .lines()
-        .filter(|line| line.starts_with("CONFIG_") || line.ends_with(" is not set"));
+    let options =
+        wanted.lines().filter(|line| line.starts_with("CONFIG_") || line.ends_with(" is not set"));
     options.filter(|line| !kept(line)).collect()
 }
 
@@ -198,7 +197,8 @@ mod tests {
 
     #[test]
     fn lost_options_are_named() {
-        let wanted = "# Why.\nCONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\n# CONFIG_D is not set\n";
+        let wanted =
+            "# Why.\nCONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\n# CONFIG_D is not set\n";
         let config = "CONFIG_A=y\nCONFIG_B=y\n# CONFIG_C is not set\n";
         assert_eq!(lost(wanted, config), ["# CONFIG_B is not set", "CONFIG_C=y"]);
         assert!(lost(wanted, "CONFIG_A=y\nCONFIG_C=y\n").is_empty());

@@ -63,7 +63,9 @@ impl Source {
             (false, true) => Ok(Source::Archive(path.to_path_buf())),
             (false, false) => {
                 Err(Failure::input(format!("--source {}: no Linux there", path.display()))
-                    .expected("the top folder of a kernel's source (with arch/um), or its tar file"))
+                    .expected(
+                        "the top folder of a kernel's source (with arch/um), or its tar file",
+                    ))
             }
         }
     }
@@ -76,7 +78,9 @@ impl Source {
                 let package = path.file_name()?.to_str()?.split(".tar").next()?;
                 let mut ask = Command::new("dpkg-query");
                 let out = ask.args(["-W", "-f", "${Version}", package]).output().ok();
-                let version = out.filter(|out| out.status.success()).map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+                let version = out
+                    .filter(|out| out.status.success())
+                    .map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
                 let version = version.unwrap_or_else(|| package.replace("linux-", ""));
                 Some(version.replace(['+', '/', ' '], "-"))
             }
