@@ -115,7 +115,8 @@ impl Boot<'_> {
 /// Make the process that becomes the kernel die with us, lie where it always lies, and learn
 /// nothing random from the host.
 fn confine() -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Asked so, and not killed, the kernel takes the processes of its programs with it.
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // SAFETY: it touches no memory. That it fails costs nothing but repeatable addresses.
     unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
     forbid_randomness()
