@@ -15,7 +15,10 @@ CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 	e2fsprogs xfsprogs btrfs-progs util-linux \
 	qemu-system-x86 busybox-static nbd-client binutils
 
-.PHONY: help setup clients demo test test-rust test-python test-long bench fuzz docs clean
+# What travel runs in its guest.
+PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
+
+.PHONY: help setup clients kernel demo test test-rust test-python test-long bench fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,8 +28,11 @@ setup: ## Prepare this machine: .venv with the Python package (quick when nothin
 
 clients: ## Install what attach is tested with and compared to, and a guest's kernel (apt, as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CLIENTS)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CLIENTS) $(PROGRAMS)
 	scripts/guest.py --fetch
+
+kernel: ## Build the kernel that travel boots, once (some minutes; quick when it is there)
+	@cargo run --quiet -p blocklab -- kernel build
 
 demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) run first-look --out out/first-look

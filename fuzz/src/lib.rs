@@ -1,6 +1,8 @@
 //! What the fuzz targets share. A target is one file in `fuzz_targets/` and one `[[bin]]` in
 //! `Cargo.toml`; its seeds, if any, are in `seeds/<target>/`.
 
+pub mod vhost_user;
+
 use attach::Extent;
 use attach::frontend::loop_device::wire as fuse;
 use attach::frontend::nbd::{Ask, ExportInfo, Machine, Step};

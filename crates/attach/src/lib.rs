@@ -1,5 +1,5 @@
 //! A modelled device under the wall clock: anything that speaks NBD, or mounts a block device,
-//! meets it with real tools.
+//! meets it with real tools. And under a calendar of its own: a real Linux in virtual time.
 //!
 //! Frontends are codecs; [`Engine`] is what stands behind all of them. It never decides a latency:
 //! the model does, and [`Statistics`] tells how late this machine was against it.
@@ -25,6 +25,8 @@ mod spin;
 mod state;
 mod statistics;
 mod store;
+pub mod travel;
+pub mod vhost_user;
 mod volatile;
 
 pub use clock::{Clock, Timeline, Wall};

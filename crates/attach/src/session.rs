@@ -1,8 +1,8 @@
 //! A session: devices, a frontend, and the one event loop that serves them.
 
 mod commands;
-mod open;
-mod signals;
+pub(crate) mod open;
+pub(crate) mod signals;
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

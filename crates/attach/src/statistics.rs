@@ -89,25 +89,40 @@ impl Statistics {
         // No time at all stays none, however much it is stretched.
         let helps = saturated && median_ns > 0;
         let advice = helps.then(|| advice(&self.lateness, median_ns, limit_ns, dilation));
-        let operations = Op::ALL
-            .into_iter()
-            .filter(|&op| self.modelled[op as usize].count() > 0)
-            .map(|op| Operation {
-                op: op.name(),
-                requests: self.modelled[op as usize].count(),
-                bytes: self.bytes[op as usize],
-                modelled_us: Quantiles::of(&self.modelled[op as usize]),
-                served_us: Quantiles::of(&self.served[op as usize]),
-            })
-            .collect();
         Summary {
             replies: self.replies(),
             faithful,
             saturated,
             advice: advice.unwrap_or_default(),
-            operations,
+            operations: self.operations(),
             lateness,
         }
+    }
+
+    /// By operation; those that did not occur are left out.
+    pub fn operations(&self) -> Vec<Operation> {
+        let of = |op: Op| Operation {
+            op: op.name(),
+            requests: self.modelled[op as usize].count(),
+            bytes: self.bytes[op as usize],
+            modelled_us: Quantiles::of(&self.modelled[op as usize]),
+            served_us: Quantiles::of(&self.served[op as usize]),
+        };
+        let occurred = |op: &Op| self.modelled[*op as usize].count() > 0;
+        Op::ALL.into_iter().filter(occurred).map(of).collect()
+    }
+
+    /// Add what was measured elsewhere.
+    pub fn merge(&mut self, other: &Statistics) {
+        for op in 0..self.modelled.len() {
+            self.modelled[op].merge(&other.modelled[op]);
+            self.served[op].merge(&other.served[op]);
+            self.bytes[op] += other.bytes[op];
+        }
+        self.lateness.merge(&other.lateness);
+        self.late_absolute += other.late_absolute;
+        self.late_relative += other.late_relative;
+        self.early += other.early;
     }
 }
 

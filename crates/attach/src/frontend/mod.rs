@@ -6,6 +6,7 @@ pub mod loop_device;
 pub mod nbd;
 pub(crate) mod probe;
 pub mod ublk;
+pub mod vhost_user;
 
 use std::path::PathBuf;
 
@@ -128,6 +129,8 @@ frontends! {
     Loop = "loop" => loop_device,
     /// A block device of this machine by the kernel's own driver; needs root and Linux 6.5.
     Ublk = "ublk" => ublk,
+    /// A disk of a virtual machine: QEMU's vhost-user-blk.
+    VhostUser = "vhost-user" => vhost_user,
 }
 
 /// Where a path is needed in a message or a variable.
@@ -141,8 +144,11 @@ pub(crate) struct PrivateFolder(pub(crate) PathBuf);
 
 impl PrivateFolder {
     pub(crate) fn new() -> Result<PrivateFolder, Failure> {
+        PrivateFolder::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(base: &std::path::Path) -> Result<PrivateFolder, Failure> {
         use std::os::unix::fs::DirBuilderExt;
-        let base = std::env::temp_dir();
         for number in 0..1000 {
             let path = base.join(format!("blocklab-{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {

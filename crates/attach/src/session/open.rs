@@ -15,10 +15,10 @@ use crate::store::Store;
 use super::DeviceOptions;
 
 /// What a saved state and the report say about a device.
-pub(super) struct Origin {
-    pub(super) part: study::Part,
-    pub(super) model: String,
-    pub(super) digest: String,
+pub(crate) struct Origin {
+    pub(crate) part: study::Part,
+    pub(crate) model: String,
+    pub(crate) digest: String,
     /// Where the state is kept; `None` when the data is in memory.
     state: Option<PathBuf>,
     /// What the device had counted before the session.
@@ -28,7 +28,7 @@ pub(super) struct Origin {
 impl Origin {
     /// Save the device's state beside its data. Data in memory is gone with the session, and a
     /// state without it would lie.
-    pub(super) fn save(&self, engine: &mut Engine) -> Result<(), Failure> {
+    pub(crate) fn save(&self, engine: &mut Engine) -> Result<(), Failure> {
         let Some(path) = &self.state else { return Ok(()) };
         let synced = engine.data().store().sync();
         synced.map_err(|why| Failure::machine(format!("cannot write the device's data: {why}")))?;
@@ -38,29 +38,29 @@ impl Origin {
     }
 
     /// What the device has counted in this session.
-    pub(super) fn counted(&self, engine: &Engine) -> Counters {
+    pub(crate) fn counted(&self, engine: &Engine) -> Counters {
         let mut counters = Counters::default();
         engine.device().counters(&mut counters);
         counters.since(&self.before)
     }
 
     /// True when there is a place for the state.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.state.is_some()
     }
 }
 
 /// What holds for every device of a session.
 #[derive(Clone, Copy)]
-pub(super) struct Manner {
-    pub(super) dilation: u64,
-    pub(super) power_cuts: bool,
-    pub(super) read_only: bool,
-    pub(super) fill: bool,
+pub(crate) struct Manner {
+    pub(crate) dilation: u64,
+    pub(crate) power_cuts: bool,
+    pub(crate) read_only: bool,
+    pub(crate) fill: bool,
 }
 
 /// Open every device.
-pub(super) fn all(
+pub(crate) fn all(
     devices: Vec<DeviceOptions>,
     manner: Manner,
 ) -> Result<(Vec<Export>, Vec<Origin>), Failure> {

@@ -5,7 +5,7 @@ mod ctl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use attach::frontend::{Address, Choice, loop_device, nbd, ublk};
+use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
 use attach::{Compensation, DeviceOptions, Options};
 use models::config::Duration;
 use study::Failure;
@@ -44,13 +44,16 @@ struct Attach {
     /// [default: memory]
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
-    /// nbd: the Unix socket [default: one in a private folder]
+    /// nbd, vhost-user: the Unix socket [default: one in a private folder]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// nbd: listen on a loopback address; port 0 takes any
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1,
           default_missing_value = "127.0.0.1:10809")]
     tcp: Option<SocketAddr>,
+    /// vhost-user: queues of each disk [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: Option<u16>,
     /// loop, ublk: the I/O scheduler, such as mq-deadline, bfq or kyber [default: none]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
@@ -155,7 +158,8 @@ impl Attach {
                 .expected("a percentage above 0"));
         }
         let foreign = [
-            ("--socket", self.socket.is_some(), &["nbd"][..]),
+            ("--socket", self.socket.is_some(), &["nbd", "vhost-user"][..]),
+            ("--queues", self.queues.is_some(), &["vhost-user"]),
             ("--tcp", self.tcp.is_some(), &["nbd"]),
             ("--scheduler", self.scheduler.is_some(), &["loop", "ublk"]),
             ("--read-ahead", self.read_ahead.is_some(), &["loop", "ublk"]),
@@ -185,6 +189,10 @@ impl Attach {
                 Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate })
             }
             "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
+            "vhost-user" => Choice::VhostUser(vhost_user::Options {
+                socket: self.socket,
+                queues: self.queues.unwrap_or(1),
+            }),
             _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),
         };
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -26,6 +26,13 @@ verbs! {
     Run => run,
     /// Give a modelled device to real programs: NBD, or a block device of this machine
     Attach => attach,
+    /// Run a program on a real Linux kernel in virtual time, on modelled devices
+    Travel => travel,
+    /// The kernel that `travel` boots: build, status
+    Kernel => kernel,
+    /// The first process of a guest of `travel`
+    #[command(hide = true)]
+    TravelGuest => travel_guest,
     /// List what there is: studies, parts, models, metrics
     List => list,
     /// Explain a model, a part, a study or a metric

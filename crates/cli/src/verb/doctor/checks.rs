@@ -27,6 +27,8 @@ pub(super) fn all() -> Vec<Check> {
         ublk(),
         device("KVM", "/dev/kvm", "guests of the tests at full speed", "kvm"),
         io_uring(),
+        kernel(),
+        file_systems(),
     ]
 }
 
@@ -267,6 +269,48 @@ fn io_uring() -> Check {
         required: false,
         found: if ok { "on".into() } else { "off or not in this kernel".into() },
         command: (!ok).then(|| "sudo sysctl kernel.io_uring_disabled=0".into()),
+    }
+}
+
+fn kernel() -> Check {
+    let found = attach::travel::kernel::find(None);
+    Check {
+        name: "travel",
+        unlocks: "travel: a real Linux kernel in virtual time",
+        ok: found.is_ok(),
+        required: false,
+        command: found.is_err().then(|| "blocklab kernel build".into()),
+        found: match found {
+            Ok(path) => path.display().to_string(),
+            Err(_) => "no kernel is built".into(),
+        },
+    }
+}
+
+/// The file systems that Debian keeps, by their programs and packages.
+fn file_systems() -> Check {
+    const PROGRAMS: [(&str, &str); 4] = [
+        ("mkfs.ext4", "e2fsprogs"),
+        ("mkfs.xfs", "xfsprogs"),
+        ("mkfs.btrfs", "btrfs-progs"),
+        ("mkfs.reiserfs", "reiserfsprogs"),
+    ];
+    let there = |program: &str| {
+        ["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|f| Path::new(f).join(program).exists())
+    };
+    let missing = PROGRAMS.into_iter().filter(|(program, _)| !there(program));
+    let (programs, packages): (Vec<&str>, Vec<&str>) = missing.unzip();
+    Check {
+        name: "file systems",
+        unlocks: "travel --mkfs",
+        ok: programs.is_empty(),
+        required: false,
+        found: match programs.is_empty() {
+            true => "ext2 to ext4, XFS, btrfs, ReiserFS".into(),
+            false => format!("no {}", programs.join(", no ")),
+        },
+        command: (!programs.is_empty())
+            .then(|| format!("sudo apt-get install {}", packages.join(" "))),
     }
 }
 

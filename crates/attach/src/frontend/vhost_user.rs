@@ -1,0 +1,283 @@
+//! vhost-user: a disk for a virtual machine in another process. The virtual machine's memory is
+//! mapped here, so requests cost no system call but a kick and a call.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use study::Failure;
+
+use super::{Address, Errand, Frontend, PrivateFolder, Started, shown};
+use crate::engine::{Order, Reply};
+use crate::lab::{Export, Lab};
+use crate::poll::{Event, Interest, Poll};
+use crate::vhost_user::backend::{Answer, Backend, Passed};
+use crate::vhost_user::inbox::{Filled, Inbox};
+use crate::vhost_user::message::{Malformed, QUEUES_MAX};
+
+/// Tokens of one disk: listener, connection, and a kick of each queue.
+const PER_DISK: u64 = 2 + QUEUES_MAX as u64;
+
+/// How it is to be reached.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The Unix socket; one in a private folder when `None`. Further devices add their number.
+    pub socket: Option<PathBuf>,
+    /// Queues of each disk; 0 stands for 1.
+    pub queues: u16,
+}
+
+struct Disk {
+    backend: Backend,
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    connection: Option<UnixStream>,
+    inbox: Inbox,
+    kicks: Vec<Option<File>>,
+    calls: Vec<Option<File>>,
+    /// Queues that have answers the driver does not know of.
+    waiting: Vec<u32>,
+}
+
+struct VhostUser {
+    disks: Vec<Disk>,
+    /// Kept for its end.
+    _folder: Option<PrivateFolder>,
+}
+
+impl Options {
+    /// Make the frontend.
+    ///
+    /// # Errors
+    /// When there are too many queues, or no folder for the sockets.
+    pub fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+        let folder = match self.socket {
+            Some(_) => None,
+            None => Some(PrivateFolder::new()?),
+        };
+        let first = match (&self.socket, &folder) {
+            (Some(path), _) => path.clone(),
+            (None, Some(folder)) => folder.0.join("vhost-user.sock"),
+            (None, None) => return Err(Failure::bug("no folder for the socket")),
+        };
+        let queues = self.queues.max(1);
+        if u32::from(queues) > QUEUES_MAX {
+            return Err(
+                Failure::input(format!("{queues} queues")).expected(format!("1 to {QUEUES_MAX}"))
+            );
+        }
+        let mut disks = Vec::new();
+        for (index, export) in exports.iter().enumerate() {
+            let mut path = first.clone().into_os_string();
+            if index > 0 {
+                path.push(format!(".{index}"));
+            }
+            let (limits, name) = (*export.engine.limits(), export.identity.serial.as_str());
+            let backend = Backend::new(index as u32, name, limits, queues, export.read_only, false);
+            let none = || (0..queues).map(|_| None).collect();
+            disks.push(Disk {
+                backend: backend.map_err(|why| Failure::bug(why.to_string()))?,
+                listener: None,
+                path: path.into(),
+                connection: None,
+                inbox: Inbox::new(),
+                kicks: none(),
+                calls: none(),
+                waiting: Vec::new(),
+            });
+        }
+        Ok(Box::new(VhostUser { disks, _folder: folder }))
+    }
+}
+
+impl Disk {
+    fn listen(&mut self, poll: &Poll, token: u64) -> Result<(), Failure> {
+        let failed = |why: std::io::Error| {
+            Failure::machine(format!("cannot listen on {}: {why}", self.path.display()))
+                .help("name another with --socket PATH, or delete it if nobody uses it")
+        };
+        let listener = UnixListener::bind(&self.path).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        poll.add(&listener, token, Interest::READ).map_err(failed)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Somebody comes; whoever comes while another is there is let go.
+    fn accept(&mut self, poll: &Poll, token: u64) {
+        let Some(Ok((stream, _))) = self.listener.as_ref().map(|listener| listener.accept()) else {
+            return;
+        };
+        if self.connection.is_none() && poll.add(&stream, token, Interest::READ).is_ok() {
+            self.inbox = Inbox::new();
+            self.connection = Some(stream);
+        }
+    }
+
+    fn disconnect(&mut self, poll: &Poll) {
+        if let Some(connection) = self.connection.take() {
+            poll.remove(&connection);
+        }
+        self.kicks.iter_mut().filter_map(Option::take).for_each(|kick| poll.remove(&kick));
+        self.calls.iter_mut().for_each(|call| *call = None);
+        self.waiting.clear();
+        self.backend.disconnected();
+    }
+
+    /// Take everything the driver's side says; false when the connection is to end.
+    fn converse(&mut self, lab: &mut Lab, poll: &Poll, base: u64) -> Result<bool, Malformed> {
+        let Some(connection) = &self.connection else { return Ok(true) };
+        match self.inbox.fill(connection)? {
+            Filled::End => return Ok(false),
+            Filled::Nothing => return Ok(true),
+            Filled::More => {}
+        }
+        while let Some((header, message, files)) = self.inbox.next()? {
+            let (answer, passed) = self.backend.take(message, files)?;
+            if let Some(passed) = passed {
+                self.pass(passed, poll, base)?;
+            }
+            let reply = match answer {
+                Answer::Payload(payload) => Some(header.reply(&payload)),
+                Answer::Kicked(ring) => {
+                    self.backend.kicked(ring, lab.clock.now(), lab)?;
+                    None
+                }
+                Answer::Done => None,
+            };
+            let wants = header.need_reply && self.backend.acknowledges();
+            let reply = reply.or_else(|| wants.then(|| header.reply(&0u64.to_le_bytes())));
+            if let (Some(reply), Some(connection)) = (reply, &mut self.connection)
+                && connection.write_all(&reply).is_err()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn pass(&mut self, passed: Passed, poll: &Poll, base: u64) -> Result<(), Malformed> {
+        match passed {
+            Passed::Kick(ring, None) => {
+                return Err(Malformed(format!("queue {ring} wants to be polled")));
+            }
+            Passed::Kick(ring, Some(file)) => {
+                if let Some(old) = self.kicks[ring as usize].take() {
+                    poll.remove(&old);
+                }
+                let token = base + 2 + u64::from(ring);
+                let watched =
+                    never_block(&file).and_then(|()| poll.add(&file, token, Interest::READ));
+                watched.map_err(|why| Malformed(format!("the kick of queue {ring}: {why}")))?;
+                self.kicks[ring as usize] = Some(file);
+            }
+            Passed::Call(ring, file) => {
+                if let Some(file) = &file {
+                    never_block(file)
+                        .map_err(|why| Malformed(format!("the call of queue {ring}: {why}")))?;
+                }
+                self.calls[ring as usize] = file;
+            }
+            Passed::Stopped(ring) => {
+                if let Some(kick) = self.kicks[ring as usize].take() {
+                    poll.remove(&kick);
+                }
+            }
+            // It is for what we do not offer here.
+            Passed::Channel(_) => {}
+        }
+        Ok(())
+    }
+
+    fn kicked(&mut self, ring: u32, lab: &mut Lab) -> Result<(), Malformed> {
+        if let Some(kick) = &mut self.kicks[ring as usize] {
+            // An eventfd's count: how often does not matter.
+            let _ = kick.read(&mut [0; 8]);
+        }
+        let now = lab.clock.now();
+        self.backend.kicked(ring, now, lab)?;
+        self.backend.finish_immediate(&mut self.waiting)
+    }
+}
+
+fn never_block(file: &File) -> std::io::Result<()> {
+    Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?)
+}
+
+impl Frontend for VhostUser {
+    fn start(&mut self, _lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+        for (index, disk) in self.disks.iter_mut().enumerate() {
+            disk.listen(poll, index as u64 * PER_DISK)?;
+        }
+        let paths: Vec<String> = self.disks.iter().map(|disk| shown(&disk.path)).collect();
+        let address = Address {
+            variables: vec![("socket", paths[0].clone()), ("sockets", paths.join(" "))],
+            lines: paths.iter().map(|path| format!("vhost-user: {path}")).collect(),
+            private_mounts: false,
+        };
+        Ok(Box::new(move || Ok(Started { address, ..Started::default() })))
+    }
+
+    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll) {
+        let (index, what) = ((event.token / PER_DISK) as usize, event.token % PER_DISK);
+        let base = index as u64 * PER_DISK;
+        let Some(disk) = self.disks.get_mut(index) else { return };
+        let goes_on = match what {
+            0 => {
+                disk.accept(poll, base + 1);
+                Ok(true)
+            }
+            1 => disk.converse(lab, poll, base),
+            ring => disk.kicked((ring - 2) as u32, lab).map(|()| true),
+        };
+        match goes_on {
+            Ok(true) => {}
+            Ok(false) => disk.disconnect(poll),
+            Err(why) => {
+                eprintln!("{}: {why}; the connection is closed", shown(&disk.path));
+                disk.disconnect(poll);
+            }
+        }
+    }
+
+    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab) {
+        let Some(disk) = self.disks.get_mut(export) else { return };
+        let (pool, budget) = (&mut lab.pool, &mut lab.budget);
+        if let Err(why) = disk.backend.reply(reply, pool, budget, &mut disk.waiting) {
+            // Seen as its end when the driver's side is next looked at.
+            eprintln!("{}: {why}", shown(&disk.path));
+            disk.backend.disconnected();
+        }
+    }
+
+    fn flush(&mut self, _lab: &mut Lab, _poll: &Poll) {
+        for disk in &mut self.disks {
+            for ring in disk.waiting.drain(..) {
+                if let Some(call) = &mut disk.calls[ring as usize] {
+                    // A full count has been seen by nobody yet: it is as good as one more.
+                    let _ = call.write(&1u64.to_ne_bytes());
+                }
+            }
+        }
+    }
+
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab, poll: &Poll) {
+        if let Some(disk) = self.disks.get_mut(export) {
+            disk.backend.power_cut(forgotten, &mut lab.budget);
+            disk.disconnect(poll);
+        }
+    }
+
+    fn stop(&mut self, poll: &Poll) -> Option<Errand<()>> {
+        for disk in &mut self.disks {
+            disk.disconnect(poll);
+            if let Some(listener) = disk.listener.take() {
+                poll.remove(&listener);
+                let _ = std::fs::remove_file(&disk.path);
+            }
+        }
+        None
+    }
+}

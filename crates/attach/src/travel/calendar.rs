@@ -1,0 +1,290 @@
+//! The calendar: who may run next, and what time it is. Linux's `um_timetravel.h` defines the
+//! messages. Pure: bytes and moments in, bytes and decisions out.
+
+use sim::Nanos;
+
+use crate::vhost_user::message::Malformed;
+
+/// Bytes of a message.
+pub const MESSAGE_BYTES: usize = 16;
+
+const ACK: u32 = 0;
+const START: u32 = 1;
+const REQUEST: u32 = 2;
+const WAIT: u32 = 3;
+const GET: u32 = 4;
+const UPDATE: u32 = 5;
+const RUN: u32 = 6;
+const FREE_UNTIL: u32 = 7;
+const GET_TIME_OF_DAY: u32 = 8;
+
+/// The guest's wall clock at its boot, in Unix nanoseconds: 2026-01-01 00:00 UTC, always.
+pub const TIME_OF_DAY_NS: u64 = 1_767_225_600_000_000_000;
+/// A guest that has nothing to do asks for this moment.
+const FOREVER: u64 = i64::MAX as u64;
+/// Later than anything a guest asks for, and a time that it can still count with.
+const FAR: u64 = 1 << 62;
+
+/// One message, in either direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    op: u32,
+    sequence: u32,
+    time_ns: u64,
+}
+
+impl Message {
+    /// Read a message.
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Message {
+        let [a, b, c, d, e, f, g, h, time @ ..] = *bytes;
+        Message {
+            op: u32::from_le_bytes([a, b, c, d]),
+            sequence: u32::from_le_bytes([e, f, g, h]),
+            time_ns: u64::from_le_bytes(time),
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[..4].copy_from_slice(&self.op.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.time_ns.to_le_bytes());
+        bytes
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The guest runs: serve it.
+    Listen,
+    /// The devices reach this moment.
+    Devices(Nanos),
+    /// The guest may run at this moment.
+    Guest(Nanos),
+    /// Nothing will ever happen again.
+    Deadlock,
+}
+
+/// The one clock of a guest and its devices.
+#[derive(Clone, Debug, Default)]
+pub struct Calendar {
+    now: Nanos,
+    /// When the guest wants to run.
+    request: Option<Nanos>,
+    waiting: bool,
+    started: bool,
+    /// Up to here the guest may go on by itself.
+    free_until: Nanos,
+    sequence: u32,
+    /// Acknowledgements of the guest that have not come.
+    unacknowledged: u32,
+}
+
+impl Calendar {
+    /// A calendar at time zero.
+    pub fn new() -> Calendar {
+        Calendar::default()
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// True while the guest waits to be let run.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    /// True when the guest has acknowledged everything.
+    pub fn is_heard(&self) -> bool {
+        self.unacknowledged == 0
+    }
+
+    /// Take a message of the guest; returns what it is answered with, if anything.
+    ///
+    /// # Errors
+    /// When it breaks the protocol.
+    pub fn take(&mut self, message: Message) -> Result<Option<Message>, Malformed> {
+        let Message { op, sequence, time_ns } = message;
+        if op == ACK {
+            // Acknowledgements come in the order of what they acknowledge.
+            let expected = self.sequence.wrapping_sub(self.unacknowledged.wrapping_sub(1));
+            if self.unacknowledged == 0 || sequence != expected {
+                return refuse(format!("acknowledgement {sequence} of nothing"));
+            }
+            self.unacknowledged -= 1;
+            return Ok(None);
+        }
+        if self.started == (op == START) {
+            return refuse(format!("message {op} before or after its time"));
+        }
+        let mut answer = 0;
+        match op {
+            START => self.started = true,
+            REQUEST if time_ns >= FOREVER => self.request = None,
+            // A request for the past is one for now.
+            REQUEST => self.request = Some(Nanos(time_ns).max(self.now)),
+            WAIT if self.waiting => return refuse("the guest waits twice"),
+            WAIT => self.waiting = true,
+            GET => answer = self.now.0,
+            UPDATE => self.update(Nanos(time_ns))?,
+            GET_TIME_OF_DAY => answer = TIME_OF_DAY_NS + self.now.0,
+            _ => return refuse(format!("message {op} is not understood")),
+        }
+        Ok(Some(Message { op: ACK, sequence, time_ns: answer }))
+    }
+
+    /// The guest has come to `time` by itself.
+    fn update(&mut self, time: Nanos) -> Result<(), Malformed> {
+        if self.waiting {
+            return refuse("the guest's time passes while it waits");
+        }
+        if time < self.now || time > self.free_until.max(self.now) {
+            return refuse(format!(
+                "the guest is at {} ns, outside {} to {} ns",
+                time.0, self.now.0, self.free_until.0
+            ));
+        }
+        self.now = time;
+        Ok(())
+    }
+
+    /// What comes next, when the devices' next event is at `devices`. Devices go first on a tie.
+    pub fn next(&self, devices: Option<Nanos>) -> Step {
+        if !self.waiting {
+            return Step::Listen;
+        }
+        match (devices, self.request) {
+            (Some(at), Some(request)) if at <= request => Step::Devices(at.max(self.now)),
+            (Some(at), None) => Step::Devices(at.max(self.now)),
+            (_, Some(request)) => Step::Guest(request),
+            (None, None) => Step::Deadlock,
+        }
+    }
+
+    /// The devices have reached `time`.
+    pub fn advance(&mut self, time: Nanos) {
+        self.now = self.now.max(time);
+    }
+
+    /// Let the guest run at `time`, and by itself until the devices' next event: two messages.
+    pub fn run(&mut self, time: Nanos, devices: Option<Nanos>) -> [Message; 2] {
+        self.now = self.now.max(time);
+        self.waiting = false;
+        self.request = None;
+        let free = self.free(devices);
+        [free, self.say(RUN, self.now.0)]
+    }
+
+    /// The devices' next event has moved to `devices`: tell the guest, if it matters to it.
+    pub fn moved(&mut self, devices: Option<Nanos>) -> Option<Message> {
+        let until = devices.unwrap_or(Nanos(FAR)).max(self.now);
+        // One that waits is told before it runs; and one that stops too early only asks again.
+        (!self.waiting && until < self.free_until).then(|| self.free(devices))
+    }
+
+    fn free(&mut self, devices: Option<Nanos>) -> Message {
+        self.free_until = devices.unwrap_or(Nanos(FAR)).max(self.now);
+        self.say(FREE_UNTIL, self.free_until.0)
+    }
+
+    fn say(&mut self, op: u32, time_ns: u64) -> Message {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.unacknowledged += 1;
+        Message { op, sequence: self.sequence, time_ns }
+    }
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed(what.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(op: u32, time_ns: u64) -> Message {
+        Message { op, sequence: 9, time_ns }
+    }
+
+    fn started() -> Calendar {
+        let mut calendar = Calendar::new();
+        calendar.take(guest(START, u64::MAX)).unwrap();
+        calendar
+    }
+
+    fn acknowledge(calendar: &mut Calendar, messages: &[Message]) {
+        for message in messages {
+            let ack = Message { op: ACK, sequence: message.sequence, time_ns: 0 };
+            assert_eq!(calendar.take(ack), Ok(None));
+        }
+        assert!(calendar.is_heard());
+    }
+
+    #[test]
+    fn a_message_survives_its_bytes() {
+        let message = Message { op: REQUEST, sequence: 7, time_ns: 1 << 40 };
+        assert_eq!(Message::parse(&message.bytes()), message);
+    }
+
+    #[test]
+    fn the_earlier_of_guest_and_devices_goes_first() {
+        let mut calendar = started();
+        assert_eq!(calendar.next(Some(Nanos(5))), Step::Listen);
+        calendar.take(guest(REQUEST, 100)).unwrap();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        assert_eq!(calendar.next(None), Step::Guest(Nanos(100)));
+        assert_eq!(calendar.next(Some(Nanos(101))), Step::Guest(Nanos(100)));
+        assert_eq!(calendar.next(Some(Nanos(100))), Step::Devices(Nanos(100)));
+        // A later request replaces an earlier one.
+        calendar.take(guest(REQUEST, 50)).unwrap();
+        assert_eq!(calendar.next(Some(Nanos(60))), Step::Guest(Nanos(50)));
+        let said = calendar.run(Nanos(50), Some(Nanos(60)));
+        assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 60));
+        assert_eq!((said[1].op, said[1].time_ns), (RUN, 50));
+        assert!(!calendar.is_heard() && !calendar.is_waiting());
+        acknowledge(&mut calendar, &said);
+        assert_eq!(calendar.take(guest(GET, 0)).unwrap().unwrap().time_ns, 50);
+    }
+
+    #[test]
+    fn nothing_left_to_do_is_a_deadlock() {
+        let mut calendar = started();
+        calendar.take(guest(REQUEST, FOREVER)).unwrap();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        assert_eq!(calendar.next(None), Step::Deadlock);
+        assert_eq!(calendar.next(Some(Nanos(1))), Step::Devices(Nanos(1)));
+    }
+
+    #[test]
+    fn a_running_guest_hears_of_earlier_events_only() {
+        let mut calendar = started();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        let said = calendar.run(Nanos(10), None);
+        acknowledge(&mut calendar, &said);
+        let said = calendar.moved(Some(Nanos(70))).unwrap();
+        assert_eq!((said.op, said.time_ns), (FREE_UNTIL, 70));
+        assert_eq!(calendar.moved(Some(Nanos(70))), None);
+        assert_eq!(calendar.moved(Some(Nanos(90))), None);
+        acknowledge(&mut calendar, &[said]);
+        calendar.take(guest(UPDATE, 60)).unwrap();
+        assert_eq!(calendar.now(), Nanos(60));
+    }
+
+    #[test]
+    fn what_breaks_the_protocol_is_refused() {
+        assert!(Calendar::new().take(guest(WAIT, 0)).is_err());
+        let refused = |op, time| started().take(guest(op, time)).unwrap_err().0;
+        assert!(refused(START, 0).contains("its time"));
+        assert!(refused(UPDATE, 5).contains("outside 0 to 0"));
+        assert!(refused(RUN, 5).contains("7 is not") || refused(RUN, 5).contains("6 is not"));
+        assert!(refused(ACK, 0).contains("of nothing"));
+        let mut calendar = started();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        assert!(calendar.take(guest(WAIT, 0)).is_err());
+        assert!(calendar.take(guest(UPDATE, 0)).is_err());
+    }
+}

@@ -1,0 +1,331 @@
+//! The guest's first process: this very program, as the kernel's init. It prepares what the plan
+//! says, runs the program, writes down what it found, and turns the guest off.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, reboot};
+
+use super::plan::{self, BlockStatistics, Disk, Findings, Mkfs, Plan};
+
+/// Where the host's folder is mounted.
+const CONTROL: &str = "/run/blocklab";
+/// Where the file system under test is mounted.
+pub(super) const MOUNT: &str = "/mnt";
+const TRACING: &str = "/sys/kernel/tracing";
+/// What programs are looked for in.
+pub(super) const PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games";
+
+/// Be the guest's first process; `folder` is the host's folder with the plan. It never returns to
+/// its caller in a guest.
+pub fn init(folder: &Path) -> ! {
+    let mut findings = Findings::default();
+    if let Err(why) = prepare(folder).and_then(|()| follow(&mut findings)) {
+        findings.failed = Some(why);
+    }
+    // Without a folder to write to there is only the console: the last words of the kernel's log.
+    if let Some(why) = &findings.failed {
+        eprintln!("{why}");
+    }
+    if let Ok(text) = serde_json::to_vec(&findings) {
+        let _ = write_through(plan::FINDINGS, &text);
+    }
+    rustix::fs::sync();
+    let _ = reboot(RebootCommand::PowerOff);
+    // It only returns when this is no guest.
+    std::process::exit(2)
+}
+
+fn prepare(folder: &Path) -> Result<(), String> {
+    if std::process::id() != 1 {
+        return Err("this is for the first process of a guest".into());
+    }
+    for (source, target, kind) in [
+        ("proc", "/proc", "proc"),
+        ("sysfs", "/sys", "sysfs"),
+        ("devtmpfs", "/dev", "devtmpfs"),
+        ("tmpfs", "/tmp", "tmpfs"),
+        ("tmpfs", "/run", "tmpfs"),
+        ("tmpfs", MOUNT, "tmpfs"),
+        ("tmpfs", "/var/tmp", "tmpfs"),
+    ] {
+        mounted(source, target, kind, None)?;
+    }
+    make_folder("/dev/shm")?;
+    mounted("tmpfs", "/dev/shm", "tmpfs", None)?;
+    make_folder(CONTROL)?;
+    mounted("none", CONTROL, "hostfs", Some(folder))
+}
+
+fn make_folder(path: &str) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|why| format!("cannot make {path}: {why}"))
+}
+
+fn mounted(source: &str, target: &str, kind: &str, data: Option<&Path>) -> Result<(), String> {
+    let data = data.map(|path| CString::new(path.as_os_str().as_encoded_bytes()));
+    let data = data.transpose().map_err(|why| why.to_string())?;
+    match mount(source, target, kind, MountFlags::empty(), data.as_deref()) {
+        // The kernel mounts /dev by itself when it is so configured.
+        Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+        Err(why) => Err(format!("cannot mount {kind} on {target}: {why}")),
+    }
+}
+
+/// Write a file in the host's folder; it is there when this returns.
+fn write_through(name: &str, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create(Path::new(CONTROL).join(name))?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn follow(findings: &mut Findings) -> Result<(), String> {
+    let text = std::fs::read(Path::new(CONTROL).join(plan::PLAN));
+    let text = text.map_err(|why| format!("cannot read the plan: {why}"))?;
+    let plan: Plan = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
+    seed(&plan.entropy)?;
+    findings.kernel = read("/proc/sys/kernel/osrelease");
+    findings.memory_kib = memory_kib(&read("/proc/meminfo")).unwrap_or(0);
+    for disk in &plan.disks {
+        set(disk)?;
+        let shown = read(&format!("/sys/block/{}/queue/scheduler", disk.name));
+        findings.schedulers.push(chosen(&shown).to_string());
+    }
+    if let Some(mkfs) = &plan.mkfs {
+        make_file_system(mkfs)?;
+    }
+    if let Some(kind) = &plan.mount {
+        mounted("/dev/vda", MOUNT, kind, None)?;
+    }
+    // Everything before is on the medium, so that the program alone is measured.
+    rustix::fs::sync();
+    let recording = plan.record_queue_kib.map(Recording::start).transpose()?;
+    let before = statistics(&plan)?;
+    mark(plan::BEGUN);
+    findings.began_ns = now_ns();
+    let ended = run(&plan);
+    findings.ended_ns = now_ns();
+    mark(plan::ENDED);
+    let after = statistics(&plan)?;
+    rustix::fs::sync();
+    findings.synced_ns = now_ns();
+    let synced = statistics(&plan)?;
+    if let Some(recording) = recording {
+        findings.queue_lost = recording.stop()?;
+    }
+    for ((before, after), synced) in before.into_iter().zip(after).zip(synced) {
+        findings.statistics.push([before, after, synced]);
+    }
+    let status = ended?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    findings.code = Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+    if plan.mount.is_some() {
+        // A program that left something running keeps it busy; the data is written all the same.
+        let _ = rustix::mount::unmount(MOUNT, rustix::mount::UnmountFlags::empty());
+    }
+    Ok(())
+}
+
+/// Nobody else tells this kernel anything random: what it knows is what the plan says.
+fn seed(entropy: &[u8]) -> Result<(), String> {
+    /// `RNDADDENTROPY` of Linux's `random.h`.
+    const ADD_ENTROPY: libc::c_ulong = 0x4008_5203;
+    #[repr(C)]
+    struct Pool {
+        bits: i32,
+        bytes: i32,
+        content: [u8; 32],
+    }
+    let mut pool = Pool { bits: 256, bytes: 32, content: [0; 32] };
+    pool.content.iter_mut().zip(entropy).for_each(|(to, from)| *to = *from);
+    let file = OpenOptions::new().write(true).open("/dev/urandom");
+    let file = file.map_err(|why| format!("cannot open /dev/urandom: {why}"))?;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: the kernel reads a `rand_pool_info` with `bytes` bytes behind it: that is `Pool`.
+    match unsafe { libc::ioctl(fd, ADD_ENTROPY, &raw const pool) } {
+        0 => Ok(()),
+        _ => Err(format!("cannot start the random numbers: {}", io::Error::last_os_error())),
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
+}
+
+fn memory_kib(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// The word in brackets.
+fn chosen(shown: &str) -> &str {
+    let inner = shown.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(shown, |(word, _)| word)
+}
+
+fn set(disk: &Disk) -> Result<(), String> {
+    let Disk { name, rotational, scheduler, read_ahead_kib, cache } = disk;
+    let mut settings = vec![
+        ("queue/rotational", u8::from(*rotational).to_string()),
+        ("queue/add_random", "0".to_string()),
+    ];
+    settings.extend(scheduler.iter().map(|name| ("queue/scheduler", name.clone())));
+    settings.extend(read_ahead_kib.iter().map(|kib| ("queue/read_ahead_kb", kib.to_string())));
+    settings.extend(cache.iter().map(|cache| ("cache_type", cache.clone())));
+    for (key, value) in settings {
+        let path = format!("/sys/block/{name}/{key}");
+        std::fs::write(&path, &value)
+            .map_err(|why| format!("cannot set {path} to `{value}`: {why}"))?;
+    }
+    Ok(())
+}
+
+fn make_file_system(mkfs: &Mkfs) -> Result<(), String> {
+    let mut command = Command::new(&mkfs.program);
+    command.args(&mkfs.arguments).env_clear().envs(environment()).stdin(Stdio::null());
+    let out = command.output().map_err(|why| format!("cannot run {}: {why}", mkfs.program))?;
+    match out.status.success() {
+        true => Ok(()),
+        false => {
+            let said = [out.stdout, out.stderr].concat();
+            Err(format!("{}: {}", mkfs.program, String::from_utf8_lossy(&said).trim()))
+        }
+    }
+}
+
+fn environment() -> [(&'static str, &'static str); 4] {
+    [("PATH", PATH), ("HOME", "/root"), ("LANG", "C.UTF-8"), ("TMPDIR", "/tmp")]
+}
+
+fn statistics(plan: &Plan) -> Result<Vec<BlockStatistics>, String> {
+    let of = |disk: &Disk| {
+        let path = format!("/sys/block/{}/stat", disk.name);
+        BlockStatistics::parse(&read(&path)).ok_or_else(|| format!("cannot read {path}"))
+    };
+    plan.disks.iter().map(of).collect()
+}
+
+/// Tell the outside; it hears of it before the guest's time goes on.
+fn mark(name: &str) {
+    // Missing, the outside's figures cover the whole session, and it says so.
+    let _ = File::create(Path::new(CONTROL).join(name));
+    std::thread::sleep(Duration::from_micros(1));
+}
+
+/// The guest's time since its boot.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn run(plan: &Plan) -> Result<ExitStatus, String> {
+    // Every write to them is on the host when it returns: nothing of it lingers in the guest.
+    let output = |name: &str| {
+        let path = PathBuf::from(CONTROL).join(name);
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).custom_flags(libc::O_SYNC);
+        options.open(path).map_err(|why| format!("cannot write the output: {why}"))
+    };
+    let mut command = Command::new(&plan.program);
+    command.args(&plan.arguments).current_dir(&plan.folder);
+    command.env_clear().envs(environment()).stdin(Stdio::null());
+    command.stdout(output(plan::OUTPUT)?).stderr(output(plan::COMPLAINTS)?);
+    command.status().map_err(|why| format!("cannot run {}: {why}", plan.program))
+}
+
+/// The kernel's own tracer of block queues, copied to the host while the program runs.
+struct Recording {
+    copier: std::thread::JoinHandle<io::Result<()>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Recording {
+    fn start(kib: u32) -> Result<Recording, String> {
+        let set = |name: &str, value: &str| {
+            std::fs::write(format!("{TRACING}/{name}"), value)
+                .map_err(|why| format!("cannot set {name} of the tracer to {value}: {why}"))
+        };
+        mounted("tracefs", TRACING, "tracefs", None)?;
+        set("buffer_size_kb", &kib.to_string())?;
+        // The default clock ticks every 10 ms here.
+        set("trace_clock", "mono")?;
+        set("options/blk_classic", "1")?;
+        set("options/context-info", "0")?;
+        set("current_tracer", "blk")?;
+        std::fs::write("/sys/block/vda/trace/act_mask", "queue,complete,issue")
+            .and_then(|()| std::fs::write("/sys/block/vda/trace/enable", "1"))
+            .map_err(|why| format!("cannot trace /dev/vda: {why}"))?;
+        let mut from = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(format!("{TRACING}/trace_pipe"))
+            .map_err(|why| format!("cannot read the tracer: {why}"))?;
+        let path = Path::new(CONTROL).join(plan::QUEUE);
+        let mut to = File::create(path).map_err(|why| format!("cannot write the queue: {why}"))?;
+        let copier = std::thread::Builder::new().name("queue".into());
+        let over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&over);
+        let copier = copier.spawn(move || copy(&mut from, &mut to, &stop));
+        let copier = copier.map_err(|why| format!("no thread for the queue: {why}"))?;
+        Ok(Recording { copier, over })
+    }
+
+    /// Returns how many events were lost.
+    fn stop(self) -> Result<u64, String> {
+        let _ = std::fs::write("/sys/block/vda/trace/enable", "0");
+        self.over.store(true, Ordering::SeqCst);
+        match self.copier.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return Err(format!("cannot copy the queue: {why}")),
+            Err(_) => return Err("the thread of the queue panicked".into()),
+        }
+        let stats = read(&format!("{TRACING}/per_cpu/cpu0/stats"));
+        let of = |name: &str| {
+            let line = stats.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.trim_start_matches(':').trim().parse::<u64>().ok())
+        };
+        Ok(of("overrun").unwrap_or(0) + of("dropped events").unwrap_or(0))
+    }
+}
+
+fn copy(from: &mut File, to: &mut File, stop: &AtomicBool) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let last = stop.load(Ordering::SeqCst);
+        match from.read(&mut buffer) {
+            Ok(0) => {}
+            Ok(bytes) => {
+                to.write_all(&buffer[..bytes])?;
+                continue;
+            }
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(why) => return Err(why),
+        }
+        if last {
+            return to.sync_all();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_words_are_read() {
+        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(chosen("none"), "none");
+        assert_eq!(memory_kib("MemTotal:   250000 kB\nMemFree: 1 kB"), Some(250_000));
+        assert_eq!(memory_kib("nothing"), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Building: in a folder of its own, which takes its place in the cache when all is done.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
+use study::Failure;
+
+use super::tree::{self, Source, tree_version, which};
+use super::{Built, FRAGMENT, KERNEL, cache, folder_name};
+
+/// What `make` needs beside a shell, and Debian's packages with them.
+const TOOLS: [&str; 7] = ["gcc", "make", "flex", "bison", "bc", "tar", "xz"];
+const PACKAGES: &str = "build-essential flex bison bc xz-utils";
+/// Steps that `make` announces, about.
+const STEPS: u64 = 1500;
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Progress<'a> {
+    /// It does this.
+    Begins(&'a str),
+    /// So much of the compiling is done.
+    Compiled(f64),
+}
+
+/// Build the kernel from `source`, or from the distribution's; what is in the cache is not built
+/// again.
+///
+/// # Errors
+/// When the source or a tool is missing, or the kernel does not build.
+pub fn build(
+    source: Option<&Path>,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Built, Failure> {
+    let cache = cache()?;
+    let impossible =
+        |why: std::io::Error| Failure::machine(format!("cannot use {}: {why}", cache.display()));
+    std::fs::create_dir_all(&cache).map_err(impossible)?;
+    let lock = File::create(cache.join("lock")).map_err(impossible)?;
+    // Whoever comes second waits, and finds it built.
+    flock(&lock, FlockOperation::LockExclusive).map_err(|why| impossible(why.into()))?;
+    check_tools()?;
+    progress(Progress::Begins("looking for the source"));
+    let source = Source::find(source)?;
+    let version = source.version().unwrap_or_else(|| "unknown".into());
+    let place = cache.join(folder_name(&version));
+    let built = Built { version, path: place.join(KERNEL), current: true };
+    if built.path.is_file() {
+        return Ok(built);
+    }
+    let work = Work::new(&cache).map_err(impossible)?;
+    let (tree, objects) = (work.0.join("tree"), work.0.join("objects"));
+    progress(Progress::Begins("unpacking"));
+    source.unpack(&tree)?;
+    tree::edit(&tree).map_err(impossible)?;
+    if tree_version(&tree).is_none() {
+        return Err(Failure::input("the kernel's source has no version in its Makefile"));
+    }
+    progress(Progress::Begins("configuring"));
+    std::fs::create_dir(&objects).map_err(impossible)?;
+    configure(&tree, &objects)?;
+    progress(Progress::Begins("compiling"));
+    compile(&tree, &objects, &mut progress)?;
+    let done = work.0.join("done");
+    std::fs::create_dir(&done).map_err(impossible)?;
+    std::fs::copy(objects.join(KERNEL), done.join(KERNEL)).map_err(impossible)?;
+    std::fs::copy(objects.join(".config"), done.join("config")).map_err(impossible)?;
+    // Half a kernel never has the name of a whole one.
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::rename(&done, &place).map_err(impossible)?;
+    Ok(built)
+}
+
+fn check_tools() -> Result<(), Failure> {
+    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !which(tool)).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::machine(format!("a kernel needs {} to build", missing.join(", ")))
+            .help(format!("sudo apt-get install {PACKAGES}"))),
+    }
+}
+
+/// A folder for the build; gone when dropped, and when a build before it was killed.
+struct Work(PathBuf);
+
+impl Work {
+    fn new(cache: &Path) -> std::io::Result<Work> {
+        let path = cache.join("building");
+        if path.exists() {
+            std::fs::remove_dir_all(&path)?;
+        }
+        std::fs::create_dir(&path)?;
+        Ok(Work(path))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // Nothing can be done about a folder that does not go; the next build tries again.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn make(tree: &Path, objects: &Path, target: &str) -> Command {
+    let mut command = Command::new("make");
+    command.arg("-C").arg(tree).arg("ARCH=um").arg(format!("O={}", objects.display()));
+    // What the user's shell says about flags is not part of the configuration.
+    command.env_remove("MAKEFLAGS").env_remove("CFLAGS").env_remove("LDFLAGS");
+    command.env("LC_ALL", "C").env("KBUILD_BUILD_TIMESTAMP", "2026-01-01");
+    command.env("KBUILD_BUILD_USER", "blocklab").env("KBUILD_BUILD_HOST", "blocklab");
+    command.arg(target).stdin(Stdio::null());
+    command
+}
+
+fn unbuilt(what: &str, log: &str) -> Failure {
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let wrong = lines.iter().position(|line| line.contains("error:") || line.contains("Error "));
+    let from = wrong.unwrap_or(lines.len()).min(lines.len().saturating_sub(8));
+    let shown: Vec<&str> = lines[from..].iter().take(8).copied().collect();
+    Failure::machine(format!("the kernel's {what} failed:\n{}", shown.join("\n")))
+        .help("blocklab kernel build --source DIR takes another tree")
+}
+
+fn configure(tree: &Path, objects: &Path) -> Result<(), Failure> {
+    let run = |target: &str| -> Result<(), Failure> {
+        let out = make(tree, objects, target).output();
+        let out = out.map_err(|why| Failure::machine(format!("cannot run make: {why}")))?;
+        let log = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        if out.status.success() { Ok(()) } else { Err(unbuilt("configuration", &log)) }
+    };
+    let path = objects.join(".config");
+    run("defconfig")?;
+    let append = || -> std::io::Result<()> {
+        let mut config = File::options().append(true).open(&path)?;
+        config.write_all(b"\n")?;
+        config.write_all(FRAGMENT.as_bytes())
+    };
+    append().map_err(|why| Failure::machine(format!("cannot write the configuration: {why}")))?;
+    run("olddefconfig")?;
+    let lost = lost(FRAGMENT, &std::fs::read_to_string(&path).unwrap_or_default());
+    match lost.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::machine(format!(
+            "this kernel cannot be configured as travel needs it; lost: {}",
+            lost.join(", ")
+        ))
+        .expected("Linux 6.1, or one with the same options")
+        .help("blocklab kernel build without --source takes the distribution's")),
+    }
+}
+
+/// The wanted lines that are not in the configuration. What is to be off may also be unknown.
+fn lost<'a>(wanted: &'a str, config: &str) -> Vec<&'a str> {
+    let has = |line: &str| config.lines().any(|other| other == line);
+    let is_set = |name: &str| config.lines().any(|other| other.starts_with(&format!("{name}=")));
+    let kept = |line: &str| match line.strip_prefix("# ") {
+        Some(off) => !is_set(off.trim_end_matches(" is not set")),
+        None => has(line),
+    };
+    let options =
+        wanted.lines().filter(|line| line.starts_with("CONFIG_") || line.ends_with(" is not set"));
+    options.filter(|line| !kept(line)).collect()
+}
+
+fn compile(
+    tree: &Path,
+    objects: &Path,
+    progress: &mut impl FnMut(Progress<'_>),
+) -> Result<(), Failure> {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let log = objects.join("build.log");
+    let refused = |why: std::io::Error| Failure::machine(format!("cannot run make: {why}"));
+    let mut command = make(tree, objects, KERNEL);
+    command.arg(format!("-j{jobs}")).stdout(Stdio::piped());
+    command.stderr(File::create(&log).map_err(refused)?);
+    let mut child = command.spawn().map_err(refused)?;
+    let mut steps = 0;
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let Ok(line) = line else { break };
+        // "  CC      fs/ext4/super.o"
+        steps += u64::from(line.starts_with("  "));
+        progress(Progress::Compiled((steps as f64 / STEPS as f64).min(0.99)));
+    }
+    let status = child.wait().map_err(refused)?;
+    match status.success() && objects.join(KERNEL).is_file() {
+        true => Ok(()),
+        false => Err(unbuilt("build", &std::fs::read_to_string(&log).unwrap_or_default())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_options_are_named() {
+        let wanted =
+            "# Why.\nCONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\n# CONFIG_D is not set\n";
+        let config = "CONFIG_A=y\nCONFIG_B=y\n# CONFIG_C is not set\n";
+        assert_eq!(lost(wanted, config), ["# CONFIG_B is not set", "CONFIG_C=y"]);
+        assert!(lost(wanted, "CONFIG_A=y\nCONFIG_C=y\n").is_empty());
+    }
+
+    #[test]
+    fn a_failed_build_shows_where_it_broke() {
+        let log = format!("a\nb.c:1: error: no\n{}", "x\n".repeat(20));
+        let failure = unbuilt("build", &log);
+        assert!(failure.message.contains("b.c:1: error: no"), "{failure}");
+        assert_eq!(failure.exit_code(), 3);
+    }
+}

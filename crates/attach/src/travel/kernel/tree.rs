@@ -1,0 +1,198 @@
+//! The kernel's source: where it comes from, and the one edit it needs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use study::Failure;
+
+/// Debian 12's package.
+const PACKAGE: &str = "linux-source-6.1";
+
+/// What the edit puts in: part of what names a kernel's configuration.
+pub(super) const EDITS: &str = SETTING_NEW;
+
+const REGISTERS: &str = "arch/x86/um/os-Linux/registers.c";
+const SETTING_OLD: &str = "\
+		iov.iov_base = fp_regs;
+		iov.iov_len = FP_SIZE * sizeof(unsigned long);
+		if (ptrace(PTRACE_SETREGSET";
+/// Kernels before 6.13 keep 2,696 bytes of floating-point state, and give that to the host, which
+/// takes its whole state or none: 11,008 bytes where the processor has AMX. Without this no program
+/// of a guest starts there.
+const SETTING_NEW: &str = "\
+		static char whole[1 << 14] __attribute__((aligned(64)));
+
+		/* The part that is not kept is not in use: its bits in the header are 0. */
+		__builtin_memcpy(whole, fp_regs, FP_SIZE * sizeof(unsigned long));
+		iov.iov_base = whole;
+		iov.iov_len = sizeof(whole);
+		if (ptrace(PTRACE_SETREGSET";
+
+/// A kernel's source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// An unpacked tree.
+    Tree(PathBuf),
+    /// A packed one.
+    Archive(PathBuf),
+}
+
+impl Source {
+    /// `wanted`, or the distribution's, which is installed when we may.
+    pub(super) fn find(wanted: Option<&Path>) -> Result<Source, Failure> {
+        if let Some(path) = wanted {
+            return Source::check(path);
+        }
+        if let Some(archive) = installed() {
+            return Ok(Source::Archive(archive));
+        }
+        if rustix::process::geteuid().is_root() && which("apt-get") {
+            install()?;
+        }
+        installed().map(Source::Archive).ok_or_else(|| {
+            Failure::machine("there is no kernel source in /usr/src").help(format!(
+                "sudo apt-get install {PACKAGE}, or --source DIR for a tree of Linux 5.10 or newer"
+            ))
+        })
+    }
+
+    fn check(path: &Path) -> Result<Source, Failure> {
+        let is_tree = path.join("Makefile").is_file() && path.join("arch/um").is_dir();
+        match (is_tree, path.is_file()) {
+            (true, _) => Ok(Source::Tree(path.to_path_buf())),
+            (false, true) => Ok(Source::Archive(path.to_path_buf())),
+            (false, false) => {
+                Err(Failure::input(format!("--source {}: no Linux there", path.display()))
+                    .expected(
+                        "the top folder of a kernel's source (with arch/um), or its tar file",
+                    ))
+            }
+        }
+    }
+
+    /// The version, as far as it can be told without unpacking.
+    pub(super) fn version(&self) -> Option<String> {
+        match self {
+            Source::Tree(path) => tree_version(path),
+            Source::Archive(path) => {
+                let package = path.file_name()?.to_str()?.split(".tar").next()?;
+                let mut ask = Command::new("dpkg-query");
+                let out = ask.args(["-W", "-f", "${Version}", package]).output().ok();
+                let version = out
+                    .filter(|out| out.status.success())
+                    .map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+                let version = version.unwrap_or_else(|| package.replace("linux-", ""));
+                Some(version.replace(['+', '/', ' '], "-"))
+            }
+        }
+    }
+
+    /// Put a tree of our own at `to`; the source stays as it is.
+    pub(super) fn unpack(&self, to: &Path) -> Result<(), Failure> {
+        std::fs::create_dir(to).map_err(|why| unmade(to, &why.to_string()))?;
+        let mut command = match self {
+            Source::Archive(path) => {
+                let mut tar = Command::new("tar");
+                tar.arg("-xf").arg(path).arg("--strip-components=1").arg("-C").arg(to);
+                tar
+            }
+            Source::Tree(path) => {
+                let mut copy = Command::new("cp");
+                copy.arg("-a").arg("--reflink=auto").arg(path.join(".")).arg(to);
+                copy
+            }
+        };
+        let out = command.output().map_err(|why| unmade(to, &why.to_string()))?;
+        match out.status.success() {
+            true => Ok(()),
+            false => Err(unmade(to, String::from_utf8_lossy(&out.stderr).trim())),
+        }
+    }
+}
+
+fn unmade(to: &Path, why: &str) -> Failure {
+    Failure::machine(format!("cannot unpack the kernel's source to {}: {why}", to.display()))
+        .help("2 GiB of room are needed there; set XDG_CACHE_HOME to a folder that has it")
+}
+
+/// `VERSION.PATCHLEVEL.SUBLEVEL` of a tree's Makefile.
+pub(super) fn tree_version(tree: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(tree.join("Makefile")).ok()?;
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('='));
+        line.map(|value| value.trim().to_string())
+    };
+    Some(format!("{}.{}.{}", of("VERSION")?, of("PATCHLEVEL")?, of("SUBLEVEL")?))
+}
+
+/// The newest of the distribution's archives.
+fn installed() -> Option<PathBuf> {
+    let entries = std::fs::read_dir("/usr/src").ok()?;
+    let archives = entries.flatten().map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("linux-source-") && name.contains(".tar")
+    });
+    archives.max()
+}
+
+fn install() -> Result<(), Failure> {
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        command.output().is_ok_and(|out| out.status.success())
+    };
+    // An old list of packages may still do.
+    apt(&["update", "-qq"]);
+    match apt(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE]) {
+        true => Ok(()),
+        false => Err(Failure::machine(format!("apt-get cannot install {PACKAGE}"))
+            .help("blocklab kernel build --source DIR takes any tree of Linux 5.10 or newer")),
+    }
+}
+
+/// True when a program is there.
+pub(super) fn which(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// Make the one edit, where the tree needs it.
+///
+/// # Errors
+/// When the tree cannot be written.
+pub(super) fn edit(tree: &Path) -> std::io::Result<()> {
+    let path = tree.join(REGISTERS);
+    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(()) };
+    match text.contains(SETTING_OLD) {
+        true => std::fs::write(path, text.replacen(SETTING_OLD, SETTING_NEW, 1)),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_known_by_its_makefile_and_edited_once() {
+        let tree = std::env::temp_dir().join(format!("blocklab-tree-{}", std::process::id()));
+        std::fs::create_dir_all(tree.join("arch/um")).unwrap();
+        std::fs::create_dir_all(tree.join(REGISTERS).parent().unwrap()).unwrap();
+        let makefile = "# SPDX\nVERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\nEXTRAVERSION =\n";
+        std::fs::write(tree.join("Makefile"), makefile).unwrap();
+        std::fs::write(tree.join(REGISTERS), format!("{SETTING_OLD}, pid);\n")).unwrap();
+        let source = Source::find(Some(&tree)).unwrap();
+        assert_eq!(source.version().as_deref(), Some("6.1.192"));
+        edit(&tree).unwrap();
+        edit(&tree).unwrap();
+        let text = std::fs::read_to_string(tree.join(REGISTERS)).unwrap();
+        std::fs::remove_dir_all(&tree).unwrap();
+        assert_eq!(text.matches("whole[1 << 14]").count(), 1);
+    }
+
+    #[test]
+    fn a_source_that_is_none_is_refused() {
+        let failure = Source::find(Some(Path::new("/proc"))).unwrap_err();
+        assert!(failure.message.contains("no Linux there") && failure.exit_code() == 2);
+    }
+}

@@ -1,0 +1,308 @@
+//! A real Linux kernel in virtual time on modelled devices.
+//!
+//! The guest is User-Mode Linux in time-travel mode, its disks are vhost-user devices, and the
+//! calendar that says what time it is and the devices are one thread: one clock, no race.
+
+pub mod calendar;
+mod file_system;
+mod guest;
+mod inside;
+pub mod kernel;
+mod plan;
+mod queue;
+mod report;
+mod serve;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use sim::Rng;
+use study::Failure;
+
+use crate::clock::Clock;
+use crate::frontend::PrivateFolder;
+use crate::lab::Lab;
+use crate::record::Recorder;
+use crate::session::DeviceOptions;
+use crate::session::open::{self, Manner, Origin};
+
+pub use file_system::NAMES as FILE_SYSTEMS;
+pub use inside::init;
+pub use report::{DiskReport, Report};
+
+use file_system::find_program;
+use guest::Boot;
+use plan::{Findings, Plan};
+use serve::{End, Server};
+
+/// Less memory does not boot.
+pub const MEMORY_MIN_MIB: u64 = 64;
+/// Exit code when the user ended it.
+const INTERRUPTED: u8 = 130;
+/// Memory for the record of the queue before it is copied to the host.
+const QUEUE_KIB: u32 = 16 << 10;
+
+/// The block layer's own schedulers.
+pub const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
+
+/// What to do.
+pub struct Options {
+    /// At least one.
+    pub devices: Vec<DeviceOptions>,
+    /// The User-Mode Linux kernel.
+    pub kernel: PathBuf,
+    /// The guest's memory.
+    pub memory_mib: u64,
+    /// The scheduler of every disk; the kernel's choice when `None`.
+    pub scheduler: Option<String>,
+    /// Read-ahead of the page cache.
+    pub read_ahead_kib: Option<u32>,
+    /// Switch the disks' write cache on or off.
+    pub write_back: Option<bool>,
+    /// Make this file system on the first disk and mount it.
+    pub mkfs: Option<String>,
+    /// Begin with every sector of a new device written.
+    pub fill: bool,
+    /// Root of the guest's random numbers.
+    pub seed: u64,
+    /// Write every request of the first device to this trace.
+    pub record: Option<PathBuf>,
+    /// Write what the first disk's queue was given to this trace.
+    pub record_queue: Option<PathBuf>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was measured.
+    pub report: Report,
+    /// The program's exit code.
+    pub code: u8,
+}
+
+/// Boot the guest, run the command in it, and measure. Output of the command goes to this
+/// process's own as it comes.
+///
+/// # Errors
+/// When something of the machine, of the options or of the guest does not fit.
+pub fn travel(options: Options) -> Result<Outcome, Failure> {
+    let control = PrivateFolder::below(&memory_folder())?;
+    let folder = PrivateFolder::new()?;
+    let plan = plan(&options)?;
+    let text = serde_json::to_vec(&plan).map_err(|why| Failure::bug(why.to_string()))?;
+    std::fs::write(control.0.join(plan::PLAN), text).map_err(|why| unwritable(&control.0, &why))?;
+    let manner = Manner { dilation: 1, power_cuts: false, read_only: false, fill: options.fill };
+    let (exports, origins) = open::all(options.devices, manner)?;
+    let mut lab = Lab::new(exports, Clock::start());
+    if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
+        first.engine.record(Recorder::new(path)?);
+    }
+    if let Some(path) = &options.record_queue {
+        // What must not be wrong at the end is tried at the beginning.
+        std::fs::File::create(path).map_err(|why| unwritable(path, &why))?;
+    }
+    let depths = lab.exports.iter().map(|export| export.engine.limits().queue_depth_max);
+    let queue_depth = depths.min().unwrap_or(1);
+    let boot = Boot {
+        kernel: &options.kernel,
+        memory_mib: options.memory_mib,
+        queue_depth,
+        disks: origins.len(),
+        control: &control.0,
+        folder: &folder.0,
+    };
+    let mut server = Server::new(lab, &folder.0, &control.0)?;
+    let began = Instant::now();
+    // Only one of the two runs at a time: on one core, handing over costs a fraction.
+    let _one = OneCore::take();
+    let mut guest = boot.start()?;
+    let mut output = Output::new(&control.0);
+    let end = server.serve(|| {
+        output.copy();
+        guest.ended().is_some()
+    })?;
+    if end == End::GuestGone {
+        guest.wait();
+    }
+    output.copy();
+    let wall_s = began.elapsed().as_secs_f64();
+    let findings = found(end, &control.0, &guest);
+    drop(guest);
+    server.close_phase();
+    finish(&mut server, &origins)?;
+    let findings = findings?;
+    if let Some(path) = &options.record_queue {
+        queue::convert(&control.0.join(plan::QUEUE), path, findings.queue_lost)?;
+    }
+    let code = findings.code.unwrap_or(INTERRUPTED);
+    let asked = report::Asked {
+        queue_depth,
+        memory_mib: options.memory_mib,
+        mkfs: options.mkfs,
+        seed: options.seed,
+        command: options.command,
+    };
+    let report = report::of(&mut server, &origins, findings, asked, wall_s);
+    Ok(Outcome { report, code })
+}
+
+/// This process and what it starts on one core, until it is dropped.
+struct OneCore(Option<CpuSet>);
+
+impl OneCore {
+    fn take() -> OneCore {
+        let before = sched_getaffinity(None).ok();
+        let mut one = CpuSet::new();
+        one.set(sched_getcpu());
+        // Where it is not permitted it is only slower.
+        OneCore(before.filter(|_| sched_setaffinity(None, &one).is_ok()))
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}
+
+/// Close traces and save states, whatever became of the guest.
+fn finish(server: &mut Server, origins: &[Origin]) -> Result<(), Failure> {
+    for (export, identity) in server.lab.exports.iter_mut().zip(origins) {
+        export.engine.finish_recording()?;
+        identity.save(&mut export.engine)?;
+    }
+    Ok(())
+}
+
+/// The folder with the plan is best in memory: every line of output is synced.
+fn memory_folder() -> PathBuf {
+    let shm = Path::new("/dev/shm");
+    let probe = shm.join(format!("blocklab-probe-{}", std::process::id()));
+    let writable = std::fs::create_dir(&probe).is_ok();
+    let _ = std::fs::remove_dir(&probe);
+    if writable { shm.to_path_buf() } else { std::env::temp_dir() }
+}
+
+fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
+    Failure::machine(format!("cannot write {}: {why}", path.display()))
+        .help("name a file in a folder that exists and has room")
+}
+
+fn plan(options: &Options) -> Result<Plan, Failure> {
+    if options.memory_mib < MEMORY_MIN_MIB {
+        return Err(Failure::input(format!("{} MiB of memory", options.memory_mib))
+            .expected(format!("at least {MEMORY_MIN_MIB}M: less does not boot")));
+    }
+    if options.devices.is_empty() || options.devices.len() > 8 {
+        return Err(
+            Failure::input(format!("{} devices", options.devices.len())).expected("1 to 8 devices")
+        );
+    }
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let Some(name) = options.command.first() else {
+        return Err(Failure::input("there is no command").help("blocklab travel PART -- COMMAND"));
+    };
+    let program = find_program(name, &here).ok_or_else(|| {
+        Failure::input(format!("`{name}`: no such program"))
+            .expected("a program of this machine: the guest has its files")
+    })?;
+    let mkfs = options.mkfs.as_deref().map(file_system::command).transpose()?;
+    let folder = match &mkfs {
+        Some(_) => inside::MOUNT.to_string(),
+        // What the guest covers with folders of its own is not there.
+        None if ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"]
+            .iter()
+            .any(|f| here.starts_with(f)) =>
+        {
+            "/".into()
+        }
+        None => here.display().to_string(),
+    };
+    let cache = |write_back| if write_back { "write back" } else { "write through" };
+    let disks = options.devices.iter().zip('a'..).map(|(device, letter)| plan::Disk {
+        name: format!("vd{letter}"),
+        rotational: device.part.device.limits().rotational,
+        scheduler: options.scheduler.clone(),
+        read_ahead_kib: options.read_ahead_kib,
+        // A device without a cache has no switch for one.
+        cache: options
+            .write_back
+            .filter(|_| device.part.device.limits().write_cache)
+            .map(|on| cache(on).to_string()),
+    });
+    let mut rng = Rng::new(options.seed, "guest entropy");
+    Ok(Plan {
+        disks: disks.collect(),
+        mount: options.mkfs.clone(),
+        mkfs,
+        program: program.display().to_string(),
+        arguments: options.command[1..].to_vec(),
+        folder,
+        entropy: (0..4).flat_map(|_| rng.next_u64().to_le_bytes()).collect(),
+        record_queue_kib: options.record_queue.is_some().then_some(QUEUE_KIB),
+    })
+}
+
+/// What the guest wrote down, or why it did not.
+fn found(end: End, control: &Path, guest: &guest::Guest) -> Result<Findings, Failure> {
+    let text = std::fs::read(control.join(plan::FINDINGS)).unwrap_or_default();
+    let findings = serde_json::from_slice::<Findings>(&text);
+    match (findings, end) {
+        (Ok(Findings { failed: Some(why), .. }), _) => {
+            Err(Failure::machine(format!("in the guest: {why}")))
+        }
+        (Ok(findings), _) => Ok(findings),
+        (Err(_), End::Interrupted) => Err(Failure::machine("interrupted")),
+        (Err(_), End::Deadlock) => {
+            Err(Failure::machine("the guest sleeps for ever: nothing is left that could wake it")
+                .help("the command waits for something that only the outside could do"))
+        }
+        (Err(_), End::GuestGone) => {
+            let words = guest.last_words();
+            let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
+            let failure = Failure::machine(format!("the guest ended too early:\n{words}"));
+            Err(match out_of_memory {
+                true => failure.help("give it more memory: --mem 512M"),
+                false => failure.help("blocklab kernel status; another kernel: --kernel PATH"),
+            })
+        }
+    }
+}
+
+/// The program's output on its way out of the guest.
+struct Output {
+    files: [(PathBuf, u64); 2],
+}
+
+impl Output {
+    fn new(control: &Path) -> Output {
+        Output { files: [(control.join(plan::OUTPUT), 0), (control.join(plan::COMPLAINTS), 0)] }
+    }
+
+    /// Copy what is new. Whoever closed our output early, as `head` does, has seen enough.
+    fn copy(&mut self) {
+        let mut out = std::io::stdout().lock();
+        let mut err = std::io::stderr().lock();
+        let sinks: [&mut dyn Write; 2] = [&mut out, &mut err];
+        for ((path, done), sink) in self.files.iter_mut().zip(sinks) {
+            use std::io::{Read, Seek};
+            let Ok(mut file) = std::fs::File::open(&*path) else { continue };
+            if file.metadata().map_or(0, |meta| meta.len()) == *done {
+                continue;
+            }
+            let mut text = Vec::new();
+            if file.seek(std::io::SeekFrom::Start(*done)).is_ok()
+                && file.read_to_end(&mut text).is_ok()
+            {
+                *done += text.len() as u64;
+                let _ = sink.write_all(&text).and_then(|()| sink.flush());
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the outside tells the guest's first process, and what that tells back. Both are JSON files
+//! in a folder of the host that the guest mounts.
+
+use serde::{Deserialize, Serialize};
+
+/// The plan's file.
+pub(super) const PLAN: &str = "plan.json";
+/// The findings' file.
+pub(super) const FINDINGS: &str = "findings.json";
+/// The program's output.
+pub(super) const OUTPUT: &str = "out";
+/// What the program said on stderr.
+pub(super) const COMPLAINTS: &str = "err";
+/// Made when the program is about to begin.
+pub(super) const BEGUN: &str = "begun";
+/// Made when the program has ended, before its data is written back.
+pub(super) const ENDED: &str = "ended";
+/// The kernel's record of the queues.
+pub(super) const QUEUE: &str = "queue";
+
+/// What to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Plan {
+    pub(super) disks: Vec<Disk>,
+    pub(super) mkfs: Option<Mkfs>,
+    pub(super) mount: Option<String>,
+    /// The program, and what follows it.
+    pub(super) program: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) folder: String,
+    /// The start of the kernel's random numbers.
+    pub(super) entropy: Vec<u8>,
+    /// Record the queue of the first disk; KiB of memory for it.
+    pub(super) record_queue_kib: Option<u32>,
+}
+
+/// How a disk is to be set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Disk {
+    pub(super) name: String,
+    pub(super) rotational: bool,
+    pub(super) scheduler: Option<String>,
+    pub(super) read_ahead_kib: Option<u32>,
+    pub(super) cache: Option<String>,
+}
+
+/// How the file system is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Mkfs {
+    pub(super) program: String,
+    pub(super) arguments: Vec<String>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Findings {
+    /// Why the program did not run.
+    pub(super) failed: Option<String>,
+    /// The program's exit code.
+    pub(super) code: Option<u8>,
+    /// Guest time when the program began, when it ended, and when its data was written back.
+    pub(super) began_ns: u64,
+    pub(super) ended_ns: u64,
+    pub(super) synced_ns: u64,
+    pub(super) kernel: String,
+    /// Of each disk: before the program, after it, after its data was written back.
+    pub(super) statistics: Vec<[BlockStatistics; 3]>,
+    /// The scheduler of each disk.
+    pub(super) schedulers: Vec<String>,
+    /// Memory the guest had, in KiB.
+    pub(super) memory_kib: u64,
+    /// Events of the queue that did not fit.
+    pub(super) queue_lost: u64,
+}
+
+/// `/sys/block/<disk>/stat`, as Linux's `block/stat.rst` describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct BlockStatistics(pub(super) [u64; 17]);
+
+impl BlockStatistics {
+    /// Read the file's text.
+    pub(super) fn parse(text: &str) -> Option<BlockStatistics> {
+        let mut fields = [0; 17];
+        let mut words = text.split_whitespace();
+        for field in &mut fields {
+            *field = words.next()?.parse().ok()?;
+        }
+        Some(BlockStatistics(fields))
+    }
+
+    /// What came between `earlier` and this.
+    pub(super) fn since(&self, earlier: &BlockStatistics) -> BlockStatistics {
+        let mut fields = self.0;
+        fields.iter_mut().zip(earlier.0).for_each(|(now, then)| *now = now.saturating_sub(then));
+        BlockStatistics(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_statistics_are_read() {
+        let text = " 101 3 4968 7 9 1 72 3 0 10 11 0 0 0 0 2 5\n";
+        let stat = BlockStatistics::parse(text).unwrap();
+        assert_eq!((stat.0[0], stat.0[1], stat.0[16]), (101, 3, 5));
+        assert_eq!(stat.since(&stat), BlockStatistics::default());
+        assert_eq!(BlockStatistics::parse("1 2 3"), None);
+    }
+}

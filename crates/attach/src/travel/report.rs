@@ -1,0 +1,229 @@
+//! What a journey leaves behind.
+
+use serde::Serialize;
+
+use crate::live;
+use crate::session::open::Origin;
+use crate::statistics::Operation;
+
+use super::plan::{BlockStatistics, Findings};
+use super::serve::Server;
+
+/// What travel does not model; in every report.
+pub(super) const LEAVES_OUT: [&str; 3] = [
+    "CPU time is free: exact where the device is the limit, too fast where the CPU is",
+    "one CPU: the guest's kernel is not SMP, so a device has one queue",
+    "a program that asks the processor for the time (fio's default) or for random numbers sees \
+     the host's; fio: --clocksource=clock_gettime",
+];
+
+/// A journey.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its exit code.
+    pub code: u8,
+    /// The guest's kernel.
+    pub kernel: String,
+    /// Virtual seconds from the program's start to its end.
+    pub command_s: f64,
+    /// Virtual seconds that writing back what the program left took after it.
+    pub sync_s: f64,
+    /// Virtual seconds from the guest's boot to its end.
+    pub whole_s: f64,
+    /// Wall seconds of all of it.
+    pub wall_s: f64,
+    /// The guest's memory.
+    pub memory_mib: u64,
+    /// File system that was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
+    /// Root of the guest's random numbers.
+    pub seed: u64,
+    /// Requests that a disk takes at a time.
+    pub queue_depth: u32,
+    /// Digest of every request that a device was given, and of when it was done.
+    pub digest: String,
+    /// The disks, in order.
+    pub disks: Vec<DiskReport>,
+    /// What travel does not model.
+    pub leaves_out: Vec<&'static str>,
+}
+
+/// One disk; figures are of the program alone where nothing else is said.
+#[derive(Clone, Debug, Serialize)]
+pub struct DiskReport {
+    /// What the guest calls it.
+    pub name: String,
+    /// The part.
+    pub part: String,
+    /// The model.
+    pub model: String,
+    /// How far the part can be trusted.
+    pub status: String,
+    /// Digest of everything the device depends on.
+    pub digest: String,
+    /// The scheduler.
+    pub scheduler: String,
+    /// Pages programmed per page written, where there are pages, over the whole session.
+    pub waf: Option<f64>,
+    /// At the block layer, as the guest's kernel counts.
+    pub block: Vec<BlockReport>,
+    /// What writing back added after the program, as the guest's kernel counts.
+    pub block_sync: Vec<BlockReport>,
+    /// At the device, by operation.
+    pub device: Vec<Operation>,
+    /// At the device, by operation, over the whole session.
+    pub device_whole: Vec<Operation>,
+}
+
+/// One operation at the block layer.
+#[derive(Clone, Debug, Serialize)]
+pub struct BlockReport {
+    /// Its name.
+    pub op: &'static str,
+    /// What the queue was given.
+    pub queued: u64,
+    /// Of these, what became part of another request.
+    pub merged: u64,
+    /// Requests that the device was given, and completed.
+    pub dispatched: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Mean time of a request from the queue to its end, in microseconds.
+    pub mean_us: f64,
+}
+
+/// What the user asked for.
+pub(super) struct Asked {
+    pub(super) queue_depth: u32,
+    pub(super) memory_mib: u64,
+    pub(super) mkfs: Option<String>,
+    pub(super) seed: u64,
+    pub(super) command: Vec<String>,
+}
+
+/// Operation, and where the kernel has its requests, merges, sectors and milliseconds.
+const FIELDS: [(&str, [Option<usize>; 4]); 4] = [
+    ("read", [Some(0), Some(1), Some(2), Some(3)]),
+    ("write", [Some(4), Some(5), Some(6), Some(7)]),
+    ("discard", [Some(11), Some(12), Some(13), Some(14)]),
+    ("flush", [Some(15), None, None, Some(16)]),
+];
+
+fn block(between: BlockStatistics) -> Vec<BlockReport> {
+    let of = |field: Option<usize>| field.map_or(0, |index| between.0[index]);
+    let all = FIELDS.iter().map(|&(op, [requests, merges, sectors, time])| {
+        let (dispatched, merged) = (of(requests), of(merges));
+        BlockReport {
+            op,
+            queued: dispatched + merged,
+            merged,
+            dispatched,
+            bytes: of(sectors) * sim::SECTOR_BYTES,
+            mean_us: of(time) as f64 * 1e3 / dispatched.max(1) as f64,
+        }
+    });
+    all.filter(|report| report.dispatched > 0).collect()
+}
+
+/// Put together what the guest and the devices say.
+pub(super) fn of(
+    server: &mut Server,
+    origins: &[Origin],
+    findings: Findings,
+    asked: Asked,
+    wall_s: f64,
+) -> Report {
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let mut disks = Vec::new();
+    for (index, identity) in origins.iter().enumerate() {
+        let export = &server.lab.exports[index];
+        let [before, after, synced] = findings.statistics.get(index).copied().unwrap_or_default();
+        let [boot, program, rest] = &server.phases[index].0;
+        let mut whole = crate::statistics::Statistics::default();
+        [boot, program, rest].iter().for_each(|phase| whole.merge(phase));
+        disks.push(DiskReport {
+            name: format!("vd{}", (b'a' + index as u8) as char),
+            part: identity.part.name.clone(),
+            model: identity.model.clone(),
+            status: identity.part.status.clone(),
+            digest: identity.digest.clone(),
+            scheduler: findings.schedulers.get(index).cloned().unwrap_or_default(),
+            waf: live::write_amplification(&identity.counted(&export.engine)),
+            block: block(after.since(&before)),
+            block_sync: block(synced.since(&after)),
+            device: program.operations(),
+            device_whole: whole.operations(),
+        });
+    }
+    Report {
+        code: findings.code.unwrap_or(1),
+        command: asked.command,
+        kernel: findings.kernel,
+        command_s: seconds(findings.began_ns, findings.ended_ns),
+        sync_s: seconds(findings.ended_ns, findings.synced_ns),
+        whole_s: server.now().0 as f64 / 1e9,
+        wall_s,
+        memory_mib: asked.memory_mib,
+        file_system: asked.mkfs,
+        seed: asked.seed,
+        queue_depth: asked.queue_depth,
+        digest: server.digest.to_string(),
+        disks,
+        leaves_out: LEAVES_OUT.to_vec(),
+    }
+}
+
+impl Report {
+    /// For people: a few lines per disk.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "{:.6} s of virtual time, {:.6} s more to write back; Linux {} on {} MiB; {:.1} s of \
+             wall time",
+            self.command_s, self.sync_s, self.kernel, self.memory_mib, self.wall_s
+        )];
+        for disk in &self.disks {
+            let waf = disk.waf.map_or(String::new(), |waf| format!(", WAF {waf:.3}"));
+            lines.push(format!("{} ({}), {}{waf}", disk.name, disk.part, disk.scheduler));
+            if disk.block.is_empty() {
+                lines.push("  no requests".into());
+            }
+            for block in &disk.block {
+                lines.push(format!(
+                    "  {:<8} {:>8} queued  {:>8} merged  {:>8} dispatched  {:>9.1} us mean in the \
+                     block layer",
+                    block.op, block.queued, block.merged, block.dispatched, block.mean_us
+                ));
+            }
+            for op in &disk.device {
+                let us = &op.modelled_us;
+                lines.push(format!(
+                    "  {:<8} {:>8} in the device: mean {:.1} p50 {:.1} p99 {:.1} max {:.1} us",
+                    op.op, op.requests, us.mean, us.p50, us.p99, us.max
+                ));
+            }
+        }
+        lines.push(format!("digest {}", self.digest));
+        lines.extend(self.leaves_out.iter().map(|what| format!("left out: {what}")));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_counts_become_a_report() {
+        let mut fields = [0; 17];
+        (fields[0], fields[1], fields[2], fields[3]) = (10, 5, 120, 30);
+        (fields[15], fields[16]) = (2, 8);
+        let reports = block(BlockStatistics(fields));
+        let [read, flush] = &reports[..] else { panic!("{reports:?}") };
+        assert_eq!((read.queued, read.merged, read.dispatched), (15, 5, 10));
+        assert_eq!((read.bytes, read.mean_us), (61440, 3000.0));
+        assert_eq!((flush.op, flush.queued, flush.mean_us), ("flush", 2, 4000.0));
+    }
+}

@@ -1,0 +1,438 @@
+//! The one thread that has the clock: it serves the guest's calendar and its disks.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use rustix::fs::inotify;
+use sim::{Digest, Nanos};
+use study::Failure;
+
+use crate::clock::Wall;
+use crate::engine::Reply;
+use crate::lab::Lab;
+use crate::poll::{Event, Interest, Poll};
+use crate::session::signals::Signals;
+use crate::statistics::Statistics;
+use crate::vhost_user::backend::{Answer, Backend, Passed};
+use crate::vhost_user::inbox::{Filled, Inbox};
+use crate::vhost_user::message::{CALL_REPLY_BYTES, Malformed, check_call_reply, vring_call};
+
+use super::calendar::{Calendar, MESSAGE_BYTES, Message, Step};
+use super::guest;
+use super::plan;
+
+const LISTEN_CALENDAR: u64 = 1;
+const CALENDAR: u64 = 2;
+const MARKS: u64 = 3;
+const STOP: u64 = 4;
+const CHILD: u64 = 5;
+/// From here on: listener, connection and channel of each disk.
+const DISKS: u64 = 16;
+const PER_DISK: u64 = 4;
+
+/// One disk and its sockets.
+struct Disk {
+    backend: Backend,
+    listener: UnixListener,
+    connection: Option<UnixStream>,
+    channel: Option<UnixStream>,
+    inbox: Inbox,
+    /// It was called and has not answered.
+    called: bool,
+}
+
+/// What was measured of one disk: before, during and after the program.
+#[derive(Default)]
+pub(super) struct Phases(pub(super) [Statistics; 3]);
+
+/// Why serving ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// The guest is gone.
+    GuestGone,
+    /// Somebody wants it to end.
+    Interrupted,
+    /// The guest sleeps for ever.
+    Deadlock,
+}
+
+/// Calendar, disks, and everything that wakes them.
+pub(super) struct Server {
+    calendar: Calendar,
+    calendar_listener: UnixListener,
+    guest: Option<UnixStream>,
+    /// What the guest said and was not taken: less than a message.
+    heard: Vec<u8>,
+    pub(super) lab: Lab,
+    disks: Vec<Disk>,
+    poll: Poll,
+    events: Vec<Event>,
+    replies: Vec<Reply>,
+    calls: Vec<u32>,
+    marks: OwnedFd,
+    signals: Signals,
+    pub(super) phases: Vec<Phases>,
+    phase: usize,
+    pub(super) digest: Digest,
+    ended: Option<End>,
+}
+
+fn broken(why: Malformed) -> Failure {
+    Failure::bug(format!("the guest broke the protocol: {why}"))
+}
+
+fn unusable(why: impl std::fmt::Display) -> Failure {
+    Failure::machine(format!("cannot serve the guest: {why}"))
+}
+
+impl Server {
+    /// Listen for a guest on sockets in `folder`.
+    pub(super) fn new(lab: Lab, folder: &Path, control: &Path) -> Result<Server, Failure> {
+        let poll = Poll::new()?;
+        let listen = |name: &str, token| -> Result<UnixListener, Failure> {
+            let listener = UnixListener::bind(folder.join(name)).map_err(unusable)?;
+            poll.add(&listener, token, Interest::READ).map_err(unusable)?;
+            Ok(listener)
+        };
+        let calendar_listener = listen(guest::CALENDAR, LISTEN_CALENDAR)?;
+        let mut all = Vec::new();
+        for (index, export) in lab.exports.iter().enumerate() {
+            let token = DISKS + index as u64 * PER_DISK;
+            let (limits, read_only) = (*export.engine.limits(), export.read_only);
+            let backend =
+                Backend::new(index as u32, &export.identity.serial, limits, 1, read_only, true);
+            all.push(Disk {
+                backend: backend.map_err(broken)?,
+                listener: listen(&guest::socket(index), token)?,
+                connection: None,
+                channel: None,
+                inbox: Inbox::new(),
+                called: false,
+            });
+        }
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let marks = inotify::init(flags).map_err(unusable)?;
+        inotify::add_watch(&marks, control, inotify::WatchFlags::CREATE).map_err(unusable)?;
+        poll.add(&marks, MARKS, Interest::READ).map_err(unusable)?;
+        let signals = Signals::new(&poll, STOP, CHILD)?;
+        let phases = lab.exports.iter().map(|_| Phases::default()).collect();
+        Ok(Server {
+            calendar: Calendar::new(),
+            calendar_listener,
+            guest: None,
+            heard: Vec::new(),
+            lab,
+            disks: all,
+            poll,
+            events: Vec::new(),
+            replies: Vec::new(),
+            calls: Vec::new(),
+            marks,
+            signals,
+            phases,
+            phase: 0,
+            digest: Digest::default(),
+            ended: None,
+        })
+    }
+
+    /// The present moment.
+    pub(super) fn now(&self) -> Nanos {
+        self.calendar.now()
+    }
+
+    /// Serve until the guest is gone. `tick` is called now and then; true when the guest's process
+    /// has ended.
+    pub(super) fn serve(&mut self, mut tick: impl FnMut() -> bool) -> Result<End, Failure> {
+        /// Turns between two ticks, which cost a system call or two.
+        const TURNS: u32 = 4096;
+        let mut turns = 0;
+        loop {
+            turns += 1;
+            if turns % TURNS == 0 && tick() {
+                return Ok(End::GuestGone);
+            }
+            if let Some(end) = self.ended {
+                return Ok(end);
+            }
+            match self.calendar.next(self.next_due()) {
+                Step::Listen => self.listen(&mut tick)?,
+                Step::Devices(at) => self.devices(at, &mut tick)?,
+                Step::Guest(at) => {
+                    let due = self.next_due();
+                    let messages = self.calendar.run(at, due);
+                    self.say(&messages)?;
+                }
+                Step::Deadlock => return Ok(End::Deadlock),
+            }
+        }
+    }
+
+    /// When the next device has something to do.
+    fn next_due(&self) -> Option<Nanos> {
+        let mut earliest = Wall::NEVER;
+        for (export, disk) in self.lab.exports.iter().zip(&self.disks) {
+            let due = if disk.backend.has_immediate() { Wall(0) } else { export.engine.next_due() };
+            earliest = earliest.min(due);
+        }
+        (earliest != Wall::NEVER).then(|| Nanos(earliest.0).max(self.calendar.now()))
+    }
+
+    fn say(&mut self, messages: &[Message]) -> Result<(), Failure> {
+        let Some(guest) = &mut self.guest else { return Ok(()) };
+        let bytes: Vec<u8> = messages.iter().flat_map(Message::bytes).collect();
+        if guest.write_all(&bytes).is_err() {
+            self.ended = Some(End::GuestGone);
+        }
+        Ok(())
+    }
+
+    /// Wait for something, and take it.
+    fn listen(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+        /// A guest may compute for long; its output is looked at meanwhile.
+        const LOOK_EVERY_NS: u64 = 100_000_000;
+        self.poll.wait(LOOK_EVERY_NS, &mut self.events);
+        if self.events.is_empty() && tick() {
+            self.ended = Some(End::GuestGone);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        // A mark was made before anything the guest says afterwards.
+        events.sort_unstable_by_key(|event| event.token != MARKS);
+        for &event in &events {
+            match event.token {
+                LISTEN_CALENDAR => self.meet()?,
+                CALENDAR => self.hear()?,
+                MARKS => self.marked(),
+                STOP if self.signals.take_stop() => self.ended = Some(End::Interrupted),
+                STOP => {}
+                CHILD => {
+                    if self.signals.take_child() && tick() {
+                        self.ended = Some(End::GuestGone);
+                    }
+                }
+                token => {
+                    let index = ((token - DISKS) / PER_DISK) as usize;
+                    match (token - DISKS) % PER_DISK {
+                        0 => self.connect(index)?,
+                        1 => self.asked(index)?,
+                        _ => self.answered(index)?,
+                    }
+                }
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn meet(&mut self) -> Result<(), Failure> {
+        let (stream, _) = self.calendar_listener.accept().map_err(unusable)?;
+        self.poll.add(&stream, CALENDAR, Interest::READ).map_err(unusable)?;
+        self.guest = Some(stream);
+        Ok(())
+    }
+
+    fn connect(&mut self, index: usize) -> Result<(), Failure> {
+        let (stream, _) = self.disks[index].listener.accept().map_err(unusable)?;
+        let token = DISKS + index as u64 * PER_DISK + 1;
+        self.poll.add(&stream, token, Interest::READ).map_err(unusable)?;
+        self.disks[index].connection = Some(stream);
+        Ok(())
+    }
+
+    /// Take what the guest says to the calendar.
+    fn hear(&mut self) -> Result<(), Failure> {
+        let Some(guest) = &mut self.guest else { return Ok(()) };
+        let mut buffer = [0; 64 * MESSAGE_BYTES];
+        let kept = self.heard.len();
+        buffer[..kept].copy_from_slice(&self.heard);
+        let bytes = match guest.read(&mut buffer[kept..]) {
+            Ok(0) => {
+                self.ended = Some(End::GuestGone);
+                return Ok(());
+            }
+            Ok(bytes) => kept + bytes,
+            Err(why) if why.kind() == ErrorKind::Interrupted => return Ok(()),
+            Err(_) => {
+                self.ended = Some(End::GuestGone);
+                return Ok(());
+            }
+        };
+        let whole = buffer[..bytes].chunks_exact(MESSAGE_BYTES);
+        self.heard = whole.remainder().to_vec();
+        let mut answers = Vec::new();
+        for message in whole {
+            let message = Message::parse(message.try_into().expect("chunks of a message"));
+            answers.extend(self.calendar.take(message).map_err(broken)?);
+        }
+        if answers.is_empty() { Ok(()) } else { self.say(&answers) }
+    }
+
+    fn marked(&mut self) {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.marks, &mut buffer);
+        let mut phases = Vec::new();
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(|name| name.to_string_lossy().into_owned());
+            match name.as_deref() {
+                Some(plan::BEGUN) => phases.push(1),
+                Some(plan::ENDED) => phases.push(2),
+                _ => {}
+            }
+        }
+        for phase in phases {
+            self.close_phase();
+            self.phase = phase;
+        }
+    }
+
+    /// Put away what was measured so far.
+    pub(super) fn close_phase(&mut self) {
+        for (export, phases) in self.lab.exports.iter_mut().zip(&mut self.phases) {
+            phases.0[self.phase] = std::mem::take(export.engine.statistics());
+        }
+    }
+
+    /// Take what a disk is asked.
+    fn asked(&mut self, index: usize) -> Result<(), Failure> {
+        let disk = &mut self.disks[index];
+        let Some(connection) = &disk.connection else { return Ok(()) };
+        if disk.inbox.fill(connection).map_err(broken)? == Filled::End {
+            // The guest closes its disks when it goes; its calendar ends the session.
+            self.poll.remove(connection);
+            disk.connection = None;
+            disk.backend.disconnected();
+            return Ok(());
+        }
+        while let Some((header, message, files)) = self.disks[index].inbox.next().map_err(broken)? {
+            let disk = &mut self.disks[index];
+            let (answer, passed) = disk.backend.take(message, files).map_err(broken)?;
+            if let Some(Passed::Channel(file)) = passed {
+                let stream = UnixStream::from(OwnedFd::from(file));
+                let token = DISKS + index as u64 * PER_DISK + 2;
+                self.poll.add(&stream, token, Interest::READ).map_err(unusable)?;
+                disk.channel = Some(stream);
+            }
+            let reply = match answer {
+                Answer::Payload(payload) => Some(header.reply(&payload)),
+                Answer::Kicked(ring) => {
+                    self.kicked(index, ring)?;
+                    None
+                }
+                Answer::Done => None,
+            };
+            let disk = &mut self.disks[index];
+            let wants = header.need_reply && disk.backend.acknowledges();
+            let reply = reply.or_else(|| wants.then(|| header.reply(&0u64.to_le_bytes())));
+            if let (Some(reply), Some(connection)) = (reply, &mut disk.connection)
+                && connection.write_all(&reply).is_err()
+            {
+                self.ended = Some(End::GuestGone);
+            }
+        }
+        Ok(())
+    }
+
+    /// There is work in a queue. The guest stands still until it has its answer.
+    fn kicked(&mut self, index: usize, ring: u32) -> Result<(), Failure> {
+        let now = Wall(self.calendar.now().0);
+        let (disk, lab) = (&mut self.disks[index], &mut self.lab);
+        let taken = disk.backend.kicked(ring, now, lab);
+        taken.map_err(broken)?;
+        // It may go on by itself, so it must know of an earlier event before it does.
+        let due = self.next_due();
+        if let Some(message) = self.calendar.moved(due) {
+            self.say(&[message])?;
+            self.heed()?;
+        }
+        Ok(())
+    }
+
+    /// Serve the calendar alone until the guest has acknowledged all.
+    fn heed(&mut self) -> Result<(), Failure> {
+        while !self.calendar.is_heard() && self.ended.is_none() {
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    /// Let the devices do what is due at `at`, and call the guest.
+    fn devices(&mut self, at: Nanos, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+        self.calendar.advance(at);
+        let wall = Wall(at.0);
+        for index in 0..self.disks.len() {
+            self.device(index, wall)?;
+            let mut calls = std::mem::take(&mut self.calls);
+            for ring in calls.drain(..) {
+                self.call(index, ring, tick)?;
+            }
+            self.calls = calls;
+        }
+        Ok(())
+    }
+
+    fn device(&mut self, index: usize, wall: Wall) -> Result<(), Failure> {
+        let (disk, lab) = (&mut self.disks[index], &mut self.lab);
+        disk.backend.finish_immediate(&mut self.calls).map_err(broken)?;
+        let engine = &mut lab.exports[index].engine;
+        if engine.next_due() > wall {
+            return Ok(());
+        }
+        engine.advance(wall, &mut self.replies);
+        engine.tidy();
+        for reply in self.replies.drain(..) {
+            let (order, timing) = (&reply.order, &reply.timing);
+            for value in [
+                index as u64,
+                timing.op as u64,
+                order.offset,
+                u64::from(order.bytes),
+                timing.arrived.0,
+                timing.due.0,
+            ] {
+                self.digest.add(value);
+            }
+            engine.statistics().replied(timing, order.bytes, wall);
+            let (pool, budget) = (&mut lab.pool, &mut lab.budget);
+            disk.backend.reply(reply, pool, budget, &mut self.calls).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    /// Tell the guest that a queue has something for it, and wait until it knows. Meanwhile it
+    /// asks the calendar when its interrupt may run.
+    fn call(
+        &mut self,
+        index: usize,
+        ring: u32,
+        tick: &mut impl FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        let disk = &mut self.disks[index];
+        let Some(channel) = &mut disk.channel else { return Ok(()) };
+        if channel.write_all(&vring_call(ring)).is_err() {
+            return Ok(());
+        }
+        disk.called = true;
+        while self.disks[index].called && self.ended.is_none() {
+            self.listen(tick)?;
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, index: usize) -> Result<(), Failure> {
+        let disk = &mut self.disks[index];
+        let Some(channel) = &mut disk.channel else { return Ok(()) };
+        let mut answer = [0; CALL_REPLY_BYTES];
+        match channel.read_exact(&mut answer) {
+            Ok(()) => check_call_reply(&answer).map_err(broken)?,
+            Err(_) => {
+                // The guest closed it: it is going.
+                self.poll.remove(channel);
+                disk.channel = None;
+            }
+        }
+        disk.called = false;
+        Ok(())
+    }
+}

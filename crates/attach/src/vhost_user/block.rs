@@ -1,0 +1,258 @@
+//! A virtio block device: its features, its configuration space, its requests (Virtual I/O Device
+//! 1.2, section 5.2). Pure.
+
+use sim::{Limits, SECTOR_BYTES};
+
+use crate::engine::{Command, Refusal};
+
+/// Features of the device and of its queues.
+pub mod feature {
+    /// `seg_max` counts.
+    pub const SEG_MAX: u64 = 1 << 2;
+    /// Writes are refused.
+    pub const READ_ONLY: u64 = 1 << 5;
+    /// `blk_size` counts.
+    pub const BLK_SIZE: u64 = 1 << 6;
+    /// There is a cache to flush.
+    pub const FLUSH: u64 = 1 << 9;
+    /// `topology` counts.
+    pub const TOPOLOGY: u64 = 1 << 10;
+    /// The cache can be switched.
+    pub const CONFIG_WCE: u64 = 1 << 11;
+    /// `num_queues` counts.
+    pub const MQ: u64 = 1 << 12;
+    /// Discards are understood.
+    pub const DISCARD: u64 = 1 << 13;
+    /// Write-zeroes is understood.
+    pub const WRITE_ZEROES: u64 = 1 << 14;
+    /// A chain may lie in a table of its own.
+    pub const INDIRECT: u64 = 1 << 28;
+    /// Kicks and calls by index.
+    pub const EVENT_INDEX: u64 = 1 << 29;
+    /// The protocol has features of its own.
+    pub const PROTOCOL: u64 = 1 << 30;
+    /// virtio 1.
+    pub const VERSION_1: u64 = 1 << 32;
+}
+
+/// Bytes of the configuration space.
+pub const CONFIG_BYTES: usize = 60;
+/// Where the switch of the write cache is.
+pub const WRITEBACK_AT: u32 = 32;
+/// Bytes at the front of every request.
+pub const REQUEST_HEADER_BYTES: usize = 16;
+/// Bytes of the answer to a question for the name.
+pub const SERIAL_BYTES: usize = 20;
+/// Segments of a request's data.
+pub const SEGMENTS_MAX: u32 = 254;
+/// Larger requests are refused; what Linux sends is below.
+pub const REQUEST_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of one range of a discard or write-zeroes.
+const RANGE_BYTES: usize = 16;
+/// Sectors of a discard: 2 GiB, so that its bytes fit.
+const RANGE_SECTORS_MAX: u32 = 1 << 22;
+
+/// Status bytes.
+pub mod status {
+    /// Done.
+    pub const OK: u8 = 0;
+    /// Failed.
+    pub const IO_ERROR: u8 = 1;
+    /// Not known.
+    pub const UNSUPPORTED: u8 = 2;
+}
+
+/// The features of a device of these limits with so many queues.
+pub fn features(limits: &Limits, queues: u16, read_only: bool) -> u64 {
+    use feature::*;
+    let mut all = SEG_MAX | BLK_SIZE | TOPOLOGY | WRITE_ZEROES;
+    all |= INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1;
+    for (there, bits) in [
+        (limits.write_cache, FLUSH | CONFIG_WCE),
+        (limits.discard, DISCARD),
+        (queues > 1, MQ),
+        (read_only, READ_ONLY),
+    ] {
+        all |= if there { bits } else { 0 };
+    }
+    all
+}
+
+/// The configuration space.
+pub fn config(limits: &Limits, queues: u16, writeback: bool) -> [u8; CONFIG_BYTES] {
+    let mut space = [0; CONFIG_BYTES];
+    let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
+    let block_sectors = (limits.block_bytes / SECTOR_BYTES as u32).max(1);
+    put(0, &limits.sectors().to_le_bytes());
+    put(12, &SEGMENTS_MAX.to_le_bytes());
+    put(20, &(SECTOR_BYTES as u32).to_le_bytes());
+    put(24, &[block_sectors.ilog2() as u8]);
+    put(26, &(block_sectors as u16).to_le_bytes());
+    put(WRITEBACK_AT as usize, &[u8::from(writeback)]);
+    put(34, &queues.to_le_bytes());
+    put(36, &RANGE_SECTORS_MAX.to_le_bytes());
+    put(40, &1u32.to_le_bytes());
+    put(44, &block_sectors.to_le_bytes());
+    put(48, &RANGE_SECTORS_MAX.to_le_bytes());
+    put(52, &1u32.to_le_bytes());
+    put(56, &[1]);
+    space
+}
+
+/// What a request's header and its first data bytes ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// Something for the device, on this range of bytes.
+    Order {
+        /// What.
+        command: Command,
+        /// First byte.
+        offset: u64,
+        /// How many.
+        bytes: u32,
+    },
+    /// The device's name.
+    Serial,
+}
+
+/// Read a request. `to_device` are the bytes of data behind the header, `from_device` the room
+/// for an answer's data; `range` are the first data bytes, at most 16. `durable` makes every write
+/// force unit access: the cache is switched off.
+///
+/// # Errors
+/// With the status byte that says what is wrong.
+pub fn request(
+    header: &[u8; REQUEST_HEADER_BYTES],
+    range: &[u8],
+    (to_device, from_device): (u64, u64),
+    durable: bool,
+) -> Result<Asked, u8> {
+    let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    let sector = u64::from_le_bytes(*header.last_chunk::<8>().expect("16 bytes have a last 8"));
+    let offset = sector.checked_mul(SECTOR_BYTES).ok_or(status::IO_ERROR)?;
+    let transfer = |bytes: u64, command: Command| {
+        if bytes == 0 || bytes > REQUEST_BYTES_MAX || !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(status::IO_ERROR);
+        }
+        Ok(Asked::Order { command, offset, bytes: bytes as u32 })
+    };
+    match kind {
+        0 => transfer(from_device, Command::Read),
+        1 => transfer(to_device, Command::Write { fua: durable }),
+        4 => Ok(Asked::Order { command: Command::Flush, offset: 0, bytes: 0 }),
+        8 => Ok(Asked::Serial),
+        11 | 13 => {
+            if to_device != RANGE_BYTES as u64 {
+                return Err(status::IO_ERROR);
+            }
+            self::range(range, kind == 11, durable)
+        }
+        _ => Err(status::UNSUPPORTED),
+    }
+}
+
+fn range(range: &[u8], discard: bool, fua: bool) -> Result<Asked, u8> {
+    let range: &[u8; RANGE_BYTES] = range.try_into().map_err(|_| status::IO_ERROR)?;
+    let word =
+        |at: usize| u32::from_le_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
+    let sector = u64::from(word(0)) | u64::from(word(4)) << 32;
+    let (sectors, flags) = (word(8), word(12));
+    if sectors == 0 || sectors > RANGE_SECTORS_MAX {
+        return Err(status::IO_ERROR);
+    }
+    // A discard has no flags; a write-zeroes may be allowed to discard.
+    if flags & !1 != 0 || discard && flags != 0 {
+        return Err(status::UNSUPPORTED);
+    }
+    let command = match discard {
+        true => Command::Discard,
+        false => Command::WriteZeroes { fua, may_discard: flags & 1 != 0 },
+    };
+    let offset = sector.checked_mul(SECTOR_BYTES).ok_or(status::IO_ERROR)?;
+    Ok(Asked::Order { command, offset, bytes: sectors * SECTOR_BYTES as u32 })
+}
+
+/// The status byte of an answer.
+pub fn status_of(result: Result<(), Refusal>) -> u8 {
+    match result {
+        Ok(()) => status::OK,
+        Err(Refusal::Io | Refusal::BeyondEnd | Refusal::NoSpace) => status::IO_ERROR,
+    }
+}
+
+/// The device's name, in as many bytes as there are for it.
+pub fn serial(name: &str) -> [u8; SERIAL_BYTES] {
+    let mut bytes = [0; SERIAL_BYTES];
+    for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Bytes;
+
+    const LIMITS: Limits = Limits {
+        capacity: Bytes::from_mib(1),
+        block_bytes: 4096,
+        queue_depth_max: 32,
+        rotational: false,
+        write_cache: true,
+        discard: true,
+    };
+
+    fn header(kind: u32, sector: u64) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        bytes[8..].copy_from_slice(&sector.to_le_bytes());
+        bytes
+    }
+
+    fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
+        let mut bytes = sector.to_le_bytes().to_vec();
+        bytes.extend([sectors.to_le_bytes(), flags.to_le_bytes()].concat());
+        bytes
+    }
+
+    #[test]
+    fn requests_are_read() {
+        let asked = request(&header(0, 8), &[], (0, 4096), false).unwrap();
+        assert_eq!(asked, Asked::Order { command: Command::Read, offset: 4096, bytes: 4096 });
+        let asked = request(&header(1, 0), &[], (512, 0), true).unwrap();
+        let command = Command::Write { fua: true };
+        assert_eq!(asked, Asked::Order { command, offset: 0, bytes: 512 });
+        let asked = request(&header(13, 0), &range(8, 16, 1), (16, 0), false).unwrap();
+        let command = Command::WriteZeroes { fua: false, may_discard: true };
+        assert_eq!(asked, Asked::Order { command, offset: 4096, bytes: 8192 });
+        assert_eq!(request(&header(8, 0), &[], (0, 20), false), Ok(Asked::Serial));
+    }
+
+    #[test]
+    fn wrong_requests_get_their_status() {
+        assert_eq!(request(&header(0, 0), &[], (0, 0), false), Err(1));
+        assert_eq!(request(&header(0, 0), &[], (0, 513), false), Err(1));
+        assert_eq!(request(&header(1, 0), &[], ((16 << 20) + 512, 0), false), Err(1));
+        assert_eq!(request(&header(0, u64::MAX), &[], (0, 512), false), Err(1));
+        assert_eq!(request(&header(7, 0), &[], (0, 0), false), Err(2));
+        assert_eq!(request(&header(11, 0), &range(0, 8, 0), (32, 0), false), Err(1));
+        assert_eq!(request(&header(11, 0), &range(0, 0, 0), (16, 0), false), Err(1));
+        assert_eq!(request(&header(11, 0), &range(0, 8, 1), (16, 0), false), Err(2));
+        assert_eq!(request(&header(13, 0), &range(0, 8, 2), (16, 0), false), Err(2));
+    }
+
+    #[test]
+    fn features_and_configuration_say_what_the_device_can() {
+        let all = features(&LIMITS, 1, false);
+        assert!(all & feature::FLUSH != 0 && all & feature::MQ == 0);
+        let plain = Limits { write_cache: false, discard: false, ..LIMITS };
+        let few = features(&plain, 4, true);
+        assert!(few & (feature::FLUSH | feature::CONFIG_WCE | feature::DISCARD) == 0);
+        assert!(few & feature::MQ != 0 && few & feature::READ_ONLY != 0);
+        let space = config(&LIMITS, 4, true);
+        assert_eq!(space[..8], 2048u64.to_le_bytes());
+        assert_eq!((space[24], space[32], space[34]), (3, 1, 4));
+        assert_eq!(&serial("wd-80g-5400")[..12], b"wd-80g-5400\0");
+    }
+}

@@ -1,0 +1,108 @@
+//! `blocklab kernel`: the kernel that `travel` boots.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use attach::travel::kernel::{self, Progress};
+use indicatif::{ProgressBar, ProgressStyle};
+use study::Failure;
+
+use crate::say;
+
+/// Without a terminal there is one line per this long.
+const LINE_EVERY: Duration = Duration::from_secs(15);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Build it from the distribution's source into the cache, once
+    Build {
+        /// An unpacked tree, or a tar file of one [default: /usr/src/linux-source-*, by apt]
+        #[arg(long, value_name = "DIR")]
+        source: Option<PathBuf>,
+    },
+    /// Say which kernels there are
+    Status {
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        match self.what {
+            What::Build { source } => build(source),
+            What::Status { json } => status(json),
+        }
+    }
+}
+
+/// The kernel to travel with.
+pub(crate) fn find(wanted: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    kernel::find(wanted)
+}
+
+fn build(source: Option<PathBuf>) -> Result<u8, Failure> {
+    let began = Instant::now();
+    let built = match std::io::stderr().is_terminal() {
+        true => {
+            let bar = ProgressBar::new(1000);
+            if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
+                bar.set_style(style);
+            }
+            let result = kernel::build(source.as_deref(), |progress| match progress {
+                Progress::Begins(what) => bar.set_message(what.to_string()),
+                Progress::Compiled(share) => bar.set_position((share * 1000.0) as u64),
+            });
+            bar.finish_and_clear();
+            result?
+        }
+        false => {
+            let mut said = Instant::now();
+            kernel::build(source.as_deref(), |progress| match progress {
+                Progress::Begins(what) => eprintln!("kernel: {what}"),
+                Progress::Compiled(share) if said.elapsed() >= LINE_EVERY => {
+                    said = Instant::now();
+                    eprintln!("kernel: {:3.0} %", share * 100.0);
+                }
+                Progress::Compiled(_) => {}
+            })?
+        }
+    };
+    let seconds = began.elapsed().as_secs();
+    let when = if seconds > 1 { format!(", built in {seconds} s") } else { String::new() };
+    say(format!("Linux {}{when}: {}", built.version, built.path.display()));
+    Ok(0)
+}
+
+fn status(json: bool) -> Result<u8, Failure> {
+    let all = kernel::all(&kernel::cache()?);
+    if json {
+        let kernels: Vec<_> = all
+            .iter()
+            .map(|built| {
+                serde_json::json!({
+                    "version": built.version, "path": built.path, "current": built.current
+                })
+            })
+            .collect();
+        let ready = all.iter().any(|built| built.current);
+        say(serde_json::json!({ "ready": ready, "kernels": kernels }));
+        return Ok(0);
+    }
+    for built in &all {
+        let old = if built.current { "" } else { " (an older configuration: not used)" };
+        say(format!("Linux {}: {}{old}", built.version, built.path.display()));
+    }
+    if !all.iter().any(|built| built.current) {
+        say("no kernel to travel with; get it: blocklab kernel build");
+    }
+    Ok(0)
+}

@@ -1,0 +1,149 @@
+//! `blocklab travel`: a real Linux kernel in virtual time on modelled devices.
+
+use std::path::PathBuf;
+
+use attach::DeviceOptions;
+use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS};
+use models::config::Size;
+use study::Failure;
+
+use super::kernel;
+use crate::say;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Part files, or names of shipped parts (`blocklab list parts`): /dev/vda, /dev/vdb, ...
+    #[arg(value_name = "PART", required = true)]
+    parts: Vec<String>,
+    /// Change a key of every part, such as ssd.gc=greedy; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// A User-Mode Linux with time travel [default: the one `blocklab kernel build` made]
+    #[arg(long, value_name = "PATH")]
+    kernel: Option<PathBuf>,
+    /// The guest's memory
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    mem: String,
+    /// The I/O scheduler of every device [default: the kernel's]
+    #[arg(long, value_name = "NAME",
+          value_parser = clap::builder::PossibleValuesParser::new(SCHEDULERS))]
+    sched: Option<String>,
+    /// Read-ahead of the page cache [default: the kernel's, 128]
+    #[arg(long, value_name = "KIB")]
+    read_ahead: Option<u32>,
+    /// Switch the devices' write cache [default: as the part says]
+    #[arg(long, value_name = "HOW", value_parser = ["write-back", "write-through"])]
+    cache: Option<String>,
+    /// Make this file system on the first device, mount it on /mnt, and run CMD there
+    #[arg(long, value_name = "FS",
+          value_parser = clap::builder::PossibleValuesParser::new(FILE_SYSTEMS))]
+    mkfs: Option<String>,
+    /// Keep the data in this sparse file, and the device's state in FILE.state; one per part
+    /// [default: memory]
+    #[arg(long, value_name = "FILE")]
+    data: Vec<PathBuf>,
+    /// Begin with drives of which every sector was written once
+    #[arg(long)]
+    fill: bool,
+    /// Root of the device's random streams and of the guest's random numbers
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write every request of the first device to a trace that `blocklab run` can replay
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Write what the first device's queue was given, above the scheduler, to such a trace
+    #[arg(long, value_name = "FILE")]
+    record_queue: Option<PathBuf>,
+    /// Where the measurements go
+    #[arg(long, value_name = "DIR", default_value = "out/travel")]
+    out: PathBuf,
+    /// One JSON object on stdout at the end
+    #[arg(long)]
+    json: bool,
+    /// The program to run in the guest, and its arguments
+    #[arg(value_name = "CMD", required = true, last = true)]
+    command: Vec<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        // What must not be wrong at the end is tried at the beginning.
+        let out = self.out.clone();
+        std::fs::create_dir_all(&out).map_err(|why| {
+            Failure::machine(format!("cannot make the folder {}: {why}", out.display()))
+                .help("name another with --out DIR")
+        })?;
+        let json = self.json;
+        let outcome = attach::travel::travel(self.options()?)?;
+        outcome.report.lines().iter().for_each(|line| eprintln!("{line}"));
+        let path = out.join("travel.json");
+        let text = serde_json::to_string_pretty(&outcome.report)
+            .map_err(|why| Failure::bug(why.to_string()))?;
+        std::fs::write(&path, format!("{text}\n")).map_err(|why| {
+            Failure::machine(format!("cannot write {}: {why}", path.display()))
+        })?;
+        eprintln!("results {}", path.display());
+        if json {
+            say(text);
+        }
+        Ok(outcome.code)
+    }
+
+    fn options(self) -> Result<Options, Failure> {
+        if self.data.len() > self.parts.len() {
+            return Err(Failure::input("there are more --data files than parts")
+                .expected("at most one file for each part, in the same order"));
+        }
+        let memory_mib = memory(&self.mem)?;
+        let mut devices = Vec::new();
+        let mut data = self.data.into_iter();
+        for (text, letter) in self.parts.iter().zip('a'..='z') {
+            let part = study::build_part(text, &self.sets, self.seed)?;
+            devices.push(DeviceOptions { name: format!("vd{letter}"), part, data: data.next() });
+        }
+        Ok(Options {
+            devices,
+            kernel: kernel::find(self.kernel)?,
+            memory_mib,
+            scheduler: self.sched,
+            read_ahead_kib: self.read_ahead,
+            write_back: self.cache.map(|how| how == "write-back"),
+            mkfs: self.mkfs,
+            fill: self.fill,
+            seed: self.seed,
+            record: self.record,
+            record_queue: self.record_queue,
+            command: self.command,
+        })
+    }
+}
+
+/// 256M and 256MiB are the same here, as they are to the kernel.
+fn memory(text: &str) -> Result<u64, Failure> {
+    let number = text.strip_suffix(['M', 'G']).unwrap_or("");
+    let mib = match number.parse::<u64>() {
+        Ok(value) if text.ends_with('G') => value.checked_mul(1024),
+        Ok(value) => Some(value),
+        Err(_) => Size::parse(text).ok().map(|size| size.0.0 >> 20),
+    };
+    match mib.filter(|&mib| (MEMORY_MIN_MIB..=1 << 20).contains(&mib)) {
+        Some(mib) => Ok(mib),
+        None => Err(Failure::input(format!("--mem {text}"))
+            .expected(format!("a size from {MEMORY_MIN_MIB}M on, such as 256M or 1G"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_as_the_kernel_reads_it() {
+        assert_eq!(memory("256M").unwrap(), 256);
+        assert_eq!(memory("1G").unwrap(), 1024);
+        assert_eq!(memory("512MiB").unwrap(), 512);
+        for wrong in ["32M", "much", "", "G"] {
+            assert!(memory(wrong).unwrap_err().expected.unwrap().contains("64M"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! One clear error for everything that can be wrong. None of these needs a kernel.
+
+use crate::support::Folder;
+
+/// Any file passes for a kernel as long as nothing is booted.
+const KERNEL: &str = "--kernel=/bin/true";
+
+fn refused(args: &[&str], code: i32, expected: &str) {
+    let folder = Folder::new();
+    let journey = folder.travel(args);
+    assert_eq!(journey.code, Some(code), "{args:?}: {}", journey.stderr);
+    assert!(journey.stderr.contains(expected), "{args:?}: {}", journey.stderr);
+    assert_eq!(journey.stderr.matches("error:").count(), 1, "{}", journey.stderr);
+    assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn what_the_user_got_wrong_is_named() {
+    refused(&["no-such-part", KERNEL, "--", "true"], 2, "no-such-part");
+    refused(&["part.toml", "--kernel", "nowhere", "--", "true"], 2, "nowhere");
+    refused(&["part.toml", KERNEL, "--mem", "16M", "--", "true"], 2, "64M");
+    refused(&["part.toml", KERNEL, "--mem", "lots", "--", "true"], 2, "--mem lots");
+    refused(&["part.toml", KERNEL, "--mkfs", "ext33", "--", "true"], 2, "ext3");
+    refused(&["part.toml", KERNEL, "--sched", "cfq", "--", "true"], 2, "mq-deadline");
+    refused(&["part.toml", KERNEL, "--", "no-such-program"], 2, "no-such-program");
+    refused(&["part.toml", KERNEL], 2, "CMD");
+    let data = ["part.toml", KERNEL, "--data", "a", "--data", "b", "--", "true"];
+    refused(&data, 2, "more --data files");
+}
+
+#[test]
+fn a_kernel_that_is_none_ends_early_and_leaves_nothing() {
+    refused(&["part.toml", KERNEL, "--", "true"], 3, "ended too early");
+}
+
+#[test]
+fn without_a_kernel_the_command_that_makes_one_is_named() {
+    let folder = Folder::new();
+    let mut command = folder.command(&["travel", "part.toml", "--", "true"]);
+    let out = command.env("XDG_CACHE_HOME", folder.path("empty")).output().unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert!(said.contains("blocklab kernel build"), "{said}");
+    let mut command = folder.command(&["kernel", "build", "--source", "/proc"]);
+    let out = command.env("XDG_CACHE_HOME", folder.path("empty")).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("no Linux there"));
+}
+
+#[test]
+fn the_guests_own_verb_is_of_no_use_outside() {
+    let out = Folder::new().blocklab(&["travel-guest", "plan"]);
+    assert_eq!(out.status.code(), Some(2));
+}

@@ -1,0 +1,129 @@
+//! What a program in the guest sees and does.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::{Folder, can_travel};
+
+#[test]
+fn output_and_exit_code_come_back() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "echo out; echo err >&2; cat /sys/block/vda/serial; exit 7";
+    let journey = folder.travel(&["part.toml", "--", "sh", "-c", script]);
+    assert_eq!(journey.code, Some(7), "{}", journey.stderr);
+    assert_eq!(journey.stdout, "out\npart.toml");
+    assert!(journey.stderr.starts_with("err\n"), "{}", journey.stderr);
+    assert!(journey.stderr.contains("left out: CPU time is free"), "{}", journey.stderr);
+    assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn an_hour_of_sleep_takes_an_hour_of_virtual_time() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let journey = Folder::new().travel(&["part.toml", "--", "sleep", "3600"]).good();
+    let slept = journey.number("/command_s");
+    assert!((3600.0..3600.1).contains(&slept), "{slept}");
+}
+
+#[test]
+fn two_disks_are_set_as_asked_and_keep_what_is_written() {
+    if !can_travel(&["mkfs.ext4"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "cat /sys/block/vd[ab]/queue/scheduler /sys/block/vd[ab]/queue/rotational; \
+                  cat /sys/block/vda/queue/read_ahead_kb; \
+                  dd if=/dev/urandom of=f bs=1M count=8 2>&1 | tail -1 | cut -c1-7; sync; \
+                  dd if=f of=/dev/vdb bs=64k oflag=direct 2>/dev/null; \
+                  dd if=/dev/vdb of=g bs=64k count=128 iflag=direct 2>/dev/null; \
+                  cmp f g && rm f g && fstrim /mnt && echo same";
+    let args = [
+        "part.toml",
+        "wd-80g-5400",
+        "--mkfs",
+        "ext4",
+        "--sched",
+        "kyber",
+        "--read-ahead",
+        "512",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let journey = folder.travel(&args).good();
+    assert!(journey.stdout.contains("[kyber]"), "{}", journey.stdout);
+    assert!(journey.stdout.contains("0\n1\n512\n8388608"), "{}", journey.stdout);
+    assert!(journey.stdout.ends_with("same\n"), "{}", journey.stdout);
+    let disks = journey.report["disks"].as_array().unwrap();
+    assert_eq!(disks[1]["scheduler"], "kyber");
+    // The second disk was used without a cache: the block layer and the device saw the same.
+    for (which, name) in ["read", "write"].into_iter().enumerate() {
+        let (block, device) = (&disks[1]["block"][which], &disks[1]["device"][which]);
+        assert_eq!((&block["op"], &device["op"]), (&name.into(), &name.into()));
+        assert_eq!(block["dispatched"], device["requests"]);
+        assert_eq!(block["bytes"], 8 << 20);
+    }
+}
+
+#[test]
+fn a_crash_and_a_broken_file_system_are_told() {
+    if !can_travel(&["mkfs.xfs"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let crash = ["part.toml", "--", "sh", "-c", "echo c > /proc/sysrq-trigger"];
+    let journey = folder.travel(&crash);
+    assert_eq!(journey.code, Some(3));
+    assert!(journey.stderr.contains("Kernel panic"), "{}", journey.stderr);
+    // XFS refuses a disk this small; the words are mkfs's own.
+    std::fs::write(folder.path("tiny.toml"), "[null]\ncapacity = \"4MiB\"\n").unwrap();
+    let journey = folder.travel(&["tiny.toml", "--mkfs", "xfs", "--", "true"]);
+    assert_eq!(journey.code, Some(3));
+    assert!(journey.stderr.contains("in the guest: ") && journey.stderr.contains("mkfs.xfs"));
+    assert!(folder.leftovers().is_empty());
+}
+
+/// Kernels that run in a folder of this one: a guest is several processes.
+fn processes(folder: &Folder) -> usize {
+    let place = std::fs::canonicalize(folder.path("")).unwrap();
+    let of = |entry: std::fs::DirEntry| std::fs::read_link(entry.path().join("cwd")).ok();
+    let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(of);
+    all.filter(|cwd| cwd.starts_with(&place) && *cwd != place).count()
+}
+
+#[test]
+fn nothing_stays_when_it_is_interrupted_or_killed() {
+    if !can_travel(&[]) {
+        return;
+    }
+    for signal in ["INT", "TERM", "KILL"] {
+        let folder = Folder::new();
+        // It computes for ever: no virtual time passes.
+        let args = ["travel", "part.toml", "--", "sh", "-c", "while :; do :; done"];
+        let mut command = folder.command(&args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while processes(&folder) == 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the guest does not come");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let id = child.id().to_string();
+        let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();
+        assert!(sent.unwrap().success());
+        child.wait().unwrap();
+        let began = Instant::now();
+        while processes(&folder) > 0 {
+            assert!(began.elapsed() < Duration::from_secs(20), "{signal}: the guest stays");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // One that is killed cannot delete its folder.
+        assert!(signal == "KILL" || folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+    }
+}

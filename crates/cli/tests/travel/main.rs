@@ -1,0 +1,7 @@
+//! Black-box tests of `blocklab travel`: a real kernel, and what stays behind. They are skipped
+//! where `blocklab kernel build` was not run. No test asserts how fast anything is.
+
+mod errors;
+mod journey;
+mod repeat;
+mod support;
