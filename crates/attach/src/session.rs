@@ -2,7 +2,7 @@
 
 mod commands;
 mod open;
-mod signals;
+pub(crate) mod signals;
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

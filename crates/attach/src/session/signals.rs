@@ -11,14 +11,14 @@ use study::Failure;
 use crate::poll::{Interest, Poll};
 
 /// Signals that end the session, and those that tell of a child.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     stop: UnixStream,
     child: UnixStream,
     registered: Vec<SigId>,
 }
 
 impl Signals {
-    pub(super) fn new(poll: &Poll, stop_token: u64, child_token: u64) -> Result<Signals, Failure> {
+    pub(crate) fn new(poll: &Poll, stop_token: u64, child_token: u64) -> Result<Signals, Failure> {
         let build = || -> std::io::Result<Signals> {
             let mut registered = Vec::new();
             let mut listen = |signals: &[i32], token| -> std::io::Result<UnixStream> {
@@ -38,12 +38,12 @@ impl Signals {
     }
 
     /// True when a signal to end has come.
-    pub(super) fn take_stop(&mut self) -> bool {
+    pub(crate) fn take_stop(&mut self) -> bool {
         drain(&mut self.stop)
     }
 
     /// True when a child may have ended.
-    pub(super) fn take_child(&mut self) -> bool {
+    pub(crate) fn take_child(&mut self) -> bool {
         drain(&mut self.child)
     }
 }
