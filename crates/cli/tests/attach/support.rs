@@ -66,6 +66,11 @@ impl Folder {
         self.session(&all)
     }
 
+    /// Start `blocklab ARGS`, and listen to nothing it says.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
     /// Start `blocklab ARGS`, which serves until it is told to end.
     pub(crate) fn session(&self, args: &[&str]) -> Session {
         let mut child = self.command(args).stderr(Stdio::piped()).spawn().unwrap();
