@@ -33,7 +33,7 @@ pub(super) struct Device {
     /// A sync failed: what it should have written may be gone, so no later one may succeed. The
     /// kernel tells of such a loss once per open file.
     lost: Arc<AtomicBool>,
-    /// In tests: it answers nothing any more.
+    /// In tests: it answers nothing for now.
     #[cfg(test)]
     pub(super) frozen: Arc<AtomicBool>,
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use mirror::core::State;
 use mirror::{DEVICES, LEGS, Mode, SLOW};
 
 use super::engine::Array;
@@ -132,21 +133,33 @@ fn a_flush_during_a_freeze_survives_the_loss_of_the_other_leg() {
 
 /// With a frozen leg and no witness, a flush waits: it may not lie.
 #[test]
-fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out() {
+fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out_and_it_comes_back() {
     let folder = Folder::created(false, Mode::Strict);
     let mut host = Host::new(&folder.start(false, [false; DEVICES]));
     host.frozen[SLOW].store(true, Ordering::SeqCst);
     host.write(0, &[3; 4096]);
     host.flush();
     // It was answered only because the others recorded that the leg is out.
-    assert_eq!(host.array.core().states()[SLOW], mirror::core::State::Out);
+    assert_eq!(host.array.core().states()[SLOW], State::Out);
     let after = folder.cut();
-    let mut host = Host::new(&after.start(false, [false, true, false]));
-    assert_eq!(host.read(0, 4096), [3; 4096]);
+    let mut alone = Host::new(&after.start(false, [false, true, false]));
+    assert_eq!(alone.read(0, 4096), [3; 4096]);
     // Both are there again: the one that was out is filled and does not lead.
     let again = after.cut();
-    let mut host = Host::new(&again.start(false, [false; DEVICES]));
-    assert_eq!(host.read(0, 4096), [3; 4096]);
+    let mut both = Host::new(&again.start(false, [false; DEVICES]));
+    assert_eq!(both.read(0, 4096), [3; 4096]);
+
+    // The frozen one thaws: what it lacks is copied, and it alone would do.
+    host.frozen[SLOW].store(false, Ordering::SeqCst);
+    let began = Instant::now();
+    while host.array.core().states()[SLOW] != State::Member {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not come back");
+        std::thread::sleep(Duration::from_millis(1));
+        host.array.advance(host.clock.now(), &mut Vec::new());
+    }
+    let after = folder.cut();
+    let mut slow = Host::new(&after.start(false, [true, false, false]));
+    assert_eq!(slow.read(0, 4096), [3; 4096]);
 }
 
 #[test]
