@@ -9,7 +9,7 @@ use crate::pool::Pool;
 const BUDGET_BYTES: u64 = 512 << 20;
 
 /// One device that clients can reach.
-pub struct Export {
+pub struct Export<T = Engine> {
     /// The clients' name for it.
     pub name: String,
     /// How it presents itself to a host.
@@ -17,7 +17,7 @@ pub struct Export {
     /// Refuse writes.
     pub read_only: bool,
     /// The device, its data and its faults.
-    pub engine: Engine,
+    pub engine: T,
 }
 
 /// Bytes that are promised to clients.
@@ -49,9 +49,9 @@ impl Budget {
 }
 
 /// What all clients share.
-pub struct Lab {
+pub struct Lab<T = Engine> {
     /// The devices.
-    pub exports: Vec<Export>,
+    pub exports: Vec<Export<T>>,
     /// Buffers for data.
     pub pool: Pool,
     /// The wall clock.
@@ -60,9 +60,9 @@ pub struct Lab {
     pub budget: Budget,
 }
 
-impl Lab {
+impl<T> Lab<T> {
     /// A lab of these devices.
-    pub fn new(exports: Vec<Export>, clock: Clock) -> Lab {
+    pub fn new(exports: Vec<Export<T>>, clock: Clock) -> Lab<T> {
         Lab { exports, pool: Pool::default(), clock, budget: Budget::default() }
     }
 }

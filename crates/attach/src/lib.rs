@@ -4,6 +4,7 @@
 //! Frontends are codecs; [`Engine`] is what stands behind all of them. It never decides a latency:
 //! the model does, and [`Statistics`] tells how late this machine was against it.
 
+pub mod array;
 mod captive;
 mod clock;
 pub mod control;
@@ -25,6 +26,7 @@ mod spin;
 mod state;
 mod statistics;
 mod store;
+mod target;
 pub mod travel;
 pub mod vhost_user;
 mod volatile;
@@ -43,3 +45,4 @@ pub use report::{DeviceReport, Report};
 pub use session::{Compensation, DeviceOptions, Options, Outcome, attach};
 pub use statistics::{Quantiles, Statistics, Summary, Timing};
 pub use store::{Extent, Store};
+pub use target::Target;

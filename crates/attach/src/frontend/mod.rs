@@ -12,9 +12,10 @@ use std::path::PathBuf;
 
 use study::Failure;
 
-use crate::engine::{Order, Reply};
+use crate::engine::{Engine, Order, Reply};
 use crate::lab::Lab;
 use crate::poll::{Event, Poll};
+use crate::target::Target;
 
 /// What clients need to find the device.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -57,25 +58,25 @@ pub struct Started {
 pub type Errand<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
 
 /// A way to reach the device.
-pub trait Frontend {
+pub trait Frontend<T: Target = Engine> {
     /// Begin to serve. The errand runs beside the event loop while requests bypass the model; when
     /// it is done, clients may come.
     ///
     /// # Errors
     /// When the machine lacks something, or a name is taken.
-    fn start(&mut self, lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure>;
+    fn start(&mut self, lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure>;
 
     /// Something happened to the descriptor that the frontend added as `event.token`.
-    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll);
+    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll);
 
     /// An answer of `export` is due. It need not leave before [`Frontend::flush`].
-    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab);
+    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>);
 
     /// Send what is waiting.
-    fn flush(&mut self, lab: &mut Lab, poll: &Poll);
+    fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll);
 
     /// The device lost power; these requests will have no answer.
-    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab, poll: &Poll);
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab<T>, poll: &Poll);
 
     /// The other side is gone for good: nobody can come back.
     fn is_over(&self) -> bool {
@@ -87,7 +88,7 @@ pub trait Frontend {
 }
 
 /// Declare the frontends. Each module offers `pub struct Options` with
-/// `fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure>`.
+/// `fn build<T: Target>(self, exports: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure>`.
 macro_rules! frontends {
     ($( $(#[$meta:meta])* $variant:ident = $name:literal => $module:ident ),+ $(,)?) => {
         /// A way to reach the device, with its options.
@@ -110,10 +111,10 @@ macro_rules! frontends {
             ///
             /// # Errors
             /// When its options do not fit.
-            pub fn build(
+            pub fn build<T: Target>(
                 self,
-                exports: &[crate::lab::Export],
-            ) -> Result<Box<dyn Frontend>, Failure> {
+                exports: &[crate::lab::Export<T>],
+            ) -> Result<Box<dyn Frontend<T>>, Failure> {
                 match self {
                     $( Choice::$variant(options) => options.build(exports), )+
                 }

@@ -13,6 +13,7 @@ use super::{Address, Errand, Frontend, PrivateFolder, Started, shown};
 use crate::engine::{Order, Reply};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
+use crate::target::Target;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
 use crate::vhost_user::message::{Malformed, QUEUES_MAX};
@@ -52,7 +53,7 @@ impl Options {
     ///
     /// # Errors
     /// When there are too many queues, or no folder for the sockets.
-    pub fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+    pub fn build<T: Target>(self, exports: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure> {
         let folder = match self.socket {
             Some(_) => None,
             None => Some(PrivateFolder::new()?),
@@ -127,7 +128,12 @@ impl Disk {
     }
 
     /// Take everything the driver's side says; false when the connection is to end.
-    fn converse(&mut self, lab: &mut Lab, poll: &Poll, base: u64) -> Result<bool, Malformed> {
+    fn converse(
+        &mut self,
+        lab: &mut Lab<impl Target>,
+        poll: &Poll,
+        base: u64,
+    ) -> Result<bool, Malformed> {
         let Some(connection) = &self.connection else { return Ok(true) };
         match self.inbox.fill(connection)? {
             Filled::End => return Ok(false),
@@ -191,7 +197,7 @@ impl Disk {
         Ok(())
     }
 
-    fn kicked(&mut self, ring: u32, lab: &mut Lab) -> Result<(), Malformed> {
+    fn kicked(&mut self, ring: u32, lab: &mut Lab<impl Target>) -> Result<(), Malformed> {
         if let Some(kick) = &mut self.kicks[ring as usize] {
             // An eventfd's count: how often does not matter.
             let _ = kick.read(&mut [0; 8]);
@@ -206,8 +212,8 @@ fn never_block(file: &File) -> std::io::Result<()> {
     Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?)
 }
 
-impl Frontend for VhostUser {
-    fn start(&mut self, _lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+impl<T: Target> Frontend<T> for VhostUser {
+    fn start(&mut self, _lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         for (index, disk) in self.disks.iter_mut().enumerate() {
             disk.listen(poll, index as u64 * PER_DISK)?;
         }
@@ -220,7 +226,7 @@ impl Frontend for VhostUser {
         Ok(Box::new(move || Ok(Started { address, ..Started::default() })))
     }
 
-    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll) {
+    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll) {
         let (index, what) = ((event.token / PER_DISK) as usize, event.token % PER_DISK);
         let base = index as u64 * PER_DISK;
         let Some(disk) = self.disks.get_mut(index) else { return };
@@ -242,7 +248,7 @@ impl Frontend for VhostUser {
         }
     }
 
-    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab) {
+    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>) {
         let Some(disk) = self.disks.get_mut(export) else { return };
         let (pool, budget) = (&mut lab.pool, &mut lab.budget);
         if let Err(why) = disk.backend.reply(reply, pool, budget, &mut disk.waiting) {
@@ -252,7 +258,7 @@ impl Frontend for VhostUser {
         }
     }
 
-    fn flush(&mut self, _lab: &mut Lab, _poll: &Poll) {
+    fn flush(&mut self, _lab: &mut Lab<T>, _poll: &Poll) {
         for disk in &mut self.disks {
             for ring in disk.waiting.drain(..) {
                 if let Some(call) = &mut disk.calls[ring as usize] {
@@ -263,7 +269,7 @@ impl Frontend for VhostUser {
         }
     }
 
-    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab, poll: &Poll) {
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab<T>, poll: &Poll) {
         if let Some(disk) = self.disks.get_mut(export) {
             disk.backend.power_cut(forgotten, &mut lab.budget);
             disk.disconnect(poll);

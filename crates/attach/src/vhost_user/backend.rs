@@ -12,6 +12,7 @@ use crate::clock::Wall;
 use crate::engine::{Command, Order, Reply, Ticket};
 use crate::lab::{Budget, Lab};
 use crate::pool::Pool;
+use crate::target::Target;
 
 use super::block::{self, Asked, feature, status};
 use super::chain::Chain;
@@ -339,7 +340,12 @@ impl Backend {
     ///
     /// # Errors
     /// When the queue or a chain in it is broken.
-    pub fn kicked(&mut self, index: u32, now: Wall, lab: &mut Lab) -> Result<(), Malformed> {
+    pub fn kicked(
+        &mut self,
+        index: u32,
+        now: Wall,
+        lab: &mut Lab<impl Target>,
+    ) -> Result<(), Malformed> {
         loop {
             self.drain(index, now, lab)?;
             let Some(memory) = &self.memory else { return Ok(()) };
@@ -355,7 +361,12 @@ impl Backend {
         }
     }
 
-    fn drain(&mut self, index: u32, now: Wall, lab: &mut Lab) -> Result<(), Malformed> {
+    fn drain(
+        &mut self,
+        index: u32,
+        now: Wall,
+        lab: &mut Lab<impl Target>,
+    ) -> Result<(), Malformed> {
         loop {
             let Some(memory) = &self.memory else { return Ok(()) };
             let ring = &mut self.rings[index as usize];
@@ -381,7 +392,7 @@ impl Backend {
         ring: u32,
         chain: Chain,
         now: Wall,
-        lab: &mut Lab,
+        lab: &mut Lab<impl Target>,
     ) -> Result<(), Malformed> {
         let Some(memory) = &self.memory else { return Ok(()) };
         let (header, range) = chain.front(memory)?;
@@ -436,7 +447,7 @@ impl Backend {
         slot: u32,
         order: Order,
         now: Wall,
-        lab: &mut Lab,
+        lab: &mut Lab<impl Target>,
     ) -> Result<(), Malformed> {
         let (engine, pool) = (&mut lab.exports[self.device as usize].engine, &mut lab.pool);
         if !matches!(order.command, Command::Write { .. }) {
@@ -451,7 +462,7 @@ impl Backend {
                 for (address, bytes) in pending.chain.to_device() {
                     let mut piece = pool.take(bytes as usize);
                     memory.read(address, &mut piece)?;
-                    engine.data().write(&mut sink, &piece);
+                    engine.write(&mut sink, &piece);
                     pool.put(piece);
                 }
                 Some(sink)

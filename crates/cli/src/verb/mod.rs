@@ -41,7 +41,7 @@ verbs! {
     Schema => schema,
     /// Describe, convert and measure recorded traces
     Trace => trace,
-    /// Try to break the hetero-mirror's protocol
+    /// Mirror an SSD and a disk: make, serve, look at, and try to break it
     Mirror => mirror,
     /// Show what this machine can do, and the command that unlocks the rest
     Doctor => doctor,

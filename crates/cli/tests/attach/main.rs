@@ -1,10 +1,12 @@
-//! Black-box tests of `blocklab attach`: real clients, damaged ones, and what stays behind.
+//! Black-box tests of `blocklab attach` and of a served mirror: real clients, damaged ones, what
+//! stays behind.
 //! No test asserts how fast anything is.
 
 mod captive;
 mod clients;
 mod control;
 mod loop_device;
+mod mirror;
 mod support;
 mod truth;
 mod wire;

@@ -63,7 +63,17 @@ impl Folder {
     pub(crate) fn serve(&self, args: &[&str]) -> Session {
         let mut all = vec!["attach"];
         all.extend(args);
-        let mut child = self.command(&all).stderr(Stdio::piped()).spawn().unwrap();
+        self.session(&all)
+    }
+
+    /// Start `blocklab ARGS`, and listen to nothing it says.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Start `blocklab ARGS`, which serves until it is told to end.
+    pub(crate) fn session(&self, args: &[&str]) -> Session {
+        let mut child = self.command(args).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("end with Ctrl-C") {
@@ -229,6 +239,11 @@ impl Client {
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
         self.stream.write_all(&Client::request(1, offset, data.len() as u32)).unwrap();
         self.stream.write_all(data).unwrap();
+        self.reply()
+    }
+
+    pub(crate) fn flush(&mut self) -> u32 {
+        self.stream.write_all(&Client::request(3, 0, 0)).unwrap();
         self.reply()
     }
 

@@ -22,6 +22,7 @@ use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
+use crate::target::Target;
 
 use device::LoopDevice;
 use wire::{Ask, FileInfo};
@@ -38,7 +39,10 @@ pub struct Options {
 }
 
 impl Options {
-    pub(crate) fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+    pub(crate) fn build<T: Target>(
+        self,
+        exports: &[Export<T>],
+    ) -> Result<Box<dyn Frontend<T>>, Failure> {
         Ok(Box::new(Loop {
             options: self,
             files: exports.iter().enumerate().map(file_of).collect(),
@@ -51,7 +55,7 @@ impl Options {
     }
 }
 
-fn file_of((index, export): (usize, &Export)) -> FileInfo {
+fn file_of((index, export): (usize, &Export<impl Target>)) -> FileInfo {
     let (limits, identity) = (export.engine.limits(), &export.identity);
     FileInfo {
         name: if export.name.is_empty() { format!("disk{index}") } else { export.name.clone() },
@@ -90,8 +94,8 @@ struct Queue {
 }
 
 impl Loop {
-    fn queues(&self, lab: &Lab) -> Vec<Queue> {
-        let queue = |(file, export): (&FileInfo, &Export)| {
+    fn queues<T: Target>(&self, lab: &Lab<T>) -> Vec<Queue> {
+        let queue = |(file, export): (&FileInfo, &Export<T>)| {
             let (limits, identity) = (export.engine.limits(), &export.identity);
             let request_kib = identity.request_bytes_max.map_or(REQUEST_KIB_MAX, |most| most >> 10);
             let cache = if limits.write_cache { "write back" } else { "write through" };
@@ -111,7 +115,7 @@ impl Loop {
     }
 
     /// Hand a request to the device, or answer it.
-    fn take(&mut self, got: usize, lab: &mut Lab) {
+    fn take(&mut self, got: usize, lab: &mut Lab<impl Target>) {
         let arrived = lab.clock.now();
         match wire::understand(&self.buffer[..got], &self.files) {
             Ask::Nothing => {}
@@ -124,7 +128,7 @@ impl Loop {
                 let sink = match command {
                     Command::Write { .. } => match engine.begin_write(offset, bytes) {
                         Ok(mut sink) => {
-                            engine.data().write(&mut sink, data);
+                            engine.write(&mut sink, data);
                             Some(sink)
                         }
                         // The engine says so again, in its own time.
@@ -138,8 +142,8 @@ impl Loop {
     }
 }
 
-impl Frontend for Loop {
-    fn start(&mut self, lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+impl<T: Target> Frontend<T> for Loop {
+    fn start(&mut self, lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         let connection = mount::connect()?;
         let folder = mount::mount(connection.as_fd())?;
         poll.add(&connection, 0, Interest::READ)
@@ -169,7 +173,7 @@ impl Frontend for Loop {
         }))
     }
 
-    fn ready(&mut self, _: Event, lab: &mut Lab, _: &Poll) {
+    fn ready(&mut self, _: Event, lab: &mut Lab<T>, _: &Poll) {
         for _ in 0..TURNS {
             let Some(mut connection) = self.connection.as_ref() else { return };
             match connection.read(&mut self.buffer) {
@@ -187,7 +191,7 @@ impl Frontend for Loop {
         }
     }
 
-    fn reply(&mut self, _: usize, reply: Reply, _: &mut Lab) {
+    fn reply(&mut self, _: usize, reply: Reply, _: &mut Lab<T>) {
         let Order { command, bytes, ticket, .. } = reply.order;
         let unique = ticket.tag;
         self.replies.push(match (reply.result, command) {
@@ -198,7 +202,7 @@ impl Frontend for Loop {
         });
     }
 
-    fn flush(&mut self, lab: &mut Lab, poll: &Poll) {
+    fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll) {
         for (head, data) in self.replies.drain(..) {
             let Some(connection) = &self.connection else { break };
             // The kernel takes a reply whole and never makes us wait; one that it does not know
@@ -219,7 +223,7 @@ impl Frontend for Loop {
     }
 
     /// What was inside fails; a host that lost its disk for a moment sees the same.
-    fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut Lab, _: &Poll) {
+    fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
         for order in forgotten {
             let reply = wire::header(order.ticket.tag, 0, wire::errno::IO);
             self.replies.push((reply.to_vec(), Vec::new()));

@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::clock::Wall;
-use crate::data::WriteSink;
 use crate::engine::{Command, Order, Refusal, Reply, Ticket};
 use crate::lab::Lab;
 use crate::poll::{Interest, Poll};
+use crate::target::Target;
 
 use super::handshake::ExportInfo;
 use super::machine::{Ask, Machine, Request, Step};
@@ -34,7 +34,7 @@ pub(super) enum Fate {
     Ends,
 }
 
-pub(super) struct Connection {
+pub(super) struct Connection<S> {
     socket: OwnedFd,
     token: u64,
     number: u32,
@@ -45,7 +45,7 @@ pub(super) struct Connection {
     end: usize,
     out: Out,
     /// The write whose data is coming.
-    sink: Option<(Request, WriteSink)>,
+    sink: Option<(Request, S)>,
     /// A request that waits for room for its reply.
     waiting: Option<Request>,
     in_flight: usize,
@@ -56,15 +56,15 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
 }
 
-impl Connection {
+impl<S> Connection<S> {
     pub(super) fn new(
         socket: OwnedFd,
         token: u64,
         number: u32,
         generation: u32,
-        lab: &mut Lab,
+        lab: &mut Lab<impl Target<Sink = S>>,
         poll: &Poll,
-    ) -> io::Result<Connection> {
+    ) -> io::Result<Connection<S>> {
         poll.add(&socket, token, Interest::READ)?;
         let mut out = Out::default();
         let machine = out.append(&mut lab.pool, Machine::new);
@@ -104,7 +104,11 @@ impl Connection {
     }
 
     /// The socket has something.
-    pub(super) fn receive(&mut self, exports: &[ExportInfo], lab: &mut Lab) -> Fate {
+    pub(super) fn receive(
+        &mut self,
+        exports: &[ExportInfo],
+        lab: &mut Lab<impl Target<Sink = S>>,
+    ) -> Fate {
         for _ in 0..TURNS {
             if self.is_paused() {
                 break;
@@ -133,7 +137,12 @@ impl Connection {
     }
 
     /// Work through what came in.
-    fn process(&mut self, arrived: Wall, exports: &[ExportInfo], lab: &mut Lab) -> Fate {
+    fn process(
+        &mut self,
+        arrived: Wall,
+        exports: &[ExportInfo],
+        lab: &mut Lab<impl Target<Sink = S>>,
+    ) -> Fate {
         loop {
             if let Some(request) = self.waiting.take()
                 && !self.begin(arrived, request, lab)
@@ -182,7 +191,12 @@ impl Connection {
     }
 
     /// Start on a request; false when there is no room for its reply yet.
-    fn begin(&mut self, arrived: Wall, request: Request, lab: &mut Lab) -> bool {
+    fn begin(
+        &mut self,
+        arrived: Wall,
+        request: Request,
+        lab: &mut Lab<impl Target<Sink = S>>,
+    ) -> bool {
         let cost = cost(&request);
         let owed = self.promised + self.out.len() as u64;
         let room = self.in_flight < REQUESTS_MAX && (owed == 0 || owed + cost <= OWED_MAX);
@@ -214,13 +228,19 @@ impl Connection {
     }
 
     /// A promised reply is no longer one.
-    fn settle(&mut self, cost: u64, lab: &mut Lab) {
+    fn settle(&mut self, cost: u64, lab: &mut Lab<impl Target<Sink = S>>) {
         self.promised -= cost;
         self.in_flight -= 1;
         lab.budget.release(cost);
     }
 
-    fn submit(&mut self, arrived: Wall, request: &Request, sink: Option<WriteSink>, lab: &mut Lab) {
+    fn submit(
+        &mut self,
+        arrived: Wall,
+        request: &Request,
+        sink: Option<S>,
+        lab: &mut Lab<impl Target<Sink = S>>,
+    ) {
         let command = match request.ask {
             Ask::Read => Command::Read,
             Ask::Write => Command::Write { fua: request.fua },
@@ -244,12 +264,18 @@ impl Connection {
         engine.submit(arrived, order, sink, &mut lab.pool);
     }
 
-    fn payload(&mut self, arrived: Wall, bytes: usize, complete: bool, lab: &mut Lab) {
+    fn payload(
+        &mut self,
+        arrived: Wall,
+        bytes: usize,
+        complete: bool,
+        lab: &mut Lab<impl Target<Sink = S>>,
+    ) {
         let piece = &self.input[self.start..self.start + bytes];
         self.start += bytes;
         let Some((request, mut sink)) = self.sink.take() else { return };
         let engine = &mut lab.exports[self.machine.agreement().export].engine;
-        engine.data().write(&mut sink, piece);
+        engine.write(&mut sink, piece);
         match complete {
             true => self.submit(arrived, &request, Some(sink), lab),
             false => self.sink = Some((request, sink)),
@@ -257,10 +283,10 @@ impl Connection {
     }
 
     /// Where the data is takes the device no time.
-    fn block_status(&mut self, request: &Request, lab: &mut Lab) {
+    fn block_status(&mut self, request: &Request, lab: &mut Lab<impl Target<Sink = S>>) {
         let most = if request.one_extent { 1 } else { EXTENTS_MAX };
         let engine = &mut lab.exports[self.machine.agreement().export].engine;
-        let found = engine.data().extents(request.offset, u64::from(request.bytes), most);
+        let found = engine.extents(request.offset, u64::from(request.bytes), most);
         let (machine, cookie) = (&self.machine, request.cookie);
         put(&mut self.out, lab, |out| match found {
             Ok(extents) => machine.block_status(cookie, &extents, out),
@@ -270,7 +296,7 @@ impl Connection {
     }
 
     /// An answer of the engine.
-    pub(super) fn reply(&mut self, reply: Reply, lab: &mut Lab) {
+    pub(super) fn reply(&mut self, reply: Reply, lab: &mut Lab<impl Target<Sink = S>>) {
         let Order { command, offset, bytes, ticket } = reply.order;
         let is_read = command == Command::Read;
         self.settle(REPLY_BYTES + if is_read { u64::from(bytes) } else { 0 }, lab);
@@ -289,7 +315,12 @@ impl Connection {
     }
 
     /// Send what waits, go on with what came in, and watch for what is needed next.
-    pub(super) fn flush(&mut self, exports: &[ExportInfo], lab: &mut Lab, poll: &Poll) -> Fate {
+    pub(super) fn flush(
+        &mut self,
+        exports: &[ExportInfo],
+        lab: &mut Lab<impl Target<Sink = S>>,
+        poll: &Poll,
+    ) -> Fate {
         self.dirty = false;
         match self.out.send(&self.socket, &mut lab.pool) {
             Ok(sent) => lab.budget.release(sent as u64),
@@ -313,17 +344,17 @@ impl Connection {
     }
 
     /// Forget everything about the client; requests inside are answered to nobody.
-    pub(super) fn close(mut self, lab: &mut Lab, poll: &Poll) {
+    pub(super) fn close(mut self, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         poll.remove(&self.socket);
         if let Some((_, sink)) = self.sink.take() {
-            lab.exports[self.machine.agreement().export].engine.data().abandon(&sink);
+            lab.exports[self.machine.agreement().export].engine.abandon(sink);
         }
         lab.budget.release(self.promised + self.out.len() as u64);
         self.out.clear(&mut lab.pool);
     }
 }
 
-fn put(out: &mut Out, lab: &mut Lab, write: impl FnOnce(&mut Vec<u8>)) {
+fn put(out: &mut Out, lab: &mut Lab<impl Target>, write: impl FnOnce(&mut Vec<u8>)) {
     let before = out.len();
     out.append(&mut lab.pool, write);
     lab.budget.add((out.len() - before) as u64);

@@ -18,6 +18,7 @@ use crate::engine::{Order, Reply};
 use crate::frontend::{Address, Errand, Frontend, PrivateFolder, Started, shown};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
+use crate::target::Target;
 
 use connection::{Connection, Fate};
 pub use handshake::{Agreement, ExportInfo};
@@ -38,14 +39,17 @@ pub struct Options {
 }
 
 impl Options {
-    pub(crate) fn build(self, exports: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+    pub(crate) fn build<T: Target>(
+        self,
+        exports: &[Export<T>],
+    ) -> Result<Box<dyn Frontend<T>>, Failure> {
         if let Some(address) = self.tcp.filter(|address| !is_loopback(address)) {
             return Err(Failure::input(format!("{address} can be reached from elsewhere"))
                 .expected("a loopback address such as 127.0.0.1:10809: nothing is encrypted")
                 .help("forward the port with ssh -L when a client is on another machine"));
         }
         let infos = exports.iter().map(info).collect();
-        Ok(Box::new(Nbd {
+        Ok(Box::new(Nbd::<T::Sink> {
             options: self,
             exports: infos,
             listeners: Vec::new(),
@@ -67,7 +71,7 @@ fn is_loopback(address: &SocketAddr) -> bool {
 }
 
 /// What clients are told about an export.
-fn info(export: &Export) -> ExportInfo {
+fn info(export: &Export<impl Target>) -> ExportInfo {
     let (limits, identity) = (export.engine.limits(), &export.identity);
     ExportInfo {
         name: export.name.clone(),
@@ -113,14 +117,14 @@ impl Listener {
 }
 
 /// The server.
-struct Nbd {
+struct Nbd<S> {
     options: Options,
     exports: Vec<ExportInfo>,
     listeners: Vec<Listener>,
     /// Our socket's name, to be removed in the end.
     socket: Option<PathBuf>,
     folder: Option<PrivateFolder>,
-    clients: Vec<Option<Connection>>,
+    clients: Vec<Option<Connection<S>>>,
     generation: u32,
     alive: usize,
     /// The listeners are being watched.
@@ -130,9 +134,9 @@ struct Nbd {
 /// Tokens below this are listeners.
 const FIRST_CLIENT: u64 = 16;
 
-impl Nbd {
+impl<S> Nbd<S> {
     /// Let a client in.
-    fn admit(&mut self, socket: OwnedFd, lab: &mut Lab, poll: &Poll) {
+    fn admit(&mut self, socket: OwnedFd, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         let free = self.clients.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.clients.push(None);
@@ -148,7 +152,7 @@ impl Nbd {
         }
     }
 
-    fn accept(&mut self, index: usize, lab: &mut Lab, poll: &Poll) {
+    fn accept(&mut self, index: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         while self.alive < CONNECTIONS_MAX {
             let Some(listener) = self.listeners.get(index) else { return };
             match listener.accept() {
@@ -174,7 +178,7 @@ impl Nbd {
         }
     }
 
-    fn end(&mut self, number: usize, lab: &mut Lab, poll: &Poll) {
+    fn end(&mut self, number: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         if let Some(connection) = self.clients[number].take() {
             connection.close(lab, poll);
             self.alive -= 1;
@@ -182,7 +186,7 @@ impl Nbd {
         }
     }
 
-    fn flush_one(&mut self, number: usize, lab: &mut Lab, poll: &Poll) {
+    fn flush_one(&mut self, number: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         let Some(connection) = &mut self.clients[number] else { return };
         if connection.flush(&self.exports, lab, poll) == Fate::Ends {
             self.end(number, lab, poll);
@@ -224,8 +228,8 @@ fn escaped(path: &str) -> String {
         .collect()
 }
 
-impl Frontend for Nbd {
-    fn start(&mut self, _lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+impl<T: Target> Frontend<T> for Nbd<T::Sink> {
+    fn start(&mut self, _lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         let chosen = self.options.socket.clone();
         let socket = match (chosen, self.options.tcp) {
             (Some(path), _) => Some(path),
@@ -266,7 +270,7 @@ impl Frontend for Nbd {
         }))
     }
 
-    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll) {
+    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll) {
         if event.token < FIRST_CLIENT {
             return self.accept(event.token as usize, lab, poll);
         }
@@ -285,7 +289,7 @@ impl Frontend for Nbd {
         }
     }
 
-    fn reply(&mut self, _export: usize, reply: Reply, lab: &mut Lab) {
+    fn reply(&mut self, _export: usize, reply: Reply, lab: &mut Lab<T>) {
         let ticket = reply.order.ticket;
         let client = self.clients.get_mut(ticket.connection as usize);
         match client.and_then(Option::as_mut).filter(|c| c.generation == ticket.generation) {
@@ -299,7 +303,7 @@ impl Frontend for Nbd {
         }
     }
 
-    fn flush(&mut self, lab: &mut Lab, poll: &Poll) {
+    fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll) {
         let mut somebody_waits = false;
         for number in 0..self.clients.len() {
             let Some(connection) = &self.clients[number] else { continue };
@@ -321,7 +325,7 @@ impl Frontend for Nbd {
     }
 
     /// A cable that is pulled: clients of the export lose their connection.
-    fn power_cut(&mut self, export: usize, _: &[Order], lab: &mut Lab, poll: &Poll) {
+    fn power_cut(&mut self, export: usize, _: &[Order], lab: &mut Lab<T>, poll: &Poll) {
         for number in 0..self.clients.len() {
             if self.clients[number].as_ref().is_some_and(|client| client.uses(export)) {
                 self.end(number, lab, poll);
@@ -335,7 +339,7 @@ impl Frontend for Nbd {
     }
 }
 
-impl Drop for Nbd {
+impl<S> Drop for Nbd<S> {
     fn drop(&mut self) {
         if let Some(path) = &self.socket {
             // Ours since `bind`; when it is gone already, all the better.

@@ -20,6 +20,7 @@ use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
+use crate::target::Target;
 
 use control::Control;
 use queue::{Came, Queue};
@@ -37,7 +38,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub(crate) fn build(self, _: &[Export]) -> Result<Box<dyn Frontend>, Failure> {
+    pub(crate) fn build<T: Target>(self, _: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure> {
         let ublk = Ublk { options: self, devices: Vec::new(), came: Vec::new(), over: false };
         Ok(Box::new(ublk))
     }
@@ -58,7 +59,7 @@ struct Device {
 
 impl Device {
     /// Make it; its queue waits for requests then, but there is no block device yet.
-    fn new(control: &mut Control, export: &Export) -> Result<Device, Failure> {
+    fn new(control: &mut Control, export: &Export<impl Target>) -> Result<Device, Failure> {
         let refused = |what: &str, why: std::io::Error| {
             Failure::machine(format!("ublk refuses to {what}: {why}"))
                 .help("run as root on Linux 6.5 or newer, or use --as loop")
@@ -138,7 +139,7 @@ struct Ublk {
 
 impl Ublk {
     /// Hand request `tag` of a device to the engine, or answer it.
-    fn take(&mut self, index: usize, tag: u16, lab: &mut Lab) {
+    fn take(&mut self, index: usize, tag: u16, lab: &mut Lab<impl Target>) {
         let arrived = lab.clock.now();
         let Some(queue) = &mut self.devices[index].queue else { return };
         let Some((command, offset, bytes)) = wire::understand(&queue.description(tag)) else {
@@ -154,11 +155,11 @@ impl Ublk {
             let mut data = lab.pool.take(bytes as usize);
             let moved = queue.read_data(tag, &mut data);
             if moved.is_ok() {
-                engine.data().write(&mut begun, &data);
+                engine.write(&mut begun, &data);
             }
             lab.pool.put(data);
             if moved.is_err() {
-                engine.data().abandon(&begun);
+                engine.abandon(begun);
                 return queue.answer(tag, -wire::errno::IO);
             }
             sink = Some(begun);
@@ -167,8 +168,8 @@ impl Ublk {
     }
 }
 
-impl Frontend for Ublk {
-    fn start(&mut self, lab: &Lab, poll: &Poll) -> Result<Errand<Started>, Failure> {
+impl<T: Target> Frontend<T> for Ublk {
+    fn start(&mut self, lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         let mut control = Control::open()?;
         let mut notes = Vec::new();
         for number in control.abandoned() {
@@ -212,7 +213,7 @@ impl Frontend for Ublk {
         }))
     }
 
-    fn ready(&mut self, event: Event, lab: &mut Lab, poll: &Poll) {
+    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll) {
         let index = event.token as usize;
         let mut came = std::mem::take(&mut self.came);
         let Some(queue) = self.devices.get_mut(index).and_then(|d| d.queue.as_mut()) else {
@@ -234,7 +235,7 @@ impl Frontend for Ublk {
         }
     }
 
-    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab) {
+    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>) {
         let Some(queue) = &mut self.devices[export].queue else { return };
         let Order { command, bytes, ticket, .. } = reply.order;
         let tag = ticket.tag as u16;
@@ -251,14 +252,14 @@ impl Frontend for Ublk {
         queue.answer(tag, result);
     }
 
-    fn flush(&mut self, _: &mut Lab, _: &Poll) {
+    fn flush(&mut self, _: &mut Lab<T>, _: &Poll) {
         for queue in self.devices.iter_mut().filter_map(|device| device.queue.as_mut()) {
             self.over |= queue.submit().is_err();
         }
     }
 
     /// What was inside fails; a host that lost its disk for a moment sees the same.
-    fn power_cut(&mut self, export: usize, forgotten: &[Order], _: &mut Lab, _: &Poll) {
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
         let Some(queue) = &mut self.devices[export].queue else { return };
         for order in forgotten {
             queue.answer(order.ticket.tag as u16, -wire::errno::IO);

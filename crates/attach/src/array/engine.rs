@@ -1,0 +1,501 @@
+//! The engine of a served mirror: the protocol's core, the clients' payloads, and the threads.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use mirror::core::{
+    self, Action, Config, Content, Core, Event, HostId, Io, IoError, Notice, Opened, Piece, Source,
+};
+use mirror::format::record::Record;
+use mirror::format::{Layout, PAGE_BYTES, Place};
+use mirror::{DEVICES, Slot, Span};
+use sim::{Bytes as Size, Limits, Nanos, Op};
+
+use super::device::PAGE;
+use super::media::{Devices, layout_of, meta_pages};
+use super::worker::{Bytes, Done, Work, Workers, sums};
+use crate::clock::Wall;
+use crate::engine::{Command, Order, Refusal, Reply};
+use crate::pool::Pool;
+use crate::statistics::Timing;
+use crate::store::Extent;
+use crate::target::Target;
+
+/// The core sees no larger requests: each must fit into a log record.
+const PIECE_BLOCKS: u64 = 128;
+
+/// A request of the core's host: a piece of a client's order.
+struct Host {
+    order: u64,
+    span: Span,
+    what: What,
+}
+
+enum What {
+    Read,
+    Flush,
+    Zeros,
+    Data(Bytes),
+    /// A write of less than its blocks: what they hold, what comes over it, and where.
+    Part {
+        old: Vec<u8>,
+        new: Bytes,
+        at: usize,
+    },
+}
+
+/// A client's order.
+struct Owed {
+    order: Order,
+    arrived: Wall,
+    pieces: u32,
+    failed: bool,
+    /// Whole blocks for a read.
+    buffer: Vec<u8>,
+}
+
+/// A mirror that runs.
+pub(super) struct Array {
+    core: Core,
+    id: u128,
+    region_bytes: u64,
+    limits: Limits,
+    layouts: [Layout; DEVICES],
+    workers: Workers,
+    /// What reads of the devices read, while the core may still want it.
+    buffers: BTreeMap<Io, Bytes>,
+    hosts: BTreeMap<HostId, Host>,
+    owed: BTreeMap<u64, Owed>,
+    next_id: u64,
+    merges: VecDeque<HostId>,
+    replies: Vec<Reply>,
+    notices: Vec<String>,
+    latest: Nanos,
+    stopped: bool,
+    failed: bool,
+}
+
+impl Array {
+    /// Go on from where the recovery left off.
+    pub(super) fn new(devices: Devices, opened: Opened, now: Wall) -> io::Result<Array> {
+        let (id, geometry) = (devices.array, devices.geometry);
+        let capacity = Size(geometry.blocks * PAGE);
+        let latest = Nanos(now.0);
+        let core = Core::new(Config::new(opened.superblock.mode), opened, latest);
+        let mut array = Array {
+            core,
+            id,
+            region_bytes: u64::from(geometry.region_blocks) * PAGE,
+            limits: Limits {
+                capacity,
+                block_bytes: PAGE_BYTES as u32,
+                queue_depth_max: 128,
+                rotational: false,
+                write_cache: true,
+                discard: true,
+            },
+            layouts: std::array::from_fn(|slot| layout_of(slot, &geometry)),
+            workers: Workers::new(devices.slots, id)?,
+            buffers: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            next_id: 0,
+            merges: VecDeque::new(),
+            replies: Vec::new(),
+            notices: Vec::new(),
+            latest,
+            stopped: false,
+            failed: false,
+        };
+        array.act();
+        Ok(array)
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// What one bit of [`Core::out_of_sync`] stands for.
+    pub(super) fn region_bytes(&self) -> u64 {
+        self.region_bytes
+    }
+
+    pub(super) fn latest(&self) -> Nanos {
+        self.latest
+    }
+
+    /// Becomes readable when [`Array::advance`] has something to do.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.workers.bell()
+    }
+
+    /// When [`Array::advance`] has something to do though nothing rings.
+    pub(super) fn next_due(&self) -> Wall {
+        match self.replies.is_empty() && self.notices.is_empty() {
+            true => self.core.next_timer().map_or(Wall::NEVER, |at| Wall(at.0)),
+            false => Wall(0),
+        }
+    }
+
+    /// Take what the devices have done, and do what is due.
+    pub(super) fn advance(&mut self, now: Wall, replies: &mut Vec<Reply>) {
+        self.workers.quiet();
+        self.latest = self.latest.max(Nanos(now.0));
+        let mut idle = true;
+        while let Some(done) = self.workers.take() {
+            idle = false;
+            self.done(done);
+        }
+        if idle {
+            self.tell(Event::Tick);
+        }
+        replies.append(&mut self.replies);
+    }
+
+    /// What a person should know.
+    pub(super) fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Begin to stop in order: [`Array::over`] says when that is done.
+    pub(super) fn stop(&mut self) {
+        self.tell(Event::Command(core::Command::Stop));
+    }
+
+    /// Stopped in order, or beyond hope.
+    pub(super) fn over(&self) -> bool {
+        self.stopped || self.failed
+    }
+
+    /// Every leg has failed.
+    pub(super) fn failed(&self) -> bool {
+        self.failed
+    }
+
+    fn done(&mut self, Done { io, slot, outcome }: Done) {
+        match outcome {
+            Ok((bytes, sums)) => {
+                if !sums.is_empty() {
+                    self.buffers.insert(io, Bytes::all(bytes));
+                }
+                self.tell(Event::Done { io, result: Ok(&sums) });
+            }
+            Err(why) => {
+                self.notices.push(format!("{}: {why}", super::NAMES[slot]));
+                self.tell(Event::Done { io, result: Err(IoError) });
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        self.core.handle(self.latest, event);
+        self.act();
+    }
+
+    /// Do all that the core wants.
+    fn act(&mut self) {
+        loop {
+            let actions: Vec<Action> = self.core.actions().collect();
+            for action in actions {
+                self.perform(action);
+            }
+            let Some(id) = self.merges.pop_front() else { return };
+            let Some(sums) = self.merge(id) else { continue };
+            self.core.handle(self.latest, Event::Merged { id, sums: &sums });
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Read { io, slot, span } => {
+                let page = self.layouts[slot].data + span.start;
+                let work = Work::Read { page, block: span.start, blocks: span.blocks };
+                self.workers.send(slot, io, work);
+            }
+            Action::Write { io, slot, span, from, fua, .. } => {
+                let page = self.layouts[slot].data + span.start;
+                let work = match self.content(from, span.blocks) {
+                    Some(bytes) => Work::Write { page, bytes, durable: fua },
+                    None => Work::Zero { page, pages: span.blocks.into(), durable: fua },
+                };
+                self.workers.send(slot, io, work);
+            }
+            Action::Record { io, slot, page, record, payload } => {
+                let work = self.record(slot, page, &record, &payload);
+                self.workers.send(slot, io, work);
+            }
+            Action::Meta { io, slot, meta } => {
+                let (page, bytes) = meta_pages(&meta, slot, self.id, &self.layouts[slot]);
+                let work = Work::Write { page, bytes: Bytes::all(bytes), durable: true };
+                self.workers.send(slot, io, work);
+            }
+            Action::Flush { io, slot } => self.workers.send(slot, io, Work::Flush),
+            Action::Deliver { id, offset, blocks, from } => {
+                let content = self.content(from, blocks);
+                self.deliver(id, offset, blocks, content.as_ref());
+            }
+            Action::Merge { id } => self.merges.push_back(id),
+            Action::Reply { id, result } => self.reply(id, result.is_ok()),
+            Action::Free { id } => drop(self.hosts.remove(&id)),
+            Action::Drop { io } => drop(self.buffers.remove(&io)),
+            Action::Notice(notice) => self.notice(notice),
+            Action::Stopped => self.stopped = true,
+        }
+    }
+
+    /// `blocks` blocks of what the core names; `None` for zeros.
+    fn content(&self, from: Source, blocks: u32) -> Option<Bytes> {
+        match from {
+            Source::Read { io, offset } => Some(self.buffers[&io].blocks(offset, blocks)),
+            Source::Host { id, offset } => match &self.hosts[&id].what {
+                What::Data(bytes) => Some(bytes.blocks(offset, blocks)),
+                _ => None,
+            },
+        }
+    }
+
+    fn record(&self, slot: Slot, page: u64, record: &Record, payload: &[Piece]) -> Work {
+        let page = self.layouts[slot].log + page;
+        let place = Place { device: slot as u8, page };
+        let mut bytes = record.encode(self.id, place).to_vec();
+        for piece in payload {
+            match self.content(Source::Host { id: piece.id, offset: 0 }, piece.span.blocks) {
+                Some(data) => bytes.extend_from_slice(data.get()),
+                None => bytes.resize(bytes.len() + piece.span.blocks as usize * PAGE_BYTES, 0),
+            }
+        }
+        Work::Write { page, bytes: Bytes::all(bytes), durable: true }
+    }
+
+    fn deliver(&mut self, id: HostId, offset: u32, blocks: u32, content: Option<&Bytes>) {
+        let Some(host) = self.hosts.get_mut(&id) else { return };
+        let (buffer, first) = match &mut host.what {
+            What::Part { old, .. } => (old, 0),
+            _ => {
+                let Some(owed) = self.owed.get_mut(&host.order) else { return };
+                (&mut owed.buffer, host.span.start - owed.order.offset / PAGE)
+            }
+        };
+        let start = (first + u64::from(offset)) as usize * PAGE_BYTES;
+        let into = &mut buffer[start..start + blocks as usize * PAGE_BYTES];
+        match content {
+            Some(bytes) => into.copy_from_slice(bytes.get()),
+            None => into.fill(0),
+        }
+    }
+
+    /// Lay a partial write over what its blocks hold.
+    fn merge(&mut self, id: HostId) -> Option<Vec<u32>> {
+        let host = self.hosts.get_mut(&id)?;
+        let What::Part { old, new, at } = &mut host.what else { return None };
+        old[*at..*at + new.range.len()].copy_from_slice(new.get());
+        let whole = std::mem::take(old);
+        let sums = sums(self.id, host.span.start, &whole);
+        host.what = What::Data(Bytes::all(whole));
+        Some(sums)
+    }
+
+    /// A piece of an order is done.
+    fn reply(&mut self, id: HostId, ok: bool) {
+        let Some(host) = self.hosts.get(&id) else { return };
+        let order = host.order;
+        // Only a write's payload is still needed.
+        if matches!(host.what, What::Read | What::Flush) {
+            self.hosts.remove(&id);
+        }
+        let Some(owed) = self.owed.get_mut(&order) else { return };
+        owed.failed |= !ok;
+        owed.pieces -= 1;
+        if owed.pieces == 0
+            && let Some(owed) = self.owed.remove(&order)
+        {
+            self.finish(owed);
+        }
+    }
+
+    fn finish(&mut self, owed: Owed) {
+        let Owed { order, arrived, failed, mut buffer, .. } = owed;
+        let result = match (failed, order.command) {
+            (true, _) => Err(Refusal::Io),
+            (false, Command::Read) => {
+                buffer.drain(..(order.offset % PAGE) as usize);
+                buffer.truncate(order.bytes as usize);
+                Ok(buffer)
+            }
+            (false, _) => Ok(Vec::new()),
+        };
+        self.answer(order, arrived, result);
+    }
+
+    fn answer(&mut self, order: Order, arrived: Wall, result: Result<Vec<u8>, Refusal>) {
+        let op = match order.command {
+            Command::Read => Op::Read,
+            Command::Flush => Op::Flush,
+            Command::Discard => Op::Discard,
+            Command::Write { .. } | Command::WriteZeroes { .. } => Op::Write,
+        };
+        let timing = Timing { op, arrived, due: Wall(self.latest.0), modelled_ns: None };
+        self.replies.push(Reply { order, timing, result });
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let name = |slot: Slot| super::NAMES[slot];
+        self.notices.push(match notice {
+            // Freezes come and go; `status` counts them.
+            Notice::Frozen(..) => return,
+            Notice::Left(slot) => format!("{} is left out", name(slot)),
+            Notice::Filling(slot) => format!("{} is being filled", name(slot)),
+            Notice::Joined(slot) => format!("{} is a full member again", name(slot)),
+            Notice::Mismatch(slot, block) => {
+                format!("{}: block {block} was wrong and is repaired", name(slot))
+            }
+            Notice::Undecided(block) => format!("block {block}: the legs differ"),
+            Notice::Scrubbed => "both legs have been compared".into(),
+            Notice::Failed => {
+                self.failed = true;
+                "no leg is left: every request fails".into()
+            }
+        });
+    }
+
+    /// The pieces of a range that the core is given: whole blocks, and what is less than a block.
+    fn pieces(mut at: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut pieces = Vec::new();
+        while at < end {
+            let block = at / PAGE * PAGE;
+            let whole = end / PAGE * PAGE;
+            let next = if at != block || whole <= at {
+                (block + PAGE).min(end)
+            } else {
+                let piece = PIECE_BLOCKS * PAGE;
+                (at / piece * piece + piece).min(whole)
+            };
+            pieces.push((at, next));
+            at = next;
+        }
+        pieces
+    }
+
+    /// Begin an order: `data` is what a write writes, `None` for zeros.
+    fn begin(&mut self, arrived: Wall, order: Order, data: Option<Vec<u8>>) {
+        let (mut from, mut end) = (order.offset, order.offset + u64::from(order.bytes));
+        if order.command == Command::Discard {
+            // The rest of a block was not given up.
+            (from, end) = (from.next_multiple_of(PAGE), end / PAGE * PAGE);
+        }
+        if order.command == Command::Read {
+            (from, end) = (from / PAGE * PAGE, end.next_multiple_of(PAGE));
+        }
+        let pieces = Array::pieces(from, end);
+        let flush = order.command == Command::Flush;
+        if pieces.is_empty() && !flush {
+            return self.answer(order, arrived, Ok(Vec::new()));
+        }
+        let buffer = match order.command {
+            Command::Read => vec![0; (end - from) as usize],
+            _ => Vec::new(),
+        };
+        self.next_id += 1;
+        let name = self.next_id;
+        let count = pieces.len().max(1) as u32;
+        self.owed.insert(name, Owed { order, arrived, pieces: count, failed: false, buffer });
+        if flush {
+            let id = self.host(name, Span::new(0, 1), What::Flush);
+            return self.tell(Event::Flush { id });
+        }
+        let data = data.map(Arc::new);
+        for (at, next) in pieces {
+            self.piece(name, &order, (at, next), data.as_ref());
+        }
+    }
+
+    fn host(&mut self, order: u64, span: Span, what: What) -> HostId {
+        self.next_id += 1;
+        self.hosts.insert(self.next_id, Host { order, span, what });
+        self.next_id
+    }
+
+    fn piece(
+        &mut self,
+        name: u64,
+        order: &Order,
+        (at, next): (u64, u64),
+        data: Option<&Arc<Vec<u8>>>,
+    ) {
+        let first = at / PAGE;
+        let span = Span::new(first, (next.div_ceil(PAGE) - first) as u32);
+        let fua = match order.command {
+            Command::Read => {
+                let id = self.host(name, span, What::Read);
+                return self.tell(Event::Read { id, span });
+            }
+            Command::Write { fua } | Command::WriteZeroes { fua, .. } => fua,
+            Command::Flush | Command::Discard => false,
+        };
+        let range = (at - order.offset) as usize..(next - order.offset) as usize;
+        let bytes = data.map(|data| Bytes { data: Arc::clone(data), range });
+        let length = (next - at) as usize;
+        if at % PAGE != 0 || next % PAGE != 0 {
+            let old = vec![0; span.blocks as usize * PAGE_BYTES];
+            let new = bytes.unwrap_or_else(|| Bytes::all(vec![0; length]));
+            let at = (at % PAGE) as usize;
+            let id = self.host(name, span, What::Part { old, new, at });
+            return self.tell(Event::WritePart { id, span, fua });
+        }
+        let (content, what, sums) = match bytes {
+            Some(bytes) => {
+                let sums = sums(self.id, first, bytes.get());
+                (Content::Data, What::Data(bytes), sums)
+            }
+            None => (Content::Zeros, What::Zeros, sums(self.id, first, &vec![0; length])),
+        };
+        let id = self.host(name, span, what);
+        self.tell(Event::Write { id, span, content, fua, sums: &sums });
+    }
+
+    fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
+        let end = offset.checked_add(u64::from(bytes));
+        match end.is_some_and(|end| end <= self.limits.capacity.0) {
+            true => Ok(()),
+            false => Err(Refusal::BeyondEnd),
+        }
+    }
+}
+
+impl Target for Array {
+    type Sink = Vec<u8>;
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, Refusal> {
+        self.check(offset, bytes)?;
+        Ok(Vec::with_capacity(bytes as usize))
+    }
+
+    fn write(&mut self, sink: &mut Vec<u8>, piece: &[u8]) {
+        sink.extend_from_slice(piece);
+    }
+
+    fn abandon(&mut self, _: Vec<u8>) {}
+
+    /// Which blocks were never written is nothing the mirror keeps.
+    fn extents(&mut self, _: u64, bytes: u64, _: usize) -> io::Result<Vec<Extent>> {
+        Ok(vec![Extent { bytes, hole: false }])
+    }
+
+    fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Vec<u8>>, _: &mut Pool) {
+        self.latest = self.latest.max(Nanos(arrived.0));
+        let is_write = matches!(order.command, Command::Write { .. });
+        match self.check(order.offset, order.bytes) {
+            Err(why) => self.answer(order, arrived, Err(why)),
+            Ok(()) if is_write && sink.as_ref().map(Vec::len) != Some(order.bytes as usize) => {
+                self.answer(order, arrived, Err(Refusal::Io));
+            }
+            Ok(()) => self.begin(arrived, order, sink),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Real devices for the recovery: their superblocks, and [`Media`].
+
+use std::io;
+
+use mirror::core::Meta;
+use mirror::format::crc::block_sum;
+use mirror::format::layout::{ACTIVITY_PAGES, SUPERBLOCKS};
+use mirror::format::maps::{Activity, Bitmap, TablePage};
+use mirror::format::page::Damage;
+use mirror::format::record::Record;
+use mirror::format::{Geometry, Layout, PAGE_BYTES, Place, Superblock, superblock};
+use mirror::policy::assemble::Offer;
+use mirror::recovery::Media;
+use mirror::{Block, DEVICES, LEGS, Slot};
+
+use super::device::{Device, PAGE};
+
+/// The layout of the device in `slot`.
+pub(super) fn layout_of(slot: Slot, geometry: &Geometry) -> Layout {
+    if slot < LEGS { Layout::leg(geometry) } else { Layout::witness(geometry) }
+}
+
+/// The superblock on `page`, whichever slot the device has.
+fn superblock_at(device: &Device, page: u64) -> Result<Superblock, Damage> {
+    let mut bytes = [0; PAGE_BYTES];
+    if device.read(page, &mut bytes).is_err() {
+        return Err(Damage::Length { found: 0 });
+    }
+    let slots = (0..DEVICES as u8).map(|slot| (slot, Place { device: slot, page }));
+    let mut found = { slots }.map(|(slot, place)| {
+        let superblock = Superblock::decode(place, &bytes)?;
+        let expected = "the slot that its checksum was made for";
+        let (name, offset, value) = ("device", 32, superblock.device.into());
+        let fits = superblock.device == slot;
+        fits.then_some(superblock).ok_or(Damage::Field { name, offset, value, expected })
+    });
+    let first = found.next().expect("there are slots");
+    first.or_else(|damage| found.find_map(Result::ok).ok_or(damage))
+}
+
+/// The current superblock of a device, looked for at its head and at its end. `hint` is what the
+/// other devices say of it, for a device whose head is damaged.
+pub(super) fn read_superblock(
+    device: &Device,
+    hint: Option<(Slot, &Geometry)>,
+) -> Result<Superblock, Vec<Damage>> {
+    let half = SUPERBLOCKS / 2;
+    let mut copies: Vec<_> = (0..half).map(|copy| superblock_at(device, copy)).collect();
+    let mut ends: Vec<u64> = { copies.iter().flatten() }
+        .map(|found| layout_of(found.device.into(), &found.geometry).pages)
+        .collect();
+    if ends.is_empty() {
+        ends.extend(hint.map(|(slot, geometry)| layout_of(slot, geometry).pages));
+        ends.push(device.pages());
+    }
+    ends.dedup();
+    for end in ends.into_iter().filter(|&end| end > SUPERBLOCKS && end <= device.pages()) {
+        copies.extend((end - half..end).map(|page| superblock_at(device, page)));
+    }
+    superblock::newest(copies)
+}
+
+/// The devices that are there, by what they say they are.
+pub(super) struct Devices {
+    pub(super) slots: [Option<Device>; DEVICES],
+    pub(super) array: u128,
+    pub(super) geometry: Geometry,
+}
+
+/// A device failed during the recovery.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) slot: Slot,
+    pub(super) why: io::Error,
+}
+
+impl Devices {
+    pub(super) fn offer(device: &Device, superblock: &Superblock) -> Offer {
+        Offer { superblock: Ok(superblock.clone()), pages: device.pages() }
+    }
+
+    fn device(&self, slot: Slot) -> Result<&Device, Broken> {
+        let missing = || Broken { slot, why: io::ErrorKind::NotFound.into() };
+        self.slots[slot].as_ref().ok_or_else(missing)
+    }
+
+    fn layout(&self, slot: Slot) -> Layout {
+        layout_of(slot, &self.geometry)
+    }
+
+    fn page(&self, slot: Slot, page: u64) -> Result<Option<[u8; PAGE_BYTES]>, Broken> {
+        let mut bytes = [0; PAGE_BYTES];
+        Ok(self.device(slot)?.read(page, &mut bytes).is_ok().then_some(bytes))
+    }
+
+    /// A page at its place, if it can be read.
+    fn at(&self, slot: Slot, page: u64) -> Result<Option<(Place, [u8; PAGE_BYTES])>, Broken> {
+        let place = Place { device: slot as u8, page };
+        Ok(self.page(slot, page)?.map(|bytes| (place, bytes)))
+    }
+
+    fn write(
+        &mut self,
+        slot: Slot,
+        work: impl FnOnce(&Device) -> io::Result<()>,
+    ) -> Result<(), Broken> {
+        work(self.device(slot)?).map_err(|why| Broken { slot, why })
+    }
+}
+
+impl Media for Devices {
+    type Error = Broken;
+
+    fn record(&mut self, slot: Slot, page: u64) -> Result<Option<Record>, Broken> {
+        let found = self.at(slot, self.layout(slot).log + page)?;
+        Ok(found.and_then(|(place, bytes)| Record::decode(self.array, place, &bytes).ok()))
+    }
+
+    fn payload(&mut self, slot: Slot, page: u64, block: Block, sum: u32) -> Result<bool, Broken> {
+        let layout = self.layout(slot);
+        if page >= layout.log_pages {
+            return Ok(false);
+        }
+        let bytes = self.page(slot, layout.log + page)?;
+        Ok(bytes.is_some_and(|bytes| block_sum(self.array, block, &bytes) == sum))
+    }
+
+    fn activity(&mut self, slot: Slot) -> Result<Option<Activity>, Broken> {
+        let first = self.layout(slot).activity;
+        let mut newest: Option<Activity> = None;
+        for page in first..first + ACTIVITY_PAGES {
+            let Some((place, bytes)) = self.at(slot, page)? else { continue };
+            let Ok(found) = Activity::decode(self.array, place, &bytes) else { continue };
+            if newest.as_ref().is_none_or(|newest| newest.version < found.version) {
+                newest = Some(found);
+            }
+        }
+        Ok(newest)
+    }
+
+    fn bitmap(&mut self, slot: Slot, index: u64) -> Result<Option<Bitmap>, Broken> {
+        let first = self.layout(slot).bitmap + 2 * index;
+        let mut newest: Option<Bitmap> = None;
+        for page in [first, first + 1] {
+            let Some((place, bytes)) = self.at(slot, page)? else { continue };
+            let Ok(found) = Bitmap::decode(self.array, place, &bytes) else { continue };
+            if newest.as_ref().is_none_or(|newest| newest.version < found.version) {
+                newest = Some(found);
+            }
+        }
+        Ok(newest.filter(|newest| newest.index == index))
+    }
+
+    fn table(&mut self, slot: Slot, index: u64) -> Result<Option<TablePage>, Broken> {
+        let first = self.layout(slot).table + 2 * index;
+        let mut newest: Option<TablePage> = None;
+        for page in [first, first + 1] {
+            let Some((place, bytes)) = self.at(slot, page)? else { continue };
+            let Ok(found) = TablePage::decode(self.array, place, &bytes) else { continue };
+            if newest.as_ref().is_none_or(|newest| newest.version < found.version) {
+                newest = Some(found);
+            }
+        }
+        Ok(newest.filter(|newest| newest.index == index))
+    }
+
+    fn sum(&mut self, slot: Slot, block: Block) -> Result<Option<u32>, Broken> {
+        let bytes = self.page(slot, self.layout(slot).data + block)?;
+        Ok(bytes.map(|bytes| block_sum(self.array, block, &bytes)))
+    }
+
+    fn replay(&mut self, from: Slot, page: u64, to: Slot, block: Block) -> Result<(), Broken> {
+        let mut bytes = [0; PAGE_BYTES];
+        let source = self.layout(from).log + page;
+        let read = self.device(from)?.read(source, &mut bytes);
+        read.map_err(|why| Broken { slot: from, why })?;
+        let home = self.layout(to).data + block;
+        self.write(to, |device| device.write(home, &bytes, false))
+    }
+
+    fn zero(&mut self, slot: Slot, block: Block, _: u32) -> Result<(), Broken> {
+        let home = self.layout(slot).data + block;
+        self.write(slot, |device| device.zero(home, 1, false))
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, block: Block) -> Result<(), Broken> {
+        let mut bytes = [0; PAGE_BYTES];
+        let source = self.layout(from).data + block;
+        let read = self.device(from)?.read(source, &mut bytes);
+        read.map_err(|why| Broken { slot: from, why })?;
+        let home = self.layout(to).data + block;
+        self.write(to, |device| device.write(home, &bytes, false))
+    }
+
+    fn flush(&mut self, slot: Slot) -> Result<(), Broken> {
+        self.write(slot, Device::sync)
+    }
+
+    fn meta(&mut self, slot: Slot, meta: Meta) -> Result<(), Broken> {
+        let (page, bytes) = meta_pages(&meta, slot, self.array, &self.layout(slot));
+        self.write(slot, |device| device.write(page, &bytes, true))
+    }
+}
+
+/// Where a metadata page goes and what is written there.
+pub(super) fn meta_pages(meta: &Meta, slot: Slot, array: u128, layout: &Layout) -> (u64, Vec<u8>) {
+    let device = slot as u8;
+    match meta {
+        Meta::Superblock { copy, superblock } => {
+            let page = layout.superblock(*copy);
+            (page, superblock.encode(page).to_vec())
+        }
+        Meta::Activity(activity) => {
+            let page = layout.activity + 2 * (activity.version % 2);
+            let mut bytes = Vec::with_capacity(2 * PAGE as usize);
+            for page in [page, page + 1] {
+                bytes.extend(activity.encode(array, Place { device, page }).iter());
+            }
+            (page, bytes)
+        }
+        Meta::Bitmap(bitmap) => {
+            let page = layout.bitmap + 2 * bitmap.index + bitmap.version % 2;
+            (page, bitmap.encode(array, Place { device, page }).to_vec())
+        }
+        Meta::Table(table) => {
+            let page = layout.table + 2 * table.index + table.version % 2;
+            (page, table.encode(array, Place { device, page }).to_vec())
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The engine on real files, with a leg that freezes and a power cut that takes the other one.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use mirror::core::State;
+use mirror::{DEVICES, LEGS, Mode, SLOW};
+
+use super::engine::Array;
+use super::open::{Start, open};
+use super::{NAMES, Paths, Plan, create};
+use crate::clock::Clock;
+use crate::engine::{Command, Order, Refusal, Ticket};
+use crate::pool::Pool;
+use crate::target::Target;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("blocklab-array-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        for name in NAMES {
+            std::fs::File::create(path.join(name)).unwrap().set_len(32 << 20).unwrap();
+        }
+        Folder(path)
+    }
+
+    fn paths(&self, witness: bool) -> Paths {
+        let [fast, slow, third] = NAMES.map(|name| self.0.join(name));
+        Paths { fast, slow, witness: witness.then_some(third) }
+    }
+
+    /// What a power cut leaves: the files as they are, in another folder.
+    fn cut(&self) -> Folder {
+        let after = Folder::new();
+        for name in NAMES {
+            std::fs::copy(self.0.join(name), after.0.join(name)).unwrap();
+        }
+        after
+    }
+
+    fn created(witness: bool, mode: Mode) -> Folder {
+        let folder = Folder::new();
+        let paths = folder.paths(witness);
+        create(&Plan { paths, bytes: None, mode, overwrite: Vec::new() }).unwrap();
+        folder
+    }
+
+    fn start(&self, witness: bool, without: [bool; DEVICES]) -> Start {
+        Start { paths: self.paths(witness), without, accept_loss: false }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An array and somebody who asks it one thing at a time.
+struct Host {
+    array: Array,
+    clock: Clock,
+    frozen: [std::sync::Arc<std::sync::atomic::AtomicBool>; LEGS],
+}
+
+impl Host {
+    fn new(start: &Start) -> Host {
+        let (devices, opened) = open(start).unwrap();
+        let frozen = [0, 1].map(|leg: usize| {
+            devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.frozen.clone())
+        });
+        let clock = Clock::start();
+        Host { array: Array::new(devices, opened, clock.now()).unwrap(), clock, frozen }
+    }
+
+    fn ask(&mut self, command: Command, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let (ticket, bytes) = (Ticket::default(), data.len() as u32);
+        let order = Order { ticket, command, offset, bytes };
+        let sink = matches!(command, Command::Write { .. }).then(|| {
+            let mut sink = self.array.begin_write(offset, bytes).unwrap();
+            self.array.write(&mut sink, data);
+            sink
+        });
+        self.array.submit(self.clock.now(), order, sink, &mut Pool::default());
+        let (mut replies, began) = (Vec::new(), Instant::now());
+        while replies.is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{command:?} is not answered");
+            std::thread::sleep(Duration::from_micros(200));
+            self.array.advance(self.clock.now(), &mut replies);
+        }
+        replies.pop().unwrap().result
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        self.ask(Command::Write { fua: false }, offset, data).unwrap();
+    }
+
+    fn read(&mut self, offset: u64, bytes: usize) -> Vec<u8> {
+        self.ask(Command::Read, offset, &vec![0; bytes]).unwrap()
+    }
+
+    fn flush(&mut self) {
+        self.ask(Command::Flush, 0, &[]).unwrap();
+    }
+}
+
+/// The point of all this: the slow leg is frozen, a flush is answered all the same, the power is
+/// cut, the fast leg is gone with it, and nothing that was flushed is missing.
+#[test]
+fn a_flush_during_a_freeze_survives_the_loss_of_the_other_leg() {
+    let folder = Folder::created(true, Mode::Log);
+    let mut host = Host::new(&folder.start(true, [false; DEVICES]));
+    host.write(0, &[1; 16384]);
+    host.flush();
+    host.frozen[SLOW].store(true, Ordering::SeqCst);
+    let data: Vec<u8> = (0..700_000u32).map(|n| (n % 251) as u8).collect();
+    host.write(4096 + 100, &data);
+    host.ask(Command::WriteZeroes { fua: false, may_discard: true }, 0, &[0; 4096]).unwrap();
+    host.flush();
+    assert!(host.array.core().stats().records > 0, "nothing was logged");
+    let after = folder.cut();
+    let mut host = Host::new(&after.start(true, [true, false, false]));
+    assert_eq!(host.read(0, 4096), [0; 4096]);
+    assert_eq!(host.read(4096, 100), [1; 100]);
+    assert!(host.read(4196, data.len()) == data, "what was flushed is not there");
+}
+
+/// With a frozen leg and no witness, a flush waits: it may not lie.
+#[test]
+fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out_and_it_comes_back() {
+    let folder = Folder::created(false, Mode::Strict);
+    let mut host = Host::new(&folder.start(false, [false; DEVICES]));
+    host.frozen[SLOW].store(true, Ordering::SeqCst);
+    host.write(0, &[3; 4096]);
+    host.flush();
+    // It was answered only because the others recorded that the leg is out.
+    assert_eq!(host.array.core().states()[SLOW], State::Out);
+    let after = folder.cut();
+    let mut alone = Host::new(&after.start(false, [false, true, false]));
+    assert_eq!(alone.read(0, 4096), [3; 4096]);
+    // Both are there again: the one that was out is filled and does not lead.
+    let again = after.cut();
+    let mut both = Host::new(&again.start(false, [false; DEVICES]));
+    assert_eq!(both.read(0, 4096), [3; 4096]);
+
+    // The frozen one thaws: what it lacks is copied, and it alone would do.
+    host.frozen[SLOW].store(false, Ordering::SeqCst);
+    let began = Instant::now();
+    while host.array.core().states()[SLOW] != State::Member {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not come back");
+        std::thread::sleep(Duration::from_millis(1));
+        host.array.advance(host.clock.now(), &mut Vec::new());
+    }
+    let after = folder.cut();
+    let mut slow = Host::new(&after.start(false, [true, false, false]));
+    assert_eq!(slow.read(0, 4096), [3; 4096]);
+}
+
+#[test]
+fn a_request_beyond_the_end_is_refused() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::new(&folder.start(false, [false; DEVICES]));
+    let end = host.array.limits().capacity.0;
+    assert_eq!(host.ask(Command::Read, end - 512, &[0; 1024]), Err(Refusal::BeyondEnd));
+    assert_eq!(host.array.begin_write(end, 512), Err(Refusal::BeyondEnd));
+    // Of a discard, only whole blocks are given up; less than one is nothing to do.
+    host.write(8192, &[9; 4096]);
+    host.ask(Command::Discard, 8192 + 512, &[0; 3000]).unwrap();
+    assert_eq!(host.read(8192, 4096), [9; 4096]);
+    host.ask(Command::Discard, 8192 - 512, &[0; 5120]).unwrap();
+    assert_eq!(host.read(8192, 4096), [0; 4096]);
+}

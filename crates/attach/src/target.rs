@@ -1,0 +1,70 @@
+//! What a frontend needs of that which it serves.
+
+use std::io;
+
+use sim::Limits;
+
+use crate::clock::Wall;
+use crate::data::WriteSink;
+use crate::engine::{Engine, Order, Refusal};
+use crate::pool::Pool;
+use crate::store::Extent;
+
+/// Something that takes a client's orders: a modelled device, or a mirror of real ones.
+pub trait Target: 'static {
+    /// A write whose data is coming in.
+    type Sink: 'static;
+
+    /// What it can take.
+    fn limits(&self) -> &Limits;
+
+    /// Begin a write.
+    ///
+    /// # Errors
+    /// When the range does not lie on the device.
+    fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<Self::Sink, Refusal>;
+
+    /// The next piece of a write's data.
+    fn write(&mut self, sink: &mut Self::Sink, piece: &[u8]);
+
+    /// The client of a write went away before all of its data had come.
+    fn abandon(&mut self, sink: Self::Sink);
+
+    /// The extents of a range, at most `most`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn extents(&mut self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>>;
+
+    /// Take a request that arrived at `arrived`. `sink` is what [`Target::begin_write`] gave for a
+    /// write.
+    fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Self::Sink>, pool: &mut Pool);
+}
+
+impl Target for Engine {
+    type Sink = WriteSink;
+
+    fn limits(&self) -> &Limits {
+        Engine::limits(self)
+    }
+
+    fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<WriteSink, Refusal> {
+        Engine::begin_write(self, offset, bytes)
+    }
+
+    fn write(&mut self, sink: &mut WriteSink, piece: &[u8]) {
+        self.data().write(sink, piece);
+    }
+
+    fn abandon(&mut self, sink: WriteSink) {
+        self.data().abandon(&sink);
+    }
+
+    fn extents(&mut self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>> {
+        self.data().extents(offset, bytes, most)
+    }
+
+    fn submit(&mut self, arrived: Wall, order: Order, sink: Option<WriteSink>, pool: &mut Pool) {
+        Engine::submit(self, arrived, order, sink, pool);
+    }
+}

@@ -1,0 +1,72 @@
+//! `blocklab mirror serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use attach::array::{NAMES, Options, Start, serve};
+use attach::frontend::{Address, Choice, loop_device, nbd, ublk};
+use study::Failure;
+
+use super::Devices;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    devices: Devices,
+    /// How programs reach it
+    #[arg(long = "as", value_name = "FRONTEND", default_value = "nbd",
+          value_parser = clap::builder::PossibleValuesParser::new(attach::frontend::NAMES))]
+    frontend: String,
+    /// nbd: the Unix socket [default: one in a private folder]
+    #[arg(long, value_name = "SOCKET")]
+    nbd: Option<PathBuf>,
+    /// nbd: listen on a loopback address; port 0 takes any
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1,
+          default_missing_value = "127.0.0.1:10809")]
+    tcp: Option<SocketAddr>,
+    /// Run CMD by the shell with $uri (or $dev) set, and end with it
+    #[arg(long, value_name = "CMD")]
+    run: Option<String>,
+    /// Answer `blocklab mirror status --control PATH`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Start without this device: it is gone, or must not be used. With a leg, that is your word
+    /// that it did not go on alone; may be repeated
+    #[arg(long, value_name = "NAME",
+          value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
+    without: Vec<String>,
+    /// Start although acknowledged flushes may be missing from what is there
+    #[arg(long)]
+    accept_loss: bool,
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Failure> {
+        let chosen = self.frontend.as_str();
+        let foreign = [("--nbd", self.nbd.is_some()), ("--tcp", self.tcp.is_some())];
+        if let Some((option, _)) = foreign.iter().find(|(_, given)| *given && chosen != "nbd") {
+            return Err(Failure::input(format!("{option} is nothing to --as {chosen}"))
+                .expected("--as nbd"));
+        }
+        let (scheduler, read_ahead_kib, calibrate) = ("none".to_string(), 128, false);
+        let frontend = match chosen {
+            "loop" => Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate }),
+            "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
+            _ => Choice::Nbd(nbd::Options { socket: self.nbd, tcp: self.tcp, calibrate }),
+        };
+        let captive = self.run.is_some();
+        let start = Start {
+            paths: self.devices.paths(),
+            without: super::slots(&self.without),
+            accept_loss: self.accept_loss,
+        };
+        let options = Options { start, frontend, run: self.run, control: self.control };
+        let ready = |address: &Address| {
+            if !captive {
+                address.lines.iter().for_each(|line| eprintln!("{line}"));
+                eprintln!("end with Ctrl-C");
+            }
+        };
+        serve(options, ready, &mut |note| eprintln!("{note}"))
+    }
+}
