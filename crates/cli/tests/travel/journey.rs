@@ -14,7 +14,7 @@ fn output_and_exit_code_come_back() {
     let script = "echo out; echo err >&2; cat /sys/block/vda/serial; exit 7";
     let journey = folder.travel(&["part.toml", "--", "sh", "-c", script]);
     assert_eq!(journey.code, Some(7), "{}", journey.stderr);
-    assert_eq!(journey.stdout, "out\npart.toml");
+    assert_eq!(journey.stdout, "out\nvda");
     assert!(journey.stderr.starts_with("err\n"), "{}", journey.stderr);
     assert!(journey.stderr.contains("left out: CPU time is free"), "{}", journey.stderr);
     assert!(folder.leftovers().is_empty());
