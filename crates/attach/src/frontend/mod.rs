@@ -2,6 +2,7 @@
 //! what it is asked goes to the engine, what the engine answers goes back.
 
 mod block_queue;
+mod linux;
 pub mod loop_device;
 pub mod nbd;
 pub(crate) mod probe;

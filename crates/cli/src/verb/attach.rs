@@ -10,7 +10,7 @@ use attach::{Compensation, DeviceOptions, Options};
 use models::config::Duration;
 use study::Failure;
 
-use crate::say;
+use super::results::{Results, check_data};
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -118,13 +118,7 @@ impl Args {
 
 impl Attach {
     fn run(self) -> Result<u8, Failure> {
-        // What must not be wrong at the end is tried at the beginning.
-        let out = self.out.clone();
-        std::fs::create_dir_all(&out).map_err(|why| {
-            Failure::machine(format!("cannot make the folder {}: {why}", out.display()))
-                .help("name another with --out DIR")
-        })?;
-        let json = self.json;
+        let results = Results::prepare(&self.out, "attach.json", self.json)?;
         let captive = self.run.is_some();
         let options = self.options()?;
         let ready = |address: &Address| {
@@ -134,25 +128,12 @@ impl Attach {
             }
         };
         let outcome = attach::attach(options, ready, |note| eprintln!("{note}"))?;
-        outcome.report.lines().iter().for_each(|line| eprintln!("{line}"));
-        let path = out.join("attach.json");
-        let text = serde_json::to_string_pretty(&outcome.report)
-            .map_err(|why| Failure::bug(why.to_string()))?;
-        std::fs::write(&path, format!("{text}\n")).map_err(|why| {
-            Failure::machine(format!("cannot write {}: {why}", path.display()))
-        })?;
-        eprintln!("results {}", path.display());
-        if json {
-            say(text);
-        }
+        results.write(&outcome.report, &outcome.report.lines())?;
         Ok(outcome.code.unwrap_or(0))
     }
 
     fn options(self) -> Result<Options, Failure> {
-        if self.data.len() > self.parts.len() {
-            return Err(Failure::input("there are more --data files than parts")
-                .expected("at most one file for each part, in the same order"));
-        }
+        check_data(&self.data, &self.parts)?;
         if self.late_max.is_nan() || self.late_max <= 0.0 {
             return Err(Failure::input(format!("--late-max {}", self.late_max))
                 .expected("a percentage above 0"));

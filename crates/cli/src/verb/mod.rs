@@ -1,5 +1,7 @@
 //! The verbs: one file and one line each.
 
+mod results;
+
 /// Declare the verbs. Each module offers `pub struct Args` (clap) with
 /// `fn run(self) -> Result<u8, Failure>`.
 macro_rules! verbs {

@@ -8,7 +8,7 @@ use models::config::Size;
 use study::Failure;
 
 use super::kernel;
-use crate::say;
+use super::results::{Results, check_data};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -67,33 +67,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        // What must not be wrong at the end is tried at the beginning.
-        let out = self.out.clone();
-        std::fs::create_dir_all(&out).map_err(|why| {
-            Failure::machine(format!("cannot make the folder {}: {why}", out.display()))
-                .help("name another with --out DIR")
-        })?;
-        let json = self.json;
+        let results = Results::prepare(&self.out, "travel.json", self.json)?;
         let outcome = attach::travel::travel(self.options()?)?;
-        outcome.report.lines().iter().for_each(|line| eprintln!("{line}"));
-        let path = out.join("travel.json");
-        let text = serde_json::to_string_pretty(&outcome.report)
-            .map_err(|why| Failure::bug(why.to_string()))?;
-        std::fs::write(&path, format!("{text}\n")).map_err(|why| {
-            Failure::machine(format!("cannot write {}: {why}", path.display()))
-        })?;
-        eprintln!("results {}", path.display());
-        if json {
-            say(text);
-        }
+        results.write(&outcome.report, &outcome.report.lines())?;
         Ok(outcome.code)
     }
 
     fn options(self) -> Result<Options, Failure> {
-        if self.data.len() > self.parts.len() {
-            return Err(Failure::input("there are more --data files than parts")
-                .expected("at most one file for each part, in the same order"));
-        }
+        check_data(&self.data, &self.parts)?;
         let memory_mib = memory(&self.mem)?;
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();

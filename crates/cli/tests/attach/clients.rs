@@ -16,7 +16,7 @@ fn nbdinfo_sees_what_there_is() {
     for part in [
         "\"protocol\": \"newstyle-fixed\"",
         "\"structured\": true",
-        "\"export-size\": 268435456",
+        "\"export-size\": 536870912",
         "\"can_fua\": true",
         "\"can_trim\": true",
         "\"block_size_maximum\": 33554432",
@@ -118,7 +118,7 @@ fn qemu_io_finds_its_patterns() {
     let script = format!("qemu-io -f raw {} \"$uri\"", listed.join(" "));
     let done = folder.captive(&["part.toml"], &script).good();
     assert!(!done.stdout.contains("verification failed"), "{}", done.stdout);
-    let beyond = folder.captive(&["part.toml"], "qemu-io -f raw -c 'read 256M 4k' \"$uri\"");
+    let beyond = folder.captive(&["part.toml"], "qemu-io -f raw -c 'read 512M 4k' \"$uri\"");
     assert_ne!(beyond.code, Some(0));
 }
 

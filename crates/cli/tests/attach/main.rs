@@ -4,6 +4,8 @@
 
 mod captive;
 mod clients;
+#[path = "../common/mod.rs"]
+mod common;
 mod control;
 mod loop_device;
 mod mirror;

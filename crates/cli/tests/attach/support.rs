@@ -1,61 +1,31 @@
-//! A session under test, a folder of its own, and a client that can misbehave.
+//! A session under test, and a client that can misbehave.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub(crate) use crate::common::{Folder, have, same_times};
+
 /// Nothing under test takes this long, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder that is deleted in the end, with a small part in it.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
 impl Folder {
-    pub(crate) fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("attach-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        let part = "[null]\nlatency = \"20us\"\ncapacity = \"256MiB\"\n";
-        std::fs::write(path.join("part.toml"), part).unwrap();
-        Folder(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
-        // Private folders of the session are looked for here.
-        command.args(args).current_dir(&self.0).env("TMPDIR", &self.0);
-        command
-    }
-
-    /// Run `blocklab` to its end.
-    pub(crate) fn blocklab(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
     /// Run a session around a shell script; its stdout, exit code and report.
     pub(crate) fn captive(&self, args: &[&str], script: &str) -> Captive {
         let mut all = vec!["attach"];
         all.extend(args);
         all.extend(["--run", script]);
         let output = self.blocklab(&all);
-        let text = std::fs::read_to_string(self.path("out/attach/attach.json"));
         Captive {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
-            report: text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap()),
+            report: self.report("out/attach/attach.json"),
         }
     }
 
@@ -83,19 +53,6 @@ impl Folder {
         // What it says later must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Session { child }
-    }
-
-    /// Everything below the folder that a session may not leave.
-    pub(crate) fn leftovers(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.starts_with("blocklab-") || name.ends_with(".sock")).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -174,21 +131,6 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// True when every tool is there; otherwise says why the test is skipped.
-pub(crate) fn have(tools: &[&str]) -> bool {
-    let found = |tool: &&str| {
-        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-        path.split(':').any(|folder| Path::new(folder).join(tool).exists())
-    };
-    match tools.iter().find(|tool| !found(tool)) {
-        None => true,
-        Some(missing) => {
-            eprintln!("skipped: {missing} is not installed; get it: make clients");
-            false
-        }
     }
 }
 

@@ -23,8 +23,8 @@ fn requests_of_32_mib_are_done_and_larger_ones_refused() {
     let eoverflow = 75;
     assert_eq!(client.read(0, 32 * MIB + 1), Err(eoverflow));
     assert_eq!(client.write(0, &vec![0; 33 * MIB as usize]), eoverflow);
-    assert_eq!(client.read(256 << 20, 512), Err(22));
-    assert_eq!(client.write((256 << 20) - 1, &[1, 2]), 28);
+    assert_eq!(client.read(512 << 20, 512), Err(22));
+    assert_eq!(client.write((512 << 20) - 1, &[1, 2]), 28);
     assert_eq!(client.read(4096, 512).unwrap(), data[..512]);
     session.end();
 }

@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use serde_json::Value;
 
-use crate::support::{Folder, can_travel};
+use crate::support::{Folder, can_travel, same_times};
 
 /// Keeps a core busy while it lives.
 struct Load(Child);
@@ -58,18 +58,7 @@ fn one_truth_in_simulate_and_travel() {
                   dd if=/dev/vda of=/dev/null bs=16k count=300 iflag=direct 2>/dev/null; rm a";
     let args = ["mqsim-f", "--mkfs", "ext4", "--record", "t.trace", "--", "sh", "-c", script];
     let journey = folder.travel(&args).good();
-    let study = "\
-[device.ssd]
-part = \"mqsim-f\"
-[workload.trace]
-file = \"t.trace\"
-[workload.trace.replay.timestamps]
-";
-    std::fs::write(folder.path("study.toml"), study).unwrap();
-    let run = folder.blocklab(&["run", "study.toml", "--no-report", "--json"]);
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let result: Value = serde_json::from_slice(&run.stdout).unwrap();
-    let metrics = &result["runs"][0]["metrics"];
+    let metrics = folder.replay("[device.ssd]\npart = \"mqsim-f\"", "t.trace");
     let operations = journey.report["disks"][0]["device_whole"].as_array().unwrap();
     assert!(operations.len() >= 3, "{operations:?}");
     // A study measures no discards and flushes by themselves; what they do to others it does.
@@ -77,14 +66,7 @@ file = \"t.trace\"
     let both: Vec<_> = operations.iter().filter(|one| measured(&one["op"])).collect();
     assert_eq!(both.len(), 2);
     for operation in both {
-        let name = operation["op"].as_str().unwrap();
-        for key in ["mean", "p50", "p99", "max"] {
-            let (travelled, simulated) =
-                (&operation["modelled_us"][key], &metrics[format!("{name}_latency_us_{key}")]);
-            let (travelled, simulated) = (travelled.as_f64().unwrap(), simulated.as_f64());
-            let simulated = simulated.unwrap_or_else(|| panic!("no {name} {key} in {metrics:#}"));
-            assert!((travelled - simulated).abs() < 1e-6, "{name} {key}: {travelled} {simulated}");
-        }
+        same_times(operation, &metrics);
     }
 }
 
@@ -106,13 +88,5 @@ fn the_queue_is_recorded_above_the_scheduler() {
     assert!(text.contains("[cat]") && text.contains("[jbd2/vda-8]"), "processes");
     assert!(text.contains(" m   N after="), "dependencies");
     assert!(flags(" C ") > 0 && flags(" D ") > 0);
-    let study = "\
-[device.null]
-[workload.trace]
-file = \"q.trace\"
-[workload.trace.replay.timestamps]
-";
-    std::fs::write(folder.path("study.toml"), study).unwrap();
-    let run = folder.blocklab(&["run", "study.toml", "--no-report", "--json"]);
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    folder.replay("[device.null]", "q.trace");
 }

@@ -274,7 +274,6 @@ impl Params {
             global: collection.global,
             settle_pages: 0,
             isolated: 0,
-            folds: false,
             own_pools: 0,
         })
     }

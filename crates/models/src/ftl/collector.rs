@@ -35,8 +35,6 @@ pub struct Rules {
     pub settle_pages: u32,
     /// Placement handles whose moved pages stay among themselves.
     pub isolated: u8,
-    /// Blocks used as pSLC are folded when the drive rests.
-    pub folds: bool,
     /// Pools of a mapping that frees blocks itself; 0 when the collector does.
     pub own_pools: u32,
 }
@@ -50,7 +48,6 @@ impl Rules {
         self.urgent_free = self.urgent_free.max(least);
         (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
         self.isolated = needs.isolated;
-        self.folds = needs.pslc.is_some();
     }
 }
 
@@ -248,8 +245,8 @@ impl Collector {
             false => self.rules.stop_free,
         };
         if !self.at_most(pool, flash, level) {
-            let folds = self.pools[pool as usize].background;
-            let oldest = self.oldest_pslc(pool, flash).filter(|_| folds);
+            let rests = self.pools[pool as usize].background;
+            let oldest = self.oldest_pslc(pool, flash).filter(|_| rests);
             return oldest.filter(|&block| self.fits(block, flash));
         }
         let planes = self.planes(pool);
@@ -278,12 +275,9 @@ impl Collector {
         Some(victim)
     }
 
-    /// The block to fold next.
+    /// The block to fold next: one used as pSLC, when the drive rests.
     fn oldest_pslc(&self, pool: u32, flash: &Flash) -> Option<u32> {
-        match self.rules.folds {
-            true => self.planes(pool).find_map(|plane| flash.oldest_pslc(plane)),
-            false => None,
-        }
+        self.planes(pool).find_map(|plane| flash.oldest_pslc(plane))
     }
 
     /// The block of a plane with the fewest valid pages; where open blocks are kept apart, of

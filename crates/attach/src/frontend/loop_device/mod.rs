@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use study::Failure;
 
 use crate::engine::{Command, Order, Reply, Ticket};
-use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
+use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
@@ -195,7 +195,7 @@ impl<T: Target> Frontend<T> for Loop {
         let Order { command, bytes, ticket, .. } = reply.order;
         let unique = ticket.tag;
         self.replies.push(match (reply.result, command) {
-            (Err(why), _) => (wire::header(unique, 0, wire::number(why)).to_vec(), Vec::new()),
+            (Err(why), _) => (wire::header(unique, 0, linux::number(why)).to_vec(), Vec::new()),
             (Ok(data), Command::Read) => (wire::header(unique, data.len(), 0).to_vec(), data),
             (Ok(_), Command::Write { .. }) => (wire::written(unique, bytes), Vec::new()),
             (Ok(_), _) => (wire::header(unique, 0, 0).to_vec(), Vec::new()),
@@ -225,7 +225,7 @@ impl<T: Target> Frontend<T> for Loop {
     /// What was inside fails; a host that lost its disk for a moment sees the same.
     fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
         for order in forgotten {
-            let reply = wire::header(order.ticket.tag, 0, wire::errno::IO);
+            let reply = wire::header(order.ticket.tag, 0, linux::errno::IO);
             self.replies.push((reply.to_vec(), Vec::new()));
         }
     }

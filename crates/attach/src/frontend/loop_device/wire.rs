@@ -3,7 +3,8 @@
 //! <https://github.com/torvalds/linux/blob/master/include/uapi/linux/fuse.h>. Both sides are on
 //! one machine, so numbers have its byte order.
 
-use crate::engine::{Command, Refusal};
+use super::super::linux::{errno, u32_at, u64_at};
+use crate::engine::Command;
 
 /// Longest data of one read or write.
 pub const DATA_MAX: u32 = 1 << 20;
@@ -50,17 +51,6 @@ const OPEN_FLAGS: u32 = 1 | 1 << 5 | 1 << 6;
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 1 << 1;
 const ZERO_RANGE: u32 = 1 << 4;
-
-/// Errors as Linux numbers them.
-pub(crate) mod errno {
-    pub(crate) const NOENT: i32 = 2;
-    pub(crate) const IO: i32 = 5;
-    pub(crate) const INVAL: i32 = 22;
-    pub(crate) const NOSPC: i32 = 28;
-    pub(crate) const ROFS: i32 = 30;
-    pub(crate) const NOSYS: i32 = 38;
-    pub(crate) const OPNOTSUPP: i32 = 95;
-}
 
 /// One file of the folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -278,21 +268,4 @@ pub fn written(unique: u64, bytes: u32) -> Vec<u8> {
     let mut body = [0; 8];
     body[..4].copy_from_slice(&bytes.to_ne_bytes());
     reply(unique, &body)
-}
-
-/// A refusal of the engine, as Linux numbers it.
-pub fn number(why: Refusal) -> i32 {
-    match why {
-        Refusal::Io => errno::IO,
-        Refusal::BeyondEnd => errno::INVAL,
-        Refusal::NoSpace => errno::NOSPC,
-    }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

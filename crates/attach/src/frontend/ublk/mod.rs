@@ -16,7 +16,7 @@ use study::Failure;
 
 use crate::engine::{Command, Order, Reply, Ticket};
 use crate::frontend::block_queue::BlockQueue;
-use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
+use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
@@ -143,7 +143,7 @@ impl Ublk {
         let arrived = lab.clock.now();
         let Some(queue) = &mut self.devices[index].queue else { return };
         let Some((command, offset, bytes)) = wire::understand(&queue.description(tag)) else {
-            return queue.answer(tag, -wire::errno::OPNOTSUPP);
+            return queue.answer(tag, -linux::errno::OPNOTSUPP);
         };
         let ticket = Ticket { tag: u64::from(tag), ..Ticket::default() };
         let order = Order { ticket, command, offset, bytes };
@@ -160,7 +160,7 @@ impl Ublk {
             lab.pool.put(data);
             if moved.is_err() {
                 engine.abandon(begun);
-                return queue.answer(tag, -wire::errno::IO);
+                return queue.answer(tag, -linux::errno::IO);
             }
             sink = Some(begun);
         }
@@ -240,11 +240,11 @@ impl<T: Target> Frontend<T> for Ublk {
         let Order { command, bytes, ticket, .. } = reply.order;
         let tag = ticket.tag as u16;
         let result = match (reply.result, command) {
-            (Err(why), _) => -wire::number(why),
+            (Err(why), _) => -linux::number(why),
             (Ok(data), Command::Read) => {
                 let moved = queue.write_data(tag, &data);
                 lab.pool.put(data);
-                moved.map_or(-wire::errno::IO, |()| bytes as i32)
+                moved.map_or(-linux::errno::IO, |()| bytes as i32)
             }
             (Ok(_), Command::Write { .. }) => bytes as i32,
             (Ok(_), _) => 0,
@@ -262,7 +262,7 @@ impl<T: Target> Frontend<T> for Ublk {
     fn power_cut(&mut self, export: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
         let Some(queue) = &mut self.devices[export].queue else { return };
         for order in forgotten {
-            queue.answer(order.ticket.tag as u16, -wire::errno::IO);
+            queue.answer(order.ticket.tag as u16, -linux::errno::IO);
         }
     }
 

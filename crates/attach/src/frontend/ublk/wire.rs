@@ -3,7 +3,8 @@
 //! <https://github.com/torvalds/linux/blob/master/include/uapi/linux/ublk_cmd.h>. Both sides are
 //! on one machine, so numbers have its byte order.
 
-use crate::engine::{Command, Refusal};
+use super::super::linux::{u32_at, u64_at};
+use crate::engine::Command;
 
 /// Requests to the control device and to a queue, as `_IOC` numbers them.
 pub(super) mod command {
@@ -179,31 +180,6 @@ pub(super) fn understand(description: &[u8; DESCRIPTION_BYTES]) -> Option<(Comma
     };
     let offset = u64_at(description, 8).checked_mul(512)?;
     Some((command, offset, sectors.checked_mul(512)?))
-}
-
-/// Errors as Linux numbers them.
-pub(super) mod errno {
-    pub(in super::super) const IO: i32 = 5;
-    pub(in super::super) const INVAL: i32 = 22;
-    pub(in super::super) const NOSPC: i32 = 28;
-    pub(in super::super) const OPNOTSUPP: i32 = 95;
-}
-
-/// A refusal of the engine, as Linux numbers it.
-pub(super) fn number(why: Refusal) -> i32 {
-    match why {
-        Refusal::Io => errno::IO,
-        Refusal::BeyondEnd => errno::INVAL,
-        Refusal::NoSpace => errno::NOSPC,
-    }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 #[cfg(test)]

@@ -283,6 +283,9 @@ impl Flash {
 
     /// The block of a plane that has been full of pSLC pages longest.
     pub fn oldest_pslc(&self, plane: u32) -> Option<u32> {
+        if self.pslc_blocks[plane as usize] == 0 {
+            return None;
+        }
         let full = |&block: &u32| {
             self.blocks[block as usize].slot == Slot::PSLC.0 && self.is_sealed(block)
         };

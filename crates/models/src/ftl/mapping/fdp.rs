@@ -83,50 +83,17 @@ impl Params {
 
 #[cfg(test)]
 mod tests {
-    use sim::{Counters, Lba, Nanos, Request, Rng};
-
     use super::*;
-    use crate::device::ssd::{OverProvisioning, Params as SsdParams, TimingMode};
     use crate::ftl::mapping::multi_stream;
+    use crate::ftl::mapping::tests::drive::{build, moved_by_logs, small};
     use crate::registry::MappingScheme;
-
-    /// One plane of 64 blocks, 80 % of it logical.
-    fn drive(mapping: MappingScheme) -> Result<Box<dyn sim::Device>, crate::config::ConfigError> {
-        let mut params = SsdParams {
-            mapping,
-            over_provisioning: OverProvisioning::LivePercent(80.0),
-            timing: TimingMode::None,
-            ..SsdParams::default()
-        };
-        params.geometry.channels = 1;
-        params.geometry.packages_per_channel = 1;
-        params.geometry.dies_per_package = 1;
-        params.geometry.planes_per_die = 1;
-        params.geometry.blocks_per_plane = 64;
-        let context = crate::device::Context { rng: Rng::new(1, "fdp") };
-        Ok(Box::new(params.build_around(&context, |mapping| mapping)?))
-    }
 
     fn multi_stream(streams: u8) -> MappingScheme {
         MappingScheme::MultiStream(multi_stream::Params { streams })
     }
 
-    /// Pages moved while a log of stream 0 goes round over the first eighth of the drive, and one
-    /// of stream 1 over the rest at the same pace.
     fn moved(mapping: MappingScheme) -> u64 {
-        let mut device = drive(mapping).unwrap();
-        let pages = device.limits().sectors() / 4;
-        let log = pages / 8;
-        for turn in 0..8 * pages {
-            for (stream, lpn) in [(0, turn % log), (1, log + turn % (pages - log))] {
-                let request = Request { stream, ..Request::write(Lba(lpn * 4), 4) };
-                device.submit(Nanos::ZERO, request).unwrap();
-                device.advance(Nanos::ZERO, &mut sim::Completions::new());
-            }
-        }
-        let mut counters = Counters::default();
-        device.counters(&mut counters);
-        counters.get("gc_pages_moved")
+        moved_by_logs(build(&small(mapping, (1, 1), 80.0)).unwrap(), 8)
     }
 
     #[test]
@@ -148,7 +115,7 @@ mod tests {
     #[test]
     fn too_many_handles_are_refused() {
         for (streams, most) in [(0, 9), (40, 9)] {
-            let error = drive(multi_stream(streams)).map(drop).unwrap_err();
+            let error = build(&small(multi_stream(streams), (1, 1), 80.0)).map(drop).unwrap_err();
             assert_eq!(error.key, "mapping.multi-stream.streams");
             assert!(error.message.contains(&format!("expected 1 to {most}")), "{}", error.message);
         }

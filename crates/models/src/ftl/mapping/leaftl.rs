@@ -208,10 +208,7 @@ impl Mapping for Leaf {
         let found = self.seek(page.lpn, flash, plan);
         plan.then();
         self.stats.double_reads += u64::from(!found.is_hit());
-        if found.ppn != NONE {
-            let sectors = u32::from(page.sectors);
-            plan.push(FlashOp::read(Cause::Host, found.ppn, page.lpn, sectors));
-        }
+        page.plan_read(found.ppn, plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {

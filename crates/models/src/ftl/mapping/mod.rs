@@ -97,6 +97,14 @@ impl HostPage {
         needed
     }
 
+    /// Plan its read from `ppn`; a page that was never written is read without the flash.
+    #[inline]
+    pub fn plan_read(&self, ppn: u32, plan: &mut Plan) {
+        if ppn != NONE {
+            plan.push(FlashOp::read(Cause::Host, ppn, self.lpn, u32::from(self.sectors)));
+        }
+    }
+
     /// Plan its program to `ppn` in place of `old`, after the read of the rest if that is needed.
     #[inline]
     pub fn plan_program(&self, old: u32, ppn: u32, flash: &mut Flash, plan: &mut Plan) {

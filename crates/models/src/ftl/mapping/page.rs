@@ -31,7 +31,7 @@ use super::{
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Pslc, Slot};
-use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
+use crate::ssd::plan::{NONE, OpCounts, Plan};
 
 /// Page mapping has no parameters of its own.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
@@ -157,10 +157,7 @@ impl Mapping for PageMap {
     }
 
     fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {
-        let ppn = self.map.get(page.lpn as usize);
-        if ppn != NONE {
-            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
-        }
+        page.plan_read(self.map.get(page.lpn as usize), plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {

@@ -109,10 +109,11 @@ impl Params {
 
 #[cfg(test)]
 mod tests {
-    use sim::{Completions, Counters, Lba, Nanos, Request, Rng};
+    use sim::{Completions, Lba, Nanos, Request};
 
-    use crate::config::{ConfigError, Duration};
-    use crate::device::ssd::{OverProvisioning, Params as SsdParams};
+    use crate::config::Duration;
+    use crate::device::ssd::{OverProvisioning, Params as SsdParams, TimingMode};
+    use crate::ftl::mapping::tests::drive::{build, count, small};
     use crate::registry::MappingScheme;
     use crate::ssd::timing::PslcParams;
 
@@ -122,16 +123,9 @@ mod tests {
     const BUS: u64 = 51_200;
 
     fn params(changes: super::Params) -> SsdParams {
-        let mut params = SsdParams {
-            mapping: MappingScheme::Pslc(changes),
-            over_provisioning: OverProvisioning::LivePercent(50.0),
-            oracle: true,
-            ..SsdParams::default()
-        };
-        params.geometry.channels = 1;
-        params.geometry.packages_per_channel = 1;
-        params.geometry.dies_per_package = 1;
-        params.geometry.planes_per_die = 1;
+        let mut params = small(MappingScheme::Pslc(changes), (1, 1), 50.0);
+        params.oracle = true;
+        params.timing = TimingMode::default();
         params.geometry.blocks_per_plane = BLOCKS;
         params.geometry.pages_per_block = PAGES;
         params.nand.program = vec![Duration(Nanos::from_micros(1_500))];
@@ -141,17 +135,6 @@ mod tests {
             bits_per_cell: 3,
         });
         params
-    }
-
-    fn build(params: &SsdParams) -> Result<Box<dyn sim::Device>, ConfigError> {
-        let context = crate::device::Context { rng: Rng::new(1, "pslc") };
-        Ok(Box::new(params.build_around(&context, |mapping| mapping)?))
-    }
-
-    fn count(device: &dyn sim::Device, name: &str) -> u64 {
-        let mut counters = Counters::default();
-        device.counters(&mut counters);
-        counters.get(name)
     }
 
     /// Write pages `range`, one after the other, and say how long each took on average.

@@ -261,7 +261,7 @@ impl Mapping for Superblock {
             self.tables.stats.double_reads += 1;
             plan.then();
         }
-        plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
+        page.plan_read(ppn, plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {

@@ -57,7 +57,7 @@ use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::geometry::Divisor;
-use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
+use crate::ssd::plan::{NONE, Plan};
 
 mod cache;
 mod mrc;
@@ -316,9 +316,7 @@ impl Mapping for Wadpm {
         let hit = self.load(position, flash, plan);
         self.stats.double_reads += u64::from(!hit);
         let ppn = self.cache.get(position, self.store.page_of(position)).expect("it was loaded");
-        if ppn != NONE {
-            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
-        }
+        page.plan_read(ppn, plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {

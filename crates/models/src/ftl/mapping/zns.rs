@@ -205,10 +205,7 @@ impl Mapping for Zns {
     }
 
     fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {
-        let ppn = self.map.get(page.lpn as usize);
-        if ppn != NONE {
-            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
-        }
+        page.plan_read(self.map.get(page.lpn as usize), plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {

@@ -11,7 +11,7 @@ use crate::ftl::mapping::fill::fill;
 use crate::ftl::mapping::{
     Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits, next_page,
 };
-use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
+use crate::ssd::plan::{FlashOp, Kind, NONE, Plan};
 
 /// Free blocks per plane that host writes leave. One more than where map pages stay in the plane
 /// they map: a collection may have to write map pages whose home has no room.
@@ -173,9 +173,7 @@ impl<C: Cache> Mapping for Demand<C> {
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         let ppn = self.load(page, flash, plan);
         self.stats.double_reads += u64::from(!plan.stage_ends.is_empty());
-        if ppn != NONE {
-            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
-        }
+        page.plan_read(ppn, plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {

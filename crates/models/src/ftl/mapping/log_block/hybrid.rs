@@ -7,7 +7,7 @@ use super::store::{Job, Store};
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{Full, HostPage, Mapping, Needs, Rebuilt};
-use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
+use crate::ssd::plan::{NONE, OpCounts, Plan};
 
 /// A page that its home cannot take.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,7 @@ impl<L: Logs> Mapping for Hybrid<L> {
         if ppn != NONE {
             let (lbn, _) = self.store.layout.split(page.lpn);
             self.logs.probe(&self.store, flash, lbn, ppn, plan);
-            plan.push(FlashOp::read(Cause::Host, ppn, page.lpn, u32::from(page.sectors)));
+            page.plan_read(ppn, plan);
         }
     }
 

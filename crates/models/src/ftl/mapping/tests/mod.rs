@@ -4,6 +4,7 @@
 mod caches;
 mod canary;
 mod demand;
+pub(super) mod drive;
 mod laws;
 
 use std::collections::BTreeMap;

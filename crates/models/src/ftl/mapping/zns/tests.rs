@@ -1,32 +1,17 @@
 //! What a zoned drive costs and what it does not.
 
-use sim::{Completions, Counters, Lba, Nanos, Request, Rng};
+use sim::{Counters, Lba, Request, Rng};
 
 use crate::config::ConfigError;
-use crate::device::ssd::{CollectionParams, OverProvisioning, Params as SsdParams, TimingMode};
+use crate::device::ssd::{CollectionParams, Params as SsdParams};
+use crate::ftl::mapping::tests::drive::{build, count, moved_by_logs, now, small};
 use crate::registry::{Allocation, MappingScheme};
 
 use super::Params;
 
-/// 4 planes of 64 blocks of 64 pages, 75 % of it logical, outside time.
+/// 4 planes, 75 % of them logical.
 fn params(mapping: MappingScheme) -> SsdParams {
-    let mut params = SsdParams {
-        mapping,
-        over_provisioning: OverProvisioning::LivePercent(75.0),
-        timing: TimingMode::None,
-        ..SsdParams::default()
-    };
-    params.geometry.channels = 1;
-    params.geometry.packages_per_channel = 1;
-    params.geometry.dies_per_package = 2;
-    params.geometry.planes_per_die = 2;
-    params.geometry.blocks_per_plane = 64;
-    params
-}
-
-fn build(params: &SsdParams) -> Result<Box<dyn sim::Device>, ConfigError> {
-    let context = crate::device::Context { rng: Rng::new(1, "zns") };
-    Ok(Box::new(params.build_around(&context, |mapping| mapping)?))
+    small(mapping, (2, 2), 75.0)
 }
 
 fn drive(mapping: MappingScheme) -> Result<Box<dyn sim::Device>, ConfigError> {
@@ -37,12 +22,6 @@ fn zns(zone_planes: u32, open_zones: u8) -> MappingScheme {
     MappingScheme::Zns(Params { zone_planes: Some(zone_planes), open_zones })
 }
 
-fn count(device: &dyn sim::Device, name: &str) -> u64 {
-    let mut counters = Counters::default();
-    device.counters(&mut counters);
-    counters.get(name)
-}
-
 /// The RAM of the drive and of the host, in bytes.
 fn ram(device: &dyn sim::Device) -> [u64; 2] {
     let mut counters = Counters::default();
@@ -51,23 +30,8 @@ fn ram(device: &dyn sim::Device) -> [u64; 2] {
         .map(|name| counters.levels.iter().find(|(n, _)| n == name).expect("every result has it").1)
 }
 
-fn now(device: &mut dyn sim::Device, request: Request) {
-    device.submit(Nanos::ZERO, request).unwrap();
-    device.advance(Nanos::ZERO, &mut Completions::new());
-}
-
-/// Pages moved while a log of stream 0 goes round over the first eighth of the drive, and one of
-/// stream 1 over the rest at the same pace.
-fn moved_by_logs(mapping: MappingScheme) -> u64 {
-    let mut device = drive(mapping).unwrap();
-    let pages = device.limits().sectors() / 4;
-    let log = pages / 8;
-    for turn in 0..4 * pages {
-        for (stream, lpn) in [(0, turn % log), (1, log + turn % (pages - log))] {
-            now(&mut *device, Request { stream, ..Request::write(Lba(lpn * 4), 4) });
-        }
-    }
-    count(&*device, "gc_pages_moved")
+fn logs(mapping: MappingScheme) -> u64 {
+    moved_by_logs(drive(mapping).unwrap(), 4)
 }
 
 /// Pages moved for each page written at random, in steady state.
@@ -88,8 +52,8 @@ fn moved_at_random(mut device: Box<dyn sim::Device>) -> f64 {
 
 #[test]
 fn a_log_of_its_own_zones_moves_nothing() {
-    assert_eq!(moved_by_logs(zns(4, 2)), 0);
-    assert!(moved_by_logs(zns(4, 1)) > 1_000, "both logs in one zone do");
+    assert_eq!(logs(zns(4, 2)), 0);
+    assert!(logs(zns(4, 1)) > 1_000, "both logs in one zone do");
 }
 
 #[test]
