@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Run a shell script in a virtual machine with a Debian kernel, and pass on what it did.
 
-    scripts/guest.py [--module NAME]... [--bring PROGRAM]... [--file HERE=THERE]... SCRIPT
+    scripts/guest.py [--module NAME]... [--bring PROGRAM]... [--file HERE=THERE]...
+        [--vhost-user SOCKET]... SCRIPT
 
 The guest has busybox, the kernel's modules named by --module, and the programs named by --bring
 (a name in PATH or a path) with the libraries they need. Its output is ours, and so is its exit
-code. Exit code 77: this machine cannot run guests, and why; `make clients` gets what it needs.
+code. Each --vhost-user is a disk of the guest that another process serves: /dev/vda, ... with as
+many queues as --queues says. Exit code 77: this machine cannot run guests, and why; `make clients`
+gets what it needs.
 
 Nothing of the machine is touched: the kernel's package is unpacked in the cache folder. A guest
 is emulated, or runs under KVM where the processor has it.
@@ -220,6 +223,19 @@ def accelerator() -> str:
     return "kvm" if works and os.access("/dev/kvm", os.R_OK | os.W_OK) else "tcg,thread=multi"
 
 
+def disks(options: argparse.Namespace) -> list[str]:
+    """What QEMU has to be told of disks that others serve: they see the guest's memory."""
+    if not options.vhost_user:
+        return []
+    memory = f"memory-backend-memfd,id=ram,size={options.memory}M,share=on"
+    told = ["-object", memory, "-machine", "memory-backend=ram"]
+    for number, socket in enumerate(options.vhost_user):
+        told += ["-chardev", f"socket,id=disk{number},path={socket}"]
+        device = f"vhost-user-blk-pci,chardev=disk{number},num-queues={options.queues}"
+        told += ["-device", device]
+    return told
+
+
 def boot(kernel: Kernel, initial: bytes, options: argparse.Namespace) -> int:
     """Run the guest to its end; its exit code."""
     qemu = shutil.which("qemu-system-x86_64")
@@ -236,6 +252,7 @@ def boot(kernel: Kernel, initial: bytes, options: argparse.Namespace) -> int:
             "-chardev", f"file,id=console,path={console}", "-serial", "chardev:console",
             "-chardev", f"file,id=out,path={output}", "-serial", "chardev:out",
         ]  # fmt: skip
+        command += disks(options)
         try:
             subprocess.run(command, timeout=options.timeout, check=False)
         except subprocess.TimeoutExpired:
@@ -256,6 +273,8 @@ def main() -> int:
     parser.add_argument("--module", action="append", default=[], metavar="NAME")
     parser.add_argument("--bring", action="append", default=[], metavar="PROGRAM")
     parser.add_argument("--file", action="append", default=[], metavar="HERE=THERE")
+    parser.add_argument("--vhost-user", action="append", default=[], metavar="SOCKET")
+    parser.add_argument("--queues", type=int, default=1, metavar="N")
     parser.add_argument("--memory", type=int, default=1024, metavar="MIB")
     parser.add_argument("--timeout", type=float, default=240, metavar="SECONDS")
     parser.add_argument("script", nargs="?", help="a file, or - for stdin")

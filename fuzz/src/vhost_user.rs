@@ -8,7 +8,7 @@ use attach::vhost_user::backend::{Answer, Backend};
 use attach::vhost_user::message::{HEADER_BYTES, Header, Message, Region, RingAddresses};
 use attach::{Clock, Engine, Export, Identity, Lab, Store, Timeline, Wall};
 use sim::testing::FixedDelay;
-use sim::{Bytes, Device, Nanos};
+use sim::{Device, Nanos};
 use study::Block;
 
 /// Memory of the guest; seen by its driver's side at [`USER`].
@@ -118,7 +118,8 @@ pub fn kick(bytes: &[u8]) {
 
 /// A guest's messages, between devices' events of the fuzzer's choice.
 pub fn keep_time(bytes: &[u8]) {
-    let mut calendar = Calendar::new();
+    let limit = Nanos(1 << 50);
+    let mut calendar = Calendar::with_limit(limit);
     for chunk in bytes.chunks(MESSAGE_BYTES + 1) {
         let Some((&event, message)) = chunk.split_first() else { return };
         let Ok(message) = <&[u8; MESSAGE_BYTES]>::try_from(message) else { return };
@@ -130,10 +131,17 @@ pub fn keep_time(bytes: &[u8]) {
         let due = (event & 1 != 0).then(|| Nanos(before.0.saturating_add(u64::from(event) << 20)));
         match calendar.next(due) {
             Step::Listen => drop(calendar.moved(due)),
-            Step::Devices(at) => calendar.advance(at),
-            Step::Guest(at) => drop(calendar.run(at, due)),
-            Step::Deadlock => {}
+            Step::Devices(at) => {
+                calendar.advance(at);
+                calendar.interrupt();
+            }
+            Step::Guest(at) => {
+                assert!(!calendar.is_interrupted() || at == calendar.now(), "planned for later");
+                let _ = calendar.run(at, due);
+            }
+            Step::Deadlock | Step::Limit => {}
         }
         assert!(calendar.now() >= before, "time went back");
+        assert!(calendar.now() <= limit, "time went beyond its limit");
     }
 }

@@ -210,6 +210,8 @@ pub struct Quantiles {
     pub mean: f64,
     /// Median.
     pub p50: f64,
+    /// 95 of 100 are below.
+    pub p95: f64,
     /// 99 of 100 are below.
     pub p99: f64,
     /// 999 of 1000 are below.
@@ -225,6 +227,7 @@ impl Quantiles {
         Quantiles {
             mean: histogram.mean().unwrap_or(0.0) / 1e3,
             p50: us(0.5),
+            p95: us(0.95),
             p99: us(0.99),
             p99_9: us(0.999),
             max: histogram.max().unwrap_or(0) as f64 / 1e3,

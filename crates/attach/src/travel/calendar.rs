@@ -34,6 +34,11 @@ pub struct Message {
 }
 
 impl Message {
+    /// True when the guest says what time it has come to, as it does before it kicks a device.
+    pub fn is_update(&self) -> bool {
+        self.op == UPDATE
+    }
+
     /// Read a message.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Message {
         let [a, b, c, d, e, f, g, h, time @ ..] = *bytes;
@@ -65,6 +70,8 @@ pub enum Step {
     Guest(Nanos),
     /// Nothing will ever happen again.
     Deadlock,
+    /// Nothing more happens within the limit.
+    Limit,
 }
 
 /// The one clock of a guest and its devices.
@@ -77,15 +84,32 @@ pub struct Calendar {
     started: bool,
     /// Up to here the guest may go on by itself.
     free_until: Nanos,
+    /// Up to here there is time at all.
+    limit: Option<Nanos>,
     sequence: u32,
     /// Acknowledgements of the guest that have not come.
     unacknowledged: u32,
+    interrupt: Interrupt,
+}
+
+/// How far a waiting guest is with an interrupt: it asks for the time, and then to run at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Interrupt {
+    #[default]
+    Unheard,
+    Heard,
+    Planned,
 }
 
 impl Calendar {
     /// A calendar at time zero.
     pub fn new() -> Calendar {
         Calendar::default()
+    }
+
+    /// A calendar at time zero whose time ends at `limit`.
+    pub fn with_limit(limit: Nanos) -> Calendar {
+        Calendar { limit: Some(limit), ..Calendar::default() }
     }
 
     /// The present moment.
@@ -101,6 +125,17 @@ impl Calendar {
     /// True when the guest has acknowledged everything.
     pub fn is_heard(&self) -> bool {
         self.unacknowledged == 0
+    }
+
+    /// The guest is about to be interrupted.
+    pub fn interrupt(&mut self) {
+        self.interrupt = Interrupt::Unheard;
+    }
+
+    /// True when the guest has heard of the interrupt and planned it for now: it says nothing more
+    /// before it runs. One that had planned to run now anyway may not say so again.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupt == Interrupt::Planned
     }
 
     /// Take a message of the guest; returns what it is answered with, if anything.
@@ -125,16 +160,26 @@ impl Calendar {
         match op {
             START => self.started = true,
             REQUEST if time_ns >= FOREVER => self.request = None,
-            // A request for the past is one for now.
-            REQUEST => self.request = Some(Nanos(time_ns).max(self.now)),
+            REQUEST => self.request(Nanos(time_ns)),
             WAIT if self.waiting => return refuse("the guest waits twice"),
             WAIT => self.waiting = true,
-            GET => answer = self.now.0,
+            GET => {
+                self.interrupt = Interrupt::Heard;
+                answer = self.now.0;
+            }
             UPDATE => self.update(Nanos(time_ns))?,
             GET_TIME_OF_DAY => answer = TIME_OF_DAY_NS + self.now.0,
             _ => return refuse(format!("message {op} is not understood")),
         }
         Ok(Some(Message { op: ACK, sequence, time_ns: answer }))
+    }
+
+    fn request(&mut self, time: Nanos) {
+        // A request for the past is one for now.
+        self.request = Some(time.max(self.now));
+        if self.waiting && time <= self.now && self.interrupt == Interrupt::Heard {
+            self.interrupt = Interrupt::Planned;
+        }
     }
 
     /// The guest has come to `time` by itself.
@@ -157,12 +202,14 @@ impl Calendar {
         if !self.waiting {
             return Step::Listen;
         }
-        match (devices, self.request) {
-            (Some(at), Some(request)) if at <= request => Step::Devices(at.max(self.now)),
-            (Some(at), None) => Step::Devices(at.max(self.now)),
-            (_, Some(request)) => Step::Guest(request),
-            (None, None) => Step::Deadlock,
-        }
+        let (step, at) = match (devices, self.request) {
+            (Some(at), request) if request.is_none_or(|request| at <= request) => {
+                (Step::Devices(at.max(self.now)), at)
+            }
+            (_, Some(request)) => (Step::Guest(request), request),
+            (_, None) => return Step::Deadlock,
+        };
+        if self.limit.is_some_and(|limit| at > limit) { Step::Limit } else { step }
     }
 
     /// The devices have reached `time`.
@@ -175,19 +222,24 @@ impl Calendar {
         self.now = self.now.max(time);
         self.waiting = false;
         self.request = None;
+        self.interrupt = Interrupt::Unheard;
         let free = self.free(devices);
         [free, self.say(RUN, self.now.0)]
     }
 
     /// The devices' next event has moved to `devices`: tell the guest, if it matters to it.
     pub fn moved(&mut self, devices: Option<Nanos>) -> Option<Message> {
-        let until = devices.unwrap_or(Nanos(FAR)).max(self.now);
         // One that waits is told before it runs; and one that stops too early only asks again.
-        (!self.waiting && until < self.free_until).then(|| self.free(devices))
+        (!self.waiting && self.until(devices) < self.free_until).then(|| self.free(devices))
+    }
+
+    fn until(&self, devices: Option<Nanos>) -> Nanos {
+        let far = self.limit.unwrap_or(Nanos(FAR));
+        devices.unwrap_or(far).min(far).max(self.now)
     }
 
     fn free(&mut self, devices: Option<Nanos>) -> Message {
-        self.free_until = devices.unwrap_or(Nanos(FAR)).max(self.now);
+        self.free_until = self.until(devices);
         self.say(FREE_UNTIL, self.free_until.0)
     }
 
@@ -257,6 +309,43 @@ mod tests {
         calendar.take(guest(WAIT, 0)).unwrap();
         assert_eq!(calendar.next(None), Step::Deadlock);
         assert_eq!(calendar.next(Some(Nanos(1))), Step::Devices(Nanos(1)));
+    }
+
+    #[test]
+    fn an_interrupt_is_planned_when_its_moment_was_asked_for() {
+        let mut calendar = started();
+        calendar.take(guest(REQUEST, 90)).unwrap();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        calendar.advance(Nanos(50));
+        calendar.interrupt();
+        assert!(!calendar.is_interrupted());
+        calendar.take(guest(GET, 0)).unwrap();
+        assert!(!calendar.is_interrupted());
+        calendar.take(guest(REQUEST, 90)).unwrap();
+        assert!(!calendar.is_interrupted(), "that was for later");
+        calendar.take(guest(REQUEST, 50)).unwrap();
+        assert!(calendar.is_interrupted());
+        assert_eq!(calendar.next(None), Step::Guest(Nanos(50)));
+        calendar.run(Nanos(50), None);
+        assert!(!calendar.is_interrupted());
+    }
+
+    #[test]
+    fn time_ends_at_its_limit() {
+        let mut calendar = Calendar::with_limit(Nanos(100));
+        calendar.take(guest(START, 0)).unwrap();
+        calendar.take(guest(REQUEST, 90)).unwrap();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        assert_eq!(calendar.next(None), Step::Guest(Nanos(90)));
+        // However far the next event is, the guest has to ask before it passes the limit.
+        let said = calendar.run(Nanos(90), Some(Nanos(500)));
+        assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 100));
+        acknowledge(&mut calendar, &said);
+        calendar.take(guest(REQUEST, 101)).unwrap();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        assert_eq!(calendar.next(None), Step::Limit);
+        assert_eq!(calendar.next(Some(Nanos(500))), Step::Limit);
+        assert_eq!(calendar.next(Some(Nanos(100))), Step::Devices(Nanos(100)));
     }
 
     #[test]

@@ -99,6 +99,7 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
         set(disk)?;
         let shown = read(&format!("/sys/block/{}/queue/scheduler", disk.name));
         findings.schedulers.push(chosen(&shown).to_string());
+        findings.numbers.push(read(&format!("/sys/block/{}/dev", disk.name)).replace(':', ","));
     }
     if let Some(mkfs) = &plan.mkfs {
         make_file_system(mkfs)?;
@@ -108,7 +109,8 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     }
     // Everything before is on the medium, so that the program alone is measured.
     rustix::fs::sync();
-    let recording = plan.record_queue_kib.map(Recording::start).transpose()?;
+    let recording =
+        plan.record_queue_kib.map(|kib| Recording::start(kib, &plan.disks)).transpose()?;
     let before = statistics(&plan)?;
     mark(plan::BEGUN);
     findings.began_ns = now_ns();
@@ -244,12 +246,14 @@ fn run(plan: &Plan) -> Result<ExitStatus, String> {
 
 /// The kernel's own tracer of block queues, copied to the host while the program runs.
 struct Recording {
+    /// Switches of the tracer, one for each disk.
+    switches: Vec<String>,
     copier: std::thread::JoinHandle<io::Result<()>>,
     over: Arc<AtomicBool>,
 }
 
 impl Recording {
-    fn start(kib: u32) -> Result<Recording, String> {
+    fn start(kib: u32, disks: &[Disk]) -> Result<Recording, String> {
         let set = |name: &str, value: &str| {
             std::fs::write(format!("{TRACING}/{name}"), value)
                 .map_err(|why| format!("cannot set {name} of the tracer to {value}: {why}"))
@@ -261,9 +265,14 @@ impl Recording {
         set("options/blk_classic", "1")?;
         set("options/context-info", "0")?;
         set("current_tracer", "blk")?;
-        std::fs::write("/sys/block/vda/trace/act_mask", "queue,complete,issue")
-            .and_then(|()| std::fs::write("/sys/block/vda/trace/enable", "1"))
-            .map_err(|why| format!("cannot trace /dev/vda: {why}"))?;
+        let mut switches = Vec::new();
+        for Disk { name, .. } in disks {
+            let switch = format!("/sys/block/{name}/trace/enable");
+            std::fs::write(format!("/sys/block/{name}/trace/act_mask"), "queue,complete,issue")
+                .and_then(|()| std::fs::write(&switch, "1"))
+                .map_err(|why| format!("cannot trace /dev/{name}: {why}"))?;
+            switches.push(switch);
+        }
         let mut from = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
@@ -276,12 +285,14 @@ impl Recording {
         let stop = Arc::clone(&over);
         let copier = copier.spawn(move || copy(&mut from, &mut to, &stop));
         let copier = copier.map_err(|why| format!("no thread for the queue: {why}"))?;
-        Ok(Recording { copier, over })
+        Ok(Recording { switches, copier, over })
     }
 
     /// Returns how many events were lost.
     fn stop(self) -> Result<u64, String> {
-        let _ = std::fs::write("/sys/block/vda/trace/enable", "0");
+        for switch in &self.switches {
+            let _ = std::fs::write(switch, "0");
+        }
         self.over.store(true, Ordering::SeqCst);
         match self.copier.join() {
             Ok(Ok(())) => {}

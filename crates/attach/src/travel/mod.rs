@@ -4,6 +4,7 @@
 //! calendar that says what time it is and the devices are one thread: one clock, no race.
 
 pub mod calendar;
+mod core;
 mod file_system;
 mod guest;
 mod inside;
@@ -17,8 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use sim::Rng;
+use sim::{Nanos, Rng};
 use study::Failure;
 
 use crate::clock::Clock;
@@ -32,6 +32,7 @@ pub use file_system::NAMES as FILE_SYSTEMS;
 pub use inside::init;
 pub use report::{DiskReport, Report};
 
+use self::core::OneCore;
 use file_system::find_program;
 use guest::Boot;
 use plan::{Findings, Plan};
@@ -67,6 +68,8 @@ pub struct Options {
     pub fill: bool,
     /// Root of the guest's random numbers.
     pub seed: u64,
+    /// A guest that is not done at this moment of virtual time is ended.
+    pub limit: Nanos,
     /// Write every request of the first device to this trace.
     pub record: Option<PathBuf>,
     /// Write what the first disk's queue was given to this trace.
@@ -115,11 +118,12 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         control: &control.0,
         folder: &folder.0,
     };
-    let mut server = Server::new(lab, &folder.0, &control.0)?;
+    let mut server = Server::new(lab, &folder.0, &control.0, options.limit)?;
     let began = Instant::now();
     // Only one of the two runs at a time: on one core, handing over costs a fraction.
-    let _one = OneCore::take();
+    let one = OneCore::take();
     let mut guest = boot.start()?;
+    one.give_way();
     let mut output = Output::new(&control.0);
     let end = server.serve(|| {
         output.copy();
@@ -130,14 +134,15 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     }
     output.copy();
     let wall_s = began.elapsed().as_secs_f64();
-    let findings = found(end, &control.0, &guest);
+    let findings = found(end, &control.0, &guest, options.limit);
     drop(guest);
     server.close_phase();
     finish(&mut server, &origins)?;
     let findings = findings?;
-    if let Some(path) = &options.record_queue {
-        queue::convert(&control.0.join(plan::QUEUE), path, findings.queue_lost)?;
-    }
+    let latencies = match &options.record_queue {
+        Some(path) => queue::convert(&control.0.join(plan::QUEUE), path, &findings)?,
+        None => Vec::new(),
+    };
     let code = findings.code.unwrap_or(INTERRUPTED);
     let asked = report::Asked {
         queue_depth,
@@ -146,29 +151,8 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         seed: options.seed,
         command: options.command,
     };
-    let report = report::of(&mut server, &origins, findings, asked, wall_s);
+    let report = report::of(&mut server, &origins, (findings, latencies), asked, wall_s);
     Ok(Outcome { report, code })
-}
-
-/// This process and what it starts on one core, until it is dropped.
-struct OneCore(Option<CpuSet>);
-
-impl OneCore {
-    fn take() -> OneCore {
-        let before = sched_getaffinity(None).ok();
-        let mut one = CpuSet::new();
-        one.set(sched_getcpu());
-        // Where it is not permitted it is only slower.
-        OneCore(before.filter(|_| sched_setaffinity(None, &one).is_ok()))
-    }
-}
-
-impl Drop for OneCore {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = sched_setaffinity(None, before);
-        }
-    }
 }
 
 /// Close traces and save states, whatever became of the guest.
@@ -250,7 +234,12 @@ fn plan(options: &Options) -> Result<Plan, Failure> {
 }
 
 /// What the guest wrote down, or why it did not.
-fn found(end: End, control: &Path, guest: &guest::Guest) -> Result<Findings, Failure> {
+fn found(
+    end: End,
+    control: &Path,
+    guest: &guest::Guest,
+    limit: Nanos,
+) -> Result<Findings, Failure> {
     let text = std::fs::read(control.join(plan::FINDINGS)).unwrap_or_default();
     let findings = serde_json::from_slice::<Findings>(&text);
     match (findings, end) {
@@ -263,6 +252,11 @@ fn found(end: End, control: &Path, guest: &guest::Guest) -> Result<Findings, Fai
             Err(Failure::machine("the guest sleeps for ever: nothing is left that could wake it")
                 .help("the command waits for something that only the outside could do"))
         }
+        (Err(_), End::Limit) => Err(Failure::machine(format!(
+            "the command had not ended after {} of virtual time",
+            shown(limit)
+        ))
+        .help("does it wait for something that never comes? if not, give it more: --limit 2000h")),
         (Err(_), End::GuestGone) => {
             let words = guest.last_words();
             let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
@@ -273,6 +267,14 @@ fn found(end: End, control: &Path, guest: &guest::Guest) -> Result<Findings, Fai
             })
         }
     }
+}
+
+/// In the largest unit that it is a whole number of.
+fn shown(time: Nanos) -> String {
+    let units = [("h", 3_600_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
+    let whole = |(_, unit): &(&str, u64)| time.0.is_multiple_of(*unit);
+    let (name, unit) = units.into_iter().find(whole).unwrap_or(("ns", 1));
+    format!("{}{name}", time.0 / unit)
 }
 
 /// The program's output on its way out of the guest.

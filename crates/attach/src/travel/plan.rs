@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) folder: String,
     /// The start of the kernel's random numbers.
     pub(super) entropy: Vec<u8>,
-    /// Record the queue of the first disk; KiB of memory for it.
+    /// Record the queues; KiB of memory for it.
     pub(super) record_queue_kib: Option<u32>,
 }
 
@@ -65,6 +65,8 @@ pub(super) struct Findings {
     pub(super) kernel: String,
     /// Of each disk: before the program, after it, after its data was written back.
     pub(super) statistics: Vec<[BlockStatistics; 3]>,
+    /// Major and minor number of each disk, as the tracer writes them.
+    pub(super) numbers: Vec<String>,
     /// The scheduler of each disk.
     pub(super) schedulers: Vec<String>,
     /// Memory the guest had, in KiB.

@@ -1,4 +1,5 @@
-//! The record of a queue: from the kernel's tracer to a trace in `blkparse` form.
+//! The record of the queues: from the kernel's tracer to a trace of the first disk in `blkparse`
+//! form, and to the latency of every disk's requests at the block layer.
 //!
 //! The kernel's lines lack a sequence number; and beside every request (`Q`) stands a note (`m`)
 //! that says which request of the same process was the last to complete before it, and how long
@@ -9,8 +10,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use sim::Histogram;
+use sim::{Histogram, Op};
 use study::Failure;
+
+use super::plan::Findings;
 
 /// Requests that are inside at a time; a kernel has a few hundred.
 const OUTSTANDING_MAX: usize = 1 << 16;
@@ -73,14 +76,21 @@ struct Waiting {
     queued_ns: u64,
 }
 
+/// From the queue to the end, in nanoseconds, by operation; those that ended before the program
+/// did, and those after it. What has no sectors, as a flush, is not in it.
+#[derive(Default, Debug)]
+pub(super) struct Latencies(pub(super) [[Histogram; 4]; 2]);
+
 #[derive(Default)]
 struct Converter {
     sequence: u64,
-    /// By (is a read, first sector, sequence).
-    waiting: BTreeMap<(bool, u64, u64), Waiting>,
+    /// By (operation, first sector, sequence).
+    waiting: BTreeMap<(u8, u64, u64), Waiting>,
     /// Of each process: its last completed request, and when.
     last: BTreeMap<u32, (u64, u64)>,
-    latency: Histogram,
+    /// When the program ended.
+    ended_ns: u64,
+    latencies: Latencies,
 }
 
 impl Converter {
@@ -100,7 +110,7 @@ impl Converter {
             "Q" if line.sectors > 0 && self.waiting.len() < OUTSTANDING_MAX => {
                 let (sectors, process) = (line.sectors, line.process);
                 let waiting = Waiting { sequence, sectors, process, queued_ns: line.time_ns };
-                self.waiting.insert((reads(line), line.sector, sequence), waiting);
+                self.waiting.insert((operation(line) as u8, line.sector, sequence), waiting);
             }
             "C" => self.complete(line),
             _ => {}
@@ -123,8 +133,8 @@ impl Converter {
 
     /// Every queued request inside the completed range is complete.
     fn complete(&mut self, line: &Line<'_>) {
-        let (kind, end) = (reads(line), line.sector + line.sectors);
-        let inside = self.waiting.range((kind, line.sector, 0)..(kind, end, 0));
+        let (op, end) = (operation(line), line.sector.saturating_add(line.sectors));
+        let inside = self.waiting.range((op as u8, line.sector, 0)..(op as u8, end, 0));
         let inside: Vec<_> = inside
             .filter(|(key, waiting)| key.1 + waiting.sectors <= end)
             .map(|(key, waiting)| (*key, *waiting))
@@ -132,24 +142,39 @@ impl Converter {
         for (key, waiting) in inside {
             self.waiting.remove(&key);
             self.last.insert(waiting.process, (waiting.sequence, line.time_ns));
-            self.latency.record(line.time_ns.saturating_sub(waiting.queued_ns));
+            let phase = usize::from(line.time_ns > self.ended_ns);
+            let latency = &mut self.latencies.0[phase][op as usize];
+            latency.record(line.time_ns.saturating_sub(waiting.queued_ns));
         }
     }
 }
 
-fn reads(line: &Line<'_>) -> bool {
-    line.flags.starts_with('R')
+/// By the letters of `blkparse`: a leading `F` is a flush before it.
+fn operation(line: &Line<'_>) -> Op {
+    match line.flags.trim_start_matches('F').chars().next() {
+        Some('R') => Op::Read,
+        Some('W') => Op::Write,
+        Some('D') => Op::Discard,
+        _ => Op::Flush,
+    }
 }
 
-/// Convert the tracer's text in `from` to a trace in `to`; returns the time of every request from
-/// the queue to its end, in nanoseconds.
+/// Convert the tracer's text in `from`: the first disk's to a trace in `to`. Returns how long
+/// requests took at the block layer, by disk.
 ///
 /// # Errors
 /// When events were lost, or a file cannot be read or written.
-pub(super) fn convert(from: &Path, to: &Path, lost: u64) -> Result<Histogram, Failure> {
-    if lost > 0 {
-        return Err(Failure::machine(format!("{lost} events of the queue were lost"))
-            .help("record a shorter run"));
+pub(super) fn convert(
+    from: &Path,
+    to: &Path,
+    findings: &Findings,
+) -> Result<Vec<Latencies>, Failure> {
+    if findings.queue_lost > 0 {
+        return Err(Failure::machine(format!(
+            "{} events of the queue were lost",
+            findings.queue_lost
+        ))
+        .help("record a shorter run"));
     }
     let failed = |why: io::Error| {
         Failure::machine(format!("cannot write the trace {}: {why}", to.display()))
@@ -157,16 +182,23 @@ pub(super) fn convert(from: &Path, to: &Path, lost: u64) -> Result<Histogram, Fa
     };
     let mut source = BufReader::new(File::open(from).map_err(failed)?);
     let mut sink = BufWriter::new(File::create(to).map_err(failed)?);
-    let mut converter = Converter::default();
+    let of_disk = |_| Converter { ended_ns: findings.ended_ns, ..Converter::default() };
+    let mut converters: Vec<Converter> = findings.numbers.iter().map(of_disk).collect();
     let mut text = String::new();
     while source.read_line(&mut text).map_err(failed)? > 0 {
-        if let Some(line) = Line::parse(&text) {
-            converter.line(&line, &mut sink).map_err(failed)?;
+        if let Some(line) = Line::parse(&text)
+            && let Some(disk) = findings.numbers.iter().position(|number| number == line.device)
+        {
+            let written = match disk {
+                0 => converters[0].line(&line, &mut sink),
+                other => converters[other].line(&line, &mut io::sink()),
+            };
+            written.map_err(failed)?;
         }
         text.clear();
     }
     sink.flush().map_err(failed)?;
-    Ok(converter.latency)
+    Ok(converters.into_iter().map(|converter| converter.latencies).collect())
 }
 
 #[cfg(test)]
@@ -182,7 +214,8 @@ mod tests {
 253,0    0     5.000102000     0  C  RA 2048 + 16 [0]
 253,0    0     5.000103000    77  Q  WS 8 + 8 [fio]
 ";
-        let (mut converter, mut out) = (Converter::default(), Vec::new());
+        let mut converter = Converter { ended_ns: u64::MAX, ..Converter::default() };
+        let mut out = Vec::new();
         for line in text.lines() {
             converter.line(&Line::parse(line).unwrap(), &mut out).unwrap();
         }
@@ -192,8 +225,34 @@ mod tests {
         assert_eq!(lines[0], "  253,0  0        1     5.000001000    77  Q  RA 2048 + 8 [fio]");
         assert!(lines[4].ends_with("m   N after=2 since=1000"), "{}", lines[4]);
         assert!(lines[5].contains("        6     5.000103000    77  Q  WS 8 + 8 [fio]"));
-        assert_eq!(converter.latency.count(), 2);
+        let [program, rest] = &converter.latencies.0;
+        assert_eq!((program[Op::Read as usize].count(), rest[Op::Read as usize].count()), (2, 0));
+        assert_eq!(program[Op::Read as usize].max(), Some(101_000));
         assert_eq!(converter.waiting.len(), 1);
+    }
+
+    #[test]
+    fn the_disks_and_the_phases_are_kept_apart() {
+        let text = "\
+253,0    0     1.000000000    77  Q  FWS 0 + 8 [a]
+253,16   0     1.000000000    77  Q  DS 0 + 8 [a]
+253,0    0     1.000002000    77  C  FWS 0 + 8 [0]
+253,16   0     1.000005000    77  C  DS 0 + 8 [0]
+253,32   0     1.000005000    77  C  DS 0 + 8 [0]
+";
+        let folder = std::env::temp_dir().join(format!("blocklab-queue-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (from, to) = (folder.join("from"), folder.join("to"));
+        std::fs::write(&from, text).unwrap();
+        let mut findings = Findings { ended_ns: 1_000_002_000, ..Findings::default() };
+        findings.numbers = vec!["253,0".into(), "253,16".into()];
+        let latencies = convert(&from, &to, &findings).unwrap();
+        let trace = std::fs::read_to_string(&to).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(trace.lines().count(), 2);
+        assert_eq!(latencies[0].0[0][Op::Write as usize].max(), Some(2000));
+        assert_eq!(latencies[1].0[1][Op::Discard as usize].max(), Some(5000));
+        assert_eq!(latencies[1].0[0][Op::Discard as usize].count(), 0);
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! What a journey leaves behind.
 
 use serde::Serialize;
+use sim::{Histogram, Op};
 
 use crate::live;
 use crate::session::open::Origin;
-use crate::statistics::Operation;
+use crate::statistics::{Operation, Quantiles};
 
 use super::plan::{BlockStatistics, Findings};
+use super::queue::Latencies;
 use super::serve::Server;
 
 /// What travel does not model; in every report.
 pub(super) const LEAVES_OUT: [&str; 3] = [
     "CPU time is free: exact where the device is the limit, too fast where the CPU is",
-    "one CPU: the guest's kernel is not SMP, so a device has one queue",
+    "one CPU: the guest's kernel is not SMP, so every disk has one queue",
     "a program that asks the processor for the time (fio's default) or for random numbers sees \
      the host's; fio: --clocksource=clock_gettime",
 ];
@@ -91,8 +93,12 @@ pub struct BlockReport {
     pub dispatched: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Mean time of a request from the queue to its end, in microseconds.
+    /// Mean time of a request from the queue to its end, in microseconds, as the kernel counts.
     pub mean_us: f64,
+    /// The same of each request before merging, by percentile; only where the queue was recorded,
+    /// because that reads the guest's clock. Flushes are not in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Quantiles>,
 }
 
 /// What the user asked for.
@@ -112,9 +118,11 @@ const FIELDS: [(&str, [Option<usize>; 4]); 4] = [
     ("flush", [Some(15), None, None, Some(16)]),
 ];
 
-fn block(between: BlockStatistics) -> Vec<BlockReport> {
+fn block(between: BlockStatistics, latencies: Option<&[Histogram; 4]>) -> Vec<BlockReport> {
     let of = |field: Option<usize>| field.map_or(0, |index| between.0[index]);
     let all = FIELDS.iter().map(|&(op, [requests, merges, sectors, time])| {
+        let known = Op::ALL.into_iter().find(|known| known.name() == op);
+        let latency = latencies.zip(known).map(|(all, known)| &all[known as usize]);
         let (dispatched, merged) = (of(requests), of(merges));
         BlockReport {
             op,
@@ -123,6 +131,7 @@ fn block(between: BlockStatistics) -> Vec<BlockReport> {
             dispatched,
             bytes: of(sectors) * sim::SECTOR_BYTES,
             mean_us: of(time) as f64 * 1e3 / dispatched.max(1) as f64,
+            latency_us: latency.filter(|latency| latency.count() > 0).map(Quantiles::of),
         }
     });
     all.filter(|report| report.dispatched > 0).collect()
@@ -132,7 +141,7 @@ fn block(between: BlockStatistics) -> Vec<BlockReport> {
 pub(super) fn of(
     server: &mut Server,
     origins: &[Origin],
-    findings: Findings,
+    (findings, latencies): (Findings, Vec<Latencies>),
     asked: Asked,
     wall_s: f64,
 ) -> Report {
@@ -141,6 +150,8 @@ pub(super) fn of(
     for (index, identity) in origins.iter().enumerate() {
         let export = &server.lab.exports[index];
         let [before, after, synced] = findings.statistics.get(index).copied().unwrap_or_default();
+        let latencies = latencies.get(index);
+        let phase = |index: usize| latencies.map(|latencies| &latencies.0[index]);
         let [boot, program, rest] = &server.phases[index].0;
         let mut whole = crate::statistics::Statistics::default();
         [boot, program, rest].iter().for_each(|phase| whole.merge(phase));
@@ -152,8 +163,8 @@ pub(super) fn of(
             digest: identity.digest.clone(),
             scheduler: findings.schedulers.get(index).cloned().unwrap_or_default(),
             waf: live::write_amplification(&identity.counted(&export.engine)),
-            block: block(after.since(&before)),
-            block_sync: block(synced.since(&after)),
+            block: block(after.since(&before), phase(0)),
+            block_sync: block(synced.since(&after), phase(1)),
             device: program.operations(),
             device_whole: whole.operations(),
         });
@@ -176,6 +187,13 @@ pub(super) fn of(
     }
 }
 
+fn times(us: &Quantiles) -> String {
+    format!(
+        "mean {:.1} p50 {:.1} p95 {:.1} p99 {:.1} max {:.1} us",
+        us.mean, us.p50, us.p95, us.p99, us.max
+    )
+}
+
 impl Report {
     /// For people: a few lines per disk.
     pub fn lines(&self) -> Vec<String> {
@@ -196,13 +214,13 @@ impl Report {
                      block layer",
                     block.op, block.queued, block.merged, block.dispatched, block.mean_us
                 ));
+                if let Some(us) = &block.latency_us {
+                    lines.push(format!("  {:<8} {:>8} in the block layer: {}", "", "", times(us)));
+                }
             }
             for op in &disk.device {
-                let us = &op.modelled_us;
-                lines.push(format!(
-                    "  {:<8} {:>8} in the device: mean {:.1} p50 {:.1} p99 {:.1} max {:.1} us",
-                    op.op, op.requests, us.mean, us.p50, us.p99, us.max
-                ));
+                let (name, times) = (op.op, times(&op.modelled_us));
+                lines.push(format!("  {name:<8} {:>8} in the device: {times}", op.requests));
             }
         }
         lines.push(format!("digest {}", self.digest));
@@ -220,7 +238,7 @@ mod tests {
         let mut fields = [0; 17];
         (fields[0], fields[1], fields[2], fields[3]) = (10, 5, 120, 30);
         (fields[15], fields[16]) = (2, 8);
-        let reports = block(BlockStatistics(fields));
+        let reports = block(BlockStatistics(fields), None);
         let [read, flush] = &reports[..] else { panic!("{reports:?}") };
         assert_eq!((read.queued, read.merged, read.dispatched), (15, 5, 10));
         assert_eq!((read.bytes, read.mean_us), (61440, 3000.0));

@@ -39,8 +39,8 @@ struct Disk {
     connection: Option<UnixStream>,
     channel: Option<UnixStream>,
     inbox: Inbox,
-    /// It was called and has not answered.
-    called: bool,
+    /// Calls that it has not answered.
+    calls: u32,
 }
 
 /// What was measured of one disk: before, during and after the program.
@@ -56,6 +56,8 @@ pub(super) enum End {
     Interrupted,
     /// The guest sleeps for ever.
     Deadlock,
+    /// The virtual time that was given has passed.
+    Limit,
 }
 
 /// Calendar, disks, and everything that wakes them.
@@ -65,6 +67,8 @@ pub(super) struct Server {
     guest: Option<UnixStream>,
     /// What the guest said and was not taken: less than a message.
     heard: Vec<u8>,
+    /// What it is told, all at once, before it is listened to again.
+    outbox: Vec<u8>,
     pub(super) lab: Lab,
     disks: Vec<Disk>,
     poll: Poll,
@@ -88,8 +92,13 @@ fn unusable(why: impl std::fmt::Display) -> Failure {
 }
 
 impl Server {
-    /// Listen for a guest on sockets in `folder`.
-    pub(super) fn new(lab: Lab, folder: &Path, control: &Path) -> Result<Server, Failure> {
+    /// Listen for a guest on sockets in `folder`; its time ends at `limit`.
+    pub(super) fn new(
+        lab: Lab,
+        folder: &Path,
+        control: &Path,
+        limit: Nanos,
+    ) -> Result<Server, Failure> {
         let poll = Poll::new()?;
         let listen = |name: &str, token| -> Result<UnixListener, Failure> {
             let listener = UnixListener::bind(folder.join(name)).map_err(unusable)?;
@@ -109,7 +118,7 @@ impl Server {
                 connection: None,
                 channel: None,
                 inbox: Inbox::new(),
-                called: false,
+                calls: 0,
             });
         }
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
@@ -119,10 +128,11 @@ impl Server {
         let signals = Signals::new(&poll, STOP, CHILD)?;
         let phases = lab.exports.iter().map(|_| Phases::default()).collect();
         Ok(Server {
-            calendar: Calendar::new(),
+            calendar: Calendar::with_limit(limit),
             calendar_listener,
             guest: None,
             heard: Vec::new(),
+            outbox: Vec::new(),
             lab,
             disks: all,
             poll,
@@ -163,9 +173,10 @@ impl Server {
                 Step::Guest(at) => {
                     let due = self.next_due();
                     let messages = self.calendar.run(at, due);
-                    self.say(&messages)?;
+                    self.say(&messages);
                 }
                 Step::Deadlock => return Ok(End::Deadlock),
+                Step::Limit => return Ok(End::Limit),
             }
         }
     }
@@ -180,19 +191,26 @@ impl Server {
         (earliest != Wall::NEVER).then(|| Nanos(earliest.0).max(self.calendar.now()))
     }
 
-    fn say(&mut self, messages: &[Message]) -> Result<(), Failure> {
-        let Some(guest) = &mut self.guest else { return Ok(()) };
-        let bytes: Vec<u8> = messages.iter().flat_map(Message::bytes).collect();
-        if guest.write_all(&bytes).is_err() {
+    fn say(&mut self, messages: &[Message]) {
+        self.outbox.extend(messages.iter().flat_map(Message::bytes));
+    }
+
+    /// Send what is to be told. Each time costs the guest a turn.
+    fn send(&mut self) {
+        if let Some(guest) = &mut self.guest
+            && !self.outbox.is_empty()
+            && guest.write_all(&self.outbox).is_err()
+        {
             self.ended = Some(End::GuestGone);
         }
-        Ok(())
+        self.outbox.clear();
     }
 
     /// Wait for something, and take it.
     fn listen(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
         /// A guest may compute for long; its output is looked at meanwhile.
         const LOOK_EVERY_NS: u64 = 100_000_000;
+        self.send();
         self.poll.wait(LOOK_EVERY_NS, &mut self.events);
         if self.events.is_empty() && tick() {
             self.ended = Some(End::GuestGone);
@@ -260,13 +278,30 @@ impl Server {
             }
         };
         let whole = buffer[..bytes].chunks_exact(MESSAGE_BYTES);
-        self.heard = whole.remainder().to_vec();
-        let mut answers = Vec::new();
+        self.heard.clear();
+        self.heard.extend(whole.remainder());
         for message in whole {
             let message = Message::parse(message.try_into().expect("chunks of a message"));
-            answers.extend(self.calendar.take(message).map_err(broken)?);
+            let answer = self.calendar.take(message).map_err(broken)?;
+            if message.is_update() {
+                self.look_ahead()?;
+            }
+            self.say(answer.as_slice());
         }
-        if answers.is_empty() { Ok(()) } else { self.say(&answers) }
+        Ok(())
+    }
+
+    /// The guest is about to kick, and its queue is filled: with the requests taken now, what it
+    /// has to know of them comes along with the answer, which saves a turn.
+    fn look_ahead(&mut self) -> Result<(), Failure> {
+        let now = Wall(self.calendar.now().0);
+        for disk in &mut self.disks {
+            disk.backend.kicked(0, now, &mut self.lab).map_err(broken)?;
+        }
+        let due = self.next_due();
+        let moved = self.calendar.moved(due);
+        self.say(moved.as_slice());
+        Ok(())
     }
 
     fn marked(&mut self) {
@@ -343,7 +378,7 @@ impl Server {
         // It may go on by itself, so it must know of an earlier event before it does.
         let due = self.next_due();
         if let Some(message) = self.calendar.moved(due) {
-            self.say(&[message])?;
+            self.say(&[message]);
             self.heed()?;
         }
         Ok(())
@@ -351,6 +386,7 @@ impl Server {
 
     /// Serve the calendar alone until the guest has acknowledged all.
     fn heed(&mut self) -> Result<(), Failure> {
+        self.send();
         while !self.calendar.is_heard() && self.ended.is_none() {
             self.hear()?;
         }
@@ -408,13 +444,27 @@ impl Server {
         ring: u32,
         tick: &mut impl FnMut() -> bool,
     ) -> Result<(), Failure> {
+        // A signal may not find the guest in the middle of a question.
+        self.settle(tick)?;
         let disk = &mut self.disks[index];
         let Some(channel) = &mut disk.channel else { return Ok(()) };
+        self.calendar.interrupt();
         if channel.write_all(&vring_call(ring)).is_err() {
             return Ok(());
         }
-        disk.called = true;
-        while self.disks[index].called && self.ended.is_none() {
+        disk.calls += 1;
+        // Its answer to the call itself says nothing new when it has planned its interrupt.
+        while self.disks[index].calls > 0 && !self.calendar.is_interrupted() && self.ended.is_none()
+        {
+            self.listen(tick)?;
+        }
+        Ok(())
+    }
+
+    /// Let the guest have every answer, and wait for every one of its own.
+    fn settle(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+        self.send();
+        while self.disks.iter().any(|disk| disk.calls > 0) && self.ended.is_none() {
             self.listen(tick)?;
         }
         Ok(())
@@ -430,9 +480,10 @@ impl Server {
                 // The guest closed it: it is going.
                 self.poll.remove(channel);
                 disk.channel = None;
+                disk.calls = 1;
             }
         }
-        disk.called = false;
+        disk.calls = disk.calls.saturating_sub(1);
         Ok(())
     }
 }

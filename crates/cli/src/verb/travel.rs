@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use attach::DeviceOptions;
 use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS};
-use models::config::Size;
+use models::config::{Duration, Size};
 use study::Failure;
 
 use super::kernel;
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Root of the device's random streams and of the guest's random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// End a guest that is not done after so much virtual time
+    #[arg(long, value_name = "TIME", default_value = "720h")]
+    limit: String,
     /// Write every request of the first device to a trace that `blocklab run` can replay
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -76,6 +79,10 @@ impl Args {
     fn options(self) -> Result<Options, Failure> {
         check_data(&self.data, &self.parts)?;
         let memory_mib = memory(&self.mem)?;
+        let limit = Duration::parse(&self.limit).map_err(|why| {
+            Failure::input(format!("--limit {}: {why}", self.limit))
+                .expected("a time such as 90s, 5min or 24h")
+        })?;
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
         for (text, letter) in self.parts.iter().zip('a'..='z') {
@@ -92,6 +99,7 @@ impl Args {
             mkfs: self.mkfs,
             fill: self.fill,
             seed: self.seed,
+            limit: limit.0,
             record: self.record,
             record_queue: self.record_queue,
             command: self.command,

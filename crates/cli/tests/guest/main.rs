@@ -1,9 +1,10 @@
-//! What this machine's kernel may not have, tried in a virtual machine: ublk, and Linux's own NBD
-//! client. Skipped, with the reason, where guests cannot run.
+//! What needs a virtual machine: ublk and Linux's own NBD client, which this machine's kernel may
+//! not have, and vhost-user, which is for virtual machines. Skipped, with the reason, where guests
+//! cannot run.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 /// The guest's program that says what it expected in vain, and a part.
 const PRELUDE: &str = r#"
@@ -31,21 +32,32 @@ printf '[null]\nlatency = "20us"\ncapacity = "128MiB"\n' > part.toml
 
 const TOOLS: [&str; 3] = ["fio", "mkfs.ext4", "e2fsck"];
 
+const BLOCKLAB: &str = env!("CARGO_BIN_EXE_blocklab");
+
+fn guest_py() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/guest.py")
+}
+
+fn with_prelude(script: &str) -> String {
+    format!("cat > lib.sh << 'END'\n{PRELUDE}END\n. ./lib.sh\n{script}")
+}
+
 /// Run a script in a guest; true when it ended well, false when there can be no guest.
 fn guest(modules: &[&str], tools: &[&str], script: &str) -> bool {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("scripts/guest.py"));
+    let mut command = Command::new(guest_py());
     for module in modules {
         command.args(["--module", module]);
     }
-    for tool in [&TOOLS[..], tools, &[env!("CARGO_BIN_EXE_blocklab")]].concat() {
+    for tool in [&TOOLS[..], tools, &[BLOCKLAB]].concat() {
         command.args(["--bring", tool]);
     }
     let piped = command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut guest = piped.stderr(Stdio::piped()).spawn().unwrap();
-    let lib = format!("cat > lib.sh << 'END'\n{PRELUDE}END\n. ./lib.sh\n{script}");
-    guest.stdin.take().unwrap().write_all(lib.as_bytes()).unwrap();
-    let output = guest.wait_with_output().unwrap();
+    guest.stdin.take().unwrap().write_all(with_prelude(script).as_bytes()).unwrap();
+    ended_well(&guest.wait_with_output().unwrap())
+}
+
+fn ended_well(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stdout);
     let trouble = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
@@ -66,4 +78,39 @@ fn ublk_is_a_block_device_that_leaves_nothing() {
 #[test]
 fn linux_is_a_client_over_nbd_and_loop() {
     guest(&["nbd", "loop", "ext4"], &["nbd-client"], include_str!("nbd.sh"));
+}
+
+#[test]
+fn a_virtual_machine_has_disks_by_vhost_user() {
+    let folder = std::env::temp_dir().join(format!("vhost-user-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("script"), with_prelude(include_str!("vhost-user.sh"))).unwrap();
+    std::fs::write(folder.join("part.toml"), "[null]\nlatency = \"20us\"\ncapacity = \"128MiB\"\n")
+        .unwrap();
+    // Two lives of the machine, one of its disks; the second ends in the middle of its work.
+    let life = "$guest --module virtio_pci --module virtio_blk --module ext4 --queues 2 \
+                --bring fio --bring mkfs.ext4 --bring e2fsck \
+                $(for s in $sockets; do echo --vhost-user $s; done) script";
+    let output = Command::new(BLOCKLAB)
+        .args(["attach", "first=part.toml", "second=part.toml", "third=wd-80g-5400"])
+        .args(["--as", "vhost-user", "--queues", "2", "--run", &format!("{life} && {life}")])
+        .current_dir(&folder)
+        .env("guest", guest_py())
+        .env("TMPDIR", &folder)
+        .output()
+        .unwrap();
+    let report = std::fs::read_to_string(folder.join("out/attach/attach.json"));
+    let left: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("blocklab-"))
+        .collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    if !ended_well(&output) {
+        return;
+    }
+    assert!(left.is_empty(), "{left:?}");
+    for op in ["read", "write", "flush", "discard"] {
+        assert!(report.as_ref().unwrap().contains(&format!("\"op\": \"{op}\"")), "no {op}");
+    }
 }

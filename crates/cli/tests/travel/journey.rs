@@ -31,6 +31,30 @@ fn an_hour_of_sleep_takes_an_hour_of_virtual_time() {
 }
 
 #[test]
+fn what_never_ends_is_ended() {
+    if !can_travel(&[]) {
+        return;
+    }
+    // Stopped, it waits for what never comes, while the kernel's own timers go on.
+    for (forever, limit) in [("kill -STOP $$", "720h"), ("sleep 99999999", "90s")] {
+        let folder = Folder::new();
+        let script = format!("echo begun; {forever}");
+        let mut args = vec!["part.toml", "--limit", limit, "--", "sh", "-c", &script];
+        if limit == "720h" {
+            // That is the default.
+            args.drain(1..3);
+        }
+        let journey = folder.travel(&args);
+        assert_eq!(journey.code, Some(3), "{forever}: {}", journey.stderr);
+        assert_eq!(journey.stdout, "begun\n");
+        let told = format!("the command had not ended after {limit} of virtual time");
+        assert!(journey.stderr.contains(&told), "{}", journey.stderr);
+        assert!(journey.stderr.contains("--limit"), "{}", journey.stderr);
+        assert!(folder.leftovers().is_empty());
+    }
+}
+
+#[test]
 fn two_disks_are_set_as_asked_and_keep_what_is_written() {
     if !can_travel(&["mkfs.ext4"]) {
         return;

@@ -78,9 +78,20 @@ fn the_queue_is_recorded_above_the_scheduler() {
     let folder = Folder::new();
     let script = "dd if=/dev/urandom of=f bs=1M count=4 conv=fsync 2>/dev/null; \
                   echo 3 > /proc/sys/vm/drop_caches; cat f > /dev/null";
-    let queue = ["part.toml", "--mkfs", "ext3", "--record-queue", "q.trace", "--"];
-    let args: Vec<&str> = queue.into_iter().chain(["sh", "-c", script]).collect();
-    folder.travel(&args).good();
+    let queue = ["part.toml", "part.toml", "--mkfs", "ext3", "--record-queue", "q.trace", "--"];
+    let other = format!("{script}; dd if=/dev/vdb of=/dev/null bs=4k count=9 iflag=direct");
+    let args: Vec<&str> = queue.into_iter().chain(["sh", "-c", &other]).collect();
+    let journey = folder.travel(&args).good();
+    // With the queue recorded, both disks' times at the block layer are known by percentile.
+    for (disk, bytes) in [(0, 4 << 20), (1, 9 << 12)] {
+        let read = &journey.report["disks"][disk]["block"][0];
+        assert_eq!((&read["op"], &read["bytes"]), (&"read".into(), &bytes.into()));
+        let us = |key: &str| read["latency_us"][key].as_f64().unwrap();
+        // The part answers after 20 us.
+        assert!(20.0 <= us("p50") && us("p50") <= us("p95") && us("p95") <= us("p99"), "{read}");
+        assert!(us("p99") <= us("max") && us("max") < 1e6, "{read}");
+    }
+    assert!(journey.stderr.contains("in the block layer: mean"), "{}", journey.stderr);
     let text = std::fs::read_to_string(folder.path("q.trace")).unwrap();
     let flags = |flag: &str| text.lines().filter(|line| line.contains(flag)).count();
     assert!(flags(" Q  RA ") > 0, "read-ahead");
