@@ -1,9 +1,9 @@
 //! What this machine's kernel may not have, tried in a virtual machine: ublk, and Linux's own NBD
-//! client. Skipped, with the reason, where guests cannot run.
+//! client, and power cuts. Skipped, with the reason, where guests cannot run.
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// The guest's program that says what it expected in vain, and a part.
 const PRELUDE: &str = r#"
@@ -31,10 +31,13 @@ printf '[null]\nlatency = "20us"\ncapacity = "128MiB"\n' > part.toml
 
 const TOOLS: [&str; 3] = ["fio", "mkfs.ext4", "e2fsck"];
 
+fn script(name: &str) -> Command {
+    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name))
+}
+
 /// Run a script in a guest; true when it ended well, false when there can be no guest.
-fn guest(modules: &[&str], tools: &[&str], script: &str) -> bool {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("scripts/guest.py"));
+fn guest(modules: &[&str], tools: &[&str], program: &str) -> bool {
+    let mut command = script("guest.py");
     for module in modules {
         command.args(["--module", module]);
     }
@@ -43,9 +46,14 @@ fn guest(modules: &[&str], tools: &[&str], script: &str) -> bool {
     }
     let piped = command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut guest = piped.stderr(Stdio::piped()).spawn().unwrap();
-    let lib = format!("cat > lib.sh << 'END'\n{PRELUDE}END\n. ./lib.sh\n{script}");
+    let lib = format!("cat > lib.sh << 'END'\n{PRELUDE}END\n. ./lib.sh\n{program}");
     guest.stdin.take().unwrap().write_all(lib.as_bytes()).unwrap();
     let output = guest.wait_with_output().unwrap();
+    went_well(&output)
+}
+
+/// True when a guest ended well, false when there can be none.
+fn went_well(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stdout);
     let trouble = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
@@ -66,4 +74,12 @@ fn ublk_is_a_block_device_that_leaves_nothing() {
 #[test]
 fn linux_is_a_client_over_nbd_and_loop() {
     guest(&["nbd", "loop", "ext4"], &["nbd-client"], include_str!("nbd.sh"));
+}
+
+/// The part of `scripts/mirror-power-cuts.py` that a test has time for.
+#[test]
+fn a_power_cut_costs_nothing_that_the_mirror_has_flushed() {
+    let mut cuts = script("mirror-power-cuts.py");
+    cuts.args(["--cuts", "3", "--fs", "ext4", "--mode", "log"]);
+    went_well(&cuts.args(["--binary", env!("CARGO_BIN_EXE_blocklab")]).output().unwrap());
 }
