@@ -216,8 +216,8 @@ def hollow(program: str, folder: Path) -> None:
                  for name in names if wanted[name]} or {"NONE": ""}  # fmt: skip
         versions.write_text("".join(f"{name} {{ {list} }};\n" for name, list in nodes.items()))
         source.write_text("".join(f"void {name}(void) {{}}\n" for name in names))
-        run(["cc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{library.name}",
-             f"-Wl,--version-script={versions}", str(source), "-o", str(folder / library.name)])  # fmt: skip
+        run(["cc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{library.name}", str(source),
+             f"-Wl,--version-script={versions}", "-o", str(folder / library.name)])  # fmt: skip
 
 
 def build(kernel: Kernel, options: argparse.Namespace, script: str) -> bytes:

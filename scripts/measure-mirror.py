@@ -72,8 +72,9 @@ class Bench:
             path = self.folder / f"{leg}.toml"
             path.write_text(f'[null]\nlatency = "{latency}"\ncapacity = "256MiB"\n')
             parts.append(f"{leg}={path}")
-        with self.server("attach", *parts, "--as", "loop", "--no-realtime", "--compensate", "off",
-                         "--out", str(self.folder / "out"), "--control", str(self.legs)) as said:  # fmt: skip
+        command = ["attach", *parts, "--as", "loop", "--no-realtime", "--compensate", "off",
+                   "--out", str(self.folder / "out"), "--control", str(self.legs)]  # fmt: skip
+        with self.server(*command) as said:
             paths = [word for word in said if word.startswith("/dev/loop")]
             yield [f"--{leg}={path}" for leg, path in zip(LEGS, paths)]
 
@@ -101,12 +102,12 @@ class Bench:
         return job["write"]["clat_ns"]["percentile"] | {f"flush {k}": v for k, v in flush.items()}
 
     @contextmanager
-    def freezing(self, leg: str | None, hz: float = 1.0):
+    def freezing(self, leg: str | None):
         """The leg answers nothing for 200 ms of each second."""
         over = threading.Event()
 
         def freeze() -> None:
-            while not over.wait(1 / hz - 0.2):
+            while not over.wait(0.8):
                 ask(self.legs, f"inject hang export={leg}")
                 time.sleep(0.2)
                 ask(self.legs, f"lift all export={leg}")

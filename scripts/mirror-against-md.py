@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Put Linux's md with write-behind and our mirror on the same legs, in one guest and one run.
 
-    scripts/mirror-against-md.py [--seconds 6] [--write]
+    scripts/mirror-against-md.py [--seconds 4] [--write]
 
 Both legs are disks with a write cache behind dm-delay: one without delay, one of 20 ms. Frozen
 means that a leg answers nothing for 2 s. With --write the table replaces that of
@@ -53,7 +53,7 @@ def table(runs: dict, once: dict, probes: dict, backlog: str) -> str:
         cells = [f"{ns / 1e6:.2f}" for ns in [*cells, times["max"]]]
         lines.append(f"| {who} | {CASES[case]} | {write['iops']:.0f} | {' | '.join(cells)} |")
     lines += ["", f"md's backlog went up to {backlog} of 256 writes.", "",
-              "| | first write after 12 s, slow leg 1 s | write + FLUSH, slow leg: writes 5 s, "
+              "| | first write after 8 s, slow leg 1 s | write + FLUSH, slow leg: writes 5 s, "
               "flushes 200 ms | then on the fast leg | on the slow leg | on the witness |",
               "|---|---|---|---|---|---|"]  # fmt: skip
     for who, held in probes.items():
@@ -71,7 +71,7 @@ def write(name: str, text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=int, default=6, help="of each measurement")
+    parser.add_argument("--seconds", type=int, default=4, help="of each measurement")
     parser.add_argument("--write", action="store_true", help="into docs/measured/mirror.md")
     parser.add_argument("--said", type=Path, help="what a guest said before; do not start one")
     parser.add_argument("--binary", type=Path, default=Path(

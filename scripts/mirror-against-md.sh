@@ -18,69 +18,79 @@ legs() { # milliseconds of the slow leg's reads and writes, and of its flushes
 load() { # what it is called, device, jobs
     fio --name=w --filename=$2 --direct=1 --ioengine=psync --rw=randwrite --bs=4k --size=24M \
         --numjobs=$3 --group_reporting --thread --rate_iops=200 --time_based --runtime=$SECONDS \
-        --percentile_list=50:99:99.9 --output-format=json > fio.log 2>&1 || fail "fio: $(cat fio.log)"
+        --percentile_list=50:99:99.9 --output-format=json > fio.log 2>&1 \
+        || fail "fio: $(cat fio.log)"
     say "fio $1"; cat fio.log; say end
 }
 # One leg answers nothing for 2 s in the middle of the run.
 frozen() { # leg, then as load
-    (waits 'test -n "$(pidof fio)"'; sleep 3; dmsetup suspend --nolockfs --noflush $1; sleep 2; dmsetup resume $1) &
+    (waits 'test -n "$(pidof fio)"'
+    sleep 2; dmsetup suspend --nolockfs --noflush $1; sleep 2; dmsetup resume $1) &
     thaws=$!; shift; load "$@"; wait $thaws
 }
 once() { # what it is called, device, dd's options: how long one write takes
-    said=$(dd if=new of=$2 bs=4k count=1 seek=1000 oflag=direct $3 2>&1 | tail -1)
-    say "once $1 $(echo $said | sed 's/.*copied, //; s/ seconds.*//')"
+    read before idle < /proc/uptime
+    dd if=new of=$2 bs=4k count=1 seek=1000 oflag=direct $3 2> dd.log || fail "dd: $(cat dd.log)"
+    read after idle < /proc/uptime
+    say "once $1 $(awk "BEGIN { print $after - $before }")"
 }
-holds() { # device: is the new block anywhere on it?
-    dd if=$1 bs=1M iflag=direct 2> /dev/null | grep -qa "$mark" && echo yes || echo no
+holds() { # disk: was the new block anywhere on it?
+    tr -d '\0' < $1.image | grep -q "$mark" && echo yes || echo no
 }
-probe() { # who, device, disk of the second copy
+probe() { # who, device
     mark="mark-$1-$(cut -d. -f1 /proc/uptime)-$$"
     yes "$mark" | head -c 4096 > new
+    # Not the first write after a pause: that is another measurement.
+    dd if=/dev/zero of=$2 bs=4k count=1 seek=1000 oflag=direct conv=fsync 2> /dev/null
     become slow vdb 0 5000 200
-    once "$1;flush" $2 conv=fdatasync
-    say "probe $1 $(holds /dev/vda) $(holds /dev/vdb) $(holds /dev/vdc)"
+    once "$1;flush" $2 conv=fsync
+    for disk in vdb vda vdc; do
+        dd if=/dev/$disk of=$disk.image bs=1M iflag=direct 2> /dev/null
+    done
+    say "probe $1 $(holds vda) $(holds vdb) $(holds vdc)"
     legs 20 20
 }
-measure() { # who, device
-    yes "$1" | head -c 4096 > new
+idle() { # who, device
+    legs 1000 20
+    sleep 8; once "$1;idle" $2
+    legs 20 20
+}
+loads() { # who, device
     load "$1;none" $2 1
     frozen fast "$1;fast" $2 1
     frozen slow "$1;slow" $2 1
     legs 300 20
     load "$1;cap" $2 8
-    legs 1000 20
-    sleep 12; once "$1;idle" $2
     legs 20 20
-    sleep 3; probe $1 $2
 }
 
-md() { # who
+md() { # what to do
     mdadm --create /dev/md0 --run --level=1 --raid-devices=2 --metadata=1.2 --assume-clean \
         --bitmap=internal --write-behind=256 /dev/dm-0 --write-mostly /dev/dm-1 > log 2>&1 \
         || fail "mdadm: $(cat log)"
-    measure $1 /dev/md0
-    say "backlog $(cat /sys/block/md0/md/bitmap/backlog_max_used 2> /dev/null \
-        || cat /sys/block/md0/md/bitmap/max_backlog_used)"
+    # In the probe, the array stays marked dirty.
+    test "$1" = probe && echo 60 > /sys/block/md0/md/safe_mode_delay
+    $1 md-write-behind /dev/md0
+    say "backlog $(cat /sys/block/md0/md/bitmap/max_backlog_used)"
     mdadm --stop /dev/md0 > /dev/null 2>&1
 }
-ours() { # mode, who, a witness
+ours() { # what to do, mode, who, a witness
     for disk in vda vdb vdc; do dd if=/dev/zero of=/dev/$disk bs=1M oflag=direct 2> /dev/null; done
     legs 0 0
-    devices="--fast /dev/dm-0 --slow /dev/dm-1 $3"
-    blocklab mirror create $devices --mode $1 > log 2>&1 || fail "create: $(cat log)"
+    devices="--fast /dev/dm-0 --slow /dev/dm-1 $4"
+    blocklab mirror create $devices --mode $2 > log 2>&1 || fail "create: $(cat log)"
     legs 20 20
-    blocklab mirror serve $devices --as ublk --run "sh /lab/inside $2 \$dev" > log 2>&1 \
+    blocklab mirror serve $devices --as ublk --run ". /lab/functions; $1 $3 \$dev" > log 2>&1 \
         || fail "serve: $(cat log)"
-    cat inside.log
+    cat log
 }
 
 make fast vda 0 0 0; make slow vdb 20 20 20
-load "fast leg alone;none" /dev/dm-0 1
-load "slow leg alone;none" /dev/dm-1 1
 sed '/^make fast/,$d' /script > functions
-echo '. /lab/functions; measure $1 $2 > inside.log 2>&1' > inside
-md md-write-behind
-ours strict strict
-ours log log
-ours log log-witness "--witness /dev/vdc"
-ours relaxed relaxed
+for what in probe idle loads; do
+    md $what
+    ours $what log log
+    ours $what log log-witness "--witness /dev/vdc"
+    ours $what relaxed relaxed
+    ours $what strict strict
+done

@@ -2,6 +2,7 @@
 """Cut the power under a file system on a served mirror, at random, and look what is left.
 
     sudo scripts/mirror-power-cuts.py [--cuts 12] [--lives 1] [--log FILE] [--fs ext4] [--mode log]
+                                      [--write] [--process]
 
 The legs are a modelled SSD and a modelled disk (`blocklab attach --as loop --power-cuts`), whose
 caches lose what was not flushed. `blocklab mirror serve` makes a mirror of them, QEMU has it as its
@@ -33,12 +34,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import guest
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/measured/mirror.md"
 LEGS = ("fast", "slow")
 SIZE = "320MiB"  # mkfs.xfs takes no less than 300 MiB
 SSD = """
@@ -53,12 +56,17 @@ pages_per_block = 256
 page = "4KiB"
 """
 DISK = "wd-80g-5400"
-# Relaxed mode waits for the second copy when the first one is this old.
-AGE_MAX_S = 0.5
 
 
 class Wrong(Exception):
     """What must not happen has happened."""
+
+
+def end(process: subprocess.Popen) -> None:
+    """Kill it and all that it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class Legs:
@@ -93,7 +101,7 @@ class Legs:
     def cut(self, running: list[subprocess.Popen], written_back: list[str]) -> tuple[float, dict]:
         """Cut the power; when that was, and the writes that each leg and the host's cache lost."""
         for process in running:
-            process.send_signal(signal.SIGSTOP)
+            os.killpg(process.pid, signal.SIGSTOP)
         for leg in LEGS:
             self.tell(f"lift all export={leg}")
         for leg in written_back:
@@ -105,8 +113,7 @@ class Legs:
             self.tell(f"inject lost export={leg}")
             lost[leg] = json.loads(self.tell(f"power-cut export={leg}"))["lost_writes"]
         for process in running:
-            process.kill()
-            process.wait()
+            end(process)
         for leg in LEGS:
             subprocess.run(["blockdev", "--flushbufs", self.paths[leg]], check=True)
             lost[f"host's, {leg}"] = json.loads(self.tell(f"faults export={leg}"))[0]["hits"]
@@ -119,14 +126,16 @@ class Legs:
 
 
 class Guest:
-    """A virtual machine with the mirror as its disk, continued from a saved one."""
+    """A machine with the mirror as its disk; perhaps with a program in between."""
 
     verbose = False
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], between: list[subprocess.Popen] | None = None) -> None:
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        self.processes = [self.process, *(between or [])]
         self.lines: queue.Queue[tuple[float, str]] = queue.Queue()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -159,6 +168,12 @@ class Guest:
                 raise Wrong("\n".join([line, *rest]))
             said.append(line)
 
+    def work(self, acks: int, seconds: float) -> None:
+        """Wait for so many acknowledgements, which stay to be read."""
+        end = time.monotonic() + seconds
+        while self.lines.qsize() < acks and time.monotonic() < end:
+            time.sleep(0.01)
+
     def rest(self) -> list[tuple[float, str]]:
         """Everything that it has said since."""
         said = []
@@ -167,8 +182,8 @@ class Guest:
         return said
 
 
-class Machine:
-    """How guests are made: booted once, saved before the disk is looked at, continued often."""
+class Emulated:
+    """QEMU with Debian's kernel: booted once, saved before it sees the disk, continued often."""
 
     def __init__(self, folder: Path) -> None:
         script = Path(__file__).with_suffix(".sh").read_text()
@@ -184,7 +199,7 @@ class Machine:
             raise guest.CannotRun("qemu-system-x86_64 is not installed")
         self.command = [
             qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-            "-accel", guest.accelerator(), "-cpu", "max", "-smp", "2", "-m", "640",
+            "-accel", guest.accelerator(), "-cpu", "max", "-smp", "1", "-m", "640",
             "-kernel", str(kernel.image), "-initrd", str(archive),
             "-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on",
             "-chardev", f"file,id=console,path={folder}/console", "-serial", "chardev:console",
@@ -198,8 +213,7 @@ class Machine:
             new.until("asks", 240)
             self._save(control)
         finally:
-            new.process.kill()
-            new.process.wait()
+            end(new.process)
 
     def _save(self, control: Path) -> None:
         with socket.socket(socket.AF_UNIX) as asking:
@@ -231,6 +245,45 @@ class Machine:
         return new
 
 
+class UserMode:
+    """Linux as a process of its own, which is quick: the kernel of `blocklab kernel build`."""
+
+    INIT = """#!/bin/busybox sh
+mount() { /bin/busybox mount "$@"; }
+mount -t tmpfs lab /tmp; mount -t proc proc /proc; mount -t sysfs sys /sys
+/bin/busybox mkdir /tmp/bin; /bin/busybox --install -s /tmp/bin; unset -f mount
+export PATH=/tmp/bin:/usr/sbin:/usr/bin HOME=/tmp
+cd /tmp
+"""
+
+    def __init__(self, folder: Path, binary: Path) -> None:
+        self.folder, self.init = folder, folder / "init"
+        self.init.write_text(self.INIT + Path(__file__).with_suffix(".sh").read_text())
+        self.init.chmod(0o755)
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        kernels = sorted(base.glob("blocklab/kernel/*/linux"))
+        if not kernels:
+            raise guest.CannotRun(f"there is no kernel; get it: {binary} kernel build")
+        self.kernel = kernels[-1]
+
+    def start(self, disk: Path, told: str) -> Guest:
+        """A guest on the disk at that socket; it begins with what it is told."""
+        (self.folder / "disk").unlink(missing_ok=True)
+        bridge = subprocess.Popen(
+            ["qemu-storage-daemon",
+             "--blockdev", f"driver=nbd,node-name=n,server.type=unix,server.path={disk}",
+             "--export", "type=vhost-user-blk,id=e,node-name=n,addr.type=unix,writable=on,"
+             f"addr.path={self.folder}/disk"], start_new_session=True)  # fmt: skip
+        while not (self.folder / "disk").exists() and bridge.poll() is None:
+            time.sleep(0.01)
+        fs, boot, kept = told.split()
+        return Guest(
+            [str(self.kernel), "mem=256M", "root=98:0", "rootfstype=hostfs", "rootflags=/", "ro",
+             f"init={self.init}", "quiet", "con=null", "con0=null,fd:1", "console=tty0",
+             f"uml_dir={self.folder}/", f"virtio_uml.device={self.folder}/disk:2",
+             f"fs={fs}", f"boot={boot}", f"kept={kept}"], [bridge])  # fmt: skip
+
+
 Version = tuple[int, int]
 
 
@@ -259,8 +312,10 @@ class Ledger:
         found: dict[str, list[Version]] = {}
         amounts: Counter[str] = Counter()
         for line in lines:
+            if not line.startswith("have "):
+                continue
             try:
-                count, kind, name, at, number = line.split()[:5]
+                count, kind, name, at, number = line.split()[1:6]
                 found.setdefault(f"{kind} {name}", []).append((int(at), int(number)))
                 amounts[f"{kind} {name}"] += int(count)
             except ValueError:
@@ -286,10 +341,13 @@ class Ledger:
 class Life:
     """A mirror from its making on, through many cuts."""
 
-    def __init__(self, binary: Path, machine: Machine, folder: Path, fs: str, mode: str, seed: int):
+    def __init__(
+        self, binary: Path, machine: Emulated | UserMode, folder: Path, kind: tuple[str, str, int]
+    ) -> None:
+        fs, mode, seed = kind
         self.binary, self.machine, self.folder = binary, machine, folder
         self.fs, self.mode, self.seed = fs, mode, seed
-        self.random = random.Random(seed)
+        self.random = random.Random(f"{fs} {mode} {seed}")
         self.legs = Legs(binary, folder)
         self.devices = [f"--{leg}={path}" for leg, path in self.legs.paths.items()]
         self.ledger, self.boot = Ledger(), 99
@@ -325,7 +383,7 @@ class Life:
         options += ["--accept-loss"] if self.may_lose else []
         self.log = (self.folder / "mirror.log").open("a+")
         command = [self.binary, "mirror", "serve", *self.devices, *options]
-        return subprocess.Popen(command, stderr=self.log, stdout=self.log)
+        return subprocess.Popen(command, stderr=self.log, stdout=self.log, start_new_session=True)
 
     def wait_for(self, server: subprocess.Popen) -> None:
         end = time.monotonic() + 120
@@ -370,37 +428,37 @@ class Life:
                     checked, self.unchecked = self.unchecked, []
                     if slowed:
                         self.legs.tell(f"inject slow by={by_ms}ms export={slowed}")
-                    time.sleep(self.random.uniform(0.5, 8))
+                    running.work(self.random.randint(1, 50), 20)
+                    time.sleep(self.random.uniform(0, 0.2))
             written_back = [leg for leg in LEGS if self.random.random() < 0.5]
-            victims = [process for process in (server, running and running.process) if process]
+            victims = [*(running.processes if running else []), server]
             at, lost = self.legs.cut(victims, written_back)
-            cut = {"fs": self.fs, "mode": self.mode, "seed": self.seed, "boot": self.boot,
-                   "stage": stage, "without": self.gone, "slowed": stage == "load" and slowed, "lost": lost,
+            cut = {"guest": type(self.machine).__name__, "fs": self.fs, "mode": self.mode,
+                   "seed": self.seed, "boot": self.boot, "stage": stage, "without": self.gone,
+                   "slowed": stage == "load" and slowed, "lost": lost,
                    "seconds": round(time.monotonic() - began, 1)}  # fmt: skip
-            self.unchecked.append(cut | {"acked": self.end_of(running, stage)})
+            self.unchecked.append(cut | {"acked": self.end_of(running)})
             self.cut_at = at if running else self.cut_at
             return checked
         finally:
-            for process in [server, running and running.process]:
-                if process and process.poll() is None:
-                    process.kill()
-                    process.wait()
+            for process in [*(running.processes if running else []), server]:
+                end(process)
 
-    def end_of(self, running: Guest | None, stage: str) -> int:
+    def end_of(self, running: Guest | None) -> int:
         """Take down what a guest said up to its end."""
         if running is None:
             return 0
         running.reader.join()
         acks = 0
         for when, line in running.rest():
-            if line.startswith("bad "):
+            if line.startswith("bad ") or "I/O error" in line:
                 raise Wrong(line)
             if line.startswith("ack ") and len(line.split()) == 5:
                 self.ledger.ack(line, when)
                 acks += 1
-        console = (self.folder / "console").read_text(errors="replace")
-        if "I/O error" in console:
-            raise Wrong(console)
+        console = self.folder / "console"
+        if console.exists() and "I/O error" in (text := console.read_text(errors="replace")):
+            raise Wrong(text)
         return acks
 
     def last(self) -> list[dict]:
@@ -413,52 +471,49 @@ class Life:
             running = self.start()
             running.until("mounting", 240)
             self.check(running)
-            running.process.kill()
-            running.process.wait()
+            for process in running.processes:
+                end(process)
             server.send_signal(signal.SIGINT)
             if server.wait() != 0:
                 raise Wrong("the mirror did not stop in order")
             return self.unchecked
         finally:
-            server.kill()
-            server.wait()
+            end(server)
 
 
 def table(cuts: list[dict]) -> str:
     """What was cut, and what came of it."""
-    lines = ["| file system | mode | cuts | in recovery | at mount | under load | of them without a "
-             "leg | acknowledged | unflushed writes lost, fast | slow | promises broken |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    groups: dict[tuple[str, str], list[dict]] = {}
+    heads = ["guest", "file system", "mode", "cuts", "in recovery", "at mount", "under load",
+             "a leg gone", "acknowledged", "writes lost: fast leg", "slow leg", "host's cache",
+             "promises broken"]  # fmt: skip
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    groups: dict[tuple[str, str, str], list[dict]] = {}
     for cut in cuts:
-        groups.setdefault((cut["fs"], cut["mode"]), []).append(cut)
-    for (fs, mode), of in sorted(groups.items()):
+        groups.setdefault((cut["guest"], cut["fs"], cut["mode"]), []).append(cut)
+    for (kind, fs, mode), of in sorted(groups.items()):
         stages = Counter(cut["stage"] for cut in of)
-        cells = [fs, mode, len(of), stages["recovery"], stages["boot"], stages["load"],
+        cells = [kind, fs, mode, len(of), stages["recovery"], stages["boot"], stages["load"],
                  sum(cut["without"] is not None for cut in of), sum(cut["acked"] for cut in of),
                  *(sum(cut["lost"][leg] for cut in of) for leg in LEGS),
                  sum(cut["lost"][f"host's, {leg}"] for cut in of for leg in LEGS),
                  sum(not cut["ok"] for cut in of)]  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
-    ages = [cut["oldest_loss_s"] for cut in cuts if cut.get("oldest_loss_s") is not None]
-    if ages:
-        lines += ["", f"Relaxed mode lost acknowledged data in {len(ages)} starts without a leg; the "
-                  f"oldest had been acknowledged {max(ages) * 1000:.0f} ms before the cut."]
+    if ages := {cut["oldest_loss_s"] for cut in cuts if cut.get("oldest_loss_s") is not None}:
+        lines += ["", f"In relaxed mode {len(ages)} starts without a leg found acknowledged data gone; "
+                  f"the oldest had been acknowledged {max(ages) * 1000:.0f} ms before the cut."]
     return "\n".join(lines)
 
 
-def live(options: argparse.Namespace, machine: Machine, folder: Path, fs: str, mode: str, seed: int,
-         done) -> None:
+def live(life: Life, cuts: int, done: Callable[[dict], None]) -> None:
     """One life; `done` takes each cut that was looked at."""
-    life = Life(options.binary, machine, folder, fs, mode, seed)
     try:
-        for _ in range(options.cuts):
+        for _ in range(cuts):
             for cut in life.turn():
                 done(cut)
         for cut in life.last():
             done(cut)
     except Wrong as why:
-        for cut in life.unchecked or [{"fs": fs, "mode": mode, "seed": seed}]:
+        for cut in life.unchecked:
             done(cut | {"ok": False, "why": str(why)})
         raise
     finally:
@@ -471,17 +526,19 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=12, help="of each life")
     parser.add_argument("--fs", action="append", choices=["ext4", "xfs"])
     parser.add_argument("--mode", action="append", choices=["strict", "log", "relaxed"])
+    parser.add_argument("--process", action="store_true", help="Linux as a process, not QEMU")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, help="a line per cut; go on where it stopped")
     parser.add_argument("--binary", type=Path, default=Path(
         os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/blocklab")
+    parser.add_argument("--write", action="store_true", help="into docs/measured/mirror.md")
     parser.add_argument("--verbose", action="store_true", help="all that the guests say")
     options = parser.parse_args()
     Guest.verbose = options.verbose
     cuts: list[dict] = []
     if options.log and options.log.exists():
         cuts = [json.loads(line) for line in options.log.read_text().splitlines()]
-    lived = Counter((cut["fs"], cut["mode"], cut["seed"]) for cut in cuts)
+    lived = {(cut["guest"], cut["fs"], cut["mode"], cut["seed"]) for cut in cuts}
 
     def done(cut: dict) -> None:
         cuts.append(cut)
@@ -497,19 +554,26 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with tempfile.TemporaryDirectory(prefix="power-cuts-") as name:
-            machine = Machine(Path(name))
+            folder = Path(name)
+            machine = UserMode(folder, options.binary) if options.process else Emulated(folder)
             for seed in range(options.seed, options.seed + options.lives):
                 for mode in options.mode or ["log", "strict", "relaxed"]:
                     for fs in options.fs or ["ext4", "xfs"]:
-                        if not lived[fs, mode, seed]:
-                            live(options, machine, Path(name), fs, mode, seed, done)
+                        if (type(machine).__name__, fs, mode, seed) not in lived:
+                            life = Life(options.binary, machine, folder, (fs, mode, seed))
+                            live(life, options.cuts, done)
     except guest.CannotRun as why:
         print(f"mirror-power-cuts.py: {why}", file=sys.stderr)
         return guest.SKIPPED
     except Wrong as why:
         print(f"mirror-power-cuts.py: {why}", file=sys.stderr)
         return 1
-    print(table(cuts))
+    text = table(cuts)
+    print(text)
+    if options.write:
+        begin, end = "<!-- power cuts -->\n", "<!-- end of power cuts -->"
+        head, rest = PAGE.read_text().split(begin, 1)
+        PAGE.write_text(head + begin + text + "\n" + end + rest.split(end, 1)[1])
     return 0
 
 
