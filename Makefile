@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 # What attach is tested with, as Debian calls it.
 CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 	e2fsprogs xfsprogs btrfs-progs util-linux \
-	qemu-system-x86 busybox-static nbd-client binutils
+	qemu-system-x86 busybox-static nbd-client binutils mdadm dmsetup
 
 # What travel runs in its guest.
 PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs

@@ -1,6 +1,6 @@
 //! What needs a virtual machine: ublk and Linux's own NBD client, which this machine's kernel may
-//! not have, and vhost-user, which is for virtual machines. Skipped, with the reason, where guests
-//! cannot run.
+//! not have, vhost-user, which is for virtual machines, and power cuts. Skipped, with the reason,
+//! where guests cannot run.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,17 +34,17 @@ const TOOLS: [&str; 3] = ["fio", "mkfs.ext4", "e2fsck"];
 
 const BLOCKLAB: &str = env!("CARGO_BIN_EXE_blocklab");
 
-fn guest_py() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/guest.py")
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
-fn with_prelude(script: &str) -> String {
-    format!("cat > lib.sh << 'END'\n{PRELUDE}END\n. ./lib.sh\n{script}")
+fn with_prelude(program: &str) -> String {
+    format!("cat > lib.sh << 'END'\n{PRELUDE}END\n. ./lib.sh\n{program}")
 }
 
 /// Run a script in a guest; true when it ended well, false when there can be no guest.
-fn guest(modules: &[&str], tools: &[&str], script: &str) -> bool {
-    let mut command = Command::new(guest_py());
+fn guest(modules: &[&str], tools: &[&str], program: &str) -> bool {
+    let mut command = Command::new(script("guest.py"));
     for module in modules {
         command.args(["--module", module]);
     }
@@ -53,10 +53,11 @@ fn guest(modules: &[&str], tools: &[&str], script: &str) -> bool {
     }
     let piped = command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut guest = piped.stderr(Stdio::piped()).spawn().unwrap();
-    guest.stdin.take().unwrap().write_all(with_prelude(script).as_bytes()).unwrap();
+    guest.stdin.take().unwrap().write_all(with_prelude(program).as_bytes()).unwrap();
     ended_well(&guest.wait_with_output().unwrap())
 }
 
+/// True when a guest ended well, false when there can be none.
 fn ended_well(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stdout);
     let trouble = String::from_utf8_lossy(&output.stderr);
@@ -95,7 +96,7 @@ fn a_virtual_machine_has_disks_by_vhost_user() {
         .args(["attach", "first=part.toml", "second=part.toml", "third=wd-80g-5400"])
         .args(["--as", "vhost-user", "--queues", "2", "--run", &format!("{life} && {life}")])
         .current_dir(&folder)
-        .env("guest", guest_py())
+        .env("guest", script("guest.py"))
         .env("TMPDIR", &folder)
         .output()
         .unwrap();
@@ -113,4 +114,12 @@ fn a_virtual_machine_has_disks_by_vhost_user() {
     for op in ["read", "write", "flush", "discard"] {
         assert!(report.as_ref().unwrap().contains(&format!("\"op\": \"{op}\"")), "no {op}");
     }
+}
+
+/// The part of `scripts/mirror-power-cuts.py` that a test has time for.
+#[test]
+fn a_power_cut_costs_nothing_that_the_mirror_has_flushed() {
+    let mut cuts = Command::new(script("mirror-power-cuts.py"));
+    cuts.args(["--cuts", "3", "--fs", "ext4", "--mode", "log"]);
+    ended_well(&cuts.args(["--binary", BLOCKLAB]).output().unwrap());
 }
