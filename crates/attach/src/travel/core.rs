@@ -15,28 +15,12 @@ impl OneCore {
         // Where it is not permitted it is only slower.
         OneCore(before.filter(|_| sched_setaffinity(None, &one).is_ok()))
     }
-
-    /// From now on a message of the guest does not take the core from it: it goes on until it
-    /// waits. What was started before this is not affected.
-    pub(super) fn give_way(&self) {
-        // On two cores there is nothing to give.
-        if self.0.is_some() {
-            set_policy(libc::SCHED_BATCH);
-        }
-    }
 }
 
 impl Drop for OneCore {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            set_policy(libc::SCHED_OTHER);
             let _ = sched_setaffinity(None, before);
         }
     }
-}
-
-fn set_policy(policy: libc::c_int) {
-    let none = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads `none`. That it fails costs nothing but speed.
-    unsafe { libc::sched_setscheduler(0, policy, &none) };
 }
