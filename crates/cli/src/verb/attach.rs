@@ -10,7 +10,7 @@ use attach::{Compensation, DeviceOptions, Options};
 use models::config::Duration;
 use study::Failure;
 
-use crate::say;
+use crate::{announce, say};
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -127,12 +127,7 @@ impl Attach {
         let json = self.json;
         let captive = self.run.is_some();
         let options = self.options()?;
-        let ready = |address: &Address| {
-            if !captive {
-                address.lines.iter().for_each(|line| eprintln!("{line}"));
-                eprintln!("end with Ctrl-C");
-            }
-        };
+        let ready = |address: &Address| announce(address, captive);
         let outcome = attach::attach(options, ready, |note| eprintln!("{note}"))?;
         outcome.report.lines().iter().for_each(|line| eprintln!("{line}"));
         let path = out.join("attach.json");

@@ -8,6 +8,7 @@ use attach::frontend::{Address, Choice, loop_device, nbd, ublk};
 use study::Failure;
 
 use super::Devices;
+use crate::announce;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -61,12 +62,7 @@ impl Args {
             accept_loss: self.accept_loss,
         };
         let options = Options { start, frontend, run: self.run, control: self.control };
-        let ready = |address: &Address| {
-            if !captive {
-                address.lines.iter().for_each(|line| eprintln!("{line}"));
-                eprintln!("end with Ctrl-C");
-            }
-        };
+        let ready = |address: &Address| announce(address, captive);
         serve(options, ready, &mut |note| eprintln!("{note}"))
     }
 }
