@@ -1,17 +1,17 @@
 //! Serving a mirror: one event loop over a frontend, the threads at the devices, and signals.
 
-use std::io::Write;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use study::Failure;
 
+use super::commands::Preparing;
 use super::engine::Array;
+use super::notify::Manager;
 use super::open::{self, Start};
-use super::status::Live;
+use crate::askers::Askers;
 use crate::clock::{Clock, Wall};
 use crate::engine::{Command, Order, Reply, Ticket};
-use crate::frontend::{Address, Choice, Frontend, nbd};
+use crate::frontend::{Address, Choice, Frontend};
 use crate::identity::Identity;
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
@@ -26,35 +26,30 @@ pub struct Options {
     pub frontend: Choice,
     /// Run this by the shell, and end with it.
     pub run: Option<String>,
-    /// Answer everybody who connects to this Unix socket with [`Live`] as JSON.
+    /// Answer every [`super::Request`] on this Unix socket.
     pub control: Option<PathBuf>,
 }
 
 const BELL: u64 = FREE;
-const CONTROL: u64 = FREE + 1;
+/// A new medium is ready.
+pub(super) const PREPARED: u64 = FREE + 1;
+const CONTROL: u64 = FREE + 2;
 
 /// A stop in order that takes longer is given up: what is left is recovered at the next start.
 const STOP_NS_MAX: u64 = 60_000_000_000;
 
-struct Server<'n> {
+pub(super) struct Server<'n> {
     crew: Crew,
     frontend: Box<dyn Frontend<Array>>,
-    lab: Lab<Array>,
-    poll: Poll,
+    pub(super) lab: Lab<Array>,
+    pub(super) poll: Poll,
     events: Vec<Event>,
     replies: Vec<Reply>,
-    control: Option<Control>,
+    pub(super) control: Option<Askers>,
+    pub(super) preparing: Option<Preparing>,
+    manager: Manager,
     note: &'n mut dyn FnMut(&str),
-}
-
-/// The socket that tells the status; its name goes with it.
-struct Control(UnixListener, PathBuf);
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // When it is gone already, all the better.
-        let _ = std::fs::remove_file(&self.1);
-    }
+    pub(super) stopping: bool,
 }
 
 /// Start the mirror and serve it until the program ends or a signal comes; then stop in order.
@@ -80,7 +75,7 @@ pub fn serve(
     let export = Export { name: String::new(), identity, read_only: false, engine: array };
     let lab = Lab::new(vec![export], clock);
     let frontend = frontend.build(&lab.exports)?;
-    let control = control.map(|path| listen(&path, &poll)).transpose()?;
+    let control = control.map(|path| Askers::new(&path, &poll, CONTROL)).transpose()?;
     let mut server = Server {
         crew,
         frontend,
@@ -89,12 +84,16 @@ pub fn serve(
         events: Vec::new(),
         replies: Vec::new(),
         control,
+        preparing: None,
+        manager: Manager::from_environment(),
         note,
+        stopping: false,
     };
     let errand = server.frontend.start(&server.lab, &server.poll)?;
     let started = server.during(errand)?;
     started.notes.iter().for_each(|text| (server.note)(text));
     ready(&started.address);
+    server.manager.ready(server.lab.clock.now());
     let code = server.run(run.as_deref(), &started.address)?;
     server.stop()?;
     Ok(code.unwrap_or(0))
@@ -110,15 +109,6 @@ fn identity(array: u128) -> Identity {
         request_bytes_max: None,
         discard_granularity_bytes: 4096,
     }
-}
-
-fn listen(path: &Path, poll: &Poll) -> Result<Control, Failure> {
-    let control = Control(nbd::bind(path)?, path.to_path_buf());
-    let quiet = control.0.set_nonblocking(true);
-    quiet
-        .and_then(|()| poll.add(&control.0, CONTROL, Interest::READ))
-        .map_err(|why| Failure::machine(format!("cannot listen for questions: {why}")))?;
-    Ok(control)
 }
 
 impl Server<'_> {
@@ -138,25 +128,15 @@ impl Server<'_> {
         self.frontend.flush(&mut self.lab, &self.poll);
         for text in self.array().notices() {
             (self.note)(&text);
+            self.manager.status(&text);
         }
-        self.array().next_due()
-    }
-
-    fn tell_status(&mut self) {
-        let now = self.lab.clock.now();
-        let live = Live::of(&self.lab.exports[0].engine, now);
-        let Some(control) = &self.control else { return };
-        while let Ok((mut stream, _)) = control.0.accept() {
-            // One line fits into a new socket; whoever does not listen misses it.
-            let text = serde_json::to_string(&live).unwrap_or_default();
-            let _ = stream
-                .set_nonblocking(true)
-                .and_then(|()| stream.write_all(format!("{text}\n").as_bytes()));
-        }
+        self.array().next_due().min(self.manager.turns(now))
     }
 
     /// Let everybody go, make all of it durable on every leg, and say so on the legs.
     fn stop(&mut self) -> Result<(), Failure> {
+        self.manager.stopping();
+        self.stopping = true;
         let freed = match self.frontend.stop(&self.poll) {
             Some(errand) => self.during(errand),
             None => Ok(()),
@@ -214,7 +194,8 @@ impl Serving for Server<'_> {
             match event.token {
                 0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
                 BELL => {}
-                CONTROL => self.tell_status(),
+                PREPARED => self.prepared(),
+                CONTROL.. => self.asked(event),
                 _ => self.crew.take(event),
             }
         }
