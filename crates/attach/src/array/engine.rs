@@ -258,7 +258,7 @@ impl Array {
                 self.workers.send(slot, io, work);
             }
             Action::Write { io, slot, span, from, fua, .. } => {
-                // What is under way at a time is bounded, so this is the pace at which it ends, too.
+                // What is under way is bounded, so this is the pace at which it ends, too.
                 self.history.progress.written[slot] += u64::from(span.blocks) * PAGE;
                 let page = self.layouts[slot].data + span.start;
                 let work = match self.content(from, span.blocks) {

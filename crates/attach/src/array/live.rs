@@ -33,7 +33,7 @@ pub struct Live {
     pub lag_bytes: [u64; LEGS],
     /// Until then, at the pace of the last seconds; `None` when nothing moved.
     pub drain_eta_s: [Option<f64>; LEGS],
-    /// Which legs count as frozen.
+    /// Which legs count as frozen and owe an answer.
     pub frozen: [bool; LEGS],
     /// Bytes that each leg lacks, in whole regions.
     pub out_of_sync_bytes: [u64; LEGS],

@@ -184,6 +184,10 @@ fn refused(refusal: &Refusal, name: impl Fn(usize) -> String) -> Failure {
             let (a, b, slot) = (name(*a), name(*b), NAMES[*slot]);
             format!("{a} and {b} both claim to be the {slot} of the mirror: one is a copy")
         }
+        // The first start is number 2.
+        Refusal::Older { legs, witness } => {
+            Refusal::Older { legs: legs - 1, witness: witness - 1 }.to_string()
+        }
         Refusal::Smaller { offer, pages, needed } => {
             let device = name(*offer);
             format!("{device} has {} bytes, but its leg needs {}", pages * 4096, needed * 4096)

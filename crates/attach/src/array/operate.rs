@@ -45,6 +45,11 @@ impl Array {
 
     /// Keep count of what moves.
     pub(super) fn observe(&mut self) {
+        for (leg, frozen) in self.core.frozen().into_iter().enumerate() {
+            if !frozen {
+                self.history.froze(self.latest, leg, false);
+            }
+        }
         let position = self.core.scrub_position();
         let scrubs = &mut self.history.scrubs;
         scrubs.running = position.is_some();

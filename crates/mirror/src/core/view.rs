@@ -6,9 +6,12 @@ use crate::format::Superblock;
 use crate::types::{DEVICES, LEGS, Mode, Slot};
 
 impl Core {
-    /// Which legs count as frozen.
+    /// Which legs count as frozen and owe an answer: one that nobody asks anything keeps its pace,
+    /// whatever that was.
     pub fn frozen(&self) -> [bool; LEGS] {
-        std::array::from_fn(|leg| self.members[leg].pace.lagging)
+        std::array::from_fn(|leg| {
+            self.members[leg].pace.lagging && self.members[leg].outstanding > 0
+        })
     }
 
     /// The mode it is about to run in.

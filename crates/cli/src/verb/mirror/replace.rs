@@ -60,7 +60,7 @@ impl Args {
                 let start = super::start(paths, without, self.accept_loss);
                 replace(&start, &self.device, &self.with, overwrite)?;
                 say(format!(
-                    "{shown} is the mirror's {0} from its next start on: mirror serve --{0} {shown}",
+                    "from its next start on {shown} is its {0}: mirror serve --{0} {shown}",
                     self.device
                 ));
             }

@@ -121,6 +121,24 @@ fn a_stale_leg_alone_is_refused() {
     refused(&output, &["was left out earlier, and the leg that went on is missing"]);
 }
 
+/// Both legs were put back from copies. The witness was not.
+#[test]
+fn legs_older_than_the_witness_are_refused() {
+    let folder = Folder::new();
+    ["fast", "slow", "third"].iter().for_each(|name| blank(&folder, name));
+    let witness = ["--witness", "third"];
+    assert!(run(&folder, "create", &[LEGS, &witness]).status.success());
+    serve(&folder, &witness).end();
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(folder.path(from), folder.path(to)).unwrap();
+    };
+    ["fast", "slow"].iter().for_each(|leg| copy(leg, &format!("{leg}.old")));
+    serve(&folder, &witness).end();
+    ["fast", "slow"].iter().for_each(|leg| copy(&format!("{leg}.old"), leg));
+    let output = run(&folder, "serve", &[LEGS, &witness]);
+    refused(&output, &["the witness has seen 2 starts, the legs 1 only: they are older copies"]);
+}
+
 #[test]
 fn what_is_no_request_is_said_and_does_no_harm() {
     use std::io::{BufRead, BufReader};

@@ -59,7 +59,7 @@ fn a_scrub_repairs_what_it_can_and_says_what_it_cannot() {
 }
 
 #[test]
-fn a_leg_is_replaced_while_it_is_written_to() {
+fn a_leg_is_replaced_and_filled_under_load() {
     let folder = made(&[]);
     blank(&folder, "new");
     let mut session = serve(&folder, &[]);
@@ -85,12 +85,23 @@ fn a_leg_is_replaced_while_it_is_written_to() {
     assert_eq!(live(&folder)["states"], serde_json::json!(["member", "member", "never"]));
     assert_eq!(live(&folder)["drops"], 0);
 
+    let filled = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| (0..200).for_each(|n| written(&folder, n << 16, 6, 9000)));
-        let said = good(replace("new", &["--overwrite", "new", "--wait"]));
+        // Without a pause, all over the mirror, and for as long as it takes.
+        let writer = scope.spawn(|| {
+            let mut n = 0;
+            while !filled.load(Ordering::SeqCst) {
+                written(&folder, (n * 7 % 600) << 16, 6, 200_000);
+                n += 1;
+            }
+            n
+        });
+        let output = replace("new", &["--overwrite", "new", "--wait"]);
+        filled.store(true, Ordering::SeqCst);
+        assert!(writer.join().unwrap() > 0);
+        let said = good(output);
         assert!(said.contains("slow is now"), "{said}");
         assert!(said.ends_with("slow is a full member\n"), "{said}");
-        writer.join().unwrap();
     });
     let status = live(&folder);
     assert!(status["paths"][1].as_str().unwrap().ends_with("/new"), "{status}");
