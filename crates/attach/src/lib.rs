@@ -5,6 +5,7 @@
 //! the model does, and [`Statistics`] tells how late this machine was against it.
 
 pub mod array;
+mod askers;
 mod captive;
 mod clock;
 pub mod control;
@@ -21,6 +22,7 @@ mod pool;
 mod realtime;
 mod record;
 mod report;
+mod serving;
 mod session;
 mod spin;
 mod state;

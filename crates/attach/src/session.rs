@@ -4,27 +4,24 @@ mod commands;
 pub(crate) mod open;
 pub(crate) mod signals;
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::thread::JoinHandle;
 
 use study::{BuiltPart, Failure};
 
-use crate::captive::{self, Captive};
+use crate::askers::Askers;
 use crate::clock::{Clock, Wall};
 use crate::engine::Reply;
-use crate::frontend::{Address, Choice, Errand, Frontend, probe};
+use crate::frontend::{Address, Choice, Frontend, probe};
 use crate::lab::Lab;
 use crate::live::{self, Live};
-use crate::poll::{Event, Interest, Poll};
+use crate::poll::{Event, Poll};
 use crate::realtime::{self, Priority};
 use crate::report::{DeviceReport, Report};
+use crate::serving::{Crew, FREE, OWN, Serving};
 use crate::spin::Spin;
 use crate::statistics::Timing;
 
-use commands::Control;
 use open::{Manner, Origin};
-use signals::Signals;
 
 /// How a request's arrival is dated back by what the transport itself takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,16 +83,8 @@ pub struct Outcome {
     pub code: Option<u8>,
 }
 
-/// Tokens from here on are the session's own.
-const OWN: u64 = 1 << 32;
-const STOP: u64 = OWN;
-const CHILD: u64 = OWN + 1;
-const ERRAND: u64 = OWN + 2;
-const CONTROL: u64 = OWN + 16;
-
 struct Session {
-    // The program goes first, so that nobody uses the device when it goes.
-    captive: Option<Captive>,
+    crew: Crew,
     frontend: Box<dyn Frontend>,
     lab: Lab,
     origins: Vec<Origin>,
@@ -105,16 +94,10 @@ struct Session {
     /// (export, bytes, moments) of the replies that are about to leave.
     leaving: Vec<(usize, u32, Timing)>,
     spin: Spin,
-    signals: Signals,
-    control: Option<Control>,
+    control: Option<Askers>,
     live: Option<Live>,
     /// When the live line is due.
     tick: Wall,
-    stopping: bool,
-    /// How often a signal asked for the end.
-    interrupts: u32,
-    /// The program may have ended.
-    child_changed: bool,
 }
 
 /// Attach devices until the program ends, a signal comes, or the control socket says so. `ready`
@@ -139,15 +122,15 @@ pub fn attach(
     }
     let frontend = frontend.build(&lab.exports)?;
     let poll = Poll::new()?;
-    let signals = Signals::new(&poll, STOP, CHILD)?;
-    let control = options.control.map(|path| Control::new(&path, &poll, CONTROL)).transpose()?;
+    let crew = Crew::new(&poll)?;
+    let control = options.control.map(|path| Askers::new(&path, &poll, FREE)).transpose()?;
     let priority = match realtime {
         true => realtime::raise(),
         false => Priority::Normal("not asked for".into()),
     };
     priority.warning().filter(|_| realtime).iter().for_each(|warning| note(warning));
     let mut session = Session {
-        captive: None,
+        crew,
         frontend,
         lab,
         origins,
@@ -156,13 +139,9 @@ pub fn attach(
         replies: Vec::new(),
         leaving: Vec::new(),
         spin: Spin::new(priority == Priority::Realtime),
-        signals,
         control,
         live: live.then(Live::default),
         tick: Wall::NEVER,
-        stopping: false,
-        interrupts: 0,
-        child_changed: false,
     };
     let started = session.start()?;
     let compensation_ns = match compensation {
@@ -201,64 +180,17 @@ impl Session {
             lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(ns));
         };
         all(&mut self.lab, Some(probe::PAUSE_NS));
-        let started = self.serve_during(errand)?;
+        let started = self.during(errand)?;
         all(&mut self.lab, None);
         Ok(started)
     }
 
-    /// Serve until the errand is done, or somebody loses patience.
-    fn serve_during<T: Send + 'static>(&mut self, errand: Errand<T>) -> Result<T, Failure> {
-        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
-        let (bell, rings) = UnixStream::pair().map_err(impossible)?;
-        self.poll.add(&rings, ERRAND, Interest::READ).map_err(impossible)?;
-        let helper: JoinHandle<Result<T, Failure>> = std::thread::Builder::new()
-            .name("errand".into())
-            .spawn(move || {
-                // Dropped at the end, come what may: that is what rings.
-                let _bell = bell;
-                errand()
-            })
-            .map_err(impossible)?;
-        let before = self.interrupts;
-        while !helper.is_finished() && self.interrupts == before {
-            self.turn();
-        }
-        self.poll.remove(&rings);
-        if !helper.is_finished() {
-            // It sees that nobody answers any more, and ends.
-            return Err(Failure::machine("interrupted"));
-        }
-        helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")))
-    }
-
     /// Serve until the program ends or somebody says so.
     fn serve(&mut self, run: Option<&str>, address: &Address) -> Result<Option<u8>, Failure> {
-        if let Some(command) = run {
-            self.captive = Some(Captive::start(command, address)?);
-            self.child_changed = true;
-        }
         if self.live.is_some() {
             self.tick = self.lab.clock.now();
         }
-        let mut code = None;
-        while !self.stopping && !self.frontend.is_over() {
-            self.turn();
-            if std::mem::take(&mut self.child_changed)
-                && let Some(status) = self.captive.as_mut().and_then(Captive::ended)
-            {
-                code = Some(captive::exit_code(status));
-                break;
-            }
-        }
-        // One that is in the middle of I/O ends only when that is answered.
-        while let Some(captive) = self.captive.as_mut().filter(|_| !self.frontend.is_over()) {
-            captive.kill();
-            if captive.ended().is_some() {
-                break;
-            }
-            self.turn();
-        }
-        self.captive = None;
+        let code = self.run(run, address)?;
         if let Some(live) = &mut self.live {
             live.end();
         }
@@ -274,7 +206,7 @@ impl Session {
             commands::lift_all(&mut export.engine, now);
         }
         let stopped = match self.frontend.stop(&self.poll) {
-            Some(errand) => self.serve_during(errand),
+            Some(errand) => self.during(errand),
             None => Ok(()),
         };
         for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
@@ -282,28 +214,6 @@ impl Session {
             origin.save(&mut export.engine)?;
         }
         stopped
-    }
-
-    /// Answer what is due, wait for what comes next, and take it.
-    fn turn(&mut self) {
-        let due = self.answer(self.lab.clock.now());
-        let now = self.lab.clock.now();
-        let sleep_ns = self.spin.sleep_ns(now, due);
-        let slept = self.poll.wait(sleep_ns, &mut self.events);
-        if slept && sleep_ns > 0 && sleep_ns != u64::MAX {
-            self.spin.learn(now.plus(sleep_ns), self.lab.clock.now());
-        }
-        let events = std::mem::take(&mut self.events);
-        for &event in &events {
-            match event.token {
-                0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
-                STOP => self.signalled(),
-                CHILD => self.child_changed |= self.signals.take_child(),
-                ERRAND => {}
-                _ => self.command(event),
-            }
-        }
-        self.events = events;
     }
 
     /// Send every reply that is due at `now`; returns when something is due next.
@@ -340,18 +250,6 @@ impl Session {
         due.fold(self.tick, Wall::min)
     }
 
-    /// Somebody wants the session to end. A program that runs is asked first.
-    fn signalled(&mut self) {
-        if !self.signals.take_stop() {
-            return;
-        }
-        self.interrupts += 1;
-        match &mut self.captive {
-            Some(captive) => captive.end(),
-            None => self.stopping = true,
-        }
-    }
-
     /// The devices' part of the report.
     fn devices(&mut self, late_share: f64, dilation: u64) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
@@ -368,5 +266,38 @@ impl Session {
             });
         }
         reports
+    }
+}
+
+impl Serving for Session {
+    fn crew(&mut self) -> &mut Crew {
+        &mut self.crew
+    }
+
+    fn poll(&self) -> &Poll {
+        &self.poll
+    }
+
+    fn is_over(&self) -> bool {
+        self.frontend.is_over()
+    }
+
+    fn turn(&mut self) {
+        let due = self.answer(self.lab.clock.now());
+        let now = self.lab.clock.now();
+        let sleep_ns = self.spin.sleep_ns(now, due);
+        let slept = self.poll.wait(sleep_ns, &mut self.events);
+        if slept && sleep_ns > 0 && sleep_ns != u64::MAX {
+            self.spin.learn(now.plus(sleep_ns), self.lab.clock.now());
+        }
+        let events = std::mem::take(&mut self.events);
+        for &event in &events {
+            match event.token {
+                0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
+                FREE.. => self.command(event),
+                _ => self.crew.take(event),
+            }
+        }
+        self.events = events;
     }
 }

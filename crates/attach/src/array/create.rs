@@ -27,9 +27,20 @@ pub struct Plan {
     pub bytes: Option<u64>,
     /// The mode it runs in.
     pub mode: Mode,
+    /// Bytes of each device's log; `None` for a quarter of a per cent of the smaller leg, but at
+    /// least 4 MiB, at most 256 MiB, and no more than the witness has room for.
+    pub log_bytes: Option<u64>,
+    /// Bytes of an extent of the activity log: 1,013 may be hot at a time.
+    pub extent_bytes: u64,
     /// Devices that may be overwritten although they hold something.
     pub overwrite: Vec<PathBuf>,
 }
+
+/// An extent, if nobody wants another size.
+pub const EXTENT_BYTES: u64 = 1 << 20;
+/// The largest extent and the largest log.
+const EXTENT_BYTES_MAX: u64 = 1 << 30;
+const LOG_BYTES_MAX: u64 = 1 << 34;
 
 /// What was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,13 +91,21 @@ pub fn create(plan: &Plan) -> Result<Created, Failure> {
     Ok(Created { array: superblocks[0].array, bytes, log_bytes })
 }
 
-fn failed(device: &Device, why: &std::io::Error) -> Failure {
+pub(super) fn failed(device: &Device, why: &std::io::Error) -> Failure {
     Failure::machine(format!("cannot write {}: {why}", device.path().display()))
 }
 
-/// Forget what was there: every place where a superblock is looked for, then the data, so that
-/// both legs begin with the same content.
+/// Forget what was there, then the data, so that both legs begin with the same content.
 fn wipe(device: &Device, layout: &Layout) -> std::io::Result<()> {
+    wipe_superblocks(device, layout)?;
+    if layout.blocks > 0 {
+        device.zero(layout.data, layout.blocks, false)?;
+    }
+    device.sync()
+}
+
+/// Forget every place where a superblock is looked for.
+pub(super) fn wipe_superblocks(device: &Device, layout: &Layout) -> std::io::Result<()> {
     let half = SUPERBLOCKS / 2;
     if let Ok(old) = media::read_superblock(device, None) {
         let end = layout_of(old.device.into(), &old.geometry).pages;
@@ -96,15 +115,11 @@ fn wipe(device: &Device, layout: &Layout) -> std::io::Result<()> {
     for end in [layout.pages, device.pages()] {
         device.zero(end - half, half, false)?;
     }
-    device.sync()?;
-    if layout.blocks > 0 {
-        device.zero(layout.data, layout.blocks, false)?;
-    }
     device.sync()
 }
 
 /// What a device holds, if it is not empty.
-fn holds(device: &Device) -> Result<Option<String>, Failure> {
+pub(super) fn holds(device: &Device) -> Result<Option<String>, Failure> {
     let look = (LOOK_BYTES / PAGE).min(device.pages());
     let mut head = vec![0; (look * PAGE) as usize];
     let mut tail = head.clone();
@@ -141,16 +156,14 @@ fn holds(device: &Device) -> Result<Option<String>, Failure> {
 fn geometry(plan: &Plan, devices: &[Option<Device>; DEVICES]) -> Result<Geometry, Failure> {
     let pages = |slot: Slot| devices[slot].as_ref().map(Device::pages);
     let room = (0..LEGS).filter_map(pages).min().unwrap_or(0);
-    let mut log = (room / 400).clamp(LOG_PAGES_MIN, LOG_PAGES_MAX);
-    if let (Some(pages), Some(path)) = (pages(WITNESS), &plan.paths.witness) {
-        log = log.min(pages.saturating_sub(SUPERBLOCKS));
-        if log < LOG_PAGES_MIN {
-            let needed = (LOG_PAGES_MIN + SUPERBLOCKS) * PAGE;
-            return Err(too_small(path, pages * PAGE, needed, "a witness"));
-        }
+    let extent = plan.extent_bytes;
+    if !extent.is_power_of_two() || !(16 * PAGE..=EXTENT_BYTES_MAX).contains(&extent) {
+        return Err(Failure::input(format!("--extent {extent}"))
+            .expected("a power of two from 64 KiB to 1 GiB"));
     }
-    let log_pages = log as u32;
-    let of = |blocks| Geometry { blocks, extent_blocks: 256, region_blocks: 16, log_pages };
+    let log_pages = log_pages(plan, room, pages(WITNESS))?;
+    let extent_blocks = (extent / PAGE) as u32;
+    let of = |blocks| Geometry { blocks, extent_blocks, region_blocks: 16, log_pages };
     let blocks = match plan.bytes {
         Some(bytes) if bytes == 0 || bytes % PAGE != 0 => {
             return Err(Failure::input(format!("--size {bytes}"))
@@ -168,6 +181,27 @@ fn geometry(plan: &Plan, devices: &[Option<Device>; DEVICES]) -> Result<Geometry
         }
     }
     Ok(of(blocks))
+}
+
+/// Pages of each log, for legs of `room` pages and a witness of so many.
+fn log_pages(plan: &Plan, room: u64, witness: Option<u64>) -> Result<u32, Failure> {
+    let mut log = (room / 400).clamp(LOG_PAGES_MIN, LOG_PAGES_MAX);
+    if let Some(bytes) = plan.log_bytes {
+        if bytes % PAGE != 0 || !(LOG_PAGES_MIN * PAGE..=LOG_BYTES_MAX).contains(&bytes) {
+            return Err(Failure::input(format!("--log {bytes}"))
+                .expected("a multiple of 4096 bytes from 4 MiB to 16 GiB"));
+        }
+        log = bytes / PAGE;
+    }
+    if let (Some(pages), Some(path)) = (witness, &plan.paths.witness) {
+        let least = if plan.log_bytes.is_some() { log } else { LOG_PAGES_MIN };
+        log = log.min(pages.saturating_sub(SUPERBLOCKS));
+        if log < least {
+            let needed = (least + SUPERBLOCKS) * PAGE;
+            return Err(too_small(path, pages * PAGE, needed, "a witness"));
+        }
+    }
+    Ok(log as u32)
 }
 
 fn too_small(path: &Path, found: u64, needed: u64, what: &str) -> Failure {

@@ -36,6 +36,9 @@ pub(super) struct Device {
     /// In tests: it answers nothing for now.
     #[cfg(test)]
     pub(super) frozen: Arc<AtomicBool>,
+    /// In tests: every request fails.
+    #[cfg(test)]
+    pub(super) broken: Arc<AtomicBool>,
 }
 
 impl Device {
@@ -71,6 +74,8 @@ impl Device {
             lost,
             #[cfg(test)]
             frozen: Arc::default(),
+            #[cfg(test)]
+            broken: Arc::default(),
         })
     }
 
@@ -86,6 +91,8 @@ impl Device {
             lost: Arc::clone(&self.lost),
             #[cfg(test)]
             frozen: Arc::clone(&self.frozen),
+            #[cfg(test)]
+            broken: Arc::clone(&self.broken),
         })
     }
 
@@ -105,6 +112,7 @@ impl Device {
 
     /// Write `bytes` from page `page` on, durable on return when `durable`.
     pub(super) fn write(&self, page: u64, bytes: &[u8], durable: bool) -> io::Result<()> {
+        step();
         if !durable {
             return self.file.write_all_at(bytes, page * PAGE);
         }
@@ -126,6 +134,7 @@ impl Device {
     /// Make `pages` pages from `page` on read as zeros.
     pub(super) fn zero(&self, page: u64, pages: u64, durable: bool) -> io::Result<()> {
         static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+        step();
         let (mut at, end) = (page * PAGE, (page + pages) * PAGE);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Whatever cannot forget a range is told zeros instead.
@@ -141,6 +150,7 @@ impl Device {
 
     /// Make all completed writes durable.
     pub(super) fn sync(&self) -> io::Result<()> {
+        step();
         self.trusted(|| self.file.sync_data())
     }
 
@@ -155,5 +165,26 @@ impl Device {
             self.lost.store(true, Ordering::SeqCst);
         }
         done
+    }
+}
+
+/// In a debug build, a test may have the process killed before its so-manieth step on any device:
+/// `kill -9` at every place where it could make a difference.
+fn step() {
+    #[cfg(debug_assertions)]
+    {
+        use std::sync::LazyLock;
+        use std::sync::atomic::AtomicU64;
+        static KILL_AT: LazyLock<Option<u64>> = LazyLock::new(|| {
+            std::env::var("BLOCKLAB_MIRROR_KILL_AT").ok().and_then(|text| text.parse().ok())
+        });
+        static STEPS: AtomicU64 = AtomicU64::new(0);
+        if let Some(at) = *KILL_AT
+            && STEPS.fetch_add(1, Ordering::SeqCst) + 1 == at
+        {
+            use rustix::process::{Signal, getpid, kill_process};
+            // Nothing after this is reached.
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
     }
 }

@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mirror::core::{
-    self, Action, Config, Content, Core, Event, HostId, Io, IoError, Notice, Opened, Piece, Source,
+    self, Action, Config, Content, Core, Event, HostId, Io, IoError, Opened, Piece, Source,
 };
 use mirror::format::record::Record;
-use mirror::format::{Layout, PAGE_BYTES, Place};
+use mirror::format::{Geometry, Layout, PAGE_BYTES, Place};
 use mirror::{DEVICES, Slot, Span};
 use sim::{Bytes as Size, Limits, Nanos, Op};
 
 use super::device::PAGE;
+use super::history::History;
 use super::media::{Devices, layout_of, meta_pages};
 use super::worker::{Bytes, Done, Work, Workers, sums};
 use crate::clock::Wall;
@@ -58,12 +60,15 @@ struct Owed {
 
 /// A mirror that runs.
 pub(super) struct Array {
-    core: Core,
+    pub(super) core: Core,
     id: u128,
-    region_bytes: u64,
+    geometry: Geometry,
+    /// Where each device is.
+    pub(super) paths: [Option<PathBuf>; DEVICES],
     limits: Limits,
     layouts: [Layout; DEVICES],
-    workers: Workers,
+    pub(super) workers: Workers,
+    pub(super) history: History,
     /// What reads of the devices read, while the core may still want it.
     buffers: BTreeMap<Io, Bytes>,
     hosts: BTreeMap<HostId, Host>,
@@ -71,10 +76,10 @@ pub(super) struct Array {
     next_id: u64,
     merges: VecDeque<HostId>,
     replies: Vec<Reply>,
-    notices: Vec<String>,
-    latest: Nanos,
+    pub(super) notices: Vec<String>,
+    pub(super) latest: Nanos,
     stopped: bool,
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 impl Array {
@@ -84,10 +89,15 @@ impl Array {
         let capacity = Size(geometry.blocks * PAGE);
         let latest = Nanos(now.0);
         let core = Core::new(Config::new(opened.superblock.mode), opened, latest);
+        let paths = devices
+            .slots
+            .each_ref()
+            .map(|device| device.as_ref().map(|device| device.path().to_path_buf()));
         let mut array = Array {
             core,
             id,
-            region_bytes: u64::from(geometry.region_blocks) * PAGE,
+            geometry,
+            paths,
             limits: Limits {
                 capacity,
                 block_bytes: PAGE_BYTES as u32,
@@ -98,6 +108,7 @@ impl Array {
             },
             layouts: std::array::from_fn(|slot| layout_of(slot, &geometry)),
             workers: Workers::new(devices.slots, id)?,
+            history: History::new(latest),
             buffers: BTreeMap::new(),
             hosts: BTreeMap::new(),
             owed: BTreeMap::new(),
@@ -117,9 +128,40 @@ impl Array {
         &self.core
     }
 
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(super) fn id(&self) -> u128 {
+        self.id
+    }
+
+    pub(super) fn layout(&self, slot: Slot) -> Layout {
+        self.layouts[slot]
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Where each device is.
+    pub(super) fn paths(&self) -> &[Option<PathBuf>; DEVICES] {
+        &self.paths
+    }
+
+    /// What the host is offered.
+    pub(super) fn bytes(&self) -> u64 {
+        self.limits.capacity.0
+    }
+
+    /// A log.
+    pub(super) fn log_bytes(&self) -> u64 {
+        u64::from(self.geometry.log_pages) * PAGE
+    }
+
     /// What one bit of [`Core::out_of_sync`] stands for.
     pub(super) fn region_bytes(&self) -> u64 {
-        self.region_bytes
+        u64::from(self.geometry.region_blocks) * PAGE
     }
 
     pub(super) fn latest(&self) -> Nanos {
@@ -151,6 +193,7 @@ impl Array {
         if idle {
             self.tell(Event::Tick);
         }
+        self.observe();
         replies.append(&mut self.replies);
     }
 
@@ -189,7 +232,7 @@ impl Array {
         }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    pub(super) fn tell(&mut self, event: Event<'_>) {
         self.core.handle(self.latest, event);
         self.act();
     }
@@ -215,6 +258,8 @@ impl Array {
                 self.workers.send(slot, io, work);
             }
             Action::Write { io, slot, span, from, fua, .. } => {
+                // What is under way is bounded, so this is the pace at which it ends, too.
+                self.history.progress.written[slot] += u64::from(span.blocks) * PAGE;
                 let page = self.layouts[slot].data + span.start;
                 let work = match self.content(from, span.blocks) {
                     Some(bytes) => Work::Write { page, bytes, durable: fua },
@@ -338,26 +383,6 @@ impl Array {
         };
         let timing = Timing { op, arrived, due: Wall(self.latest.0), modelled_ns: None };
         self.replies.push(Reply { order, timing, result });
-    }
-
-    fn notice(&mut self, notice: Notice) {
-        let name = |slot: Slot| super::NAMES[slot];
-        self.notices.push(match notice {
-            // Freezes come and go; `status` counts them.
-            Notice::Frozen(..) => return,
-            Notice::Left(slot) => format!("{} is left out", name(slot)),
-            Notice::Filling(slot) => format!("{} is being filled", name(slot)),
-            Notice::Joined(slot) => format!("{} is a full member again", name(slot)),
-            Notice::Mismatch(slot, block) => {
-                format!("{}: block {block} was wrong and is repaired", name(slot))
-            }
-            Notice::Undecided(block) => format!("block {block}: the legs differ"),
-            Notice::Scrubbed => "both legs have been compared".into(),
-            Notice::Failed => {
-                self.failed = true;
-                "no leg is left: every request fails".into()
-            }
-        });
     }
 
     /// The pieces of a range that the core is given: whole blocks, and what is less than a block.

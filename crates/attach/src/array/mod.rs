@@ -3,11 +3,20 @@
 //! The protocol is [`mirror::core`]; here are the bytes, the threads that move them, and the one
 //! event loop in which everything else happens.
 
+mod change;
+mod commands;
 mod create;
 mod device;
 mod engine;
+mod history;
+mod live;
 mod media;
+mod notify;
 mod open;
+mod operate;
+mod prepare;
+mod prometheus;
+mod request;
 mod serve;
 mod status;
 #[cfg(test)]
@@ -15,15 +24,21 @@ mod tests;
 mod worker;
 
 use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use mirror::{DEVICES, FAST, SLOW, Slot, WITNESS};
 use study::Failure;
 
-pub use create::{Created, Plan, create};
+pub use change::{destroy, replace, set_mode};
+pub use create::{Created, EXTENT_BYTES, Plan, create};
+pub use history::{Change, Freeze};
+pub use live::{Live, Scrub, eta};
 pub use open::Start;
+pub use prometheus::prometheus;
+pub use request::{Answer, Request, ask, live, mode};
 pub use serve::{Options, serve};
-pub use status::{DeviceStatus, Live, Offline, ask, status};
+pub use status::{DeviceStatus, Offline, status};
 
 /// The devices' names by slot, as users give them.
 pub const NAMES: [&str; DEVICES] = ["fast", "slow", "witness"];
@@ -52,11 +67,11 @@ impl Paths {
         [FAST, SLOW, WITNESS].into_iter().filter_map(|slot| Some((slot, self.of(slot)?)))
     }
 
-    /// Nothing is named twice.
+    /// Nothing is named twice, by whichever names.
     fn distinct(&self) -> Result<(), Failure> {
-        let mut seen: Vec<(Slot, PathBuf)> = Vec::new();
+        let mut seen: Vec<(Slot, Identified)> = Vec::new();
         for (slot, path) in self.each() {
-            let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            let real = Identified::of(path);
             if let Some((other, _)) = seen.iter().find(|(_, known)| *known == real) {
                 let (a, b) = (NAMES[*other], NAMES[slot]);
                 return Err(Failure::input(format!("--{a} and --{b} are both {}", path.display()))
@@ -65,6 +80,26 @@ impl Paths {
             seen.push((slot, real));
         }
         Ok(())
+    }
+}
+
+/// What a path leads to.
+#[derive(PartialEq, Eq)]
+enum Identified {
+    File { device: u64, inode: u64 },
+    BlockDevice(u64),
+    Nothing(PathBuf),
+}
+
+impl Identified {
+    fn of(path: &Path) -> Identified {
+        match std::fs::metadata(path) {
+            Ok(found) if found.file_type().is_block_device() => {
+                Identified::BlockDevice(found.rdev())
+            }
+            Ok(found) => Identified::File { device: found.dev(), inode: found.ino() },
+            Err(_) => Identified::Nothing(path.to_path_buf()),
+        }
     }
 }
 

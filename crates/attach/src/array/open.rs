@@ -5,7 +5,7 @@ use std::path::Path;
 use mirror::core::Opened;
 use mirror::format::{Damage, Superblock};
 use mirror::policy::Rules;
-use mirror::policy::assemble::{Accept, Offer, Refusal, assemble};
+use mirror::policy::assemble::{Accept, Assembly, Offer, Refusal, assemble};
 use mirror::recovery::{Failed, recover};
 use mirror::{DEVICES, LEGS, Slot};
 use study::Failure;
@@ -23,6 +23,13 @@ pub struct Start {
     pub without: [bool; DEVICES],
     /// Start although acknowledged flushes may be missing from what is there.
     pub accept_loss: bool,
+}
+
+impl Start {
+    fn accept(&self) -> Accept {
+        let missing_leg = self.without[..LEGS].contains(&true);
+        Accept { missing_leg, exposure: self.accept_loss }
+    }
 }
 
 /// A device and what it says of itself.
@@ -53,33 +60,67 @@ pub(super) fn look(
     Ok(found)
 }
 
-/// Open the devices, decide who starts as what, and recover.
-pub(super) fn open(start: &Start) -> Result<(Devices, Opened), Failure> {
+/// Devices that may start.
+pub(super) struct Assembled {
+    pub(super) slots: [Option<Device>; DEVICES],
+    pub(super) superblocks: [Option<Superblock>; DEVICES],
+    pub(super) assembly: Assembly,
+}
+
+/// Open the devices and decide who would start as what; nothing is changed.
+pub(super) fn assembled(start: &Start) -> Result<Assembled, Failure> {
     start.paths.distinct()?;
     let found = look(&start.paths, start.without, Access::Own)?;
-    let missing_leg = start.without[..LEGS].contains(&true);
-    let accept = Accept { missing_leg, exposure: start.accept_loss };
     let (slots, superblocks) = refuse_strangers(&start.paths, found)?;
-    let order: Vec<Slot> = (0..DEVICES).filter(|&slot| superblocks[slot].is_some()).collect();
-    let offers: Vec<Offer> = { order.iter() }
-        .filter_map(|&slot| {
-            Some(Devices::offer(slots[slot].as_ref()?, superblocks[slot].as_ref()?))
-        })
-        .collect();
+    let offered = Offered::new(&slots, &superblocks);
     let Some(first) = superblocks.iter().flatten().next() else {
         return Err(Failure::input("there is no device to start from"));
     };
-    let (rules, array, geometry) = (Rules::new(first.mode), first.array, first.geometry);
-    let name = |offer: usize| {
-        let slot = order[offer];
-        start.paths.of(slot).map_or_else(String::new, |path| path.display().to_string())
-    };
-    assemble(&rules, &offers, accept).map_err(|refusal| refused(&refusal, name))?;
+    let assembly = assemble(&Rules::new(first.mode), &offered.offers, start.accept());
+    let assembly = assembly.map_err(|refusal| offered.refused(&start.paths, &refusal))?;
     in_their_slots(&start.paths, &superblocks)?;
+    Ok(Assembled { slots, superblocks, assembly })
+}
+
+/// What is offered to the policy, and the slot as which each device was named.
+struct Offered {
+    order: Vec<Slot>,
+    offers: Vec<Offer>,
+}
+
+impl Offered {
+    fn new(
+        slots: &[Option<Device>; DEVICES],
+        superblocks: &[Option<Superblock>; DEVICES],
+    ) -> Offered {
+        let order: Vec<Slot> = (0..DEVICES).filter(|&slot| superblocks[slot].is_some()).collect();
+        let offers = { order.iter() }
+            .filter_map(|&slot| {
+                Some(Devices::offer(slots[slot].as_ref()?, superblocks[slot].as_ref()?))
+            })
+            .collect();
+        Offered { order, offers }
+    }
+
+    fn refused(&self, paths: &Paths, refusal: &Refusal) -> Failure {
+        refused(refusal, |offer| name_of(paths, self.order[offer]))
+    }
+}
+
+/// Open the devices, decide who starts as what, and recover.
+pub(super) fn open(start: &Start) -> Result<(Devices, Opened), Failure> {
+    let Assembled { slots, superblocks, assembly } = assembled(start)?;
+    let Offered { order, offers } = Offered::new(&slots, &superblocks);
+    // All agree on these.
+    let Superblock { array, geometry, .. } = assembly.newest;
+    let mode = superblocks.iter().flatten().next().map_or(assembly.newest.mode, |own| own.mode);
+    let rules = Rules::new(mode);
     let mut devices = Devices { slots, array, geometry };
-    match recover(&rules, &mut devices, &offers, accept, random()?) {
+    match recover(&rules, &mut devices, &offers, start.accept(), random()?) {
         Ok(opened) => Ok((devices, opened)),
-        Err(Failed::Refused(refusal)) => Err(refused(&refusal, name)),
+        Err(Failed::Refused(refusal)) => {
+            Err(refused(&refusal, |offer| name_of(&start.paths, order[offer])))
+        }
         Err(Failed::Device(Broken { slot, why })) => {
             let failure =
                 Failure::machine(format!("{} failed: {why}", name_of(&start.paths, slot)));
@@ -92,10 +133,13 @@ fn name_of(paths: &Paths, slot: Slot) -> String {
     paths.of(slot).unwrap_or(Path::new(NAMES[slot])).display().to_string()
 }
 
-type Slots = ([Option<Device>; DEVICES], [Option<Superblock>; DEVICES]);
+pub(super) type Slots = ([Option<Device>; DEVICES], [Option<Superblock>; DEVICES]);
 
 /// A device that is no part of any mirror is not touched.
-fn refuse_strangers(paths: &Paths, found: [Option<Found>; DEVICES]) -> Result<Slots, Failure> {
+pub(super) fn refuse_strangers(
+    paths: &Paths,
+    found: [Option<Found>; DEVICES],
+) -> Result<Slots, Failure> {
     let mut slots: Slots = Default::default();
     for (slot, found) in found.into_iter().enumerate() {
         let Some((device, superblock)) = found else { continue };
@@ -112,7 +156,7 @@ fn refuse_strangers(paths: &Paths, found: [Option<Found>; DEVICES]) -> Result<Sl
 }
 
 /// Is each device what it was named as?
-fn in_their_slots(
+pub(super) fn in_their_slots(
     paths: &Paths,
     superblocks: &[Option<Superblock>; DEVICES],
 ) -> Result<(), Failure> {
@@ -139,6 +183,10 @@ fn refused(refusal: &Refusal, name: impl Fn(usize) -> String) -> Failure {
         Refusal::Clone { offers: [a, b], slot } => {
             let (a, b, slot) = (name(*a), name(*b), NAMES[*slot]);
             format!("{a} and {b} both claim to be the {slot} of the mirror: one is a copy")
+        }
+        // The first start is number 2.
+        Refusal::Older { legs, witness } => {
+            Refusal::Older { legs: legs - 1, witness: witness - 1 }.to_string()
         }
         Refusal::Smaller { offer, pages, needed } => {
             let device = name(*offer);

@@ -1,22 +1,21 @@
 //! Serving a mirror: one event loop over a frontend, the threads at the devices, and signals.
 
-use std::io::Write;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use study::Failure;
 
+use super::commands::Preparing;
 use super::engine::Array;
+use super::notify::Manager;
 use super::open::{self, Start};
-use super::status::Live;
-use crate::captive::{self, Captive};
+use crate::askers::Askers;
 use crate::clock::{Clock, Wall};
 use crate::engine::{Command, Order, Reply, Ticket};
-use crate::frontend::{Address, Choice, Errand, Frontend, nbd};
+use crate::frontend::{Address, Choice, Frontend};
 use crate::identity::Identity;
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
-use crate::session::signals::Signals;
+use crate::serving::{Crew, FREE, OWN, Serving};
 use crate::target::Target;
 
 /// What to serve, and how.
@@ -27,46 +26,30 @@ pub struct Options {
     pub frontend: Choice,
     /// Run this by the shell, and end with it.
     pub run: Option<String>,
-    /// Answer everybody who connects to this Unix socket with [`Live`] as JSON.
+    /// Answer every [`super::Request`] on this Unix socket.
     pub control: Option<PathBuf>,
 }
 
-/// Tokens from here on are our own.
-const OWN: u64 = 1 << 32;
-const STOP: u64 = OWN;
-const CHILD: u64 = OWN + 1;
-const ERRAND: u64 = OWN + 2;
-const BELL: u64 = OWN + 3;
-const CONTROL: u64 = OWN + 4;
+const BELL: u64 = FREE;
+/// A new medium is ready.
+pub(super) const PREPARED: u64 = FREE + 1;
+const CONTROL: u64 = FREE + 2;
 
 /// A stop in order that takes longer is given up: what is left is recovered at the next start.
 const STOP_NS_MAX: u64 = 60_000_000_000;
 
-struct Server<'n> {
-    // The program goes first, so that nobody uses the device when it goes.
-    captive: Option<Captive>,
+pub(super) struct Server<'n> {
+    crew: Crew,
     frontend: Box<dyn Frontend<Array>>,
-    lab: Lab<Array>,
-    poll: Poll,
+    pub(super) lab: Lab<Array>,
+    pub(super) poll: Poll,
     events: Vec<Event>,
     replies: Vec<Reply>,
-    signals: Signals,
-    control: Option<Control>,
+    pub(super) control: Option<Askers>,
+    pub(super) preparing: Option<Preparing>,
+    manager: Manager,
     note: &'n mut dyn FnMut(&str),
-    stopping: bool,
-    /// How often a signal asked for the end.
-    interrupts: u32,
-    child_changed: bool,
-}
-
-/// The socket that tells the status; its name goes with it.
-struct Control(UnixListener, PathBuf);
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // When it is gone already, all the better.
-        let _ = std::fs::remove_file(&self.1);
-    }
+    pub(super) stopping: bool,
 }
 
 /// Start the mirror and serve it until the program ends or a signal comes; then stop in order.
@@ -82,8 +65,7 @@ pub fn serve(
 ) -> Result<u8, Failure> {
     let Options { start, frontend, run, control } = options;
     let poll = Poll::new()?;
-    // From here on a signal no longer kills us in the middle of something.
-    let signals = Signals::new(&poll, STOP, CHILD)?;
+    let crew = Crew::new(&poll)?;
     let (devices, opened) = open::open(&start)?;
     let clock = Clock::start();
     let refused = |why: std::io::Error| Failure::machine(format!("cannot serve: {why}"));
@@ -93,25 +75,25 @@ pub fn serve(
     let export = Export { name: String::new(), identity, read_only: false, engine: array };
     let lab = Lab::new(vec![export], clock);
     let frontend = frontend.build(&lab.exports)?;
-    let control = control.map(|path| listen(&path, &poll)).transpose()?;
+    let control = control.map(|path| Askers::new(&path, &poll, CONTROL)).transpose()?;
     let mut server = Server {
-        captive: None,
+        crew,
         frontend,
         lab,
         poll,
         events: Vec::new(),
         replies: Vec::new(),
-        signals,
         control,
+        preparing: None,
+        manager: Manager::from_environment(),
         note,
         stopping: false,
-        interrupts: 0,
-        child_changed: false,
     };
     let errand = server.frontend.start(&server.lab, &server.poll)?;
     let started = server.during(errand)?;
     started.notes.iter().for_each(|text| (server.note)(text));
     ready(&started.address);
+    server.manager.ready(server.lab.clock.now());
     let code = server.run(run.as_deref(), &started.address)?;
     server.stop()?;
     Ok(code.unwrap_or(0))
@@ -129,39 +111,9 @@ fn identity(array: u128) -> Identity {
     }
 }
 
-fn listen(path: &Path, poll: &Poll) -> Result<Control, Failure> {
-    let control = Control(nbd::bind(path)?, path.to_path_buf());
-    let quiet = control.0.set_nonblocking(true);
-    quiet
-        .and_then(|()| poll.add(&control.0, CONTROL, Interest::READ))
-        .map_err(|why| Failure::machine(format!("cannot listen for questions: {why}")))?;
-    Ok(control)
-}
-
 impl Server<'_> {
     fn array(&mut self) -> &mut Array {
         &mut self.lab.exports[0].engine
-    }
-
-    /// Answer what is done, wait for what comes next, and take it.
-    fn turn(&mut self) {
-        let due = self.answer();
-        let sleep_ns = match due {
-            Wall::NEVER => u64::MAX,
-            due => due.since(self.lab.clock.now()),
-        };
-        self.poll.wait(sleep_ns, &mut self.events);
-        let events = std::mem::take(&mut self.events);
-        for &event in &events {
-            match event.token {
-                0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
-                STOP => self.signalled(),
-                CHILD => self.child_changed |= self.signals.take_child(),
-                CONTROL => self.tell_status(),
-                _ => {}
-            }
-        }
-        self.events = events;
     }
 
     /// Take what the devices have done and send what is to be sent; returns what is due next.
@@ -176,86 +128,15 @@ impl Server<'_> {
         self.frontend.flush(&mut self.lab, &self.poll);
         for text in self.array().notices() {
             (self.note)(&text);
+            self.manager.status(&text);
         }
-        self.array().next_due()
-    }
-
-    fn signalled(&mut self) {
-        if !self.signals.take_stop() {
-            return;
-        }
-        self.interrupts += 1;
-        match &mut self.captive {
-            Some(captive) => captive.end(),
-            None => self.stopping = true,
-        }
-    }
-
-    fn tell_status(&mut self) {
-        let now = self.lab.clock.now();
-        let live = Live::of(&self.lab.exports[0].engine, now);
-        let Some(control) = &self.control else { return };
-        while let Ok((mut stream, _)) = control.0.accept() {
-            // One line fits into a new socket; whoever does not listen misses it.
-            let text = serde_json::to_string(&live).unwrap_or_default();
-            let _ = stream
-                .set_nonblocking(true)
-                .and_then(|()| stream.write_all(format!("{text}\n").as_bytes()));
-        }
-    }
-
-    /// Serve until the errand is done, or somebody loses patience.
-    fn during<T: Send + 'static>(&mut self, errand: Errand<T>) -> Result<T, Failure> {
-        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
-        let (bell, rings) = UnixStream::pair().map_err(impossible)?;
-        self.poll.add(&rings, ERRAND, Interest::READ).map_err(impossible)?;
-        let helper = std::thread::Builder::new().name("errand".into()).spawn(move || {
-            // Dropped at the end, come what may: that is what rings.
-            let _bell = bell;
-            errand()
-        });
-        let helper = helper.map_err(impossible)?;
-        let before = self.interrupts;
-        while !helper.is_finished() && self.interrupts == before {
-            self.turn();
-        }
-        self.poll.remove(&rings);
-        if !helper.is_finished() {
-            return Err(Failure::machine("interrupted"));
-        }
-        helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")))
-    }
-
-    /// Serve until the program ends or somebody says so.
-    fn run(&mut self, run: Option<&str>, address: &Address) -> Result<Option<u8>, Failure> {
-        if let Some(command) = run {
-            self.captive = Some(Captive::start(command, address)?);
-            self.child_changed = true;
-        }
-        let mut code = None;
-        while !self.stopping && !self.frontend.is_over() {
-            self.turn();
-            if std::mem::take(&mut self.child_changed)
-                && let Some(status) = self.captive.as_mut().and_then(Captive::ended)
-            {
-                code = Some(captive::exit_code(status));
-                break;
-            }
-        }
-        // One that is in the middle of I/O ends only when that is answered.
-        while let Some(captive) = self.captive.as_mut().filter(|_| !self.frontend.is_over()) {
-            captive.kill();
-            if captive.ended().is_some() {
-                break;
-            }
-            self.turn();
-        }
-        self.captive = None;
-        Ok(code)
+        self.array().next_due().min(self.manager.turns(now))
     }
 
     /// Let everybody go, make all of it durable on every leg, and say so on the legs.
     fn stop(&mut self) -> Result<(), Failure> {
+        self.manager.stopping();
+        self.stopping = true;
         let freed = match self.frontend.stop(&self.poll) {
             Some(errand) => self.during(errand),
             None => Ok(()),
@@ -270,14 +151,13 @@ impl Server<'_> {
         let Lab { exports, pool, .. } = &mut self.lab;
         exports[0].engine.submit(now, flush, None, pool);
         self.array().stop();
-        let (end, before) = (now.plus(STOP_NS_MAX), self.interrupts);
-        while !self.array().over() && self.lab.clock.now() < end && self.interrupts == before {
+        let end = now.plus(STOP_NS_MAX);
+        while !self.array().over() && self.lab.clock.now() < end && !self.crew.interrupted() {
             let due = self.answer().min(self.lab.clock.now().plus(100_000_000));
             if self.array().over() {
                 break;
             }
             self.poll.wait(due.since(self.lab.clock.now()), &mut self.events);
-            self.interrupts += u32::from(self.signals.take_stop());
         }
         match (self.array().failed(), self.array().over()) {
             (true, _) => Err(Failure::machine("no leg was left; see above")
@@ -286,6 +166,40 @@ impl Server<'_> {
                 .help("what was flushed is safe; the next start recovers the rest")),
             (false, true) => freed,
         }
+    }
+}
+
+impl Serving for Server<'_> {
+    fn crew(&mut self) -> &mut Crew {
+        &mut self.crew
+    }
+
+    fn poll(&self) -> &Poll {
+        &self.poll
+    }
+
+    fn is_over(&self) -> bool {
+        self.frontend.is_over()
+    }
+
+    fn turn(&mut self) {
+        let due = self.answer();
+        let sleep_ns = match due {
+            Wall::NEVER => u64::MAX,
+            due => due.since(self.lab.clock.now()),
+        };
+        self.poll.wait(sleep_ns, &mut self.events);
+        let events = std::mem::take(&mut self.events);
+        for &event in &events {
+            match event.token {
+                0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
+                BELL => {}
+                PREPARED => self.prepared(),
+                CONTROL.. => self.asked(event),
+                _ => self.crew.take(event),
+            }
+        }
+        self.events = events;
     }
 }
 

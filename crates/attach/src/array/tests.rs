@@ -1,15 +1,16 @@
 //! The engine on real files, with a leg that freezes and a power cut that takes the other one.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use mirror::core::State;
-use mirror::{DEVICES, LEGS, Mode, SLOW};
+use mirror::{DEVICES, LEGS, Mode, SLOW, WITNESS};
 
 use super::engine::Array;
 use super::open::{Start, open};
-use super::{NAMES, Paths, Plan, create};
+use super::{NAMES, Paths, Plan, create, media};
 use crate::clock::Clock;
 use crate::engine::{Command, Order, Refusal, Ticket};
 use crate::pool::Pool;
@@ -47,7 +48,9 @@ impl Folder {
     fn created(witness: bool, mode: Mode) -> Folder {
         let folder = Folder::new();
         let paths = folder.paths(witness);
-        create(&Plan { paths, bytes: None, mode, overwrite: Vec::new() }).unwrap();
+        let (log_bytes, extent_bytes, overwrite) = (None, super::EXTENT_BYTES, Vec::new());
+        let plan = Plan { paths, bytes: None, mode, log_bytes, extent_bytes, overwrite };
+        create(&plan).unwrap();
         folder
     }
 
@@ -66,7 +69,8 @@ impl Drop for Folder {
 struct Host {
     array: Array,
     clock: Clock,
-    frozen: [std::sync::Arc<std::sync::atomic::AtomicBool>; LEGS],
+    frozen: [Arc<AtomicBool>; LEGS],
+    broken: [Arc<AtomicBool>; LEGS],
 }
 
 impl Host {
@@ -75,8 +79,11 @@ impl Host {
         let frozen = [0, 1].map(|leg: usize| {
             devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.frozen.clone())
         });
+        let broken = [0, 1].map(|leg: usize| {
+            devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.broken.clone())
+        });
         let clock = Clock::start();
-        Host { array: Array::new(devices, opened, clock.now()).unwrap(), clock, frozen }
+        Host { array: Array::new(devices, opened, clock.now()).unwrap(), clock, frozen, broken }
     }
 
     fn ask(&mut self, command: Command, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -107,6 +114,20 @@ impl Host {
 
     fn flush(&mut self) {
         self.ask(Command::Flush, 0, &[]).unwrap();
+    }
+
+    /// Let it work until something is so.
+    fn until(&mut self, what: &str, so: impl Fn(&Array) -> bool) {
+        let began = Instant::now();
+        while !so(&self.array) {
+            assert!(began.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+            std::thread::sleep(Duration::from_millis(1));
+            self.array.advance(self.clock.now(), &mut Vec::new());
+        }
+    }
+
+    fn is(&self, slot: usize, state: State) -> bool {
+        self.array.core().states()[slot] == state
     }
 }
 
@@ -151,12 +172,7 @@ fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out_and_it_come
 
     // The frozen one thaws: what it lacks is copied, and it alone would do.
     host.frozen[SLOW].store(false, Ordering::SeqCst);
-    let began = Instant::now();
-    while host.array.core().states()[SLOW] != State::Member {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not come back");
-        std::thread::sleep(Duration::from_millis(1));
-        host.array.advance(host.clock.now(), &mut Vec::new());
-    }
+    host.until("it is back", |array| array.core().states()[SLOW] == State::Member);
     let after = folder.cut();
     let mut slow = Host::new(&after.start(false, [true, false, false]));
     assert_eq!(slow.read(0, 4096), [3; 4096]);
@@ -175,4 +191,128 @@ fn a_request_beyond_the_end_is_refused() {
     assert_eq!(host.read(8192, 4096), [9; 4096]);
     host.ask(Command::Discard, 8192 - 512, &[0; 5120]).unwrap();
     assert_eq!(host.read(8192, 4096), [0; 4096]);
+}
+
+/// A leg fails for good. Nobody knows that it is well again but the operator.
+#[test]
+fn a_leg_that_failed_is_taken_back_when_asked_for() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::new(&folder.start(false, [false; DEVICES]));
+    host.write(0, &[1; 16384]);
+    host.flush();
+    host.broken[SLOW].store(true, Ordering::SeqCst);
+    host.write(8192, &[2; 300_000]);
+    host.flush();
+    host.until("it is out", |array| array.core().states()[SLOW] == State::Out);
+    let scrub = host.array.scrub().unwrap_err().to_string();
+    assert!(scrub.contains("slow is out"), "{scrub}");
+    assert!(host.array.resync(0).unwrap().contains("full member"));
+
+    // An old copy of it is not what was left out.
+    let slow = folder.0.join("slow");
+    let aside = folder.0.join("aside");
+    std::fs::rename(&slow, &aside).unwrap();
+    let refused = host.array.resync(SLOW).unwrap_err().to_string();
+    assert!(refused.contains("cannot open"), "{refused}");
+    std::fs::File::create(&slow).unwrap().set_len(32 << 20).unwrap();
+    let refused = host.array.resync(SLOW).unwrap_err().to_string();
+    assert!(refused.contains("no longer a device of a mirror"), "{refused}");
+    std::fs::copy(folder.0.join("fast"), &slow).unwrap();
+    let refused = host.array.resync(SLOW).unwrap_err().to_string();
+    assert!(refused.contains("is not the device that was left out"), "{refused}");
+    assert!(host.is(SLOW, State::Out));
+
+    std::fs::rename(&aside, &slow).unwrap();
+    assert_eq!(host.array.resync(SLOW).unwrap(), "slow is taken back");
+    host.until("it is back", |array| array.core().states()[SLOW] == State::Member);
+    assert!(host.array.core().stats().copied_blocks < 32 << 20 >> 12, "all of it was copied");
+    let after = folder.cut();
+    let mut alone = Host::new(&after.start(false, [true, false, false]));
+    assert_eq!(alone.read(0, 8192), [1; 8192]);
+    assert!(alone.read(8192, 300_000) == vec![2; 300_000]);
+}
+
+/// A leg hangs in a request and never answers: it can be replaced all the same, and whatever it
+/// does later concerns nobody.
+#[test]
+fn a_leg_that_hangs_is_replaced() {
+    let folder = Folder::created(false, Mode::Strict);
+    let mut host = Host::new(&folder.start(false, [false; DEVICES]));
+    host.frozen[SLOW].store(true, Ordering::SeqCst);
+    host.write(0, &[3; 4096]);
+    host.flush();
+    host.until("it is out", |array| array.core().states()[SLOW] == State::Out);
+    let refused = host.array.resync(SLOW).unwrap_err().to_string();
+    assert!(refused.contains("has not answered"), "{refused}");
+    let new = folder.0.join("new");
+    std::fs::File::create(&new).unwrap().set_len(32 << 20).unwrap();
+    host.array.may_replace(SLOW, &new).unwrap();
+    let (array, geometry) = (host.array.id(), host.array.geometry());
+    let wanted = super::prepare::Wanted { array, slot: SLOW, geometry, old: None };
+    let device = super::prepare::prepare(&new, &wanted, false).unwrap();
+    host.array.replace(SLOW, device).unwrap();
+    host.until("it is filled", |array| array.core().states()[SLOW] == State::Member);
+    host.write(4096, &[4; 4096]);
+    host.frozen[SLOW].store(false, Ordering::SeqCst);
+    host.flush();
+    assert_eq!(host.read(0, 8192), [[3; 4096], [4; 4096]].concat());
+    let after = folder.cut();
+    std::fs::copy(&new, after.0.join("slow")).unwrap();
+    let mut alone = Host::new(&after.start(false, [true, false, false]));
+    assert_eq!(alone.read(0, 8192), [[3; 4096], [4; 4096]].concat());
+}
+
+/// The log is smaller than what is flushed while a leg is frozen: flushes wait, and are answered
+/// when the leg is left out. None is answered for nothing.
+#[test]
+fn a_full_log_makes_flushes_wait_and_loses_nothing() {
+    let folder = Folder::created(true, Mode::Log);
+    let mut host = Host::new(&folder.start(true, [false; DEVICES]));
+    let log_bytes = host.array.log_bytes();
+    host.frozen[SLOW].store(true, Ordering::SeqCst);
+    let began = Instant::now();
+    let mut value = 0u8;
+    let mut used = 0;
+    // Twice the log, in pieces that are flushed one by one.
+    for at in (0..2 * log_bytes).step_by(512 << 10) {
+        value += 1;
+        host.write(at % (8 << 20), &vec![value; 512 << 10]);
+        host.flush();
+        used = used.max(host.array.core().log_pages_used()[WITNESS] * 4096);
+        let after = (value % 4 == 0).then(|| folder.cut());
+        if let Some(after) = after {
+            let mut survivor = Host::new(&after.start(true, [false, true, false]));
+            assert!(survivor.read(at % (8 << 20), 512 << 10) == vec![value; 512 << 10]);
+        }
+    }
+    assert!(used > log_bytes / 2 && used <= log_bytes, "{used} of {log_bytes}");
+    // Only leaving it out let the flushes go on.
+    assert!(began.elapsed() > Duration::from_secs(4));
+    assert!(!host.is(SLOW, State::Member));
+}
+
+/// A record is missing before the last one: that log is not believed. With both legs nothing is
+/// lost; without the leg that has everything it is refused.
+#[test]
+fn a_hole_in_the_log_of_the_witness_is_not_taken_for_its_end() {
+    let folder = Folder::created(true, Mode::Log);
+    let mut host = Host::new(&folder.start(true, [false; DEVICES]));
+    host.write(0, &[1; 16384]);
+    host.flush();
+    host.frozen[SLOW].store(true, Ordering::SeqCst);
+    for value in 2..8u8 {
+        host.write(u64::from(value) * 8192, &[value; 8192]);
+        host.flush();
+    }
+    let after = folder.cut();
+    let witness = std::fs::OpenOptions::new().write(true).open(after.0.join("witness")).unwrap();
+    let layout = media::layout_of(WITNESS, &host.array.geometry());
+    // The head of the first record.
+    std::os::unix::fs::FileExt::write_all_at(&witness, &[0; 4096], layout.log * 4096).unwrap();
+    let refused = open(&after.start(true, [true, false, false]));
+    assert!(refused.is_err(), "what the fast leg and the log held is gone");
+    let mut both = Host::new(&after.start(true, [false; DEVICES]));
+    for value in 2..8u8 {
+        assert_eq!(both.read(u64::from(value) * 8192, 8192), [value; 8192]);
+    }
 }

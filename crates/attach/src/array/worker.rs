@@ -1,11 +1,12 @@
 //! The threads that read and write the devices: each takes a request, does it, and tells.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
@@ -92,15 +93,32 @@ impl Queue {
             }
         }
     }
+
+    /// Forget what nobody has begun, and let the threads end.
+    fn close(&self) {
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.bell.notify_all();
+    }
+}
+
+/// The threads at one medium.
+#[derive(Default)]
+struct Place {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+    /// Media that were here before.
+    past: u32,
+    /// Requests that were sent to this one and not answered.
+    out: BTreeSet<Io>,
 }
 
 /// All threads of an array.
 pub(super) struct Workers {
-    queues: [Arc<Queue>; DEVICES],
-    done: Receiver<Done>,
-    /// Kept so that requests to a device that is not there can be answered.
-    tell: Sender<Done>,
-    there: [bool; DEVICES],
+    array: u128,
+    places: [Place; DEVICES],
+    /// Each with the number of media that were there before the one that answers.
+    done: Receiver<(u32, Done)>,
+    tell: Sender<(u32, Done)>,
     bell: Arc<OwnedFd>,
 }
 
@@ -109,33 +127,55 @@ impl Workers {
     pub(super) fn new(devices: [Option<Device>; DEVICES], array: u128) -> io::Result<Workers> {
         let (tell, done) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let queues: [Arc<Queue>; DEVICES] = Default::default();
-        let there = devices.each_ref().map(Option::is_some);
+        let mut workers = Workers { array, places: Default::default(), done, tell, bell };
         for (slot, device) in devices.into_iter().enumerate() {
-            let Some(device) = device else { continue };
-            let queue = &queues[slot];
-            *queue.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(VecDeque::new());
-            // The first one keeps the lock on the device.
-            let mut own = vec![device];
-            while own.len() < THREADS {
-                own.push(own[0].again()?);
-            }
-            for device in own {
-                let (queue, tell, bell) = (Arc::clone(queue), tell.clone(), Arc::clone(&bell));
-                let name = format!("{}-io", super::NAMES[slot]);
-                std::thread::Builder::new().name(name).spawn(move || {
-                    while let Some((io, work)) = queue.next() {
-                        let outcome = perform(&device, work, array);
-                        // Without anybody who listens there is nothing left to do.
-                        if tell.send(Done { io, slot, outcome }).is_err() {
-                            return;
-                        }
-                        ring(&bell);
-                    }
-                })?;
+            if let Some(device) = device {
+                workers.install(slot, device)?;
             }
         }
-        Ok(Workers { queues, done, tell, there, bell })
+        Ok(workers)
+    }
+
+    /// Begin to use a device in a slot that has none.
+    pub(super) fn install(&mut self, slot: Slot, device: Device) -> io::Result<()> {
+        // The first one keeps the lock on the device.
+        let mut own = vec![device];
+        while own.len() < THREADS {
+            own.push(own[0].again()?);
+        }
+        let place = &mut self.places[slot];
+        *place.queue.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(VecDeque::new());
+        let (past, array) = (place.past, self.array);
+        for device in own {
+            let (queue, tell) = (Arc::clone(&place.queue), self.tell.clone());
+            let bell = Arc::clone(&self.bell);
+            let name = format!("{}-io", super::NAMES[slot]);
+            place.threads.push(std::thread::Builder::new().name(name).spawn(move || {
+                while let Some((io, work)) = queue.next() {
+                    let outcome = perform(&device, work, array);
+                    // Without anybody who listens there is nothing left to do.
+                    if tell.send((past, Done { io, slot, outcome })).is_err() {
+                        return;
+                    }
+                    ring(&bell);
+                }
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Use a device no longer, whatever it still does. Its lock is gone when this returns, unless
+    /// a request is out that it does not answer. Those that are out are returned: nothing more is
+    /// heard of them.
+    pub(super) fn retire(&mut self, slot: Slot) -> Vec<Io> {
+        let Place { queue, threads, past, out } = std::mem::take(&mut self.places[slot]);
+        self.places[slot].past = past + 1;
+        queue.close();
+        if out.is_empty() {
+            // They have nothing to do but to end.
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
+        out.into_iter().collect()
     }
 
     /// Becomes readable when something is done.
@@ -143,24 +183,34 @@ impl Workers {
         self.bell.as_fd()
     }
 
-    pub(super) fn send(&self, slot: Slot, io: Io, work: Work) {
-        if !self.there[slot] {
-            let outcome = Err(io::ErrorKind::NotFound.into());
-            // We hold the other end.
-            let _ = self.tell.send(Done { io, slot, outcome });
-            return ring(&self.bell);
+    pub(super) fn send(&mut self, slot: Slot, io: Io, work: Work) {
+        let place = &mut self.places[slot];
+        place.out.insert(io);
+        let mut queue = place.queue.work.lock().unwrap_or_else(PoisonError::into_inner);
+        match queue.as_mut() {
+            Some(queue) => {
+                queue.push_back((io, work));
+                place.queue.bell.notify_one();
+            }
+            None => {
+                let outcome = Err(io::ErrorKind::NotFound.into());
+                // We hold the other end.
+                let _ = self.tell.send((place.past, Done { io, slot, outcome }));
+                ring(&self.bell);
+            }
         }
-        let queue = &self.queues[slot];
-        let mut work_list = queue.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(list) = work_list.as_mut() {
-            list.push_back((io, work));
-        }
-        queue.bell.notify_one();
     }
 
     /// The next request that has ended.
-    pub(super) fn take(&self) -> Option<Done> {
-        self.done.try_recv().ok()
+    pub(super) fn take(&mut self) -> Option<Done> {
+        loop {
+            let (past, done) = self.done.try_recv().ok()?;
+            let place = &mut self.places[done.slot];
+            if past == place.past {
+                place.out.remove(&done.io);
+                return Some(done);
+            }
+        }
     }
 
     /// The bell has been heard.
@@ -173,10 +223,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         // Nobody waits for them: one may hang in a device that does.
-        for queue in &self.queues {
-            *queue.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            queue.bell.notify_all();
-        }
+        self.places.iter().for_each(|place| place.queue.close());
     }
 }
 
@@ -189,6 +236,10 @@ fn perform(device: &Device, work: Work, array: u128) -> Outcome {
     #[cfg(test)]
     while device.frozen.load(std::sync::atomic::Ordering::SeqCst) {
         std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    #[cfg(test)]
+    if device.broken.load(std::sync::atomic::Ordering::SeqCst) {
+        return Err(io::Error::other("broken for a test"));
     }
     let nothing = (Vec::new(), Vec::new());
     match work {

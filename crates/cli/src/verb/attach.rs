@@ -11,6 +11,7 @@ use models::config::Duration;
 use study::Failure;
 
 use super::results::{Results, check_data};
+use crate::announce;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -121,12 +122,7 @@ impl Attach {
         let results = Results::prepare(&self.out, "attach.json", self.json)?;
         let captive = self.run.is_some();
         let options = self.options()?;
-        let ready = |address: &Address| {
-            if !captive {
-                address.lines.iter().for_each(|line| eprintln!("{line}"));
-                eprintln!("end with Ctrl-C");
-            }
-        };
+        let ready = |address: &Address| announce(address, captive);
         let outcome = attach::attach(options, ready, |note| eprintln!("{note}"))?;
         results.write(&outcome.report, &outcome.report.lines())?;
         Ok(outcome.code.unwrap_or(0))

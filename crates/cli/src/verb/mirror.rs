@@ -1,13 +1,19 @@
 //! `blocklab mirror`: the hetero-mirror.
 
 mod create;
+mod destroy;
+mod replace;
+mod resync;
+mod scrub;
 mod serve;
+mod set_mode;
 mod status;
 mod torture;
+mod wait;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use attach::array::{NAMES, Paths};
+use attach::array::{Answer, NAMES, Paths, Request, Start, ask};
 use mirror::DEVICES;
 use study::Failure;
 
@@ -25,6 +31,16 @@ enum What {
     Serve(Box<serve::Args>),
     /// Tell what a mirror is: from its devices, or from the process that serves it
     Status(status::Args),
+    /// Compare both legs of a mirror that is served, and repair what is wrong
+    Scrub(scrub::Args),
+    /// Take a device back that was left out: what it lacks is copied
+    Resync(resync::Args),
+    /// Use another device instead of a leg or the witness: everything is copied
+    Replace(Box<replace::Args>),
+    /// Change when writes and flushes are acknowledged
+    SetMode(set_mode::Args),
+    /// End a mirror: its devices are no longer any mirror's
+    Destroy(destroy::Args),
     /// Try to break the mirror's protocol on simulated devices, one run per seed
     Torture(torture::Args),
 }
@@ -35,6 +51,11 @@ impl Args {
             What::Create(args) => args.run(),
             What::Serve(args) => args.run(),
             What::Status(args) => args.run(),
+            What::Scrub(args) => args.run(),
+            What::Resync(args) => args.run(),
+            What::Replace(args) => args.run(),
+            What::SetMode(args) => args.run(),
+            What::Destroy(args) => args.run(),
             What::Torture(args) => args.run(),
         }
     }
@@ -61,7 +82,65 @@ impl Devices {
     }
 }
 
+/// A mirror, served or not.
+#[derive(clap::Args)]
+struct Mirror {
+    /// Ask the process that was started with `mirror serve --control PATH`
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["fast", "slow", "witness", "without"])]
+    control: Option<PathBuf>,
+    /// The fast leg of a mirror that is not served
+    #[arg(long, value_name = "PATH", required_unless_present = "control")]
+    fast: Option<PathBuf>,
+    /// The slow leg
+    #[arg(long, value_name = "PATH", required_unless_present = "control")]
+    slow: Option<PathBuf>,
+    /// The witness
+    #[arg(long, value_name = "PATH")]
+    witness: Option<PathBuf>,
+    /// Do not look at this device: it is gone. With a leg, that is your word that it did not go on
+    /// alone; may be repeated
+    #[arg(long, value_name = "NAME",
+          value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
+    without: Vec<String>,
+}
+
+/// Where to find it.
+enum Found {
+    Served(PathBuf),
+    AtRest(Paths, [bool; DEVICES]),
+}
+
+impl Mirror {
+    fn found(self) -> Result<Found, Failure> {
+        let Mirror { control, fast, slow, witness, without } = self;
+        match (control, fast, slow) {
+            (Some(control), ..) => Ok(Found::Served(control)),
+            (None, Some(fast), Some(slow)) => {
+                Ok(Found::AtRest(Paths { fast, slow, witness }, slots(&without)))
+            }
+            _ => Err(Failure::bug("the legs are required arguments")),
+        }
+    }
+}
+
+fn start(paths: Paths, without: [bool; DEVICES], accept_loss: bool) -> Start {
+    Start { paths, without, accept_loss }
+}
+
+/// Ask a running mirror for something; what it says, and the number of a scrub.
+fn tell(control: &Path, request: &Request) -> Result<(String, u64), Failure> {
+    match ask(control, request)? {
+        Answer::Done { text, number } => Ok((text, number)),
+        _ => Err(Failure::bug("no status was asked for")),
+    }
+}
+
 /// Which devices are named by `--without`.
 fn slots(names: &[String]) -> [bool; DEVICES] {
     NAMES.map(|name| names.iter().any(|named| named == name))
+}
+
+/// The slot of a device's name.
+fn slot(name: &str) -> usize {
+    NAMES.iter().position(|known| *known == name).unwrap_or(0)
 }

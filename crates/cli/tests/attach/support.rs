@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -15,6 +15,11 @@ pub(crate) use crate::common::{Folder, have, same_times};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Folder {
+    /// Run `blocklab` to its end with these variables.
+    pub(crate) fn blocklab_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Output {
+        self.command(args).envs(variables.iter().copied()).output().unwrap()
+    }
+
     /// Run a session around a shell script; its stdout, exit code and report.
     pub(crate) fn captive(&self, args: &[&str], script: &str) -> Captive {
         let mut all = vec!["attach"];
@@ -43,7 +48,14 @@ impl Folder {
 
     /// Start `blocklab ARGS`, which serves until it is told to end.
     pub(crate) fn session(&self, args: &[&str]) -> Session {
-        let mut child = self.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        self.session_with(args, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn session_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Session {
+        let mut command = self.command(args);
+        command.envs(variables.iter().copied());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("end with Ctrl-C") {

@@ -154,7 +154,12 @@ impl Log {
     }
 
     fn free(&self) -> u64 {
-        self.capacity - self.kept.iter().map(|kept| kept.pages).sum::<u64>()
+        self.capacity - self.used()
+    }
+
+    /// Pages that may be needed.
+    pub(super) fn used(&self) -> u64 {
+        self.kept.iter().map(|kept| kept.pages).sum()
     }
 
     /// Where a record of so many pages goes and what it uses up, if there is room.

@@ -15,6 +15,7 @@
 //! | reads | `read.rs` |
 //! | filling and repairing a leg, scrubbing | `copy.rs`, `scrub.rs` |
 //! | freezes and time | `watch.rs` |
+//! | what people may see | `view.rs` |
 
 mod activity;
 mod copy;
@@ -29,6 +30,7 @@ mod read;
 mod scrub;
 mod superblocks;
 pub mod table;
+mod view;
 mod watch;
 mod write;
 mod writes;

@@ -37,6 +37,11 @@ impl Scrub {
     pub(super) fn idle(&self) -> bool {
         !self.active
     }
+
+    /// The next block to compare.
+    pub(super) fn position(&self) -> Option<u64> {
+        self.active.then_some(self.next)
+    }
 }
 
 impl Core {

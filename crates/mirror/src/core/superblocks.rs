@@ -126,6 +126,10 @@ impl Superblocks {
         self.own[slot].is_some()
     }
 
+    pub(super) fn own(&self, slot: Slot) -> Option<&Superblock> {
+        self.own[slot].as_ref()
+    }
+
     pub(super) fn writing(&self, slot: Slot) -> bool {
         self.in_flight[slot] > 0
     }

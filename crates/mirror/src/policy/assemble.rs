@@ -93,6 +93,13 @@ pub enum Refusal {
         /// The slot of the leg that is there.
         slot: Slot,
     },
+    /// The witness has seen starts that no leg has: the legs are older copies of themselves.
+    Older {
+        /// Starts that the leg that knows most has seen.
+        legs: u64,
+        /// Starts that the witness has seen.
+        witness: u64,
+    },
     /// A leg is missing that this one knows as a member, and no witness says that it did not go on.
     MissingLeg {
         /// The missing slot.
@@ -139,6 +146,11 @@ impl fmt::Display for Refusal {
             Refusal::Stale { slot } => write!(
                 f,
                 "the leg in slot {slot} was left out earlier, and the leg that went on is missing"
+            ),
+            Refusal::Older { legs, witness } => write!(
+                f,
+                "the witness has seen {witness} starts, the legs {legs} only: they are older \
+                 copies of themselves, and what was flushed since is not on them"
             ),
             Refusal::MissingLeg { slot } => write!(
                 f,
@@ -235,6 +247,12 @@ pub fn assemble(rules: &Rules, offers: &[Offer], accept: Accept) -> Result<Assem
             true => start_stale(offer, &found, slot),
             false => Err(Refusal::Stale { slot }),
         };
+    }
+    // A start is recorded on the legs before it is on the witness.
+    let starts = |slot: Slot| present(slot).map_or(0, |superblock| superblock.incarnation);
+    let legs = starts(0).max(starts(1));
+    if starts(WITNESS) > legs && !planted!(rules, StartStale) {
+        return Err(Refusal::Older { legs, witness: starts(WITNESS) });
     }
     let stopped = |slot: Slot| present(slot).is_some_and(|superblock| superblock.clean);
     let clean = (0..DEVICES).filter(|&slot| role[slot] == Role::Current).all(stopped);
@@ -395,6 +413,17 @@ mod tests {
         assert_eq!(start(&[a.clone(), w]).unwrap(), [Current, Absent, Current]);
         let accept = Accept { missing_leg: true, ..Accept::default() };
         assert_eq!(start_accepting(&[a], accept).unwrap(), [Current, Absent, Absent]);
+    }
+
+    #[test]
+    fn legs_that_are_older_than_the_witness_are_refused() {
+        let [a, b, mut w] = [0, 1, 2].map(member);
+        w.incarnation = a.incarnation + 1;
+        let older = Refusal::Older { legs: a.incarnation, witness: w.incarnation };
+        assert_eq!(start(&[a.clone(), b.clone(), w.clone()]).unwrap_err(), older);
+        // One that died before it had told all is not that.
+        let newer = Superblock { incarnation: w.incarnation, ..a };
+        assert_eq!(start(&[newer, b, w]).unwrap(), [Current; 3]);
     }
 
     #[test]

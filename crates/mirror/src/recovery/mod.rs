@@ -90,7 +90,7 @@ pub fn recover<M: Media>(
 ) -> Result<Opened, Failed<M::Error>> {
     let assembly = assemble(rules, offers, accept)?;
     let mut recovery = Recovery::new(*rules, media, assembly, offers);
-    recovery.read_logs()?;
+    recovery.read_logs(accept)?;
     recovery.read_maps().map_err(Failed::Device)?;
     if !recovery.clean {
         recovery.converge().map_err(Failed::Device)?;
@@ -154,15 +154,17 @@ impl<'m, M: Media> Recovery<'m, M> {
     }
 
     /// Read every member's log. A log with a hole is corrupt: its device is left out if another
-    /// one can stand for it.
-    fn read_logs(&mut self) -> Result<(), Failed<M::Error>> {
+    /// one can stand for it. That of the witness stands for a leg that is not here.
+    fn read_logs(&mut self, accept: Accept) -> Result<(), Failed<M::Error>> {
         for slot in 0..DEVICES {
             let Some(superblock) = &self.present[slot] else { continue };
             let (rules, pages) = (&self.rules, u64::from(self.newest.geometry.log_pages));
             let scan =
                 log::scan(rules, self.media, slot, superblock, pages).map_err(Failed::Device)?;
             if let (Some(record), true) = (scan.hole, self.is_current(slot)) {
-                if self.current_legs() == [slot] {
+                let alone = self.current_legs() == [slot];
+                let stands_in = slot == WITNESS && self.stands_in() && !accept.exposure;
+                if alone || stands_in {
                     return Err(Refusal::BrokenLog { slot, record }.into());
                 }
                 self.role[slot] = Role::Whole;
@@ -171,6 +173,13 @@ impl<'m, M: Media> Recovery<'m, M> {
             self.scans[slot] = scan;
         }
         Ok(())
+    }
+
+    /// May a flush rely on the witness and a leg that is not here?
+    fn stands_in(&self) -> bool {
+        let missing =
+            |leg: Slot| !self.is_current(leg) && self.newest.members[leg] == Membership::Member;
+        self.newest.armed_witness && !self.clean && (0..LEGS).any(missing)
     }
 
     fn read_maps(&mut self) -> Result<(), M::Error> {

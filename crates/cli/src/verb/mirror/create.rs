@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use attach::array::{Plan, create};
-use mirror::Mode;
+use attach::array::{EXTENT_BYTES, Plan, create, mode};
 use models::config::Size;
 use serde_json::json;
 use study::Failure;
@@ -21,6 +20,13 @@ pub(super) struct Args {
     /// When a write and a flush may be acknowledged: docs/mirror.md says what each mode loses
     #[arg(long, default_value = "log", value_parser = ["strict", "log", "relaxed"])]
     mode: String,
+    /// The log of each device [default: 0.25 % of the smaller leg, from 4 MiB to 256 MiB]
+    #[arg(long, value_name = "SIZE")]
+    log: Option<String>,
+    /// Each extent that may differ after a crash; 1,013 at a time, so random writes over more than
+    /// 1,013 extents wait for each other [default: 1MiB]
+    #[arg(long, value_name = "SIZE")]
+    extent: Option<String>,
     /// Take this device although it holds something, all of which is lost; may be repeated
     #[arg(long, value_name = "PATH")]
     overwrite: Vec<PathBuf>,
@@ -31,17 +37,20 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
-        let bytes = self.size.map(|text| {
-            let size = Size::parse(&text).map(|size| size.0.0);
-            size.map_err(|why| Failure::input(format!("--size {text}: {why}")))
-        });
-        let mode = match self.mode.as_str() {
-            "strict" => Mode::Strict,
-            "relaxed" => Mode::Relaxed,
-            _ => Mode::Log,
+        let size = |option: &str, text: Option<String>| {
+            let parsed = text.map(|text| {
+                let size = Size::parse(&text).map(|size| size.0.0);
+                size.map_err(|why| Failure::input(format!("--{option} {text}: {why}")))
+            });
+            parsed.transpose()
         };
+        let bytes = size("size", self.size)?;
+        let log_bytes = size("log", self.log)?;
+        let extent_bytes = size("extent", self.extent)?.unwrap_or(EXTENT_BYTES);
+        let mode = mode(&self.mode)?;
         let paths = self.devices.paths();
-        let plan = Plan { paths, bytes: bytes.transpose()?, mode, overwrite: self.overwrite };
+        let overwrite = self.overwrite;
+        let plan = Plan { paths, bytes, mode, log_bytes, extent_bytes, overwrite };
         let created = create(&plan)?;
         let array = format!("{:032x}", created.array);
         match self.json {

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use attach::array::{NAMES, Options, Start, serve};
+use attach::array::{NAMES, Options, serve};
 use attach::frontend::{Address, Choice, loop_device, nbd, ublk};
 use study::Failure;
 
 use super::Devices;
+use crate::announce;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -27,7 +28,7 @@ pub(super) struct Args {
     /// Run CMD by the shell with $uri (or $dev) set, and end with it
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
-    /// Answer `blocklab mirror status --control PATH`
+    /// Answer `blocklab mirror status|scrub|resync|replace|set-mode --control PATH`
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Start without this device: it is gone, or must not be used. With a leg, that is your word
@@ -55,18 +56,10 @@ impl Args {
             _ => Choice::Nbd(nbd::Options { socket: self.nbd, tcp: self.tcp, calibrate }),
         };
         let captive = self.run.is_some();
-        let start = Start {
-            paths: self.devices.paths(),
-            without: super::slots(&self.without),
-            accept_loss: self.accept_loss,
-        };
+        let start =
+            super::start(self.devices.paths(), super::slots(&self.without), self.accept_loss);
         let options = Options { start, frontend, run: self.run, control: self.control };
-        let ready = |address: &Address| {
-            if !captive {
-                address.lines.iter().for_each(|line| eprintln!("{line}"));
-                eprintln!("end with Ctrl-C");
-            }
-        };
+        let ready = |address: &Address| announce(address, captive);
         serve(options, ready, &mut |note| eprintln!("{note}"))
     }
 }

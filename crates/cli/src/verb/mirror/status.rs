@@ -1,66 +1,111 @@
 //! `blocklab mirror status`.
 
-use std::path::PathBuf;
-
-use attach::array::{NAMES, Offline, Paths, ask, status};
-use serde_json::Value;
+use attach::array::{Live, NAMES, Offline, eta, live, prometheus, status};
+use serde::Serialize;
 use study::Failure;
 
+use super::{Found, Mirror};
 use crate::say;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Ask the process that was started with `mirror serve --control PATH`
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["fast", "slow", "witness"])]
-    control: Option<PathBuf>,
-    /// The fast leg of a mirror, served or not
-    #[arg(long, value_name = "PATH", required_unless_present = "control")]
-    fast: Option<PathBuf>,
-    /// The slow leg
-    #[arg(long, value_name = "PATH", required_unless_present = "control")]
-    slow: Option<PathBuf>,
-    /// The witness
-    #[arg(long, value_name = "PATH")]
-    witness: Option<PathBuf>,
-    /// Do not look at this device; may be repeated
-    #[arg(long, value_name = "NAME",
-          value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
-    without: Vec<String>,
+    #[command(flatten)]
+    mirror: Mirror,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
+    /// With --control: metrics in the text format of Prometheus
+    #[arg(long, requires = "control", conflicts_with = "json")]
+    prometheus: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
-        if let Some(path) = &self.control {
-            let line = ask(path)?;
-            let strange = |_| Failure::input(format!("{} is no mirror's", path.display()));
-            let live: Value = serde_json::from_str(&line).map_err(strange)?;
-            match self.json {
-                true => say(line),
-                false => lines(&live).iter().for_each(say),
+        match self.mirror.found()? {
+            Found::Served(control) => {
+                let live = live(&control)?;
+                match (self.json, self.prometheus) {
+                    (true, _) => say(json(&live)?),
+                    // It ends with a line break of its own.
+                    (_, true) => say(prometheus(&live).trim_end()),
+                    _ => lines(&live).iter().for_each(say),
+                }
             }
-            return Ok(0);
-        }
-        let (Some(fast), Some(slow)) = (self.fast, self.slow) else {
-            return Err(Failure::bug("the legs are required arguments"));
-        };
-        let paths = Paths { fast, slow, witness: self.witness };
-        let offline = status(&paths, super::slots(&self.without))?;
-        match self.json {
-            true => say(serde_json::to_string(&offline)
-                .map_err(|why| Failure::bug(why.to_string()))?),
-            false => shown(&offline).iter().for_each(say),
+            Found::AtRest(paths, without) => {
+                let offline = status(&paths, without)?;
+                match self.json {
+                    true => say(json(&offline)?),
+                    false => shown(&offline).iter().for_each(say),
+                }
+            }
         }
         Ok(0)
     }
 }
 
-/// Each field of a running mirror.
-fn lines(live: &Value) -> Vec<String> {
-    let fields = live.as_object().into_iter().flatten();
-    fields.map(|(name, value)| format!("{:<22}{value}", name.replace('_', " "))).collect()
+fn json(what: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(what).map_err(|why| Failure::bug(why.to_string()))
+}
+
+/// Freezes and changes shown; `--json` has more of them.
+const SHOWN: usize = 5;
+
+/// A running mirror.
+fn lines(live: &Live) -> Vec<String> {
+    let mode = match &live.mode_wanted {
+        Some(wanted) => format!("mode {}, changing to {wanted}", live.mode),
+        None => format!("mode {}", live.mode),
+    };
+    let mut lines = vec![format!("mirror {}: {} bytes, {mode}", live.array, live.bytes)];
+    for slot in (0..NAMES.len()).filter(|&slot| live.states[slot] != "never") {
+        lines.push(format!("{}: {}", live.name(slot), live.device(slot)));
+    }
+    let age = live.age_at_risk_ms.map_or_else(String::new, |ms| format!(", oldest {ms:.0} ms"));
+    lines.push(format!("at risk {} bytes{age}", live.bytes_at_risk));
+    let used = live.log_used_bytes.map(|bytes| bytes.to_string()).join(", ");
+    lines.push(format!("logs    {used} of {} bytes in use", live.log_bytes));
+    let scrub = &live.scrub;
+    lines.push(match scrub.position_bytes {
+        Some(at) => format!("scrub   {at} of {} bytes compared{}", live.bytes, eta(scrub.eta_s)),
+        None if scrub.begun == 0 => "scrub   none since the start".into(),
+        None => format!(
+            "scrub   {} of {} went through; the last found {} wrong copies, {} undecided",
+            scrub.completed, scrub.begun, scrub.mismatches, scrub.undecided
+        ),
+    });
+    lines.push(format!(
+        "since the start: {} early acks, {} flushes by log, {} log records, {} drops, {} joins, \
+         {} bytes copied, {} wrong copies, {} undecided",
+        live.early_acks,
+        live.logged_acks,
+        live.log_records,
+        live.drops,
+        live.joins,
+        live.copied_bytes,
+        live.mismatches,
+        live.undecided
+    ));
+    let (freezes, ms) = (live.freezes, live.frozen_ms);
+    lines.push(format!(
+        "freezes fast {} ({:.0} ms), slow {} ({:.0} ms)",
+        freezes[0], ms[0], freezes[1], ms[1]
+    ));
+    for freeze in live.freeze_history.iter().take(SHOWN) {
+        let so_far = if freeze.over { "" } else { " so far" };
+        let (leg, ms, at) = (&freeze.leg, freeze.ms, ago(freeze.began_unix_s));
+        lines.push(format!("  {at}  {leg} for {ms:.0} ms{so_far}"));
+    }
+    for change in live.changes.iter().take(SHOWN) {
+        lines.push(format!("  {}  {}", ago(change.unix_s), change.text));
+    }
+    lines
+}
+
+/// How long ago a moment is, for people.
+fn ago(unix_s: f64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(unix_s, |since| since.as_secs_f64());
+    format!("{:.0} s ago", (now - unix_s).max(0.0))
 }
 
 fn shown(offline: &Offline) -> Vec<String> {

@@ -1,0 +1,63 @@
+//! `blocklab mirror scrub`.
+
+use std::path::PathBuf;
+
+use attach::array::Request;
+use study::Failure;
+
+use super::wait::{Step, until};
+use crate::say;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The socket of `mirror serve --control PATH`
+    #[arg(long, value_name = "PATH")]
+    control: PathBuf,
+    /// Wait for the end, and tell what was found; exit code 1 when copies differ and nothing says
+    /// which is right
+    #[arg(long)]
+    wait: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Failure> {
+        let (text, number) = super::tell(&self.control, &Request::Scrub {})?;
+        if !self.wait {
+            match self.json {
+                true => say(serde_json::json!({ "scrub": number })),
+                false => say(text),
+            }
+            return Ok(0);
+        }
+        let live = until(&self.control, "compared", |live| {
+            let scrub = &live.scrub;
+            match scrub.position_bytes.filter(|_| scrub.begun == number) {
+                Some(at) => Step::Goes(at, live.bytes, scrub.eta_s),
+                None if live.states[..2].iter().any(|state| state != "member") => {
+                    Step::Failed("a leg was left out: there was nothing to compare with".into())
+                }
+                // What was found wrong is being repaired.
+                None if scrub.unrepaired > 0 => Step::Goes(live.bytes, live.bytes, None),
+                None => Step::Done,
+            }
+        })?;
+        let scrub = live.scrub;
+        match self.json {
+            true => say(serde_json::json!({
+                "scrub": number,
+                "bytes": live.bytes,
+                "mismatches": scrub.mismatches,
+                "undecided": scrub.undecided,
+            })),
+            false => say(format!(
+                "{} bytes compared: {} wrong copies repaired, {} blocks differ and nothing says \
+                 which copy is right",
+                live.bytes, scrub.mismatches, scrub.undecided
+            )),
+        }
+        Ok(u8::from(scrub.undecided > 0))
+    }
+}

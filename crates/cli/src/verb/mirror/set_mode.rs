@@ -1,0 +1,61 @@
+//! `blocklab mirror set-mode`.
+
+use attach::array::{Request, mode, set_mode};
+use mirror::Mode;
+use study::Failure;
+
+use super::wait::{Step, until};
+use super::{Found, Mirror};
+use crate::say;
+
+/// What relaxed mode may lose: the bounds are those of the protocol's core.
+fn warning() -> String {
+    let bounds = mirror::core::Config::new(Mode::Relaxed);
+    format!(
+        "relaxed: after a power cut that takes one device along, up to {} bytes that were flushed \
+         in the last {} ms may be gone; what is left is the state at a flush",
+        bounds.exposed_blocks_max * 4096,
+        bounds.exposed_age_max.0 / 1_000_000
+    )
+}
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The mode: docs/mirror.md says what each loses
+    #[arg(value_name = "MODE", value_parser = ["strict", "log", "relaxed"])]
+    mode: String,
+    #[command(flatten)]
+    mirror: Mirror,
+    /// With --control: wait until it runs in that mode
+    #[arg(long, requires = "control")]
+    wait: bool,
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Failure> {
+        let wanted = mode(&self.mode)?;
+        match self.mirror.found()? {
+            Found::Served(control) => {
+                let mode = self.mode;
+                let (text, _) = super::tell(&control, &Request::SetMode { mode })?;
+                say(text);
+                if self.wait {
+                    until(&control, "changed", |live| match &live.mode_wanted {
+                        Some(_) => Step::Goes(0, 1, None),
+                        None if live.mode == wanted.to_string() => Step::Done,
+                        None => Step::Failed(format!("it runs in mode {}", live.mode)),
+                    })?;
+                    say(format!("it runs in mode {wanted}"));
+                }
+            }
+            Found::AtRest(paths, without) => {
+                let before = set_mode(&super::start(paths, without, false), wanted)?;
+                say(format!("mode {wanted} from the next start on; it was {before}"));
+            }
+        }
+        if wanted == Mode::Relaxed {
+            eprintln!("{}", warning());
+        }
+        Ok(0)
+    }
+}
