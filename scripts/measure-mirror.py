@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,24 +34,15 @@ LEGS = ("fast", "slow")
 EXPOSED_MAX = 8 << 20
 
 
-def ask(path: Path, line: str = "") -> str:
-    """One line to a control socket, one line back."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.connect(str(path))
-        if line:
-            asking.sendall(f"{line}\n".encode())
-        return asking.makefile().readline().strip()
-
-
 class Bench:
     def __init__(self, binary: Path, folder: Path, seconds: float) -> None:
         self.binary, self.folder, self.seconds = binary, folder, seconds
-        self.legs = folder / "legs.ctl"
+        self.processes: dict[str, subprocess.Popen] = {}
 
     @contextmanager
     def server(self, *command: str):
-        """A server until the block ends; what it says goes to a file."""
-        log = self.folder / "log"
+        """A server until the block ends: its process, and what it says."""
+        log = self.folder / f"{command[0]}{time.monotonic_ns()}.log"
         with log.open("w") as out:
             process = subprocess.Popen([self.binary, *command], stdout=out, stderr=out)
         try:
@@ -59,24 +50,25 @@ class Bench:
                 if process.poll() is not None:
                     raise SystemExit(log.read_text())
                 time.sleep(0.05)
-            yield log.read_text().split()
+            yield process, log.read_text().split()
         finally:
             process.send_signal(signal.SIGINT)
             process.wait()
 
     @contextmanager
     def devices(self, slow: str):
-        """The options that name two legs; the slow one takes so long."""
-        parts = []
-        for leg, latency in zip(LEGS, ("200us", slow)):
-            path = self.folder / f"{leg}.toml"
-            path.write_text(f'[null]\nlatency = "{latency}"\ncapacity = "256MiB"\n')
-            parts.append(f"{leg}={path}")
-        command = ["attach", *parts, "--as", "loop", "--no-realtime", "--compensate", "off",
-                   "--out", str(self.folder / "out"), "--control", str(self.legs)]  # fmt: skip
-        with self.server(*command) as said:
-            paths = [word for word in said if word.startswith("/dev/loop")]
-            yield [f"--{leg}={path}" for leg, path in zip(LEGS, paths)]
+        """The options that name two legs, of which the slow one takes so long."""
+        with ExitStack() as stack:
+            options = []
+            for leg, latency in zip(LEGS, ("200us", slow)):
+                part = self.folder / f"{leg}.toml"
+                part.write_text(f'[null]\nlatency = "{latency}"\ncapacity = "256MiB"\n')
+                self.processes[leg], said = stack.enter_context(self.server(
+                    "attach", str(part), "--as", "loop", "--no-realtime", "--compensate", "off",
+                    "--out", str(self.folder / leg)))  # fmt: skip
+                path = next(word for word in said if word.startswith("/dev/loop"))
+                options.append(f"--{leg}={path}")
+            yield options
 
     @contextmanager
     def mirror(self, devices: list[str], mode: str):
@@ -103,14 +95,14 @@ class Bench:
 
     @contextmanager
     def freezing(self, leg: str | None):
-        """The leg answers nothing for 200 ms of each second."""
+        """The leg answers nothing for 200 ms of each second: its process is stopped."""
         over = threading.Event()
 
         def freeze() -> None:
             while not over.wait(0.8):
-                ask(self.legs, f"inject hang export={leg}")
+                self.processes[leg].send_signal(signal.SIGSTOP)
                 time.sleep(0.2)
-                ask(self.legs, f"lift all export={leg}")
+                self.processes[leg].send_signal(signal.SIGCONT)
 
         helper = threading.Thread(target=freeze)
         if leg:
@@ -151,7 +143,7 @@ def freezes(bench: Bench, rounds: int) -> str:
                 with bench.mirror(devices, mode) as control:
                     for leg in (None, "fast", "slow"):
                         with bench.freezing(leg):
-                            times = bench.write("--rate_iops=100", "--fdatasync=1")
+                            times = bench.write("--rate_iops=100", "--fsync=1")
                         at = found.setdefault((mode, leg or "none"), [])
                         at.append(tuple(times[name] for name in shown))
                     most[mode] = max(most.get(mode, 0), exposed(bench, control))
@@ -160,8 +152,9 @@ def freezes(bench: Bench, rounds: int) -> str:
     for (mode, leg), times in found.items():
         p50, p99, *flush = (statistics.median(column) / 1e6 for column in zip(*times))
         ratio = statistics.median(a[1] / b[1] for a, b in zip(times, found[mode, "none"]))
+        risk = f"{most[mode]} | {EXPOSED_MAX}" if leg == "none" else "|"
         lines.append(f"| {mode} | {leg} | {p50:.2f} ms | {p99:.2f} ms | {ratio:.2f} "
-                     f"| {flush[0]:.1f} ms | {flush[1]:.1f} ms | {most[mode]} | {EXPOSED_MAX} |")  # fmt: skip
+                     f"| {flush[0]:.1f} ms | {flush[1]:.1f} ms | {risk} |")  # fmt: skip
     return "\n".join(lines)
 
 
@@ -171,7 +164,9 @@ def exposed(bench: Bench, control: Path) -> int:
 
     def look() -> None:
         while not over.is_set():
-            seen.append(json.loads(ask(control))["bytes_at_risk"])
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.connect(str(control))
+                seen.append(json.loads(asking.makefile().readline())["bytes_at_risk"])
             time.sleep(0.002)
 
     looker = threading.Thread(target=look)

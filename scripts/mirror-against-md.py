@@ -30,21 +30,21 @@ CASES = {
 }
 
 
-def parse(text: str) -> tuple[dict, dict, dict, str]:
+def parse(text: str) -> tuple[dict, dict, dict, int]:
     """What the guest said: fio's runs, single writes in seconds, probes, and md's backlog."""
     runs, once, probes = {}, {}, {}
-    for who, case, found in re.findall(r"^== fio (.*);(.*)\n(.*?)^== end", text, re.M | re.S):
+    for who, case, found in re.findall(r"^== fio ([^;\n]*);(\w*)\n(.*?)^== end", text, re.M | re.S):
         write = json.loads(found[found.index("{"):])["jobs"][0]["write"]
         runs[who, case] = write
     for who, what, seconds in re.findall(r"^== once (.*);(.*) ([\d.]+)$", text, re.M):
         once[who, what] = float(seconds)
     for who, *held in re.findall(r"^== probe (\S+) (\S+) (\S+) (\S+)$", text, re.M):
         probes[who] = held
-    backlog = re.search(r"^== backlog (.*)$", text, re.M)
-    return runs, once, probes, backlog[1] if backlog else "unknown"
+    backlog = re.findall(r"^== backlog (\d+)$", text, re.M)
+    return runs, once, probes, max(map(int, backlog), default=0)
 
 
-def table(runs: dict, once: dict, probes: dict, backlog: str) -> str:
+def table(runs: dict, once: dict, probes: dict, backlog: int) -> str:
     lines = ["| | case | writes/s | p50 ms | p99 ms | p99.9 ms | max ms |",
              "|---|---|---|---|---|---|---|"]  # fmt: skip
     for (who, case), write in runs.items():

@@ -364,7 +364,8 @@ impl Engine {
         slot.due = slot.verdict.due(wall);
         slot.modelled_ns = Some(at.since(slot.stamped).0.saturating_mul(dilation));
         let (due, verdict) = (slot.due, slot.verdict);
-        match verdict.hang {
+        // One that was lifted while the device was busy holds nothing back: nobody would lift it.
+        match verdict.hang.filter(|&fault| self.data.faults.holds(fault)) {
             Some(fault) => self.delayed.hang(fault, index),
             None if verdict.slow_ns > 0 => self.delayed.until(due, index),
             None => self.finished.push_back(index),

@@ -190,6 +190,11 @@ impl Faults {
         self.list.len() < before
     }
 
+    /// True while a fault is injected.
+    pub fn holds(&self, id: FaultId) -> bool {
+        self.list.iter().any(|fault| fault.id == id)
+    }
+
     /// Every fault: its name, its rule, how often it struck.
     pub fn list(&self) -> impl Iterator<Item = (FaultId, &Rule, u64)> {
         self.list.iter().map(|fault| (fault.id, &fault.rule, fault.hits))

@@ -154,6 +154,16 @@ fn faults_change_answers_and_data_until_they_are_lifted() {
 }
 
 #[test]
+fn a_hang_that_is_lifted_while_the_device_is_busy_holds_nothing_back() {
+    let mut bench = Bench::new(engine(8, 1));
+    let rule = Rule { kind: Kind::Hang, range: 0..4096, op: None, one_in: 1, count: None };
+    let hang = bench.engine.inject(rule);
+    bench.read(0, 0, 512, 1);
+    assert!(bench.engine.lift(hang, Wall(50 * US)));
+    assert_eq!(bench.at(100).len(), 1);
+}
+
+#[test]
 fn a_power_cut_takes_back_what_was_not_answered() {
     let mut bench = Bench::new(engine(8, 1));
     bench.engine.data().keep_volatile_log();
