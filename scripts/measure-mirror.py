@@ -78,7 +78,7 @@ class Bench:
             create += ["--overwrite", device.split("=")[1]]
         subprocess.run(create, check=True, capture_output=True)
         control = self.folder / "m.ctl"
-        with self.server("mirror", "serve", *devices, "--nbd", str(self.folder / "m.sock"),
+        with self.server("mirror", "serve", *devices, "--socket", str(self.folder / "m.sock"),
                          "--control", str(control)):  # fmt: skip
             yield control
 

@@ -250,11 +250,11 @@ class UserMode:
 
     INIT = """#!/bin/busybox sh
 mount() { /bin/busybox mount "$@"; }
-mount -t tmpfs lab /tmp; mount -t proc proc /proc; mount -t sysfs sys /sys
-/bin/busybox mkdir /tmp/bin; /bin/busybox --install -s /tmp/bin; unset -f mount
-export PATH=/tmp/bin:/usr/sbin:/usr/bin HOME=/tmp
-cd /tmp
-"""
+mount -t tmpfs lab HERE; mount -t proc proc /proc; mount -t sysfs sys /sys
+/bin/busybox mkdir HERE/bin; /bin/busybox --install -s HERE/bin; unset -f mount
+export PATH=HERE/bin:/usr/sbin:/usr/bin HOME=HERE
+cd HERE
+""".replace("HERE", tempfile.gettempdir())
 
     def __init__(self, folder: Path, binary: Path) -> None:
         self.folder, self.init = folder, folder / "init"
@@ -378,7 +378,7 @@ class Life:
 
     def serve(self) -> subprocess.Popen:
         (self.folder / "m.sock").unlink(missing_ok=True)
-        options = ["--nbd", str(self.folder / "m.sock")]
+        options = ["--socket", str(self.folder / "m.sock")]
         options += [f"--without={self.gone}"] if self.gone else []
         options += ["--accept-loss"] if self.may_lose else []
         self.log = (self.folder / "mirror.log").open("a+")
@@ -499,8 +499,8 @@ def table(cuts: list[dict]) -> str:
                  sum(not cut["ok"] for cut in of)]  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     if ages := {cut["oldest_loss_s"] for cut in cuts if cut.get("oldest_loss_s") is not None}:
-        lines += ["", f"In relaxed mode {len(ages)} starts without a leg found acknowledged data gone; "
-                  f"the oldest had been acknowledged {max(ages) * 1000:.0f} ms before the cut."]
+        lines += ["", f"In relaxed mode {len(ages)} starts without a leg found acknowledged data "
+                  f"gone; the oldest was acknowledged {max(ages) * 1000:.0f} ms before the cut."]
     return "\n".join(lines)
 
 

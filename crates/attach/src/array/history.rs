@@ -97,7 +97,7 @@ impl History {
         let open = self.freezes.iter_mut().rev().find(|it| it.0 == leg && it.3.is_none());
         if let Some((_, _, began, end)) = open {
             *end = Some(now);
-            self.frozen[leg] = self.frozen[leg] + now.since(*began);
+            self.frozen[leg] += now.since(*began);
         }
     }
 

@@ -279,7 +279,7 @@ fn a_full_log_makes_flushes_wait_and_loses_nothing() {
         host.write(at % (8 << 20), &vec![value; 512 << 10]);
         host.flush();
         used = used.max(host.array.core().log_pages_used()[WITNESS] * 4096);
-        let after = (value % 4 == 0).then(|| folder.cut());
+        let after = value.is_multiple_of(4).then(|| folder.cut());
         if let Some(after) = after {
             let mut survivor = Host::new(&after.start(true, [false, true, false]));
             assert!(survivor.read(at % (8 << 20), 512 << 10) == vec![value; 512 << 10]);

@@ -19,7 +19,7 @@ use crate::support::{Client, Folder, Session, have, until};
 const LEG_BYTES: u64 = 64 << 20;
 /// Where the data of a leg of this size begins.
 const DATA: u64 = 16 << 20;
-const SERVE: &[&str] = &["mirror", "serve", "--nbd", "s.sock", "--control", "c.sock"];
+const SERVE: &[&str] = &["mirror", "serve", "--socket", "s.sock", "--control", "c.sock"];
 const LEGS: &[&str] = &["--fast", "fast", "--slow", "slow"];
 
 fn blank(folder: &Folder, name: &str) {

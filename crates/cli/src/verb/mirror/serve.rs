@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use attach::array::{NAMES, Options, serve};
-use attach::frontend::{Address, Choice, loop_device, nbd, ublk};
+use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
 use study::Failure;
 
 use super::Devices;
@@ -18,9 +18,9 @@ pub(super) struct Args {
     #[arg(long = "as", value_name = "FRONTEND", default_value = "nbd",
           value_parser = clap::builder::PossibleValuesParser::new(attach::frontend::NAMES))]
     frontend: String,
-    /// nbd: the Unix socket [default: one in a private folder]
-    #[arg(long, value_name = "SOCKET")]
-    nbd: Option<PathBuf>,
+    /// nbd, vhost-user: the Unix socket [default: one in a private folder]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// nbd: listen on a loopback address; port 0 takes any
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1,
           default_missing_value = "127.0.0.1:10809")]
@@ -44,16 +44,23 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let chosen = self.frontend.as_str();
-        let foreign = [("--nbd", self.nbd.is_some()), ("--tcp", self.tcp.is_some())];
-        if let Some((option, _)) = foreign.iter().find(|(_, given)| *given && chosen != "nbd") {
+        let foreign = [
+            ("--socket", self.socket.is_some(), &["nbd", "vhost-user"][..]),
+            ("--tcp", self.tcp.is_some(), &["nbd"]),
+        ];
+        let foreign = foreign.iter().find(|(_, given, of)| *given && !of.contains(&chosen));
+        if let Some((option, _, of)) = foreign {
             return Err(Failure::input(format!("{option} is nothing to --as {chosen}"))
-                .expected("--as nbd"));
+                .expected(format!("--as {}", of.join(" or --as "))));
         }
         let (scheduler, read_ahead_kib, calibrate) = ("none".to_string(), 128, false);
         let frontend = match chosen {
             "loop" => Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate }),
             "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
-            _ => Choice::Nbd(nbd::Options { socket: self.nbd, tcp: self.tcp, calibrate }),
+            "vhost-user" => {
+                Choice::VhostUser(vhost_user::Options { socket: self.socket, queues: 1 })
+            }
+            _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),
         };
         let captive = self.run.is_some();
         let start =

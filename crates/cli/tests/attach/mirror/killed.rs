@@ -44,7 +44,7 @@ fn a_start_killed_at_any_moment_loses_nothing() {
     session.signal("KILL");
     session.ended();
     for after_ms in (0..60).step_by(3) {
-        killed(&folder, "serve", &[LEGS, &["--nbd", "s.sock"]].concat(), after_ms);
+        killed(&folder, "serve", &[LEGS, &["--socket", "s.sock"]].concat(), after_ms);
     }
     let mut session = serve(&folder, &[]);
     assert!(Client::new(&folder.path("s.sock")).read(0, 8 << 20).unwrap() == data);
