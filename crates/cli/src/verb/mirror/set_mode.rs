@@ -13,7 +13,8 @@ fn warning() -> String {
     let bounds = mirror::core::Config::new(Mode::Relaxed);
     format!(
         "relaxed: after a power cut that takes one device along, up to {} bytes that were flushed \
-         in the last {} ms may be gone; what is left is the state at a flush",
+         may be gone: all that the other leg had not yet got. While the oldest of it is over {} ms \
+         old, nothing is added; what is left is the state at a flush",
         bounds.exposed_blocks_max * 4096,
         bounds.exposed_age_max.0 / 1_000_000
     )
