@@ -111,8 +111,14 @@ enum Found {
 }
 
 impl Mirror {
-    fn found(self) -> Result<Found, Failure> {
+    /// Where it is. `served_only` is an option that was given and is nothing to a mirror at rest;
+    /// clap does not see that when the legs are given instead of `--control`.
+    fn found(self, served_only: Option<&str>) -> Result<Found, Failure> {
         let Mirror { control, fast, slow, witness, without } = self;
+        if let (None, Some(option)) = (&control, served_only) {
+            return Err(Failure::input(format!("{option} is nothing to a mirror at rest"))
+                .expected("--control PATH of one that is served"));
+        }
         match (control, fast, slow) {
             (Some(control), ..) => Ok(Found::Served(control)),
             (None, Some(fast), Some(slow)) => {

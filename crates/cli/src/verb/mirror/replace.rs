@@ -26,7 +26,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "control")]
     accept_loss: bool,
     /// With --control: wait until the new device is a full member
-    #[arg(long, requires = "control")]
+    #[arg(long)]
     wait: bool,
 }
 
@@ -43,7 +43,7 @@ impl Args {
         })?;
         let overwrite = self.overwrite.is_some();
         let slot = super::slot(&self.device);
-        match self.mirror.found()? {
+        match self.mirror.found(self.wait.then_some("--wait"))? {
             Found::Served(control) => {
                 // Whoever is left out after the old one was is the new one.
                 let device = self.device;

@@ -28,14 +28,14 @@ pub(super) struct Args {
     #[command(flatten)]
     mirror: Mirror,
     /// With --control: wait until it runs in that mode
-    #[arg(long, requires = "control")]
+    #[arg(long)]
     wait: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let wanted = mode(&self.mode)?;
-        match self.mirror.found()? {
+        match self.mirror.found(self.wait.then_some("--wait"))? {
             Found::Served(control) => {
                 let mode = self.mode;
                 let (text, _) = super::tell(&control, &Request::SetMode { mode })?;

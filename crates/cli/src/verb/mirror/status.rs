@@ -15,13 +15,13 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// With --control: metrics in the text format of Prometheus
-    #[arg(long, requires = "control", conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json")]
     prometheus: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
-        match self.mirror.found()? {
+        match self.mirror.found(self.prometheus.then_some("--prometheus"))? {
             Found::Served(control) => {
                 let live = live(&control)?;
                 match (self.json, self.prometheus) {

@@ -39,6 +39,16 @@ fn sizes_that_make_no_mirror_are_refused() {
 }
 
 #[test]
+fn what_only_a_served_mirror_can_do_is_refused_at_rest() {
+    let folder = made(&[]);
+    blank(&folder, "new");
+    let said = ["is nothing to a mirror at rest", "--control PATH"];
+    refused(&run(&folder, "status", &[LEGS, &["--prometheus"]]), &said);
+    refused(&run(&folder, "set-mode", &[&["strict"], LEGS, &["--wait"]]), &said);
+    refused(&run(&folder, "replace", &[&["slow", "--with", "new"], LEGS, &["--wait"]]), &said);
+}
+
+#[test]
 fn a_third_device_that_is_none_of_the_mirror_is_refused() {
     let folder = made(&[]);
     ["third", "a", "b"].iter().for_each(|name| blank(&folder, name));
