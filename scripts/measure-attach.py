@@ -22,8 +22,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/measured/attach.md"
+import measured
+from measured import BINARY
+
 GIB = 1 << 30
 FIFO = ["chrt", "-f", "40"]
 # (title, fio's options, what is reported)
@@ -306,22 +307,11 @@ def accuracy(bench: Bench, rounds: int) -> str:
     return "\n".join(lines)
 
 
-def write(tables: dict[str, str]) -> None:
-    text = PAGE.read_text()
-    for name, table in tables.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        head, rest = text.split(begin, 1)
-        text = head + begin + table + "\n" + end + rest.split(end, 1)[1]
-    PAGE.write_text(text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--binary", type=Path,
-                        default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-                        / "release/blocklab")
+    parser.add_argument("--binary", type=Path, default=BINARY)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if not arguments.binary.exists():
@@ -347,7 +337,7 @@ def main() -> None:
         f"Linux {os.uname().release.split('-')[0]}.")
     print("\n\n".join(tables.values()))
     if arguments.write:
-        write(tables)
+        measured.write("attach.md", tables)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/measured/mirror.md"
+import measured
+from measured import BINARY
+
 LEGS = ("fast", "slow")
 # What a write may leave in one failure domain, as the engine is configured.
 EXPOSED_MAX = 8 << 20
@@ -183,8 +184,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--binary", type=Path, default=Path(
-        os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/blocklab")
+    parser.add_argument("--binary", type=Path, default=BINARY)
     options = parser.parse_args()
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="measure-mirror-") as folder:
@@ -195,9 +195,7 @@ def main() -> int:
     text = "\n\n".join(tables)
     print(text)
     if options.write:
-        begin, end = "<!-- latency -->\n", "<!-- end of latency -->"
-        head, rest = PAGE.read_text().split(begin, 1)
-        PAGE.write_text(head + begin + text + "\n" + end + rest.split(end, 1)[1])
+        measured.write("mirror.md", {"latency": text})
     return 0
 
 

@@ -19,8 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/measured/travel.md"
+import measured
+from measured import BINARY
+
 DISK, SSD = "wd-80g-5400", "mqsim-f"
 POSTMARK = (
     "printf 'set location /mnt\\nset size 9000 15000\\nset number 2000\\n"
@@ -120,17 +121,9 @@ def row(name: str, part: str, report: dict, same: str) -> str:
     )
 
 
-def write(lines: list[str]) -> None:
-    text = PAGE.read_text()
-    before, rest = text.split("<!-- measured -->", 1)
-    _, after = rest.split("<!-- end measured -->", 1)
-    table = "\n".join(lines)
-    PAGE.write_text(f"{before}<!-- measured -->\n{table}\n<!-- end measured -->{after}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", type=Path, default=ROOT / "target/release/blocklab")
+    parser.add_argument("--binary", type=Path, default=BINARY)
     parser.add_argument("--only", default="")
     parser.add_argument("--once", action="store_true", help="not again on a busy machine")
     parser.add_argument("--write", action="store_true")
@@ -163,7 +156,7 @@ def main() -> None:
                  f"{os.cpu_count()} cores.")
     print(lines[-1])
     if options.write:
-        write(lines)
+        measured.write("travel.md", {"measured": "\n".join(lines)})
     if others:
         sys.exit(f"not the same again: {', '.join(others)}")
 

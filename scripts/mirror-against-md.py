@@ -18,8 +18,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/measured/mirror.md"
+import measured
+from measured import BINARY, ROOT
+
 MODULES = ["virtio_pci", "virtio_blk", "dm_mod", "dm_delay", "raid1", "ublk_drv"]
 PROGRAMS = ["fio", "dmsetup", "mdadm"]
 CASES = {
@@ -62,20 +63,12 @@ def table(runs: dict, once: dict, probes: dict, backlog: int) -> str:
     return "\n".join(lines)
 
 
-def write(name: str, text: str) -> None:
-    """Replace what is between the page's markers of that name."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    head, rest = PAGE.read_text().split(begin, 1)
-    PAGE.write_text(head + begin + text + "\n" + end + rest.split(end, 1)[1])
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=4, help="of each measurement")
     parser.add_argument("--write", action="store_true", help="into docs/measured/mirror.md")
     parser.add_argument("--said", type=Path, help="what a guest said before; do not start one")
-    parser.add_argument("--binary", type=Path, default=Path(
-        os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/blocklab")
+    parser.add_argument("--binary", type=Path, default=BINARY)
     options = parser.parse_args()
     if options.said:
         text = options.said.read_text()
@@ -98,7 +91,7 @@ def main() -> int:
     text = table(*parse(text)) + f"\n\n{options.seconds} s per figure; {load}."
     print(text)
     if options.write:
-        write("against md", text)
+        measured.write("mirror.md", {"against md": text})
     return 0
 
 

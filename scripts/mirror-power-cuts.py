@@ -39,9 +39,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import guest
+import measured
+from measured import BINARY
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/measured/mirror.md"
 LEGS = ("fast", "slow")
 SIZE = "320MiB"  # mkfs.xfs takes no less than 300 MiB
 SSD = """
@@ -529,8 +529,7 @@ def main() -> int:
     parser.add_argument("--process", action="store_true", help="Linux as a process, not QEMU")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, help="a line per cut; go on where it stopped")
-    parser.add_argument("--binary", type=Path, default=Path(
-        os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/blocklab")
+    parser.add_argument("--binary", type=Path, default=BINARY)
     parser.add_argument("--write", action="store_true", help="into docs/measured/mirror.md")
     parser.add_argument("--verbose", action="store_true", help="all that the guests say")
     options = parser.parse_args()
@@ -571,9 +570,7 @@ def main() -> int:
     text = table(cuts)
     print(text)
     if options.write:
-        begin, end = "<!-- power cuts -->\n", "<!-- end of power cuts -->"
-        head, rest = PAGE.read_text().split(begin, 1)
-        PAGE.write_text(head + begin + text + "\n" + end + rest.split(end, 1)[1])
+        measured.write("mirror.md", {"power cuts": text})
     return 0
 
 

@@ -47,11 +47,3 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout(), "{line}");
 }
-
-/// Tell whoever started a server where it is, unless a program runs beside it that knows.
-pub(crate) fn announce(address: &attach::frontend::Address, captive: bool) {
-    if !captive {
-        address.lines.iter().for_each(|line| eprintln!("{line}"));
-        eprintln!("end with Ctrl-C");
-    }
-}

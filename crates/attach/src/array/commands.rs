@@ -86,7 +86,7 @@ impl Server<'_> {
         let array = &mut self.lab.exports[0].engine;
         array.may_replace(slot, &path)?;
         let geometry: Geometry = array.geometry();
-        let old = array.core().superblock(slot).map(|own| own.identity);
+        let old = array.core.superblock(slot).map(|own| own.identity);
         let wanted = Wanted { array: array.id(), slot, geometry, old };
         let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
         let (bell, rings) = UnixStream::pair().map_err(impossible)?;

@@ -124,14 +124,6 @@ impl Array {
         Ok(array)
     }
 
-    pub(super) fn core(&self) -> &Core {
-        &self.core
-    }
-
-    pub(super) fn history(&self) -> &History {
-        &self.history
-    }
-
     pub(super) fn id(&self) -> u128 {
         self.id
     }
@@ -142,11 +134,6 @@ impl Array {
 
     pub(super) fn geometry(&self) -> Geometry {
         self.geometry
-    }
-
-    /// Where each device is.
-    pub(super) fn paths(&self) -> &[Option<PathBuf>; DEVICES] {
-        &self.paths
     }
 
     /// What the host is offered.
@@ -162,10 +149,6 @@ impl Array {
     /// What one bit of [`Core::out_of_sync`] stands for.
     pub(super) fn region_bytes(&self) -> u64 {
         u64::from(self.geometry.region_blocks) * PAGE
-    }
-
-    pub(super) fn latest(&self) -> Nanos {
-        self.latest
     }
 
     /// Becomes readable when [`Array::advance`] has something to do.

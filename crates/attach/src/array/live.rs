@@ -94,10 +94,10 @@ pub struct Scrub {
 
 impl Live {
     pub(super) fn of(array: &Array, now: Wall) -> Live {
-        let core = array.core();
+        let core = &array.core;
         let (blocks, since) = core.exposed();
-        let (stats, history) = (core.stats(), array.history());
-        let latest = array.latest().max(sim::Nanos(now.0));
+        let (stats, history) = (core.stats(), &array.history);
+        let latest = array.latest.max(sim::Nanos(now.0));
         let owed = core.owed().map(|blocks| blocks * PAGE);
         let lacking = core.out_of_sync().map(|regions| regions * array.region_bytes());
         let leg = |of: &dyn Fn(usize) -> Option<f64>| [of(FAST), of(SLOW)];
@@ -108,7 +108,7 @@ impl Live {
             mode: core.mode().to_string(),
             mode_wanted: core.mode_wanted().as_ref().map(Mode::to_string),
             paths: array
-                .paths()
+                .paths
                 .each_ref()
                 .map(|path| path.as_ref().map(|path| path.display().to_string())),
             states: core.states().map(|it| name_of(it).to_string()),
@@ -176,7 +176,7 @@ impl Live {
 
 impl Scrub {
     fn of(array: &Array, now: sim::Nanos) -> Scrub {
-        let (core, history) = (array.core(), array.history());
+        let (core, history) = (&array.core, &array.history);
         let position = core.scrub_position().map(|block| block * PAGE);
         let scrubs = history.scrubs;
         let left = position.map(|at| array.bytes().saturating_sub(at));

@@ -127,7 +127,7 @@ impl Host {
     }
 
     fn is(&self, slot: usize, state: State) -> bool {
-        self.array.core().states()[slot] == state
+        self.array.core.states()[slot] == state
     }
 }
 
@@ -144,7 +144,7 @@ fn a_flush_during_a_freeze_survives_the_loss_of_the_other_leg() {
     host.write(4096 + 100, &data);
     host.ask(Command::WriteZeroes { fua: false, may_discard: true }, 0, &[0; 4096]).unwrap();
     host.flush();
-    assert!(host.array.core().stats().records > 0, "nothing was logged");
+    assert!(host.array.core.stats().records > 0, "nothing was logged");
     let after = folder.cut();
     let mut host = Host::new(&after.start(true, [true, false, false]));
     assert_eq!(host.read(0, 4096), [0; 4096]);
@@ -161,7 +161,7 @@ fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out_and_it_come
     host.write(0, &[3; 4096]);
     host.flush();
     // It was answered only because the others recorded that the leg is out.
-    assert_eq!(host.array.core().states()[SLOW], State::Out);
+    assert_eq!(host.array.core.states()[SLOW], State::Out);
     let after = folder.cut();
     let mut alone = Host::new(&after.start(false, [false, true, false]));
     assert_eq!(alone.read(0, 4096), [3; 4096]);
@@ -172,7 +172,7 @@ fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out_and_it_come
 
     // The frozen one thaws: what it lacks is copied, and it alone would do.
     host.frozen[SLOW].store(false, Ordering::SeqCst);
-    host.until("it is back", |array| array.core().states()[SLOW] == State::Member);
+    host.until("it is back", |array| array.core.states()[SLOW] == State::Member);
     let after = folder.cut();
     let mut slow = Host::new(&after.start(false, [true, false, false]));
     assert_eq!(slow.read(0, 4096), [3; 4096]);
@@ -203,7 +203,7 @@ fn a_leg_that_failed_is_taken_back_when_asked_for() {
     host.broken[SLOW].store(true, Ordering::SeqCst);
     host.write(8192, &[2; 300_000]);
     host.flush();
-    host.until("it is out", |array| array.core().states()[SLOW] == State::Out);
+    host.until("it is out", |array| array.core.states()[SLOW] == State::Out);
     let scrub = host.array.scrub().unwrap_err().to_string();
     assert!(scrub.contains("slow is out"), "{scrub}");
     assert!(host.array.resync(0).unwrap().contains("full member"));
@@ -224,8 +224,8 @@ fn a_leg_that_failed_is_taken_back_when_asked_for() {
 
     std::fs::rename(&aside, &slow).unwrap();
     assert_eq!(host.array.resync(SLOW).unwrap(), "slow is taken back");
-    host.until("it is back", |array| array.core().states()[SLOW] == State::Member);
-    assert!(host.array.core().stats().copied_blocks < 32 << 20 >> 12, "all of it was copied");
+    host.until("it is back", |array| array.core.states()[SLOW] == State::Member);
+    assert!(host.array.core.stats().copied_blocks < 32 << 20 >> 12, "all of it was copied");
     let after = folder.cut();
     let mut alone = Host::new(&after.start(false, [true, false, false]));
     assert_eq!(alone.read(0, 8192), [1; 8192]);
@@ -241,7 +241,7 @@ fn a_leg_that_hangs_is_replaced() {
     host.frozen[SLOW].store(true, Ordering::SeqCst);
     host.write(0, &[3; 4096]);
     host.flush();
-    host.until("it is out", |array| array.core().states()[SLOW] == State::Out);
+    host.until("it is out", |array| array.core.states()[SLOW] == State::Out);
     let refused = host.array.resync(SLOW).unwrap_err().to_string();
     assert!(refused.contains("has not answered"), "{refused}");
     let new = folder.0.join("new");
@@ -251,7 +251,7 @@ fn a_leg_that_hangs_is_replaced() {
     let wanted = super::prepare::Wanted { array, slot: SLOW, geometry, old: None };
     let device = super::prepare::prepare(&new, &wanted, false).unwrap();
     host.array.replace(SLOW, device).unwrap();
-    host.until("it is filled", |array| array.core().states()[SLOW] == State::Member);
+    host.until("it is filled", |array| array.core.states()[SLOW] == State::Member);
     host.write(4096, &[4; 4096]);
     host.frozen[SLOW].store(false, Ordering::SeqCst);
     host.flush();
@@ -278,7 +278,7 @@ fn a_full_log_makes_flushes_wait_and_loses_nothing() {
         value += 1;
         host.write(at % (8 << 20), &vec![value; 512 << 10]);
         host.flush();
-        used = used.max(host.array.core().log_pages_used()[WITNESS] * 4096);
+        used = used.max(host.array.core.log_pages_used()[WITNESS] * 4096);
         let after = value.is_multiple_of(4).then(|| folder.cut());
         if let Some(after) = after {
             let mut survivor = Host::new(&after.start(true, [false, true, false]));

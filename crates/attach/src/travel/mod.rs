@@ -4,11 +4,11 @@
 //! calendar that says what time it is and the devices are one thread: one clock, no race.
 
 pub mod calendar;
-mod core;
 mod file_system;
 mod guest;
 mod inside;
 pub mod kernel;
+mod one_core;
 mod plan;
 mod queue;
 mod report;
@@ -18,6 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use models::config::Duration;
 use sim::{Nanos, Rng};
 use study::Failure;
 
@@ -32,9 +33,9 @@ pub use file_system::NAMES as FILE_SYSTEMS;
 pub use inside::init;
 pub use report::{DiskReport, Report};
 
-use self::core::OneCore;
 use file_system::find_program;
 use guest::Boot;
+use one_core::OneCore;
 use plan::{Findings, Plan};
 use serve::{End, Server};
 
@@ -253,7 +254,7 @@ fn found(
         }
         (Err(_), End::Limit) => Err(Failure::machine(format!(
             "the command had not ended after {} of virtual time",
-            shown(limit)
+            Duration(limit)
         ))
         .help("does it wait for something that never comes? if not, give it more: --limit 2000h")),
         (Err(_), End::GuestGone) => {
@@ -266,14 +267,6 @@ fn found(
             })
         }
     }
-}
-
-/// In the largest unit that it is a whole number of.
-fn shown(time: Nanos) -> String {
-    let units = [("h", 3_600_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
-    let whole = |(_, unit): &(&str, u64)| time.0.is_multiple_of(*unit);
-    let (name, unit) = units.into_iter().find(whole).unwrap_or(("ns", 1));
-    format!("{}{name}", time.0 / unit)
 }
 
 /// The program's output on its way out of the guest.

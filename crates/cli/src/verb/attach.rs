@@ -10,8 +10,8 @@ use attach::{Compensation, DeviceOptions, Options};
 use models::config::Duration;
 use study::Failure;
 
+use super::frontend::{announce, check_options};
 use super::results::{Results, check_data};
-use crate::announce;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -134,19 +134,14 @@ impl Attach {
             return Err(Failure::input(format!("--late-max {}", self.late_max))
                 .expected("a percentage above 0"));
         }
-        let foreign = [
-            ("--socket", self.socket.is_some(), &["nbd", "vhost-user"][..]),
+        let options: &[(&str, bool, &[&str])] = &[
+            ("--socket", self.socket.is_some(), &["nbd", "vhost-user"]),
             ("--queues", self.queues.is_some(), &["vhost-user"]),
             ("--tcp", self.tcp.is_some(), &["nbd"]),
             ("--scheduler", self.scheduler.is_some(), &["loop", "ublk"]),
             ("--read-ahead", self.read_ahead.is_some(), &["loop", "ublk"]),
         ];
-        let chosen = self.frontend.as_str();
-        let foreign = foreign.into_iter().find(|(_, given, of)| *given && !of.contains(&chosen));
-        if let Some((option, _, of)) = foreign {
-            return Err(Failure::input(format!("{option} is nothing to --as {chosen}"))
-                .expected(format!("--as {}", of.join(" or --as "))));
-        }
+        check_options(&self.frontend, options)?;
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
         for text in &self.parts {

@@ -1,5 +1,6 @@
 //! The verbs: one file and one line each.
 
+mod frontend;
 mod results;
 
 /// Declare the verbs. Each module offers `pub struct Args` (clap) with

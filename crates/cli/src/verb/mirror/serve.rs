@@ -8,7 +8,7 @@ use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
 use study::Failure;
 
 use super::Devices;
-use crate::announce;
+use crate::verb::frontend::{announce, check_options};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -44,15 +44,11 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let chosen = self.frontend.as_str();
-        let foreign = [
-            ("--socket", self.socket.is_some(), &["nbd", "vhost-user"][..]),
+        let options: &[(&str, bool, &[&str])] = &[
+            ("--socket", self.socket.is_some(), &["nbd", "vhost-user"]),
             ("--tcp", self.tcp.is_some(), &["nbd"]),
         ];
-        let foreign = foreign.iter().find(|(_, given, of)| *given && !of.contains(&chosen));
-        if let Some((option, _, of)) = foreign {
-            return Err(Failure::input(format!("{option} is nothing to --as {chosen}"))
-                .expected(format!("--as {}", of.join(" or --as "))));
-        }
+        check_options(chosen, options)?;
         let (scheduler, read_ahead_kib, calibrate) = ("none".to_string(), 128, false);
         let frontend = match chosen {
             "loop" => Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate }),
