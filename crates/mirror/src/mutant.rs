@@ -144,6 +144,8 @@ mutants! {
     OldLog,
     /// Hot extents are not compared.
     SkipHot,
+    /// Blocks that only the witness's log names are replayed, but not remembered as changed.
+    ReplayUnnoticed,
     /// Logs are voided before the legs are flushed.
     RecoverWithoutFlush,
     /// The activity log is cleared before the superblocks are written.

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use mirror::format::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, fallocate, flock, seek};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use study::Failure;
+
+use super::aligned::Aligned;
 
 /// A page in bytes, where offsets are counted.
 pub(super) const PAGE: u64 = PAGE_BYTES as u64;
@@ -33,6 +36,8 @@ pub(super) struct Device {
     /// A sync failed: what it should have written may be gone, so no later one may succeed. The
     /// kernel tells of such a loss once per open file.
     lost: Arc<AtomicBool>,
+    /// The same past the page cache, where that can be.
+    direct: Option<File>,
     /// In tests: it answers nothing for now.
     #[cfg(test)]
     pub(super) frozen: Arc<AtomicBool>,
@@ -72,6 +77,7 @@ impl Device {
             file,
             pages: bytes / PAGE,
             lost,
+            direct: None,
             #[cfg(test)]
             frozen: Arc::default(),
             #[cfg(test)]
@@ -81,19 +87,37 @@ impl Device {
 
     /// The same device with an open file of its own, which hears of lost writes by itself.
     pub(super) fn again(&self) -> io::Result<Device> {
-        use std::os::fd::AsRawFd;
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = self.reopen(OFlags::empty())?;
         Ok(Device {
             path: self.path.clone(),
             file,
             pages: self.pages,
             lost: Arc::clone(&self.lost),
+            direct: None,
             #[cfg(test)]
             frozen: Arc::clone(&self.frozen),
             #[cfg(test)]
             broken: Arc::clone(&self.broken),
         })
+    }
+
+    fn reopen(&self, flags: OFlags) -> io::Result<File> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = flags.bits() as i32;
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+    }
+
+    /// Have [`Device::direct`], if single pages can be read so.
+    pub(super) fn bypass_cache(&mut self) -> bool {
+        let mut page = Aligned::new(1);
+        let file = self.reopen(OFlags::DIRECT).ok();
+        self.direct = file.filter(|file| file.read_exact_at(page.bytes_mut(), 0).is_ok());
+        self.direct.is_some()
+    }
+
+    /// What requests past the page cache go to.
+    pub(super) fn direct(&self) -> Option<RawFd> {
+        self.direct.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -156,21 +180,48 @@ impl Device {
 
     /// Do something that ends durable, unless durability has been lost before.
     fn trusted(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let lost = || io::Error::other("an earlier sync failed: writes may be lost");
-        if self.lost.load(Ordering::SeqCst) {
-            return Err(lost());
-        }
+        self.is_trusted()?;
         let done = work();
         if done.is_err() {
-            self.lost.store(true, Ordering::SeqCst);
+            self.distrust();
         }
         done
+    }
+
+    /// Nothing may end durable after something that should have did not.
+    pub(super) fn is_trusted(&self) -> io::Result<()> {
+        match self.lost.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an earlier sync failed: writes may be lost")),
+            false => Ok(()),
+        }
+    }
+
+    /// Something that should have ended durable failed.
+    pub(super) fn distrust(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+    }
+
+    /// In tests: it answers nothing for now.
+    pub(super) fn is_frozen(&self) -> bool {
+        #[cfg(test)]
+        return self.frozen.load(Ordering::SeqCst);
+        #[cfg(not(test))]
+        false
+    }
+
+    /// In tests: every request may fail.
+    pub(super) fn works(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(io::Error::other("broken for a test"));
+        }
+        Ok(())
     }
 }
 
 /// In a debug build, a test may have the process killed before its so-manieth step on any device:
 /// `kill -9` at every place where it could make a difference.
-fn step() {
+pub(super) fn step() {
     #[cfg(debug_assertions)]
     {
         use std::sync::LazyLock;

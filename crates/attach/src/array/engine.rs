@@ -120,8 +120,19 @@ impl Array {
             stopped: false,
             failed: false,
         };
+        (0..DEVICES).for_each(|slot| array.warn_of_cache(slot));
         array.act();
         Ok(array)
+    }
+
+    /// The core takes a device for as quick as the page cache: it sees freezes of flushes only.
+    pub(super) fn warn_of_cache(&mut self, slot: Slot) {
+        if self.workers.is_cached(slot) {
+            let name = super::NAMES[slot];
+            self.notices.push(format!(
+                "{name}: no direct I/O by io_uring here, so it goes through the page cache"
+            ));
+        }
     }
 
     pub(super) fn id(&self) -> u128 {
@@ -177,6 +188,7 @@ impl Array {
             self.tell(Event::Tick);
         }
         self.observe();
+        self.workers.submit();
         replies.append(&mut self.replies);
     }
 
@@ -200,7 +212,7 @@ impl Array {
         self.failed
     }
 
-    fn done(&mut self, Done { io, slot, outcome }: Done) {
+    fn done(&mut self, Done { place, io, outcome }: Done) {
         match outcome {
             Ok((bytes, sums)) => {
                 if !sums.is_empty() {
@@ -209,7 +221,7 @@ impl Array {
                 self.tell(Event::Done { io, result: Ok(&sums) });
             }
             Err(why) => {
-                self.notices.push(format!("{}: {why}", super::NAMES[slot]));
+                self.notices.push(format!("{}: {why}", super::NAMES[place.slot]));
                 self.tell(Event::Done { io, result: Err(IoError) });
             }
         }

@@ -1,8 +1,9 @@
 //! The hetero-mirror over real files and block devices: made, started, served.
 //!
-//! The protocol is [`mirror::core`]; here are the bytes, the threads that move them, and the one
+//! The protocol is [`mirror::core`]; here are the bytes, who moves them, and the one
 //! event loop in which everything else happens.
 
+mod aligned;
 mod change;
 mod commands;
 mod create;
@@ -17,10 +18,12 @@ mod operate;
 mod prepare;
 mod prometheus;
 mod request;
+mod ring;
 mod serve;
 mod status;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod worker;
 
 use std::io::Read;

@@ -171,6 +171,7 @@ impl Array {
         self.workers
             .install(slot, device)
             .map_err(|why| Failure::machine(format!("cannot use {}: {why}", path.display())))?;
+        self.warn_of_cache(slot);
         self.paths[slot] = Some(path);
         Ok(())
     }

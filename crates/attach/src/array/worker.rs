@@ -1,12 +1,11 @@
-//! The threads that read and write the devices: each takes a request, does it, and tells.
+//! Who reads and writes the devices: the ring where the kernel lets it, threads elsewhere.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
@@ -15,9 +14,8 @@ use mirror::{Block, DEVICES, Slot};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::device::Device;
-
-/// Threads per device: what is under way there at a time.
-const THREADS: usize = 8;
+use super::ring::Ring;
+use super::threads::Threads;
 
 /// Some bytes of a shared buffer.
 #[derive(Clone, Debug)]
@@ -69,65 +67,70 @@ pub(super) enum Work {
 /// What a read read, with a checksum per block; nothing for anything else.
 pub(super) type Outcome = io::Result<(Vec<u8>, Vec<u32>)>;
 
+pub(super) const NOTHING: (Vec<u8>, Vec<u32>) = (Vec::new(), Vec::new());
+
+/// A medium in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) slot: Slot,
+    /// Media that were in the slot before.
+    pub(super) past: u32,
+}
+
 /// A device request ended.
 pub(super) struct Done {
+    pub(super) place: Place,
     pub(super) io: Io,
-    pub(super) slot: Slot,
     pub(super) outcome: Outcome,
 }
 
+/// How a medium is read and written.
 #[derive(Default)]
-struct Queue {
-    /// `None` ends the threads.
-    work: Mutex<Option<VecDeque<(Io, Work)>>>,
-    bell: Condvar,
+enum Way {
+    #[default]
+    NotAtAll,
+    /// Past the page cache.
+    Ring(Arc<Device>),
+    /// Through it.
+    Threads(Threads),
 }
 
-impl Queue {
-    fn next(&self) -> Option<(Io, Work)> {
-        let mut queue = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match queue.as_mut()?.pop_front() {
-                Some(next) => return Some(next),
-                None => queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-
-    /// Forget what nobody has begun, and let the threads end.
-    fn close(&self) {
-        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.bell.notify_all();
-    }
-}
-
-/// The threads at one medium.
+/// What is known of a slot.
 #[derive(Default)]
-struct Place {
-    queue: Arc<Queue>,
-    threads: Vec<JoinHandle<()>>,
-    /// Media that were here before.
+struct Seat {
+    way: Way,
     past: u32,
-    /// Requests that were sent to this one and not answered.
+    /// Requests that were sent to this medium and not answered.
     out: BTreeSet<Io>,
 }
 
-/// All threads of an array.
+/// Everybody who works for an array.
 pub(super) struct Workers {
     array: u128,
-    places: [Place; DEVICES],
-    /// Each with the number of media that were there before the one that answers.
-    done: Receiver<(u32, Done)>,
-    tell: Sender<(u32, Done)>,
+    seats: [Seat; DEVICES],
+    ring: Option<Ring>,
+    /// What has ended, but for the threads.
+    ended: VecDeque<Done>,
+    done: Receiver<Done>,
+    tell: Sender<Done>,
     bell: Arc<OwnedFd>,
 }
 
 impl Workers {
-    /// Threads for the devices of the array `array`.
+    /// For the devices of the array `array`.
     pub(super) fn new(devices: [Option<Device>; DEVICES], array: u128) -> io::Result<Workers> {
         let (tell, done) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let mut workers = Workers { array, places: Default::default(), done, tell, bell };
+        let mut workers = Workers {
+            array,
+            seats: Default::default(),
+            // A kernel that has none, or whose administrator has turned it off.
+            ring: Ring::new(array, &bell).ok(),
+            ended: VecDeque::new(),
+            done,
+            tell,
+            bell,
+        };
         for (slot, device) in devices.into_iter().enumerate() {
             if let Some(device) = device {
                 workers.install(slot, device)?;
@@ -137,43 +140,32 @@ impl Workers {
     }
 
     /// Begin to use a device in a slot that has none.
-    pub(super) fn install(&mut self, slot: Slot, device: Device) -> io::Result<()> {
-        // The first one keeps the lock on the device.
-        let mut own = vec![device];
-        while own.len() < THREADS {
-            own.push(own[0].again()?);
-        }
-        let place = &mut self.places[slot];
-        *place.queue.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(VecDeque::new());
-        let (past, array) = (place.past, self.array);
-        for device in own {
-            let (queue, tell) = (Arc::clone(&place.queue), self.tell.clone());
-            let bell = Arc::clone(&self.bell);
-            let name = format!("{}-io", super::NAMES[slot]);
-            place.threads.push(std::thread::Builder::new().name(name).spawn(move || {
-                while let Some((io, work)) = queue.next() {
-                    let outcome = perform(&device, work, array);
-                    // Without anybody who listens there is nothing left to do.
-                    if tell.send((past, Done { io, slot, outcome })).is_err() {
-                        return;
-                    }
-                    ring(&bell);
-                }
-            })?);
-        }
+    pub(super) fn install(&mut self, slot: Slot, mut device: Device) -> io::Result<()> {
+        let seat = &mut self.seats[slot];
+        let place = Place { slot, past: seat.past };
+        seat.way = match self.ring.is_some() && device.bypass_cache() {
+            true => Way::Ring(Arc::new(device)),
+            false => Way::Threads(Threads::new(place, device, self.array, &self.tell, &self.bell)?),
+        };
         Ok(())
+    }
+
+    /// The device's own time is hidden by the page cache.
+    pub(super) fn is_cached(&self, slot: Slot) -> bool {
+        matches!(self.seats[slot].way, Way::Threads(_))
     }
 
     /// Use a device no longer, whatever it still does. Its lock is gone when this returns, unless
     /// a request is out that it does not answer. Those that are out are returned: nothing more is
     /// heard of them.
     pub(super) fn retire(&mut self, slot: Slot) -> Vec<Io> {
-        let Place { queue, threads, past, out } = std::mem::take(&mut self.places[slot]);
-        self.places[slot].past = past + 1;
-        queue.close();
-        if out.is_empty() {
-            // They have nothing to do but to end.
-            threads.into_iter().for_each(|thread| drop(thread.join()));
+        let Seat { way, past, out } = std::mem::take(&mut self.seats[slot]);
+        self.seats[slot].past = past + 1;
+        if let Some(ring) = &mut self.ring {
+            ring.forget(Place { slot, past });
+        }
+        if let (Way::Threads(threads), true) = (way, out.is_empty()) {
+            threads.join();
         }
         out.into_iter().collect()
     }
@@ -183,31 +175,41 @@ impl Workers {
         self.bell.as_fd()
     }
 
+    /// Give a device something to do; it may wait for [`Workers::submit`].
     pub(super) fn send(&mut self, slot: Slot, io: Io, work: Work) {
-        let place = &mut self.places[slot];
-        place.out.insert(io);
-        let mut queue = place.queue.work.lock().unwrap_or_else(PoisonError::into_inner);
-        match queue.as_mut() {
-            Some(queue) => {
-                queue.push_back((io, work));
-                place.queue.bell.notify_one();
-            }
-            None => {
+        let seat = &mut self.seats[slot];
+        let place = Place { slot, past: seat.past };
+        seat.out.insert(io);
+        match (&seat.way, &mut self.ring) {
+            (Way::Ring(device), Some(ring)) => ring.begin(place, io, device, work),
+            (Way::Threads(threads), _) => threads.send(io, work),
+            _ => {
                 let outcome = Err(io::ErrorKind::NotFound.into());
-                // We hold the other end.
-                let _ = self.tell.send((place.past, Done { io, slot, outcome }));
+                self.ended.push_back(Done { place, io, outcome });
                 ring(&self.bell);
             }
         }
     }
 
+    /// Let the devices begin what was sent.
+    pub(super) fn submit(&mut self) {
+        if let Some(ring) = &mut self.ring
+            && ring.submit(&mut self.ended)
+        {
+            self::ring(&self.bell);
+        }
+    }
+
     /// The next request that has ended.
     pub(super) fn take(&mut self) -> Option<Done> {
+        if let Some(ring) = &mut self.ring {
+            ring.take(&mut self.ended);
+        }
         loop {
-            let (past, done) = self.done.try_recv().ok()?;
-            let place = &mut self.places[done.slot];
-            if past == place.past {
-                place.out.remove(&done.io);
+            let done = self.ended.pop_front().or_else(|| self.done.try_recv().ok())?;
+            let seat = &mut self.seats[done.place.slot];
+            if done.place.past == seat.past {
+                seat.out.remove(&done.io);
                 return Some(done);
             }
         }
@@ -220,41 +222,9 @@ impl Workers {
     }
 }
 
-impl Drop for Workers {
-    fn drop(&mut self) {
-        // Nobody waits for them: one may hang in a device that does.
-        self.places.iter().for_each(|place| place.queue.close());
-    }
-}
-
-fn ring(bell: &OwnedFd) {
+pub(super) fn ring(bell: &OwnedFd) {
     // A counter that is full has rung.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-}
-
-fn perform(device: &Device, work: Work, array: u128) -> Outcome {
-    #[cfg(test)]
-    while device.frozen.load(std::sync::atomic::Ordering::SeqCst) {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    #[cfg(test)]
-    if device.broken.load(std::sync::atomic::Ordering::SeqCst) {
-        return Err(io::Error::other("broken for a test"));
-    }
-    let nothing = (Vec::new(), Vec::new());
-    match work {
-        Work::Read { page, block, blocks } => {
-            let mut bytes = vec![0; blocks as usize * PAGE_BYTES];
-            device.read(page, &mut bytes)?;
-            let sums = sums(array, block, &bytes);
-            Ok((bytes, sums))
-        }
-        Work::Write { page, bytes, durable } => {
-            device.write(page, bytes.get(), durable).map(|()| nothing)
-        }
-        Work::Zero { page, pages, durable } => device.zero(page, pages, durable).map(|()| nothing),
-        Work::Flush => device.sync().map(|()| nothing),
-    }
 }
 
 /// The checksum of each block of `bytes`, the first of which is `block`.

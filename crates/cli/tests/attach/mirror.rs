@@ -1,5 +1,6 @@
 //! A mirror over real files: made, served, killed, degraded, refused.
 
+mod block_devices;
 mod killed;
 mod misuse;
 mod operate;
@@ -193,19 +194,22 @@ fn qemu_reads_what_it_wrote() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
+    fio_verifies(&made(&[]));
+}
+
+fn fio_verifies(folder: &Folder) {
     if !have(&["fio"]) {
         return;
     }
-    let folder = made(&[]);
     let script = "fio --name=v --ioengine=nbd --uri=$uri --rw=randwrite --bsrange=4k-256k \
         --size=32M --iodepth=16 --verify=crc32c --do_verify=1 --fsync=16 >log 2>&1";
-    let output = run(&folder, "serve", &[LEGS, &["--run", script]]);
+    let output = run(folder, "serve", &[LEGS, &["--run", script]]);
     let log = std::fs::read_to_string(folder.path("log")).unwrap();
     if log.contains("engine nbd not loadable") {
         return eprintln!("skipped: this fio has no NBD");
     }
     assert_eq!(output.status.code(), Some(0), "{log}");
-    alike(&folder);
+    alike(folder);
 }
 
 /// What each block of a small area held at the last flush, and what was written since.
@@ -254,39 +258,42 @@ fn sent(stream: &mut UnixStream, kind: u16, offset: u64, data: &[u8]) -> Option<
 #[test]
 fn what_was_flushed_survives_kill_9() {
     for (mode, rounds) in [("log", 8), ("relaxed", 4), ("strict", 4)] {
-        let folder = made(&["--mode", mode]);
-        let mut blocks = vec![Block::default(); BLOCKS as usize];
-        let (mut seed, mut flushes) = (7, 0);
-        for round in 0..rounds {
-            let mut session = serve(&folder, &[]);
-            let mut client = Client::new(&folder.path("s.sock"));
-            for (at, block) in blocks.iter_mut().enumerate() {
-                let data = client.read(at as u64 * 4096, 4096).unwrap();
-                let value = data[0];
-                assert!(data.iter().all(|&byte| byte == value), "{mode} {round}: block {at} torn");
-                let may = block.flushed == value || block.since.contains(&value);
-                assert!(may, "{mode} {round}: block {at} is {value}, flushed {}", block.flushed);
-                (block.flushed, block.since) = (value, Vec::new());
-            }
-            // Whatever was read once stays.
-            assert_eq!(client.flush(), 0);
-            let gone = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    std::thread::sleep(std::time::Duration::from_millis(40 + 23 * round));
-                    gone.store(true, Ordering::SeqCst);
-                    session.signal("KILL");
-                });
-                flushes += write_until_killed(client, &mut blocks, &mut seed);
-            });
-            assert!(gone.load(Ordering::SeqCst), "{mode} {round}: the server went by itself");
-            assert_eq!(session.ended(), None);
-            assert_eq!(offline(&folder)["clean"], false);
-        }
-        assert!(flushes > 0, "{mode}: no flush was ever answered");
-        serve(&folder, &[]).end();
-        alike(&folder);
+        survives_kill_9(&made(&["--mode", mode]), mode, rounds);
     }
+}
+
+fn survives_kill_9(folder: &Folder, mode: &str, rounds: u64) {
+    let mut blocks = vec![Block::default(); BLOCKS as usize];
+    let (mut seed, mut flushes) = (7, 0);
+    for round in 0..rounds {
+        let mut session = serve(folder, &[]);
+        let mut client = Client::new(&folder.path("s.sock"));
+        for (at, block) in blocks.iter_mut().enumerate() {
+            let data = client.read(at as u64 * 4096, 4096).unwrap();
+            let value = data[0];
+            assert!(data.iter().all(|&byte| byte == value), "{mode} {round}: block {at} torn");
+            let may = block.flushed == value || block.since.contains(&value);
+            assert!(may, "{mode} {round}: block {at} is {value}, flushed {}", block.flushed);
+            (block.flushed, block.since) = (value, Vec::new());
+        }
+        // Whatever was read once stays.
+        assert_eq!(client.flush(), 0);
+        let gone = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(40 + 23 * round));
+                gone.store(true, Ordering::SeqCst);
+                session.signal("KILL");
+            });
+            flushes += write_until_killed(client, &mut blocks, &mut seed);
+        });
+        assert!(gone.load(Ordering::SeqCst), "{mode} {round}: the server went by itself");
+        assert_eq!(session.ended(), None);
+        assert_eq!(offline(folder)["clean"], false);
+    }
+    assert!(flushes > 0, "{mode}: no flush was ever answered");
+    serve(folder, &[]).end();
+    alike(folder);
 }
 
 #[test]

@@ -106,6 +106,9 @@ struct Recovery<'m, M> {
     newest: Superblock,
     clean: bool,
     scans: [Scan; DEVICES],
+    /// What the logs that count say of each block: with its page in the log and its checksum.
+    claims: BTreeMap<Block, Vec<(Claim, u64, u32)>>,
+    /// Blocks of which the copies may differ.
     hot: BTreeSet<Block>,
     out_of_sync: [Regions; LEGS],
     table: Table,
@@ -133,6 +136,7 @@ impl<'m, M: Media> Recovery<'m, M> {
             present,
             clean,
             scans: Default::default(),
+            claims: BTreeMap::new(),
             hot: BTreeSet::new(),
             out_of_sync: [regions(), regions()],
             table: Table::new(geometry.blocks),
@@ -172,7 +176,33 @@ impl<'m, M: Media> Recovery<'m, M> {
             }
             self.scans[slot] = scan;
         }
+        if !self.clean {
+            self.gather_claims();
+        }
         Ok(())
+    }
+
+    fn gather_claims(&mut self) {
+        for slot in 0..DEVICES {
+            if !self.is_current(slot) {
+                continue;
+            }
+            let void = self.present[slot]
+                .as_ref()
+                .is_none_or(|own| own.incarnation != self.newest.incarnation);
+            if void && !planted!(self.rules, OldLog) {
+                // A start since then has brought the legs to one content without it.
+                continue;
+            }
+            for said in &self.scans[slot].said {
+                let claim = Claim { sequence: said.sequence, kind: said.kind, device: slot };
+                self.claims.entry(said.block).or_default().push((claim, said.page, said.sum));
+            }
+        }
+        if !planted!(self.rules, ReplayUnnoticed) {
+            // The witness may name a block that was not hot on any leg that is here.
+            self.hot.extend(self.claims.keys());
+        }
     }
 
     /// May a flush rely on the witness and a leg that is not here?
@@ -262,26 +292,13 @@ impl<'m, M: Media> Recovery<'m, M> {
 
     /// Make every block that may differ the same on all members, by the newest claim.
     fn converge(&mut self) -> Result<(), M::Error> {
-        let mut claims: BTreeMap<Block, Vec<(Claim, u64, u32)>> = BTreeMap::new();
-        for slot in (0..DEVICES).filter(|&slot| self.is_current(slot)) {
-            let void = self.present[slot]
-                .as_ref()
-                .is_none_or(|own| own.incarnation != self.newest.incarnation);
-            if void && !planted!(self.rules, OldLog) {
-                // A start since then has brought the legs to one content without it.
-                continue;
-            }
-            for said in &self.scans[slot].said {
-                let claim = Claim { sequence: said.sequence, kind: said.kind, device: slot };
-                claims.entry(said.block).or_default().push((claim, said.page, said.sum));
-            }
-        }
-        let mut blocks: BTreeSet<Block> = claims.keys().copied().collect();
+        let claims_of = std::mem::take(&mut self.claims);
+        let mut blocks: BTreeSet<Block> = claims_of.keys().copied().collect();
         if !planted!(self.rules, SkipHot) {
             blocks.extend(&self.hot);
         }
         for block in blocks {
-            let claims = claims.get(&block).map_or(&[][..], Vec::as_slice);
+            let claims = claims_of.get(&block).map_or(&[][..], Vec::as_slice);
             let sum = match merge::remedy(&self.rules, claims.iter().map(|&(claim, ..)| claim)) {
                 Remedy::Replay(claim) => {
                     let said = claims.iter().find(|said| said.0 == claim);

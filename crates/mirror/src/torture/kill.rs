@@ -6,7 +6,6 @@ use super::plan::Rates;
 use super::{Plan, run};
 use crate::Mutant;
 use crate::core::Placement;
-use crate::policy::Rules;
 use crate::types::Mode;
 
 /// How a planted bug was found.
@@ -19,10 +18,12 @@ pub struct Kill {
 }
 
 /// Look for a planted bug in up to `seeds` runs of `operations` requests.
+///
+/// # Panics
+/// When a run that finds it fails without it, too: then there is a bug that nobody planted.
 pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
     (1..=seeds).find_map(|seed| {
         let mut plan = Plan::new(seed, operations);
-        plan.config.rules = Rules { mutant: Some(mutant), ..plan.config.rules };
         if seed % 2 == 0 {
             focus(mutant, &mut plan);
         }
@@ -30,12 +31,17 @@ pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
             // They come with checksums that are not compared, which must not be what is found.
             plan.rates.corrupt = 0;
         }
+        let without = plan.clone();
+        plan.config.rules.mutant = Some(mutant);
         let violation = match catch_unwind(AssertUnwindSafe(|| run(&plan))) {
             Ok(Ok(_)) => return None,
             Ok(Err(violation)) => violation.0,
             // An assertion of the core is as good as a check of its history.
             Err(_) => "an assertion (panic)".into(),
         };
+        if let Err(violation) = run(&without) {
+            panic!("seed {seed} for {mutant:?} fails without it: {violation:?}");
+        }
         Some(Kill { seeds: seed, violation })
     })
 }
@@ -59,7 +65,13 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
             plan.geometry.blocks = 12;
             plan.rates = Rates { freeze: 400, cut: 200, ..Rates::default() };
         }
-        Mutant::HoleIsTail | Mutant::OldLog => {
+        Mutant::HoleIsTail => {
+            config.rules.mode = Mode::Log;
+            config.placement = Placement::OwnLog;
+            (plan.witness, plan.geometry.blocks, plan.geometry.log_pages) = (false, 12, 20);
+            plan.rates = Rates { freeze: 400, cut: 400, ..Rates::default() };
+        }
+        Mutant::OldLog | Mutant::ReplayUnnoticed => {
             config.rules.mode = Mode::Log;
             config.placement = Placement::Witness;
             (plan.witness, plan.geometry.blocks, plan.geometry.log_pages) = (true, 12, 10);

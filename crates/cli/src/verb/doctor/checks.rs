@@ -264,7 +264,7 @@ fn io_uring() -> Check {
     };
     Check {
         name: "io_uring",
-        unlocks: "fio's io_uring engine",
+        unlocks: "fio's io_uring engine, ublk, direct I/O of mirrors",
         ok,
         required: false,
         found: if ok { "on".into() } else { "off or not in this kernel".into() },

@@ -1,0 +1,471 @@
+//! The ring: requests to devices past the page cache, many at a time, without threads.
+//!
+//! A device's own time is what its client sees then, and what the core calls a freeze is one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, opcode, squeue, types};
+use mirror::Block;
+use mirror::core::Io;
+use mirror::format::PAGE_BYTES;
+use rustix::fs::FallocateFlags;
+
+use super::aligned::Aligned;
+use super::device::{Device, PAGE, step};
+use super::worker::{Done, NOTHING, Outcome, Place, Work, sums};
+
+/// Requests that the kernel is given at a time; more wait here.
+const ENTRIES: u32 = 256;
+/// Zeros are written so many pages at a time where the device cannot make them by itself.
+const ZERO_PAGES: usize = 64;
+/// Buffers that are kept for the next requests.
+const SPARE: usize = 64;
+
+/// What is done at the moment.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Read {
+        block: Block,
+    },
+    Write {
+        durable: bool,
+    },
+    /// Let the device make zeros by itself.
+    Punch {
+        durable: bool,
+    },
+    Zeros {
+        durable: bool,
+    },
+    Sync,
+}
+
+/// A request that has not ended.
+struct Flight {
+    place: Place,
+    io: Io,
+    device: Arc<Device>,
+    step: Step,
+    buffer: Aligned,
+    /// On the device, in bytes.
+    at: u64,
+    end: u64,
+    start: u64,
+}
+
+impl Flight {
+    /// What the kernel is asked for next.
+    fn entry(&mut self) -> Option<squeue::Entry> {
+        let fd = types::Fd(self.device.direct()?);
+        let left = (self.end - self.at) as usize;
+        let skip = (self.at - self.start) as usize;
+        let dsync = |durable: bool| if durable { libc::RWF_DSYNC } else { 0 };
+        Some(match self.step {
+            Step::Read { .. } => {
+                let into = &mut self.buffer.bytes_mut()[skip..];
+                opcode::Read::new(fd, into.as_mut_ptr(), left as u32).offset(self.at).build()
+            }
+            Step::Write { durable } => {
+                let from = &self.buffer.bytes()[skip..];
+                let write = opcode::Write::new(fd, from.as_ptr(), left as u32).offset(self.at);
+                write.rw_flags(dsync(durable)).build()
+            }
+            Step::Punch { .. } => {
+                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let punch = opcode::Fallocate::new(fd, left as u64).offset(self.at);
+                punch.mode(mode.bits() as i32).build()
+            }
+            Step::Zeros { .. } => {
+                let zeros = &self.buffer.bytes()[..left.min(ZERO_PAGES * PAGE_BYTES)];
+                let length = zeros.len() as u32;
+                opcode::Write::new(fd, zeros.as_ptr(), length).offset(self.at).build()
+            }
+            Step::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        })
+    }
+
+    /// The kernel has answered. `None` when there is more to do.
+    fn answered(&mut self, result: i32, array: u128) -> Option<Outcome> {
+        let moved = match u64::try_from(result) {
+            Ok(moved) => moved,
+            Err(_) => {
+                let why = io::Error::from_raw_os_error(-result);
+                return match (self.step, why.kind()) {
+                    (_, io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => None,
+                    // It cannot.
+                    (Step::Punch { durable }, _) => {
+                        let pages = ((self.end - self.at) / PAGE) as usize;
+                        self.buffer = Aligned::new(pages.min(ZERO_PAGES));
+                        self.step = Step::Zeros { durable };
+                        None
+                    }
+                    _ => Some(Err(why)),
+                };
+            }
+        };
+        match self.step {
+            Step::Sync => return Some(Ok(NOTHING)),
+            Step::Punch { .. } => self.at = self.end,
+            _ if moved == 0 => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            _ => self.at += moved,
+        }
+        match self.step {
+            _ if self.at < self.end => None,
+            Step::Read { block } => {
+                let bytes = self.buffer.bytes().to_vec();
+                let sums = sums(array, block, &bytes);
+                Some(Ok((bytes, sums)))
+            }
+            Step::Punch { durable: true } | Step::Zeros { durable: true } => {
+                self.step = Step::Sync;
+                None
+            }
+            _ => Some(Ok(NOTHING)),
+        }
+    }
+
+    /// Its end means that something is durable.
+    fn is_durable(&self) -> bool {
+        matches!(
+            self.step,
+            Step::Sync
+                | Step::Write { durable: true }
+                | Step::Punch { durable: true }
+                | Step::Zeros { durable: true }
+        )
+    }
+}
+
+/// An io_uring, and what is in it.
+pub(super) struct Ring {
+    array: u128,
+    ring: IoUring,
+    /// By the number that the kernel knows each by.
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    /// Those that the kernel has not been told of.
+    waiting: VecDeque<usize>,
+    spare: Vec<Aligned>,
+}
+
+impl Ring {
+    /// It rings `bell` when something has ended.
+    pub(super) fn new(array: u128, bell: &OwnedFd) -> io::Result<Ring> {
+        let ring = IoUring::new(ENTRIES)?;
+        ring.submitter().register_eventfd(bell.as_raw_fd())?;
+        let (flights, free, spare) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Ring { array, ring, flights, free, waiting: VecDeque::new(), spare })
+    }
+
+    fn buffer(&mut self, pages: usize) -> Aligned {
+        let mut buffer = self.spare.pop().unwrap_or_else(|| Aligned::new(0));
+        buffer.resize(pages);
+        buffer
+    }
+
+    /// Do something at a device that has [`Device::direct`]; it begins with [`Ring::submit`].
+    pub(super) fn begin(&mut self, place: Place, io: Io, device: &Arc<Device>, work: Work) {
+        let (step, page, pages) = match &work {
+            &Work::Read { page, block, blocks } => (Step::Read { block }, page, blocks.into()),
+            Work::Write { page, bytes, durable } => {
+                let pages = (bytes.get().len() / PAGE_BYTES) as u64;
+                (Step::Write { durable: *durable }, *page, pages)
+            }
+            &Work::Zero { page, pages, durable } => (Step::Punch { durable }, page, pages),
+            Work::Flush => (Step::Sync, 0, 0),
+        };
+        let buffer = match &work {
+            Work::Read { .. } => self.buffer(pages as usize),
+            Work::Write { bytes, .. } => {
+                let mut buffer = self.buffer(pages as usize);
+                buffer.bytes_mut().copy_from_slice(bytes.get());
+                buffer
+            }
+            Work::Zero { .. } | Work::Flush => Aligned::new(0),
+        };
+        let (start, end) = (page * PAGE, (page + pages) * PAGE);
+        let device = Arc::clone(device);
+        let flight = Flight { place, io, device, step, buffer, at: start, end, start };
+        let index = self.free.pop().unwrap_or(self.flights.len());
+        match self.flights.get_mut(index) {
+            Some(free) => *free = Some(flight),
+            None => self.flights.push(Some(flight)),
+        }
+        self.waiting.push_back(index);
+    }
+
+    /// Tell the kernel of all that waits. What fails at once is in `ended`, and true is returned
+    /// when there is something to look at though the bell does not ring.
+    pub(super) fn submit(&mut self, ended: &mut VecDeque<Done>) -> bool {
+        let before = ended.len();
+        for _ in 0..self.waiting.len() {
+            let Some(index) = self.waiting.pop_front() else { break };
+            let Some(flight) = &mut self.flights[index] else { continue };
+            if flight.device.is_frozen() {
+                self.waiting.push_back(index);
+                continue;
+            }
+            if let Err(why) = may_begin(flight) {
+                self.end(index, Err(why), ended);
+                continue;
+            }
+            if !matches!(flight.step, Step::Read { .. }) {
+                step();
+            }
+            let Some(entry) = flight.entry() else { continue };
+            let entry = entry.user_data(index as u64);
+            // SAFETY: the buffer and the device live in the flight until the kernel has answered,
+            // or for ever.
+            if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                self.waiting.push_front(index);
+                if self.ring.submit().is_err() {
+                    break;
+                }
+            }
+        }
+        let refused = !self.ring.submission().is_empty() && self.ring.submit().is_err();
+        refused || ended.len() > before
+    }
+
+    /// All that has ended.
+    pub(super) fn take(&mut self, ended: &mut VecDeque<Done>) {
+        loop {
+            let next = self.ring.completion().next();
+            let Some(answer) = next else { return };
+            let index = answer.user_data() as usize;
+            let Some(flight) = self.flights.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
+            match flight.answered(answer.result(), self.array) {
+                None => self.waiting.push_back(index),
+                Some(outcome) => self.end(index, outcome, ended),
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize, outcome: Outcome, ended: &mut VecDeque<Done>) {
+        let Some(flight) = self.flights[index].take() else { return };
+        self.free.push(index);
+        if outcome.is_err() && flight.is_durable() {
+            flight.device.distrust();
+        }
+        let Flight { place, io, buffer, .. } = flight;
+        if self.spare.len() < SPARE {
+            self.spare.push(buffer);
+        }
+        ended.push_back(Done { place, io, outcome });
+    }
+
+    /// Nobody wants to hear of this medium any more: what has not begun never does.
+    pub(super) fn forget(&mut self, place: Place) {
+        let flights = &mut self.flights;
+        let free = &mut self.free;
+        self.waiting.retain(|&index| {
+            let here = flights[index].as_ref().is_some_and(|flight| flight.place == place);
+            if here {
+                flights[index] = None;
+                free.push(index);
+            }
+            !here
+        });
+    }
+}
+
+fn may_begin(flight: &Flight) -> io::Result<()> {
+    flight.device.works()?;
+    match flight.is_durable() {
+        true => flight.device.is_trusted(),
+        false => Ok(()),
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // What a device still does may write to its buffer at any time: it is never used again.
+        let out = self.flights.drain(..).flatten();
+        out.for_each(|flight| std::mem::forget(flight.buffer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::array::device::Access;
+    use crate::array::worker::Bytes;
+
+    const PLACE: Place = Place { slot: 0, past: 0 };
+
+    struct Bench {
+        ring: Ring,
+        device: Arc<Device>,
+        path: std::path::PathBuf,
+        bell: OwnedFd,
+        number: u64,
+    }
+
+    impl Bench {
+        /// `None` where there is no io_uring, or where files go through the page cache only.
+        fn new(name: &str) -> Option<Bench> {
+            let path = std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
+            std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
+            let mut device = Device::open(&path, Access::Own).unwrap();
+            let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+            let (Ok(ring), true) = (Ring::new(1, &bell), device.bypass_cache()) else {
+                eprintln!("skipped: no io_uring, or no O_DIRECT in {}", path.display());
+                return None;
+            };
+            Some(Bench { ring, device: Arc::new(device), path, bell, number: 0 })
+        }
+
+        fn begin(&mut self, work: Work) {
+            self.number += 1;
+            self.ring.begin(PLACE, Io(self.number), &Arc::clone(&self.device), work);
+        }
+
+        fn ended(&mut self) -> Outcome {
+            let (mut ended, began) = (VecDeque::new(), Instant::now());
+            loop {
+                self.ring.submit(&mut ended);
+                self.ring.take(&mut ended);
+                if let Some(done) = ended.pop_front() {
+                    assert_eq!((done.place, done.io), (PLACE, Io(self.number)));
+                    return done.outcome;
+                }
+                assert!(began.elapsed() < Duration::from_secs(120), "nothing ends");
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+
+        fn does(&mut self, work: Work) -> Outcome {
+            self.begin(work);
+            self.ended()
+        }
+
+        fn reads(&mut self, page: u64, blocks: u32) -> Vec<u8> {
+            let (bytes, sums) = self.does(Work::Read { page, block: page, blocks }).unwrap();
+            assert_eq!(sums, super::sums(1, page, &bytes));
+            bytes
+        }
+
+        /// The kernel's answer to the request that waits, without asking it.
+        fn answered(&mut self, result: i32) {
+            let index = *self.ring.waiting.front().unwrap();
+            let flight = self.ring.flights[index].as_mut().unwrap();
+            assert!(flight.answered(result, 1).is_none());
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    fn write(page: u64, value: u8, pages: usize, durable: bool) -> Work {
+        Work::Write { page, bytes: Bytes::all(vec![value; pages * PAGE_BYTES]), durable }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_what_was_zeroed_is_zero() {
+        let Some(mut bench) = Bench::new("ring-data") else { return };
+        bench.does(write(3, 7, 160, false)).unwrap();
+        bench.does(write(5, 8, 1, true)).unwrap();
+        bench.does(Work::Flush).unwrap();
+        bench.does(Work::Zero { page: 100, pages: 2, durable: true }).unwrap();
+        let bytes = bench.reads(3, 160);
+        for (page, bytes) in (3..).zip(bytes.chunks(PAGE_BYTES)) {
+            let value =
+                [7, 8, 0][usize::from(page == 5) + 2 * usize::from((100..102).contains(&page))];
+            assert!(bytes.iter().all(|&byte| byte == value), "page {page}");
+        }
+        assert!(rustix::io::read(&bench.bell, &mut [0; 8]).is_ok(), "the bell did not ring");
+    }
+
+    #[test]
+    fn a_part_is_followed_by_the_rest() {
+        let Some(mut bench) = Bench::new("ring-part") else { return };
+        bench.begin(write(0, 1, 4, true));
+        // The first page counts as written, but was not.
+        bench.answered(4096);
+        bench.ended().unwrap();
+        bench.begin(Work::Read { page: 0, block: 0, blocks: 4 });
+        bench.answered(8192);
+        let (bytes, _) = bench.ended().unwrap();
+        assert_eq!(bytes[8192..], [1; 8192]);
+        assert_eq!(bench.reads(0, 2), [[0; 4096], [1; 4096]].concat());
+    }
+
+    #[test]
+    fn a_device_that_makes_no_zeros_is_given_them() {
+        let Some(mut bench) = Bench::new("ring-zeros") else { return };
+        bench.does(write(0, 1, 200, true)).unwrap();
+        bench.begin(Work::Zero { page: 1, pages: 150, durable: true });
+        bench.answered(-libc::EOPNOTSUPP);
+        bench.ended().unwrap();
+        let bytes = bench.reads(0, 200);
+        let ones = |range: std::ops::Range<usize>| bytes[range].iter().all(|&byte| byte == 1);
+        assert!(ones(0..4096) && ones(151 * 4096..200 * 4096));
+        assert!(bytes[4096..151 * 4096].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn an_interrupted_request_is_made_again() {
+        let Some(mut bench) = Bench::new("ring-again") else { return };
+        bench.begin(write(0, 1, 1, false));
+        bench.answered(-libc::EINTR);
+        bench.ended().unwrap();
+        assert_eq!(bench.reads(0, 1), [1; 4096]);
+    }
+
+    #[test]
+    fn after_a_failed_sync_nothing_is_said_to_be_durable() {
+        let Some(mut bench) = Bench::new("ring-lost") else { return };
+        let beyond = bench.does(Work::Read { page: 2000, block: 0, blocks: 1 });
+        assert_eq!(beyond.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        bench.does(Work::Flush).unwrap();
+        bench.device.broken.store(true, Ordering::SeqCst);
+        assert!(bench.does(Work::Flush).is_err());
+        bench.device.broken.store(false, Ordering::SeqCst);
+        assert!(bench.does(Work::Flush).is_err());
+        assert!(bench.does(write(0, 1, 1, true)).is_err());
+        bench.does(write(0, 2, 1, false)).unwrap();
+        assert_eq!(bench.reads(0, 1), [2; 4096]);
+    }
+
+    #[test]
+    fn what_is_forgotten_never_begins() {
+        let Some(mut bench) = Bench::new("ring-forget") else { return };
+        bench.begin(write(0, 1, 1, true));
+        bench.ring.forget(PLACE);
+        assert_eq!(bench.reads(0, 1), [0; 4096]);
+    }
+
+    #[test]
+    fn more_than_fits_into_the_ring_waits() {
+        let Some(mut bench) = Bench::new("ring-full") else { return };
+        let count = 3 * ENTRIES as usize;
+        for page in 0..count {
+            bench.begin(write(page as u64, page as u8, 1, false));
+        }
+        let mut ended = VecDeque::new();
+        let began = Instant::now();
+        while ended.len() < count {
+            bench.ring.submit(&mut ended);
+            bench.ring.take(&mut ended);
+            assert!(began.elapsed() < Duration::from_secs(120), "only {} ended", ended.len());
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        assert!(ended.iter().all(|done| done.outcome.is_ok()));
+        for page in (0..count as u64).step_by(100) {
+            assert_eq!(bench.reads(page, 1), [page as u8; 4096]);
+        }
+    }
+}
