@@ -167,7 +167,9 @@ def exposed(bench: Bench, control: Path) -> int:
         while not over.is_set():
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.connect(str(control))
-                seen.append(json.loads(asking.makefile().readline())["bytes_at_risk"])
+                asking.sendall(b'{"status":{}}\n')
+                answer = json.loads(asking.makefile().readline())
+                seen.append(answer["status"]["bytes_at_risk"])
             time.sleep(0.002)
 
     looker = threading.Thread(target=look)

@@ -77,7 +77,7 @@ pub struct Config {
     pub ram_blocks_max: u64,
     /// Blocks that may be acknowledged while they are not in two domains.
     pub exposed_blocks_max: u64,
-    /// No further block is exposed while one has been for this long.
+    /// In relaxed mode no further block is exposed while one has been for this long.
     pub exposed_age_max: Nanos,
     /// Extents that may be hot at once.
     pub hot_max: usize,
@@ -106,7 +106,7 @@ impl Config {
             exposed_age_max: Nanos::from_millis(500),
             hot_max: crate::format::maps::HOT_MAX,
             depth_max: 32,
-            drain_depth: 8,
+            drain_depth: 32,
             copies_max: 4,
             placement: Placement::Auto,
             flush_after: Nanos::from_secs(1),

@@ -192,7 +192,9 @@ impl Core {
     /// Does one more exposed write stay within the caps?
     fn room(&self, index: WriteIndex) -> bool {
         let blocks = u64::from(self.writes.get(index).span.blocks);
-        let old = self.writes.oldest_exposed();
+        // In log mode nothing was promised of what is exposed.
+        let relaxed = self.config.rules.mode == Mode::Relaxed;
+        let old = self.writes.oldest_exposed().filter(|_| relaxed);
         self.writes.exposed_blocks + blocks <= self.config.exposed_blocks_max
             && old.is_none_or(|since| self.now.since(since) <= self.config.exposed_age_max)
     }

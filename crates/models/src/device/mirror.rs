@@ -182,7 +182,7 @@ impl Default for Params {
             region: Size(Bytes::from_kib(64)),
             freeze: Freeze::default(),
             depth: 32,
-            drain_depth: 8,
+            drain_depth: 32,
             hedge_percent: 5,
             flush_after: Duration(Nanos::from_secs(1)),
             queue_depth_max: 1024,
