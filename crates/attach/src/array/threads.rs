@@ -11,7 +11,7 @@ use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
 
 use super::device::Device;
-use super::worker::{Done, NOTHING, Outcome, Place, Work, ring, sums};
+use super::worker::{Done, NOTHING, Outcome, Place, Work, sums, wake};
 
 /// What is under way at a device at a time.
 const THREADS: usize = 8;
@@ -66,7 +66,7 @@ impl Threads {
                     if tell.send(Done { place, io, outcome }).is_err() {
                         return;
                     }
-                    ring(&bell);
+                    wake(&bell);
                 }
             })?);
         }

@@ -186,7 +186,7 @@ impl Workers {
             _ => {
                 let outcome = Err(io::ErrorKind::NotFound.into());
                 self.ended.push_back(Done { place, io, outcome });
-                ring(&self.bell);
+                wake(&self.bell);
             }
         }
     }
@@ -196,7 +196,7 @@ impl Workers {
         if let Some(ring) = &mut self.ring
             && ring.submit(&mut self.ended)
         {
-            self::ring(&self.bell);
+            wake(&self.bell);
         }
     }
 
@@ -222,7 +222,7 @@ impl Workers {
     }
 }
 
-pub(super) fn ring(bell: &OwnedFd) {
+pub(super) fn wake(bell: &OwnedFd) {
     // A counter that is full has rung.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }

@@ -8,7 +8,10 @@ fn the_same_seeds_give_the_same_digest() {
     let first = Test::new().args(&args).json();
     assert_eq!(first["ok"], true);
     assert_eq!((&first["seeds"], &first["operations"]), (&20.into(), &2000.into()));
-    assert_eq!(first["digest"], Test::new().args(&args).json()["digest"]);
+    for jobs in ["1", "3"] {
+        let again = Test::new().args(&args).args(&["--jobs", jobs]).json();
+        assert_eq!(first["digest"], again["digest"], "{jobs} threads");
+    }
     let other = ["mirror", "torture", "--seeds", "20", "--seed-base", "21", "--json"];
     assert_ne!(first["digest"], Test::new().args(&other).json()["digest"]);
 }

@@ -86,7 +86,7 @@ pub enum Placement {
 pub struct Exposure {
     /// At most so much at once.
     pub bytes: Size,
-    /// None more while some has been for so long.
+    /// In relaxed mode none more while some has been for so long.
     pub age: Duration,
 }
 

@@ -1,6 +1,9 @@
 //! `blocklab mirror torture`: seeds until one fails, the time is up, or all have passed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use mirror::torture::{Plan, Report, replay, run};
@@ -23,6 +26,9 @@ pub(super) struct Args {
     /// The first seed
     #[arg(long, value_name = "B", default_value_t = 1)]
     seed_base: u64,
+    /// Runs at a time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
     /// Host requests per run
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -62,24 +68,46 @@ impl Args {
         }
     }
 
+    /// Every thread takes the next seed until one fails; the sums do not depend on who took which.
     fn runs(&self, began: Instant) -> (u64, Report, Option<Failed>) {
+        let jobs = self.jobs.map(usize::from).or_else(|| available_parallelism().ok().map(usize::from));
         let most = self.seeds.unwrap_or(if self.seconds.is_some() { u64::MAX } else { 1000 });
         let limit = self.seconds.map(Duration::from_secs);
-        let (mut total, mut seeds, mut said) = (Report::default(), 0, began);
-        while seeds < most && limit.is_none_or(|limit| began.elapsed() < limit) {
-            let seed = self.seed_base.wrapping_add(seeds);
-            seeds += 1;
-            match attempt(|| run(&Plan::new(seed, self.operations))) {
-                Ok(report) => total.add(&report),
-                Err(violation) => return (seeds, total, Some((seed, violation))),
+        let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let total = Mutex::new((Report::default(), 0, began));
+        let seeds = || {
+            let late = limit.is_some_and(|limit| began.elapsed() >= limit);
+            let nth = next.fetch_add(u64::from(!late), Ordering::SeqCst);
+            (!late && nth < most && !over.load(Ordering::SeqCst))
+                .then(|| self.seed_base.wrapping_add(nth))
+        };
+        let work = || {
+            while let Some(seed) = seeds() {
+                let outcome = attempt(|| run(&Plan::new(seed, self.operations)));
+                let (total, ended, said) = &mut *total.lock().unwrap_or_else(PoisonError::into_inner);
+                *ended += 1;
+                match outcome {
+                    Ok(report) => total.add(&report),
+                    Err(violation) => {
+                        over.store(true, Ordering::SeqCst);
+                        return Some((seed, violation));
+                    }
+                }
+                if said.elapsed() >= LINE_EVERY {
+                    *said = Instant::now();
+                    let rate = *ended as f64 / began.elapsed().as_secs_f64();
+                    eprintln!("{ended} seeds, {rate:.0} per second, no violation");
+                }
             }
-            if said.elapsed() >= LINE_EVERY {
-                said = Instant::now();
-                let rate = seeds as f64 / began.elapsed().as_secs_f64();
-                eprintln!("{seeds} seeds, {rate:.0} per second, no violation");
-            }
-        }
-        (seeds, total, None)
+            None
+        };
+        let failed = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..jobs.unwrap_or(1)).map(|_| scope.spawn(work)).collect();
+            let ended = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
+            ended.min_by_key(|failed| failed.0)
+        });
+        let (total, ended, _) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (ended, total, failed)
     }
 
     /// The command line that repeats a run.
@@ -167,6 +195,7 @@ mod tests {
             seeds: Some(7),
             seconds: None,
             seed_base: 1,
+            jobs: None,
             operations: 50,
             trace: false,
             json: false,
