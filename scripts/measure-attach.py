@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measure `blocklab attach` beside other servers of block devices, and write the tables.
 
-    sudo scripts/measure-attach.py [--rounds 3] [--seconds 2] [--write]
+    sudo scripts/measure-attach.py [--rounds 3] [--seconds 2] [--only TABLE] [--write]
 
-Every server and fio run under SCHED_FIFO 40 where that is permitted. Servers take turns within a
-round, so that all see the same neighbours; a figure is the median of the rounds. With --write the
-tables replace those in docs/measured/attach.md, too. Needs fio with its
+Every server, fio and the kernel's unbound workers run under SCHED_FIFO 40 where that is permitted.
+Servers take turns within a round, so that all see the same neighbours; a figure is the median of
+the rounds. With --write the tables replace those in docs/measured/attach.md, too. Needs fio with its
 nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
 """
 
@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -66,9 +67,44 @@ class Bench:
             f"--runtime={self.seconds}", "--ramp_time=0.5", "--percentile_list=50:99",
             "--output-format=json", "--direct=1",
         ]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        with self.workers_raised():
+            out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         job = json.loads(out[out.index("{"):])["jobs"][0]
         return job["read"] if "read" in options[0] else job["write"]
+
+    @contextlib.contextmanager
+    def workers_raised(self):
+        """The kernel's unbound workers, which do the loop devices' I/O, at the servers' priority."""
+        over, raised = threading.Event(), set()
+
+        def workers() -> set[str]:
+            out = subprocess.run(["ps", "-eo", "pid=,comm="], capture_output=True, text=True).stdout
+            named = [line.split(maxsplit=1) for line in out.splitlines()]
+            return {pid for pid, name in named if name.startswith("kworker/u")}
+
+        def change(pid: str, policy: str, priority: str) -> None:
+            # One that has ended needs none.
+            subprocess.run(["chrt", policy, "-p", priority, pid], capture_output=True)
+
+        def keep() -> None:
+            while True:
+                for pid in workers() - raised:
+                    change(pid, "-f", "40")
+                    raised.add(pid)
+                if over.wait(0.2):
+                    return
+
+        helper = threading.Thread(target=keep)
+        if self.fifo and os.geteuid() == 0:
+            helper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if helper.is_alive():
+                helper.join()
+            for pid in raised:
+                change(pid, "-o", "0")
 
     @contextlib.contextmanager
     def server(self, command: list[str], socket: str, fifo: bool = True):
@@ -312,6 +348,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--binary", type=Path, default=BINARY)
+    parser.add_argument("--only", choices=["nbd", "accuracy", "devices"], help="one table")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if not arguments.binary.exists():
@@ -323,13 +360,13 @@ def main() -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="measure-attach-") as folder:
         bench = Bench(Path(folder), arguments.binary, arguments.seconds)
-        tables = {
-            "throughput over NBD": throughput(bench, nbd_servers(bench), arguments.rounds),
-            "accuracy": accuracy(bench, arguments.rounds),
-        }
-        if os.geteuid() == 0:
-            devices = block_devices(bench)
-            tables["throughput of block devices"] = throughput(bench, devices, arguments.rounds)
+        tables, only, rounds = {}, arguments.only, arguments.rounds
+        if only in (None, "nbd"):
+            tables["throughput over NBD"] = throughput(bench, nbd_servers(bench), rounds)
+        if only in (None, "accuracy"):
+            tables["accuracy"] = accuracy(bench, rounds)
+        if only in (None, "devices") and os.geteuid() == 0:
+            tables["throughput of block devices"] = throughput(bench, block_devices(bench), rounds)
     tables["conditions"] = (
         f"{arguments.rounds} rounds of {arguments.seconds:g} s per figure; load average "
         f"{load:.1f} before, {os.getloadavg()[0]:.1f} after; "

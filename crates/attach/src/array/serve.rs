@@ -1,4 +1,4 @@
-//! Serving a mirror: one event loop over a frontend, the threads at the devices, and signals.
+//! Serving a mirror: one event loop over a frontend, the devices, and signals.
 
 use std::path::PathBuf;
 
