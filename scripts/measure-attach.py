@@ -5,8 +5,8 @@
 
 Every server, fio and the kernel's unbound workers run under SCHED_FIFO 40 where that is permitted.
 Servers take turns within a round, so that all see the same neighbours; a figure is the median of
-the rounds. With --write the tables replace those in docs/measured/attach.md, too. Needs fio with its
-nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
+the rounds. With --write the tables replace those in docs/measured/attach.md, too. Needs fio with
+its nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
 """
 
 import argparse
@@ -74,12 +74,13 @@ class Bench:
 
     @contextlib.contextmanager
     def workers_raised(self):
-        """The kernel's unbound workers, which do the loop devices' I/O, at the servers' priority."""
+        """The kernel's unbound workers, which do loop devices' I/O, at the servers' priority."""
         over, raised = threading.Event(), set()
 
         def workers() -> set[str]:
-            out = subprocess.run(["ps", "-eo", "pid=,comm="], capture_output=True, text=True).stdout
-            named = [line.split(maxsplit=1) for line in out.splitlines()]
+            command = ["ps", "-eo", "pid=,comm="]
+            listing = subprocess.run(command, capture_output=True, text=True)
+            named = [line.split(maxsplit=1) for line in listing.stdout.splitlines()]
             return {pid for pid, name in named if name.startswith("kworker/u")}
 
         def change(pid: str, policy: str, priority: str) -> None:

@@ -70,7 +70,8 @@ impl Args {
 
     /// Every thread takes the next seed until one fails; the sums do not depend on who took which.
     fn runs(&self, began: Instant) -> (u64, Report, Option<Failed>) {
-        let jobs = self.jobs.map(usize::from).or_else(|| available_parallelism().ok().map(usize::from));
+        let cores = || available_parallelism().map_or(1, usize::from);
+        let jobs = self.jobs.map_or_else(cores, usize::from);
         let most = self.seeds.unwrap_or(if self.seconds.is_some() { u64::MAX } else { 1000 });
         let limit = self.seconds.map(Duration::from_secs);
         let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -84,7 +85,8 @@ impl Args {
         let work = || {
             while let Some(seed) = seeds() {
                 let outcome = attempt(|| run(&Plan::new(seed, self.operations)));
-                let (total, ended, said) = &mut *total.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = total.lock().unwrap_or_else(PoisonError::into_inner);
+                let (total, ended, said) = &mut *all;
                 *ended += 1;
                 match outcome {
                     Ok(report) => total.add(&report),
@@ -102,7 +104,7 @@ impl Args {
             None
         };
         let failed = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..jobs.unwrap_or(1)).map(|_| scope.spawn(work)).collect();
+            let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
             let ended = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
             ended.min_by_key(|failed| failed.0)
         });

@@ -65,7 +65,7 @@ fn what_was_flushed_survives_kill_9() {
     }
 }
 
-/// A leg that is taken away shrinks to nothing: that is an error of each request, not of the mirror.
+/// A leg that shrinks to almost nothing: an error of each request, not of the mirror.
 #[test]
 fn a_leg_that_shrinks_is_left_out() {
     let Some(loops) = Loops::made(&[]) else { return };
