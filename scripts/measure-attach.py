@@ -3,10 +3,10 @@
 
     sudo scripts/measure-attach.py [--rounds 3] [--seconds 2] [--only TABLE] [--write]
 
-Every server, fio and the kernel's unbound workers run under SCHED_FIFO 40 where that is permitted.
-Servers take turns within a round, so that all see the same neighbours; a figure is the median of
-the rounds. With --write the tables replace those in docs/measured/attach.md, too. Needs fio with
-its nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
+Every server, fio and, for block devices, the kernel's unbound workers run under SCHED_FIFO 40 where
+that is permitted. Servers take turns within a round, so that all see the same neighbours; a figure
+is the median of the rounds. With --write the tables replace those in docs/measured/attach.md, too.
+Needs fio with its nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
 """
 
 import argparse
@@ -67,7 +67,8 @@ class Bench:
             f"--runtime={self.seconds}", "--ramp_time=0.5", "--percentile_list=50:99",
             "--output-format=json", "--direct=1",
         ]
-        with self.workers_raised():
+        by_loop = any(option.startswith("--filename=/dev/loop") for option in target)
+        with self.workers_raised() if by_loop else contextlib.nullcontext():
             out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         job = json.loads(out[out.index("{"):])["jobs"][0]
         return job["read"] if "read" in options[0] else job["write"]

@@ -4,6 +4,7 @@
 //! Frontends are codecs; [`Engine`] is what stands behind all of them. It never decides a latency:
 //! the model does, and [`Statistics`] tells how late this machine was against it.
 
+mod aligned;
 pub mod array;
 mod askers;
 mod captive;

@@ -13,10 +13,14 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, fallocate, fl
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use study::Failure;
 
-use super::aligned::Aligned;
+use crate::aligned::Aligned;
 
 /// A page in bytes, where offsets are counted.
 pub(super) const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Make a range read as zeros, and give its space back.
+pub(super) const PUNCH: FallocateFlags =
+    FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// How a device is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,9 +164,8 @@ impl Device {
         static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
         step();
         let (mut at, end) = (page * PAGE, (page + pages) * PAGE);
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Whatever cannot forget a range is told zeros instead.
-        if fallocate(&self.file, flags, at, end - at).is_err() {
+        if fallocate(&self.file, PUNCH, at, end - at).is_err() {
             while at < end {
                 let length = (end - at).min(ZEROS.len() as u64);
                 self.file.write_all_at(&ZEROS[..length as usize], at)?;

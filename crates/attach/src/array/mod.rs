@@ -3,7 +3,6 @@
 //! The protocol is [`mirror::core`]; here are the bytes, who moves them, and the one
 //! event loop in which everything else happens.
 
-mod aligned;
 mod change;
 mod commands;
 mod create;

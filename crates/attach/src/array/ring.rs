@@ -14,11 +14,10 @@ use io_uring::{IoUring, opcode, squeue, types};
 use mirror::Block;
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
-use rustix::fs::FallocateFlags;
 
-use super::aligned::Aligned;
-use super::device::{Device, PAGE, step};
+use super::device::{Device, PAGE, PUNCH, step};
 use super::worker::{Done, NOTHING, Outcome, Place, Work, sums};
+use crate::aligned::Aligned;
 
 /// Requests that the kernel is given at a time; more wait here.
 const ENTRIES: u32 = 256;
@@ -33,16 +32,10 @@ enum Step {
     Read {
         block: Block,
     },
-    Write {
-        durable: bool,
-    },
+    Write,
     /// Let the device make zeros by itself.
-    Punch {
-        durable: bool,
-    },
-    Zeros {
-        durable: bool,
-    },
+    Punch,
+    Zeros,
     Sync,
 }
 
@@ -52,6 +45,8 @@ struct Flight {
     io: Io,
     device: Arc<Device>,
     step: Step,
+    /// Its end means that something is durable.
+    durable: bool,
     buffer: Aligned,
     /// On the device, in bytes.
     at: u64,
@@ -65,23 +60,22 @@ impl Flight {
         let fd = types::Fd(self.device.direct()?);
         let left = (self.end - self.at) as usize;
         let skip = (self.at - self.start) as usize;
-        let dsync = |durable: bool| if durable { libc::RWF_DSYNC } else { 0 };
+        let dsync = if self.durable { libc::RWF_DSYNC } else { 0 };
         Some(match self.step {
             Step::Read { .. } => {
                 let into = &mut self.buffer.bytes_mut()[skip..];
                 opcode::Read::new(fd, into.as_mut_ptr(), left as u32).offset(self.at).build()
             }
-            Step::Write { durable } => {
+            Step::Write => {
                 let from = &self.buffer.bytes()[skip..];
                 let write = opcode::Write::new(fd, from.as_ptr(), left as u32).offset(self.at);
-                write.rw_flags(dsync(durable)).build()
+                write.rw_flags(dsync).build()
             }
-            Step::Punch { .. } => {
-                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Step::Punch => {
                 let punch = opcode::Fallocate::new(fd, left as u64).offset(self.at);
-                punch.mode(mode.bits() as i32).build()
+                punch.mode(PUNCH.bits() as i32).build()
             }
-            Step::Zeros { .. } => {
+            Step::Zeros => {
                 let zeros = &self.buffer.bytes()[..left.min(ZERO_PAGES * PAGE_BYTES)];
                 let length = zeros.len() as u32;
                 opcode::Write::new(fd, zeros.as_ptr(), length).offset(self.at).build()
@@ -99,10 +93,10 @@ impl Flight {
                 return match (self.step, why.kind()) {
                     (_, io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => None,
                     // It cannot.
-                    (Step::Punch { durable }, _) => {
+                    (Step::Punch, _) => {
                         let pages = ((self.end - self.at) / PAGE) as usize;
                         self.buffer = Aligned::new(pages.min(ZERO_PAGES));
-                        self.step = Step::Zeros { durable };
+                        self.step = Step::Zeros;
                         None
                     }
                     _ => Some(Err(why)),
@@ -111,7 +105,7 @@ impl Flight {
         };
         match self.step {
             Step::Sync => return Some(Ok(NOTHING)),
-            Step::Punch { .. } => self.at = self.end,
+            Step::Punch => self.at = self.end,
             _ if moved == 0 => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
             _ => self.at += moved,
         }
@@ -122,23 +116,12 @@ impl Flight {
                 let sums = sums(array, block, &bytes);
                 Some(Ok((bytes, sums)))
             }
-            Step::Punch { durable: true } | Step::Zeros { durable: true } => {
+            Step::Punch | Step::Zeros if self.durable => {
                 self.step = Step::Sync;
                 None
             }
             _ => Some(Ok(NOTHING)),
         }
-    }
-
-    /// Its end means that something is durable.
-    fn is_durable(&self) -> bool {
-        matches!(
-            self.step,
-            Step::Sync
-                | Step::Write { durable: true }
-                | Step::Punch { durable: true }
-                | Step::Zeros { durable: true }
-        )
     }
 }
 
@@ -171,27 +154,24 @@ impl Ring {
 
     /// Do something at a device that has [`Device::direct`]; it begins with [`Ring::submit`].
     pub(super) fn begin(&mut self, place: Place, io: Io, device: &Arc<Device>, work: Work) {
-        let (step, page, pages) = match &work {
-            &Work::Read { page, block, blocks } => (Step::Read { block }, page, blocks.into()),
+        let (step, durable, page, pages, buffer) = match work {
+            Work::Read { page, block, blocks } => {
+                let buffer = self.buffer(blocks as usize);
+                (Step::Read { block }, false, page, blocks.into(), buffer)
+            }
             Work::Write { page, bytes, durable } => {
-                let pages = (bytes.get().len() / PAGE_BYTES) as u64;
-                (Step::Write { durable: *durable }, *page, pages)
-            }
-            &Work::Zero { page, pages, durable } => (Step::Punch { durable }, page, pages),
-            Work::Flush => (Step::Sync, 0, 0),
-        };
-        let buffer = match &work {
-            Work::Read { .. } => self.buffer(pages as usize),
-            Work::Write { bytes, .. } => {
-                let mut buffer = self.buffer(pages as usize);
+                let mut buffer = self.buffer(bytes.get().len() / PAGE_BYTES);
                 buffer.bytes_mut().copy_from_slice(bytes.get());
-                buffer
+                (Step::Write, durable, page, buffer.pages(), buffer)
             }
-            Work::Zero { .. } | Work::Flush => Aligned::new(0),
+            Work::Zero { page, pages, durable } => {
+                (Step::Punch, durable, page, pages, self.buffer(0))
+            }
+            Work::Flush => (Step::Sync, true, 0, 0, self.buffer(0)),
         };
         let (start, end) = (page * PAGE, (page + pages) * PAGE);
         let device = Arc::clone(device);
-        let flight = Flight { place, io, device, step, buffer, at: start, end, start };
+        let flight = Flight { place, io, device, step, durable, buffer, at: start, end, start };
         let index = self.free.pop().unwrap_or(self.flights.len());
         match self.flights.get_mut(index) {
             Some(free) => *free = Some(flight),
@@ -252,7 +232,7 @@ impl Ring {
     fn end(&mut self, index: usize, outcome: Outcome, ended: &mut VecDeque<Done>) {
         let Some(flight) = self.flights[index].take() else { return };
         self.free.push(index);
-        if outcome.is_err() && flight.is_durable() {
+        if outcome.is_err() && flight.durable {
             flight.device.distrust();
         }
         let Flight { place, io, buffer, .. } = flight;
@@ -279,7 +259,7 @@ impl Ring {
 
 fn may_begin(flight: &Flight) -> io::Result<()> {
     flight.device.works()?;
-    match flight.is_durable() {
+    match flight.durable {
         true => flight.device.is_trusted(),
         false => Ok(()),
     }

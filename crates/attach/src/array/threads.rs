@@ -16,7 +16,6 @@ use super::worker::{Done, NOTHING, Outcome, Place, Work, sums, wake};
 /// What is under way at a device at a time.
 const THREADS: usize = 8;
 
-#[derive(Default)]
 struct Queue {
     /// `None` ends the threads.
     work: Mutex<Option<VecDeque<(Io, Work)>>>,
@@ -54,7 +53,8 @@ impl Threads {
         while own.len() < THREADS {
             own.push(own[0].again()?);
         }
-        let queue = Arc::new(Queue { work: Mutex::new(Some(VecDeque::new())), ..Queue::default() });
+        let work = Mutex::new(Some(VecDeque::new()));
+        let queue = Arc::new(Queue { work, bell: Condvar::new() });
         let mut all = Threads { queue, threads: Vec::new() };
         for device in own {
             let (queue, tell, bell) = (Arc::clone(&all.queue), tell.clone(), Arc::clone(bell));

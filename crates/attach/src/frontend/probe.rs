@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use study::Failure;
 
+use crate::aligned::Aligned;
+
 /// Round trips that are measured, after some that are not.
 const PROBES: u64 = 2000;
 const WARM_UP: u64 = 300;
@@ -38,13 +40,10 @@ pub(crate) fn median_ns(mut round_trip: impl FnMut(u64) -> io::Result<()>) -> io
 
 /// Median time of a direct read of 4 KiB of the block device at `path`, in nanoseconds.
 pub(crate) fn direct_read(path: &Path) -> Result<u64, Failure> {
-    const READ_BYTES: usize = 4096;
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     let measured = File::options().read(true).custom_flags(flags).open(path).and_then(|file| {
-        let mut room = vec![0; 2 * READ_BYTES];
-        let start = room.as_ptr().align_offset(READ_BYTES);
-        let buffer = &mut room[start..start + READ_BYTES];
-        median_ns(|_| file.read_exact_at(buffer, 0))
+        let mut page = Aligned::new(1);
+        median_ns(|_| file.read_exact_at(page.bytes_mut(), 0))
     });
     measured.map_err(unmeasured)
 }

@@ -197,7 +197,7 @@ impl Core {
         cap.rules.mode == Mode::Relaxed
             && (self.writes.starved > 0
                 || self.writes.exposed_blocks * 2 > cap.exposed_blocks_max
-                || self.writes.oldest_exposed().is_some_and(aged))
+                || self.aging_since().is_some_and(aged))
     }
 
     pub(super) fn flush_done(&mut self, leg: Slot) {

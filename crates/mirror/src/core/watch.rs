@@ -7,7 +7,7 @@ use super::event::{Action, Notice};
 use super::io::Out;
 use super::member::State;
 use crate::policy::lag::{self, Pace};
-use crate::types::{DEVICES, LEGS, Mode, Slot, other};
+use crate::types::{DEVICES, LEGS, Slot, other};
 
 impl Core {
     /// A request was answered: learn what is normal.
@@ -81,9 +81,8 @@ impl Core {
 
     /// When the oldest exposed write calls for a flush of the legs.
     fn age_due(&self) -> Option<Nanos> {
-        let since = self.writes.oldest_exposed()?;
         let wait = Nanos(self.config.exposed_age_max.0 / 2 + 1);
-        (self.config.rules.mode == Mode::Relaxed).then(|| since + wait)
+        self.aging_since().map(|since| since + wait)
     }
 
     /// When a log that nothing is appended to should say what is retired.

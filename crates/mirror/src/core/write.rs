@@ -3,6 +3,8 @@
 //! A write lives, with its payload, until it is durable on every leg that takes part. So a leg
 //! that fails with data in its cache takes nothing along, and any unfinished write can be logged.
 
+use sim::Nanos;
+
 use super::event::{Action, Content, HostId, IoError};
 use super::io::WriteIndex;
 use super::member::State;
@@ -189,14 +191,18 @@ impl Core {
         self.again = true;
     }
 
+    /// Since when the oldest exposed block has been, where that is bounded: in log mode nothing was
+    /// promised of it.
+    pub(super) fn aging_since(&self) -> Option<Nanos> {
+        let relaxed = self.config.rules.mode == Mode::Relaxed;
+        relaxed.then(|| self.writes.oldest_exposed()).flatten()
+    }
+
     /// Does one more exposed write stay within the caps?
     fn room(&self, index: WriteIndex) -> bool {
         let blocks = u64::from(self.writes.get(index).span.blocks);
-        // In log mode nothing was promised of what is exposed.
-        let relaxed = self.config.rules.mode == Mode::Relaxed;
-        let old = self.writes.oldest_exposed().filter(|_| relaxed);
         self.writes.exposed_blocks + blocks <= self.config.exposed_blocks_max
-            && old.is_none_or(|since| self.now.since(since) <= self.config.exposed_age_max)
+            && self.aging_since().is_none_or(|at| self.now.since(at) <= self.config.exposed_age_max)
     }
 
     /// One leg has the write, and only the caps forbid to say so.

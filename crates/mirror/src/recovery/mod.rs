@@ -91,12 +91,20 @@ pub fn recover<M: Media>(
     let assembly = assemble(rules, offers, accept)?;
     let mut recovery = Recovery::new(*rules, media, assembly, offers);
     recovery.read_logs(accept)?;
+    let claims = recovery.claims();
+    if !recovery.clean && !planted!(rules, ReplayUnnoticed) {
+        // The witness may name a block that was not hot on any leg that is here.
+        recovery.hot.extend(claims.keys());
+    }
     recovery.read_maps().map_err(Failed::Device)?;
     if !recovery.clean {
-        recovery.converge().map_err(Failed::Device)?;
+        recovery.converge(&claims).map_err(Failed::Device)?;
     }
     recovery.finish(entropy).map_err(Failed::Device)
 }
+
+/// By block, with the page in the log and the checksum of each.
+type Claims = BTreeMap<Block, Vec<(Claim, u64, u32)>>;
 
 struct Recovery<'m, M> {
     rules: Rules,
@@ -106,8 +114,6 @@ struct Recovery<'m, M> {
     newest: Superblock,
     clean: bool,
     scans: [Scan; DEVICES],
-    /// What the logs that count say of each block: with its page in the log and its checksum.
-    claims: BTreeMap<Block, Vec<(Claim, u64, u32)>>,
     /// Blocks of which the copies may differ.
     hot: BTreeSet<Block>,
     out_of_sync: [Regions; LEGS],
@@ -136,7 +142,6 @@ impl<'m, M: Media> Recovery<'m, M> {
             present,
             clean,
             scans: Default::default(),
-            claims: BTreeMap::new(),
             hot: BTreeSet::new(),
             out_of_sync: [regions(), regions()],
             table: Table::new(geometry.blocks),
@@ -176,17 +181,13 @@ impl<'m, M: Media> Recovery<'m, M> {
             }
             self.scans[slot] = scan;
         }
-        if !self.clean {
-            self.gather_claims();
-        }
         Ok(())
     }
 
-    fn gather_claims(&mut self) {
-        for slot in 0..DEVICES {
-            if !self.is_current(slot) {
-                continue;
-            }
+    /// What the logs that count say of each block.
+    fn claims(&self) -> Claims {
+        let mut claims = Claims::new();
+        for slot in (0..DEVICES).filter(|&slot| self.is_current(slot)) {
             let void = self.present[slot]
                 .as_ref()
                 .is_none_or(|own| own.incarnation != self.newest.incarnation);
@@ -196,13 +197,10 @@ impl<'m, M: Media> Recovery<'m, M> {
             }
             for said in &self.scans[slot].said {
                 let claim = Claim { sequence: said.sequence, kind: said.kind, device: slot };
-                self.claims.entry(said.block).or_default().push((claim, said.page, said.sum));
+                claims.entry(said.block).or_default().push((claim, said.page, said.sum));
             }
         }
-        if !planted!(self.rules, ReplayUnnoticed) {
-            // The witness may name a block that was not hot on any leg that is here.
-            self.hot.extend(self.claims.keys());
-        }
+        claims
     }
 
     /// May a flush rely on the witness and a leg that is not here?
@@ -291,14 +289,13 @@ impl<'m, M: Media> Recovery<'m, M> {
     }
 
     /// Make every block that may differ the same on all members, by the newest claim.
-    fn converge(&mut self) -> Result<(), M::Error> {
-        let claims_of = std::mem::take(&mut self.claims);
-        let mut blocks: BTreeSet<Block> = claims_of.keys().copied().collect();
+    fn converge(&mut self, claims: &Claims) -> Result<(), M::Error> {
+        let mut blocks: BTreeSet<Block> = claims.keys().copied().collect();
         if !planted!(self.rules, SkipHot) {
             blocks.extend(&self.hot);
         }
         for block in blocks {
-            let claims = claims_of.get(&block).map_or(&[][..], Vec::as_slice);
+            let claims = claims.get(&block).map_or(&[][..], Vec::as_slice);
             let sum = match merge::remedy(&self.rules, claims.iter().map(|&(claim, ..)| claim)) {
                 Remedy::Replay(claim) => {
                     let said = claims.iter().find(|said| said.0 == claim);

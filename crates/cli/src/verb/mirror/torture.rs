@@ -77,10 +77,11 @@ impl Args {
         let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let total = Mutex::new((Report::default(), 0, began));
         let seeds = || {
-            let late = limit.is_some_and(|limit| began.elapsed() >= limit);
-            let nth = next.fetch_add(u64::from(!late), Ordering::SeqCst);
-            (!late && nth < most && !over.load(Ordering::SeqCst))
-                .then(|| self.seed_base.wrapping_add(nth))
+            if over.load(Ordering::SeqCst) || limit.is_some_and(|limit| began.elapsed() >= limit) {
+                return None;
+            }
+            let nth = next.fetch_add(1, Ordering::SeqCst);
+            (nth < most).then(|| self.seed_base.wrapping_add(nth))
         };
         let work = || {
             while let Some(seed) = seeds() {
