@@ -46,6 +46,17 @@ impl Clock {
         let elapsed = self.0.elapsed();
         Wall(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()))
     }
+
+    /// Look at nothing but the clock until `moment`; returns the moment after that.
+    pub(crate) fn poll_until(&self, moment: Wall) -> Wall {
+        loop {
+            let now = self.now();
+            if now >= moment {
+                return now;
+            }
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Where a device's own time lies on the wall: `wall = (time - start) * dilation`.

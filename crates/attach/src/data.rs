@@ -1,6 +1,8 @@
 //! The payload of one device: the store, under the faults, above the log of a power cut.
 
+use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 
 use sim::{LostWrite, RequestId, Rng, SECTOR_BYTES};
 
@@ -44,13 +46,17 @@ pub struct Data {
     log: Option<VolatileLog>,
     prune_at: usize,
     next_ticket: u64,
+    /// Reads of so many bytes leave their data in the store.
+    in_place: RangeInclusive<u32>,
 }
 
 impl Data {
     /// The data in `store` of a device of `bytes`.
     pub fn new(store: Store, bytes: u64, rng: Rng) -> Data {
         let faults = Faults::new(rng);
-        Data { store, bytes, faults, log: None, prune_at: PRUNE_BYTES, next_ticket: 0 }
+        #[expect(clippy::reversed_empty_ranges, reason = "no length at all")]
+        let in_place = 1..=0;
+        Data { store, bytes, faults, log: None, prune_at: PRUNE_BYTES, next_ticket: 0, in_place }
     }
 
     /// Keep what writes replace, so that a power cut can lose what was not flushed.
@@ -66,6 +72,16 @@ impl Data {
     /// Where the data is kept.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Let reads of so many bytes leave their data in the store, for whoever answers them.
+    pub(crate) fn leave_reads(&mut self, bytes: RangeInclusive<u32>) {
+        self.in_place = bytes;
+    }
+
+    /// The store's file.
+    pub(crate) fn source(&self) -> &File {
+        self.store.source()
     }
 
     pub(crate) fn begin_write(&mut self, offset: u64, bytes: u32) -> WriteSink {
@@ -148,6 +164,9 @@ impl Data {
     }
 
     fn read(&mut self, offset: u64, bytes: u32, pool: &mut Pool) -> Result<Vec<u8>, Refusal> {
+        if self.in_place.contains(&bytes) && self.faults.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut buffer = pool.take(bytes as usize);
         if let Err(why) = self.store.read(offset, &mut buffer) {
             pool.put(buffer);

@@ -1,4 +1,5 @@
 //! The engine under every frontend: arrival stamp, model, data moved at arrival, reply when due.
+//! (A frontend may take the data of long reads later and by itself, see [`crate::target`].)
 //!
 //! It reads no clock: the caller says when a request arrived and what time it is, so a test can
 //! turn the clock by hand. Latency is the model's alone; the engine only adds what a fault asks
@@ -6,6 +7,7 @@
 //! modelled completion.
 
 use std::collections::VecDeque;
+use std::fs::File;
 
 use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
 
@@ -83,7 +85,8 @@ pub struct Reply {
     pub order: Order,
     /// When it was due, and what that is measured against.
     pub timing: Timing,
-    /// What a read found; empty for everything else.
+    /// What a read found, unless it was left in its place ([`crate::target::Target::leave_reads`]);
+    /// empty for everything else.
     pub result: Result<Vec<u8>, Refusal>,
 }
 
@@ -185,6 +188,11 @@ impl Engine {
     /// The payload.
     pub fn data(&mut self) -> &mut Data {
         &mut self.data
+    }
+
+    /// The file that holds the payload.
+    pub(crate) fn source(&self) -> &File {
+        self.data.source()
     }
 
     /// Stamp requests this much before their arrival: the transport's share of a round trip.

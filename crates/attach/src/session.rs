@@ -172,10 +172,13 @@ pub fn attach(
     Ok(Outcome { report, code })
 }
 
+/// A reply that is due so soon is waited for first: a look at the sockets takes longer.
+const LAST_NS: u64 = 1_000;
+
 impl Session {
     /// Start the frontend while requests bypass the model.
     fn start(&mut self) -> Result<crate::frontend::Started, Failure> {
-        let errand = self.frontend.start(&self.lab, &self.poll)?;
+        let errand = self.frontend.start(&mut self.lab, &self.poll)?;
         let all = |lab: &mut Lab, ns| {
             lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(ns));
         };
@@ -283,7 +286,10 @@ impl Serving for Session {
     }
 
     fn turn(&mut self) {
-        let due = self.answer(self.lab.clock.now());
+        let mut due = self.answer(self.lab.clock.now());
+        if due <= self.lab.clock.now().plus(LAST_NS) {
+            due = self.answer(self.lab.clock.poll_until(due));
+        }
         let now = self.lab.clock.now();
         let sleep_ns = self.spin.sleep_ns(now, due);
         let slept = self.poll.wait(sleep_ns, &mut self.events);

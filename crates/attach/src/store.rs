@@ -84,6 +84,11 @@ impl Store {
         self.path.as_deref()
     }
 
+    /// The file itself, to be read from.
+    pub(crate) fn source(&self) -> &File {
+        &self.file
+    }
+
     /// Fill `buffer` from byte `offset`.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! What a frontend needs of that which it serves.
 
+use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 
 use sim::Limits;
 
@@ -36,6 +38,15 @@ pub trait Target: 'static {
     /// Those of the store.
     fn extents(&mut self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>>;
 
+    /// Reads of so many bytes may leave their data in [`Target::source`]: the reply has none then,
+    /// and the frontend takes it from there when it answers.
+    fn leave_reads(&mut self, _bytes: RangeInclusive<u32>) {}
+
+    /// Where that data is.
+    fn source(&self) -> Option<&File> {
+        None
+    }
+
     /// Take a request that arrived at `arrived`. `sink` is what [`Target::begin_write`] gave for a
     /// write.
     fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Self::Sink>, pool: &mut Pool);
@@ -62,6 +73,14 @@ impl Target for Engine {
 
     fn extents(&mut self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>> {
         self.data().extents(offset, bytes, most)
+    }
+
+    fn leave_reads(&mut self, bytes: RangeInclusive<u32>) {
+        self.data().leave_reads(bytes);
+    }
+
+    fn source(&self) -> Option<&File> {
+        Some(Engine::source(self))
     }
 
     fn submit(&mut self, arrived: Wall, order: Order, sink: Option<WriteSink>, pool: &mut Pool) {

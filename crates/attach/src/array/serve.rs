@@ -89,7 +89,7 @@ pub fn serve(
         note,
         stopping: false,
     };
-    let errand = server.frontend.start(&server.lab, &server.poll)?;
+    let errand = server.frontend.start(&mut server.lab, &server.poll)?;
     let started = server.during(errand)?;
     started.notes.iter().for_each(|text| (server.note)(text));
     ready(&started.address);

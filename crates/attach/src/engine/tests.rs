@@ -154,6 +154,22 @@ fn faults_change_answers_and_data_until_they_are_lifted() {
 }
 
 #[test]
+fn a_long_read_leaves_its_data_in_the_store_unless_a_fault_may_spoil_it() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.engine.data().leave_reads(8192..=16384);
+    let found = |bench: &mut Bench, at: u64, bytes: u32| {
+        bench.read(at, 0, bytes, at);
+        bench.at(at + 100).pop().unwrap().result.unwrap().len()
+    };
+    assert_eq!(found(&mut bench, 0, 4096), 4096);
+    assert_eq!(found(&mut bench, 200, 8192), 0);
+    assert_eq!(found(&mut bench, 400, 32768), 32768);
+    let kind = Kind::Rot;
+    bench.engine.inject(Rule { kind, range: 0..4096, op: None, one_in: 1, count: None });
+    assert_eq!(found(&mut bench, 600, 8192), 8192);
+}
+
+#[test]
 fn a_hang_that_is_lifted_while_the_device_is_busy_holds_nothing_back() {
     let mut bench = Bench::new(engine(8, 1));
     let rule = Rule { kind: Kind::Hang, range: 0..4096, op: None, one_in: 1, count: None };

@@ -65,7 +65,7 @@ pub trait Frontend<T: Target = Engine> {
     ///
     /// # Errors
     /// When the machine lacks something, or a name is taken.
-    fn start(&mut self, lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure>;
+    fn start(&mut self, lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure>;
 
     /// Something happened to the descriptor that the frontend added as `event.token`.
     fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll);

@@ -213,7 +213,7 @@ fn never_block(file: &File) -> std::io::Result<()> {
 }
 
 impl<T: Target> Frontend<T> for VhostUser {
-    fn start(&mut self, _lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(&mut self, _lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         for (index, disk) in self.disks.iter_mut().enumerate() {
             disk.listen(poll, index as u64 * PER_DISK)?;
         }

@@ -4,12 +4,14 @@
 //! Nothing of it can stay behind, even when we are killed: the file system has no mount point,
 //! and the loop device frees itself when its last user goes.
 
+mod answers;
+mod conduit;
 mod device;
 mod mount;
 pub mod wire;
 
 use std::fs::File;
-use std::io::{IoSlice, Read};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +26,7 @@ use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
 use crate::target::Target;
 
+use answers::Answers;
 use device::LoopDevice;
 use wire::{Ask, FileInfo};
 
@@ -49,7 +52,7 @@ impl Options {
             connection: None,
             devices: Arc::default(),
             buffer: vec![0; wire::REQUEST_BYTES_MAX],
-            replies: Vec::new(),
+            answers: Answers::new(),
             over: false,
         }))
     }
@@ -80,8 +83,7 @@ struct Loop {
     connection: Option<File>,
     devices: Arc<Mutex<Vec<LoopDevice>>>,
     buffer: Vec<u8>,
-    /// What waits to be sent: a head, and the data of a read.
-    replies: Vec<(Vec<u8>, Vec<u8>)>,
+    answers: Answers,
     over: bool,
 }
 
@@ -120,7 +122,7 @@ impl Loop {
         match wire::understand(&self.buffer[..got], &self.files) {
             Ask::Nothing => {}
             Ask::Over => self.over = true,
-            Ask::Reply(reply) => self.replies.push((reply, Vec::new())),
+            Ask::Reply(reply) => self.answers.head(reply),
             Ask::Device { unique, file, command, offset, bytes, data } => {
                 let ticket = Ticket { tag: unique, ..Ticket::default() };
                 let order = Order { ticket, command, offset, bytes };
@@ -143,13 +145,16 @@ impl Loop {
 }
 
 impl<T: Target> Frontend<T> for Loop {
-    fn start(&mut self, lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(&mut self, lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         let connection = mount::connect()?;
         let folder = mount::mount(connection.as_fd())?;
         poll.add(&connection, 0, Interest::READ)
             .map_err(|why| Failure::machine(format!("cannot wait for the kernel: {why}")))?;
         self.connection = Some(connection);
         realtime::set_io_flusher(true);
+        if let Some(lengths) = self.answers.lengths_in_place() {
+            lab.exports.iter_mut().for_each(|export| export.engine.leave_reads(lengths.clone()));
+        }
         let queues = self.queues(lab);
         let (devices, calibrate) = (Arc::clone(&self.devices), self.options.calibrate);
         Ok(Box::new(move || {
@@ -191,28 +196,20 @@ impl<T: Target> Frontend<T> for Loop {
         }
     }
 
-    fn reply(&mut self, _: usize, reply: Reply, _: &mut Lab<T>) {
+    fn reply(&mut self, export: usize, reply: Reply, _: &mut Lab<T>) {
         let Order { command, bytes, ticket, .. } = reply.order;
         let unique = ticket.tag;
-        self.replies.push(match (reply.result, command) {
-            (Err(why), _) => (wire::header(unique, 0, linux::number(why)).to_vec(), Vec::new()),
-            (Ok(data), Command::Read) => (wire::header(unique, data.len(), 0).to_vec(), data),
-            (Ok(_), Command::Write { .. }) => (wire::written(unique, bytes), Vec::new()),
-            (Ok(_), _) => (wire::header(unique, 0, 0).to_vec(), Vec::new()),
-        });
+        match (reply.result, command) {
+            (Err(why), _) => self.answers.head(wire::header(unique, 0, linux::number(why))),
+            (Ok(data), Command::Read) => self.answers.found(export, reply.order, data),
+            (Ok(_), Command::Write { .. }) => self.answers.head(wire::written(unique, bytes)),
+            (Ok(_), _) => self.answers.head(wire::header(unique, 0, 0)),
+        }
     }
 
     fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll) {
-        for (head, data) in self.replies.drain(..) {
-            let Some(connection) = &self.connection else { break };
-            // The kernel takes a reply whole and never makes us wait; one that it does not know
-            // any more was interrupted.
-            let slices = [IoSlice::new(&head), IoSlice::new(&data)];
-            let sent = rustix::io::writev(connection, &slices);
-            self.over |= sent == Err(Errno::NODEV);
-            if data.capacity() > 0 {
-                lab.pool.put(data);
-            }
+        if let Some(connection) = &self.connection {
+            self.over |= !self.answers.send(connection, lab);
         }
         if self.over
             && let Some(connection) = self.connection.take()
@@ -225,8 +222,7 @@ impl<T: Target> Frontend<T> for Loop {
     /// What was inside fails; a host that lost its disk for a moment sees the same.
     fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
         for order in forgotten {
-            let reply = wire::header(order.ticket.tag, 0, linux::errno::IO);
-            self.replies.push((reply.to_vec(), Vec::new()));
+            self.answers.head(wire::header(order.ticket.tag, 0, linux::errno::IO));
         }
     }
 

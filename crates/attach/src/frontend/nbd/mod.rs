@@ -229,7 +229,7 @@ fn escaped(path: &str) -> String {
 }
 
 impl<T: Target> Frontend<T> for Nbd<T::Sink> {
-    fn start(&mut self, _lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(&mut self, _lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         let chosen = self.options.socket.clone();
         let socket = match (chosen, self.options.tcp) {
             (Some(path), _) => Some(path),

@@ -169,7 +169,7 @@ impl Ublk {
 }
 
 impl<T: Target> Frontend<T> for Ublk {
-    fn start(&mut self, lab: &Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(&mut self, lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
         let mut control = Control::open()?;
         let mut notes = Vec::new();
         for number in control.abandoned() {
