@@ -120,19 +120,27 @@ pub fn kick(bytes: &[u8]) {
 pub fn keep_time(bytes: &[u8]) {
     let limit = Nanos(1 << 50);
     let mut calendar = Calendar::with_limit(limit);
+    let mut sequence = 0u32;
     for chunk in bytes.chunks(MESSAGE_BYTES + 1) {
         let Some((&event, message)) = chunk.split_first() else { return };
         let Ok(message) = <&[u8; MESSAGE_BYTES]>::try_from(message) else { return };
         let before = calendar.now();
-        if calendar.take(Moment::parse(message)).is_err() {
+        let mut message = *message;
+        // Most guests count.
+        if message[0] != 0 && event & 2 == 0 {
+            sequence = sequence.wrapping_add(1);
+            message[4..8].copy_from_slice(&sequence.to_le_bytes());
+        }
+        if calendar.take(Moment::parse(&message)).is_err() {
             return;
         }
-        assert_eq!(Moment::parse(message).bytes(), *message);
+        assert_eq!(Moment::parse(&message).bytes(), message);
         let due = (event & 1 != 0).then(|| Nanos(before.0.saturating_add(u64::from(event) << 20)));
         match calendar.next(due) {
             Step::Listen => drop(calendar.moved(due)),
             Step::Devices(at) => {
                 calendar.advance(at);
+                calendar.caught_up();
                 calendar.interrupt();
             }
             Step::Guest(at) => {

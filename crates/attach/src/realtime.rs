@@ -27,8 +27,18 @@ pub(crate) fn raise() -> Priority {
 }
 
 fn set_fifo() -> Result<(), String> {
-    let parameters = libc::sched_param { sched_priority: FIFO_PRIORITY };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, FIFO_PRIORITY)
+}
+
+/// Whether this thread, and what it starts, keeps the core until it is done when another that does
+/// so, too, wakes up.
+pub(crate) fn set_batch(on: bool) {
+    // Where it is not permitted it is only slower.
+    let _ = set_policy(if on { libc::SCHED_BATCH } else { libc::SCHED_OTHER }, 0);
+}
+
+fn set_policy(policy: libc::c_int, priority: i32) -> Result<(), String> {
+    let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: `parameters` lives across the call, which only reads it; 0 is this thread.
     match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
         0 => Ok(()),

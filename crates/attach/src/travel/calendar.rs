@@ -24,6 +24,9 @@ pub const TIME_OF_DAY_NS: u64 = 1_767_225_600_000_000_000;
 const FOREVER: u64 = i64::MAX as u64;
 /// Later than anything a guest asks for, and a time that it can still count with.
 const FAR: u64 = 1 << 62;
+/// Most messages of a guest that runs which are acknowledged before they come. It need not stop for
+/// an answer that it has.
+const AHEAD_MAX: u32 = 4;
 
 /// One message, in either direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +92,22 @@ pub struct Calendar {
     sequence: u32,
     /// Acknowledgements of the guest that have not come.
     unacknowledged: u32,
+    /// The number of the guest's last message.
+    last: u32,
+    /// So many messages after it are acknowledged already.
+    ahead: u32,
+    run: Run,
+    /// What the guest said in its last run without an interrupt, and in its last with one.
+    usual: [u32; 2],
     interrupt: Interrupt,
+}
+
+/// How much a guest says from when it may run until it waits, or kicks a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    interrupted: bool,
+    said: u32,
+    counted: bool,
 }
 
 /// How far a waiting guest is with an interrupt: it asks for the time, and then to run at it.
@@ -127,6 +145,24 @@ impl Calendar {
         self.unacknowledged == 0
     }
 
+    /// True while the guest may have acknowledgements of what it did not say yet. It throws them
+    /// away while it waits for anything but an acknowledgement, and takes them for another's answer
+    /// when it is interrupted; so before either it must [catch up](Self::catch_up).
+    pub fn is_ahead(&self) -> bool {
+        self.ahead > 0
+    }
+
+    /// What the guest is told so that it reads all it was told before; when it has acknowledged
+    /// this, it [has](Self::caught_up).
+    pub fn catch_up(&mut self, devices: Option<Nanos>) -> Message {
+        self.free(devices)
+    }
+
+    /// The guest has read everything.
+    pub fn caught_up(&mut self) {
+        self.ahead = 0;
+    }
+
     /// The guest is about to be interrupted.
     pub fn interrupt(&mut self) {
         self.interrupt = Interrupt::Unheard;
@@ -156,8 +192,18 @@ impl Calendar {
         if self.started == (op == START) {
             return refuse(format!("message {op} before or after its time"));
         }
+        let is_answered = self.ahead > 0;
+        if is_answered && sequence != self.last.wrapping_add(1) {
+            return refuse(format!("message {sequence} comes after message {}", self.last));
+        }
+        self.ahead -= u32::from(is_answered);
+        self.last = sequence;
+        self.count(op);
         let mut answer = 0;
         match op {
+            GET | GET_TIME_OF_DAY if is_answered => {
+                return refuse("the guest asks for the time where it should not");
+            }
             START => self.started = true,
             REQUEST if time_ns >= FOREVER => self.request = None,
             REQUEST => self.request(Nanos(time_ns)),
@@ -171,7 +217,16 @@ impl Calendar {
             GET_TIME_OF_DAY => answer = TIME_OF_DAY_NS + self.now.0,
             _ => return refuse(format!("message {op} is not understood")),
         }
-        Ok(Some(Message { op: ACK, sequence, time_ns: answer }))
+        Ok((!is_answered).then_some(Message { op: ACK, sequence, time_ns: answer }))
+    }
+
+    fn count(&mut self, op: u32) {
+        let Run { interrupted, said, counted } = &mut self.run;
+        *said += 1;
+        if matches!(op, WAIT | UPDATE) && !*counted {
+            *counted = true;
+            self.usual[usize::from(*interrupted)] = *said;
+        }
     }
 
     fn request(&mut self, time: Nanos) {
@@ -217,14 +272,25 @@ impl Calendar {
         self.now = self.now.max(time);
     }
 
-    /// Let the guest run at `time`, and by itself until the devices' next event: two messages.
-    pub fn run(&mut self, time: Nanos, devices: Option<Nanos>) -> [Message; 2] {
+    /// Let the guest run at `time`, and by itself until the devices' next event; and acknowledge
+    /// what it usually says then.
+    pub fn run(
+        &mut self,
+        time: Nanos,
+        devices: Option<Nanos>,
+    ) -> impl Iterator<Item = Message> + use<> {
         self.now = self.now.max(time);
         self.waiting = false;
         self.request = None;
+        let interrupted = self.is_interrupted();
         self.interrupt = Interrupt::Unheard;
-        let free = self.free(devices);
-        [free, self.say(RUN, self.now.0)]
+        self.run = Run { interrupted, said: 0, counted: false };
+        let said = [self.free(devices), self.say(RUN, self.now.0)];
+        // What is left from before was thrown away while it waited.
+        self.ahead = self.usual[usize::from(interrupted)].min(AHEAD_MAX);
+        let last = self.last;
+        let answer = move |nth| Message { op: ACK, sequence: last.wrapping_add(nth), time_ns: 0 };
+        said.into_iter().chain((1..=self.ahead).map(answer))
     }
 
     /// The devices' next event has moved to `devices`: tell the guest, if it matters to it.
@@ -259,7 +325,11 @@ mod tests {
     use super::*;
 
     fn guest(op: u32, time_ns: u64) -> Message {
-        Message { op, sequence: 9, time_ns }
+        nth(9, op, time_ns)
+    }
+
+    fn nth(sequence: u32, op: u32, time_ns: u64) -> Message {
+        Message { op, sequence, time_ns }
     }
 
     fn started() -> Calendar {
@@ -269,7 +339,7 @@ mod tests {
     }
 
     fn acknowledge(calendar: &mut Calendar, messages: &[Message]) {
-        for message in messages {
+        for message in messages.iter().filter(|message| message.op != ACK) {
             let ack = Message { op: ACK, sequence: message.sequence, time_ns: 0 };
             assert_eq!(calendar.take(ack), Ok(None));
         }
@@ -294,12 +364,60 @@ mod tests {
         // A later request replaces an earlier one.
         calendar.take(guest(REQUEST, 50)).unwrap();
         assert_eq!(calendar.next(Some(Nanos(60))), Step::Guest(Nanos(50)));
-        let said = calendar.run(Nanos(50), Some(Nanos(60)));
+        let said: Vec<_> = calendar.run(Nanos(50), Some(Nanos(60))).collect();
         assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 60));
         assert_eq!((said[1].op, said[1].time_ns), (RUN, 50));
         assert!(!calendar.is_heard() && !calendar.is_waiting());
         acknowledge(&mut calendar, &said);
+        calendar.caught_up();
         assert_eq!(calendar.take(guest(GET, 0)).unwrap().unwrap().time_ns, 50);
+    }
+
+    #[test]
+    fn a_guest_that_runs_has_the_answers_to_what_it_usually_says() {
+        let mut calendar = started();
+        let say = |calendar: &mut Calendar, ops: &[u32]| {
+            let one = |&op: &u32| {
+                let message = nth(calendar.last + 1, op, if op == REQUEST { 50 } else { 10 });
+                calendar.take(message).unwrap().is_none()
+            };
+            ops.iter().map(one).collect::<Vec<bool>>()
+        };
+        let go = |calendar: &mut Calendar| {
+            let last = calendar.last;
+            let told: Vec<_> = calendar.run(Nanos(10), None).collect();
+            acknowledge(calendar, &told);
+            let answers = told.iter().filter(|message| message.op == ACK);
+            answers.map(|message| message.sequence - last).collect::<Vec<u32>>()
+        };
+        assert_eq!(say(&mut calendar, &[REQUEST, WAIT]), [false; 2]);
+        assert_eq!(go(&mut calendar), [1, 2, 3], "as many as in its start");
+        assert_eq!(say(&mut calendar, &[REQUEST, WAIT]), [true; 2]);
+        assert_eq!(go(&mut calendar), [1, 2], "what was left was thrown away");
+        assert_eq!(say(&mut calendar, &[REQUEST, REQUEST, WAIT]), [true, true, false]);
+        assert_eq!(go(&mut calendar), [1, 2, 3]);
+        // What it says behind a kick does not count: while it waits there it throws answers away.
+        assert_eq!(say(&mut calendar, &[UPDATE]), [true]);
+        calendar.caught_up();
+        assert_eq!(say(&mut calendar, &[REQUEST, WAIT]), [false; 2]);
+        assert_eq!(go(&mut calendar), [1]);
+    }
+
+    #[test]
+    fn an_answer_that_is_left_is_not_taken_for_another() {
+        let mut calendar = started();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        calendar.usual = [2; 2];
+        let said: Vec<_> = calendar.run(Nanos(10), None).collect();
+        acknowledge(&mut calendar, &said);
+        assert_eq!(calendar.take(nth(10, WAIT, 0)), Ok(None));
+        assert!(calendar.is_ahead() && calendar.is_waiting());
+        assert!(calendar.clone().take(nth(11, GET, 0)).is_err());
+        assert!(calendar.clone().take(nth(12, REQUEST, 0)).is_err());
+        let said = calendar.catch_up(None);
+        acknowledge(&mut calendar, &[said]);
+        calendar.caught_up();
+        assert_eq!(calendar.take(nth(11, GET, 0)).unwrap().unwrap().time_ns, 10);
     }
 
     #[test]
@@ -326,7 +444,7 @@ mod tests {
         calendar.take(guest(REQUEST, 50)).unwrap();
         assert!(calendar.is_interrupted());
         assert_eq!(calendar.next(None), Step::Guest(Nanos(50)));
-        calendar.run(Nanos(50), None);
+        let _ = calendar.run(Nanos(50), None);
         assert!(!calendar.is_interrupted());
     }
 
@@ -338,11 +456,11 @@ mod tests {
         calendar.take(guest(WAIT, 0)).unwrap();
         assert_eq!(calendar.next(None), Step::Guest(Nanos(90)));
         // However far the next event is, the guest has to ask before it passes the limit.
-        let said = calendar.run(Nanos(90), Some(Nanos(500)));
+        let said: Vec<_> = calendar.run(Nanos(90), Some(Nanos(500))).collect();
         assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 100));
         acknowledge(&mut calendar, &said);
-        calendar.take(guest(REQUEST, 101)).unwrap();
-        calendar.take(guest(WAIT, 0)).unwrap();
+        calendar.take(nth(10, REQUEST, 101)).unwrap();
+        calendar.take(nth(11, WAIT, 0)).unwrap();
         assert_eq!(calendar.next(None), Step::Limit);
         assert_eq!(calendar.next(Some(Nanos(500))), Step::Limit);
         assert_eq!(calendar.next(Some(Nanos(100))), Step::Devices(Nanos(100)));
@@ -352,14 +470,14 @@ mod tests {
     fn a_running_guest_hears_of_earlier_events_only() {
         let mut calendar = started();
         calendar.take(guest(WAIT, 0)).unwrap();
-        let said = calendar.run(Nanos(10), None);
+        let said: Vec<_> = calendar.run(Nanos(10), None).collect();
         acknowledge(&mut calendar, &said);
         let said = calendar.moved(Some(Nanos(70))).unwrap();
         assert_eq!((said.op, said.time_ns), (FREE_UNTIL, 70));
         assert_eq!(calendar.moved(Some(Nanos(70))), None);
         assert_eq!(calendar.moved(Some(Nanos(90))), None);
         acknowledge(&mut calendar, &[said]);
-        calendar.take(guest(UPDATE, 60)).unwrap();
+        calendar.take(nth(10, UPDATE, 60)).unwrap();
         assert_eq!(calendar.now(), Nanos(60));
     }
 

@@ -1,6 +1,8 @@
 //! One core for the guest and its calendar, of which only one has something to do at a time:
-//! handing over costs a fraction of what it costs between two cores.
+//! handing over costs a fraction of what it costs between two cores. And each keeps it until it has
+//! said all it has to say.
 
+use crate::realtime;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// This thread, and what it starts, on one core until it is dropped.
@@ -12,6 +14,7 @@ impl OneCore {
         let before = sched_getaffinity(None).ok();
         let mut one = CpuSet::new();
         one.set(sched_getcpu());
+        realtime::set_batch(true);
         // Where it is not permitted it is only slower.
         OneCore(before.filter(|_| sched_setaffinity(None, &one).is_ok()))
     }
@@ -19,6 +22,7 @@ impl OneCore {
 
 impl Drop for OneCore {
     fn drop(&mut self) {
+        realtime::set_batch(false);
         if let Some(before) = &self.0 {
             let _ = sched_setaffinity(None, before);
         }

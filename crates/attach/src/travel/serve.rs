@@ -173,7 +173,7 @@ impl Server {
                 Step::Guest(at) => {
                     let due = self.next_due();
                     let messages = self.calendar.run(at, due);
-                    self.say(&messages);
+                    self.say(messages);
                 }
                 Step::Deadlock => return Ok(End::Deadlock),
                 Step::Limit => return Ok(End::Limit),
@@ -191,8 +191,8 @@ impl Server {
         (earliest != Wall::NEVER).then(|| Nanos(earliest.0).max(self.calendar.now()))
     }
 
-    fn say(&mut self, messages: &[Message]) {
-        self.outbox.extend(messages.iter().flat_map(Message::bytes));
+    fn say(&mut self, messages: impl IntoIterator<Item = Message>) {
+        self.outbox.extend(messages.into_iter().flat_map(|message| message.bytes()));
     }
 
     /// Send what is to be told. Each time costs the guest a turn.
@@ -216,8 +216,9 @@ impl Server {
             self.ended = Some(End::GuestGone);
         }
         let mut events = std::mem::take(&mut self.events);
-        // A mark was made before anything the guest says afterwards.
-        events.sort_unstable_by_key(|event| event.token != MARKS);
+        // A mark was made before anything the guest says afterwards, and its time comes before
+        // what it asks of a disk.
+        events.sort_unstable_by_key(|event| (event.token != MARKS, event.token));
         for &event in &events {
             match event.token {
                 LISTEN_CALENDAR => self.meet()?,
@@ -286,7 +287,7 @@ impl Server {
             if message.is_update() {
                 self.look_ahead()?;
             }
-            self.say(answer.as_slice());
+            self.say(answer);
         }
         Ok(())
     }
@@ -300,7 +301,7 @@ impl Server {
         }
         let due = self.next_due();
         let moved = self.calendar.moved(due);
-        self.say(moved.as_slice());
+        self.say(moved);
         Ok(())
     }
 
@@ -340,6 +341,8 @@ impl Server {
             disk.backend.disconnected();
             return Ok(());
         }
+        // It may wait for the answer to a kick, and goes on by itself when it has it.
+        self.catch_up()?;
         while let Some((header, message, files)) = self.disks[index].inbox.next().map_err(broken)? {
             let disk = &mut self.disks[index];
             let (answer, passed) = disk.backend.take(message, files).map_err(broken)?;
@@ -378,7 +381,7 @@ impl Server {
         // It may go on by itself, so it must know of an earlier event before it does.
         let due = self.next_due();
         if let Some(message) = self.calendar.moved(due) {
-            self.say(&[message]);
+            self.say([message]);
             self.heed()?;
         }
         Ok(())
@@ -390,6 +393,18 @@ impl Server {
         while !self.calendar.is_heard() && self.ended.is_none() {
             self.hear()?;
         }
+        Ok(())
+    }
+
+    /// Have the guest read all that it was told.
+    fn catch_up(&mut self) -> Result<(), Failure> {
+        if self.calendar.is_ahead() {
+            let due = self.next_due();
+            let message = self.calendar.catch_up(due);
+            self.say([message]);
+        }
+        self.heed()?;
+        self.calendar.caught_up();
         Ok(())
     }
 
@@ -446,6 +461,7 @@ impl Server {
     ) -> Result<(), Failure> {
         // A signal may not find the guest in the middle of a question.
         self.settle(tick)?;
+        self.catch_up()?;
         let disk = &mut self.disks[index];
         let Some(channel) = &mut disk.channel else { return Ok(()) };
         self.calendar.interrupt();
