@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(CURDIR)/.venv/bin/python
-BLOCKLAB := BLOCKLAB_PYTHON=$(PYTHON) cargo run --quiet --release -p blocklab --
+BLOCKLAB := $(CURDIR)/.venv/bin/blocklab
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
 
@@ -18,17 +18,20 @@ CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 # What travel runs in its guest.
 PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
 
-.PHONY: help setup clients kernel demo test test-rust test-python test-long bench fuzz docs clean
+# What travel's kernel is built with.
+BUILDERS := build-essential flex bison bc xz-utils
+
+.PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long bench fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Prepare this machine: .venv with the Python package (quick when nothing changed)
+setup: ## Prepare this machine: .venv with blocklab and its Python package (quick when nothing changed)
 	@scripts/setup.sh
 
-clients: ## Install what attach is tested with and compared to, and a guest's kernel (apt, as root)
+clients: ## Install what attach and travel are tested with, and a guest's kernel (apt, as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CLIENTS) $(PROGRAMS)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CLIENTS) $(PROGRAMS) $(BUILDERS)
 	scripts/guest.py --fetch
 
 kernel: ## Build the kernel that travel boots, once (some minutes; quick when it is there)
@@ -38,12 +41,17 @@ demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) run first-look --out out/first-look
 	@$(BLOCKLAB) report out/first-look
 
-test: test-rust test-python ## Check everything that must hold on every commit
+test: test-rust test-bare test-python ## Check everything that must hold on every commit
 
 test-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo test --workspace --no-fail-fast
+
+# What looks at this machine's programs, as on a machine that has only the basic ones.
+test-bare:
+	cargo test --workspace --no-fail-fast --test cli --test attach --test travel \
+		--config "target.'cfg(unix)'.runner = ['$(CURDIR)/scripts/bare.sh']"
 
 test-python: setup
 	$(PYTHON) -m mypy

@@ -2,11 +2,13 @@
 """Measure `blocklab attach` beside other servers of block devices, and write the tables.
 
     sudo scripts/measure-attach.py [--rounds 3] [--seconds 2] [--only TABLE] [--write]
+    sudo scripts/measure-attach.py --against BINARY [--rounds 3] [--seconds 2] [--only TABLE]
 
 Every server, fio and, for block devices, the kernel's unbound workers run under SCHED_FIFO 40 where
 that is permitted. Servers take turns within a round, so that all see the same neighbours; a figure
 is the median of the rounds. With --write the tables replace those in docs/measured/attach.md, too.
 Needs fio with its nbd engine, nbdkit, qemu-utils, nbd-server, and for the block devices root.
+With --against another build of blocklab takes the place of the other servers.
 """
 
 import argparse
@@ -27,6 +29,7 @@ import measured
 from measured import BINARY
 
 GIB = 1 << 30
+OTHER = "the other blocklab"
 FIFO = ["chrt", "-f", "40"]
 # (title, fio's options, what is reported)
 LOADS = [
@@ -44,8 +47,8 @@ def permitted() -> bool:
 
 
 class Bench:
-    def __init__(self, folder: Path, binary: Path, seconds: float) -> None:
-        self.folder, self.binary, self.seconds = folder, binary, seconds
+    def __init__(self, folder: Path, binary: Path, against: Path | None, seconds: float) -> None:
+        self.folder, self.binary, self.against, self.seconds = folder, binary, against, seconds
         self.fifo = FIFO if permitted() else []
 
     def path(self, name: str) -> str:
@@ -60,15 +63,16 @@ class Bench:
                     file.write(os.urandom(16 << 20))
         return str(path)
 
-    def fio(self, target: list[str], options: list[str]) -> dict:
-        """One job; its read or write part of fio's JSON."""
-        command = [
-            *self.fifo, "fio", "--name=t", *target, *options, "--time_based", "--size=1g",
-            f"--runtime={self.seconds}", "--ramp_time=0.5", "--percentile_list=50:99",
-            "--output-format=json", "--direct=1",
-        ]
+    def fio(self, target: list[str], options: list[str], ordinary: bool = False) -> dict:
+        """One job; its read or write part of fio's JSON. For an ordinary one nobody is raised."""
         by_loop = any(option.startswith("--filename=/dev/loop") for option in target)
-        with self.workers_raised() if by_loop else contextlib.nullcontext():
+        raised = by_loop and not ordinary
+        command = [
+            *([] if ordinary else self.fifo), "fio", "--name=t", *target, *options,
+            "--time_based", "--size=1g", f"--runtime={self.seconds}", "--ramp_time=0.5",
+            "--percentile_list=50:99", "--output-format=json", "--direct=1",
+        ]
+        with self.workers_raised() if raised else contextlib.nullcontext():
             out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         job = json.loads(out[out.index("{"):])["jobs"][0]
         return job["read"] if "read" in options[0] else job["write"]
@@ -133,12 +137,12 @@ class Bench:
                 process.wait()
 
     @contextlib.contextmanager
-    def ours(self, latency: str, frontend: str = "nbd"):
+    def ours(self, latency: str, frontend: str = "nbd", binary: Path | None = None):
         """Our server of a device of constant latency; yields what fio needs, and the process."""
         part = self.folder / f"null-{latency}.toml"
         part.write_text(f'[null]\nlatency = "{latency}"\ncapacity = "1GiB"\n')
         control, socket = self.path("c.sock"), self.path("ours.sock")
-        command = [str(self.binary), "attach", str(part), "--control", control,
+        command = [str(binary or self.binary), "attach", str(part), "--control", control,
                    "--out", self.path("out"), "--as", frontend]
         if frontend == "nbd":
             with self.server([*command, "--socket", socket], socket, fifo=False) as pid:
@@ -206,9 +210,11 @@ def storage_daemon(bench: Bench, image: str):
 def nbd_servers(bench: Bench) -> dict:
     """Each server of 1 GiB over a Unix socket, by name."""
     q, k = bench.path("q.sock"), bench.path("k.sock")
+    ours = {"blocklab attach": lambda: bench.ours("0us")}
+    if bench.against:
+        return ours | {OTHER: lambda: bench.ours("0us", binary=bench.against)}
     image = bench.image()
-    return {
-        "blocklab attach": lambda: bench.ours("0us"),
+    return ours | {
         "nbdkit memory": lambda: simple(
             bench, ["nbdkit", "-f", "-U", k, "memory", "1G", k]),
         "qemu-nbd": lambda: simple(
@@ -247,8 +253,10 @@ def storage_daemon_fuse(bench: Bench):
 
 
 def block_devices(bench: Bench) -> dict:
-    return {
-        "blocklab attach --as loop": lambda: bench.ours("0us", "loop"),
+    ours = {"blocklab attach --as loop": lambda: bench.ours("0us", "loop")}
+    if bench.against:
+        return ours | {OTHER: lambda: bench.ours("0us", "loop", bench.against)}
+    return ours | {
         "qemu-storage-daemon FUSE + loop": lambda: storage_daemon_fuse(bench),
         "loop on the file": lambda: looped(bench.image()),
     }
@@ -297,21 +305,32 @@ def accuracy(bench: Bench, rounds: int) -> str:
     """The table of what a client sees of a promised latency."""
     k, q = bench.path("k.sock"), bench.path("q.sock")
     null_co = f"driver=null-co,size={GIB},latency-ns=100000"
+
+    def ours(latency: str, frontend: str = "nbd"):
+        return lambda binary=None: bench.ours(latency, frontend, binary)
+
     cases = [
-        ("blocklab attach", 100, 1, lambda: bench.ours("100us")),
-        ("blocklab attach --as loop", 100, 1, lambda: bench.ours("100us", "loop")),
+        ("blocklab attach", 100, 1, ours("100us")),
+        ("blocklab attach --as loop", 100, 1, ours("100us", "loop")),
         ("qemu-nbd null-co", 100, 1, lambda: simple(
             bench, ["qemu-nbd", "-k", q, "-t", "-x", "x", "--image-opts", null_co, q], "x")),
-        ("blocklab attach", 1000, 1, lambda: bench.ours("1ms")),
+        ("blocklab attach", 1000, 1, ours("1ms")),
         ("nbdkit delay, 64 threads", 1000, 1, lambda: simple(
             bench, ["nbdkit", "-f", "-t", "64", "-U", k, "--filter=delay", "memory", "1G",
                     "rdelay=1ms", k])),
-        ("blocklab attach", 1000, 32, lambda: bench.ours("1ms")),
+        ("blocklab attach", 1000, 32, ours("1ms")),
         ("nbdkit delay, 64 threads", 1000, 32, lambda: simple(
             bench, ["nbdkit", "-f", "-t", "64", "-U", k, "--filter=delay", "memory", "1G",
                     "rdelay=1ms", k])),
-        ("blocklab attach", 10000, 1, lambda: bench.ours("10ms")),
+        ("blocklab attach", 10000, 1, ours("10ms")),
     ]
+    if bench.against:
+        cases = [case for case in cases if case[0].startswith("blocklab")]
+        cases = [case for name, promised, depth, server in cases for case in (
+            (name, promised, depth, server),
+            (f"{OTHER}{name.removeprefix('blocklab attach')}", promised, depth,
+             lambda server=server: server(bench.against)),
+        )]
     found: dict = {}
     for round in range(rounds):
         for name, promised, depth, server in cases:
@@ -323,7 +342,7 @@ def accuracy(bench: Bench, rounds: int) -> str:
                     clat = bench.fio(target, options)["clat_ns"]["percentile"]
                     cpu = (cpu_seconds(pid) - began) / (time.monotonic() - wall)
                 late = None
-                if name.startswith("blocklab"):
+                if "blocklab" in name:
                     report = json.loads((bench.folder / "out/attach.json").read_text())
                     late = report["devices"][0]["lateness"]
                 row = (clat["50.000000"] / 1e3, clat["99.000000"] / 1e3, cpu * 100,
@@ -345,28 +364,85 @@ def accuracy(bench: Bench, rounds: int) -> str:
     return "\n".join(lines)
 
 
+@contextlib.contextmanager
+def busy(loops: int):
+    """So many programs that want a core, until the block ends."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    running = [subprocess.Popen(spin) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def loaded(bench: Bench, rounds: int) -> str:
+    """The table of what an ordinary client sees, and what the session says of itself, when other
+    programs want the cores."""
+    binaries = {"": bench.binary} | ({f" ({OTHER})": bench.against} if bench.against else {})
+    cases = [
+        (f"{name}{which}", latency, loops, frontend, binary)
+        for name, frontend in (("nbd", "nbd"), ("loop", "loop"))
+        if frontend == "nbd" or os.geteuid() == 0
+        for latency in ("100us", "10ms")
+        for loops in (0, 4)
+        for which, binary in binaries.items()
+    ]
+    found: dict = {}
+    for round in range(rounds):
+        for name, latency, loops, frontend, binary in cases:
+            print(f"round {round + 1}: {name} {latency} beside {loops}", file=sys.stderr)
+            with busy(loops), bench.ours(latency, frontend, binary) as (target, _):
+                options = ["--rw=randread", "--bs=4k", "--iodepth=1"]
+                clat = bench.fio(target, options, ordinary=True)["clat_ns"]
+            report = json.loads((bench.folder / "out/attach.json").read_text())
+            clients = report["devices"][0].get("clients") or {}
+            row = (report["compensation_us"], clat["min"] / 1e3,
+                   clat["percentile"]["50.000000"] / 1e3, clients.get("beyond_us"),
+                   report["faithful"])
+            found.setdefault((name, latency, loops), []).append(row)
+    lines = ["| server | promised | busy loops | compensation | client min | client p50 | "
+             "session: clients beyond | faithful |", "|---|---|---|---|---|---|---|---|"]
+    for (name, latency, loops), rows in found.items():
+        column = list(zip(*rows))
+        compensation, least, middle = (statistics.median(values) for values in column[:3])
+        beyond = [value for value in column[3] if value is not None]
+        told = f"{statistics.median(beyond):+.0f} us" if beyond else "-"
+        faithful = f"{sum(column[4])} of {len(rows)}"
+        lines.append(f"| {name} | {latency} | {loops} | {compensation:.1f} us | {least:.0f} us | "
+                     f"{middle:.0f} us | {told} | {faithful} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--binary", type=Path, default=BINARY)
-    parser.add_argument("--only", choices=["nbd", "accuracy", "devices"], help="one table")
+    parser.add_argument("--against", type=Path, help="another build of blocklab")
+    parser.add_argument("--only", choices=["nbd", "accuracy", "load", "devices"], help="one table")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.binary.exists():
-        sys.exit(f"{arguments.binary} is missing: cargo build --release -p blocklab")
+    for binary in filter(None, (arguments.binary, arguments.against)):
+        if not binary.exists():
+            sys.exit(f"{binary} is missing: cargo build --release -p blocklab")
+    if arguments.against and arguments.write:
+        sys.exit("--write is for the tables beside other servers: leave it out with --against")
     lacking = [tool for tool in ["fio", "nbdkit", "qemu-nbd", "nbd-server", "chrt"]
                if not shutil.which(tool)]
     if lacking:
         sys.exit(f"missing: {', '.join(lacking)}; get them: make clients")
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="measure-attach-") as folder:
-        bench = Bench(Path(folder), arguments.binary, arguments.seconds)
+        bench = Bench(Path(folder), arguments.binary, arguments.against, arguments.seconds)
         tables, only, rounds = {}, arguments.only, arguments.rounds
         if only in (None, "nbd"):
             tables["throughput over NBD"] = throughput(bench, nbd_servers(bench), rounds)
         if only in (None, "accuracy"):
             tables["accuracy"] = accuracy(bench, rounds)
+        if only in (None, "load"):
+            tables["accuracy beside busy programs"] = loaded(bench, rounds)
         if only in (None, "devices") and os.geteuid() == 0:
             tables["throughput of block devices"] = throughput(bench, block_devices(bench), rounds)
     tables["conditions"] = (

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare this machine: check the tools, make .venv, install the Python package into it.
+# Prepare this machine: check the tools, make .venv, install blocklab and its Python package there.
 # Quick when nothing changed. Exit code 3: the machine lacks something, and what.
 set -Eeuo pipefail
 trap 'say "setup: failed in line $LINENO: $BASH_COMMAND"' ERR
@@ -75,17 +75,22 @@ make_venv() {
     fi
 }
 
-install_package() {
+install_blocklab() {
     local now
     now=$(inputs)
     if [[ -f $STAMP && $(<"$STAMP") == "$now" ]]; then return; fi
-    say "setup: building the Python package (a few minutes the first time)"
+    say "setup: building blocklab and its Python package (a few minutes the first time)"
     export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 VIRTUAL_ENV="$PWD/$VENV"
     "$VENV/bin/python" -m pip install 'maturin>=1.9,<2'
     "$VENV/bin/maturin" develop --release --extras dev
+    # In place of the package's script: `travel` starts this very program again inside its guest.
+    cargo install --quiet --locked --force --path crates/cli --root "$VENV"
     printf '%s\n' "$now" >"$STAMP"
 }
 
 check_tools
 make_venv
-install_package
+install_blocklab
+if [[ $(command -v blocklab) != "$PWD/$VENV/bin/blocklab" ]]; then
+    say "setup: to have \`blocklab\` in this shell: export PATH=\"$PWD/$VENV/bin:\$PATH\""
+fi

@@ -198,8 +198,13 @@ def _flash_tables(
         written["host"] += host
         written["gc"] += int(host * max(0.0, min(0.6, (index - 30) / 60)))
         written["map"] += host // 25
-        sample: dict[str, int] = {"host_writes": written["host"], "gc_pages_moved": written["gc"]}
-        sample |= {f"flash_programs.{cause}": pages for cause, pages in written.items()}
+        # Writes of 4 KiB to pages of 16 KiB, four of which fill a page in the write buffer.
+        sample: dict[str, int] = {"host_writes": 4 * written["host"],
+                                  "host_bytes_written": 16384 * written["host"],
+                                  "gc_pages_moved": written["gc"]}
+        for cause, pages in written.items():
+            sample |= {f"flash_programs.{cause}": pages,
+                       f"flash_bytes_programmed.{cause}": 16384 * pages}
         sample |= {"map_ram_bytes": 65_536 * (1 + index % 10), "map_lookups": 100 * index,
                    "map_hits": 75 * index}
         tables["counters"].extend(

@@ -314,6 +314,26 @@ def test_the_command_writes_names_and_fails_like_the_house(
     assert failed.returncode == 2
     assert failed.stdout == "" and "Traceback" not in failed.stderr
     assert "is not a run directory" in failed.stderr
+    failed = report(str(tmp_path / "nothing"), "--json")
+    told = json.loads(failed.stdout)["error"]
+    assert (failed.returncode, told["kind"], told["exit_code"]) == (2, "input", 2)
+    assert "is not a run directory" in told["message"]
+
+
+def test_only_a_report_or_a_figure_is_written_over(tmp_path: Path) -> None:
+    directory = write_run_directory(tmp_path / "run")
+    notes = tmp_path / "notes.html"
+    notes.write_text("<title>my own</title>", "utf-8")
+    for write in (lambda: page.write(directory, notes),
+                  lambda: write_figure(directory, "waf", notes)):
+        with pytest.raises(StudyError, match=r"(?s)exists already.*delete the file") as refused:
+            write()
+        assert refused.value.exit_code == 2
+        assert notes.read_text("utf-8") == "<title>my own</title>"
+    notes.write_text("", "utf-8")
+    for _ in range(2):
+        assert page.write(directory, notes) == notes
+        assert write_figure(directory, "waf") == directory / "waf.svg"
 
 
 def test_a_figure_stands_alone(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["tidy"] => tidy::run(&root()),
-        ["generate"] => generate::run(&root()),
-        ["new", kind, name] => new::run(&root(), kind, name),
+        ["tidy"] => root().and_then(|root| tidy::run(&root)),
+        ["generate"] => root().and_then(|root| generate::run(&root)),
+        ["new", kind, name] => root().and_then(|root| new::run(&root, kind, name)),
         ["score-disks", directory] => score_disks::run(Path::new(directory)),
         ["new", ..] => Err(format!("usage: xtask new KIND NAME\n{}", new::kinds_help())),
         [] | ["help" | "--help" | "-h"] => {
@@ -43,7 +43,42 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the repository: the folder above this crate.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
+/// The root of the repository that this is called in, wherever the program was built.
+fn root() -> Result<PathBuf, String> {
+    let here = std::env::current_dir().map_err(|e| format!("cannot tell the folder: {e}"))?;
+    root_above(&here)
+}
+
+/// The nearest repository of ours at or above `here`.
+fn root_above(here: &Path) -> Result<PathBuf, String> {
+    let is_root = |folder: &&Path| folder.join(new::REGISTRY).is_file();
+    here.ancestors().find(is_root).map(Path::to_owned).ok_or_else(|| {
+        format!(
+            "{} is not in a copy of the repository: expected {} there or above; cd into one",
+            here.display(),
+            new::REGISTRY
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_the_one_that_one_is_called_in() {
+        let name = format!("blocklab-root-{}", std::process::id());
+        let other = std::env::temp_dir().join(name);
+        let inside = other.join("docs/howto");
+        std::fs::create_dir_all(&inside).unwrap();
+        let lost = root_above(&inside).unwrap_err();
+        let registry = other.join(new::REGISTRY);
+        std::fs::create_dir_all(registry.parent().unwrap()).unwrap();
+        std::fs::write(&registry, "").unwrap();
+        let found = root_above(&inside);
+        std::fs::remove_dir_all(&other).unwrap();
+        assert_eq!(found, Ok(other));
+        assert!(lost.contains("cd into one"), "{lost}");
+        assert!(root().unwrap().join("xtask").is_dir());
+    }
 }

@@ -1,7 +1,6 @@
 //! Memory at page boundaries: what the kernel wants for requests past its page cache.
 
-/// What block devices take whole, however large their sectors are.
-const PAGE_BYTES: usize = 4096;
+use mirror::format::PAGE_BYTES;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]

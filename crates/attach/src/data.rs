@@ -1,13 +1,12 @@
 //! The payload of one device: the store, under the faults, above the log of a power cut.
 
-use std::fs::File;
 use std::io;
 use std::ops::RangeInclusive;
 
-use sim::{LostWrite, RequestId, Rng, SECTOR_BYTES};
+use sim::{LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
 
 use crate::engine::{Command, Order, Refusal};
-use crate::fault::{Faults, Placement};
+use crate::fault::{Faults, Placement, Verdict};
 use crate::pool::Pool;
 use crate::store::{Extent, Store};
 use crate::volatile::{VolatileLog, WriteTicket};
@@ -15,13 +14,17 @@ use crate::volatile::{VolatileLog, WriteTicket};
 /// Replaced data is looked through for durable writes when it has grown to this.
 const PRUNE_BYTES: usize = 64 << 20;
 
-/// A write whose data is coming in.
+/// A write whose data is coming in. Nothing of it reaches the store before all of it is there.
 #[derive(Debug)]
 pub struct WriteSink {
     ticket: WriteTicket,
-    placement: Placement,
-    taken: u64,
-    failed: Option<Refusal>,
+    offset: u64,
+    bytes: u64,
+    /// What has come, when it came in pieces.
+    pieces: Vec<u8>,
+    verdict: Verdict,
+    /// How it went; `None` while something is missing.
+    result: Option<Result<(), Refusal>>,
 }
 
 impl WriteSink {
@@ -30,9 +33,14 @@ impl WriteSink {
         self.ticket
     }
 
+    /// What becomes of its answer.
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
     /// How the moving of the data went.
     pub(crate) fn finish(self) -> Result<(), Refusal> {
-        self.failed.map_or(Ok(()), Err)
+        self.result.unwrap_or(Err(Refusal::Io))
     }
 }
 
@@ -47,16 +55,15 @@ pub struct Data {
     prune_at: usize,
     next_ticket: u64,
     /// Reads of so many bytes leave their data in the store.
-    in_place: RangeInclusive<u32>,
+    in_place: Option<RangeInclusive<u32>>,
 }
 
 impl Data {
     /// The data in `store` of a device of `bytes`.
     pub fn new(store: Store, bytes: u64, rng: Rng) -> Data {
         let faults = Faults::new(rng);
-        #[expect(clippy::reversed_empty_ranges, reason = "no length at all")]
-        let in_place = 1..=0;
-        Data { store, bytes, faults, log: None, prune_at: PRUNE_BYTES, next_ticket: 0, in_place }
+        let (log, in_place) = (None, None);
+        Data { store, bytes, faults, log, prune_at: PRUNE_BYTES, next_ticket: 0, in_place }
     }
 
     /// Keep what writes replace, so that a power cut can lose what was not flushed.
@@ -76,35 +83,49 @@ impl Data {
 
     /// Let reads of so many bytes leave their data in the store, for whoever answers them.
     pub(crate) fn leave_reads(&mut self, bytes: RangeInclusive<u32>) {
-        self.in_place = bytes;
-    }
-
-    /// The store's file.
-    pub(crate) fn source(&self) -> &File {
-        self.store.source()
+        self.in_place = Some(bytes);
     }
 
     pub(crate) fn begin_write(&mut self, offset: u64, bytes: u32) -> WriteSink {
-        let bytes = u64::from(bytes);
-        let placement = match self.faults.is_empty() {
-            true => Placement { offset, keep: bytes },
-            false => self.faults.place(offset, bytes, self.bytes),
-        };
         self.next_ticket += 1;
-        WriteSink { ticket: WriteTicket(self.next_ticket), placement, taken: 0, failed: None }
+        WriteSink {
+            ticket: WriteTicket(self.next_ticket),
+            offset,
+            bytes: u64::from(bytes),
+            pieces: Vec::new(),
+            verdict: Verdict::default(),
+            result: None,
+        }
     }
 
-    /// The next piece of a write's data.
-    pub fn write(&mut self, sink: &mut WriteSink, piece: &[u8]) {
-        let room = sink.placement.keep.saturating_sub(sink.taken).min(piece.len() as u64);
-        let (at, kept) = (sink.placement.offset + sink.taken, &piece[..room as usize]);
-        sink.taken += piece.len() as u64;
-        if kept.is_empty() || sink.failed.is_some() {
-            return;
+    /// The next piece of a write's data; with the last one all of it reaches the store.
+    pub fn write(&mut self, sink: &mut WriteSink, piece: &[u8], pool: &mut Pool) {
+        if piece.len() as u64 == sink.bytes {
+            return self.apply(sink, piece);
         }
-        if let Err(why) = self.put(sink.ticket, at, kept) {
-            sink.failed = Some(refusal(&why));
+        if sink.pieces.is_empty() {
+            sink.pieces = pool.take_empty(sink.bytes as usize);
         }
+        sink.pieces.extend_from_slice(piece);
+        if sink.pieces.len() as u64 == sink.bytes {
+            let whole = std::mem::take(&mut sink.pieces);
+            self.apply(sink, &whole);
+            pool.put(whole);
+        }
+    }
+
+    fn apply(&mut self, sink: &mut WriteSink, data: &[u8]) {
+        let &mut WriteSink { ticket, offset, bytes, .. } = sink;
+        let mut placement = Placement { offset, keep: bytes };
+        if !self.faults.is_empty() {
+            sink.verdict = self.faults.verdict(Op::Write, offset, bytes);
+            placement = self.faults.place(offset, bytes, self.bytes);
+        }
+        let kept = &data[..placement.keep as usize];
+        sink.result = Some(match sink.verdict.error || kept.is_empty() {
+            true => Ok(()),
+            false => self.put(ticket, placement.offset, kept).map_err(|why| refusal(&why)),
+        });
     }
 
     fn put(&mut self, ticket: WriteTicket, at: u64, data: &[u8]) -> io::Result<()> {
@@ -134,11 +155,9 @@ impl Data {
         Ok(())
     }
 
-    /// The client of a write went away before all of its data had come.
-    pub fn abandon(&mut self, sink: &WriteSink) {
-        if let Some(log) = &mut self.log {
-            log.abandoned(sink.ticket);
-        }
+    /// The client of a write went away before all of its data had come: nothing was written.
+    pub fn abandon(&mut self, sink: WriteSink, pool: &mut Pool) {
+        pool.put(sink.pieces);
     }
 
     pub(crate) fn submitted(&mut self, ticket: WriteTicket, id: RequestId) {
@@ -164,7 +183,8 @@ impl Data {
     }
 
     fn read(&mut self, offset: u64, bytes: u32, pool: &mut Pool) -> Result<Vec<u8>, Refusal> {
-        if self.in_place.contains(&bytes) && self.faults.is_empty() {
+        let in_place = self.in_place.as_ref().is_some_and(|lengths| lengths.contains(&bytes));
+        if in_place && self.faults.is_empty() {
             return Ok(Vec::new());
         }
         let mut buffer = pool.take(bytes as usize);

@@ -7,7 +7,6 @@
 //! modelled completion.
 
 use std::collections::VecDeque;
-use std::fs::File;
 
 use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
 
@@ -76,6 +75,19 @@ pub enum Refusal {
     BeyondEnd,
     /// The host has no room for the data.
     NoSpace,
+}
+
+impl Refusal {
+    pub(crate) const ALL: [Refusal; 3] = [Refusal::Io, Refusal::BeyondEnd, Refusal::NoSpace];
+
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Refusal::Io => "I/O error",
+            Refusal::BeyondEnd => "beyond the end",
+            Refusal::NoSpace => "no room on the host",
+        }
+    }
 }
 
 /// An answer that is due.
@@ -190,11 +202,6 @@ impl Engine {
         &mut self.data
     }
 
-    /// The file that holds the payload.
-    pub(crate) fn source(&self) -> &File {
-        self.data.source()
-    }
-
     /// Stamp requests this much before their arrival: the transport's share of a round trip.
     pub fn compensate(&mut self, ns: u64) {
         self.compensation_ns = ns;
@@ -220,7 +227,7 @@ impl Engine {
         self.slots.len() - self.free.len()
     }
 
-    /// Begin a write, whose data then comes in pieces to [`Data::write`].
+    /// Begin a write, whose data then comes to [`Data::write`], perhaps in pieces.
     ///
     /// # Errors
     /// When the range does not lie on the device.
@@ -250,13 +257,15 @@ impl Engine {
         let ticket = sink.as_ref().map(|sink| sink.ticket());
         let request = request_of(&order, &self.limits);
         let (offset, bytes) = (order.offset, u64::from(order.bytes));
-        let mut verdict = Verdict::default();
-        if result.is_ok() && !self.data.faults.is_empty() {
+        let mut verdict = sink.as_ref().map(WriteSink::verdict).unwrap_or_default();
+        if result.is_ok() && sink.is_none() && !self.data.faults.is_empty() {
             verdict = self.data.faults.verdict(request.op, offset, bytes);
         }
+        // What a fault makes fail is not done, but the device takes its time over it.
         if result.is_ok() {
             result = match sink {
                 Some(sink) => sink.finish().map(|()| Vec::new()),
+                None if verdict.error => Ok(Vec::new()),
                 None => self.data.perform(&order, pool),
             };
         }

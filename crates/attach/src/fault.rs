@@ -1,8 +1,8 @@
 //! Faults that are injected and lifted while the device is in use.
 //!
 //! A fault watches a range of bytes and some operations. Those of the data (torn, lost,
-//! misdirected, stale, rot) never change what the host is told; those of the answer (error, hang,
-//! slow) never change the data.
+//! misdirected, stale, rot) never change what the host is told. Those of the answer (error, hang,
+//! slow) leave the data alone, but what fails is not done.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::clock::Wall;
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The request fails with an I/O error.
+    /// The request fails with an I/O error, and nothing of it is done.
     Error,
     /// The request is answered only when the fault is lifted.
     Hang,

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use sim::Counters;
+use study::metrics::write_amplification;
 
 use crate::clock::Wall;
 use crate::engine::Engine;
@@ -62,14 +63,6 @@ impl Live {
             eprintln!();
         }
     }
-}
-
-/// Pages programmed per page the host wrote.
-pub(crate) fn write_amplification(counters: &Counters) -> Option<f64> {
-    let programmed = counters.counts.iter().filter(|(n, _)| n.starts_with("flash_programs."));
-    let programmed: u64 = programmed.map(|(_, count)| count).sum();
-    let written = counters.get("host_writes");
-    (written > 0 && programmed > 0).then(|| programmed as f64 / written as f64)
 }
 
 /// Mean share of the time that a unit (a die, a channel, an arm) was busy.

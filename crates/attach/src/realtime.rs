@@ -30,11 +30,16 @@ fn set_fifo() -> Result<(), String> {
     set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, FIFO_PRIORITY)
 }
 
-/// Whether this thread, and what it starts, keeps the core until it is done when another that does
-/// so, too, wakes up.
+/// An ordinary thread, and what it starts, keeps the core when another one wakes up, or no longer.
+/// Who was given another class keeps that.
 pub(crate) fn set_batch(on: bool) {
-    // Where it is not permitted it is only slower.
-    let _ = set_policy(if on { libc::SCHED_BATCH } else { libc::SCHED_OTHER }, 0);
+    let classes = [libc::SCHED_OTHER, libc::SCHED_BATCH];
+    let [from, to] = [classes[usize::from(!on)], classes[usize::from(on)]];
+    // SAFETY: the call takes a number only; 0 is this thread.
+    if unsafe { libc::sched_getscheduler(0) } == from {
+        // Where it is not permitted it is only slower.
+        let _ = set_policy(to, 0);
+    }
 }
 
 fn set_policy(policy: libc::c_int, priority: i32) -> Result<(), String> {

@@ -31,8 +31,9 @@ impl Recorder {
     /// A recorder to a new file at `path`.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// When the file cannot be made, or there is one with content.
     pub fn new(path: &Path) -> Result<Recorder, Failure> {
+        study::check_overwrite(path, || false)?;
         let file = File::create(path).map_err(|why| unwritable(path, &why))?;
         let (to, from) = sync_channel::<Vec<Record>>(WAITING);
         let writing = std::thread::Builder::new().name("record".into()).spawn(move || {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::client_side::Beyond;
 use crate::realtime::Priority;
 use crate::statistics::Summary;
 
@@ -44,16 +45,35 @@ pub struct DeviceReport {
     pub status: String,
     /// Digest of everything the device depends on.
     pub digest: String,
-    /// Pages programmed per page written, where there are pages.
+    /// Bytes programmed per byte written, where there is flash.
     pub waf: Option<f64>,
+    /// How long clients waited beyond the model's time, where it is known.
+    pub clients: Option<Beyond>,
     /// What was measured.
     #[serde(flatten)]
     pub measured: Summary,
 }
 
-/// What is to be done, behind what is wrong.
-fn after(advice: &str) -> String {
-    if advice.is_empty() { String::new() } else { format!("; {advice}") }
+impl DeviceReport {
+    /// One line: is the run to be trusted, and as far as what?
+    fn verdict(&self) -> String {
+        let Summary { faithful, doubts, lateness, .. } = &self.measured;
+        if !faithful {
+            return format!("  NOT FAITHFUL: {}", doubts.join("; "));
+        }
+        let limit = lateness.limit_p99_us;
+        match &self.clients {
+            Some(Beyond { source, requests, beyond_us }) => format!(
+                "  faithful: p99 of lateness within {limit:.0} us, clients within {:.1} us of the \
+                 model ({source}, {requests})",
+                beyond_us.abs()
+            ),
+            None => format!(
+                "  faithful up to the reply: p99 of lateness within {limit:.0} us; the way to the \
+                 client was not watched, or too little"
+            ),
+        }
+    }
 }
 
 impl Report {
@@ -61,7 +81,7 @@ impl Report {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for device in &self.devices {
-            let Summary { replies, operations, lateness, faithful, advice, .. } = &device.measured;
+            let Summary { replies, operations, failures, lateness, .. } = &device.measured;
             let name = match device.export.as_str() {
                 "" => device.part.clone(),
                 export => format!("{export} ({})", device.part),
@@ -90,13 +110,10 @@ impl Report {
                 lateness.late_over_5_percent,
                 lateness.early
             ));
-            let limit = lateness.limit_p99_us;
-            lines.push(match faithful {
-                true => format!("  faithful: p99 of lateness within {limit:.0} us"),
-                false => {
-                    format!("  NOT FAITHFUL: p99 of lateness beyond {limit:.0} us{}", after(advice))
-                }
-            });
+            for failed in failures {
+                lines.push(format!("  failed: {} {} ({})", failed.requests, failed.op, failed.why));
+            }
+            lines.push(device.verdict());
         }
         lines.push(format!(
             "compensation {:.1} us, dilation {}{}",

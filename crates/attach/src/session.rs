@@ -6,9 +6,11 @@ pub(crate) mod signals;
 
 use std::path::PathBuf;
 
+use study::metrics::write_amplification;
 use study::{BuiltPart, Failure};
 
 use crate::askers::Askers;
+use crate::client_side::ClientSide;
 use crate::clock::{Clock, Wall};
 use crate::engine::Reply;
 use crate::frontend::{Address, Choice, Frontend, probe};
@@ -28,10 +30,20 @@ use open::{Manner, Origin};
 pub enum Compensation {
     /// Not at all.
     Off,
-    /// By the median round trip measured at the start.
+    /// By the path's own round trip, measured at the start.
     Measured,
     /// By this many nanoseconds.
     Fixed(u64),
+}
+
+impl Compensation {
+    fn ns(self, round_trip_ns: Option<u64>) -> u64 {
+        match self {
+            Compensation::Off => 0,
+            Compensation::Fixed(ns) => ns,
+            Compensation::Measured => round_trip_ns.unwrap_or(0),
+        }
+    }
 }
 
 /// One device to attach.
@@ -81,6 +93,8 @@ pub struct Outcome {
     pub report: Report,
     /// The exit code of the program that ran, if one did.
     pub code: Option<u8>,
+    /// What went wrong after it.
+    pub stopped: Result<(), Failure>,
 }
 
 struct Session {
@@ -115,7 +129,8 @@ pub fn attach(
     let devices = options.devices;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
     let manner = Manner { dilation, power_cuts, read_only, fill };
-    let (exports, origins) = open::all(devices, manner)?;
+    let mut notes = Vec::new();
+    let (exports, origins) = open::all(devices, manner, &mut notes)?;
     let mut lab = Lab::new(exports, Clock::start());
     if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
         first.engine.record(crate::record::Recorder::new(path)?);
@@ -143,33 +158,35 @@ pub fn attach(
         live: live.then(Live::default),
         tick: Wall::NEVER,
     };
-    let started = session.start()?;
-    let compensation_ns = match compensation {
-        Compensation::Off => 0,
-        Compensation::Fixed(ns) => ns,
-        Compensation::Measured => started.round_trip_ns.unwrap_or(0),
-    };
+    open::mark(&mut session.origins)?;
+    let started = session.start().inspect_err(|_| open::unmark(&mut session.origins))?;
+    let compensation_ns = compensation.ns(started.round_trip_ns);
     session.lab.exports.iter_mut().for_each(|export| export.engine.compensate(compensation_ns));
-    started.notes.iter().for_each(|text| note(text));
+    notes.extend(started.notes);
+    notes.iter().for_each(|text| note(text));
+    session.frontend.watch();
     ready(&started.address);
     let began = session.lab.clock.now();
-    let code = session.serve(run.as_deref(), &started.address)?;
+    let served = session.serve(run.as_deref(), &started.address);
     let wall_s = session.lab.clock.now().since(began) as f64 / 1e9;
-    session.stop()?;
-    let devices = session.devices(late_share, dilation);
+    let seen = session.frontend.seen();
+    let stopped = session.stop();
+    let code = served?;
+    let compensation_us = compensation_ns as f64 / 1e3;
+    let devices = session.devices(late_share, dilation, &seen, compensation_us);
     let report = Report {
         frontend: name,
         wall_s,
         dilation,
         round_trip_us: started.round_trip_ns.map(|ns| ns as f64 / 1e3),
-        compensation_us: compensation_ns as f64 / 1e3,
+        compensation_us,
         priority,
         late_share,
         faithful: devices.iter().all(|device| device.measured.faithful),
-        notes: started.notes,
+        notes,
         devices,
     };
-    Ok(Outcome { report, code })
+    Ok(Outcome { report, code, stopped })
 }
 
 /// A reply that is due so soon is waited for first: a look at the sockets takes longer.
@@ -212,11 +229,8 @@ impl Session {
             Some(errand) => self.during(errand),
             None => Ok(()),
         };
-        for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
-            export.engine.finish_recording()?;
-            origin.save(&mut export.engine)?;
-        }
-        stopped
+        let closed = open::close(&mut self.lab.exports, &mut self.origins);
+        stopped.and(closed)
     }
 
     /// Send every reply that is due at `now`; returns when something is due next.
@@ -230,6 +244,9 @@ impl Session {
             engine.advance(now, &mut replies);
             engine.tidy();
             for reply in replies.drain(..) {
+                if let Err(why) = reply.result {
+                    self.lab.exports[index].engine.statistics().failed(reply.timing.op, why);
+                }
                 self.leaving.push((index, reply.order.bytes, reply.timing));
                 self.frontend.reply(index, reply, &mut self.lab);
             }
@@ -250,13 +267,23 @@ impl Session {
             }
         }
         let due = self.lab.exports.iter().map(|export| export.engine.next_due());
-        due.fold(self.tick, Wall::min)
+        due.fold(self.tick.min(self.frontend.due()), Wall::min)
     }
 
     /// The devices' part of the report.
-    fn devices(&mut self, late_share: f64, dilation: u64) -> Vec<DeviceReport> {
+    fn devices(
+        &mut self,
+        late_share: f64,
+        dilation: u64,
+        seen: &ClientSide,
+        compensation_us: f64,
+    ) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
-        for (export, origin) in self.lab.exports.iter_mut().zip(&self.origins) {
+        let both = self.lab.exports.iter_mut().zip(&self.origins);
+        for (index, (export, origin)) in both.enumerate() {
+            let mut measured = export.engine.statistics().summary(late_share, dilation);
+            let clients = seen.beyond(index, &measured, compensation_us);
+            measured.judge(clients.as_ref());
             let counters = origin.counted(&export.engine);
             reports.push(DeviceReport {
                 export: export.name.clone(),
@@ -264,8 +291,9 @@ impl Session {
                 model: origin.model.clone(),
                 status: origin.part.status.clone(),
                 digest: origin.digest.clone(),
-                waf: live::write_amplification(&counters),
-                measured: export.engine.statistics().summary(late_share, dilation),
+                waf: write_amplification(&counters),
+                clients,
+                measured,
             });
         }
         reports

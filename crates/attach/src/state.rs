@@ -1,6 +1,8 @@
-//! The device's state beside its data: a drive stays aged between sessions.
+//! The device's state beside its data: a drive stays aged between sessions. And a mark beside both
+//! while a session may change the data: one that is killed saves no state, and leaves the mark.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -15,18 +17,35 @@ struct Meta {
     /// The device's present moment.
     moment_ns: u64,
     next_id: u64,
+    /// When the data was last changed, in nanoseconds since 1970.
+    data_modified_ns: Option<u64>,
+}
+
+/// What a session goes on from.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Moment {
+    /// The device's present moment.
+    pub(crate) at: Nanos,
+    /// The id of the next request.
+    pub(crate) next_id: u64,
+    /// When the data was last changed.
+    pub(crate) data_modified_ns: Option<u64>,
 }
 
 /// Where the state of the device with its data in `data` is kept: `disk.img.state`.
 pub(crate) fn path_beside(data: &Path) -> PathBuf {
-    let mut name = data.as_os_str().to_os_string();
-    name.push(".state");
+    beside(data, ".state")
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(ending);
     PathBuf::from(name)
 }
 
-/// Restore the state of an earlier session into `part`'s device; returns its moment and its next
-/// request id, or nothing when there is no such state.
-pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<(Nanos, u64)>, Failure> {
+/// Restore the state of an earlier session into `part`'s device; returns where that one ended, or
+/// nothing when there is no such state.
+pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<Moment>, Failure> {
     let digest = &part.digest;
     let fits = |meta: &[u8]| match serde_json::from_slice::<Meta>(meta)? {
         meta if meta.digest == *digest => Ok(()),
@@ -45,7 +64,8 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<(Nanos
             .expected("the state of the same part, saved by the same version")
             .help(format!("delete {shown} to start with a drive fresh from the box"))
     })?;
-    Ok(Some((Nanos(meta.moment_ns), meta.next_id)))
+    let Meta { moment_ns, next_id, data_modified_ns, .. } = meta;
+    Ok(Some(Moment { at: Nanos(moment_ns), next_id, data_modified_ns }))
 }
 
 /// Save the device's state, in the place of an older one.
@@ -54,19 +74,91 @@ pub(crate) fn save(
     device: &dyn Device,
     part: &str,
     digest: &str,
-    (moment, next_id): (Nanos, u64),
+    moment: Moment,
 ) -> Result<(), Failure> {
-    let meta = Meta { part: part.into(), digest: digest.into(), moment_ns: moment.0, next_id };
+    let Moment { at, next_id, data_modified_ns } = moment;
+    let (part, digest) = (part.into(), digest.into());
+    let meta = Meta { part, digest, moment_ns: at.0, next_id, data_modified_ns };
     // The old state may still be read from: it is replaced, never written over.
-    let mut partial = path.as_os_str().to_os_string();
-    partial.push(".partial");
+    let partial = beside(path, ".partial");
     let written = serde_json::to_vec(&meta)
         .map_err(io::Error::from)
-        .and_then(|meta| write_image(partial.as_ref(), device, &meta))
-        .and_then(|()| std::fs::rename(&partial, path));
+        .and_then(|meta| write_image(&partial, device, &meta))
+        // What stands under the name is whole, even when the machine loses power now.
+        .and_then(|()| File::open(&partial)?.sync_all())
+        .and_then(|()| fs::rename(&partial, path))
+        .and_then(|()| sync_folder_of(path));
     written.map_err(|why| {
-        let _ = std::fs::remove_file(&partial);
+        let _ = fs::remove_file(&partial);
         let what = format!("cannot save the device's state in {}: {why}", path.display());
         Failure::machine(what).help("make room there; the data itself is safe")
     })
+}
+
+/// The file `disk.img.dirty`: a session may have changed the data since the state was saved.
+#[derive(Debug)]
+pub(crate) struct Mark(PathBuf);
+
+impl Mark {
+    /// Refuse data of a session that was killed. The caller holds the data's lock, so nobody else
+    /// is using it now.
+    pub(crate) fn refuse_if_set(data: &Path, state: &Path) -> Result<(), Failure> {
+        let mark = beside(data, ".dirty");
+        if !mark.exists() {
+            return Ok(());
+        }
+        let (data, mark, state) =
+            (data.display(), mark.display(), (state.display(), state.exists()));
+        let fresh = "with a drive fresh from the box (or one that is full: --fill)";
+        let (saved, help) = match state {
+            (state, true) => (
+                format!("{state} is from before that session"),
+                format!(
+                    "go on with the older state: rm {mark}\n\
+                     or start {fresh}: rm {mark} {state}"
+                ),
+            ),
+            (state, false) => (format!("there is no {state}"), format!("start {fresh}: rm {mark}")),
+        };
+        Err(Failure::input(format!(
+            "the last session with {data} was killed, or failed, before it saved the device's \
+             state: the data is there, but {saved}"
+        ))
+        .expected("data and state of a session that ended in order")
+        .help(help))
+    }
+
+    /// Set the mark beside `data`.
+    pub(crate) fn set(data: &Path) -> Result<Mark, Failure> {
+        let path = beside(data, ".dirty");
+        let written = File::create(&path)
+            .and_then(|mut file| {
+                file.write_all(
+                    b"A session of blocklab attach that did not end yet, or was killed.\n",
+                )?;
+                file.sync_all()
+            })
+            .and_then(|()| sync_folder_of(&path));
+        match written {
+            Ok(()) => Ok(Mark(path)),
+            Err(why) => {
+                let what = format!("cannot write {}: {why}", path.display());
+                Err(Failure::input(what)
+                    .expected("a folder for the data in which the device's state can be kept, too")
+                    .help("choose another --data, or only read: --read-only"))
+            }
+        }
+    }
+
+    /// The state goes with the data again.
+    pub(crate) fn clear(self) {
+        // One that stays makes the next session ask.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Make names in the folder of `path` last.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -3,12 +3,16 @@
 use serde::Serialize;
 use sim::{Histogram, Op};
 
+use crate::client_side::Beyond;
 use crate::clock::Wall;
+use crate::engine::Refusal;
 
 /// A reply later than this counts as late, as FEMU counts.
 pub(crate) const LATE_NS: u64 = 20_000;
 /// A reply later than this share of its modelled time counts as late, too.
 pub(crate) const LATE_SHARE: f64 = 0.05;
+/// What a device answers sooner has no time that a reply could be true to.
+const NO_TIME_US: f64 = 1.0;
 
 /// The moments of one request.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,8 @@ pub struct Statistics {
     late_relative: u64,
     early: u64,
     bytes: [u64; 4],
+    /// By operation, and by [`Refusal`].
+    failed: [[u64; Refusal::ALL.len()]; 4],
     recent: Recent,
 }
 
@@ -52,6 +58,11 @@ impl Statistics {
         self.early += u64::from(sent < timing.due);
         self.late_absolute += u64::from(late > LATE_NS);
         self.late_relative += u64::from(late as f64 > modelled_ns as f64 * LATE_SHARE);
+    }
+
+    /// A request was answered with an error.
+    pub(crate) fn failed(&mut self, op: Op, why: Refusal) {
+        self.failed[op as usize][why as usize] += 1;
     }
 
     /// Replies so far.
@@ -83,20 +94,41 @@ impl Statistics {
             buckets_ns: self.lateness.buckets().collect(),
         };
         let late_p99 = self.lateness.quantile(0.99).unwrap_or(0);
-        let faithful = self.early == 0 && late_p99 <= limit_ns;
         // When even the typical reply is late, the model offers more than this machine carries.
         let saturated = self.lateness.quantile(0.5).unwrap_or(0) > limit_ns;
         // No time at all stays none, however much it is stretched.
         let helps = saturated && median_ns > 0;
         let advice = helps.then(|| advice(&self.lateness, median_ns, limit_ns, dilation));
+        let operations = self.operations();
+        let mut doubts = Vec::new();
+        if self.early > 0 {
+            doubts.push(format!("{} replies left before their time", self.early));
+        }
+        if late_p99 > limit_ns {
+            let advice = advice.as_ref().map(|advice| format!("; {advice}"));
+            let advice = advice.unwrap_or_default();
+            doubts.push(format!("p99 of lateness beyond {:.0} us{advice}", lateness.limit_p99_us));
+        }
+        doubts.extend(operations.iter().filter_map(|op| timeless(op, self.replies())));
         Summary {
             replies: self.replies(),
-            faithful,
+            faithful: doubts.is_empty(),
+            doubts,
             saturated,
             advice: advice.unwrap_or_default(),
-            operations: self.operations(),
+            operations,
+            failures: self.failures(),
             lateness,
         }
+    }
+
+    fn failures(&self) -> Vec<Failed> {
+        let of = |op: Op, why: Refusal| {
+            let requests = self.failed[op as usize][why as usize];
+            (requests > 0).then(|| Failed { op: op.name(), requests, why: why.text() })
+        };
+        let all = Op::ALL.into_iter().flat_map(|op| Refusal::ALL.map(|why| (op, why)));
+        all.filter_map(|(op, why)| of(op, why)).collect()
     }
 
     /// By operation; those that did not occur are left out.
@@ -123,6 +155,11 @@ impl Statistics {
         self.late_absolute += other.late_absolute;
         self.late_relative += other.late_relative;
         self.early += other.early;
+        for (mine, theirs) in
+            self.failed.as_flattened_mut().iter_mut().zip(other.failed.as_flattened())
+        {
+            *mine += theirs;
+        }
     }
 }
 
@@ -141,6 +178,18 @@ fn merged(histograms: &[Histogram; 4]) -> Histogram {
     all
 }
 
+/// A run is true to nothing when a part of its reads or writes took the device no time.
+fn timeless(op: &Operation, replies: u64) -> Option<String> {
+    let counts = matches!(op.op, "read" | "write") && op.requests * 10 >= replies;
+    (counts && op.modelled_us.p50 < NO_TIME_US).then(|| {
+        let hint = match op.op {
+            "read" => " (an SSD has none for what was never written: --fill)",
+            _ => "",
+        };
+        format!("{}s took the device about no time{hint}", op.op)
+    })
+}
+
 /// Slow enough that what is late now would be within the limit.
 fn advice(lateness: &Histogram, median_ns: u64, limit_ns: u64, dilation: u64) -> String {
     let late = lateness.quantile(0.5).unwrap_or(0);
@@ -157,8 +206,11 @@ fn advice(lateness: &Histogram, median_ns: u64, limit_ns: u64, dilation: u64) ->
 pub struct Summary {
     /// Requests the model timed and the client was answered.
     pub replies: u64,
-    /// True when the p99 of lateness is within its limit and nothing was early.
+    /// True when there is no doubt.
     pub faithful: bool,
+    /// Why the run is not to be trusted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// True when even the median reply was beyond the limit.
     pub saturated: bool,
     /// What to do about it.
@@ -166,8 +218,35 @@ pub struct Summary {
     pub advice: String,
     /// By operation; those that did not occur are left out.
     pub operations: Vec<Operation>,
+    /// Requests that were answered with an error.
+    pub failures: Vec<Failed>,
     /// Reply start minus modelled completion.
     pub lateness: Lateness,
+}
+
+impl Summary {
+    /// What clients saw beyond the model's time counts, too.
+    pub(crate) fn judge(&mut self, clients: Option<&Beyond>) {
+        let Some(Beyond { source, beyond_us, .. }) = clients else { return };
+        if beyond_us.abs() <= self.lateness.limit_p99_us {
+            return;
+        }
+        let side = if *beyond_us > 0.0 { "longer" } else { "shorter" };
+        let us = beyond_us.abs();
+        self.doubts.push(format!("clients waited {us:.0} us {side} than modelled ({source})"));
+        self.faithful = false;
+    }
+}
+
+/// Requests that were answered with an error.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failed {
+    /// The operation.
+    pub op: &'static str,
+    /// How many.
+    pub requests: u64,
+    /// What the client was told.
+    pub why: &'static str,
 }
 
 /// One operation.
@@ -274,6 +353,42 @@ mod tests {
         assert!(summary.advice.ends_with("--dilate 8"), "{}", summary.advice);
         let instant = run(0, &[150; 10]);
         assert!(instant.saturated && instant.advice.is_empty());
+    }
+
+    #[test]
+    fn a_run_without_modelled_time_is_never_faithful() {
+        let instant = run(0, &[0; 100]);
+        assert!(!instant.faithful);
+        assert_eq!(instant.doubts.len(), 1);
+        assert!(instant.doubts[0].contains("about no time (an SSD"), "{:?}", instant.doubts);
+        assert!(run(1, &[0; 100]).faithful);
+    }
+
+    #[test]
+    fn what_clients_saw_is_part_of_the_verdict() {
+        for (beyond_us, said) in [
+            (19.0, None),
+            (2_400.0, Some("clients waited 2400 us longer")),
+            (-7_510.0, Some("clients waited 7510 us shorter")),
+        ] {
+            let mut summary = run(100, &[1; 100]);
+            summary.judge(Some(&Beyond { source: "x", requests: 100, beyond_us }));
+            assert_eq!(summary.faithful, said.is_none());
+            let told = summary.doubts.first().map(String::as_str).unwrap_or_default();
+            assert!(told.contains(said.unwrap_or_default()), "{told}");
+        }
+    }
+
+    #[test]
+    fn failures_are_counted_by_operation_and_reason() {
+        let mut statistics = Statistics::default();
+        statistics.failed(Op::Write, Refusal::NoSpace);
+        let mut both = Statistics::default();
+        both.failed(Op::Write, Refusal::NoSpace);
+        both.merge(&statistics);
+        let failures = both.summary(LATE_SHARE, 1).failures;
+        let found: Vec<_> = failures.iter().map(|f| (f.op, f.requests, f.why)).collect();
+        assert_eq!(found, [("write", 2, "no room on the host")]);
     }
 
     #[test]

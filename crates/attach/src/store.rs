@@ -6,12 +6,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use rustix::fs::{
-    FallocateFlags, FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, seek,
-};
+use rustix::fs::{FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
 use sim::Bytes;
 use study::Failure;
+
+use crate::zeroes::{self, PUNCH};
 
 /// The bytes of one device.
 #[derive(Debug)]
@@ -89,6 +90,17 @@ impl Store {
         &self.file
     }
 
+    /// When it was last changed, in nanoseconds since 1970.
+    pub(crate) fn modified_ns(&self) -> Option<u64> {
+        let modified = self.file.metadata().and_then(|metadata| metadata.modified()).ok()?;
+        u64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
+    }
+
+    /// True when nothing was ever written.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.next(SeekFrom::Data(0)).is_ok_and(|data| data >= self.bytes)
+    }
+
     /// Fill `buffer` from byte `offset`.
     ///
     /// # Errors
@@ -115,23 +127,10 @@ impl Store {
         if bytes == 0 {
             return Ok(());
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, offset, bytes) {
-            // Not every file system can; zeroes take room but are right.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeroes(offset, bytes),
+        match fallocate(&self.file, PUNCH, offset, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP) => zeroes::write(&self.file, offset, offset + bytes),
             other => Ok(other?),
         }
-    }
-
-    fn write_zeroes(&self, mut offset: u64, bytes: u64) -> io::Result<()> {
-        static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
-        let end = offset + bytes;
-        while offset < end {
-            let length = (end - offset).min(ZEROES.len() as u64);
-            self.write(offset, &ZEROES[..length as usize])?;
-            offset += length;
-        }
-        Ok(())
     }
 
     /// The extents of a range in order, at most `most` of them; neighbours differ in kind.

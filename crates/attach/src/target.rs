@@ -26,11 +26,11 @@ pub trait Target: 'static {
     /// When the range does not lie on the device.
     fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<Self::Sink, Refusal>;
 
-    /// The next piece of a write's data.
-    fn write(&mut self, sink: &mut Self::Sink, piece: &[u8]);
+    /// The next piece of a write's data. Nothing is written before all of it has come.
+    fn write(&mut self, sink: &mut Self::Sink, piece: &[u8], pool: &mut Pool);
 
     /// The client of a write went away before all of its data had come.
-    fn abandon(&mut self, sink: Self::Sink);
+    fn abandon(&mut self, sink: Self::Sink, pool: &mut Pool);
 
     /// The extents of a range, at most `most`.
     ///
@@ -43,7 +43,7 @@ pub trait Target: 'static {
     fn leave_reads(&mut self, _bytes: RangeInclusive<u32>) {}
 
     /// Where that data is.
-    fn source(&self) -> Option<&File> {
+    fn source(&mut self) -> Option<&File> {
         None
     }
 
@@ -63,12 +63,12 @@ impl Target for Engine {
         Engine::begin_write(self, offset, bytes)
     }
 
-    fn write(&mut self, sink: &mut WriteSink, piece: &[u8]) {
-        self.data().write(sink, piece);
+    fn write(&mut self, sink: &mut WriteSink, piece: &[u8], pool: &mut Pool) {
+        self.data().write(sink, piece, pool);
     }
 
-    fn abandon(&mut self, sink: WriteSink) {
-        self.data().abandon(&sink);
+    fn abandon(&mut self, sink: WriteSink, pool: &mut Pool) {
+        self.data().abandon(sink, pool);
     }
 
     fn extents(&mut self, offset: u64, bytes: u64, most: usize) -> io::Result<Vec<Extent>> {
@@ -79,8 +79,8 @@ impl Target for Engine {
         self.data().leave_reads(bytes);
     }
 
-    fn source(&self) -> Option<&File> {
-        Some(Engine::source(self))
+    fn source(&mut self) -> Option<&File> {
+        Some(self.data().store().source())
     }
 
     fn submit(&mut self, arrived: Wall, order: Order, sink: Option<WriteSink>, pool: &mut Pool) {

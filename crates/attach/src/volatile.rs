@@ -11,7 +11,7 @@ use sim::{LostWrite, RequestId, SECTOR_BYTES};
 
 use crate::store::Store;
 
-/// Names one write from its first byte on, before the device has named it.
+/// Names one write before the device has named it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WriteTicket(pub u64);
 
@@ -66,19 +66,17 @@ impl VolatileLog {
         Ok(())
     }
 
-    /// The device took the write of that ticket as `id`.
+    /// The device took the write of that ticket, which was the last one to come, as `id`.
     pub(crate) fn submitted(&mut self, ticket: WriteTicket, id: RequestId) {
-        self.ids.insert(ticket, id);
+        // One that a fault kept from the store replaced nothing.
+        if self.entries.back().is_some_and(|last| last.ticket == ticket) {
+            self.ids.insert(ticket, id);
+        }
     }
 
     /// The host was told that write `id` is done.
     pub(crate) fn acknowledged(&mut self, id: RequestId) {
         self.acknowledged.insert(id);
-    }
-
-    /// The sender of that ticket went away in the middle; what it wrote stays.
-    pub(crate) fn abandoned(&mut self, ticket: WriteTicket) {
-        self.retain(|entry| entry.ticket != ticket);
     }
 
     /// Forget every write that a power cut now would not undo; `lost` are those it would.
@@ -207,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn durable_writes_are_forgotten_and_an_abandoned_one_stays_as_it_is() {
+    fn durable_writes_are_forgotten_and_what_never_came_to_the_store_costs_nothing() {
         let store = Store::memory(Bytes::from_mib(1)).unwrap();
         let mut log = VolatileLog::default();
         write(&mut log, &store, 1, 0, 1);
@@ -215,8 +213,8 @@ mod tests {
         log.acknowledged(RequestId(1));
         log.prune(&[]);
         assert_eq!(log.bytes(), 1024);
-        log.abandoned(WriteTicket(2));
-        assert_eq!(log.bytes(), 0);
+        log.submitted(WriteTicket(3), RequestId(3));
+        assert_eq!(log.ids.len(), 1);
         log.power_cut(&store, &[]).unwrap();
         assert_eq!(sectors(&store), [1, 1, 0, 0]);
     }

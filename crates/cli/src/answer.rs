@@ -5,8 +5,11 @@ use study::{Judged, Results, RunSummary, Standing};
 const LINES_MAX: usize = 11;
 /// Expectations that fail are listed up to this number.
 const FAILING_MAX: usize = 2;
-/// A note is cut at this many columns; result.json and the report have it whole.
+/// Notes up to this number are told whole; the others are in result.json and the report.
+const NOTES_MAX: usize = 3;
 const NOTE_COLUMNS: usize = 100;
+/// A note about more runs than this names so many of them.
+const NAMED_MAX: usize = 2;
 const LABEL_MAX: usize = 34;
 
 /// (heading, metric, digits after the point).
@@ -22,11 +25,12 @@ const COLUMNS: [(&str, &str, usize); 6] = [
 /// The lines; `report` says where the report is, or how to get one.
 pub(crate) fn lines(results: &Results, report: Option<String>) -> Vec<String> {
     let mut head = verdict(results);
-    let mut tail = notes(results);
-    tail.push(format!("results {}", results.directory.display()));
+    let mut tail = vec![format!("results {}", results.directory.display())];
     tail.extend(report);
     let rows = LINES_MAX - head.len() - tail.len();
     head.extend(table(&results.runs, rows));
+    // On top of the ten lines: what would mislead is never cut to make room.
+    head.extend(notes(results));
     head.extend(tail);
     head
 }
@@ -49,7 +53,6 @@ fn verdict(results: &Results) -> Vec<String> {
     lines
 }
 
-/// The first note, cut to fit, and how many more there are.
 /// How many of the claims hold, and the first that do not.
 fn claims(claims: &[Judged]) -> Vec<String> {
     if claims.is_empty() {
@@ -71,18 +74,47 @@ fn claims(claims: &[Judged]) -> Vec<String> {
     lines
 }
 
+/// The first notes, each once with the runs it is about, and how many more there are.
 fn notes(results: &Results) -> Vec<String> {
-    let of_runs = results.runs.iter().flat_map(|run| {
-        run.notes.iter().map(|note| format!("note: {}: {}", run.label, without_file(note)))
-    });
-    let of_study = results.notes.iter().map(|note| format!("note: {note}"));
-    let mut all = of_study.chain(of_runs);
-    let Some(first) = all.next() else { return Vec::new() };
-    let end = match all.count() {
-        0 => String::new(),
-        more => format!(" (and {more} more in result.json)"),
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    all.extend(results.notes.iter().map(|note| (note.as_str(), Vec::new())));
+    for run in &results.runs {
+        for note in run.notes.iter().map(|note| without_file(note)) {
+            match all.iter_mut().find(|(other, runs)| *other == note && !runs.is_empty()) {
+                Some((_, runs)) => runs.push(&run.label),
+                None => all.push((note, vec![&run.label])),
+            }
+        }
+    }
+    let text = |(note, runs): &(&str, Vec<&str>)| {
+        let named = runs.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+        match runs.len() {
+            0 => format!("note: {note}"),
+            n if n <= NAMED_MAX => format!("note: {named}: {note}"),
+            n => format!("note: {named} and {} more: {note}", n - NAMED_MAX),
+        }
     };
-    vec![shorten(&first, NOTE_COLUMNS - end.len()) + &end]
+    let mut lines: Vec<String> = all.iter().take(NOTES_MAX).flat_map(|n| wrap(&text(n))).collect();
+    if all.len() > NOTES_MAX {
+        lines.push(format!("... and {} more notes in result.json", all.len() - NOTES_MAX));
+    }
+    lines
+}
+
+/// A paragraph in lines, those after the first indented.
+fn wrap(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= NOTE_COLUMNS => {
+                *line += " ";
+                *line += word;
+            }
+            Some(_) => lines.push(format!("  {word}")),
+            None => lines.push(word.to_string()),
+        }
+    }
+    lines
 }
 
 /// A note without the name of the trace it is about: the run's label is short and says enough.
@@ -98,7 +130,11 @@ fn table(runs: &[RunSummary], rows: usize) -> Vec<String> {
     // What is zero in every run, such as a latency where no time passes, says nothing.
     let says_something =
         |metric| runs.iter().any(|run| value(run, metric).is_some_and(|v| v != 0.0));
-    let columns: Vec<_> = COLUMNS.iter().filter(|(_, metric, _)| says_something(metric)).collect();
+    let mut columns: Vec<_> =
+        COLUMNS.iter().filter(|(_, metric, _)| says_something(metric)).collect();
+    if columns.is_empty() {
+        columns.push(&COLUMNS[0]); // the notes say why it is empty, too
+    }
     let label = |run: &RunSummary| shorten(&run.label, LABEL_MAX);
     let width = runs.iter().map(|run| label(run).chars().count()).max().unwrap_or(0);
     let mut lines = vec![" ".repeat(width)];
@@ -140,6 +176,17 @@ mod tests {
     fn long_text_is_cut_and_says_so() {
         assert_eq!(shorten("as it is", 8), "as it is");
         assert_eq!(shorten("somewhat longer", 8), "somew...");
+    }
+
+    #[test]
+    fn a_long_note_is_told_whole() {
+        let note = "word ".repeat(50);
+        let lines = wrap(&format!("note: {note}"));
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|line| line.chars().count() <= NOTE_COLUMNS), "{lines:?}");
+        assert!(lines[1].starts_with("  word"));
+        let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+        assert_eq!(words.len(), 51);
     }
 
     #[test]

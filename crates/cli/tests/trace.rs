@@ -94,7 +94,7 @@ fn a_failed_conversion_leaves_nothing_behind() {
     std::fs::write(&damaged, "1 0 8 8 0\n2 0 16 8 0\n3 0 2x 8 0\n").unwrap();
     std::fs::write(&out, "what was there before").unwrap();
     let (from, to) = (damaged.to_str().unwrap(), out.to_str().unwrap());
-    let output = trace(&["convert", from, to, "--to", "blkparse"]);
+    let output = trace(&["convert", from, to, "--to", "blkparse", "--overwrite"]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
     assert!(said.contains("error: \"2x\" (read as mqsim)"), "{said}");
@@ -106,11 +106,95 @@ fn a_failed_conversion_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_existing_file_is_replaced_only_when_told_to() {
+    let folder = folder("existing");
+    let (from, out) = (fixture("sample.blkparse"), folder.join("notes.txt"));
+    std::fs::write(&out, "dear diary").unwrap();
+    let to = ["convert", from.to_str().unwrap(), out.to_str().unwrap(), "--to", "msr"];
+    let refused = trace(&to);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("notes.txt exists already"));
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "dear diary");
+    assert!(trace(&[&to[..], &["--overwrite"]].concat()).status.success());
+    assert!(std::fs::read_to_string(&out).unwrap().contains(",Write,"));
+}
+
+#[test]
+fn a_pipe_is_a_trace_too() {
+    let folder = folder("pipe");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let from = fixture("sample.blkparse");
+    for name in ["-", "/dev/stdin", pipe.to_str().unwrap()] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+        command.args(["trace", "info", "--json", "--with", "action=D", name]);
+        let feed = Command::new("cat").arg(&from).stdout(std::process::Stdio::piped()).spawn();
+        command.stdin(feed.unwrap().stdout.unwrap());
+        let feeder = (name != "-" && name != "/dev/stdin").then(|| {
+            let (from, pipe) = (from.clone(), pipe.clone());
+            std::thread::spawn(move || std::fs::copy(from, pipe))
+        });
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        assert_eq!(json(&output)["requests"], 5, "{name}");
+        feeder.map(|feeder| feeder.join().unwrap().unwrap());
+    }
+    // A study reads its files more than once.
+    let study = format!("[device.null]\n[workload.trace]\nfile = {pipe:?}\n");
+    std::fs::write(folder.join("study.toml"), study).unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    let refused = run.args(["run", "study.toml"]).current_dir(&folder).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("save it as a file first"));
+}
+
+#[test]
+fn what_follows_a_gzip_stream_is_named() {
+    let folder = folder("gzip");
+    let file = folder.join("t.gz");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &std::fs::read(fixture("sample.msr")).unwrap()).unwrap();
+    let packed = packed.finish().unwrap();
+    std::fs::write(&file, [&packed[..], b"garbage"].concat()).unwrap();
+    let output = trace(&["info", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("what follows its end is no gzip stream"), "{said}");
+    assert!(!said.contains("--format"), "{said}");
+}
+
+#[test]
+fn a_signal_leaves_no_unfinished_file() {
+    let folder = folder("signal");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let out = folder.join("out.msr");
+    let mut convert = Command::new(env!("CARGO_BIN_EXE_blocklab"))
+        .args(["trace", "convert", "--format", "msr", "--to", "msr"])
+        .args([&pipe, &out])
+        .spawn()
+        .unwrap();
+    // The pipe gives one line and then nothing, so the conversion waits in the middle.
+    let mut to = std::fs::File::options().write(true).open(&pipe).unwrap();
+    let line = b"128166372003061629,usr,0,Write,0,4096,1\n";
+    std::io::Write::write_all(&mut to, &line.repeat(4096)).unwrap();
+    while std::fs::read_dir(&folder).unwrap().count() < 2 {
+        assert!(convert.try_wait().unwrap().is_none(), "it ended");
+        std::thread::yield_now();
+    }
+    let id = convert.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let ended = convert.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "only the pipe is left");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_one_clear_message() {
     let file = fixture("sample.blkparse");
     let output = trace(&["convert", file.to_str().unwrap(), "/dev/full", "--to", "msr"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
     assert!(said.contains("cannot write /dev/full: No space left on device"), "{said}");
 }

@@ -93,6 +93,7 @@ impl Array {
             home: home(Home::Durable),
             payload: std::array::from_fn(|slot| logged(slot, true)),
             reference: std::array::from_fn(|leg| logged(leg, false)),
+            marked: false,
             stale: std::array::from_fn(|slot| {
                 let of_block = |n: u8| state.writes[usize::from(n)].block == own.block;
                 let log = &state.logs[slot];

@@ -58,6 +58,8 @@ mutants! {
     HedgeStale,
     /// A repair copies the wrong block over the right one.
     RepairBackwards,
+    /// Two equal copies are right whatever checksum is recorded.
+    Outvote,
     /// Recovery replays the oldest record of a block.
     MergeOldest,
     /// Recovery copies from the leg that lacks the reference.
@@ -118,6 +120,14 @@ mutants! {
     KeepOldLog,
     /// A member that missed the news of another's leaving counts as left out.
     MissedNews,
+    /// An older copy of a device passes for it.
+    TrustOlder,
+    /// A device that went on apart from the others passes for theirs.
+    TrustClone,
+    /// The members are not told that all others have seen a start through.
+    StartUntold,
+    /// The members are not told that all others stopped in order.
+    StopUntold,
     /// Leaving a device out draws no new generation.
     NoGeneration,
     /// A device counts as gone before the others have recorded it.
@@ -126,6 +136,18 @@ mutants! {
     JoinBackwards,
     /// Relaxed mode begins before the armed flag is on both legs.
     ArmLate,
+    /// A block that one read did not get is given up, though the leg may answer nothing at all.
+    LoseAtOnce,
+    /// A write over a lost block is promised before media knows that it is lost no longer.
+    LiftLate,
+    /// Recovery takes what the legs hold for the content of a lost block.
+    TrustLost,
+    /// The leg that a flush waits for is left out though the other one does not have it all.
+    DropLast,
+    /// A server that did not run takes that for the devices' time.
+    PauseCounts,
+    /// A read of several blocks that failed condemns them all.
+    CondemnSpan,
     /// Regions that a leg lacks are read from it.
     ReadOutOfSync,
     /// Unfinished writes are not served from memory.
@@ -142,6 +164,8 @@ mutants! {
     SkipOwnActivity,
     /// A log of an earlier start is replayed.
     OldLog,
+    /// An activity log that cannot be read counts as an empty one.
+    IgnoreLostActivity,
     /// Hot extents are not compared.
     SkipHot,
     /// Blocks that only the witness's log names are replayed, but not remembered as changed.

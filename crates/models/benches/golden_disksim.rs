@@ -84,8 +84,8 @@ fn checks() {
         ("sequential write, 250 k", Op::Write, true, 250_000, 0.310895),
         ("random read, 250 k", Op::Read, false, 250_000, 0.136118),
         ("random write, 250 k", Op::Write, false, 250_000, 0.329458),
-        ("sequential write, 5 M", Op::Write, true, 5_000_000, 0.334),
-        ("random write, 5 M", Op::Write, false, 5_000_000, 0.593),
+        ("sequential write, 5 M", Op::Write, true, 5_000_000, 0.334365),
+        ("random write, 5 M", Op::Write, false, 5_000_000, 0.593438),
     ] {
         println!("| {name} | {} |", cell(ms, published(op, sequential, requests)));
     }

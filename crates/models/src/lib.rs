@@ -8,6 +8,7 @@ pub mod device;
 pub mod disksim;
 pub mod ftl;
 pub mod hdd;
+pub mod parameters;
 mod raid;
 pub mod registry;
 pub mod ssd;

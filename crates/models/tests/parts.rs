@@ -6,7 +6,7 @@ use std::path::Path;
 use models::device::Context;
 use models::device::ssd::Params;
 use models::registry::DeviceModel;
-use sim::{Completions, Device, Lba, Nanos, Request, Rng};
+use sim::{Completions, Counters, Device, Lba, Nanos, Request, Rng, Stepper};
 
 /// Every part as (file stem, table), in the order of their names.
 fn parts() -> Vec<(String, toml::Table)> {
@@ -183,5 +183,26 @@ fn a_small_copy_of_every_part_obeys_the_laws() {
             device
         };
         sim::laws::check_all(&name, &make, 0..2);
+    }
+}
+
+/// Flash programs whole pages; what the host wrote is counted in bytes all the same.
+#[test]
+fn a_write_below_a_page_counts_its_own_bytes() {
+    for rest in ["", "buffer = { capacity = '1MiB' }", "timing = 'none'"] {
+        let table: toml::Table = format!("{rest}\n[geometry]\npage = '16KiB'").parse().unwrap();
+        let mut stepper = Stepper::new(build(rest, "ssd", table.into()));
+        let count = |device: &dyn Device| {
+            let mut counters = Counters::default();
+            device.counters(&mut counters);
+            ["host_writes", "host_bytes_written", "flash_bytes_programmed.host"]
+                .map(|name| counters.get(name))
+        };
+        stepper.submit(Request::write(Lba(8), 8)).unwrap();
+        stepper.drain();
+        assert_eq!(count(&*stepper.device), [1, 4096, 16384], "{rest}");
+        // Half of it in each of two pages.
+        stepper.device.apply(&Request::write(Lba(24), 16));
+        assert_eq!(count(&*stepper.device), [3, 4096 + 8192, 3 * 16384], "{rest}");
     }
 }

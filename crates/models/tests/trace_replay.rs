@@ -134,7 +134,8 @@ fn wrapping_keeps_length_and_alignment_and_is_said_aloud() {
     assert_eq!(
         notes,
         ["t.trace: 3 of 4 addresses were wrapped around: the trace reaches to 5.98 MiB, \
-          the device ends at 1 MiB"]
+          the device ends at 1 MiB; places far apart became one; take a larger device, or \
+          remap = \"scale\""]
     );
 }
 

@@ -27,8 +27,8 @@ pub(crate) fn run_study(
     replay: String,
 ) -> PyResult<(PathBuf, String)> {
     let plan = py.detach(|| Plan::read(&study, &sets)).map_err(|failure| raised(py, &failure))?;
-    let options =
-        Options { jobs, out, records, perfetto, fio_json: false, cache: Cache::of_user(), replay };
+    let cache = Cache::of_user().map_err(|failure| raised(py, &failure))?;
+    let options = Options { jobs, out, records, perfetto, fio_json: false, cache, replay };
     let watch = Watch::new(&plan);
     let (outcome, interrupt) = py.detach(|| watched(&plan, &options, &watch));
     match (outcome, interrupt) {

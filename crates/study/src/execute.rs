@@ -1,11 +1,11 @@
 //! One run: precondition or fork, simulate, measure.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
 
+use crate::advice::{self, Backlog};
 use crate::digest;
 use crate::document::RunSection;
 use crate::failure::Failure;
@@ -42,9 +42,7 @@ pub(crate) struct Shifted<'a> {
 
 impl Workload for Shifted<'_> {
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
-        if self.progress.stop.load(Ordering::Relaxed) {
-            return Err(WorkloadError("stopped".into()));
-        }
+        self.progress.check().map_err(|stopped| WorkloadError(stopped.message))?;
         Ok(match self.inner.next(now.since(self.start))? {
             Demand::At(time) => Demand::At(time.saturating_add(self.start)),
             other => other,
@@ -89,11 +87,15 @@ pub(crate) fn execute(
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
     let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
     let stop = stop(&section, start);
+    let mut backlog = Backlog::default();
     // The spools cost a check per event, so they take part only when they are wanted.
     let outcome = match spools.is_empty() {
-        true => simulate(&mut observed, &mut workload, start, stop, &mut recorder),
+        true => {
+            let mut probe = (&mut recorder, &mut backlog);
+            simulate(&mut observed, &mut workload, start, stop, &mut probe)
+        }
         false => {
-            let mut probe = (&mut recorder, &mut spools);
+            let mut probe = (&mut recorder, (&mut backlog, &mut spools));
             simulate(&mut observed, &mut workload, start, stop, &mut probe)
         }
     };
@@ -121,9 +123,7 @@ pub(crate) fn execute(
     if outcome.in_flight_ns != outcome.response_ns {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }
-    if metrics["host_requests"] == Some(0.0) {
-        notes.push("no request completed while measuring".into());
-    }
+    notes.extend(advice::notes(run, (&metrics, &total), (&backlog, start, &outcome)));
     Ok(RunResult { metrics, result_digest, notes, gate, tables })
 }
 

@@ -1,9 +1,10 @@
 //! What there is, and what it says about itself. A model's `//!` comment is its only source.
 
+use models::parameters::Row;
 use models::registry::{SLOTS, Slot};
 
 use crate::failure::Failure;
-use crate::names::nearest;
+use crate::names::{nearest, related};
 use crate::{library, metrics};
 
 /// A kind of thing and its entries: (name, one line).
@@ -45,7 +46,12 @@ pub fn find(name: &str) -> Result<(String, String), Failure> {
             let failure =
                 Failure::input(format!("there is nothing named `{name}`")).help("blocklab list");
             // Of a path that is wrong, the last part may be right.
-            Err(match nearest(name, names.clone()).or_else(|| nearest(last(name), names)) {
+            let related = || {
+                let metrics = all.iter().filter(|(path, _)| path.starts_with("metric."));
+                related(last(name), metrics.map(|(path, text)| (last(path), text.as_str())))
+            };
+            let near = nearest(name, names.clone()).or_else(|| nearest(last(name), names));
+            Err(match near.or_else(related) {
                 Some(near) => failure.expected(format!("a name; did you mean `{near}`?")),
                 None => failure,
             })
@@ -59,7 +65,7 @@ fn all() -> Vec<(String, String)> {
     for Slot { slot, entries, .. } in SLOTS {
         for (name, _) in *entries {
             let text = documentation(slot, name).unwrap_or_default();
-            all.push((format!("{slot}.{name}"), text));
+            all.push((format!("{slot}.{name}"), with_parameters(&text, &parameters(slot, name))));
         }
     }
     for (kind, list) in [("part", library::parts()), ("study", library::studies())] {
@@ -70,6 +76,29 @@ fn all() -> Vec<(String, String)> {
     };
     all.extend(metrics::definitions().into_iter().map(metric));
     all
+}
+
+/// The parameters of a model.
+pub fn parameters(slot: &str, name: &str) -> Vec<Row> {
+    models::parameters::of(slot, name)
+}
+
+/// A model's text with its parameters below their heading, as its page shows them.
+fn with_parameters(text: &str, rows: &[Row]) -> String {
+    let row = |row: &Row| {
+        let Row { key, value, default, meaning } = row;
+        let default = match default.as_str() {
+            "" => String::new(),
+            default => format!("; default {}", default.trim_matches('`')),
+        };
+        format!("  {key} = {}{default}\n      {meaning}\n", value.replace('`', ""))
+    };
+    let list: String = rows.iter().map(row).collect();
+    let end = "# What it leaves out";
+    match text.split_once(end) {
+        Some((before, after)) if !list.is_empty() => format!("{before}{list}\n{end}{after}"),
+        _ => text.to_string(),
+    }
 }
 
 fn last(path: &str) -> &str {
@@ -130,6 +159,15 @@ mod tests {
         assert_eq!((path.as_str(), find("device.null").unwrap().1), ("device.null", text));
         let unknown = find("nul").unwrap_err().to_string();
         assert!(unknown.contains("did you mean `null`?"), "{unknown}");
+    }
+
+    #[test]
+    fn parameters_come_with_what_they_take() {
+        let (_, text) = find("null").unwrap();
+        let latency = "  latency = a duration with a unit, such as \"25us\"; default 10us\n";
+        assert!(text.contains(latency), "{text}");
+        let (_, text) = find("timestamps").unwrap();
+        assert!(text.contains("  scale = a number, 0.0 to 1000.0; default 1.0\n"), "{text}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+
 /// Whose problem it is; decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -83,6 +85,28 @@ impl Failure {
     pub fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into());
         self
+    }
+
+    /// As one JSON object, `{ "error": ... }`.
+    pub fn to_json(&self) -> Value {
+        let kind = match self.kind {
+            Kind::Input => "input",
+            Kind::Machine => "machine",
+            Kind::Bug => "bug",
+        };
+        let place = self.place.as_ref();
+        let line_column = place.and_then(|place| place.line_column);
+        json!({ "error": {
+            "kind": kind,
+            "exit_code": self.exit_code(),
+            "message": self.message,
+            "file": place.map(|place| place.file.display().to_string()),
+            "line": line_column.map(|(line, _)| line),
+            "column": line_column.map(|(_, column)| column),
+            "byte": place.and_then(|place| place.byte),
+            "expected": self.expected,
+            "help": self.help,
+        } })
     }
 
     /// The process's exit code.

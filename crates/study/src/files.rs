@@ -35,10 +35,17 @@ impl Files {
     /// Open the file of that name.
     pub(crate) fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
         let path = self.locate(name)?;
-        let file = File::open(&path)?;
-        if file.metadata()?.is_dir() {
+        let kind = path.metadata()?.file_type();
+        if kind.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        if !kind.is_file() {
+            // Opening a pipe would wait for ever, and the second reading of it finds it empty.
+            let what = "it is no file but a pipe or a device, and a study reads it several times; \
+                        save it as a file first";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let file = File::open(&path)?;
         let mut opened = self.opened.borrow_mut();
         if !opened.iter().any(|(known, _)| known == name) {
             opened.push((name.to_string(), path));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use models::registry::{DeviceModel, SLOTS, WorkloadModel};
+use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::document::{AxisValue, Point};
 use crate::failure::Failure;
@@ -98,7 +98,17 @@ pub(crate) fn axes(loaded: &Loaded) -> Result<Vec<Axis>, Failure> {
         axes.push(Axis { name: name.clone(), values: list.iter().map(value).collect() });
     }
     match axes.iter().find(|axis| axis.values.is_empty()) {
-        Some(axis) => Err(Failure::input(format!("the axis `{}` has no values", axis.name))),
+        Some(axis) => {
+            let failure = Failure::input(format!("the axis `{}` has no values", axis.name))
+                .expected("at least one value, such as [1, 2]")
+                .help("leave the axis out, or give it values");
+            let several = format!("{}s", axis.name);
+            let path = ["sweep".to_string(), axis.name.clone()];
+            let at = locate::place_of(&loaded.tree, &path[..])
+                .filter(|_| loaded.tree.find(&path).depth == 2)
+                .or_else(|| Some(loaded.tree.get(&several)?.key.place()));
+            Err(Failure { place: at, ..failure })
+        }
         None => Ok(axes),
     }
 }
@@ -214,7 +224,7 @@ pub(crate) fn lay_parts(
                     .at(name.value.place())
                     .expected("legs that are other devices"));
             }
-            merged.overlay(node, &|key| SLOTS.iter().any(|slot| slot.slot == key));
+            merged.overlay(node);
             node = merged;
             within.push(part.name.clone());
             parts.push(part);

@@ -12,15 +12,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use models::config::Size;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sim::{BlobSource, Device, Loader, Nanos, Saver};
+use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver};
 
+use crate::failure::Failure;
 use crate::precondition::{Gate, Prepared};
 
 const MAGIC: &[u8; 8] = b"blkimg\x01\n";
 /// Magic, lengths of blobs, small stream and meta, SHA-256 over the last two.
 const PRELUDE: u64 = 8 + 3 * 8 + 32;
+
+/// Bounds the user's cache.
+const BYTES_MAX: &str = "BLOCKLAB_CACHE_MAX";
+/// Without the variable.
+const BYTES_MAX_USUAL: Size = Size(Bytes::from_gib(2));
+/// Nobody writes an image for so long.
+const PARTIAL_AGE: Duration = Duration::from_secs(3600);
 
 /// Where preconditioned drives are kept between studies.
 #[derive(Clone, Debug)]
@@ -29,20 +38,78 @@ pub struct Cache {
     pub directory: PathBuf,
     /// Preconditioning that took less than this is not worth a file.
     pub worth: Duration,
-    /// The oldest images are removed beyond this many bytes.
+    /// Beyond this many bytes, the images that were not used for longest are removed.
     pub bytes_max: u64,
 }
 
 impl Cache {
-    /// `$XDG_CACHE_HOME/blocklab`, or `~/.cache/blocklab`, of at most 8 GiB; `None` when the user
-    /// has no home.
-    pub fn of_user() -> Option<Cache> {
+    /// `$XDG_CACHE_HOME/blocklab`, or `~/.cache/blocklab`, of at most 2 GiB or what
+    /// `BLOCKLAB_CACHE_MAX` says; `None` when the user has no home.
+    ///
+    /// # Errors
+    /// When the variable is no size.
+    pub fn of_user() -> Result<Option<Cache>, Failure> {
         let absolute =
             |path: std::ffi::OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
         let xdg = std::env::var_os("XDG_CACHE_HOME").and_then(absolute);
         let home = || Some(std::env::var_os("HOME").and_then(absolute)?.join(".cache"));
-        let directory = xdg.or_else(home)?.join("blocklab");
-        Some(Cache { directory, worth: Duration::from_millis(200), bytes_max: 8 << 30 })
+        let bytes_max = match std::env::var(BYTES_MAX) {
+            Ok(text) => Size::parse(&text).map_err(|why| {
+                Failure::input(format!("{BYTES_MAX}: {why}")).help(format!("{BYTES_MAX}=4GiB"))
+            })?,
+            Err(_) => BYTES_MAX_USUAL,
+        };
+        let cache = |folder: PathBuf| Cache {
+            directory: folder.join("blocklab"),
+            worth: Duration::from_millis(200),
+            bytes_max: bytes_max.0.0,
+        };
+        Ok(xdg.or_else(home).map(cache))
+    }
+
+    /// The drives that are kept, the one that was not used for longest first.
+    ///
+    /// # Errors
+    /// When the folder cannot be read; one that does not exist is empty.
+    pub fn images(&self) -> io::Result<Vec<Image>> {
+        self.files(|name| name.ends_with(".image"))
+    }
+
+    /// Remove every drive; returns those that were removed.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn empty(&self) -> io::Result<Vec<Image>> {
+        self.sweep(SystemTime::now())?;
+        let images = self.images()?;
+        images.iter().try_for_each(|image| remove(&image.path))?;
+        Ok(images)
+    }
+
+    /// Remove what processes that were killed left of drives they wrote before `until`.
+    fn sweep(&self, until: SystemTime) -> io::Result<()> {
+        let mut left = self.files(|name| name.starts_with('.') && name.contains(".partial-"))?;
+        left.retain(|partial| partial.used + PARTIAL_AGE < until);
+        left.iter().try_for_each(|partial| remove(&partial.path))
+    }
+
+    fn files(&self, ours: impl Fn(&str) -> bool) -> io::Result<Vec<Image>> {
+        let mut files = Vec::new();
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            // Another process may have removed it meanwhile.
+            let Ok(about) = entry.metadata() else { continue };
+            if about.is_file() && entry.file_name().to_str().is_some_and(&ours) {
+                let (used, bytes) = (about.modified()?, about.len());
+                files.push(Image { used, bytes, path: entry.path() });
+            }
+        }
+        files.sort();
+        Ok(files)
     }
 
     fn path(&self, digest: &str) -> PathBuf {
@@ -94,24 +161,36 @@ impl Cache {
     }
 
     fn evict(&self) -> io::Result<()> {
-        let mut images = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            if entry.path().extension().is_some_and(|extension| extension == "image") {
-                images.push((metadata.modified()?, metadata.len(), entry.path()));
-            }
-        }
-        images.sort();
-        let mut total: u64 = images.iter().map(|(_, length, _)| length).sum();
-        for (_, length, path) in images {
+        self.sweep(SystemTime::now())?;
+        let images = self.images()?;
+        let mut total: u64 = images.iter().map(|image| image.bytes).sum();
+        for image in images {
             if total <= self.bytes_max {
                 break;
             }
-            fs::remove_file(path)?;
-            total -= length;
+            remove(&image.path)?;
+            total -= image.bytes;
         }
         Ok(())
+    }
+}
+
+/// A drive that is kept.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Image {
+    /// When it was last used.
+    pub used: SystemTime,
+    /// Its size.
+    pub bytes: u64,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+/// Remove a file that another process may have removed already.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -251,10 +330,35 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_images_go_first() {
-        let cache = Cache { bytes_max: 0, ..cache("image-evict") };
+    fn what_was_not_used_for_longest_goes_first_and_foreign_files_stay() {
+        let mut cache = cache("image-evict");
+        let ago = |name: &str, hours: u64| {
+            let file = File::options().write(true).open(cache.directory.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(3600 * hours)).unwrap();
+        };
+        for (digest, hours) in [("a", 5), ("b", 4), ("c", 3)] {
+            cache.store(digest, &Prepared::fresh(drive())).unwrap();
+            ago(&format!("{digest}.image"), hours);
+        }
+        for (foreign, hours) in [("kernel", 9), (".d.partial-1", 9), (".e.partial-2", 0)] {
+            fs::write(cache.directory.join(foreign), "x").unwrap();
+            ago(foreign, hours);
+        }
+        assert!(cache.load("a", drive()).unwrap().is_some(), "a is the latest that was used");
+        let bytes = cache.images().unwrap()[0].bytes;
+        cache.bytes_max = 2 * bytes;
+        cache.store("d", &Prepared::fresh(drive())).unwrap();
+        let names = |images: Vec<Image>| -> Vec<String> {
+            let name = |image: Image| image.path.file_name().unwrap().to_string_lossy().into();
+            images.into_iter().map(name).collect()
+        };
+        assert_eq!(names(cache.images().unwrap()), ["a.image", "d.image"]);
+        assert_eq!(names(cache.empty().unwrap()), ["a.image", "d.image"]);
+        assert_eq!(names(cache.files(|_| true).unwrap()), ["kernel", ".e.partial-2"]);
+        cache.bytes_max = 0;
         cache.store("a", &Prepared::fresh(drive())).unwrap();
         assert!(cache.load("a", drive()).unwrap().is_none());
         fs::remove_dir_all(&cache.directory).unwrap();
+        assert_eq!(cache.images().unwrap(), []);
     }
 }

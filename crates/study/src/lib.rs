@@ -1,6 +1,7 @@
 //! Studies: one TOML per question. Parse, grid, precondition once and fork, run in parallel,
 //! results, expectations.
 
+mod advice;
 mod amount;
 mod block;
 mod digest;
@@ -21,6 +22,7 @@ mod names;
 mod observe;
 mod outline;
 mod output;
+mod overwrite;
 mod parquet;
 mod part;
 mod perfetto;
@@ -47,8 +49,9 @@ pub use expect::{Judged, Standing, Verdict};
 pub use failure::{Failure, Kind, Place};
 pub use figure::{Dot, Drawing, Figure, Front};
 pub use grid::Part;
-pub use image::{Cache, read_image, write_image};
+pub use image::{Cache, Image, read_image, write_image};
 pub use names::nearest;
+pub use overwrite::{check_overwrite, is_full};
 pub use part::{BuiltPart, build_part};
 pub use plan::{DeviceSummary, Plan, PlannedRun};
 pub use precondition::Gate;

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use models::registry::WorkloadModel;
+
 use crate::document::Frame;
 use crate::failure::Failure;
 use crate::library;
@@ -130,12 +132,28 @@ fn apply(
         }
         tree.put("sweep", sweep);
     }
+    if is_instead(tree, &path) {
+        tree.take("workloads");
+        gone.push("workload".into());
+    }
     let several = format!("{}s", path[0]);
     let plural = ["device", "workload"].contains(&path[0].as_str()) && tree.get(&several).is_some();
     match plural {
         true => late.push((path, value)),
         false => tree.assign(&path, value),
     }
+}
+
+/// True when a workload is set of a model that none of the labelled ones has: it takes the place of
+/// all of them.
+fn is_instead(tree: &Node, path: &[String]) -> bool {
+    let ["workload", model, ..] = path.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+        return false;
+    };
+    let labelled = tree.get("workloads").map(Node::entries).unwrap_or_default();
+    WorkloadModel::NAMES.contains(&model)
+        && !labelled.is_empty()
+        && labelled.iter().all(|(_, workload)| workload.get(model).is_none())
 }
 
 #[cfg(test)]
@@ -165,6 +183,25 @@ mod tests {
             (Some("my.trace"), Some(3))
         );
         assert_eq!(loaded.gone, ["workload.trace.file"]);
+    }
+
+    #[test]
+    fn a_trace_takes_the_place_of_labelled_workloads() {
+        let text = "[workloads.a.ie]\nwrites = 0.3\n[workloads.b.pc]\n";
+        let lay = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+            lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap()
+        };
+        let trace = lay(&["workload.trace=my.trace", "workload.trace.replay=back-to-back"]);
+        let tree = trace.tree.to_value();
+        assert_eq!(tree["workload"]["trace"]["file"].as_str(), Some("my.trace"));
+        assert_eq!(tree["workload"]["trace"]["replay"].as_str(), Some("back-to-back"));
+        assert!(tree.get("workloads").is_none() && trace.late.is_empty());
+        assert_eq!(trace.notes, ["workload is set and no longer swept"]);
+        // A model that is there is set where it is.
+        let set = lay(&["workload.ie.writes=0.5"]);
+        assert!(set.tree.get("workloads").is_some() && set.gone.is_empty());
+        assert_eq!(set.late.len(), 1);
     }
 
     #[test]

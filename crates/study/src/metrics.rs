@@ -17,6 +17,20 @@ pub type Metrics = BTreeMap<String, Option<f64>>;
 /// Metrics of the machine blocklab ran on. They belong to no digest.
 pub const WALL: [&str; 3] = ["wall_s", "simulated_requests_per_wall_s", "peak_rss_mb"];
 
+/// Metrics that count something: integers, wherever they are written.
+const COUNTS: [&str; 10] = [
+    "host_requests",
+    "host_pages_written",
+    "flash_reads",
+    "flash_programs",
+    "flash_erases",
+    "gc_pages_moved",
+    "mirror_freezes",
+    "merges_switch",
+    "merges_partial",
+    "merges_full",
+];
+
 const LATENCIES: [(&str, &str, f64); 6] = [
     ("p50", "median", 0.5),
     ("p90", "90th percentile", 0.9),
@@ -27,7 +41,7 @@ const LATENCIES: [(&str, &str, f64); 6] = [
 ];
 
 const PLAIN: [(&str, &str); 46] = [
-    ("waf", "write amplification: pages programmed, copy-backs included, per page the host wrote"),
+    ("waf", "write amplification: bytes programmed, copy-backs included, per byte the host wrote"),
     ("waf_host", "the part of `waf` caused by host writes themselves"),
     ("waf_gc", "the part of `waf` caused by garbage collection"),
     ("waf_wear", "the part of `waf` caused by wear levelling"),
@@ -40,7 +54,7 @@ const PLAIN: [(&str, &str); 46] = [
     ("read_mb_s", "MB (10^6 bytes) read per second of measured simulated time"),
     ("write_mb_s", "MB (10^6 bytes) written per second of measured simulated time"),
     ("host_requests", "requests completed while measuring, flushes and discards included"),
-    ("host_pages_written", "flash pages the host wrote while measuring"),
+    ("host_pages_written", "flash pages the host wrote to while measuring, wholly or in part"),
     ("flash_reads", "flash page reads while measuring, all causes"),
     ("flash_programs", "flash page programs while measuring, copy-backs included, all causes"),
     ("flash_erases", "flash block erases while measuring, all causes"),
@@ -85,6 +99,9 @@ const PLAIN: [(&str, &str); 46] = [
     ("write_latency_us_mean", "mean response time of writes in microseconds"),
 ];
 
+/// What the counts of bytes programmed begin with; the cause follows.
+const PROGRAMMED: &str = "flash_bytes_programmed.";
+
 /// (name, meaning) of every metric, in a fixed order.
 pub fn definitions() -> Vec<(String, String)> {
     let mut list: Vec<_> = PLAIN.iter().map(|&(n, d)| (n.to_string(), d.to_string())).collect();
@@ -99,6 +116,11 @@ pub fn definitions() -> Vec<(String, String)> {
     list
 }
 
+/// True for a metric that counts something.
+pub(crate) fn is_count(name: &str) -> bool {
+    COUNTS.contains(&name)
+}
+
 /// Refuse a name that is no metric.
 pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let known = definitions();
@@ -106,7 +128,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let failure = Failure::input(format!("there is no metric `{name}`"));
-    let near = names::nearest(name, known.iter().map(|(metric, _)| metric.as_str()));
+    let near =
+        names::nearest(name, known.iter().map(|(metric, _)| metric.as_str())).or_else(|| {
+            names::related(name, known.iter().map(|(m, text)| (m.as_str(), text.as_str())))
+        });
     Err(match near {
         Some(near) => failure.expected(format!("a metric; did you mean `{near}`?")),
         None => failure.expected("a metric, such as waf, iops or latency_us_p99"),
@@ -190,26 +215,36 @@ fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {
     }
 }
 
+/// Write amplification: bytes programmed into flash for any cause, per byte that the host asked to
+/// write. `None` when it wrote nothing, or when the device has no flash.
+pub fn write_amplification(counters: &Counters) -> Option<f64> {
+    let written = counters.get("host_bytes_written");
+    let programmed = sum(counters, PROGRAMMED).filter(|_| written > 0);
+    programmed.map(|programmed| programmed as f64 / written as f64)
+}
+
+/// The sum of the counts whose names begin so; `None` when there is none.
+fn sum(counters: &Counters, prefix: &str) -> Option<u64> {
+    let mut counts = counters.counts.iter().filter(|(n, _)| n.starts_with(prefix)).peekable();
+    counts.peek().is_some().then(|| counts.map(|(_, count)| *count).sum())
+}
+
 fn flash(metrics: &mut Metrics, total: &Counters) {
-    let sum = |prefix: &str| {
-        let mut counts = total.counts.iter().filter(|(n, _)| n.starts_with(prefix)).peekable();
-        counts.peek().is_some().then(|| counts.map(|(_, count)| *count).sum::<u64>())
-    };
     let has = |name: &str| total.counts.iter().any(|(n, _)| n == name);
     let exact = |name: &str| has(name).then(|| total.get(name) as f64);
     let as_f64 = |count: Option<u64>| count.map(|count| count as f64);
-    let writes = total.get("host_writes");
-    let per_write = |count: u64| (writes > 0).then(|| count as f64 / writes as f64);
-    let programs = sum("flash_programs.");
-    metrics.insert("waf".into(), programs.and_then(per_write));
+    let waf = write_amplification(total);
+    metrics.insert("waf".into(), waf);
     for cause in ["host", "gc", "wear", "map", "merge"] {
-        let count = total.get(&format!("flash_programs.{cause}"));
-        metrics.insert(format!("waf_{cause}"), programs.and_then(|_| per_write(count)));
+        let programmed = total.get(&format!("{PROGRAMMED}{cause}")) as f64;
+        let share = waf.map(|_| programmed / total.get("host_bytes_written") as f64);
+        metrics.insert(format!("waf_{cause}"), share);
     }
+    let writes = total.get("host_writes");
     metrics.insert("host_pages_written".into(), exact("host_writes"));
-    metrics.insert("flash_reads".into(), as_f64(sum("flash_reads.")));
-    metrics.insert("flash_programs".into(), as_f64(programs));
-    metrics.insert("flash_erases".into(), as_f64(sum("flash_erases.")));
+    metrics.insert("flash_reads".into(), as_f64(sum(total, "flash_reads.")));
+    metrics.insert("flash_programs".into(), as_f64(sum(total, "flash_programs.")));
+    metrics.insert("flash_erases".into(), as_f64(sum(total, "flash_erases.")));
     metrics.insert("gc_pages_moved".into(), exact("gc_pages_moved"));
     let lookups = total.get("map_lookups");
     let ratio = (lookups > 0).then(|| total.get("map_hits") as f64 / lookups as f64);
@@ -294,10 +329,13 @@ mod tests {
     fn write_amplification_is_split_by_cause() {
         let mut total = Counters::default();
         for (name, count) in [
-            ("host_writes", 100),
-            ("flash_programs.host", 100),
+            ("host_writes", 100), // of a quarter of a page of 16 KiB each
+            ("host_bytes_written", 100 * 4096),
+            ("flash_programs.host", 98), // two were overwritten in the buffer
             ("flash_programs.gc", 50),
             ("flash_copybacks.gc", 10), // among the 50
+            ("flash_bytes_programmed.host", 98 * 16384),
+            ("flash_bytes_programmed.gc", 50 * 16384),
             ("map_lookups", 8),
             ("map_hits", 6),
         ] {
@@ -305,8 +343,10 @@ mod tests {
         }
         let mut metrics = Metrics::new();
         flash(&mut metrics, &total);
-        assert_eq!(metrics["waf"], Some(1.5));
-        assert_eq!((metrics["waf_host"], metrics["waf_gc"]), (Some(1.0), Some(0.5)));
+        assert_eq!(metrics["waf"], Some(4.0 * 1.48));
+        assert_eq!((metrics["waf_host"], metrics["waf_gc"]), (Some(4.0 * 0.98), Some(4.0 * 0.5)));
+        assert_eq!(metrics["waf_wear"], Some(0.0));
+        assert_eq!(metrics["flash_programs"], Some(148.0));
         assert_eq!(metrics["map_hit_ratio"], Some(0.75));
         assert_eq!(metrics["flash_erases"], None);
     }
@@ -316,6 +356,17 @@ mod tests {
         let error = check_name("latency_us_p9").unwrap_err().to_string();
         assert!(error.contains("did you mean `latency_us_p99`?") || error.contains("p90"));
         assert_eq!(check_name("write_latency_us_p99_99"), Ok(()));
+        for (name, near) in [
+            ("p99", "latency_us_p99"),
+            ("write_p99", "write_latency_us_p99"),
+            ("write_amplification", "waf"),
+            ("hit_ratio", "map_hit_ratio"),
+            ("median_latency", "latency_us_p50"),
+        ] {
+            let error = check_name(name).unwrap_err().to_string();
+            assert!(error.contains(&format!("did you mean `{near}`?")), "{name}: {error}");
+        }
+        assert!(!check_name("zzqq").unwrap_err().to_string().contains("did you mean"));
     }
 
     #[test]

@@ -17,6 +17,28 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     longer.next().filter(|_| longer.next().is_none())
 }
 
+/// The candidate, of (name, meaning), that has most words of `name`: in its own name, or else in
+/// its meaning. Of equals the shortest name.
+pub(crate) fn related<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Option<&'a str> {
+    let words = |text: &str| -> Vec<String> {
+        let lower = text.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() >= 3);
+        words.map(String::from).collect()
+    };
+    let wanted = words(name);
+    let scored = candidates.into_iter().map(|(candidate, meaning)| {
+        let (own, told) = (words(candidate), words(meaning));
+        let points =
+            |word| 3 * usize::from(own.contains(word)) + 2 * usize::from(told.contains(word));
+        (wanted.iter().map(points).sum::<usize>(), candidate)
+    });
+    let (score, best) = scored.min_by_key(|&(score, name)| (usize::MAX - score, name.len()))?;
+    (score > 0).then_some(best)
+}
+
 /// "one of a, b, c; did you mean `b`?"
 pub(crate) fn expected<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let candidates: Vec<&str> = candidates.into_iter().collect();

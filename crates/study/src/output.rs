@@ -1,35 +1,50 @@
-//! A directory that is there completely or not at all.
+//! A directory that is there completely or not at all, and takes the place of nothing but results.
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
+use crate::overwrite;
 
 /// A directory being written beside its final place. Dropped without [`Output::finish`], it
 /// leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Output {
+    /// As the user named it.
     target: PathBuf,
+    /// The same place, with no symbolic link at its end: a rename would replace the link.
+    place: PathBuf,
     partial: PathBuf,
     finished: bool,
 }
 
 impl Output {
-    /// Begin to write what will be `target`.
+    /// Begin to write what will be `target`. Everything that would keep it from getting there is
+    /// refused now rather than when the runs are done.
     pub(crate) fn begin(target: &Path) -> Result<Output, Failure> {
-        let begin = || {
-            let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let parent = parent.unwrap_or(Path::new("."));
-            fs::create_dir_all(parent)?;
-            let partial = parent.join(format!(".{name}.partial-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&partial);
-            fs::create_dir(&partial)?;
-            Ok(partial)
+        let place = match fs::symlink_metadata(target) {
+            Ok(_) => replaceable(target)?,
+            Err(_) => target.to_path_buf(),
         };
-        let partial = begin().map_err(|error| unwritable(target, &error))?;
-        Ok(Output { target: target.to_path_buf(), partial, finished: false })
+        if place.file_name().is_none() {
+            return Err(Failure::input(format!("{} cannot be made anew", target.display()))
+                .expected("the name of a folder")
+                .help("--out DIR names a folder that need not exist yet"));
+        }
+        let partial = beside(&place, "partial");
+        let make = || {
+            fs::create_dir_all(partial.parent().unwrap_or(Path::new("")))?;
+            let _ = fs::remove_dir_all(&partial); // of an older process of the same number
+            fs::create_dir(&partial)
+        };
+        make().map_err(|error| {
+            // A full disk is the machine's, any other place that cannot be written the user's.
+            let kind = if overwrite::is_full(&error) { Kind::Machine } else { Kind::Input };
+            Failure { kind, ..unwritable(target, &error) }
+        })?;
+        Ok(Output { target: target.to_path_buf(), place, partial, finished: false })
     }
 
     /// Where to write meanwhile.
@@ -42,18 +57,43 @@ impl Output {
         &self.target
     }
 
-    /// Put the directory in its place, where it replaces an older one of the same kind.
+    /// Put the directory in its place; older results there are removed after that.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        let replace = || {
-            if self.target.exists() {
-                refuse_foreign(&self.target)?;
-                fs::remove_dir_all(&self.target)?;
-            }
-            fs::rename(&self.partial, &self.target)
+        let old = match self.place.exists() {
+            false => None,
+            true => Some(overwrite::results_of(&self.place).map_err(|why| self.keep(why))?),
         };
-        replace().map_err(|error| unwritable(&self.target, &error))?;
         self.finished = true;
-        Ok(())
+        let aside = beside(&self.place, "old");
+        let swap = || {
+            if old.is_some() {
+                fs::rename(&self.place, &aside)?;
+            }
+            fs::rename(&self.partial, &self.place).inspect_err(|_| {
+                let _ = fs::rename(&aside, &self.place); // as it was
+            })
+        };
+        if let Err(error) = swap() {
+            return Err(self.keep(unwritable(&self.target, &error)));
+        }
+        let Some(old) = old else { return Ok(()) };
+        let remove = || {
+            old.iter().try_for_each(|name| fs::remove_file(aside.join(name)))?;
+            fs::remove_dir(&aside)
+        };
+        remove().map_err(|error| {
+            let (target, aside) = (self.target.display(), aside.display());
+            Failure::machine(format!("cannot remove the older results, now in {aside}: {error}"))
+                .help(format!("the new ones are in {target}; see what else is in {aside}"))
+        })
+    }
+
+    /// Results that cannot take their place are not lost for that.
+    fn keep(&mut self, failure: Failure) -> Failure {
+        let kept = beside(&self.place, "results");
+        let kept = fs::rename(&self.partial, &kept).map_or(&self.partial, |()| &kept);
+        self.finished = true;
+        failure.help(format!("the results are in {}", kept.display()))
     }
 }
 
@@ -65,13 +105,32 @@ impl Drop for Output {
     }
 }
 
-/// Only a run's own directory may be replaced.
-fn refuse_foreign(target: &Path) -> io::Result<()> {
-    let ours = target.join("result.json").exists();
-    match ours || fs::read_dir(target)?.next().is_none() {
-        true => Ok(()),
-        false => Err(io::Error::other("it exists and holds something other than results")),
+/// A hidden name of this process beside `place`: a rename cannot leave its file system.
+fn beside(place: &Path, what: &str) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.{what}-{}", std::process::id()))
+}
+
+/// Where what exists at `target` really is, when results may take its place.
+fn replaceable(target: &Path) -> Result<PathBuf, Failure> {
+    let shown = target.display();
+    let wrong = |why: &str| {
+        Failure::input(format!("{shown} {why}"))
+            .expected("a new or empty folder, or one with the results of a run")
+            .help("name another place with --out DIR; nothing was touched")
+    };
+    let place = target.canonicalize().map_err(|why| wrong(&format!("cannot be used: {why}")))?;
+    if !place.is_dir() {
+        return Err(wrong("is no folder"));
     }
+    let device = |path: &Path| path.metadata().map(|about| about.dev());
+    if let Some(parent) = place.parent()
+        && device(parent).ok() != device(&place).ok()
+    {
+        return Err(wrong("is a mount point, which cannot be replaced")
+            .help(format!("--out {}", target.join("results").display())));
+    }
+    overwrite::results_of(&place).map(|_| place)
 }
 
 /// Results that cannot be written.

@@ -23,8 +23,9 @@ pub(crate) enum Column {
     U32(Vec<u32>),
     I64(Vec<i64>),
     F64(Vec<f64>),
-    /// Nullable.
+    /// Nullable, as the next one.
     MaybeF64(Vec<Option<f64>>),
+    MaybeI64(Vec<Option<i64>>),
     Text(Vec<String>),
     Static(Vec<&'static str>),
 }
@@ -36,6 +37,7 @@ impl Column {
             Column::I64(v) => v.len(),
             Column::F64(v) => v.len(),
             Column::MaybeF64(v) => v.len(),
+            Column::MaybeI64(v) => v.len(),
             Column::Text(v) => v.len(),
             Column::Static(v) => v.len(),
         }
@@ -44,12 +46,12 @@ impl Column {
     fn field(&self, name: &str) -> Type {
         let (physical, converted) = match self {
             Column::U32(_) => (Physical::INT32, ConvertedType::UINT_32),
-            Column::I64(_) => (Physical::INT64, ConvertedType::NONE),
+            Column::I64(_) | Column::MaybeI64(_) => (Physical::INT64, ConvertedType::NONE),
             Column::F64(_) | Column::MaybeF64(_) => (Physical::DOUBLE, ConvertedType::NONE),
             Column::Text(_) | Column::Static(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
         };
         let repetition = match self {
-            Column::MaybeF64(_) => Repetition::OPTIONAL,
+            Column::MaybeF64(_) | Column::MaybeI64(_) => Repetition::OPTIONAL,
             _ => Repetition::REQUIRED,
         };
         let builder = Type::primitive_type_builder(name, physical).with_repetition(repetition);
@@ -64,6 +66,10 @@ impl Column {
             (Column::I64(v), ColumnWriter::Int64ColumnWriter(to)) => put(to, v, None),
             (Column::F64(v), ColumnWriter::DoubleColumnWriter(to)) => put(to, v, None),
             (Column::MaybeF64(v), ColumnWriter::DoubleColumnWriter(to)) => {
+                let levels: Vec<i16> = v.iter().map(|x| i16::from(x.is_some())).collect();
+                put(to, &v.iter().flatten().copied().collect::<Vec<_>>(), Some(&levels))
+            }
+            (Column::MaybeI64(v), ColumnWriter::Int64ColumnWriter(to)) => {
                 let levels: Vec<i16> = v.iter().map(|x| i16::from(x.is_some())).collect();
                 put(to, &v.iter().flatten().copied().collect::<Vec<_>>(), Some(&levels))
             }
@@ -200,11 +206,12 @@ mod tests {
                 Column::I64(vec![-1, i64::MAX]),
                 Column::F64(vec![0.5, f64::NEG_INFINITY]),
                 Column::MaybeF64(vec![None, Some(2.5)]),
+                Column::MaybeI64(vec![None, Some(-7)]),
                 Column::Text(vec!["µs".into(), String::new()]),
                 Column::Static(vec!["read", "read"]),
             ]
         };
-        let schema = Schema::new(["a", "b", "c", "d", "e", "f"].into_iter().zip(columns(0)));
+        let schema = Schema::new(["a", "b", "c", "d", "i", "e", "f"].into_iter().zip(columns(0)));
         let groups = [columns(7), columns(8)].map(|columns| RowGroup::encode(&schema, &columns));
         let mut file = Vec::new();
         write_file(&mut file, &schema, &groups).unwrap();
@@ -217,10 +224,11 @@ mod tests {
             .collect();
         let read = || Field::Str("read".into());
         let text = |text: &str| Field::Str(text.into());
-        let first = [Field::UInt(7), Field::Long(-1), Field::Double(0.5), Field::Null];
+        let first = [Field::UInt(7), Field::Long(-1), Field::Double(0.5), Field::Null, Field::Null];
         assert_eq!(rows[0], [&first[..], &[text("µs"), read()]].concat());
         let last = [Field::UInt(u32::MAX), Field::Long(i64::MAX)];
-        let last = [&last[..], &[Field::Double(f64::NEG_INFINITY), Field::Double(2.5)]].concat();
+        let end = [Field::Double(f64::NEG_INFINITY), Field::Double(2.5), Field::Long(-7)];
+        let last = [&last[..], &end].concat();
         assert_eq!(rows[3], [&last[..], &[text(""), read()]].concat());
     }
 }

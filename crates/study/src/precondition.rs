@@ -67,9 +67,11 @@ pub(crate) fn precondition(
     for (index, step) in run.point.precondition.iter().enumerate() {
         let rng = run.rng().split(&format!("precondition {index}"));
         match step {
-            Step::Fill(step) => fill(&mut *prepared.device, step, run.limits.capacity),
+            Step::Fill(step) => {
+                fill(&mut *prepared.device, step, run.limits.capacity, progress)?;
+            }
             Step::Overwrite(step) => {
-                overwrite(&mut *prepared.device, step, run.limits.capacity, rng);
+                overwrite(&mut *prepared.device, step, run.limits.capacity, rng, progress)?;
             }
             Step::UntilSteady(step) => {
                 until_steady(&mut prepared, step, run, index, rng, files, progress)?;
@@ -79,27 +81,42 @@ pub(crate) fn precondition(
     Ok(prepared)
 }
 
-fn fill(device: &mut dyn Device, step: &Fill, capacity: Bytes) {
+fn fill(
+    device: &mut dyn Device,
+    step: &Fill,
+    capacity: Bytes,
+    progress: &Progress,
+) -> Result<(), Failure> {
     let end = step.span.of(capacity).sectors();
     for _ in 0..step.passes {
         let mut lba = 0;
         while lba < end {
+            progress.check()?;
             let sectors = FILL_SECTORS.min(end - lba);
             device.apply(&Request::write(Lba(lba), sectors as u32));
             lba += sectors;
         }
     }
+    Ok(())
 }
 
-fn overwrite(device: &mut dyn Device, step: &Overwrite, capacity: Bytes, mut rng: Rng) {
+fn overwrite(
+    device: &mut dyn Device,
+    step: &Overwrite,
+    capacity: Bytes,
+    mut rng: Rng,
+    progress: &Progress,
+) -> Result<(), Failure> {
     let span = step.span.of(capacity);
     let unit = step.unit.0;
     let units = span.0 / unit.0;
     let sectors = unit.0 / SECTOR_BYTES;
     for _ in 0..step.writes.of(span).0 / unit.0 {
+        progress.check()?;
         let lba = Lba(rng.below(units) * sectors);
         device.apply(&Request::write(lba, sectors as u32));
     }
+    Ok(())
 }
 
 fn until_steady(

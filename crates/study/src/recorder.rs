@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sim::{Completion, Histogram, Nanos, Op, Probe, Request};
 
+use crate::failure::Failure;
 use crate::timeline::Timeline;
 
 /// Bins of the latency timeline.
@@ -20,6 +21,17 @@ pub struct Progress {
     pub simulated_ns: AtomicU64,
     /// Set when the run should end early, as a failure.
     pub(crate) stop: AtomicBool,
+}
+
+impl Progress {
+    /// A failure once the run was told to stop.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Failure::input("stopped")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Counts every request that completes after the ramp.

@@ -260,16 +260,23 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
     for axis in plan.axes.iter().map(String::as_str).chain(["repeat"]) {
         let values: Vec<&Value> = runs.iter().map(|run| &run.params[axis]).collect();
         let text = |value: &&Value| value.as_str().map_or(value.to_string(), String::from);
-        let column = match values.iter().all(|value| value.is_number()) {
-            true => Column::F64(values.iter().filter_map(|value| value.as_f64()).collect()),
-            false => Column::Text(values.iter().map(text).collect()),
+        let whole: Option<Vec<i64>> = values.iter().map(|value| value.as_i64()).collect();
+        let numbers = || values.iter().map(|value| value.as_f64()).collect::<Option<Vec<f64>>>();
+        let column = match (whole, numbers()) {
+            (Some(whole), _) => Column::I64(whole),
+            (None, Some(numbers)) => Column::F64(numbers),
+            (None, None) => Column::Text(values.iter().map(text).collect()),
         };
         columns.push((axis.to_string(), column));
     }
     let names = runs.first().map(|run| run.metrics.keys().cloned().collect::<Vec<_>>());
     for name in names.unwrap_or_default() {
         let values = runs.iter().map(|run| run.metrics[&name].filter(|v| v.is_finite()));
-        columns.push((name.clone(), Column::MaybeF64(values.collect())));
+        let column = match metrics::is_count(&name) {
+            true => Column::MaybeI64(values.map(|value| value.map(|v| v as i64)).collect()),
+            false => Column::MaybeF64(values.collect()),
+        };
+        columns.push((name.clone(), column));
     }
     let values: Vec<Column> = columns.iter().map(|(_, column)| column.clone()).collect();
     let schema = Schema::new(columns);

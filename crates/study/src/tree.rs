@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use models::registry::SLOTS;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -155,14 +156,19 @@ impl Node {
         }
     }
 
-    /// Put a value at a path, replacing what is there; tables on the way are made.
+    /// Put a value at a path, replacing what is there; tables on the way are made, and another
+    /// choice than that on the path goes.
     pub(crate) fn assign(&mut self, path: &[String], value: Node) {
         let [first, rest @ ..] = path else { return };
-        if rest.is_empty() {
+        let Some(next) = rest.first() else {
             self.put(first, value);
             return;
-        }
-        if self.get(first).is_none_or(|node| !matches!(node.data, Data::Table(_))) {
+        };
+        let stays = |node: &Node| match &node.data {
+            Data::Table(_) => !is_choice(first) || node.get(next).is_some(),
+            _ => false,
+        };
+        if !self.get(first).is_some_and(stays) {
             self.put(first, Node::table(value.key.clone()));
         }
         if let Data::Table(table) = &mut self.data
@@ -172,10 +178,9 @@ impl Node {
         }
     }
 
-    /// Lay `over` over this node: tables merge key by key, anything else is replaced. Below a key
-    /// for which `one_of` holds a table chooses one policy by its name, so another name replaces
-    /// the choice.
-    pub(crate) fn overlay(&mut self, over: Node, one_of: &dyn Fn(&str) -> bool) {
+    /// Lay `over` over this node: tables merge key by key, anything else is replaced, as is
+    /// one choice by another.
+    pub(crate) fn overlay(&mut self, over: Node) {
         let Data::Table(entries) = over.data else {
             *self = over;
             return;
@@ -187,8 +192,8 @@ impl Node {
         for (key, node) in entries {
             let chosen = |node: &Node| node.entries().first().map(|(name, _)| name.clone());
             match table.iter_mut().find(|(k, _)| *k == key) {
-                Some((_, old)) if one_of(&key) && chosen(old) != chosen(&node) => *old = node,
-                Some((_, old)) => old.overlay(node, one_of),
+                Some((_, old)) if is_choice(&key) && chosen(old) != chosen(&node) => *old = node,
+                Some((_, old)) => old.overlay(node),
                 None => table.push((key, node)),
             }
         }
@@ -222,6 +227,14 @@ impl Node {
             }
         }
     }
+}
+
+/// True when the table below `key` has one entry, whose name is a choice: a policy, or a way to say
+/// how much is spare. Which model a table is of is nothing that a setting changes by the way.
+fn is_choice(key: &str) -> bool {
+    let is_model = ["device", "workload", "trace"].contains(&key);
+    let is_policy = || SLOTS.iter().any(|slot| slot.slot == key) && !is_model;
+    key == "over_provisioning" || is_policy()
 }
 
 fn syntax_error(text: &Arc<Text>, error: &toml::de::Error) -> Failure {
@@ -281,7 +294,7 @@ mod tests {
         let base = Text::new("base.toml", "[a]\nx = 1\ny = [10, 20]\n");
         let over = Text::new("over.toml", "\n[a]\nx = 2\n");
         let mut tree = Node::parse(&base).unwrap();
-        tree.overlay(Node::parse(&over).unwrap(), &|_| false);
+        tree.overlay(Node::parse(&over).unwrap());
         let place = |dotted: &str| tree.find(&path(dotted)).node.value.place();
         assert_eq!(
             (place("a.x").file, place("a.x").line_column),
@@ -296,9 +309,14 @@ mod tests {
         let base = Text::new("base", "[gc.greedy]\n");
         let over = Text::new("over", "[gc.d-choices]\nd = 3\n");
         let mut tree = Node::parse(&base).unwrap();
-        tree.overlay(Node::parse(&over).unwrap(), &|key| key == "gc");
+        tree.overlay(Node::parse(&over).unwrap());
         assert_eq!(tree.get("gc").unwrap().entries().len(), 1);
         assert!(tree.get("gc").unwrap().get("d-choices").is_some());
+        let five = Node::parse(&Text::new("five", "d = 5")).unwrap().take("d").unwrap();
+        tree.assign(&path("gc.d-choices.d"), five.clone());
+        assert_eq!(tree.to_value()["gc"]["d-choices"]["d"].as_integer(), Some(5));
+        tree.assign(&path("gc.windowed.window"), five);
+        assert_eq!(tree.get("gc").unwrap().entries().len(), 1);
     }
 
     #[test]

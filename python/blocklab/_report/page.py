@@ -26,6 +26,10 @@ from . import verdict
 MAX_BYTES = 2_000_000
 #: Around a figure in a file of its own, in px.
 _MARGIN = 12
+#: What begins a page and a figure of ours. Only such a file is written over; `run` knows them, too.
+_MARKS = ("blocklab</title>", "<!-- made by blocklab -->")
+#: A mark stands within so many bytes.
+_MARK_WITHIN = 4096
 #: More runs than this are rows with the main metrics, not columns with all of them.
 MAX_COLUMNS = 8
 
@@ -81,7 +85,7 @@ def standalone(figure: Figure) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="{-_MARGIN} {-_MARGIN} {width} {height}">'
-        f"<title>{html.escape(figure.alt)}</title>"
+        f"{_MARKS[1]}<title>{html.escape(figure.alt)}</title>"
         f"<style>\n{_resource('theme.css')}</style>"
         f'<rect x="{-_MARGIN}" y="{-_MARGIN}" width="{width}" height="{height}" '
         f'fill="var(--page)"/>{figure.svg[found.end():]}\n'
@@ -93,6 +97,13 @@ def _resource(name: str) -> str:
 
 
 def _save(target: Path, text: str) -> None:
+    if _is_foreign(target):
+        raise StudyError(
+            f"error: {target} exists already, and no report wrote it\n"
+            "  = expected: a name that is free\n"
+            "  = help: choose another name, or delete the file first",
+            file=str(target),
+        )
     try:
         _replace(target, text)
     except OSError as error:
@@ -267,6 +278,15 @@ def _size(length: int) -> str:
         length_text = length / 1024
         length = round(length_text)
     return f"{numbers.count(length)}{numbers.SPACE}{unit}"
+
+
+def _is_foreign(target: Path) -> bool:
+    """Whether there is a file with content that no report wrote."""
+    if not target.is_file():
+        return False
+    with target.open("rb") as file:
+        begin = file.read(_MARK_WITHIN).decode("utf-8", "replace")
+    return bool(begin) and not any(mark in begin for mark in _MARKS)
 
 
 def _replace(target: Path, text: str) -> None:

@@ -15,7 +15,7 @@ from . import Figure, _layout, _style
 MOST_OVER_TIME = 6
 MOST_BARS = 40
 HEIGHT = 104
-#: Why flash pages are programmed, with its fixed colour, from the axis upwards.
+#: Why flash is programmed, with its fixed colour, from the axis upwards.
 CAUSES = {
     "host": _style.WRITE,
     "gc": _style.BACKGROUND,
@@ -34,21 +34,21 @@ def draw(data: RunDirectory) -> Figure | None:
     counters = data.table("counters")
     if len(first) <= MOST_OVER_TIME and not counters.is_empty():
         chart, note = _over_time(data, first, counters), ""
-        subtitle = ("Left: flash pages programmed per host page written since the start, by "
+        subtitle = ("Left: bytes programmed per byte the host wrote since the start, by "
                     "cause. Right: blocks by how often they were erased")
         source = "counters.parquet, wear.parquet"
     else:
         chart = _bars(data, first[:MOST_BARS])
         left_out = len(first) - MOST_BARS
         note = f"{left_out} more grid points are in the tables only." if left_out > 0 else ""
-        subtitle = "Flash pages programmed per host page written, by cause"
+        subtitle = "Bytes programmed into flash per byte the host wrote, by cause"
         source = "runs.parquet"
     finding = _finding(data, first)
     return Figure(
         title=finding,
         subtitle=subtitle,
         svg=_style.svg(chart, "waf"),
-        how="A value of 1 is a drive that programs each written page once. What lies above is "
+        how="A value of 1 is a drive that programs each written byte once. What lies above is "
         "the drive's own work: gc moves valid pages out of victim blocks, merge folds log "
         "blocks, wear evens erases out, map writes mapping pages. A wide erase histogram means "
         "uneven wear.",
@@ -76,20 +76,20 @@ def _over_time(data: RunDirectory, runs: list[Run], counters: pl.DataFrame) -> _
 
 
 def _shares(counters: pl.DataFrame) -> tuple[list[float], dict[str, list[float]]]:
-    """Programs per host page written since the first sample, by cause, where defined."""
+    """Bytes programmed per byte the host wrote since the first sample, by cause, where defined."""
     wide = counters.pivot(on="name", index="t_s", values="value").sort("t_s").fill_null(0)
     times = [float(t) for t in wide["t_s"]]
-    if "host_writes" not in wide.columns:
+    if "host_bytes_written" not in wide.columns:
         return [], {}
-    host = wide["host_writes"].to_list()
+    host = wide["host_bytes_written"].to_list()
     used = [index for index in range(len(times)) if host[index] > 0]
     by_cause = {}
     for cause in CAUSES:
-        name = f"flash_programs.{cause}"  # copy-backs are among them
-        pages = [wide[name][index] for index in used] if name in wide.columns else []
-        if any(pages):
+        name = f"flash_bytes_programmed.{cause}"  # copy-backs are among them
+        programmed = [wide[name][index] for index in used] if name in wide.columns else []
+        if any(programmed):
             by_cause[cause] = [
-                page / host[index] for page, index in zip(pages, used, strict=True)]
+                count / host[index] for count, index in zip(programmed, used, strict=True)]
     return [times[index] for index in used], by_cause
 
 

@@ -1,9 +1,8 @@
-//! The generated parts of the documents: a head per model page and the index of models.
+//! The generated parts of the documents: a head per model page, the index of models, the metrics.
 //!
 //! A page keeps what people write below its generated head.
 
 mod page;
-mod parameters;
 
 use std::path::Path;
 
@@ -64,12 +63,14 @@ pub(crate) fn outputs(tree: &Tree) -> Vec<Output> {
     for slot in slots {
         for (name, source) in slot.entries {
             let from = registered_source(tree, source).unwrap_or("the model's source");
-            let rows = parameters::rows((slot.schema)().as_value(), name);
+            let rows = models::parameters::of(slot.slot, name);
             let head = page::head(from, slot.slot, name, source, &rows);
             outputs.push(compare(tree, format!("{FOLDER}{}-{name}.md", slot.slot), head));
         }
     }
     outputs.push(compare(tree, format!("{FOLDER}README.md"), page::index(slots)));
+    let metrics = page::metrics(&study::metrics::definitions());
+    outputs.push(compare(tree, "docs/metrics.md".into(), metrics));
     let known: Vec<String> = outputs.iter().map(|output| output.path.clone()).collect();
     // People may add pages of their own; only a generated one needs a registry line.
     let pages = tree.files.iter().filter(|file| file.path.starts_with(FOLDER));

@@ -3,6 +3,8 @@
 //! Writes the file, its lines in `mod.rs` and `registry.rs`, its docs page and a study.
 
 mod edit;
+#[cfg(test)]
+mod followed;
 mod kinds;
 
 use std::path::Path;
@@ -11,7 +13,8 @@ use std::process::Command;
 use crate::tree::Tree;
 use kinds::{KINDS, Kind};
 
-const REGISTRY: &str = "crates/models/src/registry.rs";
+/// Where every model is listed.
+pub(crate) const REGISTRY: &str = "crates/models/src/registry.rs";
 
 /// One line per kind.
 pub(crate) fn kinds_help() -> String {
@@ -23,7 +26,8 @@ pub(crate) fn kinds_help() -> String {
 pub(crate) fn run(root: &Path, kind: &str, name: &str) -> Result<(), String> {
     let kind = find(kind)?;
     write(root, kind, name)?;
-    finish(root)?;
+    cargo(root, &FORMAT)?;
+    cargo(root, &GENERATE)?;
     let Names { module, .. } = Names::new(name)?;
     println!(
         "\nnext:\n  1. change {}/{module}.rs into your model, its doc comment first\n  \
@@ -48,17 +52,13 @@ fn write(root: &Path, kind: &Kind, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Put the added lines in order and write the docs pages.
-fn finish(root: &Path) -> Result<(), String> {
-    cargo(root, &["fmt", "--package", "blocklab-models"])?;
-    // A new process, because the registry it reads is compiled in.
-    cargo(root, &["run", "--quiet", "--package", "xtask", "--", "generate"])?;
-    Ok(())
-}
+/// Puts the added lines in order.
+const FORMAT: [&str; 3] = ["fmt", "--package", "blocklab-models"];
+/// Writes the docs pages: in a new process, because the registry it reads is compiled in.
+const GENERATE: [&str; 6] = ["run", "--quiet", "--package", "xtask", "--", "generate"];
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
-    let status = Command::new("cargo").args(arguments).current_dir(root).status();
-    match status {
+    match Command::new("cargo").args(arguments).current_dir(root).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("cargo {} failed: {status}", arguments.join(" "))),
         Err(why) => Err(format!("cannot run cargo: {why}")),
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_plan_in_this_repository() {
-        let tree = Tree::read(&crate::root()).unwrap();
+        let tree = Tree::read(&crate::root().unwrap()).unwrap();
         for kind in &KINDS {
             let files = plan(&tree, kind, "my-try").unwrap();
             let text = |end: &str| &files.iter().find(|(path, _)| path.ends_with(end)).unwrap().1;
@@ -175,37 +175,9 @@ mod tests {
 
     #[test]
     fn what_exists_is_refused() {
-        let tree = Tree::read(&crate::root()).unwrap();
+        let tree = Tree::read(&crate::root().unwrap()).unwrap();
         let refused = plan(&tree, find("device").unwrap(), "null").unwrap_err();
         assert!(refused.contains("already"), "{refused}");
         assert!(find("gadget").err().unwrap().contains("unknown kind `gadget`\nKinds of models"));
-    }
-
-    /// The whole way in a copy of the repository: scaffold every kind, test it, check tidy.
-    #[test]
-    #[ignore = "compiles the workspace again; make test-long runs it"]
-    fn what_is_scaffolded_compiles_passes_its_tests_and_is_tidy() {
-        let copy = std::env::temp_dir().join(format!("blocklab-new-{}", std::process::id()));
-        let tree = Tree::read(&crate::root()).unwrap();
-        for path in &tree.paths {
-            let to = copy.join(path);
-            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-            std::fs::copy(crate::root().join(path), to).unwrap();
-        }
-        let git = Command::new("git").args(["init", "--quiet"]).current_dir(&copy).status();
-        assert!(git.unwrap().success());
-        for kind in &KINDS {
-            write(&copy, kind, &format!("my-{}", kind.word)).unwrap();
-        }
-        finish(&copy).unwrap();
-        cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "my_"]).unwrap();
-        cargo(&copy, &["test", "--quiet", "--package", "blocklab-models", "every_"]).unwrap();
-        for kind in &KINDS {
-            let study = format!("studies/try-my-{}.toml", kind.word);
-            cargo(&copy, &["run", "--package", "blocklab", "--", "run", &study, "--no-report"])
-                .unwrap();
-        }
-        cargo(&copy, &["run", "--quiet", "--package", "xtask", "--", "tidy"]).unwrap();
-        std::fs::remove_dir_all(&copy).unwrap();
     }
 }

@@ -10,6 +10,27 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
+    for (number, path, anchor) in links(file) {
+        let what = if !tree.has(&path) {
+            format!("the link leads to `{path}`, which does not exist")
+        } else if !has_anchor(tree, &path, anchor) {
+            format!("`{path}` has no heading `#{anchor}`")
+        } else {
+            continue;
+        };
+        findings.push(Finding::new(&file.path, number, what, "correct the link"));
+    }
+    findings
+}
+
+/// The paths that a document links to, seen from the root.
+pub(super) fn linked(file: &File) -> impl Iterator<Item = String> {
+    links(file).into_iter().map(|(_, path, _)| path)
+}
+
+/// The line, path from the root and anchor of each link that stays in the repository.
+fn links(file: &File) -> Vec<(usize, String, &str)> {
+    let mut links = Vec::new();
     for (number, line) in prose(&file.text) {
         for target in targets(line) {
             if target.contains("://") || target.starts_with("mailto:") {
@@ -20,17 +41,10 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
                 "" => file.path.clone(),
                 _ => resolve(&file.path, path),
             };
-            let what = if !tree.has(&path) {
-                format!("the link leads to `{path}`, which does not exist")
-            } else if !has_anchor(tree, &path, anchor) {
-                format!("`{path}` has no heading `#{anchor}`")
-            } else {
-                continue;
-            };
-            findings.push(Finding::new(&file.path, number, what, "correct the link"));
+            links.push((number, path, anchor));
         }
     }
-    findings
+    links
 }
 
 /// The targets of `[text](target)`, `![text](target)` and `src="target"` on a line.

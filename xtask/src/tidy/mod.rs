@@ -7,6 +7,7 @@ mod headings;
 mod leftovers;
 mod links;
 mod lockfile;
+mod orphans;
 mod parts;
 mod paths;
 mod pure_rooms;
@@ -43,7 +44,7 @@ impl fmt::Display for Finding {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, with what it asks of the repository.
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("files, functions and lines are short", sizes::check),
     ("crates depend only on rooms to their left", edges::check),
     ("pure rooms name no clock, thread, file or unordered map", pure_rooms::check),
@@ -52,6 +53,7 @@ const RULES: [(&str, Rule); 12] = [
     ("generated files are current", generated::check),
     ("every value of a part has a source", parts::check),
     ("relative links in documents resolve", links::check),
+    ("every document can be reached from the README", orphans::check),
     ("a document has one title", headings::check),
     ("no path or registry of one machine", paths::check),
     ("nothing is left for later", leftovers::check),
@@ -86,7 +88,7 @@ mod tests {
     /// This puts the whole of tidy inside `cargo test`.
     #[test]
     fn this_repository_is_tidy() {
-        let tree = Tree::read(&crate::root()).unwrap();
+        let tree = Tree::read(&crate::root().unwrap()).unwrap();
         let findings: Vec<String> = check(&tree).iter().map(Finding::to_string).collect();
         assert!(findings.is_empty(), "{} finding(s)\n{}", findings.len(), findings.join("\n"));
     }

@@ -87,7 +87,7 @@ pub fn replace(start: &Start, name: &str, with: &Path, overwrite: bool) -> Resul
         &Superblock {
             device: slot as u8,
             identity: random()?,
-            update: 1,
+            update: newest.seen[slot].next_update(0),
             generations: Generations::default(),
             clean: false,
             log_first: 1,

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use mirror::core::Meta;
 use mirror::format::layout::SUPERBLOCKS;
-use mirror::format::superblock::{Generations, Membership};
+use mirror::format::maps::{Activity, SUMS_PER_PAGE};
+use mirror::format::superblock::{Generations, Membership, Seen};
 use mirror::format::{Geometry, Layout, Superblock};
 use mirror::{DEVICES, LEGS, Mode, Slot, WITNESS};
 use study::Failure;
@@ -75,8 +77,18 @@ pub fn create(plan: &Plan) -> Result<Created, Failure> {
     let superblocks = superblocks(plan, geometry)?;
     let there = || devices.iter().enumerate().filter_map(|(s, d)| Some((s, d.as_ref()?)));
     for (slot, device) in there() {
+        reserve(device, &layout_of(slot, &geometry))?;
+    }
+    for (slot, device) in there() {
         let wiped = wipe(device, &layout_of(slot, &geometry));
         wiped.map_err(|why| failed(device, &why))?;
+    }
+    // A log of hot extents that cannot be read is damage from now on.
+    for (slot, device) in there().filter(|&(slot, _)| slot < LEGS) {
+        let cold = Meta::Activity(Activity { version: 1, hot: Vec::new() });
+        let layout = layout_of(slot, &geometry);
+        let (page, bytes) = media::meta_pages(&cold, slot, superblocks[slot].array, &layout);
+        device.write(page, &bytes, true).map_err(|why| failed(device, &why))?;
     }
     // The fast leg's comes last: the others alone are no mirror that starts.
     for (slot, device) in there().collect::<Vec<_>>().into_iter().rev() {
@@ -99,9 +111,22 @@ pub(super) fn failed(device: &Device, why: &std::io::Error) -> Failure {
 fn wipe(device: &Device, layout: &Layout) -> std::io::Result<()> {
     wipe_superblocks(device, layout)?;
     if layout.blocks > 0 {
-        device.zero(layout.data, layout.blocks, false)?;
+        device.clear(layout.data, layout.blocks)?;
     }
     device.sync()
+}
+
+/// Take room for everything but the data, so that a full file system never stands in the way of
+/// a start.
+pub(super) fn reserve(device: &Device, layout: &Layout) -> Result<(), Failure> {
+    let half = SUPERBLOCKS / 2;
+    let end = layout.table + 2 * layout.blocks.div_ceil(SUMS_PER_PAGE);
+    let reserved = device.reserve(0, end).and_then(|()| device.reserve(layout.pages - half, half));
+    reserved.map_err(|why| {
+        failed(device, &why)
+            .expected(format!("room for {} bytes of metadata", (end + half) * PAGE))
+            .help("make room on its file system")
+    })
 }
 
 /// Forget every place where a superblock is looked for.
@@ -109,11 +134,11 @@ pub(super) fn wipe_superblocks(device: &Device, layout: &Layout) -> std::io::Res
     let half = SUPERBLOCKS / 2;
     if let Ok(old) = media::read_superblock(device, None) {
         let end = layout_of(old.device.into(), &old.geometry).pages;
-        device.zero(end - half, half, false)?;
+        device.clear(end - half, half)?;
     }
-    device.zero(0, half, false)?;
+    device.clear(0, half)?;
     for end in [layout.pages, device.pages()] {
-        device.zero(end - half, half, false)?;
+        device.clear(end - half, half)?;
     }
     device.sync()
 }
@@ -241,5 +266,10 @@ fn superblocks(plan: &Plan, geometry: Geometry) -> Result<[Superblock; DEVICES],
         armed_relaxed: false,
         armed_witness: false,
         log_first: 1,
+        run: 0,
+        seen: std::array::from_fn(|slot| match plan.paths.of(slot) {
+            Some(_) => Seen { identity: identities[slot], update: 1, run: 0 },
+            None => Seen::default(),
+        }),
     }))
 }

@@ -11,19 +11,23 @@ use mirror::core::{
 };
 use mirror::format::record::Record;
 use mirror::format::{Geometry, Layout, PAGE_BYTES, Place};
+use mirror::policy::lag::LagRules;
+use mirror::policy::running::Running;
 use mirror::{DEVICES, Slot, Span};
 use sim::{Bytes as Size, Limits, Nanos, Op};
 
 use super::device::PAGE;
 use super::history::History;
 use super::media::{Devices, layout_of, meta_pages};
+use super::mutant::planted;
+use super::room::Room;
+use super::troubles::{About, Troubles};
+#[cfg(test)]
+use super::worker::Outcome;
 use super::worker::{Bytes, Done, Work, Workers, sums};
 use crate::clock::Wall;
 use crate::engine::{Command, Order, Refusal, Reply};
-use crate::pool::Pool;
 use crate::statistics::Timing;
-use crate::store::Extent;
-use crate::target::Target;
 
 /// The core sees no larger requests: each must fit into a log record.
 const PIECE_BLOCKS: u64 = 128;
@@ -65,10 +69,11 @@ pub(super) struct Array {
     geometry: Geometry,
     /// Where each device is.
     pub(super) paths: [Option<PathBuf>; DEVICES],
-    limits: Limits,
+    pub(super) limits: Limits,
     layouts: [Layout; DEVICES],
     pub(super) workers: Workers,
     pub(super) history: History,
+    pub(super) room: Room,
     /// What reads of the devices read, while the core may still want it.
     buffers: BTreeMap<Io, Bytes>,
     hosts: BTreeMap<HostId, Host>,
@@ -77,18 +82,32 @@ pub(super) struct Array {
     merges: VecDeque<HostId>,
     replies: Vec<Reply>,
     pub(super) notices: Vec<String>,
+    troubles: Troubles,
+    running: Running,
+    /// The time that it ran: what the core is told.
     pub(super) latest: Nanos,
     stopped: bool,
     pub(super) failed: bool,
+    /// In tests: blocks of each leg that cannot be read until they are written.
+    #[cfg(test)]
+    pub(super) unreadable: [std::collections::BTreeSet<u64>; mirror::LEGS],
 }
 
 impl Array {
     /// Go on from where the recovery left off.
-    pub(super) fn new(devices: Devices, opened: Opened, now: Wall) -> io::Result<Array> {
+    pub(super) fn new(
+        devices: Devices,
+        opened: Opened,
+        lag: LagRules,
+        now: Wall,
+    ) -> io::Result<Array> {
         let (id, geometry) = (devices.array, devices.geometry);
         let capacity = Size(geometry.blocks * PAGE);
         let latest = Nanos(now.0);
-        let core = Core::new(Config::new(opened.superblock.mode), opened, latest);
+        let compared_all = opened.compared_all;
+        let config = Config { lag, ..Config::new(opened.superblock.mode) };
+        let running = Running::new(config.rules, latest);
+        let core = Core::new(config, opened, latest);
         let paths = devices
             .slots
             .each_ref()
@@ -109,18 +128,28 @@ impl Array {
             layouts: std::array::from_fn(|slot| layout_of(slot, &geometry)),
             workers: Workers::new(devices.slots, id)?,
             history: History::new(latest),
+            room: Room::default(),
             buffers: BTreeMap::new(),
             hosts: BTreeMap::new(),
             owed: BTreeMap::new(),
             next_id: 0,
             merges: VecDeque::new(),
             replies: Vec::new(),
-            notices: Vec::new(),
+            notices: devices.left_out.into_iter().collect(),
+            troubles: Troubles::default(),
+            running,
             latest,
             stopped: false,
             failed: false,
+            #[cfg(test)]
+            unreadable: Default::default(),
         };
         (0..DEVICES).for_each(|slot| array.warn_of_cache(slot));
+        if compared_all {
+            let text = "a leg's log of hot extents could not be read after a stop out of order: \
+                        every block was compared";
+            array.notices.push(text.into());
+        }
         array.act();
         Ok(array)
     }
@@ -167,18 +196,40 @@ impl Array {
         self.workers.bell()
     }
 
-    /// When [`Array::advance`] has something to do though nothing rings.
-    pub(super) fn next_due(&self) -> Wall {
-        match self.replies.is_empty() && self.notices.is_empty() {
-            true => self.core.next_timer().map_or(Wall::NEVER, |at| Wall(at.0)),
-            false => Wall(0),
-        }
+    /// When [`Array::advance`] has something to do though nothing rings. Nothing else may be done
+    /// before it is waited for.
+    pub(super) fn next_due(&mut self) -> Wall {
+        let due = match self.replies.is_empty() && self.notices.is_empty() {
+            true => {
+                let room = self.room.retry_at();
+                let due = self.core.next_timer().into_iter().chain(self.troubles.due());
+                due.chain(room).min()
+            }
+            false => Some(Nanos::ZERO),
+        };
+        let due = due.map_or(Nanos(Wall::NEVER.0), |at| self.running.on_clock(at));
+        Wall(self.running.sleep(due, self.core.is_busy()).0)
+    }
+
+    /// Look at the clock.
+    pub(super) fn look(&mut self, now: Wall) {
+        self.latest = self.running.look(Nanos(now.0));
+    }
+
+    /// What a moment on the clock is in the time that the server ran.
+    pub(super) fn ran(&self, now: Wall) -> Nanos {
+        self.latest.max(self.running.at(Nanos(now.0)))
+    }
+
+    /// How long it did not run although it wanted to.
+    pub(super) fn missed(&self) -> Nanos {
+        self.running.missed()
     }
 
     /// Take what the devices have done, and do what is due.
     pub(super) fn advance(&mut self, now: Wall, replies: &mut Vec<Reply>) {
         self.workers.quiet();
-        self.latest = self.latest.max(Nanos(now.0));
+        self.look(now);
         let mut idle = true;
         while let Some(done) = self.workers.take() {
             idle = false;
@@ -188,13 +239,21 @@ impl Array {
             self.tell(Event::Tick);
         }
         self.observe();
+        self.look_for_room();
         self.workers.submit();
         replies.append(&mut self.replies);
     }
 
     /// What a person should know.
     pub(super) fn notices(&mut self) -> Vec<String> {
+        let all = self.over();
+        self.notices.extend(self.troubles.lines(self.latest, all));
         std::mem::take(&mut self.notices)
+    }
+
+    /// Something is wrong with some blocks.
+    pub(super) fn trouble(&mut self, about: About, span: Span) {
+        self.troubles.note(self.latest, about, span);
     }
 
     /// Begin to stop in order: [`Array::over`] says when that is done.
@@ -212,7 +271,16 @@ impl Array {
         self.failed
     }
 
+    /// In tests: buffers of reads, pieces and orders that are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> [usize; 3] {
+        [self.buffers.len(), self.hosts.len(), self.owed.len()]
+    }
+
     fn done(&mut self, Done { place, io, outcome }: Done) {
+        let span = self.core.span_of(io);
+        #[cfg(test)]
+        let outcome = self.spoilt(place.slot, span, outcome);
         match outcome {
             Ok((bytes, sums)) => {
                 if !sums.is_empty() {
@@ -221,10 +289,28 @@ impl Array {
                 self.tell(Event::Done { io, result: Ok(&sums) });
             }
             Err(why) => {
-                self.notices.push(format!("{}: {why}", super::NAMES[place.slot]));
+                match span {
+                    Some(span) => self.trouble(About::Failed(place.slot, why.to_string()), span),
+                    None => self.notices.push(format!("{}: {why}", super::NAMES[place.slot])),
+                }
                 self.tell(Event::Done { io, result: Err(IoError) });
             }
         }
+    }
+
+    /// In tests: what comes of a request to blocks that cannot be read.
+    #[cfg(test)]
+    fn spoilt(&mut self, slot: Slot, span: Option<Span>, outcome: Outcome) -> Outcome {
+        let (Some(span), Ok((bytes, sums))) = (span, &outcome) else { return outcome };
+        let bad = &mut self.unreadable[slot];
+        match bytes.is_empty() && sums.is_empty() {
+            true => bad.retain(|block| !span.iter().contains(block)),
+            false if span.iter().any(|block| bad.contains(&block)) => {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            false => {}
+        }
+        outcome
     }
 
     pub(super) fn tell(&mut self, event: Event<'_>) {
@@ -346,7 +432,7 @@ impl Array {
             self.hosts.remove(&id);
         }
         let Some(owed) = self.owed.get_mut(&order) else { return };
-        owed.failed |= !ok;
+        owed.failed |= !ok && !planted!(PieceErrorForgotten);
         owed.pieces -= 1;
         if owed.pieces == 0
             && let Some(owed) = self.owed.remove(&order)
@@ -369,14 +455,19 @@ impl Array {
         self.answer(order, arrived, result);
     }
 
-    fn answer(&mut self, order: Order, arrived: Wall, result: Result<Vec<u8>, Refusal>) {
+    pub(super) fn answer(&mut self, order: Order, arrived: Wall, result: Result<Vec<u8>, Refusal>) {
         let op = match order.command {
             Command::Read => Op::Read,
             Command::Flush => Op::Flush,
             Command::Discard => Op::Discard,
             Command::Write { .. } | Command::WriteZeroes { .. } => Op::Write,
         };
-        let timing = Timing { op, arrived, due: Wall(self.latest.0), modelled_ns: None };
+        let timing = Timing {
+            op,
+            arrived,
+            due: Wall(self.running.on_clock(self.latest).0),
+            modelled_ns: None,
+        };
         self.replies.push(Reply { order, timing, result });
     }
 
@@ -399,7 +490,7 @@ impl Array {
     }
 
     /// Begin an order: `data` is what a write writes, `None` for zeros.
-    fn begin(&mut self, arrived: Wall, order: Order, data: Option<Vec<u8>>) {
+    pub(super) fn begin(&mut self, arrived: Wall, order: Order, data: Option<Vec<u8>>) {
         let (mut from, mut end) = (order.offset, order.offset + u64::from(order.bytes));
         if order.command == Command::Discard {
             // The rest of a block was not given up.
@@ -454,6 +545,7 @@ impl Array {
             Command::Write { fua } | Command::WriteZeroes { fua, .. } => fua,
             Command::Flush | Command::Discard => false,
         };
+        let fua = fua && !planted!(FuaAsPlain);
         let range = (at - order.offset) as usize..(next - order.offset) as usize;
         let bytes = data.map(|data| Bytes { data: Arc::clone(data), range });
         let length = (next - at) as usize;
@@ -475,47 +567,11 @@ impl Array {
         self.tell(Event::Write { id, span, content, fua, sums: &sums });
     }
 
-    fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
+    pub(super) fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
         let end = offset.checked_add(u64::from(bytes));
         match end.is_some_and(|end| end <= self.limits.capacity.0) {
             true => Ok(()),
             false => Err(Refusal::BeyondEnd),
-        }
-    }
-}
-
-impl Target for Array {
-    type Sink = Vec<u8>;
-
-    fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, Refusal> {
-        self.check(offset, bytes)?;
-        Ok(Vec::with_capacity(bytes as usize))
-    }
-
-    fn write(&mut self, sink: &mut Vec<u8>, piece: &[u8]) {
-        sink.extend_from_slice(piece);
-    }
-
-    fn abandon(&mut self, _: Vec<u8>) {}
-
-    /// Which blocks were never written is nothing the mirror keeps.
-    fn extents(&mut self, _: u64, bytes: u64, _: usize) -> io::Result<Vec<Extent>> {
-        Ok(vec![Extent { bytes, hole: false }])
-    }
-
-    fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Vec<u8>>, _: &mut Pool) {
-        self.latest = self.latest.max(Nanos(arrived.0));
-        let is_write = matches!(order.command, Command::Write { .. });
-        match self.check(order.offset, order.bytes) {
-            Err(why) => self.answer(order, arrived, Err(why)),
-            Ok(()) if is_write && sink.as_ref().map(Vec::len) != Some(order.bytes as usize) => {
-                self.answer(order, arrived, Err(Refusal::Io));
-            }
-            Ok(()) => self.begin(arrived, order, sink),
         }
     }
 }

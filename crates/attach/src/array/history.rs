@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mirror::{LEGS, Slot};
+use mirror::{DEVICES, LEGS, Slot};
 use serde::{Deserialize, Serialize};
 use sim::Nanos;
 
@@ -66,6 +66,8 @@ pub(super) struct History {
     pub(super) scrubs: Scrubs,
     /// Blocks whose copies differed with nothing to say which is right.
     pub(super) undecided: u64,
+    /// Why each device was left out, until it is a member again.
+    pub(super) left_because: [Option<String>; DEVICES],
     pub(super) progress: Progress,
     samples: VecDeque<(Nanos, Progress)>,
 }
@@ -83,6 +85,7 @@ impl History {
             frozen_count: [0; LEGS],
             scrubs: Scrubs::default(),
             undecided: 0,
+            left_because: [const { None }; DEVICES],
             progress: Progress::default(),
             samples: VecDeque::from([(now, Progress::default())]),
         }

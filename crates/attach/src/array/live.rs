@@ -1,14 +1,20 @@
 //! A mirror that is served, as it is now.
 
 use mirror::core::State;
-use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, other};
+use mirror::policy::lag::LagRules;
+use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, Span, other};
 use serde::{Deserialize, Serialize};
+use sim::Nanos;
 
 use super::NAMES;
 use super::device::PAGE;
 use super::engine::Array;
 use super::history::{Change, Freeze, Progress};
+use super::troubles::Blocks;
 use crate::clock::Wall;
+
+/// So many ranges of lost blocks are named.
+const LOST_SHOWN: usize = 16;
 
 /// A mirror that is served.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -39,6 +45,16 @@ pub struct Live {
     pub out_of_sync_bytes: [u64; LEGS],
     /// Until it lacks none, at the pace of the last seconds; `None` when nothing moved.
     pub resync_eta_s: [Option<f64>; LEGS],
+    /// Why each device was left out.
+    pub left_because: [Option<String>; DEVICES],
+    /// Blocks that can be read from no leg.
+    pub lost_blocks: u64,
+    /// The first ranges of them.
+    pub lost: Vec<Range>,
+    /// When a leg is too late.
+    pub lateness: Lateness,
+    /// How long the server did not run although it wanted to: that is no leg's time.
+    pub not_running_s: f64,
     /// Requests to a device that was left out which it has not answered.
     pub unanswered: [u32; DEVICES],
     /// Bytes of each log that are in use.
@@ -73,6 +89,45 @@ pub struct Live {
     pub undecided: u64,
 }
 
+/// Some blocks of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Range {
+    /// The first one.
+    pub block: u64,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// When a leg is left out for being late, in seconds; nothing where that is switched off.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Lateness {
+    /// A flush has waited so long for it alone.
+    pub flush_deadline_s: Option<f64>,
+    /// It is slow while a request is older than this.
+    pub slow_over_s: Option<f64>,
+    /// It was slow, and the other leg was not, for so much of the last `slow_window_s`.
+    pub slow_share_percent: Option<u32>,
+    /// See there.
+    pub slow_window_s: Option<f64>,
+}
+
+impl Lateness {
+    fn of(rules: &LagRules) -> Lateness {
+        Lateness {
+            flush_deadline_s: rules.flush_deadline.map(Nanos::as_secs_f64),
+            slow_over_s: rules.slow.map(|slow| slow.over.as_secs_f64()),
+            slow_share_percent: rules.slow.map(|slow| slow.share_percent),
+            slow_window_s: rules.slow.map(|slow| slow.window.as_secs_f64()),
+        }
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Blocks(Span::new(self.block, self.blocks)).fmt(f)
+    }
+}
+
 /// Scrubs since the start.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Scrub {
@@ -97,7 +152,7 @@ impl Live {
         let core = &array.core;
         let (blocks, since) = core.exposed();
         let (stats, history) = (core.stats(), &array.history);
-        let latest = array.latest.max(sim::Nanos(now.0));
+        let latest = array.ran(now);
         let owed = core.owed().map(|blocks| blocks * PAGE);
         let lacking = core.out_of_sync().map(|regions| regions * array.region_bytes());
         let leg = |of: &dyn Fn(usize) -> Option<f64>| [of(FAST), of(SLOW)];
@@ -124,6 +179,13 @@ impl Live {
                 State::Out | State::Leaving if lacking[leg] > 0 => None,
                 _ => history.eta_s(latest, lacking[leg], copied),
             }),
+            left_because: history.left_because.clone(),
+            lost_blocks: core.lost(),
+            lost: { core.lost_ranges(LOST_SHOWN).into_iter() }
+                .map(|span| Range { block: span.start, blocks: span.blocks })
+                .collect(),
+            lateness: Lateness::of(core.lag()),
+            not_running_s: array.missed().as_secs_f64(),
             unanswered: std::array::from_fn(|slot| core.unanswered(slot)),
             log_used_bytes: core.log_pages_used().map(|pages| pages * PAGE),
             log_bytes: array.log_bytes(),
@@ -146,6 +208,9 @@ impl Live {
     /// The slot's state and what it waits for, for people.
     pub fn device(&self, slot: usize) -> String {
         let mut text = self.states[slot].clone();
+        if let Some(because) = &self.left_because[slot] {
+            text += &format!(" ({because})");
+        }
         if slot < LEGS && self.out_of_sync_bytes[slot] > 0 {
             text += &format!(", lacks {} bytes", self.out_of_sync_bytes[slot]);
             if self.states[slot] != "out" && self.states[other(slot)] == "member" {

@@ -14,6 +14,7 @@ use mirror::recovery::Media;
 use mirror::{Block, DEVICES, LEGS, Slot};
 
 use super::device::{Device, PAGE};
+use super::mutant::planted;
 
 /// The layout of the device in `slot`.
 pub(super) fn layout_of(slot: Slot, geometry: &Geometry) -> Layout {
@@ -65,6 +66,8 @@ pub(super) struct Devices {
     pub(super) slots: [Option<Device>; DEVICES],
     pub(super) array: u128,
     pub(super) geometry: Geometry,
+    /// Why the start goes on without a device that is there.
+    pub(super) left_out: Option<String>,
 }
 
 /// A device failed during the recovery.
@@ -193,12 +196,16 @@ impl Media for Devices {
     }
 
     fn flush(&mut self, slot: Slot) -> Result<(), Broken> {
+        if planted!(RecoveryWithoutFlush) {
+            return Ok(());
+        }
         self.write(slot, Device::sync)
     }
 
     fn meta(&mut self, slot: Slot, meta: Meta) -> Result<(), Broken> {
         let (page, bytes) = meta_pages(&meta, slot, self.array, &self.layout(slot));
-        self.write(slot, |device| device.write(page, &bytes, true))
+        let durable = !planted!(RecoveryMetaInCache);
+        self.write(slot, |device| device.write(page, &bytes, durable))
     }
 }
 
@@ -215,6 +222,9 @@ pub(super) fn meta_pages(meta: &Meta, slot: Slot, array: u128, layout: &Layout) 
             let mut bytes = Vec::with_capacity(2 * PAGE as usize);
             for page in [page, page + 1] {
                 bytes.extend(activity.encode(array, Place { device, page }).iter());
+                if planted!(ActivityOneCopy) {
+                    break;
+                }
             }
             (page, bytes)
         }
@@ -223,7 +233,8 @@ pub(super) fn meta_pages(meta: &Meta, slot: Slot, array: u128, layout: &Layout) 
             (page, bitmap.encode(array, Place { device, page }).to_vec())
         }
         Meta::Table(table) => {
-            let page = layout.table + 2 * table.index + table.version % 2;
+            let slot = if planted!(TableOneSlot) { 0 } else { table.version % 2 };
+            let page = layout.table + 2 * table.index + slot;
             (page, table.encode(array, Place { device, page }).to_vec())
         }
     }

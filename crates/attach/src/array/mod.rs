@@ -4,6 +4,7 @@
 //! event loop in which everything else happens.
 
 mod change;
+mod claim;
 mod commands;
 mod create;
 mod device;
@@ -11,6 +12,7 @@ mod engine;
 mod history;
 mod live;
 mod media;
+mod mutant;
 mod notify;
 mod open;
 mod operate;
@@ -18,11 +20,17 @@ mod prepare;
 mod prometheus;
 mod request;
 mod ring;
+mod room;
 mod serve;
 mod status;
+mod target;
 #[cfg(test)]
 mod tests;
 mod threads;
+#[cfg(test)]
+mod torture;
+mod troubles;
+mod watch;
 mod worker;
 
 use std::io::Read;
@@ -35,7 +43,7 @@ use study::Failure;
 pub use change::{destroy, replace, set_mode};
 pub use create::{Created, EXTENT_BYTES, Plan, create};
 pub use history::{Change, Freeze};
-pub use live::{Live, Scrub, eta};
+pub use live::{Lateness, Live, Range, Scrub, eta};
 pub use open::Start;
 pub use prometheus::prometheus;
 pub use request::{Answer, Request, ask, live, mode};
@@ -85,7 +93,7 @@ impl Paths {
     }
 }
 
-/// What a path leads to.
+/// What a path leads to, through loop devices.
 #[derive(PartialEq, Eq)]
 enum Identified {
     File { device: u64, inode: u64 },
@@ -96,10 +104,13 @@ enum Identified {
 impl Identified {
     fn of(path: &Path) -> Identified {
         match std::fs::metadata(path) {
-            Ok(found) if found.file_type().is_block_device() => {
-                Identified::BlockDevice(found.rdev())
-            }
-            Ok(found) => Identified::File { device: found.dev(), inode: found.ino() },
+            Ok(found) => match claim::backing(&found) {
+                Some((file, _)) => Identified::of(&file),
+                None if found.file_type().is_block_device() => {
+                    Identified::BlockDevice(found.rdev())
+                }
+                None => Identified::File { device: found.dev(), inode: found.ino() },
+            },
             Err(_) => Identified::Nothing(path.to_path_buf()),
         }
     }

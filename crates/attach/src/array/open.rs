@@ -7,10 +7,10 @@ use mirror::format::{Damage, Superblock};
 use mirror::policy::Rules;
 use mirror::policy::assemble::{Accept, Assembly, Offer, Refusal, assemble};
 use mirror::recovery::{Failed, recover};
-use mirror::{DEVICES, LEGS, Slot};
+use mirror::{DEVICES, LEGS, Slot, WITNESS};
 use study::Failure;
 
-use super::device::{Access, Device};
+use super::device::{Access, Device, is_full};
 use super::media::{self, Broken, Devices};
 use super::{NAMES, Paths, random};
 
@@ -103,28 +103,66 @@ impl Offered {
     }
 
     fn refused(&self, paths: &Paths, refusal: &Refusal) -> Failure {
-        refused(refusal, |offer| name_of(paths, self.order[offer]))
+        refused(refusal, |offer| name_of(paths, self.order[offer]), |slot| name_of(paths, slot))
     }
 }
 
-/// Open the devices, decide who starts as what, and recover.
+/// Open the devices, decide who starts as what, and recover. A device without room for what it
+/// lacks is left out, as one that fails while the mirror is served.
 pub(super) fn open(start: &Start) -> Result<(Devices, Opened), Failure> {
+    let full = match attempt(start) {
+        Err(Unopened { full: Some(slot), failure }) => (slot, failure),
+        opened => return opened.map_err(|Unopened { failure, .. }| failure),
+    };
+    let (slot, failure) = full;
+    let mut others = start.clone();
+    others.without[slot] = true;
+    // Where that is refused, room is what is needed.
+    let Ok((mut devices, opened)) = attempt(&others) else { return Err(failure) };
+    let (name, shown) = (NAMES[slot], name_of(&start.paths, slot));
+    devices.left_out = Some(format!(
+        "{name}: no space left for {shown}, so this start leaves it out: make room on its file \
+         system, then stop and start again: what it lacks is copied"
+    ));
+    Ok((devices, opened))
+}
+
+/// A mirror that does not start.
+struct Unopened {
+    /// The device that has no room.
+    full: Option<Slot>,
+    failure: Failure,
+}
+
+impl From<Failure> for Unopened {
+    fn from(failure: Failure) -> Unopened {
+        Unopened { full: None, failure }
+    }
+}
+
+fn attempt(start: &Start) -> Result<(Devices, Opened), Unopened> {
     let Assembled { slots, superblocks, assembly } = assembled(start)?;
     let Offered { order, offers } = Offered::new(&slots, &superblocks);
     // All agree on these.
     let Superblock { array, geometry, .. } = assembly.newest;
     let mode = superblocks.iter().flatten().next().map_or(assembly.newest.mode, |own| own.mode);
     let rules = Rules::new(mode);
-    let mut devices = Devices { slots, array, geometry };
+    let mut devices = Devices { slots, array, geometry, left_out: None };
     match recover(&rules, &mut devices, &offers, start.accept(), random()?) {
         Ok(opened) => Ok((devices, opened)),
         Err(Failed::Refused(refusal)) => {
-            Err(refused(&refusal, |offer| name_of(&start.paths, order[offer])))
+            Err(Offered { order, offers }.refused(&start.paths, &refusal).into())
         }
         Err(Failed::Device(Broken { slot, why })) => {
             let failure =
                 Failure::machine(format!("{} failed: {why}", name_of(&start.paths, slot)));
-            Err(failure.help(format!("to go on without it: --without {}", NAMES[slot])))
+            let without = format!("to go on without it: --without {}", NAMES[slot]);
+            let full = is_full(&why).then_some(slot);
+            let failure = failure.help(match full {
+                Some(_) => format!("make room on its file system; {without}"),
+                None => without,
+            });
+            Err(Unopened { full, failure })
         }
     }
 }
@@ -174,7 +212,11 @@ pub(super) fn in_their_slots(
 }
 
 /// A refusal in the words of whoever named the devices.
-fn refused(refusal: &Refusal, name: impl Fn(usize) -> String) -> Failure {
+fn refused(
+    refusal: &Refusal,
+    name: impl Fn(usize) -> String,
+    name_in: impl Fn(Slot) -> String,
+) -> Failure {
     let text = match refusal {
         Refusal::Foreign { offer, array, expected } => {
             let (device, first) = (name(*offer), name(0));
@@ -184,9 +226,12 @@ fn refused(refusal: &Refusal, name: impl Fn(usize) -> String) -> Failure {
             let (a, b, slot) = (name(*a), name(*b), NAMES[*slot]);
             format!("{a} and {b} both claim to be the {slot} of the mirror: one is a copy")
         }
-        // The first start is number 2.
-        Refusal::Older { legs, witness } => {
-            Refusal::Older { legs: legs - 1, witness: witness - 1 }.to_string()
+        Refusal::Older { slot, by } => {
+            let (device, slot, by) = (name_in(*slot), NAMES[*slot], NAMES[*by]);
+            format!(
+                "{device} is an older copy of the {slot}, or was replaced: the {by} has seen a \
+                 newer one, and what was flushed since is not on this one"
+            )
         }
         Refusal::Smaller { offer, pages, needed } => {
             let device = name(*offer);
@@ -195,6 +240,8 @@ fn refused(refusal: &Refusal, name: impl Fn(usize) -> String) -> Failure {
         other => other.to_string(),
     };
     let help = match refusal {
+        Refusal::Older { by: WITNESS, .. } => Some("--without witness".to_string()),
+        Refusal::Older { slot, .. } => Some(format!("--without {}", NAMES[*slot])),
         Refusal::MissingLeg { slot } => Some(format!("--without {}", NAMES[*slot])),
         Refusal::Exposed { slot, .. } => Some(format!("--without {} --accept-loss", NAMES[*slot])),
         _ => None,

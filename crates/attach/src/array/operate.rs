@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use mirror::core::{self, Event, IoError, Notice, State};
+use mirror::core::{self, Event, IoError, Notice, State, Why};
 use mirror::format::Superblock;
-use mirror::{LEGS, Mode, Slot, WITNESS};
+use mirror::policy::slow::SlowRules;
+use mirror::{LEGS, Mode, Slot, Span, WITNESS};
 use study::Failure;
 
 use super::device::{Access, Device, PAGE};
 use super::engine::Array;
+use super::troubles::About;
 use super::{Identified, NAMES, media};
 
 impl Array {
@@ -19,17 +21,28 @@ impl Array {
             // Freezes come and go; `status` tells of them.
             Notice::Frozen(leg, frozen) => return self.history.froze(self.latest, leg, frozen),
             Notice::Mismatch(slot, block) => {
-                let text = format!("{}: block {block} was wrong and is repaired", name(slot));
-                return self.notices.push(text);
+                return self.trouble(About::Wrong(slot), Span::new(block, 1));
             }
             Notice::Undecided(block) => {
                 self.history.undecided += 1;
                 self.history.scrubs.undecided += u64::from(self.history.scrubs.running);
-                return self.notices.push(format!("block {block}: the legs differ"));
+                return self.trouble(About::Differ, Span::new(block, 1));
             }
-            Notice::Left(slot) => format!("{} is left out", name(slot)),
+            Notice::Lost(block) => return self.trouble(About::Lost, Span::new(block, 1)),
+            Notice::Unreadable(block) => {
+                return self.trouble(About::Unreadable, Span::new(block, 1));
+            }
+            Notice::Left(slot, why) => {
+                let because = self.because(slot, why);
+                let text = format!("{} is left out: {because}", name(slot));
+                self.history.left_because[slot] = Some(because);
+                text
+            }
             Notice::Filling(slot) => format!("{} is being filled", name(slot)),
-            Notice::Joined(slot) => format!("{} is a full member again", name(slot)),
+            Notice::Joined(slot) => {
+                self.history.left_because[slot] = None;
+                format!("{} is a full member again", name(slot))
+            }
             Notice::Scrubbed => {
                 self.history.scrubs.completed += 1;
                 "both legs have been compared".into()
@@ -41,6 +54,30 @@ impl Array {
         };
         self.history.changed(&text);
         self.notices.push(text);
+    }
+
+    /// Why a device is left out, and what brings it back.
+    fn because(&self, slot: Slot, why: Why) -> String {
+        let lag = self.core.lag();
+        let text = match why {
+            Why::Asked => return "as asked".into(),
+            Why::Failed => "a write, a flush or a metadata write failed".to_string(),
+            Why::Stuck => format!("it did not answer for {}", lag.stuck_after),
+            Why::HeldBack => {
+                let deadline = lag.flush_deadline.unwrap_or_default();
+                format!("a flush waited {deadline} for it alone")
+            }
+            Why::Slow => {
+                let SlowRules { over, share_percent, window } = lag.slow.unwrap_or_default();
+                format!(
+                    "alone it took over {over} a request for {share_percent} % of the last {window}"
+                )
+            }
+        };
+        match self.core.returns(slot) {
+            true => format!("{text}; it comes back when it answers"),
+            false => format!("{text}; to take it back: blocklab mirror resync {}", NAMES[slot]),
+        }
     }
 
     /// Keep count of what moves.

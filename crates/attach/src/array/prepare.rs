@@ -57,14 +57,16 @@ pub(super) fn wipe(device: &Device, layout: &Layout) -> std::io::Result<()> {
     create::wipe_superblocks(device, layout)?;
     let half = SUPERBLOCKS / 2;
     let end = if layout.blocks > 0 { layout.data } else { layout.pages - half };
-    device.zero(half, end - half, false)?;
+    device.clear(half, end - half)?;
     device.sync()
 }
 
 /// [`look`], then [`wipe`].
 pub(super) fn prepare(path: &Path, wanted: &Wanted, overwrite: bool) -> Result<Device, Failure> {
     let device = look(path, wanted, overwrite)?;
-    let wiped = wipe(&device, &layout_of(wanted.slot, &wanted.geometry));
+    let layout = layout_of(wanted.slot, &wanted.geometry);
+    create::reserve(&device, &layout)?;
+    let wiped = wipe(&device, &layout);
     wiped.map_err(|why| create::failed(&device, &why))?;
     Ok(device)
 }

@@ -69,6 +69,10 @@ pub fn prometheus(live: &Live) -> String {
     let help = "Age of the oldest byte at risk, 0 when there is none.";
     let age_s = live.age_at_risk_ms.unwrap_or(0.0) / 1e3;
     text.one("at_risk_age_seconds", "gauge", help, age_s);
+    let help = "Blocks of 4 KiB that can be read from no leg.";
+    text.one("lost_blocks", "gauge", help, live.lost_blocks as f64);
+    let help = "How long the server did not run although it wanted to.";
+    text.one("not_running_seconds_total", "counter", help, live.not_running_s);
     by_leg(&mut text, live);
     logs(&mut text, live);
     scrub(&mut text, live);

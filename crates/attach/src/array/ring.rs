@@ -15,12 +15,21 @@ use mirror::Block;
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
 
-use super::device::{Device, PAGE, PUNCH, step};
+use super::device::{Device, PAGE, is_full, step};
+use super::mutant::planted;
+use super::watch::Watched;
 use super::worker::{Done, NOTHING, Outcome, Place, Work, sums};
 use crate::aligned::Aligned;
+use crate::zeroes::PUNCH;
 
-/// Requests that the kernel is given at a time; more wait here.
+/// Requests that the kernel is told of in one call.
 const ENTRIES: u32 = 256;
+/// Requests of one medium that the kernel has at a time; more wait here. One that hangs holds up
+/// no other.
+const DEPTH: usize = 256;
+/// Answers that the kernel has room for. It is never given more requests than that: answers
+/// beyond it would stay in the kernel until somebody enters it again.
+const ANSWERS: usize = 16 * DEPTH;
 /// Zeros are written so many pages at a time where the device cannot make them by itself.
 const ZERO_PAGES: usize = 64;
 /// Buffers that are kept for the next requests.
@@ -39,19 +48,34 @@ enum Step {
     Sync,
 }
 
+/// The requests of one medium.
+struct Lane {
+    place: Place,
+    /// Those that the kernel has not been told of.
+    waiting: VecDeque<usize>,
+    /// Writes that found no room, until [`Ring::retry`].
+    full: VecDeque<usize>,
+    /// How many the kernel has.
+    given: usize,
+}
+
 /// A request that has not ended.
 struct Flight {
     place: Place,
+    lane: usize,
     io: Io,
     device: Arc<Device>,
     step: Step,
     /// Its end means that something is durable.
     durable: bool,
+    /// There was no room for it the last time.
+    full: bool,
     buffer: Aligned,
     /// On the device, in bytes.
     at: u64,
     end: u64,
     start: u64,
+    watched: Watched,
 }
 
 impl Flight {
@@ -60,7 +84,8 @@ impl Flight {
         let fd = types::Fd(self.device.direct()?);
         let left = (self.end - self.at) as usize;
         let skip = (self.at - self.start) as usize;
-        let dsync = if self.durable { libc::RWF_DSYNC } else { 0 };
+        let dsync = self.durable && !planted!(RingWithoutDsync);
+        let dsync = if dsync { libc::RWF_DSYNC } else { 0 };
         Some(match self.step {
             Step::Read { .. } => {
                 let into = &mut self.buffer.bytes_mut()[skip..];
@@ -80,6 +105,7 @@ impl Flight {
                 let length = zeros.len() as u32;
                 opcode::Write::new(fd, zeros.as_ptr(), length).offset(self.at).build()
             }
+            Step::Sync if planted!(RingWithoutFsync) => opcode::Nop::new().build(),
             Step::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         })
     }
@@ -99,6 +125,11 @@ impl Flight {
                         self.step = Step::Zeros;
                         None
                     }
+                    (Step::Write | Step::Zeros, _) if is_full(&why) => {
+                        self.full = true;
+                        self.device.found_room(false);
+                        None
+                    }
                     _ => Some(Err(why)),
                 };
             }
@@ -107,7 +138,13 @@ impl Flight {
             Step::Sync => return Some(Ok(NOTHING)),
             Step::Punch => self.at = self.end,
             _ if moved == 0 => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => self.at += moved,
+            Step::Read { .. } => self.at += moved,
+            Step::Write | Step::Zeros => {
+                self.at += moved;
+                if std::mem::take(&mut self.full) {
+                    self.device.found_room(true);
+                }
+            }
         }
         match self.step {
             _ if self.at < self.end => None,
@@ -132,18 +169,27 @@ pub(super) struct Ring {
     /// By the number that the kernel knows each by.
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
-    /// Those that the kernel has not been told of.
-    waiting: VecDeque<usize>,
+    /// One for each medium that there was.
+    lanes: Vec<Lane>,
     spare: Vec<Aligned>,
 }
 
 impl Ring {
     /// It rings `bell` when something has ended.
     pub(super) fn new(array: u128, bell: &OwnedFd) -> io::Result<Ring> {
-        let ring = IoUring::new(ENTRIES)?;
+        let ring = IoUring::builder().setup_cqsize(ANSWERS as u32).build(ENTRIES)?;
         ring.submitter().register_eventfd(bell.as_raw_fd())?;
         let (flights, free, spare) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Ring { array, ring, flights, free, waiting: VecDeque::new(), spare })
+        Ok(Ring { array, ring, flights, free, lanes: Vec::new(), spare })
+    }
+
+    fn lane(&mut self, place: Place) -> usize {
+        let known = self.lanes.iter().position(|lane| lane.place == place);
+        known.unwrap_or_else(|| {
+            let (waiting, full) = (VecDeque::new(), VecDeque::new());
+            self.lanes.push(Lane { place, waiting, full, given: 0 });
+            self.lanes.len() - 1
+        })
     }
 
     fn buffer(&mut self, pages: usize) -> Aligned {
@@ -170,47 +216,80 @@ impl Ring {
             Work::Flush => (Step::Sync, true, 0, 0, self.buffer(0)),
         };
         let (start, end) = (page * PAGE, (page + pages) * PAGE);
-        let device = Arc::clone(device);
-        let flight = Flight { place, io, device, step, durable, buffer, at: start, end, start };
+        let (device, lane) = (Arc::clone(device), self.lane(place));
+        let flight = Flight {
+            place,
+            lane,
+            io,
+            device,
+            step,
+            durable,
+            full: false,
+            buffer,
+            at: start,
+            end,
+            start,
+            watched: Watched::default(),
+        };
         let index = self.free.pop().unwrap_or(self.flights.len());
         match self.flights.get_mut(index) {
             Some(free) => *free = Some(flight),
             None => self.flights.push(Some(flight)),
         }
-        self.waiting.push_back(index);
+        self.lanes[lane].waiting.push_back(index);
     }
 
-    /// Tell the kernel of all that waits. What fails at once is in `ended`, and true is returned
-    /// when there is something to look at though the bell does not ring.
+    /// Tell the kernel of what waits, as far as it is given so many. What fails at once is in
+    /// `ended`, and true is returned when there is something to look at though the bell does not
+    /// ring.
     pub(super) fn submit(&mut self, ended: &mut VecDeque<Done>) -> bool {
         let before = ended.len();
-        for _ in 0..self.waiting.len() {
-            let Some(index) = self.waiting.pop_front() else { break };
-            let Some(flight) = &mut self.flights[index] else { continue };
-            if flight.device.is_frozen() {
-                self.waiting.push_back(index);
-                continue;
-            }
-            if let Err(why) = may_begin(flight) {
-                self.end(index, Err(why), ended);
-                continue;
-            }
-            if !matches!(flight.step, Step::Read { .. }) {
-                step();
-            }
-            let Some(entry) = flight.entry() else { continue };
-            let entry = entry.user_data(index as u64);
-            // SAFETY: the buffer and the device live in the flight until the kernel has answered,
-            // or for ever.
-            if unsafe { self.ring.submission().push(&entry) }.is_err() {
-                self.waiting.push_front(index);
-                if self.ring.submit().is_err() {
-                    break;
+        let mut given: usize = self.lanes.iter().map(|lane| lane.given).sum();
+        for lane in 0..self.lanes.len() {
+            while given < ANSWERS && self.lanes[lane].given < DEPTH {
+                let Some(index) = self.lanes[lane].waiting.pop_front() else { break };
+                match self.give(index, ended) {
+                    Given::Yes => {
+                        given += 1;
+                        self.lanes[lane].given += 1;
+                    }
+                    Given::Ended => {}
+                    Given::Later => {
+                        self.lanes[lane].waiting.push_front(index);
+                        break;
+                    }
                 }
             }
         }
         let refused = !self.ring.submission().is_empty() && self.ring.submit().is_err();
         refused || ended.len() > before
+    }
+
+    fn give(&mut self, index: usize, ended: &mut VecDeque<Done>) -> Given {
+        let Some(flight) = &mut self.flights[index] else { return Given::Ended };
+        if flight.device.is_frozen() {
+            return Given::Later;
+        }
+        // Nothing else is told to a kernel that takes no more.
+        if self.ring.submission().is_full() && self.ring.submit().is_err() {
+            return Given::Later;
+        }
+        if let Err(why) = may_begin(flight) {
+            self.end(index, Err(why), ended);
+            return Given::Ended;
+        }
+        if !matches!(flight.step, Step::Read { .. }) {
+            step();
+        }
+        let Some(entry) = flight.entry() else { return Given::Ended };
+        let entry = entry.user_data(index as u64);
+        flight.watched = Watched::new(&entry);
+        // SAFETY: the buffer and the device live in the flight until the kernel has answered,
+        // or for ever.
+        match unsafe { self.ring.submission().push(&entry) } {
+            Ok(()) => Given::Yes,
+            Err(_) => Given::Later,
+        }
     }
 
     /// All that has ended.
@@ -222,8 +301,12 @@ impl Ring {
             let Some(flight) = self.flights.get_mut(index).and_then(Option::as_mut) else {
                 continue;
             };
-            match flight.answered(answer.result(), self.array) {
-                None => self.waiting.push_back(index),
+            let lane = &mut self.lanes[flight.lane];
+            lane.given -= 1;
+            let result = std::mem::take(&mut flight.watched).ended(answer.result());
+            match flight.answered(result, self.array) {
+                None if flight.full => lane.full.push_back(index),
+                None => lane.waiting.push_back(index),
                 Some(outcome) => self.end(index, outcome, ended),
             }
         }
@@ -242,19 +325,31 @@ impl Ring {
         ended.push_back(Done { place, io, outcome });
     }
 
+    /// Try again what found no room.
+    pub(super) fn retry(&mut self) {
+        for lane in &mut self.lanes {
+            lane.waiting.append(&mut lane.full);
+        }
+    }
+
     /// Nobody wants to hear of this medium any more: what has not begun never does.
     pub(super) fn forget(&mut self, place: Place) {
-        let flights = &mut self.flights;
-        let free = &mut self.free;
-        self.waiting.retain(|&index| {
-            let here = flights[index].as_ref().is_some_and(|flight| flight.place == place);
-            if here {
-                flights[index] = None;
-                free.push(index);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.place == place) {
+            for index in lane.waiting.drain(..).chain(lane.full.drain(..)) {
+                self.flights[index] = None;
+                self.free.push(index);
             }
-            !here
-        });
+        }
     }
+}
+
+/// Was the kernel told of a request?
+enum Given {
+    Yes,
+    /// No: it has ended.
+    Ended,
+    /// Not yet.
+    Later,
 }
 
 fn may_begin(flight: &Flight) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use mirror::policy::lag::LagRules;
 use study::Failure;
 
 use super::commands::Preparing;
@@ -28,6 +29,8 @@ pub struct Options {
     pub run: Option<String>,
     /// Answer every [`super::Request`] on this Unix socket.
     pub control: Option<PathBuf>,
+    /// When a device is too late.
+    pub lag: LagRules,
 }
 
 const BELL: u64 = FREE;
@@ -63,14 +66,14 @@ pub fn serve(
     ready: impl FnOnce(&Address),
     note: &mut dyn FnMut(&str),
 ) -> Result<u8, Failure> {
-    let Options { start, frontend, run, control } = options;
+    let Options { start, frontend, run, control, lag } = options;
     let poll = Poll::new()?;
     let crew = Crew::new(&poll)?;
     let (devices, opened) = open::open(&start)?;
     let clock = Clock::start();
     let refused = |why: std::io::Error| Failure::machine(format!("cannot serve: {why}"));
     let identity = identity(devices.array);
-    let array = Array::new(devices, opened, clock.now()).map_err(refused)?;
+    let array = Array::new(devices, opened, lag, clock.now()).map_err(refused)?;
     poll.add(array.bell(), BELL, Interest::READ).map_err(refused)?;
     let export = Export { name: String::new(), identity, read_only: false, engine: array };
     let lab = Lab::new(vec![export], clock);
@@ -130,7 +133,8 @@ impl Server<'_> {
             (self.note)(&text);
             self.manager.status(&text);
         }
-        self.array().next_due().min(self.manager.turns(now))
+        let due = self.array().next_due().min(self.frontend.due());
+        due.min(self.manager.turns(now))
     }
 
     /// Let everybody go, make all of it durable on every leg, and say so on the legs.

@@ -1,7 +1,10 @@
 //! What a mirror at rest is, from its superblocks.
 
 use mirror::DEVICES;
+use mirror::format::Superblock;
 use mirror::format::superblock::Membership;
+use mirror::policy::Rules;
+use mirror::policy::fresh::{Standing, standing};
 use serde::Serialize;
 use study::Failure;
 
@@ -42,6 +45,12 @@ pub struct DeviceStatus {
     pub starts: u64,
 }
 
+/// Has the one by another device seen a newer superblock in its place?
+fn is_older(own: &Superblock, by: &Superblock) -> bool {
+    let other = by.array == own.array && by.device != own.device;
+    other && standing(&Rules::new(own.mode), own, by) == Standing::Older
+}
+
 /// Read what the devices say; nothing is changed.
 ///
 /// # Errors
@@ -68,6 +77,9 @@ pub fn status(paths: &Paths, without: [bool; DEVICES]) -> Result<Offline, Failur
             }
             Ok(own) if usize::from(own.device) != slot => {
                 Some(format!("it is the {}", NAMES[usize::from(own.device)]))
+            }
+            Ok(own) if valid().any(|by| is_older(own, by)) => {
+                Some("it is an older copy of itself, or was replaced".into())
             }
             Ok(_) => None,
         };

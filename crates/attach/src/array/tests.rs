@@ -1,12 +1,15 @@
 //! The engine on real files, with a leg that freezes and a power cut that takes the other one.
 
+mod older;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use mirror::core::State;
-use mirror::{DEVICES, LEGS, Mode, SLOW, WITNESS};
+use mirror::policy::lag::LagRules;
+use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, Span, WITNESS};
 
 use super::engine::Array;
 use super::open::{Start, open};
@@ -74,6 +77,16 @@ struct Host {
 }
 
 impl Host {
+    /// A new device that may take the slow leg's place.
+    fn in_place_of_slow(&mut self, folder: &Folder) -> super::device::Device {
+        let new = folder.0.join("new");
+        std::fs::File::create(&new).unwrap().set_len(32 << 20).unwrap();
+        self.array.may_replace(SLOW, &new).unwrap();
+        let (array, geometry) = (self.array.id(), self.array.geometry());
+        let wanted = super::prepare::Wanted { array, slot: SLOW, geometry, old: None };
+        super::prepare::prepare(&new, &wanted, false).unwrap()
+    }
+
     fn new(start: &Start) -> Host {
         let (devices, opened) = open(start).unwrap();
         let frozen = [0, 1].map(|leg: usize| {
@@ -83,7 +96,12 @@ impl Host {
             devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.broken.clone())
         });
         let clock = Clock::start();
-        Host { array: Array::new(devices, opened, clock.now()).unwrap(), clock, frozen, broken }
+        Host {
+            array: Array::new(devices, opened, LagRules::default(), clock.now()).unwrap(),
+            clock,
+            frozen,
+            broken,
+        }
     }
 
     fn ask(&mut self, command: Command, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -91,7 +109,7 @@ impl Host {
         let order = Order { ticket, command, offset, bytes };
         let sink = matches!(command, Command::Write { .. }).then(|| {
             let mut sink = self.array.begin_write(offset, bytes).unwrap();
-            self.array.write(&mut sink, data);
+            self.array.write(&mut sink, data, &mut Pool::default());
             sink
         });
         self.array.submit(self.clock.now(), order, sink, &mut Pool::default());
@@ -244,12 +262,7 @@ fn a_leg_that_hangs_is_replaced() {
     host.until("it is out", |array| array.core.states()[SLOW] == State::Out);
     let refused = host.array.resync(SLOW).unwrap_err().to_string();
     assert!(refused.contains("has not answered"), "{refused}");
-    let new = folder.0.join("new");
-    std::fs::File::create(&new).unwrap().set_len(32 << 20).unwrap();
-    host.array.may_replace(SLOW, &new).unwrap();
-    let (array, geometry) = (host.array.id(), host.array.geometry());
-    let wanted = super::prepare::Wanted { array, slot: SLOW, geometry, old: None };
-    let device = super::prepare::prepare(&new, &wanted, false).unwrap();
+    let device = host.in_place_of_slow(&folder);
     host.array.replace(SLOW, device).unwrap();
     host.until("it is filled", |array| array.core.states()[SLOW] == State::Member);
     host.write(4096, &[4; 4096]);
@@ -257,7 +270,7 @@ fn a_leg_that_hangs_is_replaced() {
     host.flush();
     assert_eq!(host.read(0, 8192), [[3; 4096], [4; 4096]].concat());
     let after = folder.cut();
-    std::fs::copy(&new, after.0.join("slow")).unwrap();
+    std::fs::copy(folder.0.join("new"), after.0.join("slow")).unwrap();
     let mut alone = Host::new(&after.start(false, [true, false, false]));
     assert_eq!(alone.read(0, 8192), [[3; 4096], [4; 4096]].concat());
 }
@@ -322,4 +335,77 @@ fn a_hole_in_the_log_of_the_witness_is_not_taken_for_its_end() {
     for value in 2..8u8 {
         assert_eq!(both.read(u64::from(value) * 8192, 8192), [value; 8192]);
     }
+}
+
+/// The survivor has bad sectors: the rest is copied, and what is lost is named, kept, and healed by
+/// a write.
+#[test]
+fn bad_sectors_of_the_survivor_are_lost_and_nothing_else_is() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::new(&folder.start(false, [false; DEVICES]));
+    host.write(0, &[1; 1 << 20]);
+    host.flush();
+    let device = host.in_place_of_slow(&folder);
+    host.array.unreadable[FAST] = [21, 22, 200].into();
+    host.array.replace(SLOW, device).unwrap();
+    host.until("it is filled", |array| array.core.states()[SLOW] == State::Member);
+    assert_eq!(host.array.core.lost_ranges(9), [Span::new(21, 2), Span::new(200, 1)]);
+    assert_eq!(host.ask(Command::Read, 21 << 12, &[0; 512]), Err(Refusal::Io));
+    assert_eq!(host.read(16 << 12, 5 << 12), [1; 5 << 12]);
+    let live = super::Live::of(&host.array, host.clock.now());
+    assert_eq!(live.lost_blocks, 3);
+    assert_eq!(live.lost[0].to_string(), "blocks 21 to 22 (sectors 168 to 183)");
+    assert!(super::prometheus(&live).contains("\nblocklab_mirror_lost_blocks 3\n"));
+    // One line per range, however often it was tried.
+    host.array.stop();
+    host.until("it is stopped", Array::over);
+    let lines = host.array.notices();
+    let lost: Vec<_> = lines.iter().filter(|line| line.starts_with("lost: ")).collect();
+    assert_eq!(lost.len(), 2, "{lines:#?}");
+    assert!(lines.iter().filter(|line| line.starts_with("fast: ")).count() < 8, "{lines:#?}");
+
+    // It is on both legs, also after a power cut, and gone when it is written.
+    for without in [[true, false, false], [false, true, false]] {
+        let after = folder.cut();
+        std::fs::copy(folder.0.join("new"), after.0.join("slow")).unwrap();
+        let mut alone = Host::new(&after.start(false, without));
+        assert_eq!(alone.ask(Command::Read, 200 << 12, &[0; 4096]), Err(Refusal::Io));
+        alone.write(200 << 12, &[7; 4096]);
+        alone.flush();
+        let again = after.cut();
+        let mut alone = Host::new(&again.start(false, without));
+        assert_eq!(alone.read(200 << 12, 4096), [7; 4096]);
+        assert_eq!(alone.array.core.lost_ranges(9), [Span::new(21, 2)]);
+    }
+}
+
+/// The server is stopped for longer than a leg may take: that is not the leg's doing.
+#[test]
+fn time_that_the_server_does_not_run_is_no_legs() {
+    let folder = Folder::created(false, Mode::Strict);
+    let mut host = Host::new(&folder.start(false, [false; DEVICES]));
+    host.frozen[SLOW].store(true, Ordering::SeqCst);
+    let (ticket, offset, bytes) = (Ticket::default(), 0, 4096);
+    let order = Order { ticket, command: Command::Write { fua: true }, offset, bytes };
+    let mut sink = host.array.begin_write(0, bytes).unwrap();
+    host.array.write(&mut sink, &[3; 4096], &mut Pool::default());
+    host.array.submit(host.clock.now(), order, Some(sink), &mut Pool::default());
+    let mut replies = Vec::new();
+    let mut pause = 0;
+    let began = Instant::now();
+    while replies.is_empty() {
+        // The leg is well again while nobody looks.
+        if began.elapsed() > Duration::from_millis(300) && pause == 0 {
+            host.array.next_due();
+            host.frozen[SLOW].store(false, Ordering::SeqCst);
+            pause = 20_000_000_000;
+        }
+        host.array.advance(host.clock.now().plus(pause), &mut replies);
+        host.array.next_due();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+    assert!(host.is(SLOW, State::Member), "{:?}", host.array.notices());
+    assert_eq!(host.array.core.stats().drops, 0);
+    assert!(host.array.missed().as_secs_f64() > 19.0, "{}", host.array.missed());
 }

@@ -6,30 +6,69 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
 
-use super::device::Device;
+use super::device::{Device, is_full};
+use super::room::RETRY;
 use super::worker::{Done, NOTHING, Outcome, Place, Work, sums, wake};
 
 /// What is under way at a device at a time.
 const THREADS: usize = 8;
 
+struct Item {
+    io: Io,
+    work: Work,
+    /// There was no room for it the last time.
+    full: bool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    work: VecDeque<Item>,
+    /// Writes that found no room.
+    full: VecDeque<Item>,
+    /// When they are tried again.
+    retry_at: Option<Instant>,
+}
+
 struct Queue {
     /// `None` ends the threads.
-    work: Mutex<Option<VecDeque<(Io, Work)>>>,
+    work: Mutex<Option<Waiting>>,
     bell: Condvar,
 }
 
 impl Queue {
-    fn next(&self) -> Option<(Io, Work)> {
+    fn next(&self) -> Option<Item> {
         let mut queue = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match queue.as_mut()?.pop_front() {
-                Some(next) => return Some(next),
-                None => queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            let waiting = queue.as_mut()?;
+            let left = waiting.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                waiting.retry_at = None;
+                waiting.work.append(&mut waiting.full);
             }
+            if let Some(next) = waiting.work.pop_front() {
+                return Some(next);
+            }
+            queue = match left {
+                Some(left) => {
+                    let woken = self.bell.wait_timeout(queue, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// There was no room for it: try again later.
+    fn later(&self, item: Item) {
+        let mut queue = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiting) = queue.as_mut() {
+            waiting.full.push_back(item);
+            waiting.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
         }
     }
 }
@@ -37,6 +76,8 @@ impl Queue {
 /// Some threads, all at one device.
 pub(super) struct Threads {
     queue: Arc<Queue>,
+    /// One that the threads have, too.
+    device: Device,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -49,19 +90,35 @@ impl Threads {
         bell: &Arc<OwnedFd>,
     ) -> io::Result<Threads> {
         // The first one keeps the lock on the device.
+        let same = device.again()?;
         let mut own = vec![device];
         while own.len() < THREADS {
             own.push(own[0].again()?);
         }
-        let work = Mutex::new(Some(VecDeque::new()));
+        let work = Mutex::new(Some(Waiting::default()));
         let queue = Arc::new(Queue { work, bell: Condvar::new() });
-        let mut all = Threads { queue, threads: Vec::new() };
+        let mut all = Threads { queue, device: same, threads: Vec::new() };
         for device in own {
             let (queue, tell, bell) = (Arc::clone(&all.queue), tell.clone(), Arc::clone(bell));
             let name = format!("{}-io", super::NAMES[place.slot]);
+            #[cfg(test)]
+            let planted = super::mutant::here();
             all.threads.push(std::thread::Builder::new().name(name).spawn(move || {
-                while let Some((io, work)) = queue.next() {
+                #[cfg(test)]
+                super::mutant::plant(planted);
+                while let Some(item) = queue.next() {
+                    let Item { io, ref work, full } = item;
                     let outcome = perform(&device, work, array);
+                    let writes = matches!(work, Work::Write { .. } | Work::Zero { .. });
+                    if writes && outcome.as_ref().err().is_some_and(is_full) {
+                        device.found_room(false);
+                        queue.later(Item { full: true, ..item });
+                        wake(&bell);
+                        continue;
+                    }
+                    if full {
+                        device.found_room(true);
+                    }
                     // Without anybody who listens there is nothing left to do.
                     if tell.send(Done { place, io, outcome }).is_err() {
                         return;
@@ -76,9 +133,14 @@ impl Threads {
     pub(super) fn send(&self, io: Io, work: Work) {
         let mut queue = self.queue.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queue.as_mut() {
-            queue.push_back((io, work));
+            queue.work.push_back(Item { io, work, full: false });
             self.queue.bell.notify_one();
         }
+    }
+
+    /// Writes wait for room.
+    pub(super) fn is_full(&self) -> bool {
+        self.device.is_full()
     }
 
     /// Wait for the threads, which have nothing to do but to end.
@@ -101,19 +163,19 @@ impl Drop for Threads {
     }
 }
 
-fn perform(device: &Device, work: Work, array: u128) -> Outcome {
+fn perform(device: &Device, work: &Work, array: u128) -> Outcome {
     while device.is_frozen() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     device.works()?;
-    match work {
+    match *work {
         Work::Read { page, block, blocks } => {
             let mut bytes = vec![0; blocks as usize * PAGE_BYTES];
             device.read(page, &mut bytes)?;
             let sums = sums(array, block, &bytes);
             Ok((bytes, sums))
         }
-        Work::Write { page, bytes, durable } => {
+        Work::Write { page, ref bytes, durable } => {
             device.write(page, bytes.get(), durable).map(|()| NOTHING)
         }
         Work::Zero { page, pages, durable } => device.zero(page, pages, durable).map(|()| NOTHING),

@@ -14,6 +14,7 @@ use mirror::{Block, DEVICES, Slot};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::device::Device;
+use super::mutant::planted;
 use super::ring::Ring;
 use super::threads::Threads;
 
@@ -155,6 +156,22 @@ impl Workers {
         matches!(self.seats[slot].way, Way::Threads(_))
     }
 
+    /// Writes of this device wait for room.
+    pub(super) fn is_full(&self, slot: Slot) -> bool {
+        match &self.seats[slot].way {
+            Way::NotAtAll => false,
+            Way::Ring(device) => device.is_full(),
+            Way::Threads(threads) => threads.is_full(),
+        }
+    }
+
+    /// Try again what found no room; the threads do so by themselves.
+    pub(super) fn retry(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.retry();
+        }
+    }
+
     /// Use a device no longer, whatever it still does. Its lock is gone when this returns, unless
     /// a request is out that it does not answer. Those that are out are returned: nothing more is
     /// heard of them.
@@ -208,7 +225,7 @@ impl Workers {
         loop {
             let done = self.ended.pop_front().or_else(|| self.done.try_recv().ok())?;
             let seat = &mut self.seats[done.place.slot];
-            if done.place.past == seat.past {
+            if done.place.past == seat.past || planted!(LateAnswer) {
                 seat.out.remove(&done.io);
                 return Some(done);
             }

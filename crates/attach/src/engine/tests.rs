@@ -34,7 +34,7 @@ impl Bench {
         let order = order(Command::Write { fua: false }, offset, data.len() as u32, tag);
         let mut sink = self.engine.begin_write(offset, data.len() as u32).unwrap();
         for piece in data.chunks(700) {
-            self.engine.data().write(&mut sink, piece);
+            self.engine.data().write(&mut sink, piece, &mut self.pool);
         }
         self.engine.submit(Wall(at_us * US), order, Some(sink), &mut self.pool);
     }
@@ -151,6 +151,46 @@ fn faults_change_answers_and_data_until_they_are_lifted() {
     bench.engine.lift(error, Wall(0));
     bench.read(13_000, 0, 512, 5);
     assert_eq!(bench.at(14_000)[0].result, Ok(vec![0; 512]));
+}
+
+/// A request that fails is not done: neither a write, in one piece or several, nor a discard.
+#[test]
+fn what_an_error_fault_makes_fail_is_not_done() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.write(0, 0, &[1; 4096], 1);
+    let rule = Rule { kind: Kind::Error, range: 0..4096, op: None, one_in: 1, count: None };
+    let error = bench.engine.inject(rule);
+    bench.write(200, 0, &[2; 4096], 2);
+    bench.write(200, 0, &[3; 512], 3);
+    for (tag, command) in
+        [(4, Command::Discard), (5, Command::WriteZeroes { fua: false, may_discard: false })]
+    {
+        bench.engine.submit(Wall(200 * US), order(command, 0, 4096, tag), None, &mut bench.pool);
+    }
+    let failed = bench.at(400);
+    assert_eq!(failed.len(), 5);
+    assert!(failed[1..].iter().all(|reply| reply.result == Err(Refusal::Io)));
+    assert!(failed[1..].iter().all(|reply| reply.timing.modelled_ns == Some(100 * US)));
+    assert!(bench.engine.lift(error, Wall(400 * US)));
+    bench.read(500, 0, 4096, 6);
+    assert_eq!(bench.at(600)[0].result, Ok(vec![1; 4096]));
+}
+
+#[test]
+fn a_write_that_is_cut_off_is_not_done() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.engine.data().keep_volatile_log();
+    let rule = Rule { kind: Kind::Lost, range: 0..4096, op: None, one_in: 1, count: Some(1) };
+    bench.engine.inject(rule);
+    let mut sink = bench.engine.begin_write(0, 4096).unwrap();
+    for piece in [&[7; 4000][..], &[7; 95]] {
+        bench.engine.data().write(&mut sink, piece, &mut bench.pool);
+    }
+    bench.engine.data().abandon(sink, &mut bench.pool);
+    let hits: Vec<u64> = bench.engine.faults().list().map(|(_, _, hits)| hits).collect();
+    assert_eq!(hits, [0], "a fault strikes only what was asked for");
+    bench.read(0, 0, 4096, 1);
+    assert_eq!(bench.at(100)[0].result, Ok(vec![0; 4096]));
 }
 
 #[test]

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use study::Failure;
 
+use crate::client_side::Account;
+use crate::travel::plan::BlockStatistics;
+
 /// What is set, and what stood there before.
 #[derive(Debug)]
 pub(crate) struct BlockQueue {
@@ -42,6 +45,14 @@ impl BlockQueue {
     /// Where the block layer shows something about the device.
     pub(crate) fn sysfs(&self, file: &str) -> PathBuf {
         self.folder.join(file)
+    }
+
+    /// The kernel's account of the device's reads and writes.
+    pub(crate) fn account(&self) -> Option<Account> {
+        let text = std::fs::read_to_string(self.sysfs("stat")).ok()?;
+        let BlockStatistics([reads, _, _, reads_ms, writes, _, _, writes_ms, ..]) =
+            BlockStatistics::parse(&text)?;
+        Some(Account { requests: reads + writes, total_ms: reads_ms + writes_ms })
     }
 
     /// Set files of the queue until [`BlockQueue::undo`].

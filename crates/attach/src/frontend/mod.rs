@@ -9,10 +9,10 @@ pub(crate) mod probe;
 pub mod ublk;
 pub mod vhost_user;
 
-use std::path::PathBuf;
-
 use study::Failure;
 
+use crate::client_side::ClientSide;
+use crate::clock::Wall;
 use crate::engine::{Engine, Order, Reply};
 use crate::lab::Lab;
 use crate::poll::{Event, Poll};
@@ -48,11 +48,22 @@ impl Address {
 pub struct Started {
     /// Where clients find the device.
     pub address: Address,
-    /// Median round trip of a request besides its time in the device, in nanoseconds, where it was
-    /// measured.
+    /// Round trip of a request besides its time in the device, in nanoseconds, where it is known.
     pub round_trip_ns: Option<u64>,
     /// Something the user must know.
     pub notes: Vec<String>,
+}
+
+impl Started {
+    /// What was found out about the path.
+    fn judge(mut self, round_trips: Option<&[u64]>) -> Started {
+        match round_trips.map(probe::judge) {
+            None => {}
+            Some(Ok(ns)) => self.round_trip_ns = Some(ns),
+            Some(Err(why)) => self.notes.push(why),
+        }
+        self
+    }
 }
 
 /// Work that needs the frontend to be served while it is done, so it has a thread of its own.
@@ -73,7 +84,12 @@ pub trait Frontend<T: Target = Engine> {
     /// An answer of `export` is due. It need not leave before [`Frontend::flush`].
     fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>);
 
-    /// Send what is waiting.
+    /// When [`Frontend::flush`] has something to do by itself.
+    fn due(&self) -> Wall {
+        Wall::NEVER
+    }
+
+    /// Send what is waiting, and do what is due.
     fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll);
 
     /// The device lost power; these requests will have no answer.
@@ -82,6 +98,14 @@ pub trait Frontend<T: Target = Engine> {
     /// The other side is gone for good: nobody can come back.
     fn is_over(&self) -> bool {
         false
+    }
+
+    /// Clients may come: from now on watch what they see besides the device's time.
+    fn watch(&mut self) {}
+
+    /// What was seen.
+    fn seen(&mut self) -> ClientSide {
+        ClientSide::Unknown
     }
 
     /// Let nobody in any more. The errand, if any, needs to be served until it is done.
@@ -138,38 +162,4 @@ frontends! {
 /// Where a path is needed in a message or a variable.
 pub(crate) fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
-}
-
-/// A folder of our own below the system's folder for temporary files; gone when dropped.
-#[derive(Debug)]
-pub(crate) struct PrivateFolder(pub(crate) PathBuf);
-
-impl PrivateFolder {
-    pub(crate) fn new() -> Result<PrivateFolder, Failure> {
-        PrivateFolder::below(&std::env::temp_dir())
-    }
-
-    pub(crate) fn below(base: &std::path::Path) -> Result<PrivateFolder, Failure> {
-        use std::os::unix::fs::DirBuilderExt;
-        for number in 0..1000 {
-            let path = base.join(format!("blocklab-{}-{number}", std::process::id()));
-            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(PrivateFolder(path)),
-                Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(why) => {
-                    let what = format!("cannot make a folder in {}: {why}", base.display());
-                    return Err(Failure::machine(what).help("set TMPDIR to a folder of yours"));
-                }
-            }
-        }
-        Err(Failure::machine(format!("{} is full of old folders of ours", base.display()))
-            .help(format!("rm -r {}/blocklab-*", base.display())))
-    }
-}
-
-impl Drop for PrivateFolder {
-    fn drop(&mut self) {
-        // Nothing can be done about a folder that does not go.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

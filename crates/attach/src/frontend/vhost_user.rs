@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use study::Failure;
 
-use super::{Address, Errand, Frontend, PrivateFolder, Started, shown};
+use super::{Address, Errand, Frontend, Started, shown};
 use crate::engine::{Order, Reply};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
+use crate::private_folder::PrivateFolder;
 use crate::target::Target;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
@@ -60,7 +61,7 @@ impl Options {
         };
         let first = match (&self.socket, &folder) {
             (Some(path), _) => path.clone(),
-            (None, Some(folder)) => folder.0.join("vhost-user.sock"),
+            (None, Some(folder)) => folder.path.join("vhost-user.sock"),
             (None, None) => return Err(Failure::bug("no folder for the socket")),
         };
         let queues = self.queues.max(1);

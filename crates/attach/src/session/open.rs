@@ -1,6 +1,6 @@
 //! Devices, with their data and the state of an earlier session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sim::{Bytes, Counters, Device, Lba, Request};
 use study::Failure;
@@ -9,7 +9,7 @@ use crate::clock::Timeline;
 use crate::engine::Engine;
 use crate::identity::Identity;
 use crate::lab::Export;
-use crate::state;
+use crate::state::{self, Mark, Moment};
 use crate::store::Store;
 
 use super::DeviceOptions;
@@ -19,22 +19,45 @@ pub(crate) struct Origin {
     pub(crate) part: study::Part,
     pub(crate) model: String,
     pub(crate) digest: String,
-    /// Where the state is kept; `None` when the data is in memory.
-    state: Option<PathBuf>,
+    /// Where data and state are kept; `None` when the data is in memory.
+    kept: Option<Kept>,
     /// What the device had counted before the session.
     before: Counters,
 }
 
+/// Files that last from one session to the next.
+struct Kept {
+    data: PathBuf,
+    state: PathBuf,
+    read_only: bool,
+    /// Set while clients may change the data.
+    mark: Option<Mark>,
+}
+
 impl Origin {
+    /// From now on the data may change.
+    fn mark(&mut self) -> Result<(), Failure> {
+        if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.read_only) {
+            kept.mark = Some(Mark::set(&kept.data)?);
+        }
+        Ok(())
+    }
+
+    /// Data and state go together.
+    fn unmark(&mut self) {
+        self.kept.as_mut().and_then(|kept| kept.mark.take()).into_iter().for_each(Mark::clear);
+    }
+
     /// Save the device's state beside its data. Data in memory is gone with the session, and a
     /// state without it would lie.
     pub(crate) fn save(&self, engine: &mut Engine) -> Result<(), Failure> {
-        let Some(path) = &self.state else { return Ok(()) };
+        let Some(Kept { state, .. }) = &self.kept else { return Ok(()) };
         let synced = engine.data().store().sync();
         synced.map_err(|why| Failure::machine(format!("cannot write the device's data: {why}")))?;
-        let (device, moment) = engine.at_rest();
-        let moment = (moment, engine.next_id());
-        state::save(path, &*device, &self.part.name, &self.digest, moment)
+        let data_modified_ns = engine.data().store().modified_ns();
+        let (device, at) = engine.at_rest();
+        let moment = Moment { at, next_id: engine.next_id(), data_modified_ns };
+        state::save(state, &*device, &self.part.name, &self.digest, moment)
     }
 
     /// What the device has counted in this session.
@@ -46,8 +69,36 @@ impl Origin {
 
     /// True when there is a place for the state.
     pub(crate) fn is_kept(&self) -> bool {
-        self.state.is_some()
+        self.kept.is_some()
     }
+}
+
+/// From now on the data may change: a session that does not come to [`close`] has left the states
+/// behind its data.
+pub(crate) fn mark(origins: &mut [Origin]) -> Result<(), Failure> {
+    let marked = origins.iter_mut().try_for_each(Origin::mark);
+    if marked.is_err() {
+        unmark(origins);
+    }
+    marked
+}
+
+/// The data did not change.
+pub(crate) fn unmark(origins: &mut [Origin]) {
+    origins.iter_mut().for_each(Origin::unmark);
+}
+
+/// Save every state and close every trace. Whatever fails, the rest is done.
+pub(crate) fn close(exports: &mut [Export], origins: &mut [Origin]) -> Result<(), Failure> {
+    let mut failed = None;
+    for (export, origin) in exports.iter_mut().zip(origins) {
+        let saved = origin.save(&mut export.engine);
+        if saved.is_ok() {
+            origin.unmark();
+        }
+        failed = failed.or(saved.err()).or(export.engine.finish_recording().err());
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// What holds for every device of a session.
@@ -59,10 +110,11 @@ pub(crate) struct Manner {
     pub(crate) fill: bool,
 }
 
-/// Open every device.
+/// Open every device; what the user must know goes to `notes`.
 pub(crate) fn all(
     devices: Vec<DeviceOptions>,
     manner: Manner,
+    notes: &mut Vec<String>,
 ) -> Result<(Vec<Export>, Vec<Origin>), Failure> {
     let (mut exports, mut origins) = (Vec::new(), Vec::new());
     for device in devices {
@@ -70,7 +122,7 @@ pub(crate) fn all(
             return Err(Failure::input(format!("two devices are called `{}`", device.name))
                 .help("name them: a=PART b=PART"));
         }
-        let (export, origin) = open(device, manner)?;
+        let (export, origin) = open(device, manner, notes)?;
         exports.push(export);
         origins.push(origin);
     }
@@ -80,32 +132,62 @@ pub(crate) fn all(
     }
 }
 
-fn open(device: DeviceOptions, manner: Manner) -> Result<(Export, Origin), Failure> {
+fn open(
+    device: DeviceOptions,
+    manner: Manner,
+    notes: &mut Vec<String>,
+) -> Result<(Export, Origin), Failure> {
     let DeviceOptions { name, mut part, data } = device;
     let capacity = part.device.limits().capacity;
     let store = match &data {
         Some(path) => Store::file(path, capacity)?,
         None => Store::memory(capacity)?,
     };
-    let state = data.as_deref().map(state::path_beside);
-    let restored = match &state {
-        Some(path) => state::restore(path, &mut part)?,
-        None => None,
-    };
+    let (mut kept, mut restored) = (None, None);
+    if let Some(data) = data {
+        let state = state::path_beside(&data);
+        Mark::refuse_if_set(&data, &state)?;
+        restored = state::restore(&state, &mut part)?;
+        notes.extend(doubt(&data, &state, &store, restored, manner.fill));
+        kept = Some(Kept { data, state, read_only: manner.read_only, mark: None });
+    }
     if manner.fill && restored.is_none() {
         fill(&mut *part.device, capacity);
     }
     let mut before = Counters::default();
     part.device.counters(&mut before);
     let identity = Identity::new(&name, &part);
-    let origin = Origin { part: part.part, model: part.model, digest: part.digest, state, before };
-    let (start, next_id) = restored.unwrap_or_default();
-    let line = Timeline { start, dilation: manner.dilation };
+    let origin = Origin { part: part.part, model: part.model, digest: part.digest, kept, before };
+    let Moment { at, next_id, .. } = restored.unwrap_or_default();
+    let line = Timeline { start: at, dilation: manner.dilation };
     let mut engine = Engine::new(part.device, store, line, next_id);
     if manner.power_cuts {
         engine.data().keep_volatile_log();
     }
     Ok((Export { name, identity, read_only: manner.read_only, engine }, origin))
+}
+
+/// What makes it doubtful that the device knows of all that is in its data.
+fn doubt(
+    data: &Path,
+    state: &Path,
+    store: &Store,
+    restored: Option<Moment>,
+    fill: bool,
+) -> Option<String> {
+    let (data, state) = (data.display(), state.display());
+    match restored.map(|moment| moment.data_modified_ns) {
+        Some(saved) if saved == store.modified_ns() => None,
+        Some(_) => Some(format!(
+            "{data} was changed or copied after {state} was saved: of what was written in between \
+             the device knows nothing"
+        )),
+        None if fill || store.is_blank() => None,
+        None => Some(format!(
+            "{data} holds data but there is no {state}: to the device nothing was ever written, so \
+             an SSD reads it in no time; begin with a full drive: --fill"
+        )),
+    }
 }
 
 /// Write every sector once, in no time: as far as the device can tell, all of it is in use.

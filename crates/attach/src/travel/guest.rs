@@ -145,6 +145,11 @@ fn forbid_randomness() -> io::Result<()> {
 }
 
 impl Guest {
+    /// Its process group.
+    pub(super) fn group(&self) -> Option<Pid> {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
@@ -179,7 +184,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32)
+        if let Some(pid) = self.group()
             && self.ended().is_none()
         {
             // Asked so, the kernel ends the processes of its programs before itself.

@@ -116,8 +116,8 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     findings.began_ns = now_ns();
     let ended = run(&plan);
     findings.ended_ns = now_ns();
-    mark(plan::ENDED);
     let after = statistics(&plan)?;
+    mark(plan::ENDED);
     rustix::fs::sync();
     findings.synced_ns = now_ns();
     let synced = statistics(&plan)?;
@@ -237,9 +237,10 @@ fn run(plan: &Plan) -> Result<ExitStatus, String> {
         options.create(true).append(true).custom_flags(libc::O_SYNC);
         options.open(path).map_err(|why| format!("cannot write the output: {why}"))
     };
+    let input = File::open(Path::new(CONTROL).join(plan::INPUT));
     let mut command = Command::new(&plan.program);
     command.args(&plan.arguments).current_dir(&plan.folder);
-    command.env_clear().envs(environment()).stdin(Stdio::null());
+    command.env_clear().envs(environment()).stdin(input.map_or(Stdio::null(), Stdio::from));
     command.stdout(output(plan::OUTPUT)?).stderr(output(plan::COMPLAINTS)?);
     command.status().map_err(|why| format!("cannot run {}: {why}", plan.program))
 }

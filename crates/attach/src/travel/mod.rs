@@ -5,11 +5,13 @@
 
 pub mod calendar;
 mod file_system;
+mod free_cpu;
 mod guest;
 mod inside;
 pub mod kernel;
 mod one_core;
-mod plan;
+mod phases;
+pub(crate) mod plan;
 mod queue;
 mod report;
 mod serve;
@@ -23,11 +25,11 @@ use sim::{Nanos, Rng};
 use study::Failure;
 
 use crate::clock::Clock;
-use crate::frontend::PrivateFolder;
 use crate::lab::Lab;
+use crate::private_folder::PrivateFolder;
 use crate::record::Recorder;
 use crate::session::DeviceOptions;
-use crate::session::open::{self, Manner, Origin};
+use crate::session::open::{self, Manner};
 
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub use inside::init;
@@ -77,6 +79,8 @@ pub struct Options {
     pub record_queue: Option<PathBuf>,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// What the program reads from its standard input.
+    pub input: Vec<u8>,
 }
 
 /// How it ended.
@@ -94,19 +98,21 @@ pub struct Outcome {
 /// # Errors
 /// When something of the machine, of the options or of the guest does not fit.
 pub fn travel(options: Options) -> Result<Outcome, Failure> {
-    let control = PrivateFolder::below(&memory_folder())?;
-    let folder = PrivateFolder::new()?;
-    let plan = plan(&options)?;
-    let text = serde_json::to_vec(&plan).map_err(|why| Failure::bug(why.to_string()))?;
-    std::fs::write(control.0.join(plan::PLAN), text).map_err(|why| unwritable(&control.0, &why))?;
+    // The folder with the plan is best in memory: every line of output is synced.
+    let (in_memory, private) = (PrivateFolder::in_memory()?, PrivateFolder::new()?);
+    let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
+    instruct(&options, control)?;
     let manner = Manner { dilation: 1, power_cuts: false, read_only: false, fill: options.fill };
-    let (exports, origins) = open::all(options.devices, manner)?;
+    let mut notes = Vec::new();
+    let (exports, mut origins) = open::all(options.devices, manner, &mut notes)?;
+    notes.iter().for_each(|note| eprintln!("{note}"));
     let mut lab = Lab::new(exports, Clock::start());
     if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
         first.engine.record(Recorder::new(path)?);
     }
     if let Some(path) = &options.record_queue {
         // What must not be wrong at the end is tried at the beginning.
+        study::check_overwrite(path, || false)?;
         std::fs::File::create(path).map_err(|why| unwritable(path, &why))?;
     }
     let depths = lab.exports.iter().map(|export| export.engine.limits().queue_depth_max);
@@ -116,15 +122,17 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         memory_mib: options.memory_mib,
         queue_depth,
         disks: origins.len(),
-        control: &control.0,
-        folder: &folder.0,
+        control,
+        folder,
     };
-    let mut server = Server::new(lab, &folder.0, &control.0, options.limit)?;
+    let mut server = Server::new(lab, folder, control, options.limit)?;
     let began = Instant::now();
     // Only one of the two runs at a time: on one core, handing over costs a fraction.
     let _one = OneCore::take();
     let mut guest = boot.start()?;
-    let mut output = Output::new(&control.0);
+    server.free_cpu.group = guest.group();
+    open::mark(&mut origins)?;
+    let mut output = Output::new(control);
     let end = server.serve(|| {
         output.copy();
         guest.ended().is_some()
@@ -134,13 +142,14 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     }
     output.copy();
     let wall_s = began.elapsed().as_secs_f64();
-    let findings = found(end, &control.0, &guest, options.limit);
+    let findings = found(end, control, &guest, options.limit);
     drop(guest);
-    server.close_phase();
-    finish(&mut server, &origins)?;
+    server.end_phase(2);
+    // Whatever became of the guest.
+    open::close(&mut server.lab.exports, &mut origins)?;
     let findings = findings?;
     let latencies = match &options.record_queue {
-        Some(path) => queue::convert(&control.0.join(plan::QUEUE), path, &findings)?,
+        Some(path) => queue::convert(&control.join(plan::QUEUE), path, &findings)?,
         None => Vec::new(),
     };
     let code = findings.code.unwrap_or(INTERRUPTED);
@@ -155,22 +164,18 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     Ok(Outcome { report, code })
 }
 
-/// Close traces and save states, whatever became of the guest.
-fn finish(server: &mut Server, origins: &[Origin]) -> Result<(), Failure> {
-    for (export, identity) in server.lab.exports.iter_mut().zip(origins) {
-        export.engine.finish_recording()?;
-        identity.save(&mut export.engine)?;
+/// Write down what the guest is to do and to read.
+fn instruct(options: &Options, control: &Path) -> Result<(), Failure> {
+    let plan = plan(options)?;
+    let text = serde_json::to_vec(&plan).map_err(|why| Failure::bug(why.to_string()))?;
+    let write = |name: &str, content: &[u8]| {
+        std::fs::write(control.join(name), content).map_err(|why| unwritable(control, &why))
+    };
+    write(plan::PLAN, &text)?;
+    match options.input.is_empty() {
+        true => Ok(()),
+        false => write(plan::INPUT, &options.input),
     }
-    Ok(())
-}
-
-/// The folder with the plan is best in memory: every line of output is synced.
-fn memory_folder() -> PathBuf {
-    let shm = Path::new("/dev/shm");
-    let probe = shm.join(format!("blocklab-probe-{}", std::process::id()));
-    let writable = std::fs::create_dir(&probe).is_ok();
-    let _ = std::fs::remove_dir(&probe);
-    if writable { shm.to_path_buf() } else { std::env::temp_dir() }
 }
 
 fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
@@ -248,6 +253,10 @@ fn found(
         }
         (Ok(findings), _) => Ok(findings),
         (Err(_), End::Interrupted) => Err(Failure::machine("interrupted")),
+        (Err(_), End::Rebooted) => {
+            Err(Failure::machine("the guest was rebooted: a journey is one boot of it")
+                .help("leave `reboot` out of the command"))
+        }
         (Err(_), End::Deadlock) => {
             Err(Failure::machine("the guest sleeps for ever: nothing is left that could wake it")
                 .help("the command waits for something that only the outside could do"))
@@ -260,6 +269,7 @@ fn found(
         (Err(_), End::GuestGone) => {
             let words = guest.last_words();
             let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
+            let words = if words.is_empty() { "it said nothing" } else { &words };
             let failure = Failure::machine(format!("the guest ended too early:\n{words}"));
             Err(match out_of_memory {
                 true => failure.help("give it more memory: --mem 512M"),

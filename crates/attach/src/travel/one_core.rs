@@ -2,8 +2,9 @@
 //! handing over costs a fraction of what it costs between two cores. And each keeps it until it has
 //! said all it has to say.
 
-use crate::realtime;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+use crate::realtime;
 
 /// This thread, and what it starts, on one core until it is dropped.
 pub(super) struct OneCore(Option<CpuSet>);

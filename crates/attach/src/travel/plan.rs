@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// The plan's file.
 pub(super) const PLAN: &str = "plan.json";
+/// What the program reads from its standard input, if anything.
+pub(super) const INPUT: &str = "in";
 /// The findings' file.
 pub(super) const FINDINGS: &str = "findings.json";
 /// The program's output.
@@ -77,11 +79,11 @@ pub(super) struct Findings {
 
 /// `/sys/block/<disk>/stat`, as Linux's `block/stat.rst` describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct BlockStatistics(pub(super) [u64; 17]);
+pub(crate) struct BlockStatistics(pub(crate) [u64; 17]);
 
 impl BlockStatistics {
     /// Read the file's text.
-    pub(super) fn parse(text: &str) -> Option<BlockStatistics> {
+    pub(crate) fn parse(text: &str) -> Option<BlockStatistics> {
         let mut fields = [0; 17];
         let mut words = text.split_whitespace();
         for field in &mut fields {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use sim::{Histogram, Op};
+use study::metrics::write_amplification;
 
-use crate::live;
 use crate::session::open::Origin;
 use crate::statistics::{Operation, Quantiles};
 
@@ -36,6 +36,12 @@ pub struct Report {
     pub whole_s: f64,
     /// Wall seconds of all of it.
     pub wall_s: f64,
+    /// CPU seconds of this machine that the guest took while the program ran, where they are known;
+    /// they cost no virtual time.
+    pub free_cpu_s: Option<f64>,
+    /// Their share of the program's time, had they cost as much: `free_cpu_s` of `free_cpu_s` and
+    /// `command_s`.
+    pub free_cpu_share: Option<f64>,
     /// The guest's memory.
     pub memory_mib: u64,
     /// File system that was made.
@@ -68,8 +74,10 @@ pub struct DiskReport {
     pub digest: String,
     /// The scheduler.
     pub scheduler: String,
-    /// Pages programmed per page written, where there are pages, over the whole session.
+    /// Bytes programmed per byte written, where there is flash, over the whole session.
     pub waf: Option<f64>,
+    /// Share of the time with at least one request inside.
+    pub busy_share: f64,
     /// At the block layer, as the guest's kernel counts.
     pub block: Vec<BlockReport>,
     /// What writing back added after the program, as the guest's kernel counts.
@@ -89,12 +97,17 @@ pub struct BlockReport {
     pub queued: u64,
     /// Of these, what became part of another request.
     pub merged: u64,
+    /// Of these, what has no data for the device: the kernel counts a flush by itself as a write,
+    /// and sends one flush for all that wait for one.
+    pub without_data: u64,
     /// Requests that the device was given, and completed.
     pub dispatched: u64,
-    /// Bytes of them.
+    /// Bytes that the kernel counts.
     pub bytes: u64,
-    /// Mean time of a request from the queue to its end, in microseconds, as the kernel counts.
+    /// Mean time of what was not merged, from the queue to its end, in microseconds.
     pub mean_us: f64,
+    /// The mean is wrong by at most this: the kernel says whole milliseconds, of all together.
+    pub mean_us_error: f64,
     /// The same of each request before merging, by percentile; only where the queue was recorded,
     /// because that reads the guest's clock. Flushes are not in it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,23 +131,32 @@ const FIELDS: [(&str, [Option<usize>; 4]); 4] = [
     ("flush", [Some(15), None, None, Some(16)]),
 ];
 
-fn block(between: BlockStatistics, latencies: Option<&[Histogram; 4]>) -> Vec<BlockReport> {
+fn block(
+    between: BlockStatistics,
+    device: &[Operation],
+    latencies: Option<&[Histogram; 4]>,
+) -> Vec<BlockReport> {
     let of = |field: Option<usize>| field.map_or(0, |index| between.0[index]);
     let all = FIELDS.iter().map(|&(op, [requests, merges, sectors, time])| {
         let known = Op::ALL.into_iter().find(|known| known.name() == op);
         let latency = latencies.zip(known).map(|(all, known)| &all[known as usize]);
-        let (dispatched, merged) = (of(requests), of(merges));
+        let dispatched = device.iter().find(|of_device| of_device.op == op);
+        let dispatched = dispatched.map_or(0, |of_device| of_device.requests);
+        let (requests, merged) = (of(requests), of(merges));
+        let us_per_ms = 1e3 / requests.max(1) as f64;
         BlockReport {
             op,
-            queued: dispatched + merged,
+            queued: requests + merged,
             merged,
+            without_data: requests.saturating_sub(dispatched),
             dispatched,
             bytes: of(sectors) * sim::SECTOR_BYTES,
-            mean_us: of(time) as f64 * 1e3 / dispatched.max(1) as f64,
+            mean_us: of(time) as f64 * us_per_ms,
+            mean_us_error: us_per_ms,
             latency_us: latency.filter(|latency| latency.count() > 0).map(Quantiles::of),
         }
     });
-    all.filter(|report| report.dispatched > 0).collect()
+    all.filter(|report| report.queued + report.dispatched > 0).collect()
 }
 
 /// Put together what the guest and the devices say.
@@ -146,15 +168,18 @@ pub(super) fn of(
     wall_s: f64,
 ) -> Report {
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let Findings { began_ns, ended_ns, synced_ns, .. } = findings;
+    let command_s = seconds(began_ns, ended_ns);
+    let free_cpu_s = server.free_cpu.seconds();
     let mut disks = Vec::new();
     for (index, identity) in origins.iter().enumerate() {
         let export = &server.lab.exports[index];
         let [before, after, synced] = findings.statistics.get(index).copied().unwrap_or_default();
         let latencies = latencies.get(index);
         let phase = |index: usize| latencies.map(|latencies| &latencies.0[index]);
-        let [boot, program, rest] = &server.phases[index].0;
+        let [boot, program, rest] = &server.phases[index].all;
         let mut whole = crate::statistics::Statistics::default();
-        [boot, program, rest].iter().for_each(|phase| whole.merge(phase));
+        [boot, program, rest].iter().for_each(|phase| whole.merge(&phase.statistics));
         disks.push(DiskReport {
             name: format!("vd{}", (b'a' + index as u8) as char),
             part: identity.part.name.clone(),
@@ -162,10 +187,11 @@ pub(super) fn of(
             status: identity.part.status.clone(),
             digest: identity.digest.clone(),
             scheduler: findings.schedulers.get(index).cloned().unwrap_or_default(),
-            waf: live::write_amplification(&identity.counted(&export.engine)),
-            block: block(after.since(&before), phase(0)),
-            block_sync: block(synced.since(&after), phase(1)),
-            device: program.operations(),
+            waf: write_amplification(&identity.counted(&export.engine)),
+            busy_share: (program.busy_ns as f64 / 1e9 / command_s.max(1e-9)).min(1.0),
+            block: block(after.since(&before), &program.statistics.operations(), phase(0)),
+            block_sync: block(synced.since(&after), &rest.statistics.operations(), phase(1)),
+            device: program.statistics.operations(),
             device_whole: whole.operations(),
         });
     }
@@ -173,10 +199,12 @@ pub(super) fn of(
         code: findings.code.unwrap_or(1),
         command: asked.command,
         kernel: findings.kernel,
-        command_s: seconds(findings.began_ns, findings.ended_ns),
-        sync_s: seconds(findings.ended_ns, findings.synced_ns),
+        command_s,
+        sync_s: seconds(ended_ns, synced_ns),
         whole_s: server.now().0 as f64 / 1e9,
         wall_s,
+        free_cpu_s,
+        free_cpu_share: free_cpu_s.map(|free| free / (free + command_s).max(1e-9)),
         memory_mib: asked.memory_mib,
         file_system: asked.mkfs,
         seed: asked.seed,
@@ -194,6 +222,37 @@ fn times(us: &Quantiles) -> String {
     )
 }
 
+impl BlockReport {
+    fn lines(&self) -> Vec<String> {
+        let BlockReport { op, queued, merged, without_data, dispatched, .. } = self;
+        let without_data = match without_data {
+            0 => String::new(),
+            some => format!("  {some:>8} without data"),
+        };
+        let mean = mean(self.mean_us, self.mean_us_error);
+        let mut lines = vec![format!(
+            "  {op:<8} {queued:>8} queued  {merged:>8} merged{without_data}  {dispatched:>8} \
+             dispatched  {mean} us mean in the block layer"
+        )];
+        if let Some(us) = &self.latency_us {
+            lines.push(format!("  {:<8} {:>8} in the block layer: {}", "", "", times(us)));
+        }
+        lines
+    }
+}
+
+/// As much of a mean as is known.
+fn mean(us: f64, error_us: f64) -> String {
+    match us {
+        _ if error_us < 0.05 => format!("{us:.1}"),
+        _ if us <= error_us => format!("under {:.1}", us + error_us),
+        _ => format!("{us:.1} ±{error_us:.1}"),
+    }
+}
+
+/// From this share on a result is called distorted.
+const DISTORTED: f64 = 0.1;
+
 impl Report {
     /// For people: a few lines per disk.
     pub fn lines(&self) -> Vec<String> {
@@ -202,22 +261,15 @@ impl Report {
              wall time",
             self.command_s, self.sync_s, self.kernel, self.memory_mib, self.wall_s
         )];
+        lines.extend(self.free_cpu());
         for disk in &self.disks {
             let waf = disk.waf.map_or(String::new(), |waf| format!(", WAF {waf:.3}"));
-            lines.push(format!("{} ({}), {}{waf}", disk.name, disk.part, disk.scheduler));
+            let busy = format!(", busy {:.0} % of the time", disk.busy_share * 100.0);
+            lines.push(format!("{} ({}), {}{waf}{busy}", disk.name, disk.part, disk.scheduler));
             if disk.block.is_empty() {
                 lines.push("  no requests".into());
             }
-            for block in &disk.block {
-                lines.push(format!(
-                    "  {:<8} {:>8} queued  {:>8} merged  {:>8} dispatched  {:>9.1} us mean in the \
-                     block layer",
-                    block.op, block.queued, block.merged, block.dispatched, block.mean_us
-                ));
-                if let Some(us) = &block.latency_us {
-                    lines.push(format!("  {:<8} {:>8} in the block layer: {}", "", "", times(us)));
-                }
-            }
+            lines.extend(disk.block.iter().flat_map(BlockReport::lines));
             for op in &disk.device {
                 let (name, times) = (op.op, times(&op.modelled_us));
                 lines.push(format!("  {name:<8} {:>8} in the device: {times}", op.requests));
@@ -226,6 +278,21 @@ impl Report {
         lines.push(format!("digest {}", self.digest));
         lines.extend(self.leaves_out.iter().map(|what| format!("left out: {what}")));
         lines
+    }
+
+    /// How far the result may be off because code takes no time.
+    fn free_cpu(&self) -> Option<String> {
+        let (free_s, share) = (self.free_cpu_s?, self.free_cpu_share?);
+        let verdict = match share < DISTORTED {
+            true => "the result stands",
+            false => "the result is distorted where the CPU would be the limit",
+        };
+        Some(format!(
+            "free CPU: {:.0} % of the run; {free_s:.2} s of this machine's CPU cost no virtual \
+             time, with them it would take up to {:.2} s: {verdict}",
+            share * 100.0,
+            self.command_s + free_s
+        ))
     }
 }
 
@@ -237,11 +304,33 @@ mod tests {
     fn the_kernels_counts_become_a_report() {
         let mut fields = [0; 17];
         (fields[0], fields[1], fields[2], fields[3]) = (10, 5, 120, 30);
+        (fields[4], fields[5], fields[7]) = (7, 1, 0);
         (fields[15], fields[16]) = (2, 8);
-        let reports = block(BlockStatistics(fields), None);
-        let [read, flush] = &reports[..] else { panic!("{reports:?}") };
+        let device = [("read", 10), ("write", 4), ("flush", 2)].map(|(op, requests)| Operation {
+            op,
+            requests,
+            bytes: 0,
+            modelled_us: Quantiles::default(),
+            served_us: Quantiles::default(),
+        });
+        let reports = block(BlockStatistics(fields), &device, None);
+        let [read, write, flush] = &reports[..] else { panic!("{reports:?}") };
         assert_eq!((read.queued, read.merged, read.dispatched), (15, 5, 10));
         assert_eq!((read.bytes, read.mean_us), (61440, 3000.0));
+        // Three of the writes are flushes by themselves: the device has no such writes.
+        assert_eq!(
+            (write.queued, write.merged, write.without_data, write.dispatched),
+            (8, 1, 3, 4)
+        );
+        assert!(write.lines()[0].contains("3 without data"), "{:?}", write.lines());
         assert_eq!((flush.op, flush.queued, flush.mean_us), ("flush", 2, 4000.0));
+    }
+
+    #[test]
+    fn a_mean_has_the_digits_that_are_known() {
+        assert_eq!(mean(63.81, 0.01), "63.8");
+        assert_eq!(mean(63.81, 2.04), "63.8 ±2.0");
+        assert_eq!(mean(0.0, 83.3), "under 83.3");
+        assert_eq!(mean(83.3, 83.3), "under 166.6");
     }
 }

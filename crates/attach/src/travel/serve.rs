@@ -14,13 +14,14 @@ use crate::engine::Reply;
 use crate::lab::Lab;
 use crate::poll::{Event, Interest, Poll};
 use crate::session::signals::Signals;
-use crate::statistics::Statistics;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
 use crate::vhost_user::message::{CALL_REPLY_BYTES, Malformed, check_call_reply, vring_call};
 
 use super::calendar::{Calendar, MESSAGE_BYTES, Message, Step};
+use super::free_cpu::FreeCpu;
 use super::guest;
+use super::phases::Phases;
 use super::plan;
 
 const LISTEN_CALENDAR: u64 = 1;
@@ -43,15 +44,13 @@ struct Disk {
     calls: u32,
 }
 
-/// What was measured of one disk: before, during and after the program.
-#[derive(Default)]
-pub(super) struct Phases(pub(super) [Statistics; 3]);
-
 /// Why serving ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// The guest is gone.
     GuestGone,
+    /// The guest boots a second time.
+    Rebooted,
     /// Somebody wants it to end.
     Interrupted,
     /// The guest sleeps for ever.
@@ -78,7 +77,7 @@ pub(super) struct Server {
     marks: OwnedFd,
     signals: Signals,
     pub(super) phases: Vec<Phases>,
-    phase: usize,
+    pub(super) free_cpu: FreeCpu,
     pub(super) digest: Digest,
     ended: Option<End>,
 }
@@ -142,7 +141,7 @@ impl Server {
             marks,
             signals,
             phases,
-            phase: 0,
+            free_cpu: FreeCpu::default(),
             digest: Digest::default(),
             ended: None,
         })
@@ -247,6 +246,10 @@ impl Server {
 
     fn meet(&mut self) -> Result<(), Failure> {
         let (stream, _) = self.calendar_listener.accept().map_err(unusable)?;
+        if self.guest.is_some() {
+            self.ended = Some(End::Rebooted);
+            return Ok(());
+        }
         self.poll.add(&stream, CALENDAR, Interest::READ).map_err(unusable)?;
         self.guest = Some(stream);
         Ok(())
@@ -299,6 +302,7 @@ impl Server {
         for disk in &mut self.disks {
             disk.backend.kicked(0, now, &mut self.lab).map_err(broken)?;
         }
+        self.note_busy();
         let due = self.next_due();
         let moved = self.calendar.moved(due);
         self.say(moved);
@@ -308,25 +312,34 @@ impl Server {
     fn marked(&mut self) {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.marks, &mut buffer);
-        let mut phases = Vec::new();
+        let mut marks = Vec::new();
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(|name| name.to_string_lossy().into_owned());
             match name.as_deref() {
-                Some(plan::BEGUN) => phases.push(1),
-                Some(plan::ENDED) => phases.push(2),
+                Some(plan::BEGUN) => marks.push(0),
+                Some(plan::ENDED) => marks.push(1),
                 _ => {}
             }
         }
-        for phase in phases {
-            self.close_phase();
-            self.phase = phase;
+        for mark in marks {
+            self.free_cpu.mark(mark);
+            self.end_phase(mark + 1);
         }
     }
 
-    /// Put away what was measured so far.
-    pub(super) fn close_phase(&mut self) {
+    /// Put away what was measured so far; `next` begins.
+    pub(super) fn end_phase(&mut self, next: usize) {
+        let now = self.now();
         for (export, phases) in self.lab.exports.iter_mut().zip(&mut self.phases) {
-            phases.0[self.phase] = std::mem::take(export.engine.statistics());
+            phases.end(now, std::mem::take(export.engine.statistics()), next);
+        }
+    }
+
+    /// Requests have come or gone.
+    fn note_busy(&mut self) {
+        let now = self.now();
+        for (export, phases) in self.lab.exports.iter().zip(&mut self.phases) {
+            phases.set_busy(now, export.engine.in_flight() > 0);
         }
     }
 
@@ -378,6 +391,7 @@ impl Server {
         let (disk, lab) = (&mut self.disks[index], &mut self.lab);
         let taken = disk.backend.kicked(ring, now, lab);
         taken.map_err(broken)?;
+        self.note_busy();
         // It may go on by itself, so it must know of an earlier event before it does.
         let due = self.next_due();
         if let Some(message) = self.calendar.moved(due) {
@@ -414,6 +428,7 @@ impl Server {
         let wall = Wall(at.0);
         for index in 0..self.disks.len() {
             self.device(index, wall)?;
+            self.note_busy();
             let mut calls = std::mem::take(&mut self.calls);
             for ring in calls.drain(..) {
                 self.call(index, ring, tick)?;

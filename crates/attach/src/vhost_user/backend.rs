@@ -462,7 +462,7 @@ impl Backend {
                 for (address, bytes) in pending.chain.to_device() {
                     let mut piece = pool.take(bytes as usize);
                     memory.read(address, &mut piece)?;
-                    engine.write(&mut sink, &piece);
+                    engine.write(&mut sink, &piece, pool);
                     pool.put(piece);
                 }
                 Some(sink)

@@ -125,7 +125,7 @@ impl Attach {
         let ready = |address: &Address| announce(address, captive);
         let outcome = attach::attach(options, ready, |note| eprintln!("{note}"))?;
         results.write(&outcome.report, &outcome.report.lines())?;
-        Ok(outcome.code.unwrap_or(0))
+        outcome.stopped.map(|()| outcome.code.unwrap_or(0))
     }
 
     fn options(self) -> Result<Options, Failure> {
@@ -165,7 +165,10 @@ impl Attach {
                 socket: self.socket,
                 queues: self.queues.unwrap_or(1),
             }),
-            _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),
+            _ => {
+                let (socket, tcp, watch) = (self.socket, self.tcp, true);
+                Choice::Nbd(nbd::Options { socket, tcp, calibrate, watch })
+            }
         };
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
         Ok(Options {

@@ -18,7 +18,15 @@ impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let (path, text) = explain::find(&self.name)?;
         if self.json {
-            say(json!({ "name": path, "text": text }));
+            let (slot, name) = path.split_once('.').unwrap_or_default();
+            let parameters = explain::parameters(slot, name).into_iter().map(|row| {
+                let plain = |text: String| text.replace('`', "");
+                let (value, default) = (plain(row.value), plain(row.default));
+                json!({ "key": row.key, "value": value, "default": default,
+                        "meaning": row.meaning })
+            });
+            let parameters: Vec<_> = parameters.collect();
+            say(json!({ "name": path, "text": text, "parameters": parameters }));
         } else {
             say(text.trim_end());
         }

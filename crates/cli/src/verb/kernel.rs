@@ -26,6 +26,9 @@ enum What {
         /// An unpacked tree, or a tar file of one [default: /usr/src/linux-source-*, by apt]
         #[arg(long, value_name = "DIR")]
         source: Option<PathBuf>,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
     },
     /// Say which kernels there are
     Status {
@@ -38,7 +41,7 @@ enum What {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.what {
-            What::Build { source } => build(source),
+            What::Build { source, json } => build(source, json),
             What::Status { json } => status(json),
         }
     }
@@ -49,7 +52,7 @@ pub(crate) fn find(wanted: Option<PathBuf>) -> Result<PathBuf, Failure> {
     kernel::find(wanted)
 }
 
-fn build(source: Option<PathBuf>) -> Result<u8, Failure> {
+fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let began = Instant::now();
     let built = match std::io::stderr().is_terminal() {
         true => {
@@ -76,6 +79,12 @@ fn build(source: Option<PathBuf>) -> Result<u8, Failure> {
             })?
         }
     };
+    if json {
+        say(serde_json::json!({
+            "version": built.version, "path": built.path, "wall_s": began.elapsed().as_secs_f64()
+        }));
+        return Ok(0);
+    }
     let seconds = began.elapsed().as_secs();
     let when = if seconds > 1 { format!(", built in {seconds} s") } else { String::new() };
     say(format!("Linux {}{when}: {}", built.version, built.path.display()));

@@ -48,6 +48,8 @@ verbs! {
     Mirror => mirror,
     /// Show what this machine can do, and the command that unlocks the rest
     Doctor => doctor,
+    /// Show, or empty, the cache of preconditioned drives
+    Cache => cache,
     /// Start a study or a part from a commented template
     New => new,
     /// Write the report of a run

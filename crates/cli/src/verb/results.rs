@@ -15,13 +15,16 @@ pub(super) struct Results {
 
 impl Results {
     /// They will be in `folder`/`file`, and with `json` on stdout too. The folder is made now: what
-    /// must not be wrong at the end is tried at the beginning.
+    /// must not be wrong at the end is tried at the beginning. Only an older report is replaced.
     pub(super) fn prepare(folder: &Path, file: &str, json: bool) -> Result<Results, Failure> {
         std::fs::create_dir_all(folder).map_err(|why| {
             Failure::machine(format!("cannot make the folder {}: {why}", folder.display()))
                 .help("name another with --out DIR")
         })?;
-        Ok(Results { path: folder.join(file), json })
+        let path = folder.join(file);
+        study::check_overwrite(&path, || is_report(&path))
+            .map_err(|failure| failure.help("name another folder with --out DIR"))?;
+        Ok(Results { path, json })
     }
 
     /// Write the report, and tell a person about it in `lines`.
@@ -38,6 +41,14 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// True for what `write` wrote: `attach` reports devices, `travel` disks.
+fn is_report(path: &Path) -> bool {
+    let report = std::fs::read(path)
+        .ok()
+        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    report.is_some_and(|report| report["devices"].is_array() || report["disks"].is_array())
 }
 
 /// There may not be more files than devices to keep in them.

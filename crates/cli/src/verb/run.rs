@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use study::{Cache, Failure, Options, Plan, Watch};
+use study::{Cache, Failure, Options, Plan, Results, Watch};
 
-use crate::{answer, progress, python, say};
+use crate::{answer, interrupt, progress, python, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -50,10 +51,10 @@ impl Args {
             records: self.records,
             perfetto: self.perfetto,
             fio_json: self.fio_json,
-            cache: if self.no_cache { None } else { Cache::of_user() },
+            cache: if self.no_cache { None } else { Cache::of_user()? },
             replay: self.replay(),
         };
-        let results = progress::during(&plan, &watch, || study::run(&plan, &options, &watch))
+        let results = interruptible(&plan, &options, &watch)
             .map_err(|failure| self.with_replay(&plan, failure))?;
         let report = if self.no_report { None } else { Some(report(&results.directory)) };
         if self.json {
@@ -82,6 +83,23 @@ impl Args {
         let sets = self.sets.iter().map(|set| format!(" --set {}", quoted(set)));
         format!("blocklab run {}{}", quoted(&self.study), sets.collect::<String>())
     }
+}
+
+/// Run the study. A signal to end stops it first, so that what is half-written goes.
+fn interruptible(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Failure> {
+    let ended_by = AtomicI32::new(0);
+    let stop = |signal| {
+        ended_by.store(signal, Ordering::Relaxed);
+        watch.stop();
+    };
+    let results = interrupt::during(stop, || {
+        progress::during(plan, watch, || study::run(plan, options, watch))
+    });
+    match ended_by.into_inner() {
+        0 => {}
+        signal => interrupt::end_by(signal),
+    }
+    results
 }
 
 /// As a shell reads it back.

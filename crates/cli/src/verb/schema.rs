@@ -9,6 +9,9 @@ pub(crate) struct Args {
     /// Which document
     #[arg(value_enum, default_value = "study")]
     document: Document,
+    /// The answer is JSON with or without this
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -1,6 +1,9 @@
 //! `blocklab travel`: a real Linux kernel in virtual time on modelled devices.
 
+use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time;
 
 use attach::DeviceOptions;
 use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS};
@@ -9,6 +12,9 @@ use study::Failure;
 
 use super::kernel;
 use super::results::{Results, check_data};
+
+/// How long standard input may take before somebody is told.
+const WAITS_QUIETLY: time::Duration = time::Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -103,7 +109,32 @@ impl Args {
             record: self.record,
             record_queue: self.record_queue,
             command: self.command,
+            input: input()?,
         })
+    }
+}
+
+/// What the program is to read: all of standard input, because virtual time cannot wait for
+/// somebody who types or for another program.
+fn input() -> Result<Vec<u8>, Failure> {
+    let mut input = std::io::stdin();
+    let mut content = Vec::new();
+    if input.is_terminal() {
+        return Ok(content);
+    }
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    let notice = std::thread::spawn(move || {
+        if waits.recv_timeout(WAITS_QUIETLY) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("reading standard input to its end; `< /dev/null` gives the command none");
+        }
+    });
+    let read = input.read_to_end(&mut content);
+    drop(done);
+    let _ = notice.join();
+    match read {
+        Ok(_) => Ok(content),
+        Err(why) => Err(Failure::machine(format!("cannot read standard input: {why}"))
+            .help("`< /dev/null` gives the command none")),
     }
 }
 

@@ -88,6 +88,23 @@ fn a_program_does_not_outlive_a_session_that_is_killed() {
 }
 
 #[test]
+fn what_a_killed_session_left_is_named_by_doctor_and_deleted_by_the_next() {
+    let folder = Folder::new();
+    let mut session = folder.serve(&["part.toml"]);
+    let doctor = || String::from_utf8(folder.blocklab(&["doctor"]).stdout).unwrap();
+    let left = folder.path(&format!("blocklab-{}-0", session.id()));
+    let name = left.display().to_string();
+    assert!(left.is_dir() && !doctor().contains(&name), "a session that lives is left alone");
+    folder.captive(&["part.toml"], "true").good();
+    assert!(left.is_dir());
+    session.signal("KILL");
+    assert_eq!(session.ended(), None);
+    assert!(doctor().contains(&format!("rm -r {name}")), "{}", doctor());
+    folder.captive(&["part.toml"], "true").good();
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+}
+
+#[test]
 fn bad_options_are_refused_before_anything_happens() {
     let folder = Folder::new();
     for (args, said) in [

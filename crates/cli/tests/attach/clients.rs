@@ -1,6 +1,6 @@
 //! Real clients over NBD.
 
-use crate::support::{Folder, have};
+use crate::support::{Client, Folder, have};
 
 const DATA: &str = "head -c 50003968 /dev/urandom > in.img\n";
 
@@ -19,7 +19,7 @@ fn nbdinfo_sees_what_there_is() {
         "\"export-size\": 536870912",
         "\"can_fua\": true",
         "\"can_trim\": true",
-        "\"block_size_maximum\": 33554432",
+        "\"block_size_maximum\": 67108864",
         "export=\"a\"",
         "export=\"b\"",
         "hole,zero",
@@ -142,4 +142,13 @@ fn fio_verifies_what_it_wrote() {
     let operations = report["devices"][0]["operations"].as_array().unwrap();
     let kinds: Vec<&str> = operations.iter().map(|op| op["op"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["read", "write", "discard"]);
+}
+
+/// Far more at once than any queue of a device holds.
+#[test]
+fn ten_times_the_depth_is_answered() {
+    let folder = Folder::new();
+    let mut session = folder.serve(&["a=part.toml", "--socket", "s.sock"]);
+    Client::new(&folder.path("s.sock")).reads_at_once(5120);
+    session.end();
 }

@@ -1,10 +1,10 @@
-//! Faults while the device is in use, and the state between sessions.
+//! Faults while the device is in use.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Client, Folder, until};
 
-fn ctl(folder: &Folder, words: &[&str]) -> (i32, String) {
+pub(crate) fn ctl(folder: &Folder, words: &[&str]) -> (i32, String) {
     let mut args = vec!["attach", "ctl", "c.sock"];
     args.extend(words);
     let output = folder.blocklab(&args);
@@ -30,7 +30,9 @@ fn faults_are_injected_and_lifted_while_the_device_is_in_use() {
     assert_eq!(client.read(0, 512).unwrap(), [1; 512]);
     assert!(ctl(&folder, &["faults"]).1.contains("error range=4096+4096 op=read"));
     assert_eq!(ctl(&folder, &["lift", &error]).0, 0);
-    assert_eq!(client.read(4096, 512).unwrap(), [1; 512]);
+    inject(&["error", "op=write", "count=1"]);
+    assert_eq!(client.write(4096, &[9; 512]), 5);
+    assert_eq!(client.read(4096, 512).unwrap(), [1; 512], "what failed was not done");
     inject(&["lost", "count=1"]);
     assert_eq!(client.write(0, &[2; 512]), 0);
     assert_eq!(client.read(0, 512).unwrap(), [1; 512], "the device lied");
@@ -46,6 +48,9 @@ fn faults_are_injected_and_lifted_while_the_device_is_in_use() {
     assert!(code == 2 && said.contains("did you mean `status`?"), "{said}");
     assert_eq!(ctl(&folder, &["quit"]).0, 0);
     assert_eq!(session.ended(), Some(0));
+    let failures = &folder.report("out/attach/attach.json")["devices"][0]["failures"];
+    let one = |op| json!({"op": op, "requests": 1, "why": "I/O error"});
+    assert_eq!(failures, &json!([one("read"), one("write")]));
     assert_eq!(folder.leftovers(), [""; 0]);
 }
 
@@ -84,30 +89,6 @@ fn a_power_cut_ends_connections_and_keeps_what_was_flushed() {
     let mut client = Client::new(&folder.path("s.sock"));
     assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
     session.end();
-}
-
-#[test]
-fn data_and_state_last_from_one_session_to_the_next() {
-    let folder = Folder::new();
-    let args = ["slc2010-paper", "--data", "disk.img", "--socket", "s.sock"];
-    let mut session = folder.serve(&args);
-    let mut client = Client::new(&folder.path("s.sock"));
-    assert_eq!(client.write(1 << 20, &[7; 65536]), 0);
-    let (code, said) = ctl(&folder, &["status"]);
-    assert!(code == 2 && said.contains("no session listens"), "{said}");
-    // Two sessions never share a file.
-    let second = folder.captive(&["slc2010-paper", "--data", "disk.img"], "true");
-    assert!(second.code == Some(2) && second.stderr.contains("in use"), "{}", second.stderr);
-    session.end();
-    assert!(folder.path("disk.img.state").exists());
-    let mut session = folder.serve(&args);
-    let mut client = Client::new(&folder.path("s.sock"));
-    assert_eq!(client.read(1 << 20, 65536).unwrap(), vec![7; 65536]);
-    session.end();
-    let other = folder.captive(&[&args[..3], &["--set", "ssd.gc=fifo"]].concat(), "true");
-    assert_eq!(other.code, Some(2), "{}", other.stderr);
-    assert!(other.stderr.contains("is the state of another device"), "{}", other.stderr);
-    assert!(folder.path("disk.img.state").exists(), "nothing was overwritten");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A block device of this machine.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::support::{Folder, have, until};
 
@@ -123,7 +125,7 @@ fn an_interrupted_session_leaves_no_mount_and_no_device() {
         let mut session = Command::new(env!("CARGO_BIN_EXE_blocklab"))
             .args(["attach", "part.toml", "--as", "loop", "--run", script])
             .current_dir(&folder.0)
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mark = folder.path("device");
@@ -138,4 +140,25 @@ fn an_interrupted_session_leaves_no_mount_and_no_device() {
         assert!(!mounts.contains(folder.0.to_str().unwrap()), "{mounts}");
         std::fs::remove_file(&mark).unwrap();
     }
+}
+
+#[test]
+fn who_uses_the_device_at_the_end_is_named() {
+    let folder = Folder::new();
+    if !able(&folder) {
+        return;
+    }
+    let mut command = folder.command(&["attach", "part.toml", "--as", "loop"]);
+    let mut session = command.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(session.stderr.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let device = lines.find(|line| line.starts_with("/dev/loop")).unwrap();
+    lines.find(|line| line.contains("end with Ctrl-C")).unwrap();
+    let holder = File::open(&device).unwrap();
+    crate::support::signal(session.id(), "INT");
+    let said = lines.find(|line| line.contains("is in use")).unwrap();
+    let who = format!("(process {}) has it open", std::process::id());
+    assert!(said.starts_with(&device) && said.contains(&who), "{said}");
+    drop(holder);
+    assert!(session.wait().unwrap().success());
 }

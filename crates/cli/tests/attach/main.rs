@@ -7,6 +7,7 @@ mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
+mod kept;
 mod loop_device;
 mod mirror;
 mod support;

@@ -1,9 +1,11 @@
 //! A mirror over real files: made, served, killed, degraded, refused.
 
 mod block_devices;
+mod full;
 mod killed;
 mod misuse;
 mod operate;
+mod paused;
 mod service;
 
 use std::fs::{File, OpenOptions};
@@ -377,4 +379,16 @@ fn it_stops_in_order_under_load() {
         assert_eq!(offline(&folder)["clean"], true);
         alike(&folder);
     }
+}
+
+/// Ten times what the ring has room for, of a client that waits for nothing else.
+#[test]
+fn ten_times_the_depth_is_answered() {
+    let folder = made(&[]);
+    let mut session = serve(&folder, &[]);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(0, &vec![5; 4 << 20]), 0);
+    assert_eq!(client.flush(), 0);
+    client.reads_at_once(5120);
+    session.end();
 }

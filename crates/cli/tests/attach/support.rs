@@ -190,6 +190,22 @@ impl Client {
         u32::from_be_bytes(head[4..8].try_into().unwrap())
     }
 
+    /// Ask for this much at once, in pieces of 512 bytes, and wait for all answers.
+    pub(crate) fn reads_at_once(&mut self, requests: u32) {
+        let mut sender = self.stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            for n in 0..requests {
+                let offset = u64::from(n % 8192) * 512;
+                sender.write_all(&Client::request(0, offset, 512)).unwrap();
+            }
+        });
+        for n in 0..requests {
+            assert_eq!(self.reply(), 0, "answer {n}");
+            self.stream.read_exact(&mut [0; 512]).unwrap();
+        }
+        sending.join().unwrap();
+    }
+
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
         self.stream.write_all(&Client::request(1, offset, data.len() as u32)).unwrap();
         self.stream.write_all(data).unwrap();

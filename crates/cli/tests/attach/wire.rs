@@ -13,16 +13,16 @@ fn served(folder: &Folder) -> (Session, PathBuf) {
 }
 
 #[test]
-fn requests_of_32_mib_are_done_and_larger_ones_refused() {
+fn requests_of_64_mib_are_done_and_larger_ones_refused() {
     let folder = Folder::new();
     let (mut session, socket) = served(&folder);
     let mut client = Client::new(&socket);
-    let data: Vec<u8> = (0..32 * MIB).map(|i| (i ^ (i >> 12)) as u8).collect();
+    let data: Vec<u8> = (0..64 * MIB).map(|i| (i ^ (i >> 12)) as u8).collect();
     assert_eq!(client.write(4096, &data), 0);
-    assert_eq!(client.read(4096, 32 * MIB).unwrap(), data);
+    assert_eq!(client.read(4096, 64 * MIB).unwrap(), data);
     let eoverflow = 75;
-    assert_eq!(client.read(0, 32 * MIB + 1), Err(eoverflow));
-    assert_eq!(client.write(0, &vec![0; 33 * MIB as usize]), eoverflow);
+    assert_eq!(client.read(0, 64 * MIB + 1), Err(eoverflow));
+    assert_eq!(client.write(0, &vec![0; 65 * MIB as usize]), eoverflow);
     assert_eq!(client.read(512 << 20, 512), Err(22));
     assert_eq!(client.write((512 << 20) - 1, &[1, 2]), 28);
     assert_eq!(client.read(4096, 512).unwrap(), data[..512]);
@@ -56,7 +56,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_stops_nobody() {
     let folder = Folder::new();
     let (mut session, socket) = served(&folder);
     let mut greedy = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..8 {
         let client = Client::new(&socket);
         client.stream.set_nonblocking(true).unwrap();
         let requests = Client::request(0, 0, 32 * MIB).repeat(5000);
@@ -75,12 +75,12 @@ fn a_client_that_never_reads_costs_bounded_memory_and_stops_nobody() {
         assert_eq!(fair.write(round << 12, &[round as u8; 4096]), 0);
         assert_eq!(fair.read(round << 12, 4096).unwrap(), [round as u8; 4096]);
     }
-    // 64 MiB of replies for each of the four, buffers that are kept, and the program.
+    // What all clients share, buffers that are kept, and the program.
     let peak = session.status("VmHWM") >> 10;
-    assert!(peak < 600, "{peak} MiB");
+    assert!(peak < 350, "{peak} MiB");
     let open = session.descriptors();
     drop(greedy);
-    until("the greedy are gone", || session.descriptors() == open - 4);
+    until("the greedy are gone", || session.descriptors() == open - 8);
     assert_eq!(fair.read(4096, 4096).unwrap(), [1; 4096]);
     session.end();
 }
@@ -92,10 +92,11 @@ fn clients_that_vanish_leave_nothing() {
     let mut witness = Client::new(&socket);
     assert_eq!(witness.write(0, &[1; 4096]), 0);
     let open = session.descriptors();
-    for length in [0, 5, 27, 28, 29, 28 + 2048, 28 + 4096] {
+    let mut bytes = Client::request(1, 0, 4096);
+    bytes.extend([2; 4096]);
+    for length in [0, 5, 27, 28, 29, 28 + 2048, 28 + 4095, 28 + 4096] {
+        assert_eq!(witness.read(0, 4096).unwrap(), [1; 4096], "no write had come whole");
         let mut client = Client::new(&socket);
-        let mut bytes = Client::request(1, 0, 4096);
-        bytes.extend([2; 4096]);
         client.stream.write_all(&bytes[..length]).unwrap();
         drop(client);
         drop(Client::connect(&socket));
@@ -104,8 +105,36 @@ fn clients_that_vanish_leave_nothing() {
     }
     until("the vanished are forgotten", || session.descriptors() == open);
     assert_eq!(witness.read(0, 4096).unwrap(), [2; 4096], "the last write had come whole");
+    // One that comes in many pieces, too.
+    let mut client = Client::new(&socket);
+    client.stream.write_all(&Client::request(1, 0, 2 * MIB)).unwrap();
+    client.stream.write_all(&vec![3; 2 * MIB as usize - 1]).unwrap();
+    drop(client);
+    until("it is forgotten", || session.descriptors() == open);
+    assert_eq!(witness.read(0, 4096).unwrap(), [2; 4096]);
     session.end();
     assert_eq!(folder.leftovers(), [""; 0]);
+}
+
+/// Whoever connects and says nothing has no place for long, and nobody else's.
+#[test]
+fn silent_clients_shut_nobody_out() {
+    let folder = Folder::new();
+    let (mut session, socket) = served(&folder);
+    let mut old = Client::new(&socket);
+    let resident = session.status("VmRSS");
+    let silent: Vec<Client> = (0..900).map(|_| Client::connect(&socket)).collect();
+    assert_eq!(Client::new(&socket).write(0, &[5; 512]), 0);
+    assert_eq!(old.read(0, 512).unwrap(), [5; 512]);
+    assert!(session.descriptors() < 200, "{}", session.descriptors());
+    drop(silent);
+    // Those who are idle once they are in cost little.
+    let idle: Vec<Client> = (0..900).map(|_| Client::new(&socket)).collect();
+    let grown = session.status("VmRSS").saturating_sub(resident);
+    assert!(grown < 8 << 10, "{grown} KiB");
+    assert_eq!(old.read(0, 512).unwrap(), [5; 512]);
+    drop(idle);
+    session.end();
 }
 
 #[test]

@@ -4,5 +4,7 @@ mod bad_input;
 mod catalog;
 mod figures;
 mod mirror;
+mod notes;
+mod out;
 mod run;
 mod support;

@@ -181,12 +181,3 @@ fn a_full_disk_is_exit_code_3_and_leaves_nothing() {
     }
     eprintln!("skipped: this machine lets nobody mount a small file system");
 }
-
-#[test]
-fn a_directory_that_is_not_ours_is_not_replaced() {
-    let test = Test::study(STUDY).file("mine/letter.txt", "dear").args(&["--out", "mine"]);
-    let output = test.run();
-    assert_eq!(output.code, 3);
-    assert!(output.stderr.contains("something other than results"), "{}", output.stderr);
-    assert_eq!(entries(&test.path("mine")), ["letter.txt"]);
-}

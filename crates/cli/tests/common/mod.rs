@@ -2,7 +2,7 @@
 //! need, and the replay of what was recorded.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -29,8 +29,9 @@ impl Folder {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
-        // Private folders of a session are looked for here.
-        command.args(args).current_dir(&self.0).env("TMPDIR", &self.0);
+        // Private folders of a session are looked for here. What the tests themselves are given to
+        // read is nobody's business.
+        command.args(args).current_dir(&self.0).env("TMPDIR", &self.0).stdin(Stdio::null());
         command
     }
 
@@ -85,8 +86,11 @@ pub(crate) fn same_times(operation: &Value, metrics: &Value) {
 
 /// True when every tool is there; otherwise says why the test is skipped.
 pub(crate) fn have(tools: &[&str]) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let found = |tool: &&&str| path.split(':').any(|folder| Path::new(folder).join(tool).exists());
+    let path = std::env::var("PATH").unwrap_or_default();
+    // Those of the administrator lie beside the others, and are not in everybody's path.
+    let folders: Vec<_> =
+        path.split(':').flat_map(|f| [f.into(), f.replace("bin", "sbin")]).collect();
+    let found = |tool: &&&str| folders.iter().any(|folder| Path::new(folder).join(tool).exists());
     match tools.iter().find(|tool| !found(tool)) {
         None => true,
         Some(missing) => {

@@ -42,10 +42,29 @@ fn without_a_kernel_the_command_that_makes_one_is_named() {
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(3), "{said}");
     assert!(said.contains("blocklab kernel build"), "{said}");
-    let mut command = folder.command(&["kernel", "build", "--source", "/proc"]);
-    let out = command.env("XDG_CACHE_HOME", folder.path("empty")).output().unwrap();
-    assert_eq!(out.status.code(), Some(2));
-    assert!(String::from_utf8(out.stderr).unwrap().contains("no Linux there"));
+}
+
+#[test]
+fn a_kernels_build_names_what_it_lacks_and_before_that_what_is_wrong() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("linux/arch/um")).unwrap();
+    std::fs::write(folder.path("linux/Makefile"), "VERSION = 6\n").unwrap();
+    // On a machine without a single program.
+    let bare = |args: &[&str]| {
+        let mut command = folder.command(args);
+        command.env("XDG_CACHE_HOME", folder.path("empty")).env("PATH", folder.path("empty"));
+        let out = command.output().unwrap();
+        let said = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
+        (out.status.code(), said)
+    };
+    let (code, said) = bare(&["kernel", "build", "--source", "/proc"]);
+    assert!(code == Some(2) && said.contains("no Linux there"), "{said}");
+    let (code, said) = bare(&["kernel", "build", "--source", "linux"]);
+    assert!(code == Some(3) && said.contains("flex, bison, bc"), "{said}");
+    let (_, said) = bare(&["doctor"]);
+    let travel = said.lines().find(|line| line.contains("no kernel is built")).unwrap();
+    assert!(travel.contains("its build lacks gcc, make, flex, bison, bc"), "{said}");
+    assert!(said.contains("sudo apt-get install build-essential flex bison bc"), "{said}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! What a program in the guest sees and does.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,41 @@ fn output_and_exit_code_come_back() {
 }
 
 #[test]
+fn what_is_piped_in_is_read_in_the_guest() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let args = ["part.toml", "--", "sh", "-c", "read first; echo $first; wc -c"];
+    std::fs::write(folder.path("input"), "one\ntwo\n").unwrap();
+    let from_file = folder.travel_with_input(&args, File::open(folder.path("input")).unwrap());
+    assert_eq!(from_file.good().stdout, "one\n4\n");
+    let (from, mut to) = std::io::pipe().unwrap();
+    to.write_all(b"three\n").unwrap();
+    drop(to);
+    assert_eq!(folder.travel_with_input(&args, from).good().stdout, "three\n0\n");
+    let none = folder.travel(&args).good();
+    assert_eq!(none.stdout, "\n0\n");
+    assert!(!none.stderr.contains("standard input"), "{}", none.stderr);
+}
+
+#[test]
+fn a_guest_that_reboots_or_goes_off_is_told() {
+    if !can_travel(&[]) {
+        return;
+    }
+    for (key, told) in [("b", "the guest was rebooted"), ("o", "the guest ended too early")] {
+        let folder = Folder::new();
+        let script = format!("echo begun; echo {key} > /proc/sysrq-trigger; sleep 9");
+        let journey = folder.travel(&["part.toml", "--", "sh", "-c", &script]);
+        assert_eq!(journey.code, Some(3), "{key}: {}", journey.stderr);
+        assert_eq!(journey.stdout, "begun\n");
+        assert!(journey.stderr.contains(told), "{}", journey.stderr);
+        assert!(folder.leftovers().is_empty());
+    }
+}
+
+#[test]
 fn an_hour_of_sleep_takes_an_hour_of_virtual_time() {
     if !can_travel(&[]) {
         return;
@@ -28,6 +66,50 @@ fn an_hour_of_sleep_takes_an_hour_of_virtual_time() {
     let journey = Folder::new().travel(&["part.toml", "--", "sleep", "3600"]).good();
     let slept = journey.number("/command_s");
     assert!((3600.0..3600.1).contains(&slept), "{slept}");
+    assert!(journey.number("/free_cpu_share") < 0.01, "{}", journey.stderr);
+    assert!(journey.stderr.contains("the result stands"), "{}", journey.stderr);
+    assert_eq!(journey.number("/disks/0/busy_share"), 0.0);
+}
+
+#[test]
+fn a_run_that_computes_is_called_distorted() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; \
+                  dd if=/dev/vda of=/dev/null bs=4k count=100 iflag=direct";
+    let journey = Folder::new().travel(&["part.toml", "--", "sh", "-c", script]).good();
+    assert!(journey.number("/free_cpu_share") > 0.5, "{}", journey.stderr);
+    assert!(journey.stderr.contains("the result is distorted"), "{}", journey.stderr);
+    // To compute takes no time, so all of it is dd's, and that waits for nothing but the disk.
+    let busy = journey.number("/disks/0/busy_share");
+    assert!((0.5..=1.0).contains(&busy), "{busy}");
+}
+
+#[test]
+fn what_was_queued_went_to_the_device_or_the_report_says_why_not() {
+    if !can_travel(&["mkfs.ext4"]) {
+        return;
+    }
+    let script = "for i in 1 2 3 4 5; do dd if=/dev/zero of=f$i bs=4k count=9 conv=fsync; done; \
+                  dd if=/dev/zero of=/dev/vdb bs=4k count=5 oflag=direct conv=fsync; sync; cat f*";
+    let args = ["wd-80g-5400", "wd-80g-5400", "--mkfs", "ext4", "--", "sh", "-c", script];
+    let journey = Folder::new().travel(&args).good();
+    for disk in journey.report["disks"].as_array().unwrap() {
+        for block in disk["block"].as_array().unwrap() {
+            let count = |key: &str| block[key].as_u64().unwrap();
+            let known = count("merged") + count("without_data") + count("dispatched");
+            assert_eq!(count("queued"), known, "{block}");
+            let device = disk["device"].as_array().unwrap();
+            let device = device.iter().find(|device| device["op"] == block["op"]);
+            assert_eq!(block["dispatched"], device.unwrap()["requests"]);
+            // The kernel counts a flush by itself as a write, but a write never as a flush.
+            assert_eq!(count("without_data") > 0, block["op"] == "write", "{block}");
+            let (mean, error) = (&block["mean_us"], block["mean_us_error"].as_f64().unwrap());
+            assert!((error * (count("queued") - count("merged")) as f64 - 1e3).abs() < 1e-6);
+            assert!(mean.as_f64().unwrap() >= 0.0);
+        }
+    }
 }
 
 #[test]
@@ -142,7 +224,21 @@ fn nothing_stays_when_it_is_interrupted_or_killed() {
             assert!(began.elapsed() < Duration::from_secs(20), "{signal}: the guest stays");
             std::thread::sleep(Duration::from_millis(20));
         }
-        // One that is killed cannot delete its folder.
-        assert!(signal == "KILL" || folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+        if signal == "KILL" {
+            what_was_left_is_named_and_deleted(&folder, &id);
+        }
+        assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
     }
+}
+
+/// One that is killed cannot delete its folders. The next one does, although it ends early.
+fn what_was_left_is_named_and_deleted(folder: &Folder, process: &str) {
+    let name = format!("blocklab-{process}-0");
+    // The one in memory may be deleted by any journey of another test.
+    let left = [folder.path(&name), Path::new("/dev/shm").join(&name)];
+    let doctor = String::from_utf8(folder.blocklab(&["doctor"]).stdout).unwrap();
+    assert!(left[0].is_dir() && doctor.contains(left[0].to_str().unwrap()), "{doctor}");
+    let next = folder.travel(&["part.toml", "--kernel=/bin/true", "--", "true"]);
+    assert_eq!(next.code, Some(3));
+    assert!(left.iter().all(|folder| !folder.exists()), "{left:?}");
 }

@@ -1,6 +1,6 @@
 //! One journey in a folder of its own.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -18,8 +18,13 @@ pub(crate) struct Journey {
 impl Folder {
     /// `blocklab travel` with these arguments.
     pub(crate) fn travel(&self, args: &[&str]) -> Journey {
+        self.travel_with_input(args, Stdio::null())
+    }
+
+    /// The same with something to read.
+    pub(crate) fn travel_with_input(&self, args: &[&str], input: impl Into<Stdio>) -> Journey {
         let all: Vec<&str> = std::iter::once("travel").chain(args.iter().copied()).collect();
-        let output = self.blocklab(&all);
+        let output = self.command(&all).stdin(input).output().unwrap();
         Journey {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -33,7 +33,8 @@ struct Hot {
 #[derive(Clone, Default, Debug)]
 struct Checkpoint {
     number: u64,
-    extent: u32,
+    /// The extent that goes cold; `None` when the marks of lost blocks are recorded.
+    extent: Option<u32>,
     /// Pages that are not written yet on each leg.
     pending: [u32; LEGS],
     /// A write came in between, or a leg left: the extent stays hot.
@@ -133,7 +134,7 @@ impl Core {
         let mut needed = 0;
         for extent in extents {
             if let Some(checkpoint) = &mut log.checkpoint
-                && checkpoint.extent == extent
+                && checkpoint.extent == Some(extent)
                 && !planted!(self.config.rules, CoolWhileWritten)
             {
                 checkpoint.void = true;
@@ -157,10 +158,12 @@ impl Core {
     }
 
     pub(super) fn pump_activity(&mut self) {
-        if self.activity.checkpoint.is_none()
-            && (self.activity.wants_room || (self.stopping && self.drained()))
-        {
-            self.checkpoint();
+        if self.activity.checkpoint.is_none() {
+            if !self.marks.is_empty() {
+                self.record_marks();
+            } else if self.activity.wants_room || (self.stopping && self.drained()) {
+                self.checkpoint();
+            }
         }
         if self.activity.checkpoint.as_ref().is_some_and(|all| all.pending == [0; LEGS]) {
             self.checkpoint_end();
@@ -215,6 +218,13 @@ impl Core {
         self.again = true;
     }
 
+    /// Record which blocks are lost, and which no longer are.
+    fn record_marks(&mut self) {
+        let pages = self.marks.record();
+        let metas = pages.into_iter().filter_map(|page| self.table_page(page)).collect();
+        self.begin_checkpoint(None, metas);
+    }
+
     /// Begin to make the extent cold that was touched longest ago.
     fn checkpoint(&mut self) {
         let idle = self.activity.hot.iter().filter(|(_, hot)| hot.live == 0);
@@ -224,8 +234,6 @@ impl Core {
             return;
         };
         self.activity.pressed = false;
-        self.activity.checkpoints += 1;
-        let number = self.activity.checkpoints;
         let size = u64::from(self.geometry.extent_blocks);
         let start = u64::from(extent) * size;
         let end = (start + size).min(self.geometry.blocks);
@@ -236,6 +244,13 @@ impl Core {
         if !planted!(self.config.rules, CoolWithoutBitmap) {
             metas.extend(self.bitmap_pages(Span::new(start, (end - start) as u32)));
         }
+        self.begin_checkpoint(Some(extent), metas);
+    }
+
+    /// Write pages of maps to every leg that keeps them.
+    fn begin_checkpoint(&mut self, extent: Option<u32>, metas: Vec<Meta>) {
+        self.activity.checkpoints += 1;
+        let number = self.activity.checkpoints;
         let mut pending = [0; LEGS];
         for (leg, pending) in pending.iter_mut().enumerate() {
             if !self.keeps_maps(leg) {
@@ -309,10 +324,11 @@ impl Core {
     fn checkpoint_end(&mut self) {
         let Some(checkpoint) = self.activity.checkpoint.take() else { return };
         self.again = true;
+        let Some(extent) = checkpoint.extent else { return self.marks_done() };
         self.activity.wants_room = false;
         if !checkpoint.void {
             self.stats.checkpoints += 1;
-            self.activity.hot.remove(&checkpoint.extent);
+            self.activity.hot.remove(&extent);
             // The next transaction records it; until then it counts as hot, which is harmless.
             if self.stopping {
                 self.activity.version += 1;

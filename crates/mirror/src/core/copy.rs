@@ -3,7 +3,9 @@
 //! A copy takes its place in the target's order of writes when its read begins, so whatever the
 //! host writes meanwhile lands after it. It begins only when the source owes nothing there.
 
-use sim::{Nanos, snapshot_fields};
+use std::collections::{BTreeMap, BTreeSet};
+
+use sim::{Nanos, snapshot_enum, snapshot_fields};
 
 use super::Core;
 use super::event::{Action, Io, IoError};
@@ -14,14 +16,35 @@ use crate::mutant::planted;
 use crate::policy::expect::Work;
 use crate::types::{Block, LEGS, Slot, Span, other};
 
-/// After a copy that could not be read, the next is tried this much later.
+/// A block that could not be copied is tried again this much later.
 const RETRY_AFTER: Nanos = Nanos::from_millis(100);
+
+/// A block is given up after so many failures while its leg answered other reads in between: a leg
+/// that answers none may have lost its cable, and nothing on it is lost.
+const TRIES: u32 = 2;
 
 /// While a leg is filled, this many times the copies that move at once may wait for a flush.
 const PER_FLUSH: usize = 16;
 
+/// Regions that are copied block by block at a time.
+const PIECES_MAX: usize = 64;
+
+/// What a copy is for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Kind {
+    /// A whole region of a leg that is filled.
+    #[default]
+    Region,
+    /// One block of a region that could not be read as a whole.
+    Piece,
+    /// A single wrong block of a member.
+    Repair,
+}
+
 #[derive(Clone, Default, Debug)]
 struct Copy {
+    /// The other leg; or the target itself, whose own copy may be the right one.
+    source: Slot,
     target: Slot,
     span: Span,
     /// The read, whose buffer is the content.
@@ -29,20 +52,41 @@ struct Copy {
     write: WriteIndex,
     /// What the table said when it began.
     expected: Vec<Option<(u32, u32)>>,
-    /// A single block rather than a region.
-    repair: bool,
+    kind: Kind,
+}
+
+/// A region that could not be read as a whole. The target is given the host's writes there.
+#[derive(Clone, Default, Debug)]
+struct Pieces {
+    target: Slot,
+    span: Span,
+    todo: BTreeSet<Block>,
+}
+
+/// A block that could not be copied.
+#[derive(Clone, Copy, Default, Debug)]
+struct Suspect {
+    tries: u32,
+    /// Reads that the source had answered at the last try.
+    answered: u64,
+    again_at: Nanos,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
     active: Vec<Option<Copy>>,
     cursor: [u64; LEGS],
-    retry_at: Option<Nanos>,
+    pieces: Vec<Pieces>,
+    /// By target and block.
+    suspects: BTreeMap<(Slot, Block), Suspect>,
     wants: bool,
 }
 
-snapshot_fields!(Copy { target, span, io, write, expected, repair });
-snapshot_fields!(Copies { active, cursor, retry_at, wants });
+snapshot_enum!(Kind { Region, Piece, Repair });
+snapshot_fields!(Copy { source, target, span, io, write, expected, kind });
+snapshot_fields!(Pieces { target, span, todo });
+snapshot_fields!(Suspect { tries, answered, again_at });
+snapshot_fields!(Copies { active, cursor, pieces, suspects, wants });
 
 impl Copies {
     pub(super) fn idle(&self) -> bool {
@@ -54,9 +98,22 @@ impl Copies {
         self.active[copy as usize].as_ref().expect("the copy is active").io
     }
 
+    /// What a copy copies.
+    pub(super) fn span(&self, copy: u32) -> Option<Span> {
+        Some(self.active.get(copy as usize)?.as_ref()?.span)
+    }
+
     /// Is a copy to this leg under way that touches `span`?
     pub(super) fn touches(&self, leg: Slot, span: Span) -> bool {
+        self.moves(leg, span) || self.in_pieces(leg, span)
+    }
+
+    fn moves(&self, leg: Slot, span: Span) -> bool {
         self.active.iter().flatten().any(|copy| copy.target == leg && copy.span.overlaps(span))
+    }
+
+    fn in_pieces(&self, leg: Slot, span: Span) -> bool {
+        self.pieces.iter().any(|pieces| pieces.target == leg && pieces.span.overlaps(span))
     }
 
     pub(super) fn none_for(&self, leg: Slot) -> bool {
@@ -68,17 +125,25 @@ impl Copies {
         self.active.iter().flatten().count()
     }
 
+    /// When the next block that failed is tried again.
     pub(super) fn retry_at(&self) -> Option<Nanos> {
-        self.retry_at
+        self.suspects.values().map(|suspect| suspect.again_at).min()
+    }
+
+    fn rests(&self, target: Slot, block: Block, now: Nanos) -> bool {
+        self.suspects.get(&(target, block)).is_some_and(|suspect| suspect.again_at > now)
+    }
+
+    /// This block is no longer looked at.
+    pub(super) fn clear(&mut self, block: Block) {
+        for target in 0..LEGS {
+            self.suspects.remove(&(target, block));
+        }
     }
 }
 
 impl Core {
     pub(super) fn pump_copies(&mut self) {
-        if self.copies.retry_at.is_some_and(|at| at > self.now) {
-            return;
-        }
-        self.copies.retry_at = None;
         self.copies.wants = false;
         for target in 0..LEGS {
             let source = &self.members[other(target)];
@@ -91,6 +156,7 @@ impl Core {
                 self.repair(target);
             }
             if self.members[target].state == State::Filling {
+                self.fill_pieces(target);
                 self.fill(target);
             }
         }
@@ -99,9 +165,52 @@ impl Core {
     fn repair(&mut self, target: Slot) {
         let bad: Vec<Block> = self.members[target].bad.iter().copied().collect();
         for block in bad {
-            let span = Span::new(block, 1);
-            if self.may_copy(target, span) && !self.members[other(target)].bad.contains(&block) {
-                self.begin_copy(target, span, true);
+            if !self.room_for_copy(target) {
+                return;
+            }
+            self.copy_block(target, block, Kind::Repair);
+        }
+    }
+
+    /// Copy one block from the other leg, if that can begin now.
+    fn copy_block(&mut self, target: Slot, block: Block, kind: Kind) {
+        let (source, span) = (other(target), Span::new(block, 1));
+        if !self.copies.rests(target, block, self.now) && self.may_copy(source, target, span) {
+            self.begin_copy(source, target, span, kind);
+        }
+    }
+
+    fn room_for_copy(&self, target: Slot) -> bool {
+        self.copies.under_way() < self.config.copies_max * PER_FLUSH
+            && self.copies_moving(target) < self.config.copies_max
+    }
+
+    /// Go on with the regions that are copied block by block.
+    fn fill_pieces(&mut self, target: Slot) {
+        let mut nth = 0;
+        while nth < self.copies.pieces.len() {
+            let Pieces { target: leg, span, todo } = self.copies.pieces[nth].clone();
+            if leg != target {
+                nth += 1;
+                continue;
+            }
+            for &block in &todo {
+                if self.table.is_lost(block) && self.writes.newest(block).is_none() {
+                    // There is nothing to copy. What is written from now on goes to both.
+                    self.copies.pieces[nth].todo.remove(&block);
+                } else if self.room_for_copy(target) {
+                    self.copy_block(target, block, Kind::Piece);
+                }
+            }
+            // Nobody may think that the target has it all before media knows what is lost.
+            let recorded = self.marks_recorded(span);
+            if self.copies.pieces[nth].todo.is_empty() && recorded {
+                self.copies.pieces.remove(nth);
+                self.members[target].out_of_sync.remove_span(span);
+                self.carried(target, span);
+                self.again = true;
+            } else {
+                nth += 1;
             }
         }
     }
@@ -120,18 +229,26 @@ impl Core {
             if wrapped && region >= self.copies.cursor[target] {
                 return;
             }
-            if self.copies.under_way() >= self.config.copies_max * PER_FLUSH
-                || self.copies_moving(target) >= self.config.copies_max
-            {
+            if !self.room_for_copy(target) || self.copies.pieces.len() >= PIECES_MAX {
                 return;
             }
             let span = self.members[target].out_of_sync.span(region, self.geometry.blocks);
-            if self.may_copy(target, span) {
-                self.begin_copy(target, span, false);
+            let source = other(target);
+            if !self.copies.in_pieces(target, span) && self.may_copy(source, target, span) {
+                match self.table.first_lost(span) {
+                    None => self.begin_copy(source, target, span, Kind::Region),
+                    Some(_) => self.cut_region(target, span),
+                }
                 self.copies.cursor[target] = region + 1;
             }
             from = region + 1;
         }
+    }
+
+    /// Copy a region block by block.
+    fn cut_region(&mut self, target: Slot, span: Span) {
+        self.copies.pieces.push(Pieces { target, span, todo: span.iter().collect() });
+        self.again = true;
     }
 
     /// Copies to a leg that are being read or written.
@@ -147,9 +264,8 @@ impl Core {
 
     /// The source owes nothing there, so what is read from it is at least as new as anything the
     /// target was given before.
-    fn may_copy(&self, target: Slot, span: Span) -> bool {
-        let source = other(target);
-        if self.copies.touches(target, span) {
+    fn may_copy(&self, source: Slot, target: Slot, span: Span) -> bool {
+        if self.copies.moves(target, span) {
             return false;
         }
         if planted!(self.config.rules, CopyUnordered) {
@@ -160,8 +276,7 @@ impl Core {
         })
     }
 
-    fn begin_copy(&mut self, target: Slot, span: Span, repair: bool) {
-        let source = other(target);
+    fn begin_copy(&mut self, source: Slot, target: Slot, span: Span, kind: Kind) {
         let place = self.copies.active.iter().position(Option::is_none).unwrap_or_else(|| {
             self.copies.active.push(None);
             self.copies.active.len() - 1
@@ -175,7 +290,7 @@ impl Core {
         member.queue.push_back(write);
         member.owed_blocks += u64::from(span.blocks);
         let expected = span.iter().map(|block| self.table.get(block)).collect();
-        let copy = Copy { target, span, io, write, expected, repair };
+        let copy = Copy { source, target, span, io, write, expected, kind };
         self.copies.active[place] = Some(copy);
         self.out.push(Action::Read { io, slot: source, span });
         self.again = true;
@@ -187,26 +302,53 @@ impl Core {
             self.out.push(Action::Drop { io });
             return;
         };
+        let own = copy.source == copy.target;
         let right = result.is_ok_and(|sums| {
             let blocks = copy.span.iter().zip(sums).zip(&copy.expected);
             { blocks }.all(|((block, sum), expected)| {
                 // A write meanwhile makes any content right: it lands on the target after this.
                 let moved =
                     self.writes.newest(block).is_some() || self.table.get(block) != *expected;
-                moved || expected.is_none_or(|(wanted, _)| wanted == *sum)
+                moved || expected.map_or(!own, |(wanted, _)| wanted == *sum)
             })
         });
+        let write = copy.write;
         if right || (result.is_ok() && planted!(self.config.rules, SkipVerify)) {
-            let write = copy.write;
-            let write = self.writes.get_mut(write);
-            write.ready = true;
+            self.writes.get_mut(write).ready = true;
             return;
         }
-        // The source is wrong too: never copy that. Perhaps the next read is right.
-        let write = copy.write;
+        // The source is wrong too: never copy that.
+        let (target, span, kind) = (copy.target, copy.span, copy.kind);
         self.end_copy(number, write);
-        self.copies.retry_at = Some(self.now + RETRY_AFTER);
-        self.copies.wants = true;
+        match kind {
+            Kind::Region => self.cut_region(target, span),
+            _ if own => self.lose(span.start),
+            _ => self.copy_failed(target, span.start, kind, result.is_ok()),
+        }
+    }
+
+    /// A block could not be read from the other leg, or is wrong there. Perhaps the next time;
+    /// else the target's own copy may be what the table says; else it is lost.
+    fn copy_failed(&mut self, target: Slot, block: Block, kind: Kind, read: bool) {
+        let (source, now) = (other(target), self.now);
+        let answered = self.members[source].answered;
+        let first = Suspect { tries: 0, answered, again_at: now };
+        let suspect = self.copies.suspects.entry((target, block)).or_insert(first);
+        let alive = read || answered > suspect.answered;
+        suspect.tries += u32::from(alive || planted!(self.config.rules, LoseAtOnce));
+        (suspect.answered, suspect.again_at) = (answered, now + RETRY_AFTER);
+        if suspect.tries < TRIES || self.writes.newest(block).is_some() {
+            // Does the leg answer anything at all?
+            return self.look_elsewhere(source, block);
+        }
+        let span = Span::new(block, 1);
+        match self.table.get(block) {
+            Some(_) if self.may_copy(target, target, span) => {
+                self.begin_copy(target, target, span, kind);
+            }
+            Some(_) => {}
+            None => self.lose(block),
+        }
     }
 
     /// Take a copy back that was not issued, or is finished.
@@ -225,19 +367,30 @@ impl Core {
     pub(super) fn copy_progress(&mut self, index: WriteIndex) {
         let Write { copy: Some(number), legs, .. } = *self.writes.get(index) else { return };
         let Some(copy) = &self.copies.active[number as usize] else { return };
-        let (target, span, repair) = (copy.target, copy.span, copy.repair);
+        let (source, target, span, kind) = (copy.source, copy.target, copy.span, copy.kind);
         let done = planted!(self.config.rules, FillWithoutFlush) && legs[target] == OnLeg::Done;
         if legs[target] != OnLeg::Durable && !done {
             return;
         }
         self.stats.copied_blocks += u64::from(span.blocks);
+        self.copies.suspects.remove(&(target, span.start));
         let member = &mut self.members[target];
-        match repair {
-            true => drop(member.bad.remove(&span.start)),
-            false => member.out_of_sync.remove_span(span),
+        match kind {
+            Kind::Region => member.out_of_sync.remove_span(span),
+            Kind::Repair => {
+                member.bad.remove(&span.start);
+            }
+            Kind::Piece => {
+                for pieces in self.copies.pieces.iter_mut().filter(|it| it.target == target) {
+                    pieces.todo.remove(&span.start);
+                }
+            }
         }
         if done {
             member.done.retain(|&listed| listed != index);
+        }
+        if source == target {
+            self.mark_bad(other(target), span.start);
         }
         self.end_copy(number, index);
         self.carried(target, span);
@@ -283,6 +436,7 @@ impl Core {
     /// A leg left: begin anew when it is back.
     pub(super) fn abort_copies(&mut self, leg: Slot) {
         self.copies.cursor[leg] = 0;
-        self.copies.retry_at = None;
+        self.copies.pieces.retain(|pieces| pieces.target != leg);
+        self.copies.suspects.clear();
     }
 }

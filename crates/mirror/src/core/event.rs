@@ -154,21 +154,47 @@ pub struct Piece {
     pub span: Span,
 }
 
+/// Why a device is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// A write, a flush or a metadata write failed.
+    Failed,
+    /// It was asked for.
+    Asked,
+    /// It did not answer a request for too long.
+    Stuck,
+    /// A flush, or a write that must be durable at once, waited too long for it alone.
+    HeldBack,
+    /// It was slow, and the other leg was not, for too large a share of the time.
+    Slow,
+}
+
+impl Why {
+    /// Was it late, rather than wrong or unwanted?
+    pub const fn is_late(self) -> bool {
+        matches!(self, Why::Stuck | Why::HeldBack | Why::Slow)
+    }
+}
+
 /// What happened that people want to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// The leg counts as frozen, or no longer.
     Frozen(Slot, bool),
     /// The device is being left out.
-    Left(Slot),
+    Left(Slot, Why),
     /// The leg is being filled.
     Filling(Slot),
     /// The leg is a full member again.
     Joined(Slot),
     /// A copy of this block was wrong and is being repaired.
     Mismatch(Slot, u64),
-    /// The copies of this block differ and nothing says which is right.
+    /// The copies of this block differ and nothing says which is right, or both are wrong alike.
     Undecided(u64),
+    /// The content of this block could be read from no leg: it is lost until it is written.
+    Lost(u64),
+    /// The host was told of an error: this block could not be read.
+    Unreadable(u64),
     /// A scrub went through.
     Scrubbed,
     /// No leg is left: every request fails.

@@ -2,22 +2,26 @@
 
 use std::collections::VecDeque;
 
+use sim::Nanos;
+
 use super::Core;
 use super::event::{Action, HostId, IoError};
+use super::member::State;
 use super::writes::OnLeg;
 use crate::mutant::planted;
-use crate::types::{LEGS, Slot};
+use crate::types::{DEVICES, LEGS, Slot};
 
 #[derive(Clone, Default, Debug)]
 struct Flush {
     id: HostId,
+    since: Nanos,
     /// Covered writes that are not safe yet.
     unsafe_writes: u32,
     /// Covered writes that the leg still owes.
     undone: [u32; LEGS],
 }
 
-sim::snapshot_fields!(Flush { id, unsafe_writes, undone });
+sim::snapshot_fields!(Flush { id, since, unsafe_writes, undone });
 
 /// Flushes in order of arrival; they are answered in that order.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +29,16 @@ pub(super) struct Flushes {
     queue: VecDeque<Flush>,
     /// Number of the first one.
     first: u64,
+    /// The device that alone holds back those that have waited for too long, and since when.
+    held: Option<(Slot, Nanos)>,
 }
 
-sim::snapshot_fields!(Flushes { queue, first });
+sim::snapshot_fields!(Flushes { queue, first, held });
+
+/// For so much of the deadline a device must have been the only one that is waited for.
+fn grace(deadline: Nanos) -> Nanos {
+    Nanos(deadline.0 / 10)
+}
 
 impl Flushes {
     pub(super) fn is_empty(&self) -> bool {
@@ -51,6 +62,11 @@ impl Flushes {
         }
     }
 
+    /// Since when the oldest one has been waiting.
+    fn oldest(&self) -> Option<Nanos> {
+        self.queue.front().map(|flush| flush.since)
+    }
+
     /// Does the oldest flush wait for this leg's cache only?
     pub(super) fn waits_for(&self, leg: Slot) -> bool {
         self.queue.front().is_some_and(|flush| flush.unsafe_writes > 0 && flush.undone[leg] == 0)
@@ -65,7 +81,7 @@ impl Core {
         }
         let number = self.flushes.first + self.flushes.queue.len() as u64;
         self.writes.epoch += 1;
-        let mut flush = Flush { id, unsafe_writes: 0, undone: [0; LEGS] };
+        let mut flush = Flush { id, since: self.now, unsafe_writes: 0, undone: [0; LEGS] };
         let mut covered = Vec::new();
         for index in self.writes.indices() {
             let write = self.writes.get_mut(index);
@@ -89,6 +105,70 @@ impl Core {
             self.progress(index);
         }
         self.again = true;
+    }
+
+    /// When to look for the device that a flush, or a write that must be durable at once, waits
+    /// for.
+    pub(super) fn flush_due(&self) -> Option<Nanos> {
+        let deadline = self.config.lag.flush_deadline?;
+        let oldest = [self.flushes.oldest(), self.writes.oldest_fua()].into_iter().flatten().min();
+        let held = self.flushes.held.map(|(_, since)| since + grace(deadline));
+        held.or(oldest.map(|since| since.saturating_add(deadline) - grace(deadline)))
+    }
+
+    /// The device that has held back all that waited for longer than the deadline, if it was the
+    /// only one for some time: of two that end at about the same time none is to blame.
+    pub(super) fn watch_flushes(&mut self) -> Option<Slot> {
+        let deadline = self.config.lag.flush_deadline?;
+        let due = self.flush_due().is_some_and(|at| at <= self.now);
+        if !due && self.flushes.held.is_none() {
+            return None;
+        }
+        let holds = self.holds_back(deadline);
+        match (holds, self.flushes.held) {
+            (Some(slot), Some((held, since))) if slot == held => {
+                return (since + grace(deadline) <= self.now).then_some(slot);
+            }
+            (holds, _) => self.flushes.held = holds.map(|slot| (slot, self.now)),
+        }
+        None
+    }
+
+    /// The one device that all those wait for which have waited for nearly the deadline. Never the
+    /// last leg, nor one of two that both are waited for: there is nothing to go on with.
+    fn holds_back(&self, deadline: Nanos) -> Option<Slot> {
+        let long = deadline - grace(deadline);
+        let mut holds = [false; DEVICES];
+        let overdue = |since: Nanos| since.saturating_add(long) <= self.now;
+        let flushes = self.flushes.queue.iter().take_while(|flush| overdue(flush.since));
+        let flushes = self.flushes.first..self.flushes.first + flushes.count() as u64;
+        for index in self.writes.indices() {
+            let write = self.writes.get(index);
+            let waits = write.cover.is_some_and(|flush| flushes.contains(&flush))
+                || (write.fua && overdue(write.since));
+            if waits && !write.satisfied {
+                let copies = self.copies_of(index);
+                for (slot, holds) in holds.iter_mut().enumerate() {
+                    let owes = slot < LEGS && !copies.home[slot];
+                    *holds |= copies.member[slot] && (owes || copies.stale[slot]);
+                }
+            }
+        }
+        let goes_on = |slot: Slot| {
+            (0..LEGS)
+                .all(|leg| leg == slot || (self.members[leg].state == State::Member && !holds[leg]))
+        };
+        (0..DEVICES).find(|&slot| {
+            let used = self.members[slot].state.is_used() && self.owes_answer(slot, deadline);
+            holds[slot] && used && (goes_on(slot) || planted!(self.config.rules, DropLast))
+        })
+    }
+
+    /// Has the device been asked for anything? A record that is to be replaced or retired may be
+    /// waiting for the legs: then the witness, which answers what it is given, is not to blame.
+    fn owes_answer(&self, slot: Slot, deadline: Nanos) -> bool {
+        let oldest = self.members[slot].waiting.front();
+        oldest.is_some_and(|&(_, issued, _)| slot < LEGS || issued + grace(deadline) <= self.now)
     }
 
     /// Answer the flushes that are safe, in order.

@@ -33,6 +33,8 @@ pub(super) enum Purpose {
     CopyRead { copy: u32 },
     /// One side of a scrub's comparison.
     Scrub { turn: u64 },
+    /// Can this block be read?
+    Look { block: u64 },
 }
 
 impl Purpose {
@@ -49,6 +51,7 @@ impl Purpose {
             Purpose::Part { part } => (7, part.into(), false),
             Purpose::CopyRead { copy } => (8, copy.into(), false),
             Purpose::Scrub { turn } => (9, turn, false),
+            Purpose::Look { block } => (10, block, false),
         }
     }
 
@@ -65,13 +68,20 @@ impl Purpose {
             7 => Purpose::Part { part: number as u32 },
             8 => Purpose::CopyRead { copy: number as u32 },
             9 => Purpose::Scrub { turn: number },
+            10 => Purpose::Look { block: number },
             _ => return None,
         })
     }
 
     /// Does it fill a buffer?
     pub(super) fn reads(&self) -> bool {
-        matches!(self, Purpose::Part { .. } | Purpose::CopyRead { .. } | Purpose::Scrub { .. })
+        matches!(
+            self,
+            Purpose::Part { .. }
+                | Purpose::CopyRead { .. }
+                | Purpose::Scrub { .. }
+                | Purpose::Look { .. }
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use sim::Nanos;
 
 use super::Core;
-use super::event::{Action, Source};
+use super::event::{Action, Source, Why};
 use super::io::{Purpose, WriteIndex};
 use super::member::State;
 use super::writes::OnLeg;
@@ -115,7 +115,7 @@ impl Core {
             // A drive remaps on a second write; if it cannot, it is given up.
             match again {
                 false => self.issue_write(leg, index, true),
-                true => self.leave(leg, false),
+                true => self.leave(leg, Why::Failed),
             }
             return;
         }

@@ -5,15 +5,22 @@ use std::collections::{BTreeSet, VecDeque};
 use sim::Nanos;
 
 use super::Core;
-use super::event::{Io, Notice};
+use super::event::{Io, Notice, Why};
 use super::io::WriteIndex;
+use super::lost::Doubts;
 use super::table::Regions;
 use super::writes::{OnLeg, Write};
 use crate::format::Geometry;
 use crate::mutant::planted;
 use crate::policy::expect::{Class, Expected, Work};
 use crate::policy::lag::Pace;
+use crate::policy::slow::Slowness;
 use crate::types::{DEVICES, LEGS, Slot, Span, WITNESS, other};
+
+/// A leg that was late comes back by itself, but not when it is left out for that so many times,
+/// each within so long of the one before: then an operator should look at it.
+const LATE_TIMES: u32 = 3;
+const LATE_WITHIN: Nanos = Nanos::from_secs(600);
 
 /// What a device is to the array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +79,10 @@ pub(super) struct Member {
     /// The same, oldest first; answered ones are dropped lazily.
     pub(super) waiting: VecDeque<(Io, Nanos, Class)>,
     pub(super) pace: Pace,
+    pub(super) slowness: Slowness,
+    /// When it was left out for being late, and how often within [`LATE_WITHIN`] of each other.
+    late_at: Nanos,
+    late_times: u32,
     pub(super) expected: Expected,
     pub(super) flushing: Option<(Io, Vec<WriteIndex>)>,
     /// Completed, perhaps only in its cache.
@@ -90,6 +101,10 @@ pub(super) struct Member {
     pub(super) out_of_sync: Regions,
     /// Single blocks whose copy here is wrong.
     pub(super) bad: BTreeSet<u64>,
+    /// Blocks of which one at least cannot be read here.
+    pub(super) doubts: Doubts,
+    /// Reads that were answered with data.
+    pub(super) answered: u64,
     pub(super) tail_moved: Nanos,
 }
 
@@ -100,6 +115,9 @@ sim::snapshot_fields!(Member {
     outstanding,
     waiting,
     pace,
+    slowness,
+    late_at,
+    late_times,
     expected,
     flushing,
     done,
@@ -112,6 +130,8 @@ sim::snapshot_fields!(Member {
     blank,
     out_of_sync,
     bad,
+    doubts,
+    answered,
     tail_moved,
 });
 
@@ -124,6 +144,9 @@ impl Member {
             outstanding: 0,
             waiting: VecDeque::new(),
             pace: Pace::default(),
+            slowness: Slowness::default(),
+            late_at: Nanos::ZERO,
+            late_times: 0,
             expected: Expected::default(),
             flushing: None,
             done: Vec::new(),
@@ -136,6 +159,8 @@ impl Member {
             blank: false,
             out_of_sync: Regions::new(geometry.blocks, geometry.region_blocks),
             bad: BTreeSet::new(),
+            doubts: Doubts::default(),
+            answered: 0,
             tail_moved: Nanos::ZERO,
         }
     }
@@ -197,15 +222,16 @@ impl Member {
 }
 
 impl Core {
-    /// Leave a device out. `returns`: it may come back by itself once its requests have.
-    pub(super) fn leave(&mut self, slot: Slot, returns: bool) {
+    /// Leave a device out. One that was late may come back by itself, once its requests have.
+    pub(super) fn leave(&mut self, slot: Slot, why: Why) {
         let state = self.members[slot].state;
         if !state.is_used() {
             return;
         }
         self.again = true;
         self.stats.drops += 1;
-        self.out.push(super::Action::Notice(Notice::Left(slot)));
+        let returns = self.returns_after(slot, why);
+        self.out.push(super::Action::Notice(Notice::Left(slot, why)));
         let mut zombies = 0;
         for (_, out) in self.ios.on(slot).filter(|(_, out)| !out.zombie) {
             out.zombie = true;
@@ -226,6 +252,8 @@ impl Core {
         member.flushing = None;
         member.epochs.clear();
         member.pace = Pace::default();
+        member.slowness = Slowness::default();
+        member.doubts = Doubts::default();
         let recorded = state == State::Member || self.superblocks.joining(slot);
         member.state = if recorded { State::Leaving } else { State::Out };
         self.superblocks.forget(slot);
@@ -233,6 +261,8 @@ impl Core {
             self.begin_generation(slot);
         }
         if slot < LEGS {
+            // Alone, the other one is not compared with anybody.
+            self.members[other(slot)].slowness = Slowness::default();
             // A wrong copy on the one that left is covered by what it lacks.
             for block in std::mem::take(&mut self.members[slot].bad) {
                 self.members[slot].out_of_sync.insert(Span::new(block, 1));
@@ -249,6 +279,19 @@ impl Core {
         self.writes.recheck_all = true;
     }
 
+    /// May it come back by itself? Not one that would only be left out again.
+    fn returns_after(&mut self, slot: Slot, why: Why) -> bool {
+        let now = self.now;
+        let member = &mut self.members[slot];
+        if now.since(member.late_at) > LATE_WITHIN {
+            member.late_times = 0;
+        }
+        if why.is_late() {
+            (member.late_at, member.late_times) = (now, member.late_times + 1);
+        }
+        matches!(why, Why::Stuck | Why::HeldBack) && member.late_times < LATE_TIMES
+    }
+
     /// A device answers again.
     pub(super) fn returned(&mut self, slot: Slot) {
         if !self.superblocks.knows(slot) {
@@ -262,7 +305,7 @@ impl Core {
 
     /// The medium in this slot is new.
     pub(super) fn replace(&mut self, slot: Slot) {
-        self.leave(slot, true);
+        self.leave(slot, Why::Asked);
         self.members[slot].returns = true;
         self.members[slot].blank = true;
         if slot < LEGS {

@@ -14,6 +14,7 @@
 //! | who is a member | `member.rs`, `superblocks.rs` |
 //! | reads | `read.rs` |
 //! | filling and repairing a leg, scrubbing | `copy.rs`, `scrub.rs` |
+//! | blocks that no leg can read | `lost.rs` |
 //! | freezes and time | `watch.rs` |
 //! | what people may see | `view.rs` |
 
@@ -25,11 +26,14 @@ mod flush;
 mod io;
 mod leg;
 mod log;
+mod lost;
 mod member;
 mod read;
 mod scrub;
 mod superblocks;
 pub mod table;
+#[cfg(test)]
+mod tests;
 mod view;
 mod watch;
 mod write;
@@ -46,7 +50,7 @@ use crate::policy::Rules;
 use crate::policy::lag::LagRules;
 use crate::types::{DEVICES, FAST, LEGS, Slot, WITNESS};
 pub use event::{
-    Action, Command, Content, Event, HostId, Io, IoError, Meta, Notice, Piece, Source,
+    Action, Command, Content, Event, HostId, Io, IoError, Meta, Notice, Piece, Source, Why,
 };
 pub use member::State;
 pub use table::{Regions, Table};
@@ -137,6 +141,8 @@ pub struct Opened {
     /// The version of each bitmap (true) and table (false) page on media: the next one goes to
     /// the other slot.
     pub map_slots: BTreeMap<(bool, u64), u64>,
+    /// Which extents were hot could not be read: every block was compared.
+    pub compared_all: bool,
     /// Randomness for generation ids; never the same twice.
     pub entropy: u128,
 }
@@ -178,6 +184,7 @@ impl Opened {
             activity: [1; LEGS],
             map_version: 1,
             map_slots: BTreeMap::new(),
+            compared_all: false,
             entropy: 1,
             superblock,
         }
@@ -276,6 +283,7 @@ pub struct Core {
     copies: copy::Copies,
     scrub: scrub::Scrub,
     table: Table,
+    marks: lost::Marks,
     /// Versions of bitmap and table pages; also makes generation ids differ.
     map_version: u64,
     map_slots: BTreeMap<(bool, u64), u64>,
@@ -302,6 +310,7 @@ sim::snapshot_fields!(Core {
     copies,
     scrub,
     table,
+    marks,
     map_version,
     map_slots,
 });
@@ -344,6 +353,7 @@ impl Core {
             reads: read::Reads::default(),
             copies: copy::Copies::default(),
             scrub: scrub::Scrub::default(),
+            marks: lost::Marks::default(),
             config,
         };
         core.settle();
@@ -353,6 +363,7 @@ impl Core {
     /// Something happened at `now`, which never goes back.
     pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
         debug_assert!(now >= self.now, "time goes back");
+        self.account(now);
         self.now = now;
         match event {
             Event::Write { id, span, content, fua, sums } => {
@@ -437,6 +448,8 @@ impl Core {
             && self.reads.is_empty()
             && self.copies.idle()
             && self.scrub.idle()
+            && self.marks.is_empty()
+            && self.members.iter().all(|member| member.doubts.is_empty())
             && !(0..DEVICES).any(|slot| {
                 matches!(self.members[slot].state, State::Leaving | State::Filling | State::Joining)
             })
@@ -462,6 +475,7 @@ impl Core {
             self.pump_superblocks();
             self.pump_members();
             self.pump_copies();
+            self.pump_doubts();
             self.pump_scrub();
             self.pump_flushes();
             self.pump_stop();
@@ -484,14 +498,18 @@ impl Core {
         }
         self.learn(&out);
         let ok = result.is_ok();
+        self.members[out.slot].answered += u64::from(ok && out.purpose.reads());
         match out.purpose {
             io::Purpose::Home { write, again } => self.home_done(out.slot, write, again, ok),
             io::Purpose::Part { part } => self.part_done(io, part, out.slot, result),
             io::Purpose::CopyRead { copy } => self.copy_read(io, copy, result),
             io::Purpose::Scrub { turn } => self.scrub_read(io, out.slot, turn, result),
+            io::Purpose::Look { block } => self.look_done(io, out.slot, block, ok),
             // A failed flush may have dropped what it should have written: a second one that
             // succeeds would lie. The same holds for metadata, which is not tried twice either.
-            _ if !ok && !planted!(self.config.rules, RetryFlush) => self.leave(out.slot, false),
+            _ if !ok && !planted!(self.config.rules, RetryFlush) => {
+                self.leave(out.slot, Why::Failed)
+            }
             io::Purpose::Flush => self.flush_done(out.slot),
             io::Purpose::Record => self.record_done(out.slot),
             io::Purpose::Superblock { version } => self.superblock_done(out.slot, version),
@@ -504,7 +522,7 @@ impl Core {
     fn command(&mut self, command: Command) {
         self.again = true;
         match command {
-            Command::Fail(slot) => self.leave(slot, false),
+            Command::Fail(slot) => self.leave(slot, Why::Asked),
             Command::Replace(slot) => self.replace(slot),
             Command::Scrub => self.scrub_start(),
             Command::SetMode(mode) => self.set_mode(mode),

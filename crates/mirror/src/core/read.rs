@@ -72,6 +72,11 @@ impl Reads {
         self.open.is_empty()
     }
 
+    /// Where a part is.
+    pub(super) fn span(&self, part: u32) -> Option<Span> {
+        Some(self.parts.get(part as usize)?.as_ref()?.span)
+    }
+
     /// When the next part is late.
     pub(super) fn hedge_next(&self) -> Option<Nanos> {
         self.parts.iter().flatten().filter_map(|part| part.hedge_at).min()
@@ -115,6 +120,7 @@ impl Core {
     fn is_in_sync(&self, leg: Slot, span: Span) -> bool {
         let member = &self.members[leg];
         member.state.is_used()
+            && self.table.first_lost(span).is_none()
             && (!member.out_of_sync.touches(span) || planted!(self.config.rules, ReadOutOfSync))
     }
 
@@ -155,7 +161,8 @@ impl Core {
         while start < span.end() {
             let from = self.from(start);
             let mut end = start + 1;
-            while end < span.end() && self.from(end) == from {
+            // What failed as a whole is read block by block.
+            while !again && end < span.end() && self.from(end) == from {
                 end += 1;
             }
             let part = Span::new(start, (end - start) as u32);
@@ -319,11 +326,14 @@ impl Core {
         self.out.push(Action::Deliver { id, offset, blocks, from });
         self.out.push(Action::Drop { io: answer.io });
         if let Some(wrong) = &part.got[other(leg)] {
-            for (nth, block) in part.span.iter().enumerate() {
-                let sum = wrong.sums.as_ref().map(|sums| sums[nth]);
-                let right = part.expected[nth].map(|(sum, _)| sum);
-                if sum.is_none() || (right.is_some() && sum != right) {
-                    self.mark_bad(other(leg), block);
+            match &wrong.sums {
+                None => self.doubt(other(leg), part.span),
+                Some(sums) => {
+                    for ((block, sum), expected) in part.span.iter().zip(sums).zip(&part.expected) {
+                        if expected.is_some_and(|(right, _)| right != *sum) {
+                            self.mark_bad(other(leg), block);
+                        }
+                    }
                 }
             }
         }
@@ -364,7 +374,7 @@ impl Core {
             let both = part.got.iter().all(Option::is_some);
             let Some(leg) = right else {
                 failed = true;
-                self.out.push(Action::Notice(Notice::Undecided(block)));
+                self.nobody_has(&part, nth, block);
                 continue;
             };
             if let Some(answer) = &part.got[leg] {
@@ -386,12 +396,37 @@ impl Core {
         self.part_ends(part.id, failed);
     }
 
+    /// The host is told of an error. Copies that cannot be read, or that the table condemns, are
+    /// tried again; if that is in vain the block is lost.
+    fn nobody_has(&mut self, part: &Part, nth: usize, block: Block) {
+        let sums = [part.sum(nth, 0), part.sum(nth, 1)];
+        let notice = match sums {
+            [Some(_), Some(_)] => Notice::Undecided(block),
+            _ => Notice::Unreadable(block),
+        };
+        self.out.push(Action::Notice(notice));
+        let recorded = part.expected[nth].map(|(sum, _)| sum);
+        // Two copies that are wrong alike will read the same again; the next write heals them.
+        let alike = sums[0].is_some() && sums[0] == sums[1];
+        if part.got.iter().all(Option::is_some) && !alike {
+            for (leg, sum) in sums.into_iter().enumerate() {
+                if sum.is_none() || (recorded.is_some() && sum != recorded) {
+                    self.mark_bad(leg, block);
+                }
+            }
+        }
+    }
+
     /// A copy is wrong: read the other until it is repaired.
     pub(super) fn mark_bad(&mut self, leg: Slot, block: Block) {
-        self.stats.mismatches += 1;
-        if self.members[leg].state == State::Member {
+        let both = self.members[..LEGS].iter().all(|member| member.state.is_used());
+        if self.members[leg].state == State::Member
+            && both
+            && !self.table.is_lost(block)
+            && self.members[leg].bad.insert(block)
+        {
+            self.stats.mismatches += 1;
             self.out.push(Action::Notice(Notice::Mismatch(leg, block)));
-            self.members[leg].bad.insert(block);
             self.again = true;
         }
     }

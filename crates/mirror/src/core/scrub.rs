@@ -38,6 +38,11 @@ impl Scrub {
         !self.active
     }
 
+    /// Where a turn is.
+    pub(super) fn span(&self, turn: u64) -> Option<Span> {
+        self.turn.as_ref().filter(|_| turn == self.turns).map(|turn| turn.span)
+    }
+
     /// The next block to compare.
     pub(super) fn position(&self) -> Option<u64> {
         self.active.then_some(self.next)
@@ -62,13 +67,23 @@ impl Core {
         if !self.scrub.active || self.scrub.turn.is_some() {
             return;
         }
-        let start = self.scrub.next;
+        // What cannot be read is looked at block by block first.
+        if self.members.iter().any(|member| !member.doubts.is_empty()) {
+            return;
+        }
+        let mut start = self.scrub.next;
+        while start < self.geometry.blocks && self.table.is_lost(start) {
+            start += 1;
+        }
         if start >= self.geometry.blocks {
             self.scrub.active = false;
             self.out.push(Action::Notice(Notice::Scrubbed));
             return;
         }
-        let span = Span::new(start, (self.geometry.blocks - start).min(BLOCKS) as u32);
+        let mut span = Span::new(start, (self.geometry.blocks - start).min(BLOCKS) as u32);
+        if let Some(lost) = self.table.first_lost(span) {
+            span.blocks = (lost - start) as u32;
+        }
         self.scrub.next = span.end();
         self.scrub.turns += 1;
         let turn = self.scrub.turns;
@@ -102,6 +117,13 @@ impl Core {
     }
 
     fn compare(&mut self, span: Span, expected: &[Option<(u32, u32)>], sums: &[Sums; LEGS]) {
+        let failed = [sums[0].is_none(), sums[1].is_none()];
+        for leg in (0..LEGS).filter(|&leg| failed[leg]) {
+            self.doubt(leg, span);
+        }
+        if failed.contains(&true) {
+            return;
+        }
         for (nth, block) in span.iter().enumerate() {
             // What was written meanwhile differs rightly, and is compared next time.
             let known = self.table.get(block);

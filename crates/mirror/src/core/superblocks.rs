@@ -75,6 +75,8 @@ pub(super) struct Superblocks {
     /// A mode to change to when the superblocks and the copies allow.
     pub(super) mode_wanted: Option<(Mode, u64)>,
     clean_wanted: Option<u64>,
+    /// All members are clean, and the others are being told so.
+    clean_told: bool,
 }
 
 snapshot_fields!(Superblocks {
@@ -89,6 +91,7 @@ snapshot_fields!(Superblocks {
     drawn,
     mode_wanted,
     clean_wanted,
+    clean_told,
 });
 
 impl Superblocks {
@@ -105,6 +108,7 @@ impl Superblocks {
             drawn: 0,
             mode_wanted: None,
             clean_wanted: None,
+            clean_told: false,
         }
     }
 
@@ -198,7 +202,8 @@ impl Core {
 
     fn write_superblock(&mut self, slot: Slot, mut superblock: Box<Superblock>) {
         let all = &mut self.superblocks;
-        superblock.update = 1 + all.own[slot].as_ref().map_or(0, |own| own.update);
+        let before = all.own[slot].as_ref().map_or(0, |own| own.update);
+        superblock.update = all.content.seen[slot].next_update(before);
         all.own[slot] = Some(Superblock::clone(&superblock));
         let version = all.wanted;
         for copy in Layout::copies_of(superblock.update) {
@@ -223,6 +228,10 @@ impl Core {
         self.superblocks.in_flight[slot] -= 1;
         if self.superblocks.in_flight[slot] > 0 {
             return;
+        }
+        // What is written to the others from now on tells them.
+        if let Some(own) = &self.superblocks.own[slot] {
+            self.superblocks.content.seen[slot] = own.as_seen();
         }
         if let Some(Join::Ready(pages)) = &mut self.superblocks.join[slot] {
             *pages -= 1;
@@ -361,7 +370,8 @@ impl Core {
         }
     }
 
-    /// Stop in order: drain, make every extent cold, then say so.
+    /// Stop in order: drain, make every extent cold, then say so, and then say that all have said
+    /// so: an older copy of a member cannot pass for it later.
     pub(super) fn pump_stop(&mut self) {
         let busy = |slot: usize| {
             let state = self.members[slot].state;
@@ -371,7 +381,7 @@ impl Core {
             return;
         }
         let quiet = self.drained() && self.flushes.is_empty() && self.reads.is_empty();
-        if !quiet || !self.activity.is_cold() {
+        if !quiet || !self.activity.is_cold() || !self.marks.is_empty() {
             return;
         }
         match self.superblocks.clean_wanted {
@@ -384,8 +394,14 @@ impl Core {
                 self.again = true;
             }
             Some(version) if self.recorded(version) => {
-                self.stopped = true;
-                self.out.push(Action::Stopped);
+                let all = &mut self.superblocks;
+                if all.clean_told || planted!(self.config.rules, StopUntold) {
+                    self.stopped = true;
+                    return self.out.push(Action::Stopped);
+                }
+                (all.clean_told, all.wanted) = (true, all.wanted + 1);
+                all.clean_wanted = Some(all.wanted);
+                self.again = true;
             }
             Some(_) => {}
         }

@@ -1,6 +1,8 @@
 //! Maps kept in memory: checksums per block, bits per region.
 
-use crate::format::maps::SUMS_PER_PAGE;
+use std::collections::BTreeMap;
+
+use crate::format::maps::{LOST, SUMS_PER_PAGE};
 use crate::types::{Block, Span};
 
 /// Checksum and tag of each block of a page.
@@ -10,14 +12,17 @@ type Page = Vec<(u32, u32)>;
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     pages: Vec<Option<Page>>,
+    /// How many blocks of a page are lost, for pages with any.
+    lost: BTreeMap<u64, u32>,
 }
 
-sim::snapshot_fields!(Table { pages });
+sim::snapshot_fields!(Table { pages, lost });
 
 impl Table {
     /// Nothing is known of `blocks` blocks.
     pub fn new(blocks: u64) -> Table {
-        Table { pages: vec![None; blocks.div_ceil(SUMS_PER_PAGE) as usize] }
+        let pages = vec![None; blocks.div_ceil(SUMS_PER_PAGE) as usize];
+        Table { pages, lost: BTreeMap::new() }
     }
 
     /// The page of a block.
@@ -36,16 +41,78 @@ impl Table {
     /// Record the checksum of the write with number `sequence`.
     #[inline]
     pub fn set(&mut self, block: Block, sum: u32, sequence: u64) {
-        let page = &mut self.pages[Table::page_of(block) as usize];
-        let page = page.get_or_insert_with(|| vec![(0, 0); SUMS_PER_PAGE as usize]);
-        page[(block % SUMS_PER_PAGE) as usize] = (sum, (sequence as u32).max(1));
+        self.put(block, (sum, (sequence as u32).max(1)));
     }
 
     /// Nothing is known of this block any more.
     pub fn forget(&mut self, block: Block) {
-        if let Some(page) = &mut self.pages[Table::page_of(block) as usize] {
-            page[(block % SUMS_PER_PAGE) as usize] = (0, 0);
+        if self.pages[Table::page_of(block) as usize].is_some() {
+            self.put(block, (0, 0));
         }
+    }
+
+    /// The content of this block could be read from no leg: it is lost until somebody writes it.
+    pub fn lose(&mut self, block: Block) {
+        self.put(block, LOST);
+    }
+
+    #[inline]
+    fn put(&mut self, block: Block, entry: (u32, u32)) {
+        let index = Table::page_of(block);
+        let page = &mut self.pages[index as usize];
+        let page = page.get_or_insert_with(|| vec![(0, 0); SUMS_PER_PAGE as usize]);
+        let before = std::mem::replace(&mut page[(block % SUMS_PER_PAGE) as usize], entry);
+        if (before == LOST) != (entry == LOST) {
+            self.count_lost(index);
+        }
+    }
+
+    fn count_lost(&mut self, index: u64) {
+        let page = self.pages[index as usize].iter().flatten();
+        match page.filter(|&&entry| entry == LOST).count() {
+            0 => self.lost.remove(&index),
+            count => self.lost.insert(index, count as u32),
+        };
+    }
+
+    /// Is it lost?
+    #[inline]
+    pub fn is_lost(&self, block: Block) -> bool {
+        let index = Table::page_of(block);
+        self.lost.contains_key(&index)
+            && self.pages[index as usize]
+                .as_ref()
+                .is_some_and(|page| page[(block % SUMS_PER_PAGE) as usize] == LOST)
+    }
+
+    /// The first lost block of a span, if any.
+    pub fn first_lost(&self, span: Span) -> Option<Block> {
+        if self.lost.is_empty() {
+            return None;
+        }
+        span.iter().find(|&block| self.is_lost(block))
+    }
+
+    /// How many blocks are lost.
+    pub fn lost(&self) -> u64 {
+        self.lost.values().map(|&count| u64::from(count)).sum()
+    }
+
+    /// The first `most` ranges of lost blocks.
+    pub fn lost_ranges(&self, most: usize) -> Vec<Span> {
+        let mut ranges: Vec<Span> = Vec::new();
+        for &index in self.lost.keys() {
+            let start = index * SUMS_PER_PAGE;
+            for block in (start..start + SUMS_PER_PAGE).filter(|&block| self.is_lost(block)) {
+                let full = ranges.len() == most;
+                match ranges.last_mut() {
+                    Some(last) if last.end() == block => last.blocks += 1,
+                    _ if full => return ranges,
+                    _ => ranges.push(Span::new(block, 1)),
+                }
+            }
+        }
+        ranges
     }
 
     /// A page as it goes to media, if anything of it is known.
@@ -57,6 +124,7 @@ impl Table {
     pub fn load(&mut self, index: u64, sums: &[(u32, u32)]) {
         if let Some(page) = self.pages.get_mut(index as usize) {
             *page = Some(sums.into());
+            self.count_lost(index);
         }
     }
 
@@ -193,5 +261,28 @@ mod tests {
         assert!(table.page(0).is_none() && table.page(1).is_some());
         table.forget(999);
         assert_eq!(table.get(999), None);
+    }
+
+    #[test]
+    fn a_lost_block_is_known_as_such_until_it_is_written() {
+        let mut table = Table::new(2000);
+        [3, 4, 5, 507, 508, 1999].iter().for_each(|&block| table.lose(block));
+        assert_eq!((table.lost(), table.get(4), table.is_lost(4)), (6, None, true));
+        let all = [Span::new(3, 3), Span::new(507, 2), Span::new(1999, 1)];
+        assert_eq!(table.lost_ranges(9), all);
+        assert_eq!(table.lost_ranges(2), all[..2]);
+        assert_eq!(table.first_lost(Span::new(0, 4)), Some(3));
+        assert_eq!(table.first_lost(Span::new(6, 400)), None);
+        // As it is on media, so it is read back.
+        let mut again = Table::new(2000);
+        (0..table.pages()).for_each(|index| {
+            if let Some(page) = table.page(index) {
+                again.load(index, page);
+            }
+        });
+        assert_eq!(again.lost_ranges(9), all);
+        table.set(4, 7, 9);
+        table.forget(3);
+        assert_eq!((table.lost(), table.get(4), table.is_lost(3)), (4, Some((7, 9)), false));
     }
 }

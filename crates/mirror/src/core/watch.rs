@@ -3,10 +3,11 @@
 use sim::Nanos;
 
 use super::Core;
-use super::event::{Action, Notice};
+use super::event::{Action, Notice, Why};
 use super::io::Out;
 use super::member::State;
 use crate::policy::lag::{self, Pace};
+use crate::policy::slow;
 use crate::types::{DEVICES, LEGS, Slot, other};
 
 impl Core {
@@ -20,6 +21,43 @@ impl Core {
         member.expected.learn(out.class, time);
     }
 
+    /// Since when the oldest request of a leg has been older than a slow leg's may be, and `now` if
+    /// it is not. What was before the last event is counted already.
+    fn slow_since(&self, leg: Slot, over: Nanos, now: Nanos) -> Nanos {
+        let mut waiting = self.members[leg].waiting.iter();
+        let oldest = waiting.find(|&&(io, ..)| self.ios.get(io).is_some());
+        let over = oldest.map_or(now, |&(_, issued, _)| issued.saturating_add(over));
+        over.max(self.now).min(now)
+    }
+
+    /// Time passes up to `now`: was one leg slow alone?
+    pub(super) fn account(&mut self, now: Nanos) {
+        let Some(rules) = self.config.lag.slow else { return };
+        if now == self.now || (0..LEGS).any(|leg| self.members[leg].state != State::Member) {
+            return;
+        }
+        let since = std::array::from_fn(|leg| self.slow_since(leg, rules.over, now));
+        if let Some((leg, from, to)) = slow::alone(since) {
+            self.members[leg].slowness.add(&rules, from, to);
+        }
+    }
+
+    /// When a leg has been slow alone for too much of the time, if it goes on as now.
+    fn too_slow(&self, leg: Slot) -> Option<Nanos> {
+        let rules = self.config.lag.slow?;
+        let (member, beside) = (&self.members[leg], &self.members[other(leg)]);
+        if member.state != State::Member || beside.state != State::Member {
+            return None;
+        }
+        let total = member.slowness.total(&rules, self.now);
+        if total >= rules.limit() {
+            return Some(self.now);
+        }
+        let &(_, issued, _) = member.waiting.front()?;
+        let begins = issued.saturating_add(rules.over).max(self.now);
+        Some(begins.saturating_add(Nanos(rules.limit().0 - total.0)))
+    }
+
     /// Look at the clock.
     pub(super) fn watch(&mut self) {
         for slot in 0..DEVICES {
@@ -27,7 +65,15 @@ impl Core {
         }
         for slot in 0..DEVICES {
             if self.stuck(slot).is_some_and(|at| at <= self.now) {
-                self.leave(slot, true);
+                self.leave(slot, Why::Stuck);
+            }
+        }
+        if let Some(slot) = self.watch_flushes() {
+            self.leave(slot, Why::HeldBack);
+        }
+        for leg in 0..LEGS {
+            if self.too_slow(leg).is_some_and(|at| at <= self.now) {
+                self.leave(leg, Why::Slow);
             }
         }
         let low = self.config.exposed_blocks_max / 10;
@@ -103,8 +149,9 @@ impl Core {
         let devices = (0..DEVICES).flat_map(|slot| [late(slot), self.stuck(slot)]);
         let others =
             [self.reads.hedge_next(), self.copies.retry_at(), self.age_due(), self.tail_due()];
-        let caches = (0..LEGS).map(|leg| self.cache_due(leg));
+        let legs = (0..LEGS).flat_map(|leg| [self.cache_due(leg), self.too_slow(leg)]);
         // What is due already waits for something else to happen.
-        devices.chain(others).chain(caches).flatten().filter(|&at| at > self.now).min()
+        let all = devices.chain(others).chain(legs).chain([self.flush_due()]);
+        all.flatten().filter(|&at| at > self.now).min()
     }
 }

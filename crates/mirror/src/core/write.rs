@@ -91,13 +91,18 @@ impl Core {
             content,
             fua,
             epoch,
+            since: self.now,
             sums: sums.expect("it is merged"),
             legs,
             activity,
+            lifts: self.table.first_lost(span).is_some() || !self.marks_recorded(span),
             ready: true,
             ..Write::default()
         };
         let index = self.writes.insert(write);
+        if fua {
+            self.writes.fua.push_back((index, sequence, self.now));
+        }
         self.writes.live_blocks += u64::from(span.blocks);
         self.stats.ram_max = self.stats.ram_max.max(self.writes.live_blocks);
         for leg in (0..LEGS).filter(|&leg| legs[leg] == OnLeg::Queued) {
@@ -117,6 +122,7 @@ impl Core {
             payload: write.payload.map(durable),
             reference: write.reference.map(durable),
             stale: std::array::from_fn(|slot| self.logs[slot].stale(write.span, write.sequence)),
+            marked: self.is_marked(index),
         }
     }
 
@@ -142,7 +148,9 @@ impl Core {
         if self.writes.get(index).copy.is_some() {
             return self.copy_progress(index);
         }
-        let copies = self.copies_of(index);
+        let mut copies = self.copies_of(index);
+        self.lift(index, &copies);
+        copies.marked = self.is_marked(index);
         let rules = self.config.rules;
         let write = self.writes.get(index);
         let (id, demanded) = (write.id, write.fua || write.cover.is_some());
@@ -188,6 +196,7 @@ impl Core {
         if let Some(flush) = write.cover {
             self.flushes.satisfied(flush);
         }
+        self.writes.trim_fua();
         self.again = true;
     }
 
@@ -310,6 +319,7 @@ impl Core {
         self.writes.trim_exposed();
         for (block, &sum) in write.span.iter().zip(&write.sums) {
             self.table.set(block, sum, write.sequence);
+            self.copies.clear(block);
         }
         self.cool(write.span);
         for leg in 0..LEGS {

@@ -43,6 +43,8 @@ pub(super) struct Write {
     pub(super) content: Content,
     pub(super) fua: bool,
     pub(super) epoch: u64,
+    /// When it was admitted.
+    pub(super) since: Nanos,
     pub(super) sums: Vec<u32>,
     pub(super) legs: [OnLeg; LEGS],
     pub(super) payload: [Logged; DEVICES],
@@ -63,6 +65,8 @@ pub(super) struct Write {
     pub(super) records: Vec<(Slot, u64)>,
     /// The version of the activity log that must be durable before it is issued.
     pub(super) activity: u64,
+    /// It is over a lost block, whose mark it lifts.
+    pub(super) lifts: bool,
     /// It fills a leg rather than being the host's; the number of the copy.
     pub(super) copy: Option<u32>,
     /// Its content is there.
@@ -76,6 +80,7 @@ snapshot_fields!(Write {
     content,
     fua,
     epoch,
+    since,
     sums,
     legs,
     payload,
@@ -89,6 +94,7 @@ snapshot_fields!(Write {
     released,
     records,
     activity,
+    lifts,
     copy,
     ready,
 });
@@ -127,6 +133,8 @@ pub(super) struct Writes {
     pub(super) live_blocks: u64,
     pub(super) exposed_blocks: u64,
     pub(super) exposed: VecDeque<(WriteIndex, u64, Nanos)>,
+    /// Writes that must be durable at once, and since when, oldest first.
+    pub(super) fua: VecDeque<(WriteIndex, u64, Nanos)>,
     /// Writes that only the caps keep from being acknowledged.
     pub(super) starved: u32,
     /// Writes that one leg has and that wait for room below the caps, with their numbers.
@@ -146,6 +154,7 @@ snapshot_fields!(Writes {
     live_blocks,
     exposed_blocks,
     exposed,
+    fua,
     starved,
     roomless,
     recheck,
@@ -166,6 +175,7 @@ impl Writes {
             live_blocks: 0,
             exposed_blocks: 0,
             exposed: VecDeque::new(),
+            fua: VecDeque::new(),
             starved: 0,
             roomless: VecDeque::new(),
             recheck: Vec::new(),
@@ -265,6 +275,22 @@ impl Writes {
 
     pub(super) fn oldest_exposed(&self) -> Option<Nanos> {
         self.exposed.front().map(|&(.., since)| since)
+    }
+
+    /// Since when the oldest write that must be durable at once has waited for that.
+    pub(super) fn oldest_fua(&self) -> Option<Nanos> {
+        self.fua.front().map(|&(.., since)| since)
+    }
+
+    /// Forget those that are durable.
+    pub(super) fn trim_fua(&mut self) {
+        while let Some(&(index, sequence, _)) = self.fua.front() {
+            let write = self.slab[index as usize].as_ref();
+            if write.is_some_and(|write| write.sequence == sequence && !write.satisfied) {
+                return;
+            }
+            self.fua.pop_front();
+        }
     }
 
     /// Forget exposed writes that no longer are.

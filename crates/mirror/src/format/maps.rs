@@ -9,6 +9,8 @@ pub const HOT_MAX: usize = (BODY_BYTES - 12) / 4;
 pub const BITS_PER_PAGE: u64 = ((BODY_BYTES as u64 - 16) / 8) * 64;
 /// Entries of the checksum table in a page.
 pub const SUMS_PER_PAGE: u64 = (BODY_BYTES as u64 - 16) / 8;
+/// The entry of a block whose content could be read from no leg: no write has the number 0.
+pub const LOST: (u32, u32) = (u32::MAX, 0);
 
 /// All hot extents at once: one page, so a transaction is one write.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +70,8 @@ pub struct TablePage {
     pub version: u64,
     /// Which page of the table.
     pub index: u64,
-    /// Checksum and the low half of the write's number per block; 0 as number: not known.
+    /// Checksum and the low half of the write's number per block; 0 as number: not known, or
+    /// [`LOST`].
     pub sums: Vec<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! The on-disk format, version 1. The drawings are in `docs/mirror-format.md`.
+//! The on-disk format, version 2. The drawings are in `docs/mirror-format.md`.
 //!
 //! Only bytes and their meaning: who reads or writes them is the shell's matter.
 

@@ -20,8 +20,10 @@ pub const HEADER_BYTES: usize = 32;
 pub const BODY_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
 /// The first bytes of every page.
 pub const MAGIC: [u8; 8] = *b"blkmirr\n";
-/// The version this code writes, and the only one it reads.
-pub const VERSION: u8 = 1;
+/// The version this code writes.
+pub const VERSION: u8 = 2;
+/// The oldest version it reads: only superblocks had less in it.
+pub const VERSION_OLDEST: u8 = 1;
 
 const CRC_AT: usize = 12;
 
@@ -104,7 +106,8 @@ impl fmt::Display for Damage {
             }
             Damage::Version { found } => write!(
                 f,
-                "byte 9: format version {found}, expected {VERSION}: use a newer blocklab"
+                "byte 9: format version {found}, expected {VERSION_OLDEST} to {VERSION}: use a \
+                 newer blocklab"
             ),
             Damage::Kind { found, expected } => {
                 write!(f, "byte 8: page kind {found}, expected {} ({expected:?})", *expected as u8)
@@ -160,6 +163,11 @@ pub fn seal(kind: PageKind, array: u128, place: Place, body: &[u8]) -> Box<[u8; 
     page
 }
 
+/// The version of the format in which a page of whole length was written.
+pub(super) fn version(page: &[u8]) -> u8 {
+    page[9]
+}
+
 /// The array a page says it belongs to and its body, if the page is whole and at its place.
 ///
 /// # Errors
@@ -171,7 +179,7 @@ pub fn open(kind: PageKind, place: Place, page: &[u8]) -> Result<(u128, &[u8]), 
     if page[..8] != MAGIC {
         return Err(Damage::Magic { found: std::array::from_fn(|i| page[i]) });
     }
-    if page[9] != VERSION {
+    if !(VERSION_OLDEST..=VERSION).contains(&version(page)) {
         return Err(Damage::Version { found: page[9] });
     }
     if page[8] != kind as u8 {

@@ -1,7 +1,7 @@
 //! The superblock: who this device is, what it knows of the others, and since when.
 
 use super::field::{Reader, Writer};
-use super::page::{Damage, PAGE_BYTES, PageKind, Place, open, seal};
+use super::page::{Damage, PAGE_BYTES, PageKind, Place, open, seal, version};
 use crate::types::{DEVICES, Mode};
 
 /// Generations remembered before the current one.
@@ -64,6 +64,28 @@ pub struct Geometry {
 
 sim::snapshot_fields!(Geometry { blocks, extent_blocks, region_blocks, log_pages });
 
+/// The newest superblock of a device that was complete on it when somebody wrote this down.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Seen {
+    /// Identity of the medium; 0 where nothing is known.
+    pub identity: u128,
+    /// Number of the update.
+    pub update: u64,
+    /// The start that wrote it.
+    pub run: u64,
+}
+
+sim::snapshot_fields!(Seen { identity, update, run });
+
+impl Seen {
+    /// The number of the next update of a slot whose device has `last`: greater than both, and it
+    /// replaces other copies than that one's.
+    pub const fn next_update(self, last: u64) -> u64 {
+        let next = if last > self.update { last + 1 } else { self.update + 1 };
+        next + (next % 2 == last % 2) as u64
+    }
+}
+
 /// One superblock. Four copies are kept; a write replaces the oldest two at a time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Superblock {
@@ -77,7 +99,8 @@ pub struct Superblock {
     pub features: [u32; 3],
     /// Sizes.
     pub geometry: Geometry,
-    /// Counts superblocks of this device: the valid copy with the greatest one is current.
+    /// Counts superblocks of this slot, also over a change of the medium: the valid copy with the
+    /// greatest one is current.
     pub update: u64,
     /// Counts starts of the array.
     pub incarnation: u64,
@@ -95,6 +118,10 @@ pub struct Superblock {
     pub armed_witness: bool,
     /// Log records of this device before this number are void.
     pub log_first: u64,
+    /// Random id of the start that wrote this; 0 before the first.
+    pub run: u64,
+    /// What was complete on each device when this was written.
+    pub seen: [Seen; DEVICES],
 }
 
 sim::snapshot_fields!(Superblock {
@@ -112,9 +139,16 @@ sim::snapshot_fields!(Superblock {
     armed_relaxed,
     armed_witness,
     log_first,
+    run,
+    seen,
 });
 
 impl Superblock {
+    /// This one, as other devices remember it.
+    pub const fn as_seen(&self) -> Seen {
+        Seen { identity: self.identity, update: self.update, run: self.run }
+    }
+
     /// The page for copy number `page`'s place on this device.
     pub fn encode(&self, page: u64) -> Box<[u8; PAGE_BYTES]> {
         let mut w = Writer::default();
@@ -136,6 +170,12 @@ impl Superblock {
         w.u128(self.generations.current);
         w.u128(self.generations.base);
         self.generations.history.iter().for_each(|&id| w.u128(id));
+        w.u64(self.run);
+        for seen in &self.seen {
+            w.u128(seen.identity);
+            w.u64(seen.update);
+            w.u64(seen.run);
+        }
         let place = Place { device: self.device, page };
         seal(PageKind::Superblock, self.array, place, &w.0)
     }
@@ -178,6 +218,10 @@ impl Superblock {
             };
         }
         r.u8("reserved")?;
+        let [update, incarnation, log_first] =
+            [r.u64("update")?, r.u64("incarnation")?, r.u64("log_first")?];
+        let generations = generations(&mut r)?;
+        let (run, seen) = if version(page) < 2 { Default::default() } else { seen(&mut r)? };
         Ok(Superblock {
             array,
             device,
@@ -189,10 +233,12 @@ impl Superblock {
             clean,
             armed_relaxed: armed & 1 == 1,
             armed_witness: armed & 2 == 2,
-            update: r.u64("update")?,
-            incarnation: r.u64("incarnation")?,
-            log_first: r.u64("log_first")?,
-            generations: generations(&mut r)?,
+            update,
+            incarnation,
+            log_first,
+            generations,
+            run,
+            seen,
         })
     }
 }
@@ -235,6 +281,20 @@ fn generations(r: &mut Reader<'_>) -> Result<Generations, Damage> {
         *id = r.u128("history")?;
     }
     Ok(generations)
+}
+
+/// What version 2 added.
+fn seen(r: &mut Reader<'_>) -> Result<(u64, [Seen; DEVICES]), Damage> {
+    let run = r.u64("run")?;
+    let mut all = [Seen::default(); DEVICES];
+    for seen in &mut all {
+        *seen = Seen {
+            identity: r.u128("seen identity")?,
+            update: r.u64("seen update")?,
+            run: r.u64("seen run")?,
+        };
+    }
+    Ok((run, all))
 }
 
 /// The current one of a device's copies: valid, with the greatest update number.
@@ -284,6 +344,8 @@ pub(crate) mod tests {
             armed_relaxed: true,
             armed_witness: false,
             log_first: 77,
+            run: 12,
+            seen: [4, 9, 0].map(|update| Seen { identity: update.into(), update, run: 12 }),
         }
     }
 
@@ -294,6 +356,14 @@ pub(crate) mod tests {
         let superblock = sample();
         assert_eq!(Superblock::decode(HERE, &superblock.encode(0)[..]).unwrap(), superblock);
         assert_eq!((superblock.generations.base, superblock.generations.history[0]), (5, 5));
+    }
+
+    #[test]
+    fn update_numbers_go_on_and_never_replace_the_last() {
+        let seen = |update| Seen { update, ..Seen::default() };
+        let next =
+            [(4, 4), (4, 3), (3, 4), (2, 5), (2, 6)].map(|(last, at)| seen(at).next_update(last));
+        assert_eq!(next, [5, 5, 6, 7, 7]);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Copies {
     /// The device's log holds an unretired record with an older payload of one of the blocks, and
     /// no record at least as new as this write.
     pub stale: [bool; DEVICES],
+    /// On media, a block of it is still marked as lost.
+    pub marked: bool,
 }
 
 impl Copies {
@@ -55,6 +57,10 @@ pub fn flush(rules: &Rules, copies: &Copies) -> bool {
     // R2: recovery would replay an older record over it.
     let stale = (0..DEVICES).any(|device| copies.member[device] && copies.stale[device]);
     if stale && !planted!(rules, SkipSupersede) {
+        return false;
+    }
+    // R4: a start would call it lost.
+    if copies.marked {
         return false;
     }
     if copies.homes_durable() {
@@ -106,7 +112,7 @@ pub fn retire(rules: &Rules, copies: &Copies) -> bool {
 /// May the write be forgotten: nothing in any log contradicts its homes?
 pub fn forget(rules: &Rules, copies: &Copies) -> bool {
     let stale = (0..DEVICES).any(|device| copies.member[device] && copies.stale[device]);
-    copies.homes_durable() && (!stale || planted!(rules, ForgetStale))
+    copies.homes_durable() && (!stale || planted!(rules, ForgetStale)) && !copies.marked
 }
 
 #[cfg(test)]
@@ -141,6 +147,8 @@ mod tests {
         assert!(!flush(&rules, &facts), "R2");
         facts.member[2] = false;
         assert!(flush(&rules, &facts), "a device that is out contradicts nobody");
+        facts.marked = true;
+        assert!(!flush(&rules, &facts), "R4");
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Which devices may start as what: generations compared, split brain and stale legs refused.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use super::Rules;
+use super::fresh::{Standing, behind, standing};
 use crate::format::superblock::{Generations, Membership};
 use crate::format::{Damage, Superblock};
 use crate::mutant::planted;
@@ -93,12 +97,13 @@ pub enum Refusal {
         /// The slot of the leg that is there.
         slot: Slot,
     },
-    /// The witness has seen starts that no leg has: the legs are older copies of themselves.
+    /// A leg is an older copy of itself, or a medium that was replaced, and where the one is that
+    /// was a member last nobody can tell.
     Older {
-        /// Starts that the leg that knows most has seen.
-        legs: u64,
-        /// Starts that the witness has seen.
-        witness: u64,
+        /// Its slot.
+        slot: Slot,
+        /// The device that has seen a newer one.
+        by: Slot,
     },
     /// A leg is missing that this one knows as a member, and no witness says that it did not go on.
     MissingLeg {
@@ -147,10 +152,10 @@ impl fmt::Display for Refusal {
                 f,
                 "the leg in slot {slot} was left out earlier, and the leg that went on is missing"
             ),
-            Refusal::Older { legs, witness } => write!(
+            Refusal::Older { slot, by } => write!(
                 f,
-                "the witness has seen {witness} starts, the legs {legs} only: they are older \
-                 copies of themselves, and what was flushed since is not on them"
+                "the leg in slot {slot} is an older copy of itself, or was replaced: the device \
+                 in slot {by} has seen a newer one. What was flushed since is not on it"
             ),
             Refusal::MissingLeg { slot } => write!(
                 f,
@@ -197,10 +202,116 @@ fn follows(rules: &Rules, ours: &Generations, theirs: &Generations) -> Option<Ro
 /// Did the device only miss the last news?
 fn unsettled(rules: &Rules, newest: &Superblock, slot: Slot, them: &Superblock) -> bool {
     let id = them.generations.current;
+    // Version 1 does not say whether this one was replaced. But then there is news, of another one
+    // or that it is joining, and nobody stopped in order before all had it.
+    let news = newest.members.contains(&Membership::Out) || newest.generations.base == id;
+    let told = newest.seen[slot].identity != 0 || (news && !newest.clean);
     newest.members[slot] == Membership::Member
+        && told
         && id != 0
         && newest.generations.history.contains(&id)
         && !planted!(rules, MissedNews)
+}
+
+/// What is there, by slot.
+struct Found {
+    superblocks: [Option<Superblock>; DEVICES],
+    /// Who has seen a newer superblock of this slot.
+    older: [Option<Slot>; DEVICES],
+}
+
+impl Found {
+    fn new(rules: &Rules, superblocks: [Option<Superblock>; DEVICES]) -> Found {
+        let older = std::array::from_fn(|slot| {
+            let them = superblocks[slot].as_ref()?;
+            (0..DEVICES).filter(|&by| by != slot).find(|&by| {
+                superblocks[by]
+                    .as_ref()
+                    .is_some_and(|by| standing(rules, them, by) == Standing::Older)
+            })
+        });
+        Found { superblocks, older }
+    }
+
+    fn at(&self, slot: Slot) -> Option<&Superblock> {
+        self.superblocks[slot].as_ref()
+    }
+
+    /// Starts that the device has seen.
+    fn starts(&self, slot: Slot) -> u64 {
+        self.at(slot).map_or(0, |superblock| superblock.incarnation)
+    }
+
+    /// The device that knows most: it is no older copy (unless `older`), and all others follow from
+    /// it. A leg rather than the witness, the later start rather than the earlier.
+    fn lead(&self, rules: &Rules, older: bool) -> Option<Slot> {
+        let leads = |slot: &Slot| {
+            let Some(ours) = self.at(*slot) else { return false };
+            let mut all = self.superblocks.iter().flatten();
+            (older || self.older[*slot].is_none())
+                && ours.generations.current != 0
+                && all.all(|them| follows(rules, &ours.generations, &them.generations).is_some())
+        };
+        { 0..DEVICES }
+            .filter(leads)
+            .max_by_key(|&slot| (slot < LEGS, self.starts(slot), DEVICES - slot))
+    }
+
+    /// What a device is to the leader by its generation.
+    fn by_generation(&self, rules: &Rules, lead: Slot, slot: Slot, them: &Superblock) -> Role {
+        let newest = self.at(lead).expect("the leader is present");
+        let alike = match &self.superblocks {
+            [Some(a), Some(b), _] => a.generations.current == b.generations.current,
+            _ => false,
+        };
+        // The leader names it a member, so it was not left out: it only lacks word of another
+        // device's leaving, and nothing was promised without either before all had it.
+        if unsettled(rules, newest, slot, them) {
+            return Role::Current;
+        }
+        // Only the witness heard of a leg's leaving: it came to nothing.
+        if lead == WITNESS && slot < LEGS && alike && !planted!(rules, MissedNews) {
+            return Role::Current;
+        }
+        match follows(rules, &newest.generations, &them.generations) {
+            Some(Role::Partial) if slot == WITNESS => Role::Whole,
+            Some(role) => role,
+            None => Role::Whole,
+        }
+    }
+
+    /// What each device starts as. One that is not what the leader has seen of it holds nothing
+    /// that can be relied on.
+    fn roles(&mut self, rules: &Rules, lead: Slot) -> Result<[Role; DEVICES], Refusal> {
+        let newest = self.at(lead).expect("the leader is present").clone();
+        let mut roles = [Role::Absent; DEVICES];
+        for (slot, role) in roles.iter_mut().enumerate() {
+            let Some(them) = self.at(slot) else { continue };
+            *role = self.by_generation(rules, lead, slot, them);
+            if slot == lead {
+                continue;
+            }
+            // A new medium has no generation.
+            let named = newest.members[slot] == Membership::Member && them.generations.current != 0;
+            match (standing(rules, them, &newest), *role) {
+                (Standing::Apart, Role::Current) => {
+                    return Err(Refusal::SplitBrain { generations: [id(&newest), id(them)] });
+                }
+                (Standing::Unknown, found)
+                    if named && (found != Role::Current || behind(them, &newest)) =>
+                {
+                    self.older[slot] = Some(lead);
+                }
+                // The bitmap tells what it lacks since it was left out, if it is what it was then.
+                (Standing::Apart | Standing::Unknown, Role::Partial) => *role = Role::Whole,
+                _ => {}
+            }
+            if self.older[slot].is_some() {
+                *role = Role::Whole;
+            }
+        }
+        Ok(roles)
+    }
 }
 
 /// Decide the roles of what was offered.
@@ -208,56 +319,29 @@ fn unsettled(rules: &Rules, newest: &Superblock, slot: Slot, them: &Superblock) 
 /// # Errors
 /// Why the array must not start.
 pub fn assemble(rules: &Rules, offers: &[Offer], accept: Accept) -> Result<Assembly, Refusal> {
-    let (offer, found) = slots(offers)?;
-    let present = |slot: Slot| found[slot].as_ref();
-    let leads = |slot: &Slot| {
-        let Some(ours) = present(*slot) else { return false };
-        let mut all = found.iter().flatten();
-        ours.generations.current != 0
-            && all.all(|them| follows(rules, &ours.generations, &them.generations).is_some())
-    };
-    // A leg rather than the witness, the later start rather than the earlier.
-    let lead = (0..DEVICES).filter(leads).max_by_key(|&slot| {
-        (slot < LEGS, present(slot).map(|superblock| superblock.incarnation), DEVICES - slot)
-    });
-    let Some(lead) = lead else { return Err(no_leader(&found)) };
-    let alike = match &found {
-        [Some(a), Some(b), _] => a.generations.current == b.generations.current,
-        _ => false,
-    };
-    let newest = found[lead].clone().expect("the leader is present");
-    let role: [Role; DEVICES] = std::array::from_fn(|slot| match present(slot) {
-        None => Role::Absent,
-        // The leader names it a member, so it was not left out: it only lacks word of another
-        // device's leaving, and nothing was promised without either before all had it.
-        Some(them) if unsettled(rules, &newest, slot, them) => Role::Current,
-        // Only the witness heard of a leg's leaving: it came to nothing.
-        Some(_) if lead == WITNESS && slot < LEGS && alike && !planted!(rules, MissedNews) => {
-            Role::Current
-        }
-        Some(them) => match follows(rules, &newest.generations, &them.generations) {
-            Some(Role::Partial) if slot == WITNESS => Role::Whole,
-            Some(role) => role,
-            None => Role::Whole,
-        },
-    });
+    let (offer, superblocks) = slots(offers)?;
+    let mut found = Found::new(rules, superblocks);
+    let Some(lead) = found.lead(rules, false) else { return Err(no_leader(rules, &found)) };
+    let role = found.roles(rules, lead)?;
     if role[..LEGS].iter().all(|&role| role != Role::Current) {
         let slot = (0..LEGS).find(|&leg| role[leg] != Role::Absent).unwrap_or(0);
-        return match planted!(rules, StartStale) {
-            true => start_stale(offer, &found, slot),
-            false => Err(Refusal::Stale { slot }),
+        return match (found.older[slot], planted!(rules, StartStale)) {
+            (Some(by), _) => Err(Refusal::Older { slot, by }),
+            (None, true) => start_stale(offer, &found.superblocks, slot),
+            (None, false) => Err(Refusal::Stale { slot }),
         };
     }
     // A start is recorded on the legs before it is on the witness.
-    let starts = |slot: Slot| present(slot).map_or(0, |superblock| superblock.incarnation);
-    let legs = starts(0).max(starts(1));
-    if starts(WITNESS) > legs && !planted!(rules, StartStale) {
-        return Err(Refusal::Older { legs, witness: starts(WITNESS) });
+    let starts = [0, 1, WITNESS].map(|slot| found.starts(slot));
+    if starts[WITNESS] > starts[0].max(starts[1]) && !planted!(rules, StartStale) {
+        let slot = usize::from(starts[0] < starts[1]);
+        return Err(Refusal::Older { slot, by: WITNESS });
     }
-    let stopped = |slot: Slot| present(slot).is_some_and(|superblock| superblock.clean);
+    let stopped = |slot: Slot| found.at(slot).is_some_and(|superblock| superblock.clean);
     let clean = (0..DEVICES).filter(|&slot| role[slot] == Role::Current).all(stopped);
+    let newest = found.at(lead).expect("the leader is present").clone();
     let assembly = Assembly { role, offer, newest, clean };
-    lone_leg(rules, &assembly, accept)?;
+    lone_leg(rules, &assembly, &found.older, accept)?;
     Ok(assembly)
 }
 
@@ -313,146 +397,55 @@ fn slots(offers: &[Offer]) -> Result<Slots, Refusal> {
     }
 }
 
-fn no_leader(found: &[Option<Superblock>; DEVICES]) -> Refusal {
-    let mut all = found.iter().flatten();
-    let id = |superblock: &Superblock| (superblock.generations.current, superblock.incarnation);
-    match (all.next(), all.next()) {
-        (Some(a), Some(b)) => Refusal::SplitBrain { generations: [id(a), id(b)] },
+/// Generation and incarnation.
+fn id(superblock: &Superblock) -> (u128, u64) {
+    (superblock.generations.current, superblock.incarnation)
+}
+
+fn no_leader(rules: &Rules, found: &Found) -> Refusal {
+    let older = found.lead(rules, true).and_then(|slot| {
+        let by = found.older[slot]?;
+        found.older[by].is_none().then_some(Refusal::Older { slot, by })
+    });
+    let mut all = found.superblocks.iter().flatten();
+    match (older, all.next(), all.next()) {
+        (Some(older), ..) => older,
+        (None, Some(a), Some(b)) => Refusal::SplitBrain { generations: [id(a), id(b)] },
         // A leg that is being filled.
-        _ => Refusal::Stale { slot: (0..LEGS).find(|&l| found[l].is_some()).unwrap_or(0) },
+        _ => Refusal::Stale { slot: (0..LEGS).find(|&l| found.at(l).is_some()).unwrap_or(0) },
     }
 }
 
 /// May the current legs start without the one that is not current?
-fn lone_leg(rules: &Rules, assembly: &Assembly, accept: Accept) -> Result<(), Refusal> {
+fn lone_leg(
+    rules: &Rules,
+    assembly: &Assembly,
+    older: &[Option<Slot>; DEVICES],
+    accept: Accept,
+) -> Result<(), Refusal> {
     let Assembly { role, newest, clean, .. } = assembly;
     let Some(slot) = (0..LEGS).find(|&leg| role[leg] != Role::Current) else { return Ok(()) };
     debug_assert!(role[other(slot)] == Role::Current, "the leader is a leg");
     if newest.armed_relaxed && !clean && !accept.exposure && !planted!(rules, IgnoreArmed) {
         return Err(Refusal::Exposed { slot, relaxed: true });
     }
-    // The leader knows that it went on alone, or the other leg is here and older.
-    if newest.members[slot] != Membership::Member || role[slot] != Role::Absent {
+    // An older copy in its place says nothing of where it is, and what it did.
+    let away = |slot: Slot| role[slot] == Role::Absent || older[slot].is_some();
+    // The leader knows that it went on alone, or the other leg is here and was left out.
+    if newest.members[slot] != Membership::Member || !away(slot) {
         return Ok(());
     }
     if role[WITNESS] == Role::Current {
         return Ok(());
     }
-    // A witness that is here and older had not joined: nothing relies on it.
-    let unread = newest.armed_witness && role[WITNESS] == Role::Absent;
+    // A witness that is here and was left out had not joined: nothing relies on it.
+    let unread = newest.armed_witness && away(WITNESS);
     if unread && !clean && !accept.exposure && !planted!(rules, IgnoreArmed) {
         return Err(Refusal::Exposed { slot, relaxed: false });
     }
-    match accept.missing_leg || planted!(rules, StartAlone) {
-        true => Ok(()),
-        false => Err(Refusal::MissingLeg { slot }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::superblock::tests::sample;
-    use crate::types::Mode;
-
-    const RULES: Rules = Rules::new(Mode::Log);
-
-    fn member(slot: u8) -> Superblock {
-        Superblock {
-            device: slot,
-            generations: Generations { current: 5, ..Generations::default() },
-            members: [Membership::Member; DEVICES],
-            armed_relaxed: false,
-            ..sample()
-        }
-    }
-
-    fn start(found: &[Superblock]) -> Result<[Role; DEVICES], Refusal> {
-        start_accepting(found, Accept::default())
-    }
-
-    fn start_accepting(found: &[Superblock], accept: Accept) -> Result<[Role; DEVICES], Refusal> {
-        let offers: Vec<_> =
-            found.iter().map(|s| Offer { superblock: Ok(s.clone()), pages: 1 << 40 }).collect();
-        Ok(assemble(&RULES, &offers, accept)?.role)
-    }
-
-    fn went_on(mut superblock: Superblock, without: Slot, id: u128) -> Superblock {
-        superblock.generations.begin(id);
-        superblock.members[without] = Membership::Out;
-        superblock
-    }
-
-    use Role::{Absent, Current, Partial, Whole};
-
-    #[test]
-    fn equal_generations_start_and_older_ones_are_filled() {
-        let [a, b, w] = [0, 1, 2].map(member);
-        assert_eq!(start(&[w.clone(), b.clone(), a.clone()]).unwrap(), [Current; 3]);
-        let b6 = went_on(b.clone(), 0, 6);
-        assert_eq!(start(&[a.clone(), b6.clone()]).unwrap(), [Partial, Current, Absent]);
-        assert_eq!(start(std::slice::from_ref(&b6)).unwrap(), [Absent, Current, Absent]);
-        let mut b7 = b6.clone();
-        b7.generations.base = 0;
-        b7.generations.begin(7);
-        assert_eq!(start(&[a.clone(), b7]).unwrap(), [Whole, Current, Absent]);
-        // The witness is named a member: it only missed the news.
-        assert_eq!(start(&[a, b6, w]).unwrap(), [Partial, Current, Current]);
-    }
-
-    #[test]
-    fn split_brain_and_stale_legs_are_refused() {
-        let [a, b, w] = [0, 1, 2].map(member);
-        let split = start(&[went_on(a.clone(), 1, 6), went_on(b.clone(), 0, 7)]).unwrap_err();
-        assert!(split.to_string().starts_with("split brain: generation"), "{split}");
-        let stale = start(&[a.clone(), went_on(w.clone(), 0, 6)]).unwrap_err();
-        assert_eq!(stale, Refusal::Stale { slot: 0 });
-        // Nobody can tell: the other leg may have gone on. A witness can.
-        let alone = start(std::slice::from_ref(&a)).unwrap_err();
-        assert_eq!(alone, Refusal::MissingLeg { slot: 1 });
-        assert_eq!(start(&[a.clone(), w]).unwrap(), [Current, Absent, Current]);
-        let accept = Accept { missing_leg: true, ..Accept::default() };
-        assert_eq!(start_accepting(&[a], accept).unwrap(), [Current, Absent, Absent]);
-    }
-
-    #[test]
-    fn legs_that_are_older_than_the_witness_are_refused() {
-        let [a, b, mut w] = [0, 1, 2].map(member);
-        w.incarnation = a.incarnation + 1;
-        let older = Refusal::Older { legs: a.incarnation, witness: w.incarnation };
-        assert_eq!(start(&[a.clone(), b.clone(), w.clone()]).unwrap_err(), older);
-        // One that died before it had told all is not that.
-        let newer = Superblock { incarnation: w.incarnation, ..a };
-        assert_eq!(start(&[newer, b, w]).unwrap(), [Current; 3]);
-    }
-
-    #[test]
-    fn what_may_be_lost_must_be_accepted() {
-        let armed = Superblock { armed_relaxed: true, ..went_on(member(0), 1, 6) };
-        let refused = start(std::slice::from_ref(&armed)).unwrap_err();
-        assert_eq!(refused, Refusal::Exposed { slot: 1, relaxed: true });
-        let accept = Accept { exposure: true, ..Accept::default() };
-        assert!(start_accepting(std::slice::from_ref(&armed), accept).is_ok());
-        assert!(start(&[Superblock { clean: true, ..armed }]).is_ok());
-        let witness = Superblock { armed_witness: true, ..member(0) };
-        let refused = start(&[witness]).unwrap_err();
-        assert_eq!(refused, Refusal::Exposed { slot: 1, relaxed: false });
-    }
-
-    #[test]
-    fn strangers_clones_and_small_devices_are_refused() {
-        let [a, b] = [0, 1].map(member);
-        let foreign = start(&[a.clone(), Superblock { array: 1, ..b.clone() }]).unwrap_err();
-        assert_eq!(foreign, Refusal::Foreign { offer: 1, array: 1, expected: 0xabc });
-        let clone = start(&[a.clone(), b.clone(), a.clone()]).unwrap_err();
-        assert_eq!(clone, Refusal::Clone { offers: [0, 2], slot: 0 });
-        let small = [Offer { superblock: Ok(a), pages: 100 }];
-        let small = assemble(&RULES, &small, Accept::default()).unwrap_err();
-        assert!(matches!(small, Refusal::Smaller { offer: 0, pages: 100, .. }));
-        let blank = Offer { superblock: Err(vec![Damage::Length { found: 0 }]), pages: 1 << 40 };
-        let blank = assemble(&RULES, &[blank], Accept::default()).unwrap_err();
-        assert!(blank.to_string().contains("the page has 0 bytes"), "{blank}");
-        let filling = Superblock { generations: Generations::default(), ..b };
-        assert_eq!(start(&[filling]).unwrap_err(), Refusal::Stale { slot: 1 });
+    match (accept.missing_leg || planted!(rules, StartAlone), older[slot]) {
+        (true, _) => Ok(()),
+        (false, Some(by)) => Err(Refusal::Older { slot, by }),
+        (false, None) => Err(Refusal::MissingLeg { slot }),
     }
 }

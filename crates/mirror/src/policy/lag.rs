@@ -2,6 +2,7 @@
 
 use sim::Nanos;
 
+use super::slow::SlowRules;
 use crate::types::LEGS;
 
 /// The parameters of freeze detection.
@@ -19,6 +20,11 @@ pub struct LagRules {
     pub stuck_after: Nanos,
     /// Leave it for an operator from this age on.
     pub fail_after: Nanos,
+    /// Leave a leg out that alone holds back a flush, or a write that must be durable at once, for
+    /// this long; `None` to wait.
+    pub flush_deadline: Option<Nanos>,
+    /// Leave a slow leg out; `None` to keep it.
+    pub slow: Option<SlowRules>,
 }
 
 impl Default for LagRules {
@@ -30,6 +36,8 @@ impl Default for LagRules {
             on_time: 2,
             stuck_after: Nanos::from_secs(5),
             fail_after: Nanos::from_secs(60),
+            flush_deadline: Some(Nanos::from_secs(5)),
+            slow: Some(SlowRules::default()),
         }
     }
 }

@@ -4,10 +4,13 @@
 pub mod ack;
 pub mod assemble;
 pub mod expect;
+pub mod fresh;
 pub mod lag;
 pub mod merge;
 pub mod place;
 pub mod route;
+pub mod running;
+pub mod slow;
 pub mod verify;
 
 use crate::types::Mode;

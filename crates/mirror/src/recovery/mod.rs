@@ -4,9 +4,12 @@
 //! after any step. Every step may be repeated: logs are void only once the superblocks say so,
 //! and hot extents are forgotten last.
 
+mod hot;
 mod log;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use sim::mix64;
 
 use crate::core::{Meta, Opened, Regions, State, Table};
 use crate::format::Layout;
@@ -20,6 +23,7 @@ use crate::policy::assemble::{Accept, Assembly, Offer, Refusal, Role, assemble};
 use crate::policy::merge::{self, Claim, Remedy};
 use crate::policy::verify::{self, Verdict};
 use crate::types::{Block, DEVICES, FAST, LEGS, Mode, SLOW, Slot, Span, WITNESS, other};
+use hot::Hot;
 use log::Scan;
 
 /// What recovery does to the devices. Reads give `None` for what is not valid or not readable.
@@ -91,8 +95,8 @@ pub fn recover<M: Media>(
     let assembly = assemble(rules, offers, accept)?;
     let mut recovery = Recovery::new(*rules, media, assembly, offers);
     recovery.read_logs(accept)?;
-    let claims = recovery.claims();
-    if !recovery.clean && !planted!(rules, ReplayUnnoticed) {
+    let claims = if recovery.clean { Claims::new() } else { recovery.claims() };
+    if !planted!(rules, ReplayUnnoticed) {
         // The witness may name a block that was not hot on any leg that is here.
         recovery.hot.extend(claims.keys());
     }
@@ -114,8 +118,7 @@ struct Recovery<'m, M> {
     newest: Superblock,
     clean: bool,
     scans: [Scan; DEVICES],
-    /// Blocks of which the copies may differ.
-    hot: BTreeSet<Block>,
+    hot: Hot,
     out_of_sync: [Regions; LEGS],
     table: Table,
     /// The version of each page of the table on each leg.
@@ -142,7 +145,7 @@ impl<'m, M: Media> Recovery<'m, M> {
             present,
             clean,
             scans: Default::default(),
-            hot: BTreeSet::new(),
+            hot: Hot::new(geometry.blocks),
             out_of_sync: [regions(), regions()],
             table: Table::new(geometry.blocks),
             table_on: Default::default(),
@@ -216,12 +219,18 @@ impl<'m, M: Media> Recovery<'m, M> {
                 continue;
             }
             let own = self.role[leg] == Role::Partial && planted!(self.rules, SkipOwnActivity);
-            if let Some(activity) = self.media.activity(leg)? {
-                self.version = self.version.max(activity.version);
-                self.activity[leg] = activity.version;
-                if !self.clean && !own {
-                    self.heat(&activity);
+            match self.media.activity(leg)? {
+                Some(activity) => {
+                    self.version = self.version.max(activity.version);
+                    self.activity[leg] = activity.version;
+                    if !self.clean && !own {
+                        self.hot.heat(&activity, self.newest.geometry.extent_blocks);
+                    }
                 }
+                None if self.clean || planted!(self.rules, IgnoreLostActivity) => {}
+                // Nobody knows what else it was given before the power went.
+                None if self.is_current(leg) => self.hot.heat_all(),
+                None => self.role[leg] = Role::Whole,
             }
             if self.is_current(leg) {
                 self.read_table(leg)?;
@@ -236,19 +245,11 @@ impl<'m, M: Media> Recovery<'m, M> {
                 // What was hot may differ, whatever the bitmap says.
                 Role::Partial | Role::Absent => {
                     let lacks = &mut self.out_of_sync[leg];
-                    self.hot.iter().for_each(|&block| lacks.insert(Span::new(block, 1)));
+                    self.hot.iter().for_each(|block| lacks.insert(Span::new(block, 1)));
                 }
             }
         }
         Ok(())
-    }
-
-    fn heat(&mut self, activity: &Activity) {
-        let size = u64::from(self.newest.geometry.extent_blocks);
-        for &extent in &activity.hot {
-            let start = u64::from(extent) * size;
-            self.hot.extend(start..(start + size).min(self.newest.geometry.blocks));
-        }
     }
 
     fn read_table(&mut self, leg: Slot) -> Result<(), M::Error> {
@@ -290,12 +291,16 @@ impl<'m, M: Media> Recovery<'m, M> {
 
     /// Make every block that may differ the same on all members, by the newest claim.
     fn converge(&mut self, claims: &Claims) -> Result<(), M::Error> {
-        let mut blocks: BTreeSet<Block> = claims.keys().copied().collect();
-        if !planted!(self.rules, SkipHot) {
-            blocks.extend(&self.hot);
-        }
-        for block in blocks {
+        let mut blocks = match planted!(self.rules, SkipHot) {
+            true => Hot::new(self.newest.geometry.blocks),
+            false => self.hot.clone(),
+        };
+        blocks.extend(claims.keys());
+        for block in blocks.iter() {
             let claims = claims.get(&block).map_or(&[][..], Vec::as_slice);
+            // Whatever the legs hold of a lost block is no content of it. Only a record can tell
+            // of a newer one.
+            let lost = self.table.is_lost(block) && !planted!(self.rules, TrustLost);
             let sum = match merge::remedy(&self.rules, claims.iter().map(|&(claim, ..)| claim)) {
                 Remedy::Replay(claim) => {
                     let said = claims.iter().find(|said| said.0 == claim);
@@ -306,8 +311,12 @@ impl<'m, M: Media> Recovery<'m, M> {
                 Remedy::Copy(claim) => {
                     let said = claims.iter().find(|said| said.0 == claim);
                     let &(.., sum) = said.expect("the remedy is one of the claims");
-                    self.copy(block, claim.device, sum)?
+                    match self.copy(block, claim.device, sum)? {
+                        found if lost && found != Some(sum) => continue,
+                        found => found,
+                    }
                 }
+                Remedy::Compare if lost => continue,
                 Remedy::Compare => self.compare(block)?,
             };
             match sum {
@@ -352,19 +361,22 @@ impl<'m, M: Media> Recovery<'m, M> {
         Ok(sum)
     }
 
-    /// Any copy will do, but a right one is better than a rotten one.
+    /// Any copy will do, but a right one is better than a rotten one. What is recorded of a hot
+    /// block may be outdated: two equal copies are taken as they are.
     fn compare(&mut self, block: Block) -> Result<Option<u32>, M::Error> {
-        let [leg] = self.current_legs()[..] else { return self.compare_two(block) };
-        self.media.sum(leg, block)
-    }
-
-    fn compare_two(&mut self, block: Block) -> Result<Option<u32>, M::Error> {
-        let sums = [self.media.sum(FAST, block)?, self.media.sum(SLOW, block)?];
         let recorded = self.table.get(block).map(|(sum, _)| sum);
+        // Where every block is compared, most of them were never hot, and many never written.
+        let unwritten = self.hot.is_all() && recorded.is_none();
+        let sums = match self.current_legs()[..] {
+            [leg] => [self.media.sum(leg, block)?; LEGS],
+            _ => [self.media.sum(FAST, block)?, self.media.sum(SLOW, block)?],
+        };
+        if sums[0] == sums[1] {
+            return Ok(sums[0].filter(|_| !unwritten));
+        }
         let from = match verify::copies(&self.rules, recorded, sums) {
-            Verdict::Same => return Ok(sums[0]),
+            Verdict::Same => FAST,
             Verdict::Wrong(leg) => other(leg),
-            Verdict::Unknown if sums == [None, None] => return Ok(None),
             Verdict::Unknown => FAST,
         };
         self.media.copy(from, other(from), block)?;
@@ -373,56 +385,73 @@ impl<'m, M: Media> Recovery<'m, M> {
 
     /// Record the outcome: checksums, what a leg lacks, superblocks, and last the hot extents.
     fn finish(mut self, entropy: u128) -> Result<Opened, M::Error> {
-        let superblock = self.next_superblock(entropy);
+        let mut superblock = self.next_superblock(entropy);
         let legs = self.current_legs();
         if planted!(self.rules, CoolFirst) {
             self.cool(&legs)?;
         }
         self.write_table(&legs)?;
         self.write_bitmap(&legs)?;
-        let mut own = self.present.clone();
         let log_first: [u64; DEVICES] = std::array::from_fn(|slot| {
             let before = self.present[slot].as_ref();
             before.map_or(0, |before| self.scans[slot].next.max(before.log_first))
         });
-        let members = (0..DEVICES).filter(|&s| superblock.members[s] == Membership::Member);
-        for slot in members {
-            let Some(before) = &self.present[slot] else { continue };
-            let after = Superblock {
-                device: slot as u8,
-                identity: before.identity,
-                update: before.update + 1,
-                log_first: log_first[slot],
-                ..superblock.clone()
-            };
-            own[slot] = Some(after.clone());
-            for copy in Layout::copies_of(after.update) {
-                let superblock = Box::new(after.clone());
-                self.media.meta(slot, Meta::Superblock { copy, superblock })?;
-            }
-        }
+        self.write_superblocks(&mut superblock, &log_first)?;
         if !planted!(self.rules, CoolFirst) {
             self.cool(&legs)?;
         }
         let state = std::array::from_fn(|slot| self.state(slot, &superblock));
         Ok(Opened {
             superblock,
-            own,
+            own: self.present,
             state,
             log_first,
             out_of_sync: self.out_of_sync,
             table: self.table,
             activity: self.activity,
+            compared_all: self.hot.is_all() && !self.clean,
             map_version: self.version + 1,
             map_slots: self.map_slots,
             entropy,
         })
     }
 
+    /// Write the superblock of the start to every member, and then, to all but the last, that the
+    /// others have it: from then on an older copy of any of them is known for one.
+    fn write_superblocks(
+        &mut self,
+        superblock: &mut Superblock,
+        log_first: &[u64; DEVICES],
+    ) -> Result<(), M::Error> {
+        let is_member = |slot: &Slot| superblock.members[*slot] == Membership::Member;
+        let members = (0..DEVICES).filter(is_member).filter(|&slot| self.present[slot].is_some());
+        let mut turns: Vec<Slot> = members.collect();
+        if !planted!(self.rules, StartUntold) {
+            turns.extend_from_within(..turns.len().saturating_sub(1));
+        }
+        for slot in turns {
+            let Some(before) = &self.present[slot] else { continue };
+            let after = Superblock {
+                device: slot as u8,
+                identity: before.identity,
+                update: superblock.seen[slot].next_update(before.update),
+                log_first: log_first[slot],
+                ..superblock.clone()
+            };
+            for copy in Layout::copies_of(after.update) {
+                let superblock = Box::new(after.clone());
+                self.media.meta(slot, Meta::Superblock { copy, superblock })?;
+            }
+            superblock.seen[slot] = after.as_seen();
+            self.present[slot] = Some(after);
+        }
+        Ok(())
+    }
+
     /// Write the pages of the table that changed, or that one leg lacks: either may be alone next
     /// time. A leg's newest page stays whole until a newer one is.
     fn write_table(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
-        let hot = self.hot.iter().map(|&block| Table::page_of(block));
+        let hot = self.hot.iter().map(Table::page_of);
         let pages: BTreeSet<u64> = hot.chain(self.differ.iter().copied()).collect();
         for index in pages {
             let Some(sums) = self.table.page(index).map(<[_]>::to_vec) else { continue };
@@ -511,6 +540,13 @@ impl<'m, M: Media> Recovery<'m, M> {
         }
         let seen = self.present.iter().flatten().map(|superblock| superblock.incarnation);
         next.incarnation = seen.max().unwrap_or(0) + 1;
+        next.run = mix64(entropy as u64 ^ mix64((entropy >> 64) as u64)).max(1);
+        for slot in 0..DEVICES {
+            let told = self.present.iter().flatten().map(|by| by.seen[slot]);
+            let own = self.present[slot].iter().map(Superblock::as_seen);
+            let newest = told.chain(own).max_by_key(|seen| seen.update);
+            next.seen[slot] = newest.unwrap_or_default();
+        }
         next.clean = false;
         let whole = next.members[..LEGS] == [Membership::Member; LEGS];
         next.armed_relaxed = next.mode == Mode::Relaxed && whole;

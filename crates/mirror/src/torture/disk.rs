@@ -4,6 +4,7 @@
 //! torn write leaves one half old and one new. The protocol never looks inside a block except
 //! through its checksum, so finer tears are no different to it.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use sim::{Rng, mix64};
@@ -77,6 +78,8 @@ pub struct Disk {
     /// Completed writes that are in the cache, oldest first: block, content, stamp.
     cache: Vec<(u32, Block, u32)>,
     stamp: u32,
+    /// Blocks that cannot be read until they are written.
+    pub unreadable: BTreeSet<u64>,
     supers: [Cell<Superblock>; SUPERBLOCKS as usize],
     log: Vec<Page>,
     activity: [Cell<Activity>; ACTIVITY_PAGES as usize],
@@ -92,6 +95,7 @@ impl Disk {
             stable: vec![0; geometry.blocks as usize],
             cache: Vec::new(),
             stamp: 0,
+            unreadable: BTreeSet::new(),
             supers: Default::default(),
             log: vec![Page::Empty; geometry.log_pages as usize],
             activity: Default::default(),
@@ -149,6 +153,7 @@ impl Disk {
             Effect::Data { start, content, blocks, fua } => {
                 for (block, &content) in (*start..).zip(&content[..*blocks as usize]) {
                     self.data[block as usize] = content;
+                    self.unreadable.remove(&block);
                     if *fua {
                         self.stable[block as usize] = content;
                         self.cache.retain(|cached| u64::from(cached.0) != block);
@@ -267,6 +272,11 @@ impl Disk {
             }
         }
         true
+    }
+
+    /// No page of the activity log can be read.
+    pub fn lose_activity(&mut self) {
+        self.activity = Default::default();
     }
 
     /// The writes that a power cut may or may not leave: per block, every version since the last

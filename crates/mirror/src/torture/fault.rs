@@ -1,6 +1,8 @@
 //! Faults. At most one device at a time is in trouble, and a wrong copy is never the only one:
 //! the mirror promises no more.
 
+use sim::Nanos;
+
 use super::world::{Flying, Latent, Op, World};
 use super::{Violation, disk};
 use crate::core::{Command, Event, State};
@@ -21,6 +23,9 @@ impl World<'_> {
             rates.corrupt,
             rates.cut,
             rates.operator,
+            rates.unreadable,
+            rates.slow,
+            rates.pause,
         ];
         let mut draw = self.rng.below(10_000);
         for (kind, rate) in kinds.into_iter().enumerate() {
@@ -42,17 +47,25 @@ impl World<'_> {
                 let device = &mut self.devices[slot];
                 let time = 5 * MS + self.rng.below(2000 * MS) / (1 + self.rng.below(20));
                 device.stalled_until = device.stalled_until.max(self.now + time);
+                device.late_at = Some(self.running.at(Nanos(device.stalled_until)));
             }
             1 if self.all_well() => {
                 let time = (5_000 + self.rng.below(20_000)) * MS;
                 let device = &mut self.devices[slot];
                 (device.stalled_until, device.hung) = (self.now + time, true);
+                device.late_at = Some(self.running.at(Nanos(device.stalled_until)));
             }
             2 if self.all_well() => self.devices[slot].errors = 1 + self.rng.below(6) as u32,
             3 if self.all_well() => self.vanish(slot),
             4 if self.all_well() => self.corrupt(slot % LEGS),
             5 => return self.power_cut(),
             6 => return self.operate(slot),
+            7 => self.spoil(slot % LEGS),
+            8 if self.all_well() => {
+                let (each, long) = (50 + self.rng.below(4000), 1000 + self.rng.below(20_000));
+                self.devices[slot].slow = (each * MS, self.now + long * MS);
+            }
+            9 => self.now += (1000 + self.rng.below(19_000)) * MS,
             _ => self.report.faults -= 1,
         }
         Ok(())
@@ -67,7 +80,15 @@ impl World<'_> {
                 State::Member => !device.absent,
                 _ => false,
             };
-            there && !device.misreads && !device.failing && !device.hung && device.errors == 0
+            let readable = { self.disks[slot].unreadable.iter() }.all(|&b| self.core.is_lost(b));
+            there
+                && readable
+                && device.slow.1 <= self.now
+                && device.blind_until <= self.now
+                && !device.misreads
+                && !device.failing
+                && !device.hung
+                && device.errors == 0
         };
         let read = self.requests.keys().next().is_none_or(|&first| first > self.misread_until);
         read && self.latent.is_empty() && (0..DEVICES).all(fine)
@@ -155,7 +176,7 @@ impl World<'_> {
 
     /// The operator does something.
     fn operate(&mut self, slot: Slot) -> Result<(), Violation> {
-        match self.rng.below(10) {
+        match self.rng.below(12) {
             0..3 => self.tell(Event::Command(Command::Scrub)),
             3..7 => {
                 let modes = [Mode::Strict, Mode::Log, Mode::Relaxed];
@@ -167,10 +188,13 @@ impl World<'_> {
             8 if self.all_well() && self.core.states()[slot] == State::Member => {
                 // Requests that are out on the old medium fail at once.
                 self.fail_flying(slot);
+                self.keep(slot);
                 self.disks[slot] = disk::Disk::new(&self.plan.geometry);
                 self.tell(Event::Command(Command::Replace(slot)));
             }
             9 => return self.clean_restart(),
+            10 if self.all_well() => self.keep(slot),
+            11 => return self.change_alike(),
             _ => {}
         }
         Ok(())

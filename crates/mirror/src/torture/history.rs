@@ -94,6 +94,23 @@ impl History {
         });
     }
 
+    /// A unit may be lost from now on: then it reads as `value`. That is no write: no flush covers
+    /// it.
+    pub fn may_lose(&mut self, unit: usize, value: u32, at: Moment) {
+        self.write_begins(unit, value, at);
+        if let Some(lost) = self.units[unit].last_mut() {
+            lost.invoked = 0;
+        }
+    }
+
+    /// It is lost.
+    pub fn lost(&mut self, unit: usize, value: u32, at: Moment) {
+        let cluster = self.units[unit].iter_mut().rev().find(|cluster| cluster.value == value);
+        if let Some(cluster) = cluster {
+            cluster.first_end = cluster.first_end.min(at);
+        }
+    }
+
     /// A write is acknowledged.
     pub fn write_ends(&mut self, unit: usize, value: u32, fua: bool, at: Moment) {
         let cluster = self.units[unit].iter_mut().rev().find(|cluster| cluster.value == value);

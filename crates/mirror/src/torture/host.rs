@@ -139,12 +139,21 @@ impl World<'_> {
     }
 
     pub(super) fn reply(&mut self, id: HostId, result: Result<(), IoError>) {
+        if result.is_err() && self.may_fail(id) {
+            self.outstanding -= 1;
+            return;
+        }
         let Some(request) = self.requests.get(&id) else {
             let text = format!("request {id} is answered twice");
             self.trouble.get_or_insert(Violation(text));
             return;
         };
         self.outstanding -= 1;
+        if result.is_err() && request.kind == Kind::Read && self.alike == Some(request.span.start) {
+            self.requests.remove(&id);
+            self.alike = None;
+            return;
+        }
         if result.is_err() {
             let text = format!("{:?} of {:?} failed (I2)", request.kind, request.span);
             self.trouble.get_or_insert(Violation(text));
@@ -231,7 +240,9 @@ impl World<'_> {
         if members[..2] != [crate::core::State::Member; 2] {
             return Ok(());
         }
-        match (0..a.data.len()).find(|&block| a.data[block] != b.data[block]) {
+        let differs =
+            |&block: &usize| a.data[block] != b.data[block] && !self.core.is_lost(block as u64);
+        match (0..a.data.len()).find(differs) {
             None => Ok(()),
             Some(block) => Err(Violation(format!(
                 "block {block}: the legs hold {:#x} and {:#x} (I4)",

@@ -6,6 +6,7 @@ use super::plan::Rates;
 use super::{Plan, run};
 use crate::Mutant;
 use crate::core::Placement;
+use crate::policy::lag::LagRules;
 use crate::types::Mode;
 
 /// How a planted bug was found.
@@ -59,7 +60,7 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
             config.rules.mode = Mode::Log;
             plan.rates = Rates { freeze: 300, cut: 400, operator: 2000, ..Rates::default() };
         }
-        Mutant::EarlyReference | Mutant::LogOutOfOrder | Mutant::LogLate => {
+        Mutant::EarlyReference | Mutant::LogOutOfOrder | Mutant::LogLate | Mutant::OneDomain => {
             config.rules.mode = Mode::Log;
             config.placement = Placement::OwnLog;
             plan.geometry.blocks = 12;
@@ -77,9 +78,29 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
             (plan.witness, plan.geometry.blocks, plan.geometry.log_pages) = (true, 12, 10);
             plan.rates = Rates { freeze: 400, cut: 400, ..Rates::default() };
         }
+        Mutant::TrustOlder | Mutant::TrustClone | Mutant::StartUntold | Mutant::StopUntold => {
+            plan.rates = Rates { cut: 300, operator: 1000, ..Rates::default() };
+        }
+        Mutant::IgnoreLostActivity => {
+            plan.rates = Rates { freeze: 400, cut: 400, ..Rates::default() };
+        }
+        Mutant::Outvote => plan.rates = Rates { operator: 1000, ..Rates::default() },
         Mutant::JoinSlots | Mutant::FillWithoutFlush | Mutant::SkipOwnActivity => {
             plan.rates = Rates { vanish: 300, cut: 200, ..Rates::default() };
         }
+        Mutant::LoseAtOnce | Mutant::LiftLate | Mutant::TrustLost => {
+            (plan.geometry.blocks, config.hot_max) = (12, 2);
+            config.lag = LagRules { flush_deadline: None, slow: None, ..config.lag };
+            plan.rates = Rates { vanish: 300, cut: 400, unreadable: 900, ..Rates::default() };
+        }
+        Mutant::CondemnSpan => {
+            plan.rates = Rates { unreadable: 300, operator: 200, ..Rates::default() };
+        }
+        Mutant::DropLast => {
+            plan.rates = Rates { freeze: 400, cut: 100, ..Rates::default() };
+            plan.impatient(&mut sim::Rng::new(plan.seed, "impatient"));
+        }
+        Mutant::PauseCounts => plan.rates = Rates { pause: 200, ..Rates::default() },
         _ => {}
     }
 }
@@ -93,6 +114,25 @@ mod tests {
         use Mutant::*;
         let soon = [MdFlush, IgnoreCap, TrustOldLeg, StartStale, OvertakeWaiting, SkipHot];
         for mutant in soon {
+            assert!(hunt(mutant, 100, 400).is_some(), "{mutant:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_a_member_is_looked_at() {
+        use Mutant::*;
+        for mutant in [TrustOlder, TrustClone, StartUntold, StopUntold, IgnoreLostActivity, Outvote]
+        {
+            let kill = hunt(mutant, 1000, 400);
+            println!("{mutant:?}: {kill:?}");
+            assert!(kill.is_some(), "{mutant:?}");
+        }
+    }
+
+    #[test]
+    fn planted_bugs_of_lost_blocks_and_late_legs_are_found() {
+        use Mutant::*;
+        for mutant in [LoseAtOnce, CondemnSpan, DropLast, PauseCounts] {
             assert!(hunt(mutant, 100, 400).is_some(), "{mutant:?}");
         }
     }

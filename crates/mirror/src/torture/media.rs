@@ -73,7 +73,9 @@ impl Media for Devices<'_> {
     }
 
     fn sum(&mut self, slot: Slot, block: u64) -> Result<Option<u32>, PowerCut> {
-        Ok(Some(disk::sum(block, self.disks[slot].data[block as usize])))
+        let disk = &self.disks[slot];
+        let readable = !disk.unreadable.contains(&block);
+        Ok(readable.then(|| disk::sum(block, disk.data[block as usize])))
     }
 
     fn replay(&mut self, from: Slot, page: u64, to: Slot, block: u64) -> Result<(), PowerCut> {

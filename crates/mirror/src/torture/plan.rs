@@ -5,6 +5,8 @@ use sim::{Nanos, Rng};
 use crate::core::{Config, Placement};
 use crate::format::Geometry;
 use crate::policy::Rules;
+use crate::policy::lag::LagRules;
+use crate::policy::slow::SlowRules;
 use crate::types::Mode;
 
 /// One run.
@@ -43,6 +45,12 @@ pub struct Rates {
     pub cut: u64,
     /// The operator does something.
     pub operator: u64,
+    /// A block cannot be read until it is written; on a leg that is alone, it may be lost.
+    pub unreadable: u64,
+    /// A leg takes up to seconds for each request, for a while.
+    pub slow: u64,
+    /// The server does not run for up to 20 s.
+    pub pause: u64,
 }
 
 impl Rates {
@@ -55,12 +63,22 @@ impl Rates {
         corrupt: 60,
         cut: 120,
         operator: 200,
+        unreadable: 100,
+        slow: 0,
+        pause: 20,
     };
 }
 
 impl Plan {
     /// The run of a seed, with `operations` host requests.
     pub fn new(seed: u64, operations: u64) -> Plan {
+        let mut plan = Plan::first(seed, operations);
+        plan.more();
+        plan
+    }
+
+    /// The same without what came later.
+    pub(super) fn first(seed: u64, operations: u64) -> Plan {
         let mut rng = Rng::new(seed, "plan");
         let mode = [Mode::Strict, Mode::Log, Mode::Log, Mode::Relaxed][rng.below(4) as usize];
         let witness = rng.below(2) == 0;
@@ -86,6 +104,9 @@ impl Plan {
             corrupt: some(100),
             cut: some(60),
             operator: some(80),
+            unreadable: 0,
+            slow: 0,
+            pause: 0,
         };
         let geometry = Geometry {
             blocks: 12 + rng.below(20),
@@ -94,6 +115,33 @@ impl Plan {
             log_pages: 8 + rng.below(16) as u32,
         };
         let depth = 1 + rng.below(8) as usize;
-        Plan { seed, operations, config, geometry, witness, depth, rates }
+        let mut plan = Plan { seed, operations, config, geometry, witness, depth, rates };
+        plan.config.lag = LagRules { flush_deadline: None, slow: None, ..plan.config.lag };
+        plan
+    }
+
+    /// What came later has draws of its own: a seed's other draws are what they were.
+    fn more(&mut self) {
+        let mut rng = Rng::new(self.seed, "plan of more");
+        let mut some = |rate: u64| if rng.below(2) == 0 { 0 } else { rng.below(rate) };
+        self.rates.unreadable = some(80);
+        self.rates.pause = some(40);
+        if some(2) + some(2) > 0 {
+            self.impatient(&mut rng);
+        }
+    }
+
+    /// Legs are left out soon for being late. A freeze may leave one alone then: so nothing may be
+    /// wrong with the other.
+    pub(super) fn impatient(&mut self, rng: &mut Rng) {
+        (self.rates.corrupt, self.rates.error, self.rates.unreadable) = (0, 0, 0);
+        self.rates.slow = rng.below(60);
+        let ms = |time: u64| Nanos::from_millis(time);
+        self.config.lag.flush_deadline = Some(ms(100 + rng.below(2000)));
+        self.config.lag.slow = Some(SlowRules {
+            over: ms(50 + rng.below(500)),
+            share_percent: 5 + rng.below(40) as u32,
+            window: ms(2000 + rng.below(10_000)),
+        });
     }
 }

@@ -9,8 +9,8 @@ use super::plan::Plan;
 use super::world::World;
 use crate::core::{Command, Core, Event, Meta, Opened, State};
 use crate::format::Superblock;
-use crate::format::maps::{SUMS_PER_PAGE, TablePage};
-use crate::format::superblock::{Generations, Membership};
+use crate::format::maps::{Activity, SUMS_PER_PAGE, TablePage};
+use crate::format::superblock::{Generations, Membership, Seen};
 use crate::policy::assemble::{Accept, Offer, Refusal};
 use crate::recovery::{Failed, recover};
 use crate::types::{DEVICES, LEGS, Slot, WITNESS};
@@ -40,12 +40,18 @@ pub(super) fn create(plan: &Plan, disks: &mut [Disk; DEVICES]) {
             armed_relaxed: false,
             armed_witness: false,
             log_first: 1,
+            run: 0,
+            seen: std::array::from_fn(|slot| match slot == WITNESS && !plan.witness {
+                true => Seen::default(),
+                false => Seen { identity: slot as u128 + 1, update: 1, run: 0 },
+            }),
         });
         let mut apply = |meta| disk.apply(&disk::Effect::Meta(std::rc::Rc::new(meta)));
         for copy in crate::format::Layout::copies_of(1) {
             apply(Meta::Superblock { copy, superblock: superblock.clone() });
         }
         if slot < LEGS {
+            apply(Meta::Activity(Activity { version: 1, hot: Vec::new() }));
             let mut sums = vec![(0, 0); SUMS_PER_PAGE as usize];
             for (block, entry) in (0..plan.geometry.blocks).zip(&mut sums) {
                 *entry = (disk::sum(block, 0), 1);
@@ -76,9 +82,7 @@ impl World<'_> {
         self.report.power_cuts += 1;
         self.history.check()?;
         let well = self.all_well();
-        let stale: [bool; DEVICES] = std::array::from_fn(|slot| {
-            matches!(self.core.states()[slot], State::Out | State::Filling)
-        });
+        let stale = self.left_out();
         self.mend_before_cut();
         for slot in 0..DEVICES {
             let effects = self.flying_on(slot);
@@ -89,7 +93,13 @@ impl World<'_> {
         for slot in 0..DEVICES {
             self.comes_with_power(slot);
         }
-        if well && self.latent.is_empty() && self.rng.below(5) < 2 {
+        let older = well && self.latent.is_empty() && self.put_back_older();
+        if well && !older {
+            self.keep_at_rest();
+        }
+        if older {
+            // One fault at a time.
+        } else if well && self.latent.is_empty() && self.rng.below(5) < 2 {
             let slot = self.rng.below(DEVICES as u64) as Slot;
             if self.core.states()[slot] == State::Member {
                 self.report.losses += 1;
@@ -107,6 +117,11 @@ impl World<'_> {
         self.restart(stale)
     }
 
+    /// Which devices do not hold what the members do?
+    fn left_out(&self) -> [bool; DEVICES] {
+        self.core.states().map(|state| matches!(state, State::Out | State::Filling))
+    }
+
     /// The leg that was left out is found first, the one that went on only later.
     fn stale_leg_first(&mut self) {
         let states = self.core.states();
@@ -116,6 +131,7 @@ impl World<'_> {
                 && states[current] == State::Member
                 && !self.devices[leg].blank
                 && self.disks[leg].superblock().is_ok()
+                && !self.nobody_knows(leg)
             {
                 self.devices[leg].absent = false;
                 self.devices[current].absent = true;
@@ -123,10 +139,23 @@ impl World<'_> {
         }
     }
 
+    /// Were this leg and the witness left out at once, neither hearing of the other? They agree
+    /// then, and without the leg that went on nothing says otherwise. See docs/mirror.md.
+    fn nobody_knows(&self, leg: Slot) -> bool {
+        let generation = |slot: Slot| {
+            let superblock = self.disks[slot].superblock();
+            superblock.map_or(0, |own| own.generations.current)
+        };
+        self.left_out()[WITNESS] && generation(leg) == generation(WITNESS)
+    }
+
     /// A page of metadata of one device rots while the power is off.
     fn rot_metadata(&mut self) {
         let slot = self.rng.below(DEVICES as u64) as Slot;
-        let kind = self.rng.below(4);
+        let kind = self.rng.below(5);
+        if kind == 4 {
+            return self.lose_activity(slot);
+        }
         let superblock = self.disks[slot].superblock();
         // In relaxed mode a flush may rely on one record alone: that is its bargain.
         let lone_record = kind == 1 && superblock.as_ref().is_ok_and(|own| own.armed_relaxed);
@@ -137,12 +166,22 @@ impl World<'_> {
         }
     }
 
+    /// The activity log of a leg, or of both, cannot be read.
+    fn lose_activity(&mut self, slot: Slot) {
+        self.say(format_args!("! no activity log can be read on {slot}; 2: on any leg"));
+        self.report.faults += 1;
+        for leg in (0..LEGS).filter(|&leg| slot == leg || slot == WITNESS) {
+            self.disks[leg].lose_activity();
+        }
+    }
+
     /// What a device is after the power came back.
     fn comes_with_power(&mut self, slot: Slot) {
         let out = self.core.states()[slot] != State::Member;
         let stays_away = out && self.rng.below(2) == 0;
         let device = &mut self.devices[slot];
         (device.stalled_until, device.hung, device.errors) = (0, false, 0);
+        (device.blind_until, device.slow.1) = (0, 0);
         device.misreads = false;
         device.failing = false;
         // A lost medium stays lost; a device that was out may be there or not.
@@ -206,12 +245,20 @@ impl World<'_> {
         self.history.check()?;
         self.converged()?;
         self.mend_before_cut();
-        let clean = (0..LEGS).all(|leg| self.disks[leg].superblock().is_ok_and(|s| s.clean));
-        if !clean {
+        // A freeze may outlast the drain: a leg that is left out for it meanwhile is told nothing.
+        let stale = self.left_out();
+        let says_so = |leg: Slot| self.disks[leg].superblock().is_ok_and(|own| own.clean);
+        if !(0..LEGS).filter(|&leg| !stale[leg]).all(says_so) {
             return Err(Violation("it stopped, but does not say so on media".into()));
         }
         self.forget_requests();
-        self.restart([false; DEVICES])
+        self.outdate();
+        // One fault at a time.
+        let well = stale == [false; DEVICES] && self.latent.is_empty();
+        if well && !self.put_back_older() {
+            self.keep_at_rest();
+        }
+        self.restart(stale)
     }
 
     /// Start, answering refusals as an operator would, with power cuts inside recovery.
@@ -259,6 +306,9 @@ impl World<'_> {
         accept: &mut Accept,
     ) -> Result<(), Violation> {
         let wrong = || Err(Violation(format!("a start is refused without reason: {refusal}")));
+        if self.answer_older(refusal, accept) {
+            return Ok(());
+        }
         match *refusal {
             Refusal::MissingLeg { slot }
                 if self.devices[slot].absent || self.disks[slot].superblock().is_err() =>
@@ -269,7 +319,9 @@ impl World<'_> {
                 }
                 Ok(())
             }
-            Refusal::Stale { slot } if stale[slot] || self.leaving[slot] => {
+            Refusal::Stale { slot } | Refusal::Older { slot, .. }
+                if stale[slot] || self.leaving[slot] =>
+            {
                 self.find(1 - slot);
                 Ok(())
             }
@@ -286,6 +338,16 @@ impl World<'_> {
             }
             Refusal::Exposed { relaxed: false, .. } if self.devices[WITNESS].absent => {
                 self.find(WITNESS);
+                Ok(())
+            }
+            // The leg that is there was not told of its own leaving, and the witness is a new
+            // medium by now: only the leg that went on can say that nothing is missing.
+            Refusal::Exposed { slot, relaxed: false }
+                if stale[1 - slot]
+                    && self.devices[slot].absent
+                    && self.disks[WITNESS].superblock().is_err() =>
+            {
+                self.find(slot);
                 Ok(())
             }
             _ => wrong(),
@@ -310,13 +372,19 @@ impl World<'_> {
             let text = format!("the stale leg {leg} started as current (I8)");
             return Err(Violation(text));
         }
+        if let Some(leg) = self.older_started(&opened.state) {
+            let text = format!("an older copy of leg {leg} started as current (I8)");
+            return Err(Violation(text));
+        }
+        self.outdate();
         let Some(&leg) = legs.first() else {
             return Err(Violation("it started without a leg".into()));
         };
         if let [a, b] = legs[..] {
             let (a, b) = (&self.disks[a].data, &self.disks[b].data);
             let latent = |block: usize| self.latent.iter().any(|l| l.block == block as u64);
-            let differs = |&block: &usize| a[block] != b[block] && !latent(block);
+            let lost = |block: usize| opened.table.is_lost(block as u64);
+            let differs = |&block: &usize| a[block] != b[block] && !latent(block) && !lost(block);
             if let Some(block) = (0..a.len()).find(differs) {
                 return Err(Violation(format!(
                     "block {block}: after recovery the legs hold {:#x} and {:#x} (I4)",
@@ -328,6 +396,7 @@ impl World<'_> {
         for latent in self.latent.iter().filter(|latent| latent.slot == leg) {
             contents[latent.block as usize] = latent.right;
         }
+        self.lost_at_start(&opened.table, &mut contents)?;
         match accept.exposure {
             true => {
                 let blocks = self.plan.config.exposed_blocks_max;
@@ -340,7 +409,9 @@ impl World<'_> {
         let mut config = self.plan.config.clone();
         config.rules.mode = mode;
         self.steady = opened.state[..LEGS] == [State::Member; LEGS];
-        self.core = Core::new(config, opened, Nanos(self.now));
+        let time = self.running.look(Nanos(self.now));
+        self.core = Core::new(config, opened, time);
+        self.losable_again();
         self.act();
         Ok(())
     }

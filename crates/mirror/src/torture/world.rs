@@ -1,7 +1,7 @@
 //! The world of one run: three devices, virtual time, the core, and what the host saw of it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use sim::{Digest, Nanos, Rng};
@@ -9,9 +9,11 @@ use sim::{Digest, Nanos, Rng};
 use super::disk::{self, Disk, Effect};
 use super::history::{History, Violation};
 use super::host::Request;
+use super::older::{Aside, Kept};
 use super::plan::Plan;
 use super::{Report, SPAN_MAX};
 use crate::core::{Action, Content, Core, Event, HostId, Io, IoError, Meta, Notice, Source, State};
+use crate::policy::running::Running;
 use crate::types::{DEVICES, Slot, Span};
 
 /// A device and its moods.
@@ -25,6 +27,12 @@ pub(super) struct Device {
     pub(super) failing: bool,
     /// The next requests end with errors.
     pub(super) errors: u32,
+    /// It answers no read of data with anything but an error before this.
+    pub(super) blind_until: u64,
+    /// Requests take so much longer, before that moment.
+    pub(super) slow: (u64, u64),
+    /// When it was stalled or slow last, in the time that the server ran.
+    pub(super) late_at: Option<Nanos>,
     /// The next read of data returns another block's content first.
     pub(super) misreads: bool,
     /// It is not there.
@@ -78,6 +86,19 @@ pub(super) struct World<'p> {
     pub(super) merges: VecDeque<HostId>,
     pub(super) history: History,
     pub(super) latent: Vec<Latent>,
+    /// Both copies of this block are wrong alike, until a read of it fails.
+    pub(super) alike: Option<u64>,
+    /// What a device once was.
+    pub(super) kept: Option<Kept>,
+    /// Such a thing is in a device's place.
+    pub(super) aside: Option<Aside>,
+    /// What has been read of a block that may be lost, if it is: by block.
+    pub(super) may_lose: BTreeMap<u64, u32>,
+    /// Blocks that could not be read at some time.
+    pub(super) were_unreadable: BTreeSet<(Slot, u64)>,
+    /// A leg that is alone could not read what may be lost; requests up to this one may fail.
+    pub(super) failed_requests: HostId,
+    pub(super) running: Running,
     /// A read was misdirected; requests up to this one may still be at it.
     pub(super) misread_until: HostId,
     /// At the last power cut the device was being left out.
@@ -107,6 +128,9 @@ impl<'p> World<'p> {
             hung: false,
             failing: false,
             errors: 0,
+            blind_until: 0,
+            slow: (0, 0),
+            late_at: None,
             misreads: false,
             absent: slot == 2 && !plan.witness,
             blank: false,
@@ -134,6 +158,13 @@ impl<'p> World<'p> {
             merges: VecDeque::new(),
             history,
             latent: Vec::new(),
+            alike: None,
+            kept: None,
+            aside: None,
+            may_lose: BTreeMap::new(),
+            were_unreadable: BTreeSet::new(),
+            failed_requests: 0,
+            running: Running::new(plan.config.rules, Nanos::ZERO),
             misread_until: 0,
             leaving: [false; DEVICES],
             steady: true,
@@ -151,7 +182,8 @@ impl<'p> World<'p> {
     /// Tell the core something and do what it wants.
     pub(super) fn tell(&mut self, event: Event<'_>) {
         self.say(format_args!("> {event:?}"));
-        self.core.handle(Nanos(self.now), event);
+        let time = self.running.look(Nanos(self.now));
+        self.core.handle(time, event);
         self.act();
         let cap = self.plan.config.exposed_blocks_max;
         let exposed = self.core.exposed().0;
@@ -228,8 +260,20 @@ impl<'p> World<'p> {
                 let text = "no leg is left, though one device at a time was in trouble".into();
                 self.trouble.get_or_insert(Violation(text));
             }
-            Notice::Left(_) | Notice::Filling(_) | Notice::Joined(_) => self.steady = false,
+            Notice::Left(slot, why) => {
+                self.steady = false;
+                // Nothing looks further back than a window.
+                let window = self.plan.config.lag.slow.unwrap_or_default().window;
+                let now = self.running.at(Nanos(self.now));
+                let recently = |at: Nanos| at + window + Nanos::from_secs(10) >= now;
+                if why.is_late() && !self.devices[slot].late_at.is_some_and(recently) {
+                    let text = format!("{slot} is left out ({why:?}) though it was never late");
+                    self.trouble.get_or_insert(Violation(text));
+                }
+            }
+            Notice::Filling(_) | Notice::Joined(_) => self.steady = false,
             Notice::Scrubbed => self.scrubbed = true,
+            Notice::Undecided(block) if self.alike == Some(block) => {}
             Notice::Undecided(block) => {
                 let on = [0, 1].map(|leg: usize| self.disks[leg].data[block as usize]);
                 let latent = self.latent.clone();
@@ -237,7 +281,17 @@ impl<'p> World<'p> {
                 let text = format!("block {block}: the copies differ and nothing decides");
                 self.trouble.get_or_insert(Violation(text));
             }
-            Notice::Frozen(..) | Notice::Mismatch(..) => {}
+            Notice::Lost(block) => self.lost(block),
+            Notice::Mismatch(leg, block) => {
+                let rates = self.plan.rates;
+                let only = rates.error + rates.corrupt + rates.vanish == 0
+                    && self.devices.iter().all(|device| device.blind_until == 0);
+                if only && !self.were_unreadable.contains(&(leg, block)) {
+                    let text = format!("block {block} of {leg} is condemned, but was never bad");
+                    self.trouble.get_or_insert(Violation(text));
+                }
+            }
+            Notice::Frozen(..) | Notice::Unreadable(_) => {}
         }
     }
 
@@ -286,9 +340,14 @@ impl<'p> World<'p> {
             self.flying.len() as u32 - 1
         });
         self.flying[index as usize] = Some(Flying { slot, io, op });
-        let device = &self.devices[slot];
-        let service = device.base_ns / 2 + self.rng.below(device.base_ns);
-        self.schedule(self.now.max(device.stalled_until) + service, index);
+        let device = &mut self.devices[slot];
+        let mut service = device.base_ns / 2 + self.rng.below(device.base_ns);
+        if self.now < device.slow.1 {
+            service += device.slow.0;
+            device.late_at = Some(self.running.at(Nanos(self.now + service)));
+        }
+        let at = self.now.max(device.stalled_until) + service;
+        self.schedule(at, index);
     }
 
     pub(super) fn schedule(&mut self, at: u64, index: u32) {
@@ -299,7 +358,10 @@ impl<'p> World<'p> {
     /// Go to the next thing that happens. False when nothing will.
     pub(super) fn step(&mut self) -> bool {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
-        let timer = self.core.next_timer().map(|at| at.0);
+        let timer = self.core.next_timer().map(|at| self.running.on_clock(at).0);
+        if let Some(next) = event.into_iter().chain(timer).min() {
+            self.running.sleep(Nanos(next), false);
+        }
         match (event, timer) {
             (None, None) => return false,
             (event, Some(timer)) if event.is_none_or(|event| timer < event) => {
@@ -329,7 +391,20 @@ impl<'p> World<'p> {
         self.free.push(index);
         let device = &mut self.devices[slot];
         device.hung &= device.stalled_until > self.now;
-        let failed = device.failing || device.absent || device.errors > 0;
+        let unreadable = match &op {
+            Op::Read(span) => {
+                let bad = &self.disks[slot].unreadable;
+                let blind = device.blind_until > self.now;
+                let losable =
+                    |block: u64| bad.contains(&block) && self.may_lose.contains_key(&block);
+                if blind || span.iter().any(losable) {
+                    self.failed_requests = self.next_id.into();
+                }
+                blind || span.iter().any(|block| bad.contains(&block))
+            }
+            _ => false,
+        };
+        let failed = device.failing || device.absent || device.errors > 0 || unreadable;
         device.errors = device.errors.saturating_sub(1);
         if failed {
             // A request that failed may have done its work all the same.

@@ -5,7 +5,7 @@
 //! to the youngest block of a plane and moved by greedy cleaning. A package serves one page at a
 //! time, or, with several parallel units, all that waits, in rounds of one page per unit that end
 //! together. Cleaning one block per low plane comes before the next service. Every logical page is
-//! mapped from the start.
+//! mapped from the start. The last block mapped in a package is never sealed and so never cleaned.
 //!
 //! # Equation
 //! With X the time of a page on the pins (528 bytes per sector), the k-th page of a round ends
@@ -150,6 +150,7 @@ impl Params {
             requests: Vec::new(),
             free: Vec::new(),
             inside: 0,
+            bytes_written: 0,
             arrived: VecDeque::new(),
             finished: VecDeque::new(),
             channel: NONE,
@@ -232,6 +233,8 @@ struct DisksimSsd {
     requests: Vec<Pending>,
     free: Vec<u32>,
     inside: u32,
+    /// Bytes the host asked to write.
+    bytes_written: u64,
     /// Requests that wait for the channel, and served ones that wait for it.
     arrived: VecDeque<u32>,
     finished: VecDeque<u32>,
@@ -246,6 +249,7 @@ impl Snapshot for DisksimSsd {
         self.requests.save(to);
         self.free.save(to);
         self.inside.save(to);
+        self.bytes_written.save(to);
         self.arrived.save(to);
         self.finished.save(to);
         self.channel.save(to);
@@ -256,6 +260,7 @@ impl Snapshot for DisksimSsd {
         self.requests.restore(from)?;
         self.free.restore(from)?;
         self.inside.restore(from)?;
+        self.bytes_written.restore(from)?;
         self.arrived.restore(from)?;
         self.finished.restore(from)?;
         self.channel.restore(from)?;
@@ -388,6 +393,9 @@ impl Device for DisksimSsd {
             Some(place) => *place = pending,
             None => self.requests.push(pending),
         }
+        if request.op == Op::Write {
+            self.bytes_written += u64::from(request.sectors) * SECTOR_BYTES;
+        }
         match request.op {
             Op::Read | Op::Write => {
                 self.arrived.push_back(slot);
@@ -439,6 +447,7 @@ impl Device for DisksimSsd {
         if request.op != Op::Write {
             return;
         }
+        self.bytes_written += u64::from(request.sectors) * SECTOR_BYTES;
         let count = self.elements.len() as u64;
         for page in self.pages(request) {
             let element = &mut self.elements[(page % count) as usize];
@@ -454,10 +463,14 @@ impl Device for DisksimSsd {
         let (moved, cleaned) = (sum(|e| e.counts.moved), sum(|e| e.counts.cleaned));
         out.add("host_reads", reads);
         out.add("host_writes", writes);
+        out.add("host_bytes_written", self.bytes_written);
         out.add("flash_reads.host", reads);
-        out.add("flash_programs.host", writes);
-        out.add("flash_programs.gc", moved);
-        out.add("flash_programs.summary", sum(|e| e.counts.summaries));
+        let summaries = sum(|e| e.counts.summaries);
+        for (cause, pages) in [("host", writes), ("gc", moved), ("summary", summaries)] {
+            let bytes = pages * u64::from(self.limits.block_bytes);
+            out.add(format!("flash_programs.{cause}"), pages);
+            out.add(format!("flash_bytes_programmed.{cause}"), bytes);
+        }
         out.add("flash_erases.gc", cleaned);
         out.add("gc_pages_moved", moved);
         out.add("gc_blocks_collected", cleaned);

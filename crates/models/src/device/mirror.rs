@@ -274,6 +274,9 @@ impl Params {
             on_time,
             stuck_after: stuck_after.0,
             fail_after: fail_after.0,
+            // A study asks what a slow leg costs, so it is kept.
+            flush_deadline: None,
+            slow: None,
         };
         config.exposed_blocks_max = bytes.0.0 / PAGE;
         config.exposed_age_max = self.exposure.age.0;

@@ -28,8 +28,10 @@
 //! Agrawal et al., USENIX ATC 2008; Tavakkol et al., FAST 2018; Ha, Cho and Eom, J. KIISE 37(4),
 //! 2010 (default geometry and timing).
 
+use std::fmt;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use sim::{
     Busy, Bytes, Completions, Counters, Device, Limits, Nanos, Request, Survivors, snapshot_fields,
 };
@@ -50,15 +52,71 @@ use crate::ssd::oracle::Oracle;
 use crate::ssd::timing::NandParams;
 
 /// How much flash the host does not see.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(transform = or_a_share)]
 pub enum OverProvisioning {
-    /// (physical - logical) / logical, in percent.
+    /// (physical - logical) / logical, in percent; `"28%"` says the same.
     RatioPercent(f64),
     /// logical / physical, in percent.
     LivePercent(f64),
     /// The logical capacity itself.
     Capacity(Size),
+}
+
+/// The ways to say [`OverProvisioning`] as a table.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Table {
+    RatioPercent(f64),
+    LivePercent(f64),
+    Capacity(Size),
+}
+
+const SHARE: &str = "a ratio such as \"28%\" (spare over visible capacity)";
+
+/// The schema of a table or of [`SHARE`].
+fn or_a_share(schema: &mut schemars::Schema) {
+    let share = schemars::json_schema!({
+        "type": "string", "pattern": r"^ *[0-9.]+ *%$", "description": SHARE,
+    });
+    if let Some(choices) = schema.get_mut("oneOf").and_then(|list| list.as_array_mut()) {
+        choices.insert(0, share.into());
+    }
+}
+
+impl<'de> Deserialize<'de> for OverProvisioning {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<OverProvisioning, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = OverProvisioning;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                write!(
+                    f,
+                    "{SHARE}, or one of {{ ratio_percent = 28 }}, {{ live_percent = 78 }} and \
+                     {{ capacity = \"64GiB\" }}"
+                )
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<OverProvisioning, E> {
+                let share = text.trim().strip_suffix('%').map(|number| number.trim().parse());
+                match share {
+                    Some(Ok(percent)) => Ok(OverProvisioning::RatioPercent(percent)),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+            fn visit_map<A: de::MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> Result<OverProvisioning, A::Error> {
+                Ok(match Table::deserialize(de::value::MapAccessDeserializer::new(map))? {
+                    Table::RatioPercent(percent) => OverProvisioning::RatioPercent(percent),
+                    Table::LivePercent(percent) => OverProvisioning::LivePercent(percent),
+                    Table::Capacity(size) => OverProvisioning::Capacity(size),
+                })
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
 }
 
 /// When and how blocks are collected.
@@ -85,6 +143,9 @@ pub struct CollectionParams {
     pub separate: bool,
     /// Choose victims over the whole drive instead of per plane.
     pub global: bool,
+    /// A block of map pages is a victim when this share of its pages (or less) is valid, in
+    /// percent; with more only if no other block would do. 100 takes it like any block.
+    pub map_victim_percent: f64,
 }
 
 impl Default for CollectionParams {
@@ -99,6 +160,7 @@ impl Default for CollectionParams {
             step_pages: 1,
             separate: true,
             global: false,
+            map_victim_percent: 100.0,
         }
     }
 }
@@ -214,6 +276,7 @@ impl Params {
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
         let mut flash = Flash::new(geometry, needs.slots, wear.levels_free_blocks());
+        flash.map_victim_pages = self.map_victim_pages(&geometry)?;
         flash.kept_for_collection = if rules.separate { 0 } else { kept_for_collection(needs) };
         let parts = Parts {
             nand: Nand::new(geometry, timing),
@@ -241,6 +304,16 @@ impl Params {
             rest: background.then_some(self.collection.background_after.0),
         };
         Ok(Ssd { limits, controller: Controller::new(settings, parts) })
+    }
+
+    fn map_victim_pages(&self, geometry: &Geometry) -> Result<Option<u32>, ConfigError> {
+        let percent = self.collection.map_victim_percent;
+        if !(0.0..=100.0).contains(&percent) {
+            let message = format!("expected 0 to 100, got {percent}");
+            return Err(ConfigError::new("collection.map_victim_percent", message));
+        }
+        let pages = f64::from(geometry.pages_per_block.get()) * percent / 100.0;
+        Ok((percent < 100.0).then_some(pages as u32))
     }
 
     fn rules(&self, geometry: &Geometry) -> Result<Rules, ConfigError> {

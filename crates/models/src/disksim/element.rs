@@ -202,16 +202,21 @@ impl Element {
             offset if offset < data => (page / pages * data + offset) as u32,
             _ => NOBODY,
         });
-        let full = |full: u32, rest: u32| {
-            (0..blocks).map(|b| if b < used { full } else { rest }).collect::<Vec<_>>()
-        };
         let mut element = Element {
             shape,
             times,
             map,
             owner,
-            valid: full(shape.data_pages(), 0),
-            state: full(SEALED.into(), FREE.into()).into_iter().map(|s| s as u8).collect(),
+            valid: (0..blocks).map(|b| if b < used { shape.data_pages() } else { 0 }).collect(),
+            // The original seals a mapped block on its way to the next one, so the last it never
+            // seals, and never cleans: the element has lost it.
+            state: (0..blocks)
+                .map(|b| match b + 1 {
+                    next if next < used => SEALED,
+                    next if next == used => OPEN,
+                    _ => FREE,
+                })
+                .collect(),
             opened: (0..blocks).map(|b| if b < used { b as u64 + 1 } else { 0 }).collect(),
             last_opened: used as u64,
             planes: vec![
@@ -385,8 +390,8 @@ impl Element {
 
     /// Write a page for the host. When that takes the last free block of the plane, a block is
     /// cleaned into it at once; some block has a page to gain, because no plane holds more valid
-    /// pages than fill all but two of its blocks. The original has no such rule: it exits when a
-    /// plane has no free block.
+    /// pages than fill all but two of its blocks, the lost one not counted. The original has no
+    /// such rule: it exits when a plane has no free block.
     fn program(&mut self, plane: u32, lpn: u32) -> u64 {
         let mut cost = 0;
         if self.is_full(plane) {
@@ -424,12 +429,13 @@ impl Element {
     fn most_free(&self, before: u32, chosen: &[u32]) -> u32 {
         let old = (self.opened[self.block_of(before)], before);
         let size = i64::from(self.shape.pages_per_block);
-        let most_live = (self.shape.blocks_per_plane - 2) * self.shape.data_pages();
         let mut best = None;
         for i in 0..self.shape.planes {
             let plane = (self.next_write_plane + i) % self.shape.planes;
             let Plane { active, free_blocks, live, .. } = self.planes[plane as usize];
             let is_younger = (self.opened[self.block_of(active)], active) > old;
+            let lost = u32::from(plane + 1 == self.shape.planes);
+            let most_live = (self.shape.blocks_per_plane - lost - 2) * self.shape.data_pages();
             if !is_younger || live + chosen[plane as usize] >= most_live {
                 continue;
             }

@@ -222,15 +222,23 @@ impl Collector {
         Step::Planned
     }
 
-    /// Choose a victim; false when none is needed or none would help.
-    fn choose(&mut self, pool: u32, flash: &mut Flash) -> bool {
+    /// Tell the victim policy about blocks that were sealed.
+    fn tell_sealed(&mut self, flash: &mut Flash) {
         for block in std::mem::take(&mut flash.newly_sealed) {
             let owner = self.planes_per_pool.div(flash.geometry.plane_of_block(block));
             self.gc.sealed(owner, block);
         }
+    }
+
+    /// Choose a victim; false when none is needed or none would help.
+    fn choose(&mut self, pool: u32, flash: &mut Flash) -> bool {
+        self.tell_sealed(flash);
         let cold = std::mem::take(&mut self.pools[pool as usize].cold);
         let wear = cold != 0 && flash.is_sealed(cold - 1) && self.fits(cold - 1, flash);
-        let chosen = if wear { Some(cold - 1) } else { self.choose_garbage(pool, flash) };
+        let mut chosen = if wear { Some(cold - 1) } else { self.choose_garbage(pool, flash) };
+        if chosen.is_none() && self.offer_withheld(pool, flash) {
+            chosen = self.choose_garbage(pool, flash);
+        }
         let Some(victim) = chosen else { return false };
         flash.begin_collection(victim);
         let state = &mut self.pools[pool as usize];
@@ -238,13 +246,30 @@ impl Collector {
         true
     }
 
-    /// The block to collect next for its space, if space is needed and can be gained.
-    fn choose_garbage(&mut self, pool: u32, flash: &Flash) -> Option<u32> {
-        let level = match self.pools[pool as usize].background {
+    /// Let map blocks be victims that are not to be, if space is needed and nothing else gains it.
+    fn offer_withheld(&mut self, pool: u32, flash: &mut Flash) -> bool {
+        let needed =
+            flash.map_victim_pages.is_some() && self.at_most(pool, flash, self.level(pool));
+        let mut offered = false;
+        if needed {
+            // Of every plane, also after the first that has one.
+            self.planes(pool).for_each(|plane| offered |= flash.offer_withheld(plane));
+        }
+        self.tell_sealed(flash);
+        offered
+    }
+
+    /// Free blocks per plane beyond which a pool is not collected.
+    fn level(&self, pool: u32) -> u32 {
+        match self.pools[pool as usize].background {
             true => self.rules.background_free.max(self.rules.stop_free),
             false => self.rules.stop_free,
-        };
-        if !self.at_most(pool, flash, level) {
+        }
+    }
+
+    /// The block to collect next for its space, if space is needed and can be gained.
+    fn choose_garbage(&mut self, pool: u32, flash: &Flash) -> Option<u32> {
+        if !self.at_most(pool, flash, self.level(pool)) {
             let rests = self.pools[pool as usize].background;
             let oldest = self.oldest_pslc(pool, flash).filter(|_| rests);
             return oldest.filter(|&block| self.fits(block, flash));

@@ -22,7 +22,7 @@ pub struct GeometryParams {
     pub blocks_per_plane: u32,
     /// Pages in a block.
     pub pages_per_block: u32,
-    /// Data bytes in a page, spare area not counted.
+    /// Data bytes in a page, spare area not counted: a power of two.
     pub page: Size,
 }
 
@@ -129,8 +129,8 @@ impl GeometryParams {
         // 15 bits: valid counts keep one bit for the block's state.
         in_range("pages_per_block", self.pages_per_block, 1, (1 << 15) - 1)?;
         let page_bytes = self.page.0.0;
-        if page_bytes == 0 || !page_bytes.is_multiple_of(SECTOR_BYTES) || page_bytes > 1 << 20 {
-            let message = format!("expected a multiple of 512B up to 1MiB, got {}", self.page);
+        if !page_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 20).contains(&page_bytes) {
+            let message = format!("expected a power of two from 512B to 1MiB, got {}", self.page);
             return Err(ConfigError::new("page", message));
         }
         let dies_per_channel =
@@ -259,7 +259,7 @@ mod tests {
         let bad = GeometryParams { planes_per_die: 0, ..GeometryParams::default() };
         assert_eq!(bad.check().unwrap_err().to_string(), "planes_per_die: expected 1 to 16, got 0");
         let bad = GeometryParams { page: Size(Bytes(1000)), ..GeometryParams::default() };
-        assert!(bad.check().unwrap_err().message.contains("multiple of 512B"));
+        assert!(bad.check().unwrap_err().message.contains("power of two from 512B"));
         let bad = GeometryParams {
             blocks_per_plane: 1 << 24,
             pages_per_block: 1 << 14,

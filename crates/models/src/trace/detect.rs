@@ -29,18 +29,45 @@ pub fn open(
     format: Option<&TraceFormat>,
     context: &Context,
 ) -> Result<Trace, TraceError> {
-    let input = Input::open(name, read)?;
-    let head = Head { bytes: input.pending(), whole: input.ended() };
-    if head.bytes.is_empty() {
-        return Err(TraceError::file(name, "the file is empty: it holds no trace"));
-    }
+    let begun = Begun::new(name, read)?;
     let format = match format {
         Some(format) => format.clone(),
-        None => recognise(head, context).ok_or_else(|| unknown(name, head))?,
+        None => begun.recognise(context)?,
     };
-    let compression = input.compression();
-    let reader = format.build(context).open(input);
-    Ok(Trace { reader, format, compression, origin: None, early: 0 })
+    Ok(begun.read_as(format, context))
+}
+
+/// A trace of which the beginning was read, whose format is still to be chosen.
+pub struct Begun(Input);
+
+impl Begun {
+    /// Read the beginning of `read`; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is empty.
+    pub fn new(name: &str, read: Box<dyn Read + Send>) -> Result<Begun, TraceError> {
+        let input = Input::open(name, read)?;
+        match input.pending().is_empty() {
+            true => Err(TraceError::file(name, "the file is empty: it holds no trace")),
+            false => Ok(Begun(input)),
+        }
+    }
+
+    /// The format that the content says, with default parameters.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub fn recognise(&self, context: &Context) -> Result<TraceFormat, TraceError> {
+        let head = Head { bytes: self.0.pending(), whole: self.0.ended() };
+        recognise(head, context).ok_or_else(|| unknown(self.0.name(), head))
+    }
+
+    /// Go on as a trace of this format.
+    pub fn read_as(self, format: TraceFormat, context: &Context) -> Trace {
+        let compression = self.0.compression();
+        let reader = format.build(context).open(self.0);
+        Trace { reader, format, compression, origin: None, early: 0 }
+    }
 }
 
 /// The format that is surest of itself; of equals, the first in the registry.

@@ -3,6 +3,7 @@
 use std::io::{Cursor, ErrorKind, Read};
 
 use crate::trace::error::{Place, TraceError};
+use crate::trace::gzip::Gzip;
 
 /// Bytes kept in memory, whatever the length of the trace.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -38,7 +39,7 @@ impl Input {
         };
         let whole = Cursor::new(magic).chain(read);
         let read: Box<dyn Read + Send> = match compression {
-            Some("gzip") => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+            Some("gzip") => Box::new(Gzip::new(Box::new(whole))),
             Some(_) => Box::new(zstd::stream::read::Decoder::new(whole).map_err(fail)?),
             None => Box::new(whole),
         };

@@ -14,6 +14,7 @@ mod detect;
 pub mod disksim;
 mod error;
 mod events;
+mod gzip;
 mod input;
 pub mod iolog;
 mod lines;
@@ -30,7 +31,7 @@ mod write;
 
 use sim::{Nanos, Request, Rng};
 
-pub use detect::{Trace, open};
+pub use detect::{Begun, Trace, open};
 pub use error::{Place, TraceError};
 pub use input::Input;
 pub use locality::{Locality, LocalityMeter};

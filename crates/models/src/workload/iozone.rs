@@ -1,15 +1,16 @@
 //! IOzone: eight passes over one file.
 //!
 //! # What it models
-//! The passes write, rewrite, read, reread, random read, random write, backward read and stride
-//! read, each transferring as much as the file holds, with the request sizes mixed so that total
-//! and mean are those of the published trace.
+//! The passes write, rewrite, read and reread, twice over, each transferring as much as the file
+//! holds, with the request sizes mixed so that total and mean are those of the published trace.
+//! `passes = "all"` is the program's own list instead: write, rewrite, read, reread, random read,
+//! random write, backward read and stride read.
 //!
 //! # Equation
 //! `total = 8 file`; the share of small units solves `sum of share * size = mean_size`.
 //!
 //! # Parameters
-//! `total`, `mean_size`, `small`, `large`, `start`, `stride`, `queue_depth`.
+//! `total`, `mean_size`, `small`, `large`, `passes`, `start`, `stride`, `queue_depth`.
 //!
 //! # What it leaves out
 //! IOzone's automatic mode over many file and record sizes, CPU time between requests.
@@ -18,8 +19,8 @@
 //! Total (3.42 GiB) within 0.1 % and mean request (58.68 KiB) within 0.5 % of the publication.
 //!
 //! # References
-//! Ha, Cho, Eom, Journal of KIISE: Systems and Theory 37(4), 2010, table 1 (totals and means). The
-//! recipe and the two sizes are ours.
+//! Ha, Cho, Eom, Journal of KIISE: Systems and Theory 37(4), 2010, table 1 (totals and means, and
+//! that the addresses are sequential). The recipe and the two sizes are ours.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,17 @@ use crate::config::{ConfigError, Size};
 use crate::workload::Context;
 use crate::workload::closed_loop::{ClosedLoop, Source, check_share};
 use crate::workload::size_mix::{SizeMix, solve};
+
+/// Which passes are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Passes {
+    /// Write, rewrite, read, reread, twice over: sequential, as the published trace is.
+    #[default]
+    Sequential,
+    /// The program's eight, of which four are not sequential.
+    All,
+}
 
 /// Parameters of the IOzone generator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +54,8 @@ pub struct Params {
     pub small: Size,
     /// The large unit.
     pub large: Size,
+    /// Which passes are made.
+    pub passes: Passes,
     /// Where the file starts, as a share of the device.
     pub start: f64,
     /// Distance between two requests of the stride pass, in large units. IOzone's own default.
@@ -58,6 +72,7 @@ impl Default for Params {
             mean_size: Size(Bytes(60_088)),
             small: Size(Bytes::from_kib(4)),
             large: Size(Bytes::from_kib(64)),
+            passes: Passes::default(),
             start: 0.05,
             stride: 17,
             queue_depth: 1,
@@ -96,6 +111,10 @@ impl Params {
             large,
             first,
             file,
+            passes: match self.passes {
+                Passes::Sequential => SEQUENTIAL,
+                Passes::All => ALL,
+            },
             pass: 0,
             done: 0,
             at: 0,
@@ -115,7 +134,9 @@ enum Pass {
     Stride,
 }
 
-const PASSES: [Pass; 8] = [
+const SEQUENTIAL: &[Pass] = &[Pass::Write, Pass::Write, Pass::Read, Pass::Read];
+
+const ALL: &[Pass] = &[
     Pass::Write,
     Pass::Write,
     Pass::Read,
@@ -136,6 +157,7 @@ struct Iozone {
     large: u64,
     first: u64,
     file: u64,
+    passes: &'static [Pass],
     pass: usize,
     /// Sectors of this pass so far.
     done: u64,
@@ -147,7 +169,7 @@ impl Source for Iozone {
     fn next_request(&mut self) -> Request {
         let left = self.file - self.done;
         let size = u64::from(self.sizes.draw()).min(left);
-        let pass = PASSES[self.pass % PASSES.len()];
+        let pass = self.passes[self.pass % self.passes.len()];
         let at = match pass {
             Pass::Write | Pass::Read => self.done,
             Pass::RandomRead | Pass::RandomWrite => {
@@ -185,7 +207,13 @@ mod tests {
     #[test]
     fn total_mean_and_passes_are_the_published_ones() {
         for seed in 1..4 {
-            let requests = all(Params::default().build(&context(seed)).unwrap());
+            let built = |passes| Params { passes, ..Params::default() }.build(&context(seed));
+            let requests = all(built(Passes::Sequential).unwrap());
+            let got = check(&requests, 3.42 * 1024.0, 58.68);
+            assert!(requests.len().abs_diff(61_114) < 310, "{} requests", requests.len());
+            assert!((got.writes - 0.5).abs() < 0.01, "writes {}", got.writes);
+            assert!(got.sequential > 0.99, "sequential {}", got.sequential);
+            let requests = all(built(Passes::All).unwrap());
             let got = check(&requests, 3.42 * 1024.0, 58.68);
             assert!(requests.len().abs_diff(61_114) < 310, "{} requests", requests.len());
             // Three passes of eight write; four of eight are in order.
@@ -198,7 +226,8 @@ mod tests {
 
     #[test]
     fn backward_and_stride_passes_run_as_named() {
-        let requests = all(Params::default().build(&context(1)).unwrap());
+        let params = Params { passes: Passes::All, ..Params::default() };
+        let requests = all(params.build(&context(1)).unwrap());
         let eighth = requests.len() / 8;
         let backward = &requests[requests.len() - eighth * 2 + 100..requests.len() - eighth - 100];
         assert!(backward.windows(2).all(|w| w[1].end() == w[0].lba && w[1].op == Op::Read));

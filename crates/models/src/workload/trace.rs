@@ -357,12 +357,18 @@ impl Workload for TraceReplay {
             notes.push("requests of several devices were laid over each other on one".into());
         }
         if self.remapped > 0 {
-            let how = match self.params.remap {
-                Remap::Scale => "scaled down",
-                _ => "wrapped around",
+            let (how, so) = match self.params.remap {
+                Remap::Scale => {
+                    ("scaled down", "sequential runs are broken up; take a larger device")
+                }
+                _ => (
+                    "wrapped around",
+                    "places far apart became one; take a larger device, or remap = \"scale\"",
+                ),
             };
             notes.push(format!(
-                "{} of {} addresses were {how}: the trace reaches to {}, the device ends at {}",
+                "{} of {} addresses were {how}: the trace reaches to {}, the device ends at {}; \
+                 {so}",
                 self.remapped,
                 self.taken,
                 Lba(self.highest.max(self.span)).bytes(),

@@ -26,20 +26,18 @@ fn sequential_checks_are_repeated_to_the_last_digit() {
     exact("write", published(Op::Write, true, 250_000), "0.310895");
 }
 
-/// Beyond its first draws our stream is another sample of the same workload: the original's random
-/// reads end at 124,964 ms, ours at 125,119 ms.
+/// Reads are 1 ns off, because our times are whole nanoseconds.
 #[test]
-fn random_checks_agree_within_their_sampling_error() {
-    close("read", published(Op::Read, false, 250_000), 0.136118, 1e-3);
-    close("write", published(Op::Write, false, 250_000), 0.329458, 1e-3);
+fn random_checks_are_repeated() {
+    exact("write", published(Op::Write, false, 250_000), "0.329458");
+    close("read", published(Op::Read, false, 250_000), 0.136118, 1e-5);
 }
 
-/// Not repeated: five million sequential writes, whose mean depends on the few random lengths drawn
-/// each time the stream wraps around.
 #[test]
 #[ignore = "a minute: part of the long tests"]
-fn five_million_random_writes() {
-    close("random write", published(Op::Write, false, 5_000_000), 0.593, 0.005);
+fn five_million_writes() {
+    exact("sequential", published(Op::Write, true, 5_000_000), "0.334365");
+    close("random", published(Op::Write, false, 5_000_000), 0.593438, 1e-5);
 }
 
 #[test]
@@ -60,12 +58,14 @@ fn unloaded_responses() {
     }
 }
 
+/// Two samples of one workload: the original's addresses are not recorded. A block too many for
+/// each package would make ours 0.4 % too low.
 #[test]
 fn random_writes_in_steady_state() {
     let (waf, moved, ms) = steady_state(25, "plane", 300_000, 600_000);
-    close("WAF", waf, 2.5060, 0.01);
-    close("moved", moved, 37.860, 0.01);
-    close("ms per clean", ms, 10.5186, 0.01);
+    close("WAF", waf, 2.5060, 2e-3);
+    close("moved", moved, 37.860, 2e-3);
+    close("ms per clean", ms, 10.5186, 2e-3);
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn random_writes_in_steady_state_all_rows() {
             "{reserve} % {pool}: WAF {:.4}, {:.3} moved, {:.4} ms per clean",
             got.0, got.1, got.2
         );
-        close("WAF", got.0, waf, 0.01);
-        close("moved", got.1, moved, 0.005);
-        close("ms per clean", got.2, ms, 0.005);
+        close("WAF", got.0, waf, 2e-3);
+        close("moved", got.1, moved, 5e-4);
+        close("ms per clean", got.2, ms, 5e-4);
     }
 }
 

@@ -65,7 +65,7 @@ impl Bench {
 
     /// The kernel's answer to the request that waits, without asking it.
     fn answered(&mut self, result: i32) {
-        let index = *self.ring.waiting.front().unwrap();
+        let index = *self.ring.lanes[0].waiting.front().unwrap();
         let flight = self.ring.flights[index].as_mut().unwrap();
         assert!(flight.answered(result, 1).is_none());
     }
@@ -133,6 +133,22 @@ fn an_interrupted_request_is_made_again() {
 }
 
 #[test]
+fn a_write_without_room_is_made_again_and_loses_no_trust() {
+    let Some(mut bench) = Bench::new("ring-room") else { return };
+    bench.begin(write(0, 1, 1, true));
+    bench.answered(-libc::ENOSPC);
+    assert!(bench.device.is_full());
+    bench.ended().unwrap();
+    assert!(!bench.device.is_full());
+    bench.does(Work::Flush).unwrap();
+    // What a sync had no room for is lost.
+    bench.begin(Work::Flush);
+    let index = *bench.ring.lanes[0].waiting.front().unwrap();
+    let flight = bench.ring.flights[index].as_mut().unwrap();
+    assert!(flight.answered(-libc::ENOSPC, 1).is_some_and(|outcome| outcome.is_err()));
+}
+
+#[test]
 fn after_a_failed_sync_nothing_is_said_to_be_durable() {
     let Some(mut bench) = Bench::new("ring-lost") else { return };
     let beyond = bench.does(Work::Read { page: 2000, block: 0, blocks: 1 });
@@ -155,23 +171,39 @@ fn what_is_forgotten_never_begins() {
     assert_eq!(bench.reads(0, 1), [0; 4096]);
 }
 
+/// Ten times what a medium is given, and more than the kernel would have room for answers to. The
+/// bell tells of all of it: nothing else enters the kernel.
 #[test]
-fn more_than_fits_into_the_ring_waits() {
+fn ten_times_the_depth_is_answered() {
     let Some(mut bench) = Bench::new("ring-full") else { return };
-    let count = 3 * ENTRIES as usize;
+    let count = 10 * DEPTH;
     for page in 0..count {
-        bench.begin(write(page as u64, page as u8, 1, false));
+        bench.begin(write(page as u64 % 1024, page as u8, 1, false));
     }
     let mut ended = VecDeque::new();
     let began = Instant::now();
     while ended.len() < count {
         bench.ring.submit(&mut ended);
+        assert!(bench.ring.lanes[0].given <= DEPTH, "the kernel was given more");
         bench.ring.take(&mut ended);
         assert!(began.elapsed() < Duration::from_secs(120), "only {} ended", ended.len());
         std::thread::sleep(Duration::from_micros(100));
     }
     assert!(ended.iter().all(|done| done.outcome.is_ok()));
-    for page in (0..count as u64).step_by(100) {
-        assert_eq!(bench.reads(page, 1), [page as u8; 4096]);
-    }
+    assert_eq!(bench.ring.lanes[0].given, 0);
+}
+
+/// A medium that hangs with all that it may be given, and more that waits.
+#[test]
+fn a_medium_that_hangs_holds_up_no_other() {
+    let Some(mut bench) = Bench::new("ring-hang") else { return };
+    let hangs = Place { slot: 1, past: 0 };
+    let lane = bench.ring.lane(hangs);
+    bench.ring.lanes[lane].given = DEPTH;
+    let device = Arc::clone(&bench.device);
+    bench.ring.begin(hangs, Io(1000), &device, write(9, 9, 1, false));
+    bench.does(write(0, 1, 1, true)).unwrap();
+    assert_eq!(bench.reads(0, 1), [1; 4096]);
+    assert_eq!(bench.reads(9, 1), [0; 4096]);
+    assert_eq!(bench.ring.lanes[lane].waiting.len(), 1);
 }

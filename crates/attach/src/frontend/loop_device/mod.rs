@@ -7,6 +7,7 @@
 mod answers;
 mod conduit;
 mod device;
+mod holders;
 mod mount;
 pub mod wire;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use study::Failure;
 
+use crate::client_side::{Account, ClientSide};
 use crate::engine::{Command, Order, Reply, Ticket};
 use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
 use crate::lab::{Export, Lab};
@@ -53,6 +55,7 @@ impl Options {
             devices: Arc::default(),
             buffer: vec![0; wire::REQUEST_BYTES_MAX],
             answers: Answers::new(),
+            accounts: Vec::new(),
             over: false,
         }))
     }
@@ -73,8 +76,9 @@ fn file_of((index, export): (usize, &Export<impl Target>)) -> FileInfo {
 const REQUEST_KIB_MAX: u32 = wire::DATA_MAX >> 10;
 /// Requests taken before due replies have their turn.
 const TURNS: usize = 64;
-/// How long a device may be in use after the end of the session.
+/// How long a device may be in use after the end of the session, and until that is worth a word.
 const PATIENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_millis(300);
 
 struct Loop {
     options: Options,
@@ -84,6 +88,8 @@ struct Loop {
     devices: Arc<Mutex<Vec<LoopDevice>>>,
     buffer: Vec<u8>,
     answers: Answers,
+    /// The kernel's, when clients were let in.
+    accounts: Vec<Account>,
     over: bool,
 }
 
@@ -96,6 +102,12 @@ struct Queue {
 }
 
 impl Loop {
+    /// The kernel's account of each device.
+    fn account(&self) -> Vec<Account> {
+        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.iter().map(|device| device.queue.account().unwrap_or_default()).collect()
+    }
+
     fn queues<T: Target>(&self, lab: &Lab<T>) -> Vec<Queue> {
         let queue = |(file, export): (&FileInfo, &Export<T>)| {
             let (limits, identity) = (export.engine.limits(), &export.identity);
@@ -130,7 +142,7 @@ impl Loop {
                 let sink = match command {
                     Command::Write { .. } => match engine.begin_write(offset, bytes) {
                         Ok(mut sink) => {
-                            engine.write(&mut sink, data);
+                            engine.write(&mut sink, data, &mut lab.pool);
                             Some(sink)
                         }
                         // The engine says so again, in its own time.
@@ -141,6 +153,13 @@ impl Loop {
                 engine.submit(arrived, order, sink, &mut lab.pool);
             }
         }
+    }
+}
+
+fn used_by(device: &LoopDevice) -> String {
+    match holders::of(&device.path) {
+        found if found.is_empty() => "by whom cannot be seen".into(),
+        found => found.join("; "),
     }
 }
 
@@ -168,13 +187,13 @@ impl<T: Target> Frontend<T> for Loop {
                 paths.push(device.path.clone());
                 devices.lock().unwrap_or_else(PoisonError::into_inner).push(device);
             }
-            let round_trip_ns = match paths.first() {
-                Some(path) if calibrate => Some(probe::direct_read(path)?),
+            let trips = match paths.first() {
+                Some(path) if calibrate => Some(probe::direct_reads(path)?),
                 _ => None,
             };
             let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
             let address = Address::devices(names);
-            Ok(Started { address, round_trip_ns, ..Started::default() })
+            Ok(Started { address, ..Started::default() }.judge(trips.as_deref()))
         }))
     }
 
@@ -230,19 +249,36 @@ impl<T: Target> Frontend<T> for Loop {
         self.over
     }
 
+    fn watch(&mut self) {
+        self.accounts = self.account();
+    }
+
+    fn seen(&mut self) -> ClientSide {
+        let now = self.account().into_iter().zip(&self.accounts);
+        ClientSide::Accounts(now.map(|(now, then)| now.since(*then)).collect())
+    }
+
     fn stop(&mut self, _: &Poll) -> Option<Errand<()>> {
         let devices = Arc::clone(&self.devices);
         Some(Box::new(move || {
             let mut devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
             devices.iter_mut().for_each(LoopDevice::release);
-            let used = devices.iter().find(|device| !device.wait_until_free(PATIENCE));
-            used.map_or(Ok(()), |device| {
-                let path = device.path.display();
-                Err(Failure::machine(format!(
-                    "{path} is still in use; from now on everything it is asked fails"
-                ))
-                .help("end what uses it (umount, swapoff) before you end the session"))
-            })
+            for device in &*devices {
+                if device.wait_until_free(SILENCE) {
+                    continue;
+                }
+                let (path, s) = (device.path.display(), PATIENCE.as_secs());
+                let used = format!("{path} is in use: {}", used_by(device));
+                eprintln!("{used}\nwaiting {s} s for it; Ctrl-C ends at once");
+                if !device.wait_until_free(PATIENCE) {
+                    return Err(Failure::machine(format!(
+                        "{path} is still in use: {}; from now on everything it is asked fails",
+                        used_by(device)
+                    ))
+                    .help("end what uses it (umount, swapoff) before you end the session"));
+                }
+            }
+            Ok(())
         }))
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use crate::clock::Wall;
 use crate::engine::{Command, Order, Refusal, Reply, Ticket};
-use crate::lab::Lab;
+use crate::lab::{Budget, Lab};
 use crate::poll::{Interest, Poll};
 use crate::target::Target;
 
@@ -22,8 +22,8 @@ const TURNS: usize = 4;
 const REQUESTS_MAX: usize = 4096;
 /// Bytes that one client may have coming to it.
 const OWED_MAX: u64 = 64 << 20;
-/// What a reply costs besides its data.
-const REPLY_BYTES: u64 = 64;
+/// What a request costs besides its data, here, in the engine and in the device.
+const REQUEST_BYTES: u64 = 512;
 /// Extents in one answer.
 const EXTENTS_MAX: usize = 1024;
 
@@ -40,9 +40,14 @@ pub(super) struct Connection<S> {
     number: u32,
     pub(super) generation: u32,
     machine: Machine,
+    /// Empty while nothing has come: most clients are idle most of the time.
     input: Vec<u8>,
     start: usize,
     end: usize,
+    /// How much is read at a time.
+    wanted: usize,
+    /// What of the budget the input takes.
+    kept: u64,
     out: Out,
     /// The write whose data is coming.
     sink: Option<(Request, S)>,
@@ -52,6 +57,8 @@ pub(super) struct Connection<S> {
     /// Promised to replies that are not in `out` yet.
     promised: u64,
     watched: Interest,
+    /// When it came.
+    pub(super) began: Wall,
     /// It needs [`Connection::flush`].
     pub(super) dirty: bool,
 }
@@ -75,9 +82,12 @@ impl<S> Connection<S> {
             number,
             generation,
             machine,
-            input: vec![0; INPUT_MIN],
+            input: Vec::new(),
             start: 0,
             end: 0,
+            wanted: INPUT_MIN,
+            kept: 0,
+            began: lab.clock.now(),
             out,
             sink: None,
             waiting: None,
@@ -94,8 +104,24 @@ impl<S> Connection<S> {
     }
 
     /// True when it is not read, because there is no room for replies.
-    pub(super) fn is_paused(&self) -> bool {
-        self.waiting.is_some() || self.out.len() as u64 > OWED_MAX
+    pub(super) fn is_paused(&self, budget: &Budget) -> bool {
+        self.waiting.is_some() || self.owes_much(budget)
+    }
+
+    /// A client that asks and never reads is not read either.
+    fn owes_much(&self, budget: &Budget) -> bool {
+        let owed = self.out.len() as u64;
+        owed > OWED_MAX || !budget.is_fair(owed)
+    }
+
+    /// True when client and server have agreed on an export.
+    pub(super) fn agreed(&self) -> bool {
+        self.machine.agreed()
+    }
+
+    /// Whether there is a place for it once it has come to an agreement.
+    pub(super) fn set_full(&mut self, full: bool) {
+        self.machine.set_full(full);
     }
 
     /// True when the client has chosen `export`.
@@ -110,9 +136,10 @@ impl<S> Connection<S> {
         lab: &mut Lab<impl Target<Sink = S>>,
     ) -> Fate {
         for _ in 0..TURNS {
-            if self.is_paused() {
+            if self.is_paused(&lab.budget) {
                 break;
             }
+            self.take_room(lab);
             let room = &mut self.input[self.end..];
             let wanted = room.len();
             let got = match rustix::io::read(&self.socket, room) {
@@ -131,9 +158,44 @@ impl<S> Connection<S> {
                 break;
             }
             // There was more than room for it, so there will be next time.
-            self.input.resize(INPUT_MAX, 0);
+            self.wanted = INPUT_MAX;
         }
+        self.give_room(lab);
         Fate::Lives
+    }
+
+    /// Have room to read into.
+    fn take_room(&mut self, lab: &mut Lab<impl Target<Sink = S>>) {
+        let fits = lab.budget.is_fair(INPUT_MAX as u64);
+        let bytes = match self.end == self.input.len() && self.end > 0 {
+            // What came in is one long message.
+            true => INPUT_MAX,
+            false if fits => self.wanted,
+            false => INPUT_MIN,
+        };
+        self.resize_input(bytes.max(self.input.len()), lab);
+    }
+
+    /// Keep no more room than what has come in needs.
+    fn give_room(&mut self, lab: &mut Lab<impl Target<Sink = S>>) {
+        let bytes = match self.end {
+            0 => 0,
+            1..=INPUT_MIN => INPUT_MIN,
+            _ => INPUT_MAX,
+        };
+        self.resize_input(bytes, lab);
+        let kept = self.input.len().saturating_sub(INPUT_MIN) as u64;
+        lab.budget.add(kept);
+        lab.budget.release(std::mem::replace(&mut self.kept, kept));
+    }
+
+    fn resize_input(&mut self, bytes: usize, lab: &mut Lab<impl Target<Sink = S>>) {
+        if self.input.len() == bytes {
+            return;
+        }
+        let mut input = if bytes > 0 { lab.pool.take(bytes) } else { Vec::new() };
+        input[..self.end].copy_from_slice(&self.input[..self.end]);
+        lab.pool.put(std::mem::replace(&mut self.input, input));
     }
 
     /// Work through what came in.
@@ -170,8 +232,7 @@ impl<S> Connection<S> {
                     return Fate::Ends;
                 }
             }
-            // A client that asks and never reads is not read either.
-            if self.out.len() as u64 > OWED_MAX {
+            if self.owes_much(&lab.budget) {
                 break;
             }
         }
@@ -179,15 +240,11 @@ impl<S> Connection<S> {
         Fate::Lives
     }
 
-    /// Move what is left to the front, and grow when that is not enough.
+    /// Move what is left to the front.
     fn make_room(&mut self) {
         self.input.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        // A full buffer was a good guess for the next time, too.
-        if self.end * 2 > self.input.len() && self.input.len() < INPUT_MAX {
-            self.input.resize(INPUT_MAX, 0);
-        }
     }
 
     /// Start on a request; false when there is no room for its reply yet.
@@ -200,7 +257,7 @@ impl<S> Connection<S> {
         let cost = cost(&request);
         let owed = self.promised + self.out.len() as u64;
         let room = self.in_flight < REQUESTS_MAX && (owed == 0 || owed + cost <= OWED_MAX);
-        if !room || !lab.budget.take(cost) {
+        if !room || !lab.budget.share(owed, cost) {
             self.waiting = Some(request);
             return false;
         }
@@ -275,9 +332,14 @@ impl<S> Connection<S> {
         self.start += bytes;
         let Some((request, mut sink)) = self.sink.take() else { return };
         let engine = &mut lab.exports[self.machine.agreement().export].engine;
-        engine.write(&mut sink, piece);
+        engine.write(&mut sink, piece, &mut lab.pool);
         match complete {
-            true => self.submit(arrived, &request, Some(sink), lab),
+            true => {
+                // What was kept of it is with the device now.
+                self.promised -= u64::from(request.bytes);
+                lab.budget.release(u64::from(request.bytes));
+                self.submit(arrived, &request, Some(sink), lab);
+            }
             false => self.sink = Some((request, sink)),
         }
     }
@@ -299,7 +361,7 @@ impl<S> Connection<S> {
     pub(super) fn reply(&mut self, reply: Reply, lab: &mut Lab<impl Target<Sink = S>>) {
         let Order { command, offset, bytes, ticket } = reply.order;
         let is_read = command == Command::Read;
-        self.settle(REPLY_BYTES + if is_read { u64::from(bytes) } else { 0 }, lab);
+        self.settle(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, lab);
         let (machine, cookie) = (&self.machine, ticket.tag);
         match reply.result {
             Ok(data) if is_read => {
@@ -326,14 +388,16 @@ impl<S> Connection<S> {
             Ok(sent) => lab.budget.release(sent as u64),
             Err(_) => return Fate::Ends,
         }
-        let room = self.out.len() as u64 <= OWED_MAX;
-        if room && (self.waiting.is_some() || self.start < self.end || self.end > 0) {
+        if !self.owes_much(&lab.budget)
+            && (self.waiting.is_some() || self.start < self.end || self.end > 0)
+        {
             let arrived = lab.clock.now();
             if self.process(arrived, exports, lab) == Fate::Ends {
                 return Fate::Ends;
             }
+            self.give_room(lab);
         }
-        let wanted = Interest { read: !self.is_paused(), write: self.out.len() > 0 };
+        let wanted = Interest { read: !self.is_paused(&lab.budget), write: self.out.len() > 0 };
         if wanted != self.watched {
             self.watched = wanted;
             if poll.modify(&self.socket, self.token, wanted).is_err() {
@@ -347,9 +411,11 @@ impl<S> Connection<S> {
     pub(super) fn close(mut self, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         poll.remove(&self.socket);
         if let Some((_, sink)) = self.sink.take() {
-            lab.exports[self.machine.agreement().export].engine.abandon(sink);
+            let engine = &mut lab.exports[self.machine.agreement().export].engine;
+            engine.abandon(sink, &mut lab.pool);
         }
-        lab.budget.release(self.promised + self.out.len() as u64);
+        lab.budget.release(self.promised + self.kept + self.out.len() as u64);
+        lab.pool.put(self.input);
         self.out.clear(&mut lab.pool);
     }
 }
@@ -363,7 +429,7 @@ fn put(out: &mut Out, lab: &mut Lab<impl Target>, write: impl FnOnce(&mut Vec<u8
 /// What a request promises.
 fn cost(request: &Request) -> u64 {
     match request.ask {
-        Ask::Read => REPLY_BYTES + u64::from(request.bytes),
-        _ => REPLY_BYTES,
+        Ask::Read | Ask::Write => REQUEST_BYTES + u64::from(request.bytes),
+        _ => REQUEST_BYTES,
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct Handshake {
     state: State,
     no_zeroes: bool,
     structured: bool,
+    /// There is no place left for another client.
+    pub(crate) full: bool,
     /// The export whose block status was chosen.
     context_of: Option<usize>,
 }
@@ -97,6 +99,7 @@ impl Handshake {
             state: State::ClientFlags,
             no_zeroes: false,
             structured: false,
+            full: false,
             context_of: None,
         }
     }
@@ -153,6 +156,12 @@ impl Handshake {
         let used = 16 + length as usize;
         let Some(data) = input.get(16..used) else { return Progress::Need };
         match option {
+            // This option has no way to say why.
+            option::EXPORT_NAME if self.full => Progress::Over,
+            option::GO if self.full => {
+                reply(out, option, answer::POLICY, wire::FULL);
+                Progress::Used(used)
+            }
             option::EXPORT_NAME => match self.export_name(data, exports, out) {
                 Some(agreement) => Progress::Agreed(used, agreement),
                 None => Progress::Over,

@@ -99,6 +99,13 @@ impl Machine {
         self.agreement
     }
 
+    /// While there is no place for another client, nobody comes to an agreement.
+    pub fn set_full(&mut self, full: bool) {
+        if let State::Handshake(handshake) = &mut self.state {
+            handshake.full = full;
+        }
+    }
+
     /// True when the negotiation is over.
     pub fn agreed(&self) -> bool {
         !matches!(self.state, State::Handshake(_))

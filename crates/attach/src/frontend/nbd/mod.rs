@@ -11,21 +11,32 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use study::Failure;
 
+use crate::client_side::ClientSide;
+use crate::clock::Wall;
 use crate::engine::{Order, Reply};
-use crate::frontend::{Address, Errand, Frontend, PrivateFolder, Started, shown};
+use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
 use crate::lab::{Export, Lab};
 use crate::poll::{Event, Interest, Poll};
+use crate::private_folder::PrivateFolder;
 use crate::target::Target;
 
+use calibrate::{Client, Peer, Watch};
 use connection::{Connection, Fate};
 pub use handshake::{Agreement, ExportInfo};
 pub use machine::{Ask, Machine, Request, Step};
 
-/// Clients at a time; more wait in the listener's queue.
+/// Clients that use an export at a time; one more is told so.
 const CONNECTIONS_MAX: usize = 1024;
+/// Clients that negotiate at a time; one more takes the place of the one who came first.
+const NEGOTIATING_MAX: usize = 64;
+/// Negotiating takes longer only for somebody who will never come to an end.
+const NEGOTIATION_NS_MAX: u64 = 30_000_000_000;
+/// What else needs descriptors: the devices, the loop, the program's sockets.
+const DESCRIPTORS_BESIDES: u64 = 256;
 
 /// Where to listen.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +47,8 @@ pub struct Options {
     pub tcp: Option<SocketAddr>,
     /// Measure the transport's own round trip before clients may come.
     pub calibrate: bool,
+    /// Watch that round trip while clients are there.
+    pub watch: bool,
 }
 
 impl Options {
@@ -48,18 +61,7 @@ impl Options {
                 .expected("a loopback address such as 127.0.0.1:10809: nothing is encrypted")
                 .help("forward the port with ssh -L when a client is on another machine"));
         }
-        let infos = exports.iter().map(info).collect();
-        Ok(Box::new(Nbd::<T::Sink> {
-            options: self,
-            exports: infos,
-            listeners: Vec::new(),
-            socket: None,
-            folder: None,
-            clients: Vec::new(),
-            generation: 0,
-            alive: 0,
-            listening: true,
-        }))
+        Ok(Box::new(Nbd::<T::Sink>::new(self, exports.iter().map(info).collect())))
     }
 }
 
@@ -126,7 +128,11 @@ struct Nbd<S> {
     folder: Option<PrivateFolder>,
     clients: Vec<Option<Connection<S>>>,
     generation: u32,
-    alive: usize,
+    /// When the first of those who negotiate has done so for too long, or earlier.
+    due: Wall,
+    /// A client of our own, before it watches.
+    ours: Arc<Mutex<Option<(Peer, Client)>>>,
+    watch: Watch,
     /// The listeners are being watched.
     listening: bool,
 }
@@ -135,8 +141,27 @@ struct Nbd<S> {
 const FIRST_CLIENT: u64 = 16;
 
 impl<S> Nbd<S> {
+    fn new(options: Options, exports: Vec<ExportInfo>) -> Nbd<S> {
+        Nbd {
+            options,
+            exports,
+            listeners: Vec::new(),
+            socket: None,
+            folder: None,
+            clients: Vec::new(),
+            generation: 0,
+            due: Wall::NEVER,
+            ours: Arc::default(),
+            watch: Watch::default(),
+            listening: true,
+        }
+    }
+
     /// Let a client in.
     fn admit(&mut self, socket: OwnedFd, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+        if self.negotiating().count() >= NEGOTIATING_MAX {
+            self.end_oldest(lab, poll);
+        }
         let free = self.clients.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.clients.push(None);
@@ -147,23 +172,61 @@ impl<S> Nbd<S> {
         let made = Connection::new(socket, token, number as u32, self.generation, lab, poll);
         // A client that cannot be watched is let go again.
         if let Ok(connection) = made {
+            self.due = self.due.min(connection.began.plus(NEGOTIATION_NS_MAX));
             self.clients[number] = Some(connection);
-            self.alive += 1;
         }
     }
 
     fn accept(&mut self, index: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
-        while self.alive < CONNECTIONS_MAX {
+        loop {
             let Some(listener) = self.listeners.get(index) else { return };
             match listener.accept() {
                 Ok(socket) => self.admit(socket, lab, poll),
                 Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(why) if why.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 // Out of descriptors, most likely: wait until a client goes.
-                Err(_) => break,
+                Err(_) if !self.end_oldest(lab, poll) => return self.listen(false, poll),
+                Err(_) => {}
             }
         }
-        self.listen(false, poll);
+    }
+
+    /// Clients that have not agreed on an export yet: when they came, and their number.
+    fn negotiating(&self) -> impl Iterator<Item = (Wall, usize)> {
+        let all = self.clients.iter().enumerate();
+        all.filter_map(|(number, client)| {
+            client.as_ref().filter(|client| !client.agreed()).map(|client| (client.began, number))
+        })
+    }
+
+    /// Of those who do not come to an agreement, the one who came first makes room.
+    fn end_oldest(&mut self, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) -> bool {
+        let oldest = self.negotiating().min();
+        oldest.into_iter().for_each(|(_, number)| self.end(number, lab, poll));
+        oldest.is_some()
+    }
+
+    /// Whoever has not come to an agreement in all that time, at `now`, will not.
+    fn expire(&mut self, now: Wall, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+        self.due = Wall::NEVER;
+        let waiting: Vec<(Wall, usize)> = self.negotiating().collect();
+        for (began, number) in waiting {
+            match began.plus(NEGOTIATION_NS_MAX) {
+                end if end <= now => self.end(number, lab, poll),
+                end => self.due = self.due.min(end),
+            }
+        }
+    }
+
+    /// Whether client `number`, when it is about to agree on an export, finds a place.
+    fn tell_if_full(&mut self, number: usize) {
+        if self.clients[number].as_ref().is_none_or(Connection::agreed) {
+            return;
+        }
+        let agreed = self.clients.iter().flatten().filter(|client| client.agreed()).count();
+        if let Some(client) = &mut self.clients[number] {
+            client.set_full(agreed >= CONNECTIONS_MAX);
+        }
     }
 
     fn listen(&mut self, on: bool, poll: &Poll) {
@@ -181,7 +244,6 @@ impl<S> Nbd<S> {
     fn end(&mut self, number: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
         if let Some(connection) = self.clients[number].take() {
             connection.close(lab, poll);
-            self.alive -= 1;
             self.listen(true, poll);
         }
     }
@@ -234,12 +296,13 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         let socket = match (chosen, self.options.tcp) {
             (Some(path), _) => Some(path),
             (None, Some(_)) => None,
-            (None, None) => Some(self.folder.insert(PrivateFolder::new()?).0.join("nbd.sock")),
+            (None, None) => Some(self.folder.insert(PrivateFolder::new()?).path.join("nbd.sock")),
         };
         if let Some(path) = socket {
             self.listeners.push(Listener::Unix(bind(&path)?));
             self.socket = Some(path);
         }
+        want_descriptors((CONNECTIONS_MAX + NEGOTIATING_MAX) as u64 + DESCRIPTORS_BESIDES);
         if let Some(address) = self.options.tcp {
             let listener = TcpListener::bind(address).map_err(|why| {
                 Failure::machine(format!("cannot listen on {address}: {why}"))
@@ -257,16 +320,26 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
                 .map_err(|why| Failure::machine(format!("cannot listen: {why}")))?;
         }
         let started = Started { address: self.address(), ..Started::default() };
-        let probe = match (self.options.calibrate, self.listeners.first()) {
-            (true, Some(Listener::Tcp(listener))) => {
-                listener.local_addr().ok().map(calibrate::Peer::Tcp)
-            }
-            (true, Some(Listener::Unix(_))) => self.socket.clone().map(calibrate::Peer::Unix),
-            _ => None,
+        let (calibrate, watch) = (self.options.calibrate, self.options.watch);
+        let peer = match self.listeners.first() {
+            _ if !calibrate && !watch => None,
+            Some(Listener::Tcp(listener)) => listener.local_addr().ok().map(Peer::Tcp),
+            Some(Listener::Unix(_)) => self.socket.clone().map(Peer::Unix),
+            None => None,
         };
+        let ours = Arc::clone(&self.ours);
         Ok(Box::new(move || {
-            let round_trip_ns = probe.map(|peer| calibrate::round_trip(&peer)).transpose()?;
-            Ok(Started { round_trip_ns, ..started })
+            let Some(peer) = peer else { return Ok(started) };
+            let measure = || -> std::io::Result<(Client, Option<Vec<u64>>)> {
+                let mut client = Client::new(&peer)?;
+                let trips = calibrate.then(|| client.round_trips()).transpose()?;
+                Ok((client, trips))
+            };
+            let (client, trips) = measure().map_err(probe::unmeasured)?;
+            if watch {
+                *ours.lock().unwrap_or_else(PoisonError::into_inner) = Some((peer, client));
+            }
+            Ok(started.judge(trips.as_deref()))
         }))
     }
 
@@ -275,10 +348,14 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
             return self.accept(event.token as usize, lab, poll);
         }
         let number = (event.token - FIRST_CLIENT) as usize;
+        if number >= self.clients.len() {
+            return;
+        }
+        self.tell_if_full(number);
         let Some(Some(connection)) = self.clients.get_mut(number) else { return };
         connection.dirty |= event.write;
         let mut fate = Fate::Lives;
-        if event.hang_up && connection.is_paused() {
+        if event.hang_up && connection.is_paused(&lab.budget) {
             // Whoever hung up reads no answers, so there will never be room for more.
             fate = Fate::Ends;
         } else if event.read || event.hang_up {
@@ -303,7 +380,17 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }
     }
 
+    fn due(&self) -> Wall {
+        self.due
+    }
+
     fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll) {
+        if self.due != Wall::NEVER {
+            let now = lab.clock.now();
+            if self.due <= now {
+                self.expire(now, lab, poll);
+            }
+        }
         let mut somebody_waits = false;
         for number in 0..self.clients.len() {
             let Some(connection) = &self.clients[number] else { continue };
@@ -333,6 +420,20 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }
     }
 
+    fn watch(&mut self) {
+        let ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((peer, client)) = ours {
+            self.watch.start(peer, client);
+        }
+    }
+
+    fn seen(&mut self) -> ClientSide {
+        match self.options.watch {
+            true => ClientSide::Probes(self.watch.end()),
+            false => ClientSide::Unknown,
+        }
+    }
+
     fn stop(&mut self, poll: &Poll) -> Option<Errand<()>> {
         self.listeners.drain(..).for_each(|listener| poll.remove(listener.fd()));
         None
@@ -345,6 +446,17 @@ impl<S> Drop for Nbd<S> {
             // Ours since `bind`; when it is gone already, all the better.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// Have so many descriptors, where that is permitted: often a process begins with a thousand.
+fn want_descriptors(count: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(count, |maximum| maximum.min(count));
+    if current.is_some_and(|current| current < wanted) {
+        // With fewer, fewer clients are let in at a time.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
 }
 

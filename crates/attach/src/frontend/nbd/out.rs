@@ -8,14 +8,17 @@ use crate::pool::Pool;
 
 /// Data up to this size is copied behind its header; larger data is sent from where it is.
 const COPY_MAX: usize = 16 << 10;
-/// A piece takes copies up to this size.
-const PIECE_MAX: usize = 256 << 10;
+/// A piece takes copies up to this size; the first ones are small, so that little costs little.
+const PIECE_MIN: usize = 8 << 10;
+const PIECE_MAX: usize = 128 << 10;
 /// Pieces sent at a time.
 const SLICES: usize = 16;
 
 #[derive(Debug, Default)]
 struct Piece {
     bytes: Vec<u8>,
+    /// It is full from here on.
+    size: usize,
     /// More may be written behind it.
     open: bool,
 }
@@ -41,10 +44,14 @@ impl Out {
         pool: &mut Pool,
         write: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> T {
-        let open = |piece: &Piece| piece.open && piece.bytes.len() < PIECE_MAX;
+        let open = |piece: &Piece| piece.open && piece.bytes.len() < piece.size;
         if !self.pieces.back().is_some_and(open) {
-            let bytes = pool.take_empty(PIECE_MAX);
-            self.pieces.push_back(Piece { bytes, open: true });
+            let size = match self.pieces.back() {
+                Some(full) if full.open => (2 * full.size).min(PIECE_MAX),
+                _ => PIECE_MIN,
+            };
+            let bytes = pool.take_empty(size);
+            self.pieces.push_back(Piece { bytes, size, open: true });
         }
         let piece = &mut self.pieces.back_mut().expect("there is a piece").bytes;
         let before = piece.len();
@@ -60,7 +67,7 @@ impl Out {
             pool.put(data);
         } else {
             self.bytes += data.len();
-            self.pieces.push_back(Piece { bytes: data, open: false });
+            self.pieces.push_back(Piece { bytes: data, size: 0, open: false });
         }
     }
 

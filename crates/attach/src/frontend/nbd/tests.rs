@@ -1,6 +1,8 @@
 use super::wire::{self, be16, be32, be64};
 use super::*;
-use crate::engine::Refusal;
+use crate::clock::Clock;
+use crate::data::WriteSink;
+use crate::engine::{Engine, Refusal};
 
 fn exports() -> Vec<ExportInfo> {
     let export = |name: &str, read_only| ExportInfo {
@@ -127,6 +129,86 @@ fn the_negotiation_offers_what_there_is() {
 }
 
 #[test]
+fn one_too_many_is_told_and_may_ask_again() {
+    let mut peer = Peer::new();
+    peer.feed(&3u32.to_be_bytes());
+    peer.machine.set_full(true);
+    let go = [0, 0, 0, 1, b'a', 0, 0];
+    assert!(peer.option(wire::option::GO, &go).is_empty());
+    assert_eq!(peer.answers(), [wire::answer::POLICY]);
+    assert!(peer.out.ends_with(wire::FULL));
+    assert!(wire::FULL.starts_with(CONNECTIONS_MAX.to_string().as_bytes()));
+    peer.machine.set_full(false);
+    assert!(matches!(peer.option(wire::option::GO, &go)[..], [Step::Agreed(_)]));
+    let mut old = Peer::new();
+    old.feed(&1u32.to_be_bytes());
+    old.machine.set_full(true);
+    assert_eq!(old.option(wire::option::EXPORT_NAME, b"a"), [Step::Over]);
+}
+
+/// A server, and what it works on; its clients' ends are pairs of sockets.
+struct Served {
+    nbd: Nbd<WriteSink>,
+    lab: Lab<Engine>,
+    poll: Poll,
+    ends: Vec<UnixStream>,
+}
+
+impl Served {
+    fn new() -> Served {
+        let nbd = Nbd::new(Options::default(), exports());
+        let lab = Lab::new(Vec::new(), Clock::start());
+        Served { nbd, lab, poll: Poll::new().unwrap(), ends: Vec::new() }
+    }
+
+    fn connect(&mut self) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        self.nbd.admit(theirs.into(), &mut self.lab, &self.poll);
+        self.ends.push(ours);
+    }
+
+    /// Which of the clients are still there.
+    fn there(&self) -> Vec<bool> {
+        self.nbd.clients.iter().map(Option::is_some).collect()
+    }
+}
+
+#[test]
+fn who_negotiates_for_too_long_is_let_go_and_who_has_agreed_stays() {
+    use std::io::Write;
+    let mut served = Served::new();
+    (0..3).for_each(|_| served.connect());
+    let mut hello = 3u32.to_be_bytes().to_vec();
+    hello.extend(wire::IHAVEOPT.to_be_bytes());
+    hello.extend([wire::option::EXPORT_NAME.to_be_bytes(), 0u32.to_be_bytes()].concat());
+    served.ends[1].write_all(&hello).unwrap();
+    let event = Event { token: FIRST_CLIENT + 1, read: true, write: false, hang_up: false };
+    served.nbd.ready(event, &mut served.lab, &served.poll);
+    let due = Frontend::<Engine>::due(&served.nbd);
+    assert!(due >= Wall(NEGOTIATION_NS_MAX) && due != Wall::NEVER);
+    let Served { nbd, lab, poll, .. } = &mut served;
+    nbd.expire(due.minus(1), lab, poll);
+    assert_eq!(served.there(), [true; 3]);
+    let Served { nbd, lab, poll, .. } = &mut served;
+    nbd.expire(due.plus(NEGOTIATION_NS_MAX), lab, poll);
+    assert_eq!(served.there(), [false, true, false]);
+    assert_eq!(Frontend::<Engine>::due(&served.nbd), Wall::NEVER);
+}
+
+#[test]
+fn the_newest_takes_the_place_of_the_oldest_who_has_not_agreed() {
+    let mut served = Served::new();
+    (0..NEGOTIATING_MAX).for_each(|_| served.connect());
+    assert_eq!(served.there(), [true; NEGOTIATING_MAX]);
+    let oldest = served.nbd.clients[0].as_ref().unwrap().generation;
+    served.connect();
+    assert_eq!(served.there(), [true; NEGOTIATING_MAX]);
+    let mut all = served.nbd.clients.iter().flatten();
+    assert!(all.all(|client| client.generation != oldest));
+}
+
+#[test]
 fn an_option_too_long_is_skipped_and_the_old_way_in_is_open() {
     let mut peer = Peer::new();
     peer.feed(&1u32.to_be_bytes());
@@ -194,7 +276,7 @@ fn what_cannot_be_done_is_refused_and_the_stream_stays_in_step() {
         refused(&request(command::READ, 0, u64::MAX, 2), errno::INVALID);
         refused(&request(command::READ, 0, 0, 0), errno::INVALID);
         refused(&request(command::READ, 1 << 9, 0, 512), errno::INVALID);
-        refused(&request(command::READ, 0, 0, (32 << 20) + 1), errno::OVERFLOW);
+        refused(&request(command::READ, 0, 0, (64 << 20) + 1), errno::OVERFLOW);
         let mut write = request(command::WRITE, 0, 1 << 20, 3);
         write.extend([1, 2, 3]);
         refused(&write, errno::NO_SPACE);

@@ -12,13 +12,16 @@ pub(crate) const CHUNK_MAGIC: u32 = 0x668e_33ef;
 /// Length of a request's header.
 pub(crate) const REQUEST_BYTES: usize = 28;
 /// Longest payload of one request.
-pub(crate) const PAYLOAD_MAX: u32 = 32 << 20;
+pub(crate) const PAYLOAD_MAX: u32 = 64 << 20;
 /// Longest data of an option; names and queries are far shorter.
 pub(crate) const OPTION_BYTES_MAX: u32 = 64 << 10;
 
 /// Handshake flags, ours and the client's.
 pub(crate) const FIXED_NEWSTYLE: u16 = 1;
 pub(crate) const NO_ZEROES: u16 = 2;
+
+/// What a client is told for whom there is no place.
+pub(crate) const FULL: &[u8] = b"1024 clients are connected, which is all there is room for";
 
 pub(crate) mod option {
     pub(crate) const EXPORT_NAME: u32 = 1;
@@ -37,6 +40,7 @@ pub(crate) mod answer {
     pub(crate) const INFO: u32 = 3;
     pub(crate) const META_CONTEXT: u32 = 4;
     pub(crate) const UNSUPPORTED: u32 = (1 << 31) | 1;
+    pub(crate) const POLICY: u32 = (1 << 31) | 2;
     pub(crate) const INVALID: u32 = (1 << 31) | 3;
     pub(crate) const UNKNOWN: u32 = (1 << 31) | 6;
     pub(crate) const TOO_BIG: u32 = (1 << 31) | 9;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use study::Failure;
 
+use crate::client_side::{Account, ClientSide};
 use crate::engine::{Command, Order, Reply, Ticket};
 use crate::frontend::block_queue::BlockQueue;
 use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
@@ -39,7 +40,8 @@ pub struct Options {
 
 impl Options {
     pub(crate) fn build<T: Target>(self, _: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure> {
-        let ublk = Ublk { options: self, devices: Vec::new(), came: Vec::new(), over: false };
+        let (devices, came, accounts) = (Vec::new(), Vec::new(), Vec::new());
+        let ublk = Ublk { options: self, devices, came, accounts, over: false };
         Ok(Box::new(ublk))
     }
 }
@@ -113,6 +115,10 @@ impl Drop for Device {
     }
 }
 
+fn block_device(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/ublkb{number}"))
+}
+
 fn wait_for(path: &std::path::Path) -> Result<(), Failure> {
     let began = Instant::now();
     while !path.exists() {
@@ -134,10 +140,19 @@ struct Ublk {
     options: Options,
     devices: Vec<Device>,
     came: Vec<Came>,
+    /// The kernel's, when clients were let in.
+    accounts: Vec<Account>,
     over: bool,
 }
 
 impl Ublk {
+    /// The kernel's account of each device.
+    fn account(&self) -> Vec<Account> {
+        let queue = |device: &Device| BlockQueue::of(&block_device(device.number));
+        let account = |device| queue(device).account().unwrap_or_default();
+        self.devices.iter().map(account).collect()
+    }
+
     /// Hand request `tag` of a device to the engine, or answer it.
     fn take(&mut self, index: usize, tag: u16, lab: &mut Lab<impl Target>) {
         let arrived = lab.clock.now();
@@ -155,11 +170,11 @@ impl Ublk {
             let mut data = lab.pool.take(bytes as usize);
             let moved = queue.read_data(tag, &mut data);
             if moved.is_ok() {
-                engine.write(&mut begun, &data);
+                engine.write(&mut begun, &data, &mut lab.pool);
             }
             lab.pool.put(data);
             if moved.is_err() {
-                engine.abandon(begun);
+                engine.abandon(begun, &mut lab.pool);
                 return queue.answer(tag, -linux::errno::IO);
             }
             sink = Some(begun);
@@ -195,7 +210,7 @@ impl<T: Target> Frontend<T> for Ublk {
                 control.start(number).map_err(|why| {
                     Failure::machine(format!("ublk refuses to start the device: {why}"))
                 })?;
-                let path = PathBuf::from(format!("/dev/ublkb{number}"));
+                let path = block_device(number);
                 wait_for(&path)?;
                 // They go with the device; nothing is to be undone.
                 BlockQueue::of(&path).set_all(&[
@@ -204,12 +219,13 @@ impl<T: Target> Frontend<T> for Ublk {
                 ])?;
                 paths.push(path);
             }
-            let round_trip_ns = match paths.first() {
-                Some(path) if options.calibrate => Some(probe::direct_read(path)?),
+            let trips = match paths.first() {
+                Some(path) if options.calibrate => Some(probe::direct_reads(path)?),
                 _ => None,
             };
             let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
-            Ok(Started { address: Address::devices(names), round_trip_ns, notes })
+            let address = Address::devices(names);
+            Ok(Started { address, round_trip_ns: None, notes }.judge(trips.as_deref()))
         }))
     }
 
@@ -268,6 +284,15 @@ impl<T: Target> Frontend<T> for Ublk {
 
     fn is_over(&self) -> bool {
         self.over
+    }
+
+    fn watch(&mut self) {
+        self.accounts = self.account();
+    }
+
+    fn seen(&mut self) -> ClientSide {
+        let now = self.account().into_iter().zip(&self.accounts);
+        ClientSide::Accounts(now.map(|(now, then)| now.since(*then)).collect())
     }
 
     fn stop(&mut self, _: &Poll) -> Option<Errand<()>> {

@@ -35,6 +35,8 @@ pub fn build(
     source: Option<&Path>,
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<Built, Failure> {
+    // What the user got wrong is said before what the machine lacks.
+    let named = source.map(Source::check).transpose()?;
     let cache = cache()?;
     let impossible =
         |why: std::io::Error| Failure::machine(format!("cannot use {}: {why}", cache.display()));
@@ -44,7 +46,7 @@ pub fn build(
     flock(&lock, FlockOperation::LockExclusive).map_err(|why| impossible(why.into()))?;
     check_tools()?;
     progress(Progress::Begins("looking for the source"));
-    let source = Source::find(source)?;
+    let source = named.map_or_else(Source::of_distribution, Ok)?;
     let version = source.version().unwrap_or_else(|| "unknown".into());
     let place = cache.join(folder_name(&version));
     let built = Built { version, path: place.join(KERNEL), current: true };
@@ -72,6 +74,19 @@ pub fn build(
     let _ = std::fs::remove_dir_all(&place);
     std::fs::rename(&done, &place).map_err(impossible)?;
     Ok(built)
+}
+
+/// What this machine lacks to build a kernel, and the command that installs it; `None` when it
+/// lacks nothing.
+pub fn lacks() -> Option<(String, String)> {
+    let mut missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !which(tool)).collect();
+    let mut packages = if missing.is_empty() { vec![] } else { vec![PACKAGES] };
+    if tree::installed().is_none() {
+        missing.push("the kernel's source");
+        packages.push(tree::PACKAGE);
+    }
+    let command = format!("sudo apt-get install {}", packages.join(" "));
+    (!missing.is_empty()).then(|| (missing.join(", "), command))
 }
 
 fn check_tools() -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sim::Digest;
 use study::Failure;
 
-pub use build::{Progress, build};
+pub use build::{Progress, build, lacks};
 
 /// What the configuration has beyond `make ARCH=um defconfig`.
 const FRAGMENT: &str = include_str!("guest.config");

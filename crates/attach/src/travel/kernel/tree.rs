@@ -6,7 +6,7 @@ use std::process::Command;
 use study::Failure;
 
 /// Debian 12's package.
-const PACKAGE: &str = "linux-source-6.1";
+pub(super) const PACKAGE: &str = "linux-source-6.1";
 
 /// What the edit puts in: part of what names a kernel's configuration.
 pub(super) const EDITS: &str = SETTING_NEW;
@@ -38,11 +38,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// `wanted`, or the distribution's, which is installed when we may.
-    pub(super) fn find(wanted: Option<&Path>) -> Result<Source, Failure> {
-        if let Some(path) = wanted {
-            return Source::check(path);
-        }
+    /// The distribution's, which is installed when we may.
+    pub(super) fn of_distribution() -> Result<Source, Failure> {
         if let Some(archive) = installed() {
             return Ok(Source::Archive(archive));
         }
@@ -56,7 +53,8 @@ impl Source {
         })
     }
 
-    fn check(path: &Path) -> Result<Source, Failure> {
+    /// The user's own.
+    pub(super) fn check(path: &Path) -> Result<Source, Failure> {
         let is_tree = path.join("Makefile").is_file() && path.join("arch/um").is_dir();
         match (is_tree, path.is_file()) {
             (true, _) => Ok(Source::Tree(path.to_path_buf())),
@@ -126,7 +124,7 @@ pub(super) fn tree_version(tree: &Path) -> Option<String> {
 }
 
 /// The newest of the distribution's archives.
-fn installed() -> Option<PathBuf> {
+pub(super) fn installed() -> Option<PathBuf> {
     let entries = std::fs::read_dir("/usr/src").ok()?;
     let archives = entries.flatten().map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -181,7 +179,7 @@ mod tests {
         let makefile = "# SPDX\nVERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\nEXTRAVERSION =\n";
         std::fs::write(tree.join("Makefile"), makefile).unwrap();
         std::fs::write(tree.join(REGISTERS), format!("{SETTING_OLD}, pid);\n")).unwrap();
-        let source = Source::find(Some(&tree)).unwrap();
+        let source = Source::check(&tree).unwrap();
         assert_eq!(source.version().as_deref(), Some("6.1.192"));
         edit(&tree).unwrap();
         edit(&tree).unwrap();
@@ -192,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_source_that_is_none_is_refused() {
-        let failure = Source::find(Some(Path::new("/proc"))).unwrap_err();
+        let failure = Source::check(Path::new("/proc")).unwrap_err();
         assert!(failure.message.contains("no Linux there") && failure.exit_code() == 2);
     }
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use attach::travel::kernel;
+
 use super::Check;
 use crate::python;
 
@@ -27,8 +29,9 @@ pub(super) fn all() -> Vec<Check> {
         ublk(),
         device("KVM", "/dev/kvm", "guests of the tests at full speed", "kvm"),
         io_uring(),
-        kernel(),
+        guest_kernel(),
         file_systems(),
+        leftovers(),
     ]
 }
 
@@ -272,17 +275,21 @@ fn io_uring() -> Check {
     }
 }
 
-fn kernel() -> Check {
-    let found = attach::travel::kernel::find(None);
+fn guest_kernel() -> Check {
+    let (found, lacks) = (kernel::find(None), kernel::lacks());
     Check {
         name: "travel",
         unlocks: "travel: a real Linux kernel in virtual time",
         ok: found.is_ok(),
         required: false,
-        command: found.is_err().then(|| "blocklab kernel build".into()),
-        found: match found {
-            Ok(path) => path.display().to_string(),
-            Err(_) => "no kernel is built".into(),
+        command: found.is_err().then(|| match &lacks {
+            Some((_, install)) => format!("{install} && blocklab kernel build"),
+            None => "blocklab kernel build".into(),
+        }),
+        found: match (found, &lacks) {
+            (Ok(path), _) => path.display().to_string(),
+            (Err(_), Some((lacks, _))) => format!("no kernel is built; its build lacks {lacks}"),
+            (Err(_), None) => "no kernel is built".into(),
         },
     }
 }
@@ -311,6 +318,23 @@ fn file_systems() -> Check {
         },
         command: (!programs.is_empty())
             .then(|| format!("sudo apt-get install {}", packages.join(" "))),
+    }
+}
+
+/// Folders of sessions that were killed.
+fn leftovers() -> Check {
+    let left = attach::abandoned_folders();
+    let left: Vec<String> = left.iter().map(|folder| folder.display().to_string()).collect();
+    Check {
+        name: "no leftovers",
+        unlocks: "room in memory and on the disk; the next session makes it, too",
+        ok: left.is_empty(),
+        required: false,
+        found: match left.is_empty() {
+            true => "killed sessions left nothing".into(),
+            false => format!("left by killed sessions: {}", left.join(", ")),
+        },
+        command: (!left.is_empty()).then(|| format!("rm -r {}", left.join(" "))),
     }
 }
 

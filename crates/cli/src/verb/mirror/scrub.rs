@@ -14,7 +14,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
     /// Wait for the end, and tell what was found; exit code 1 when copies differ and nothing says
-    /// which is right
+    /// which is right, or blocks are lost
     #[arg(long)]
     wait: bool,
     /// One JSON object on stdout
@@ -51,13 +51,20 @@ impl Args {
                 "bytes": live.bytes,
                 "mismatches": scrub.mismatches,
                 "undecided": scrub.undecided,
+                "lost": live.lost_blocks,
             })),
-            false => say(format!(
-                "{} bytes compared: {} wrong copies repaired, {} blocks differ and nothing says \
-                 which copy is right",
-                live.bytes, scrub.mismatches, scrub.undecided
-            )),
+            false => {
+                let lost = match live.lost_blocks {
+                    0 => String::new(),
+                    count => format!("; {count} blocks are lost, see `mirror status`"),
+                };
+                say(format!(
+                    "{} bytes compared: {} wrong copies repaired, {} blocks differ and nothing \
+                     says which copy is right{lost}",
+                    live.bytes, scrub.mismatches, scrub.undecided
+                ));
+            }
         }
-        Ok(u8::from(scrub.undecided > 0))
+        Ok(u8::from(scrub.undecided > 0 || live.lost_blocks > 0))
     }
 }

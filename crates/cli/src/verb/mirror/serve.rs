@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use attach::array::{NAMES, Options, serve};
 use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
+use mirror::policy::lag::LagRules;
+use mirror::policy::slow::SlowRules;
+use models::config::Duration;
+use sim::Nanos;
 use study::Failure;
 
 use super::Devices;
@@ -36,9 +40,35 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME",
           value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     without: Vec<String>,
+    /// Leave a leg out that alone holds back a flush for so long; `off` to wait
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_or_off)]
+    flush_deadline: TimeOrOff,
+    /// A leg is slow while a request to it is older than this; `off` to keep slow legs
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_or_off)]
+    slow_over: TimeOrOff,
+    /// Leave a leg out that was slow, while the other was not, for so many percent of the last
+    /// minute
+    #[arg(long, value_name = "PERCENT", default_value_t = 50,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    slow_share: u32,
     /// Start although acknowledged flushes may be missing from what is there
     #[arg(long)]
     accept_loss: bool,
+}
+
+/// A time, unless it is switched off.
+#[derive(Clone, Copy)]
+struct TimeOrOff(Option<Nanos>);
+
+fn time_or_off(text: &str) -> Result<TimeOrOff, String> {
+    if text == "off" {
+        return Ok(TimeOrOff(None));
+    }
+    match Duration::parse(text) {
+        Ok(Duration(Nanos::ZERO)) => Err("expected more than 0, or `off`".into()),
+        Ok(Duration(time)) => Ok(TimeOrOff(Some(time))),
+        Err(why) => Err(format!("{why}, or `off`")),
+    }
 }
 
 impl Args {
@@ -56,12 +86,22 @@ impl Args {
             "vhost-user" => {
                 Choice::VhostUser(vhost_user::Options { socket: self.socket, queues: 1 })
             }
-            _ => Choice::Nbd(nbd::Options { socket: self.socket, tcp: self.tcp, calibrate }),
+            _ => {
+                let (socket, tcp, watch) = (self.socket, self.tcp, false);
+                Choice::Nbd(nbd::Options { socket, tcp, calibrate, watch })
+            }
         };
         let captive = self.run.is_some();
         let start =
             super::start(self.devices.paths(), super::slots(&self.without), self.accept_loss);
-        let options = Options { start, frontend, run: self.run, control: self.control };
+        let slow = self.slow_over.0.map(|over| SlowRules {
+            over,
+            share_percent: self.slow_share,
+            ..SlowRules::default()
+        });
+        let flush_deadline = self.flush_deadline.0;
+        let lag = LagRules { flush_deadline, slow, ..LagRules::default() };
+        let options = Options { start, frontend, run: self.run, control: self.control, lag };
         let ready = |address: &Address| announce(address, captive);
         serve(options, ready, &mut |note| eprintln!("{note}"))
     }

@@ -1,6 +1,6 @@
 //! `blocklab mirror status`.
 
-use attach::array::{Live, NAMES, Offline, eta, live, prometheus, status};
+use attach::array::{Lateness, Live, NAMES, Offline, eta, live, prometheus, status};
 use serde::Serialize;
 use study::Failure;
 
@@ -60,8 +60,10 @@ fn lines(live: &Live) -> Vec<String> {
     for slot in (0..NAMES.len()).filter(|&slot| live.states[slot] != "never") {
         lines.push(format!("{}: {}", live.name(slot), live.device(slot)));
     }
+    lines.extend(lost(live));
     let age = live.age_at_risk_ms.map_or_else(String::new, |ms| format!(", oldest {ms:.0} ms"));
     lines.push(format!("at risk {} bytes{age}", live.bytes_at_risk));
+    lines.push(lateness(&live.lateness, live.not_running_s));
     let used = live.log_used_bytes.map(|bytes| bytes.to_string()).join(", ");
     lines.push(format!("logs    {used} of {} bytes in use", live.log_bytes));
     let scrub = &live.scrub;
@@ -99,6 +101,36 @@ fn lines(live: &Live) -> Vec<String> {
         lines.push(format!("  {}  {}", ago(change.unix_s), change.text));
     }
     lines
+}
+
+/// Which blocks can be read from no leg.
+fn lost(live: &Live) -> Option<String> {
+    let mut ranges: Vec<String> = live.lost.iter().map(ToString::to_string).collect();
+    let named: u64 = live.lost.iter().map(|range| u64::from(range.blocks)).sum();
+    let rest = live.lost_blocks.saturating_sub(named);
+    if rest > 0 {
+        ranges.push(format!("and {rest} more"));
+    }
+    (named > 0).then(|| format!("lost    {}", ranges.join(", ")))
+}
+
+/// When a leg is left out for being late.
+fn lateness(late: &Lateness, not_running_s: f64) -> String {
+    let flush = match late.flush_deadline_s {
+        Some(s) => format!("a flush waits {s} s for one leg"),
+        None => "a flush waits for both legs".into(),
+    };
+    let slow = match (late.slow_share_percent, late.slow_over_s, late.slow_window_s) {
+        (Some(share), Some(over), Some(window)) => {
+            format!("a leg may take over {over} s for {share} % of {window} s")
+        }
+        _ => "slow legs are kept".into(),
+    };
+    let stood = match not_running_s > 0.0 {
+        true => format!("; the server did not run for {not_running_s:.1} s"),
+        false => String::new(),
+    };
+    format!("late    {flush}; {slow}{stood}")
 }
 
 /// How long ago a moment is, for people.

@@ -9,7 +9,9 @@ use serde_json::json;
 use sim::Op;
 use study::Failure;
 
-use super::output::Output;
+use crate::interrupt;
+
+use super::output::{self, Output};
 use super::source::Source;
 
 #[derive(clap::Args)]
@@ -21,6 +23,9 @@ pub(super) struct Args {
     /// The format to write
     #[arg(long)]
     to: String,
+    /// Replace OUTPUT when it exists
+    #[arg(long)]
+    overwrite: bool,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -31,7 +36,19 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
+        let unfinished = output::beside(&self.output).ok();
+        let tidy = |signal| {
+            // It may not exist yet, or have its name already.
+            let _ = unfinished.map(std::fs::remove_file);
+            interrupt::end_by(signal);
+        };
+        interrupt::during(tidy, || self.convert())
+    }
+
+    fn convert(&self) -> Result<u8, Failure> {
         let mut writer = writer_of(&self.to)?;
+        study::check_overwrite(&self.output, || self.overwrite)
+            .map_err(|failure| failure.help("choose another name, or say --overwrite"))?;
         let carries = writer.carries();
         let mut reading = self.source.open(carries.response)?;
         let cannot = |error: std::io::Error| cannot_write(&self.output, &error);
@@ -81,8 +98,12 @@ fn writer_of(name: &str) -> Result<Box<dyn Writer>, Failure> {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::input(format!("cannot write {}: {error}", path.display()))
-        .help("nothing was left behind; make room or choose another place, then run it again")
+    let what = format!("cannot write {}: {error}", path.display());
+    match study::is_full(error) {
+        true => Failure::machine(what),
+        false => Failure::input(what),
+    }
+    .help("nothing was left behind; make room or choose another place, then run it again")
 }
 
 /// What the target format could not carry.

@@ -61,7 +61,7 @@ impl Output {
 }
 
 /// A name in the same folder, because a rename cannot leave its file system.
-fn beside(target: &Path) -> Result<PathBuf> {
+pub(super) fn beside(target: &Path) -> Result<PathBuf> {
     let name = target.file_name().ok_or_else(|| Error::other("the path names no file"))?;
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);

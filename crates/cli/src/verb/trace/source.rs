@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use models::registry::TraceFormat;
-use models::trace::{Context, Place, Record, Trace, TraceError, open};
+use models::trace::{Begun, Context, Place, Record, Trace, TraceError};
 use serde_json::{Map, Value};
 use study::Failure;
 
 /// Which trace to read, and as what.
 #[derive(clap::Args)]
 pub(super) struct Source {
-    /// The trace: plain, gzip or zstd
+    /// The trace: plain, gzip or zstd; `-` is standard input
     pub(super) file: PathBuf,
     /// Read it as this format instead of recognising it
     #[arg(long)]
@@ -32,13 +32,28 @@ impl Source {
     /// Open the trace. With `responses`, formats that can look up response times do.
     pub(super) fn open(&self, responses: bool) -> Result<Reading, Failure> {
         let named = self.named_format()?;
-        // Parameters need a format to belong to: the first opening only recognises it.
+        let (read, length): (Box<dyn Read + Send>, u64) = match self.file.as_os_str() == "-" {
+            true => (Box::new(std::io::stdin()), 0),
+            false => {
+                let file = File::open(&self.file).map_err(|error| {
+                    Failure::input(format!("cannot open {}: {error}", self.file.display()))
+                })?;
+                let length = file.metadata().map_or(0, |about| about.len());
+                (Box::new(file), length)
+            }
+        };
+        let done = Arc::new(AtomicU64::new(0));
+        let read = Box::new(Counted { read, done: done.clone() });
+        let wrong = |error| failure(&self.file, error);
+        // A pipe can be read only once, so the format is recognised on the way.
+        let begun = Begun::new(&self.file.to_string_lossy(), read).map_err(wrong)?;
+        let context = Context { rng: sim::Rng::new(self.seed, "trace") };
         let format = match named {
             Some(format) => format,
-            None => self.open_as(None)?.trace.format().clone(),
+            None => begun.recognise(&context).map_err(wrong)?,
         };
-        let format = self.configured(&format, responses)?;
-        self.open_as(Some(&format))
+        let trace = begun.read_as(self.configured(&format, responses)?, &context);
+        Ok(Reading { trace, file: self.file.clone(), progress: Progress::new(length, done) })
     }
 
     fn named_format(&self) -> Result<Option<TraceFormat>, Failure> {
@@ -70,19 +85,6 @@ impl Source {
         }
         value[format.name()] = table.into();
         serde_json::from_value(value).map_err(wrong)
-    }
-
-    fn open_as(&self, format: Option<&TraceFormat>) -> Result<Reading, Failure> {
-        let file = File::open(&self.file).map_err(|error| {
-            Failure::input(format!("cannot open {}: {error}", self.file.display()))
-        })?;
-        let length = file.metadata().map_or(0, |about| about.len());
-        let done = Arc::new(AtomicU64::new(0));
-        let read = Box::new(Counted { file, done: done.clone() });
-        let context = Context { rng: sim::Rng::new(self.seed, "trace") };
-        let name = self.file.to_string_lossy();
-        let trace = open(&name, read, format, &context).map_err(|e| failure(&self.file, e))?;
-        Ok(Reading { trace, file: self.file.clone(), progress: Progress::new(length, done) })
     }
 }
 
@@ -128,7 +130,7 @@ fn failure(file: &Path, error: TraceError) -> Failure {
         quote,
     };
     let failure = match error.format {
-        "" if !error.expected.is_empty() => {
+        "" if !error.expected.is_empty() && !matches!(error.place, Place::Byte(_)) => {
             Failure::input(error.message).help("--format NAME reads it as that format")
         }
         "" => Failure::input(error.message),
@@ -150,13 +152,13 @@ fn failure(file: &Path, error: TraceError) -> Failure {
 
 /// Counts the bytes taken from the file.
 struct Counted {
-    file: File,
+    read: Box<dyn Read + Send>,
     done: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let bytes = self.file.read(buffer)?;
+        let bytes = self.read.read(buffer)?;
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
     }

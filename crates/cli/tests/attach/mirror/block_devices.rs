@@ -85,3 +85,33 @@ fn a_leg_that_shrinks_is_left_out() {
     assert_eq!(client.read(1 << 20, 65536).unwrap(), [1; 65536]);
     session.end();
 }
+
+/// The file of a loop device and another loop device of it are the same device.
+#[test]
+fn a_file_is_served_once_under_whichever_loop_device() {
+    let Some(loops) = Loops::made(&[]) else { return };
+    let folder = &loops.folder;
+    let file = folder.path("fast.img");
+    let again = Command::new("losetup").args(["--find", "--show"]).arg(file).output().unwrap();
+    assert!(again.status.success());
+    let again = String::from_utf8(again.stdout).unwrap().trim().to_string();
+    let _detach = Loops { folder: Folder::new(), devices: vec![again.clone()] };
+    let session = serve(folder, &[]);
+    for (fast, words) in [("fast.img", "is in use"), (&again[..], "fast.img, which it is made of")]
+    {
+        let other = ["--fast", fast, "--slow", "slow.img", "--run", "true"];
+        refused(&run(folder, "serve", &[&other]), &[words, "stop that one first"]);
+        let other = ["--fast", fast, "--slow", "slow", "--overwrite", fast];
+        refused(&run(folder, "create", &[&other]), &["is in use"]);
+    }
+    drop(session);
+    // Nor may one mirror have it twice.
+    for slow in ["fast.img", &again] {
+        let twice = ["--fast", "fast", "--slow", slow];
+        refused(&run(folder, "serve", &[&twice]), &["--fast and --slow are both"]);
+    }
+    let mut files =
+        folder.session(&[SERVE, &["--fast", "fast.img", "--slow", "slow.img"]].concat());
+    refused(&run(folder, "serve", &[LEGS]), &["is in use", "fast.img, which it is made of"]);
+    files.end();
+}

@@ -111,7 +111,12 @@ fn a_leg_is_replaced_and_filled_under_load() {
     std::fs::rename(folder.path("new"), folder.path("slow")).unwrap();
     serve(&folder, &[]).end();
     alike(&folder);
-    // The old leg is no longer current: it is copied to, and never believed.
+    // The old leg is no longer current, and beside the other it is not believed.
+    let status = run(&folder, "status", &[&["--fast", "fast", "--slow", "old", "--json"]]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert!(status["devices"][1]["trouble"].as_str().unwrap().contains("older copy"), "{status}");
+    let output = run(&folder, "serve", &[&["--fast", "fast", "--slow", "old"]]);
+    refused(&output, &["old is an older copy of the slow, or was replaced", "--without slow"]);
     let output = run(&folder, "serve", &[&["--fast", "old", "--slow", "slow"]]);
     refused(&output, &["both claim to be the slow"]);
     let alone = ["--fast", "fast", "--slow", "old", "--without", "fast", "--run", "true"];

@@ -82,6 +82,8 @@ pub struct Block {
     pins: u32,
     /// The slot it was opened for.
     slot: u8,
+    /// It is full of map pages, of which too many are valid for it to be a victim.
+    withheld: bool,
     /// What the mapping wrote into the spare area of the block it took for itself.
     pub tag: u32,
     /// Pages handed out on the whole drive when the first of this block was.
@@ -97,13 +99,24 @@ impl Default for Block {
             sealed_at: 0,
             pins: 0,
             slot: Slot::FREE.0,
+            withheld: false,
             tag: 0,
             opened_at: 0,
         }
     }
 }
 
-snapshot_fields!(Block { written, programmed, erases, sealed_at, pins, slot, tag, opened_at });
+snapshot_fields!(Block {
+    written,
+    programmed,
+    erases,
+    sealed_at,
+    pins,
+    slot,
+    withheld,
+    tag,
+    opened_at
+});
 
 impl Block {
     /// The slot the block was opened for.
@@ -146,6 +159,9 @@ pub struct Flash {
     /// Free blocks of a plane below which the host's open block, too, is the collector's. 0 where
     /// moved pages have open blocks of their own, or a collection takes one free block at most.
     pub kept_for_collection: u32,
+    /// Valid pages with which a block of map pages is offered to victim selection at most; `None`
+    /// offers it like any other.
+    pub map_victim_pages: Option<u32>,
     /// Blocks sealed since the collector last looked.
     pub newly_sealed: Vec<u32>,
     /// Take the least worn free block instead of the one that has been free longest.
@@ -193,6 +209,7 @@ impl Flash {
             clock: 0,
             owed: vec![0; geometry.planes() as usize],
             kept_for_collection: 0,
+            map_victim_pages: None,
             newly_sealed: Vec::new(),
             level_wear,
             pslc: None,
@@ -435,18 +452,6 @@ impl Flash {
         }
     }
 
-    /// Offer a full block to victim selection.
-    #[cold]
-    fn seal(&mut self, block: u32) {
-        let valid = &mut self.valid[block as usize];
-        *valid &= !HIDDEN;
-        let group = &mut self.group_least[block as usize / GROUP];
-        *group = (*group).min(*valid);
-        self.seals += 1;
-        self.blocks[block as usize].sealed_at = self.seals;
-        self.newly_sealed.push(block);
-    }
-
     /// The page no longer holds valid data.
     #[inline]
     pub fn invalidate(&mut self, ppn: u32) {
@@ -457,12 +462,9 @@ impl Flash {
         // A hidden block's count has the top bit set, so it never lowers the group's least.
         let group = &mut self.group_least[block / GROUP];
         *group = (*group).min(valid);
-    }
-
-    /// Withdraw a block from victim selection because it is being collected.
-    pub fn begin_collection(&mut self, block: u32) {
-        self.valid[block as usize] |= HIDDEN;
-        self.refresh_group(block);
+        if self.blocks[block].withheld && !self.is_to_be_withheld(block as u32) {
+            self.offer(block as u32);
+        }
     }
 
     /// A program that supersedes page `ppn` (or [`NONE`]) was handed to the flash, or a read of it
@@ -531,7 +533,7 @@ mod tests {
     use super::*;
     use crate::ssd::geometry::GeometryParams;
 
-    fn flash() -> Flash {
+    pub(super) fn flash() -> Flash {
         let params = GeometryParams {
             channels: 1,
             dies_per_package: 1,

@@ -77,6 +77,7 @@ impl Flash {
                 continue;
             }
             record.pins = 0;
+            record.withheld = false;
             record.written = record.programmed;
             let written = u32::from(record.written);
             let plane = self.geometry.plane_of_block(block);
@@ -129,6 +130,7 @@ impl Flash {
         for group in 0..self.group_least.len() {
             self.refresh_group((group * GROUP) as u32);
         }
+        self.withhold_all();
         newest
     }
 

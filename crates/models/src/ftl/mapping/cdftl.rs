@@ -23,6 +23,9 @@
 //! 4. a page written in part: read the rest of it;
 //! 5. program it, mark the old page invalid, change the cached entry.
 //!
+//! When flash has no room for what must leave RAM, a write waits until a block is collected, and a
+//! read uses the entry and forgets it: the RAM is never exceeded.
+//!
 //! The collector changes cached entries and map pages in RAM; for other pages it reads and writes
 //! each map page concerned once per collected block.
 //!
@@ -146,13 +149,13 @@ impl TwoLevels {
         self.changed[page as usize] = true;
     }
 
-    /// Read a map page into the second cache.
-    fn load_page(&mut self, page: u32, io: &mut Io) {
-        while self.recency.len(0) >= self.page_capacity {
-            let Some(victim) = self.recency.tail(0) else { break };
+    /// Throw a map page out if one more would be too much; false when flash has no room for it.
+    fn make_room_for_page(&mut self, io: &mut Io) -> bool {
+        if self.recency.len(0) >= self.page_capacity {
+            let victim = self.recency.tail(0).expect("there is room for a map page at least");
             if self.changed[victim as usize] {
                 if !io.has_room(victim) {
-                    break;
+                    return false;
                 }
                 while let Some(slot) = self.entries.any_dirty_of(victim) {
                     self.fold(slot, victim);
@@ -163,6 +166,11 @@ impl TwoLevels {
             self.recency.remove(0, victim);
             self.frames.remove(victim);
         }
+        true
+    }
+
+    /// Read a map page into the second cache, which has room.
+    fn load_page(&mut self, page: u32, io: &mut Io) {
         io.read(page);
         self.changed[page as usize] = self.frames.load(page, io.store);
         self.recency.push(0, page);
@@ -181,39 +189,57 @@ impl TwoLevels {
         None
     }
 
-    /// Throw entries out until one more fits.
-    fn make_room(&mut self, io: &mut Io) {
-        while self.entries.len() >= self.entry_capacity {
-            let slot = self.easy_victim().unwrap_or_else(|| {
-                let oldest = self.entries.order.tail(0).expect("the cache is full");
-                self.load_page(self.page_entries.div(self.entries.position(oldest)), io);
-                oldest
-            });
-            if self.entries.is_dirty(slot) {
-                self.fold(slot, self.page_entries.div(self.entries.position(slot)));
-            }
-            self.entries.order.remove(0, slot);
-            self.entries.remove(slot);
+    /// Throw an entry out if one more would be too much; false when it belongs into a map page
+    /// for which there is no room.
+    fn make_room_for_entry(&mut self, io: &mut Io) -> bool {
+        if self.entries.len() < self.entry_capacity {
+            return true;
         }
+        let easy = self.easy_victim();
+        let slot = easy.or(self.entries.order.tail(0)).expect("the cache is full");
+        let page = self.page_entries.div(self.entries.position(slot));
+        if easy.is_none() {
+            if !self.make_room_for_page(io) {
+                return false;
+            }
+            self.load_page(page, io);
+        }
+        if self.entries.is_dirty(slot) {
+            self.fold(slot, page);
+        }
+        self.entries.order.remove(0, slot);
+        self.entries.remove(slot);
+        true
     }
 }
 
 impl Cache for TwoLevels {
+    fn make_room(&mut self, page: HostPage, io: &mut Io) -> bool {
+        if self.entries.find(page.lpn).is_some() {
+            return true;
+        }
+        let map_page = self.page_entries.div(page.lpn);
+        // An entry that finds no room is used where it is in its map page.
+        let fits = self.make_room_for_entry(io);
+        self.frames.holds(map_page) || fits && self.make_room_for_page(io)
+    }
+
     fn load(&mut self, page: HostPage, io: &mut Io) -> bool {
         if let Some(slot) = self.entries.find(page.lpn) {
             self.entries.order.touch(0, slot);
             return true;
         }
-        self.make_room(io);
         let map_page = self.page_entries.div(page.lpn);
         let hit = self.frames.holds(map_page);
         match hit {
             true => self.recency.touch(0, map_page),
             false => self.load_page(map_page, io),
         }
-        let ppn = self.frames.get(page.lpn, map_page).expect("the map page was loaded");
-        let slot = self.entries.insert(page.lpn, map_page, ppn, false);
-        self.entries.order.push(0, slot);
+        if self.entries.len() < self.entry_capacity {
+            let ppn = self.frames.get(page.lpn, map_page).expect("the map page was loaded");
+            let slot = self.entries.insert(page.lpn, map_page, ppn, false);
+            self.entries.order.push(0, slot);
+        }
         hit
     }
 

@@ -21,6 +21,9 @@
 //! 4. a page written in part: read the rest of it;
 //! 5. program it, mark the old page invalid, change the cached entry.
 //!
+//! When flash has no room for what must leave RAM, a write waits until a block is collected, and a
+//! read uses the entry and forgets it: the RAM is never exceeded.
+//!
 //! The collector changes cached entries of moved pages in RAM only (lazy copying); for the others
 //! it reads and writes each map page concerned once per collected block.
 //!
@@ -142,35 +145,40 @@ impl Cmt {
         }
     }
 
-    /// Throw entries out until one more fits.
+    /// Throw an entry out; false when flash has no room for what changed.
     #[inline]
-    fn make_room(&mut self, io: &mut Io) {
-        while self.entries.len() >= self.capacity {
-            // The protected segment is smaller than the cache.
-            let Some(victim) = self.entries.order.tail(PROBATION) else { break };
-            if self.entries.is_dirty(victim) {
-                let page = self.page_entries.div(self.entries.position(victim));
-                if !io.has_room(page) {
-                    break;
-                }
-                io.read(page);
-                self.entries.write_back(page, io.store);
-                io.write(page);
+    fn evict(&mut self, io: &mut Io) -> bool {
+        let victim = self.entries.order.tail(PROBATION);
+        let victim = victim.expect("the protected segment is smaller than the full cache");
+        if self.entries.is_dirty(victim) {
+            let page = self.page_entries.div(self.entries.position(victim));
+            if !io.has_room(page) {
+                return false;
             }
-            self.entries.order.remove(PROBATION, victim);
-            self.entries.remove(victim);
+            io.read(page);
+            self.entries.write_back(page, io.store);
+            io.write(page);
         }
+        self.entries.order.remove(PROBATION, victim);
+        self.entries.remove(victim);
+        true
     }
 }
 
 impl Cache for Cmt {
+    #[inline]
+    fn make_room(&mut self, page: HostPage, io: &mut Io) -> bool {
+        self.entries.len() < self.capacity
+            || self.entries.find(page.lpn).is_some()
+            || self.evict(io)
+    }
+
     #[inline]
     fn load(&mut self, page: HostPage, io: &mut Io) -> bool {
         if let Some(slot) = self.entries.find(page.lpn) {
             self.touch(slot);
             return true;
         }
-        self.make_room(io);
         let map_page = self.page_entries.div(page.lpn);
         io.read(map_page);
         let slot = self.entries.load(page.lpn, map_page, io.store);

@@ -225,12 +225,13 @@ impl Mapping for Leaf {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full> {
         let old = self.seek(lpn, flash, plan).ppn;
         if old != NONE {
             flash.invalidate(old);
             self.table.set(self.position(lpn), NONE);
         }
+        Ok(())
     }
 
     fn relocated(&mut self, flash: &mut Flash, lpn: u32, _from: u32, to: u32) {

@@ -216,11 +216,15 @@ pub trait Mapping: Snapshot + Send {
     /// Plan a write.
     ///
     /// # Errors
-    /// [`Full`]: the page is not written; try again when a block was erased.
+    /// [`Full`]: the page is not written; try again when a block was erased. What was planned must
+    /// be done all the same: it made room in RAM.
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full>;
 
     /// The host no longer needs the page. Forgotten by a power failure: the page may be back.
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan);
+    ///
+    /// # Errors
+    /// As of [`Mapping::write`].
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full>;
 
     /// The collector moved page `id`.
     fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32);

@@ -171,12 +171,13 @@ impl Mapping for PageMap {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) -> Result<(), Full> {
         let old = self.map.get(lpn as usize);
         if old != NONE {
             flash.invalidate(old);
             self.map.set(lpn as usize, NONE);
         }
+        Ok(())
     }
 
     #[inline]

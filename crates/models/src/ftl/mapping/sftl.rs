@@ -24,12 +24,17 @@
 //! 4. a page written in part: read the rest of it;
 //! 5. program it, mark the old page invalid, change the entry: its run may break in three.
 //!
+//! When flash has no room for what must leave RAM, a write waits until a block is collected, and a
+//! read uses the entry and forgets it: the RAM is never exceeded.
+//!
 //! The collector changes what is in RAM; for other pages it reads and writes each map page
 //! concerned once per collected block.
 //!
 //! # Equation
 //! A map page of n entries with h run heads takes min(4 n, n / 8 + 4 h) bytes.
-//! `RAM = map pages + 8 x entries in the dirty buffer + M x bits(pages)`.
+//! `RAM = map pages + 8 x entries in the dirty buffer + M x bits(pages)`; the first two stay within
+//! `cache`, and 8 bytes for each page that the collector has moved since the last access: it may
+//! break a run in three.
 //!
 //! # Parameters
 //! `cache`: RAM for everything but the directory. `buffer_percent`: share of the dirty buffer.
@@ -118,6 +123,7 @@ impl Params {
             bytes: bytes - for_buffer,
             buffer_capacity: (for_buffer / BUFFERED_BYTES) as u32,
             sparse: self.sparse.min(store.entries()),
+            to_load: Vec::new(),
         };
         Ok(Box::new(Demand::new(cache, store, context)))
     }
@@ -156,6 +162,8 @@ struct Runs {
     bytes: u64,
     buffer_capacity: u32,
     sparse: u32,
+    /// Scratch: a map page that is to be loaded.
+    to_load: Vec<u32>,
 }
 
 snapshot_fields!(Runs { frames, pages, changed, recency, used, buffer, fullest });
@@ -171,9 +179,13 @@ fn is_head(entries: &[u32], at: usize, stripe: usize) -> bool {
 impl Runs {
     /// Bytes of a map page in RAM.
     fn size(&self, page: u32) -> u64 {
+        self.size_with(self.pages[page as usize].heads)
+    }
+
+    /// Bytes of a map page with so many heads.
+    fn size_with(&self, heads: u32) -> u64 {
         let entries = u64::from(self.page_entries.get());
-        let small = entries.div_ceil(8) + u64::from(self.pages[page as usize].heads) * PPN_BYTES;
-        small.min(entries * PPN_BYTES)
+        (entries.div_ceil(8) + u64::from(heads) * PPN_BYTES).min(entries * PPN_BYTES)
     }
 
     /// Heads among an entry and the one that would continue its run.
@@ -224,15 +236,36 @@ impl Runs {
         self.fullest.remove(page);
     }
 
-    /// Throw out what is too much, but not the map page in use.
-    fn shrink(&mut self, keep: u32, io: &mut Io) {
-        while self.used > self.bytes {
+    /// Bytes that a map page in RAM may take after the access under way: the largest size, or
+    /// what it takes now and a run broken in three.
+    fn size_after(&self, size: u64) -> u64 {
+        (size + 2 * PPN_BYTES).min(u64::from(self.page_entries.get()) * PPN_BYTES)
+    }
+
+    /// Bytes that a map page would take when it is loaded.
+    fn size_to_load(&mut self, page: u32, io: &mut Io) -> u64 {
+        let mut entries = std::mem::take(&mut self.to_load);
+        entries.resize(self.page_entries.get() as usize, NONE);
+        io.store.peek_page(page, &mut entries);
+        for slot in self.buffer.dirty_slots(page) {
+            let at = self.buffer.position(slot) - page * self.page_entries.get();
+            entries[at as usize] = self.buffer.ppn(slot);
+        }
+        let heads = (0..entries.len()).filter(|&at| is_head(&entries, at, self.stripe)).count();
+        self.to_load = entries;
+        self.size_with(heads as u32)
+    }
+
+    /// Throw out what is too much besides `more` bytes, but not the map page in use; false when
+    /// flash has no room for what changed.
+    fn shrink(&mut self, keep: u32, more: u64, io: &mut Io) -> bool {
+        while self.used + more > self.bytes {
             let Some(victim) = self.recency.tail(0).filter(|&page| page != keep) else { break };
             let changed = self.pages[victim as usize].changed;
             let leaves = changed == 0 || changed <= self.sparse && self.buffer(victim, io);
             if !leaves {
                 if !io.has_room(victim) {
-                    break;
+                    return false;
                 }
                 io.store.store(victim, self.frames.of(victim));
                 io.write(victim);
@@ -242,6 +275,7 @@ impl Runs {
             self.recency.remove(0, victim);
             self.frames.remove(victim);
         }
+        true
     }
 
     /// Put the changes of a map page into the dirty buffer; false when they find no room.
@@ -278,17 +312,26 @@ impl Runs {
 }
 
 impl Cache for Runs {
-    fn load(&mut self, page: HostPage, io: &mut Io) -> bool {
+    fn make_room(&mut self, page: HostPage, io: &mut Io) -> bool {
         let map_page = self.page_entries.div(page.lpn);
-        let cached = self.frames.holds(map_page);
-        if cached {
+        let more = if self.frames.holds(map_page) {
             self.recency.touch(0, map_page);
+            self.size_after(self.size(map_page)) - self.size(map_page)
         } else if self.buffer.find(page.lpn).is_some() {
             return true;
         } else {
+            let size = self.size_to_load(map_page, io);
+            self.size_after(size)
+        };
+        self.shrink(map_page, more, io)
+    }
+
+    fn load(&mut self, page: HostPage, io: &mut Io) -> bool {
+        let map_page = self.page_entries.div(page.lpn);
+        let cached = self.frames.holds(map_page) || self.buffer.find(page.lpn).is_some();
+        if !cached {
             self.load_page(map_page, io);
         }
-        self.shrink(map_page, io);
         cached
     }
 

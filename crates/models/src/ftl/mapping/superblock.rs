@@ -287,12 +287,13 @@ impl Mapping for Superblock {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) -> Result<(), Full> {
         let old = self.place.get(lpn as usize);
         if old != NONE {
             flash.invalidate(old);
             self.place.set(lpn as usize, NONE);
         }
+        Ok(())
     }
 
     fn relocated(&mut self, _flash: &mut Flash, id: u32, _from: u32, _to: u32) {

@@ -23,6 +23,9 @@
 //! 4. a page written in part: read the rest of it;
 //! 5. program it, mark the old page invalid, change the cached entry.
 //!
+//! When flash has no room for what must leave RAM, a write waits until a block is collected, and a
+//! read uses the entry and forgets it: the RAM is never exceeded.
+//!
 //! The collector changes cached entries of moved pages in RAM; for the others it reads and writes
 //! each map page concerned once per collected block.
 //!
@@ -104,6 +107,7 @@ impl Params {
             sequential: false,
             bytes,
             params: self.clone(),
+            wanted: 1,
         };
         Ok(Box::new(Demand::new(cache, store, context)))
     }
@@ -137,6 +141,8 @@ struct Nodes {
     sequential: bool,
     bytes: u64,
     params: Params,
+    /// Scratch: entries that the next load is to take.
+    wanted: u32,
 }
 
 snapshot_fields!(Nodes { entries, coldest, nodes, used, clock, trend, sequential });
@@ -243,6 +249,18 @@ impl Nodes {
 }
 
 impl Cache for Nodes {
+    fn make_room(&mut self, page: HostPage, io: &mut Io) -> bool {
+        if self.entries.find(page.lpn).is_some() {
+            return true;
+        }
+        let map_page = self.page_entries.div(page.lpn);
+        self.wanted = self.wanted(page, map_page, io);
+        let wanted = page.lpn..page.lpn + self.wanted;
+        let count = wanted.filter(|&lpn| self.entries.find(lpn).is_none()).count();
+        while self.bytes_with(map_page, count as u32) > self.bytes && self.evict(io) {}
+        self.bytes_with(map_page, 1) <= self.bytes
+    }
+
     fn load(&mut self, page: HostPage, io: &mut Io) -> bool {
         self.clock += 1;
         let map_page = self.page_entries.div(page.lpn);
@@ -250,12 +268,9 @@ impl Cache for Nodes {
             self.touch(slot, map_page);
             return true;
         }
-        let wanted = page.lpn..page.lpn + self.wanted(page, map_page, io);
-        let count = wanted.clone().filter(|&lpn| self.entries.find(lpn).is_none()).count();
-        while self.bytes_with(map_page, count as u32) > self.bytes && self.evict(io) {}
         io.read(map_page);
         self.insert(page.lpn, map_page, io);
-        for lpn in wanted.skip(1) {
+        for lpn in page.lpn + 1..page.lpn + self.wanted {
             let fits = self.bytes_with(map_page, 1) <= self.bytes;
             if fits && self.entries.find(lpn).is_none() {
                 self.insert(lpn, map_page, io);

@@ -15,8 +15,10 @@
 //! too many lookups miss and shrinks slowly while they hit.
 //!
 //! The write path:
-//! 1. find the chunk of the LPI; when it is not in the window, read its map page and throw out the
-//!    least recently used one (if it changed, its map page is written while the request goes on);
+//! 1. find the chunk of the LPI; when it is not in the window, throw out the least recently used
+//!    one (if it changed, its map page is written while the request goes on; when its plane has no
+//!    room for that, a write waits for a free block, and a read uses the entry and forgets it), and
+//!    read the map page;
 //! 2. take the next page of the plane's open block, or wait until one is collected;
 //! 3. a page written in part: read the rest of it;
 //! 4. program it, mark the old page invalid, change the entry, mark the chunk dirty;
@@ -27,11 +29,12 @@
 //! hit with h = C / M; of the chunks thrown out w / (1 - h (1 - w)) are dirty; each access costs
 //! (1 - h) (R + X) + (1 - h) dirty (X + P) of map traffic. A sequential stream hits 1 - 1/K of the
 //! time if the window holds one chunk per plane, else never.
-//! `RAM = window + chunks x bits(pages of a plane)`.
+//! `RAM <= window + chunks x bits(pages of a plane) + deferred`.
 //!
 //! # Parameters
 //! `window` (fixed, hill-climb as in figure 8, or mrc), `layout`, `loading`, `lru`,
-//! `gc_map_update`.
+//! `gc_map_update` (batched, free as the paper counts, or deferred in RAM of a size). The device's
+//! `collection.map_victim_percent` spares blocks of map pages that are not yet nearly empty.
 //!
 //! # What it leaves out
 //! A request that misses a chunk which another request is just loading does not wait for it. The
@@ -50,13 +53,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, snapshot_fields};
 
+use super::demand::scheme::programs_last;
 use super::demand::{MAP_RESERVE, MapStore, check_room};
 use super::fill::fill;
 use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits, next_page};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Size};
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
-use crate::ssd::geometry::Divisor;
+use crate::ssd::geometry::{Divisor, Geometry};
 use crate::ssd::plan::{NONE, Plan};
 
 mod cache;
@@ -110,7 +114,7 @@ pub enum LruScope {
 }
 
 /// What it costs when the collector moves a page whose chunk is not in the window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcMapUpdate {
     /// One map read and one map write per chunk concerned and collected block.
@@ -118,6 +122,10 @@ pub enum GcMapUpdate {
     Batched,
     /// Nothing, as the paper counts.
     Free,
+    /// Beyond the paper: the entries wait in that much RAM, an equal share for each plane. When
+    /// the share has no room for those of one more block, the chunks that most of them concern are
+    /// read and written.
+    Deferred(Size),
 }
 
 /// Parameters of WADPM.
@@ -170,6 +178,10 @@ impl Params {
             Loading::Chunk => chunk_bytes * 8,
             Loading::Entry | Loading::ReadAhead(_) => u64::from(entry_bits),
         };
+        let deferred = match self.gc_map_update {
+            GcMapUpdate::Deferred(size) => Some(deferred(size, bits(lpis) + ppi_bits, geometry)?),
+            GcMapUpdate::Batched | GcMapUpdate::Free => None,
+        };
         let store = MapStore::new(context, chunks * entries, entries);
         Ok(Box::new(Wadpm {
             cache: Cache::new(self, chunks, chunks_per_plane, entries, unit),
@@ -181,6 +193,8 @@ impl Params {
             reserve: context.reserve + MAP_RESERVE,
             directory_bits: u64::from(chunks) * u64::from(ppi_bits),
             gc_map_update: self.gc_map_update,
+            deferred,
+            over: false,
             stats: MapStats::default(),
         }))
     }
@@ -206,6 +220,25 @@ impl Params {
     }
 }
 
+/// Entries of `entry_bits` that may wait in each plane's share of `size`, less those of one block.
+///
+/// # Errors
+/// When the share is smaller than that.
+fn deferred(size: Size, entry_bits: u32, geometry: &Geometry) -> Result<u32, ConfigError> {
+    let (block, planes) = (geometry.pages_per_block.get(), u64::from(geometry.planes()));
+    let entries = size.0.0 * 8 / planes / u64::from(entry_bits);
+    let keep = (entries.min(u64::from(u32::MAX)) as u32).checked_sub(block);
+    keep.ok_or_else(|| {
+        let least = (u64::from(block * entry_bits) * planes).div_ceil(8);
+        let message = format!(
+            "{} hold {entries} moved entries in each of {planes} planes, fewer than a block has \
+             pages ({block}): expected at least {least} B",
+            size.0
+        );
+        ConfigError::new("gc_map_update.deferred", message)
+    })
+}
+
 #[derive(Clone)]
 struct Wadpm {
     cache: Cache,
@@ -217,10 +250,14 @@ struct Wadpm {
     reserve: u32,
     directory_bits: u64,
     gc_map_update: GcMapUpdate,
+    /// Moved entries of a plane that may wait after a block was collected.
+    deferred: Option<u32>,
+    /// The window shrank, and flash had no room yet for all that must leave it.
+    over: bool,
     stats: MapStats,
 }
 
-snapshot_fields!(Wadpm { cache, store, window, stats });
+snapshot_fields!(Wadpm { cache, store, window, over, stats });
 
 /// Position of a logical page in a table of `per_plane` positions for each plane.
 #[inline]
@@ -241,33 +278,61 @@ impl Wadpm {
         self.allocator.stripe()[self.chunks_per_plane.div(chunk) as usize]
     }
 
-    /// Have the entry of `position` in the window: read its chunk in a stage of its own, and write
-    /// what has to leave beside the operations that the caller adds. True when it was there.
+    /// Throw out until what a miss of `position` loads has room, if it is one. Returns false when
+    /// what must go has changed and finds no room on flash; it stays.
+    fn make_room(&mut self, position: u32, flash: &mut Flash, plan: &mut Plan) -> bool {
+        let chunk = self.store.page_of(position);
+        self.cache.get(position, chunk).is_some()
+            || self.evict(self.cache.list(chunk), true, flash, plan)
+    }
+
+    /// Have the entry of `position`, for which there is room, in the window: read its chunk in a
+    /// stage of its own, and leave what has to be written beside the operations that the caller
+    /// adds. True when it was there.
     fn load(&mut self, position: u32, flash: &mut Flash, plan: &mut Plan) -> bool {
-        self.stats.lookups += 1;
         let chunk = self.store.page_of(position);
         let hit = self.cache.touch(position, chunk);
-        let shrank = self.window.accessed(chunk, hit);
-        self.stats.hits += u64::from(hit);
-        if hit && !shrank {
-            return true;
-        }
+        self.count(chunk, hit);
         if !hit {
             self.store.plan_read(chunk, plan);
-            plan.then();
-        }
-        self.make_room(chunk, !hit, flash, plan);
-        if !hit {
             self.cache.insert(position, chunk, &mut self.store);
+        }
+        if self.over {
+            self.over = false;
+            for list in 0..self.cache.lists() {
+                self.over |= !self.evict(list, false, flash, plan);
+            }
+        }
+        if !plan.ops.is_empty() {
+            programs_last(plan);
         }
         hit
     }
 
-    /// Throw out what no longer fits, with `more` when something for `chunk` is to come. What
-    /// changed but finds no room on flash stays for now, and something used later goes instead.
-    fn make_room(&mut self, chunk: u32, more: bool, flash: &mut Flash, plan: &mut Plan) {
-        while let Some(oldest) = self.cache.victim(self.window.bytes, chunk, more) {
-            let Some(victim) = self.removable(oldest, more, flash) else { break };
+    /// Read an entry that has no room in the window, and forget it.
+    #[cold]
+    fn pass(&mut self, position: u32, plan: &mut Plan) -> u32 {
+        let chunk = self.store.page_of(position);
+        self.count(chunk, false);
+        self.store.plan_read(chunk, plan);
+        programs_last(plan);
+        self.store.peek(position)
+    }
+
+    /// An entry of `chunk` was looked up.
+    #[inline]
+    fn count(&mut self, chunk: u32, hit: bool) {
+        self.stats.lookups += 1;
+        self.stats.hits += u64::from(hit);
+        self.over |= self.window.accessed(chunk, hit);
+    }
+
+    /// Throw out of a list what no longer fits, with `more` when something is to come. What changed
+    /// but finds no room on flash stays, and something used later goes instead. Returns false when
+    /// that is not enough.
+    fn evict(&mut self, list: u32, more: bool, flash: &mut Flash, plan: &mut Plan) -> bool {
+        while let Some(oldest) = self.cache.victim(self.window.bytes, list, more) {
+            let Some(victim) = self.removable(oldest, more, flash) else { return false };
             if self.cache.is_dirty(victim) {
                 let page = self.cache.chunk_of(victim);
                 if !self.cache.holds_chunks() {
@@ -276,28 +341,39 @@ impl Wadpm {
                     plan.then();
                 }
                 self.cache.write_back(victim, page, &mut self.store);
-                let written = self.store.plan_write(
-                    page,
-                    flash,
-                    self.plane_of_chunk(page),
-                    self.reserve,
-                    plan,
-                );
+                let (plane, reserve) = (self.plane_of_chunk(page), self.map_reserve());
+                let written = self.store.plan_write(page, flash, plane, reserve, plan);
                 debug_assert!(written, "room was checked");
             }
             self.cache.remove(victim);
         }
+        true
     }
 
     /// The least recently used unit from `oldest` on that need not be written or has room to be.
     /// Without a miss (`more`) the most recently used one is in use.
     fn removable(&self, oldest: u32, more: bool, flash: &Flash) -> Option<u32> {
+        let reserve = self.map_reserve();
         let mut units = std::iter::successors(Some(oldest), |&unit| self.cache.newer(unit));
         units.find(|&unit| {
             let plane = self.plane_of_chunk(self.cache.chunk_of(unit));
             (more || self.cache.newer(unit).is_some())
-                && (!self.cache.is_dirty(unit) || flash.has_room(plane, Slot::MAP, self.reserve))
+                && (!self.cache.is_dirty(unit) || flash.has_room(plane, Slot::MAP, reserve))
         })
+    }
+
+    /// Free blocks of a plane that map pages leave which make room in the window. One less than
+    /// host pages: these wait for the room, and would take every block that is freed.
+    fn map_reserve(&self) -> u32 {
+        self.reserve - 1
+    }
+
+    /// What has no room in the window until a block is erased there: the plane of what was not used
+    /// for longest.
+    fn full(&self, position: u32) -> Full {
+        let list = self.cache.list(self.store.page_of(position));
+        let oldest = self.cache.victim(self.window.bytes, list, true);
+        Full(oldest.map(|unit| self.plane_of_chunk(self.cache.chunk_of(unit))))
     }
 }
 
@@ -313,27 +389,37 @@ impl Mapping for Wadpm {
 
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         let position = self.position(page.lpn);
-        let hit = self.load(position, flash, plan);
+        let fits = self.make_room(position, flash, plan);
+        let hit = fits && self.load(position, flash, plan);
         self.stats.double_reads += u64::from(!hit);
-        let ppn = self.cache.get(position, self.store.page_of(position)).expect("it was loaded");
+        let chunk = self.store.page_of(position);
+        let ppn = match fits {
+            true => self.cache.get(position, chunk).expect("it was loaded"),
+            false => self.pass(position, plan),
+        };
         page.plan_read(ppn, plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
         let (lpn, reserve) = (page.lpn, self.reserve);
+        let position = self.position(lpn);
+        if !self.make_room(position, flash, plan) {
+            return Err(self.full(position));
+        }
         let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
-        // Taken first: loading the entry may take the last free block for a map page.
         let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
-        let position = self.position(page.lpn);
         self.load(position, flash, plan);
         let old = self.cache.set(position, self.store.page_of(position), ppn);
         page.plan_program(old, ppn, flash, plan);
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full> {
         let position = self.position(lpn);
+        if !self.make_room(position, flash, plan) {
+            return Err(self.full(position));
+        }
         self.load(position, flash, plan);
         let chunk = self.store.page_of(position);
         let old = self.cache.get(position, chunk).expect("it was loaded");
@@ -341,6 +427,7 @@ impl Mapping for Wadpm {
             flash.invalidate(old);
             self.cache.set(position, chunk, NONE);
         }
+        Ok(())
     }
 
     fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32) {
@@ -360,11 +447,17 @@ impl Mapping for Wadpm {
     }
 
     fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
-        self.store.settle(flash, plane, plan)
+        let Some(keep) = self.deferred else { return self.store.settle(flash, plane, plan) };
+        let turn = self.allocator.stripe().iter().position(|&other| other == plane);
+        let turn = turn.expect("every plane is in the stripe") as u32;
+        let per_plane = self.chunks_per_plane.get();
+        let chunks = turn * per_plane..(turn + 1) * per_plane;
+        self.store.settle_beyond(keep, chunks, flash, plane, plan)
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
         self.cache.clear();
+        self.over = false;
         let (planes, per_plane) = (self.planes, self.chunks_per_plane.get() * self.store.entries());
         self.store.rebuild(flash, |lpn| place(planes, per_plane, lpn))
     }
@@ -384,7 +477,7 @@ impl Mapping for Wadpm {
     }
 
     fn needs(&self) -> Needs {
-        let settle = self.gc_map_update == GcMapUpdate::Batched;
+        let settle = self.gc_map_update != GcMapUpdate::Free;
         Needs {
             reserve: MAP_RESERVE,
             map_pages: self.store.pages(),
@@ -394,7 +487,12 @@ impl Mapping for Wadpm {
     }
 
     fn ram(&self) -> Bytes {
-        Bytes(self.cache.ram() + self.directory_bits.div_ceil(8) + self.window.ram())
+        let waiting = match self.gc_map_update {
+            GcMapUpdate::Deferred(size) => size.0.0,
+            GcMapUpdate::Batched | GcMapUpdate::Free => 0,
+        };
+        let table = self.cache.ram() + self.directory_bits.div_ceil(8);
+        Bytes(table + self.window.ram() + waiting)
     }
 
     fn stats(&self) -> Option<MapStats> {

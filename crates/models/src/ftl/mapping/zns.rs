@@ -223,13 +223,14 @@ impl Mapping for Zns {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full> {
         let old = self.map.get(lpn as usize);
         if old != NONE {
             flash.invalidate(old);
             self.lost_page(flash, old, plan);
             self.map.set(lpn as usize, NONE);
         }
+        Ok(())
     }
 
     fn relocated(&mut self, _flash: &mut Flash, lpn: u32, _from: u32, _to: u32) {

@@ -1,9 +1,7 @@
 //! What happens between requests: plans go to the NAND model, operations end, blocks are freed.
 
-use super::*;
-use crate::ssd::plan::NONE;
-
 use super::jobs::Later;
+use super::*;
 
 /// Where an operation waits in the NAND model.
 fn class(op: FlashOp, background: bool) -> Class {
@@ -16,7 +14,8 @@ fn class(op: FlashOp, background: bool) -> Class {
 
 impl Controller {
     /// Hand the present plan to the NAND model. A request waits for every operation (or for the
-    /// whole of a plan with stages).
+    /// whole of a plan with stages). For the buffer `lpn` is the page it gets rid of, [`NONE`] when
+    /// the plan only made room in RAM.
     #[inline]
     pub(super) fn submit_plan(&mut self, target: u32, lpn: u32, background: bool) {
         if let Some(oracle) = &mut self.oracle.0 {
@@ -25,7 +24,11 @@ impl Controller {
             }
         }
         // The buffer is told once for a page, whatever its write took.
-        if !self.plan.stage_ends.is_empty() || target == FOR_BUFFER && self.plan.ops.len() > 1 {
+        if self.plan.ops.is_empty() {
+            return;
+        }
+        let alone = target != FOR_BUFFER || self.plan.ops.len() == 1 && lpn != NONE;
+        if !self.plan.stage_ends.is_empty() || !alone {
             self.submit_stages(target, lpn, background);
             return;
         }
@@ -114,6 +117,7 @@ impl Controller {
             self.jobs.remove(job);
             match target & !TARGET_INDEX {
                 FOR_REQUEST => self.requests[(target & TARGET_INDEX) as usize].remaining -= 1,
+                FOR_BUFFER if lpn == NONE => {}
                 _ => unreachable!("a plan nobody waits for as a request writes something"),
             }
         }
@@ -163,7 +167,7 @@ impl Controller {
     ) {
         self.executed(op, op.from());
         if op.kind() == Kind::Erase {
-            self.block_erased(op.ppn());
+            self.block_erased(op.ppn(), now, out);
         }
         self.tell(target, op.lpn(), now, out);
         if !self.blocked_pools.is_empty() {
@@ -198,7 +202,9 @@ impl Controller {
     /// The program of a buffered page ended.
     fn destaged(&mut self, lpn: u32, now: Nanos, out: &mut Completions) {
         let buffer = self.buffer.0.as_mut().expect("only a buffer destages");
-        buffer.programmed(lpn);
+        if lpn != NONE {
+            buffer.programmed(lpn);
+        }
         let waiting = std::mem::take(&mut self.flushing);
         let (ready, waiting) = waiting.into_iter().partition(|&(_, to)| buffer.is_clean_to(to));
         self.flushing = waiting;
@@ -211,28 +217,32 @@ impl Controller {
     }
 
     /// A block is free again: let waiting writes have it.
-    fn block_erased(&mut self, ppn: u32) {
+    fn block_erased(&mut self, ppn: u32, now: Nanos, out: &mut Completions) {
         if self.stalled_count > 0 {
             let plane = self.geometry.plane_of(ppn);
-            self.retry_stalled(plane as usize);
-            self.retry_stalled(self.geometry.planes() as usize);
+            self.retry_stalled(plane as usize, now, out);
+            self.retry_stalled(self.geometry.planes() as usize, now, out);
         }
         self.destage();
     }
 
-    fn retry_stalled(&mut self, queue: usize) {
+    fn retry_stalled(&mut self, queue: usize, now: Nanos, out: &mut Completions) {
         let count = self.stalled[queue].len();
         for _ in 0..count {
             let Some(part) = self.stalled[queue].pop_front() else { break };
-            if self.try_program(&part) {
-                self.stalled_count -= 1;
-                continue;
+            match self.try_program(&part) {
+                Ok(()) => {
+                    self.stalled_count -= 1;
+                    // A discard may need no operation.
+                    self.settle(part.slot, now, out);
+                }
+                Err(other) if other != queue => {}
+                Err(_) => {
+                    // It keeps its turn.
+                    self.stalled[queue].rotate_right(1);
+                    break;
+                }
             }
-            // It went to the back of a queue; if that was this one, it keeps its turn.
-            if let Some(last) = self.stalled[queue].pop_back() {
-                self.stalled[queue].push_front(last);
-            }
-            break;
         }
     }
 

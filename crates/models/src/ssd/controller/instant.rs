@@ -1,8 +1,9 @@
 //! What takes no time: preconditioning, the write-amplification-only mode, power failure.
 
+use sim::SECTOR_BYTES;
+
 use super::*;
 use crate::ftl::mapping::MapStats;
-use crate::ssd::plan::NONE;
 
 impl Controller {
     /// Take the effect of a request in no time.
@@ -10,6 +11,9 @@ impl Controller {
         assert!(self.nand.is_empty(), "preconditioning needs an idle drive");
         let size = u64::from(self.geometry.page_sectors);
         let (first, end) = (request.lba.0 / size, request.end().0.div_ceil(size));
+        if request.op == Op::Write {
+            self.sectors_written += u64::from(request.sectors);
+        }
         match request.op {
             Op::Read | Op::Flush => {}
             Op::Discard => {
@@ -47,33 +51,33 @@ impl Controller {
     #[inline]
     pub(super) fn write_now(&mut self, page: HostPage) {
         self.pages_written += 1;
-        loop {
-            self.plan.clear();
-            match self.mapping.write(&mut self.flash, page, &mut self.plan) {
-                Ok(()) => break,
-                Err(Full(plane)) => {
-                    let planes = plane.map_or(0..self.geometry.planes(), |p| p..p + 1);
-                    planes.for_each(|plane| self.collect_now(plane));
-                }
-            }
-        }
+        while !self.done_now(|c| c.mapping.write(&mut c.flash, page, &mut c.plan)) {}
+    }
+
+    /// Execute what `plan` plans in no time. When that was not all there is to do, collect for it
+    /// and return false.
+    #[inline]
+    fn done_now(&mut self, plan: impl FnOnce(&mut Self) -> Result<(), Full>) -> bool {
+        self.plan.clear();
+        let planned = plan(self);
         self.run_now();
         self.collect_planned_now();
+        let Err(Full(plane)) = planned else { return true };
+        let planes = plane.map_or(0..self.geometry.planes(), |p| p..p + 1);
+        planes.for_each(|plane| self.collect_now(plane));
+        false
     }
 
     /// Read a page in no time: what it costs is the mapping's traffic.
     pub(super) fn read_now(&mut self, page: HostPage) {
-        self.plan.clear();
-        self.mapping.read(&mut self.flash, page, &mut self.plan);
+        self.plan_read(page);
         self.run_now();
         self.collect_planned_now();
     }
 
     /// Forget a page in no time.
     pub(super) fn discard_now(&mut self, lpn: u32) {
-        self.plan_discard(lpn);
-        self.run_now();
-        self.collect_planned_now();
+        while !self.done_now(|controller| controller.plan_discard(lpn)) {}
     }
 
     /// Collect the planes that gave up a free block in the present plan.
@@ -197,7 +201,9 @@ impl Controller {
     /// Everything counted so far.
     pub fn counters(&self, out: &mut sim::Counters) {
         out.add("host_reads", self.pages_read);
+        out.add("host_reads_unwritten", self.pages_read_unwritten);
         out.add("host_writes", self.pages_written);
+        out.add("host_bytes_written", self.sectors_written * SECTOR_BYTES);
         let counts = &self.plan.counts;
         for (name, kind) in [("flash_reads", Kind::Read), ("flash_erases", Kind::Erase)] {
             for cause in Cause::ALL {
@@ -206,6 +212,10 @@ impl Controller {
         }
         for cause in Cause::ALL {
             out.add(format!("flash_programs.{}", cause.name()), counts.programs(cause));
+        }
+        for cause in Cause::ALL {
+            let bytes = counts.programs(cause) * self.geometry.page_bytes();
+            out.add(format!("flash_bytes_programmed.{}", cause.name()), bytes);
         }
         for cause in Cause::ALL {
             let copybacks = counts.get(Kind::CopyBack, cause);

@@ -13,12 +13,13 @@ use super::geometry::{Divisor, Geometry};
 use super::host::HostPath;
 use super::nand::{Class, FOREIGN_EVENT, Finished, Nand};
 use super::oracle::Oracle;
-use super::plan::{Cause, FlashOp, Kind, Plan};
+use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
 use crate::ftl::collector::{Collector, Step};
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{Full, HostPage, Mapping};
 
 mod background;
+mod discard;
 mod instant;
 mod jobs;
 
@@ -136,7 +137,8 @@ pub struct Controller {
     free_requests: Vec<u32>,
     inside: u32,
     jobs: Jobs,
-    /// Page writes waiting for a free block: one queue per plane and one for "any plane".
+    /// Page writes and discards waiting for a free block: one queue per plane and one for "any
+    /// plane".
     stalled: Vec<VecDeque<Waiting>>,
     stalled_count: u32,
     /// Page writes waiting for room in the buffer.
@@ -148,9 +150,12 @@ pub struct Controller {
     /// Pools whose victim waits for programs in flight.
     blocked_pools: Vec<u32>,
     rested_at: Vec<Nanos>,
-    /// Pages the host read and wrote.
+    /// Pages the host read and wrote, wholly or in part, and the sectors it asked to write.
     pages_read: u64,
+    /// Of these, pages of which there is nothing on flash.
+    pages_read_unwritten: u64,
     pages_written: u64,
+    sectors_written: u64,
     /// How long the mapping took to rebuild after the last power failure.
     rebuild_ns: u64,
     /// Scratch, empty between calls.
@@ -180,7 +185,9 @@ snapshot_fields!(Controller {
     rested_at,
     oracle,
     pages_read,
+    pages_read_unwritten,
     pages_written,
+    sectors_written,
     rebuild_ns,
 });
 
@@ -214,7 +221,9 @@ impl Controller {
             flushing: Vec::new(),
             blocked_pools: Vec::new(),
             pages_read: 0,
+            pages_read_unwritten: 0,
             pages_written: 0,
+            sectors_written: 0,
             rebuild_ns: 0,
             finished: Vec::new(),
             kicks: Vec::new(),
@@ -306,6 +315,7 @@ impl Controller {
         match Op::ALL[usize::from(pending.op & 3)] {
             Op::Read => self.each_page(slot, pending, now, Self::read_page),
             Op::Write => {
+                self.sectors_written += u64::from(pending.sectors);
                 self.each_page(slot, pending, now, Self::write_page);
                 if pending.fua {
                     self.wait_for_buffer(slot, now);
@@ -370,15 +380,23 @@ impl Controller {
             self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
             return;
         }
-        self.plan.clear();
-        let page = self.host_page(&part);
-        self.mapping.read(&mut self.flash, page, &mut self.plan);
+        self.plan_read(self.host_page(&part));
         if let Some(oracle) = &self.oracle.0 {
             let answered = oracle.answered(part.lpn, &self.plan.ops);
             answered.unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
         }
         self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
         self.check_planned();
+    }
+
+    /// Make the plan of a read.
+    #[inline]
+    fn plan_read(&mut self, page: HostPage) {
+        self.plan.clear();
+        let before = self.plan.counts.get(Kind::Read, Cause::Host);
+        self.mapping.read(&mut self.flash, page, &mut self.plan);
+        let touched = self.plan.counts.get(Kind::Read, Cause::Host) > before;
+        self.pages_read_unwritten += u64::from(!touched);
     }
 
     /// Collect where the present plan took a free block, if few are left there.
@@ -408,33 +426,41 @@ impl Controller {
         }
     }
 
-    /// Program a host page now, or let it wait for a free block.
+    /// Program (or discard) a host page now, or let it wait for a free block.
     #[inline]
     fn program_page(&mut self, part: Waiting) {
         self.requests[part.slot as usize].remaining += 1;
-        if !self.try_program(&part) {
+        if self.try_program(&part).is_err() {
             self.stalled_count += 1;
         }
     }
 
-    /// Plan the program of a waiting page; false when it has to wait (again).
+    /// Plan the program (or discard) of a waiting page, or let it wait (again).
+    ///
+    /// # Errors
+    /// At the end of which queue it waits.
     #[inline]
-    fn try_program(&mut self, part: &Waiting) -> bool {
+    fn try_program(&mut self, part: &Waiting) -> Result<(), usize> {
         self.plan.clear();
         let page = self.host_page(part);
-        match self.mapping.write(&mut self.flash, page, &mut self.plan) {
+        let planned = match self.requests[part.slot as usize].op == Op::Discard as u8 {
+            true => self.plan_discard(part.lpn),
+            false => self.mapping.write(&mut self.flash, page, &mut self.plan),
+        };
+        self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
+        match planned {
             Ok(()) => {
-                self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
                 // The place held for this page is replaced by its operations.
                 self.requests[part.slot as usize].remaining -= 1;
                 self.check_planned();
-                true
+                Ok(())
             }
             Err(Full(plane)) => {
-                let queue = plane.unwrap_or(self.geometry.planes());
-                self.stalled[queue as usize].push_back(*part);
+                let queue = plane.unwrap_or(self.geometry.planes()) as usize;
+                self.stalled[queue].push_back(*part);
+                self.check_planned();
                 self.wake_collectors(plane);
-                false
+                Err(queue)
             }
         }
     }
@@ -495,40 +521,12 @@ impl Controller {
                 }
                 Err(Full(plane)) => {
                     buffer.put_back(lpn);
+                    self.submit_plan(FOR_BUFFER, NONE, false);
+                    self.check_planned();
                     self.wake_collectors(plane);
                     break;
                 }
             }
-        }
-    }
-
-    fn discard(&mut self, slot: u32, pending: Pending, now: Nanos) {
-        let size = u64::from(self.geometry.page_sectors);
-        // Only whole pages can be forgotten.
-        let first = pending.lba.div_ceil(size);
-        let end = (pending.lba + u64::from(pending.sectors)) / size;
-        for lpn in first..end {
-            let lpn = lpn as u32;
-            if let Some(buffer) = &mut self.buffer.0 {
-                buffer.discard(lpn);
-            }
-            if self.settings.instant {
-                self.discard_now(lpn);
-                continue;
-            }
-            self.plan_discard(lpn);
-            self.submit_plan(FOR_REQUEST | slot, lpn, false);
-            self.check_planned();
-        }
-        self.admit(now);
-    }
-
-    /// Forget a page; a scheme without the whole table in RAM may have to read and write flash.
-    fn plan_discard(&mut self, lpn: u32) {
-        self.plan.clear();
-        self.mapping.discard(&mut self.flash, lpn, &mut self.plan);
-        if let Some(oracle) = &mut self.oracle.0 {
-            oracle.discarded(lpn);
         }
     }
 

@@ -89,6 +89,17 @@ impl Entries {
         self.dirty.tail(page)
     }
 
+    /// The changed entries of a map page, the one not used for longest first.
+    pub fn dirty_slots(&self, page: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.dirty.tail(page), |&slot| self.dirty.newer(slot))
+    }
+
+    /// What a slot says.
+    #[inline]
+    pub fn ppn(&self, slot: u32) -> u32 {
+        self.data[slot as usize].ppn
+    }
+
     /// Take an entry into RAM; the scheme puts its slot into a list.
     #[inline]
     pub fn insert(&mut self, position: u32, page: u32, ppn: u32, dirty: bool) -> u32 {

@@ -141,6 +141,13 @@ impl MapStore {
         self.moved.take_page(page, |position, ppn| to[(position - first) as usize] = ppn)
     }
 
+    /// As [`MapStore::load`], but only looks.
+    pub fn peek_page(&mut self, page: u32, to: &mut [u32]) {
+        let first = page * self.entries.get();
+        self.contents.copy_out(first as usize, to);
+        self.moved.peek_page(page, |position, ppn| to[(position - first) as usize] = ppn);
+    }
+
     /// What the table says about one position, with what was moved since its map page was
     /// written; the flag tells that it was moved, and that it is now for the caller to write down.
     #[inline]
@@ -251,6 +258,41 @@ impl MapStore {
         moved.clear();
         self.settling = moved;
         some
+    }
+
+    /// As [`MapStore::settle`] where the map pages `pages` are those of the plane, and `keep` moves
+    /// may stay in RAM: the map pages that most of them concern are written.
+    pub fn settle_beyond(
+        &mut self,
+        keep: u32,
+        pages: std::ops::Range<u32>,
+        flash: &mut Flash,
+        plane: u32,
+        plan: &mut Plan,
+    ) -> bool {
+        self.moved.compact(plane);
+        let mut left: u32 = pages.clone().map(|page| self.moved.count(page)).sum();
+        if left <= keep {
+            return false;
+        }
+        let mut fullest: Vec<u32> = pages.filter(|&page| self.moved.count(page) > 0).collect();
+        fullest.sort_by_key(|&page| std::cmp::Reverse(self.moved.count(page)));
+        let needed = fullest.iter().take_while(|&&page| {
+            let before = left;
+            left = left.saturating_sub(self.moved.count(page));
+            before > keep
+        });
+        let needed = needed.count();
+        for &page in &fullest[..needed] {
+            self.plan_read(page, plan);
+        }
+        plan.then();
+        for &page in &fullest[..needed] {
+            let contents = &mut self.contents;
+            self.moved.take_page(page, |position, ppn| contents.set(position as usize, ppn));
+            self.plan_settled(page, flash, plane, plan);
+        }
+        true
     }
 
     fn plan_settled(&mut self, page: u32, flash: &mut Flash, plane: u32, plan: &mut Plan) {

@@ -25,7 +25,8 @@ pub struct Io<'a> {
     pub flash: &'a mut Flash,
     /// The plan being made.
     pub plan: &'a mut Plan,
-    /// Free blocks per plane that map pages written for the host leave.
+    /// Free blocks per plane that map pages leave which make room in RAM. One less than host
+    /// pages: these wait for the room, and would take every block that is freed.
     pub reserve: u32,
 }
 
@@ -50,11 +51,12 @@ impl Io<'_> {
 
 /// What differs between the schemes: which entries are in RAM.
 pub trait Cache: Snapshot + Clone + Send + 'static {
-    /// Have the entry of `page.lpn` in RAM, as part of an access to that page. Returns false when
-    /// flash had to be read for it.
-    ///
-    /// What must be thrown out but finds no room on flash stays: the cache is over its size until
-    /// blocks were collected.
+    /// Throw out until the entry of `page.lpn` can be [loaded](Cache::load), unless it is in RAM.
+    /// Returns false when what must go has changed and finds no room on flash; it stays.
+    fn make_room(&mut self, page: HostPage, io: &mut Io) -> bool;
+
+    /// Have the entry of `page.lpn` in RAM, for which there is room, as part of an access to that
+    /// page. Returns false when flash had to be read for it.
     fn load(&mut self, page: HostPage, io: &mut Io) -> bool;
 
     /// The entry of a logical page, if it is in RAM. Changes nothing that can be noticed.
@@ -132,22 +134,38 @@ impl<C: Cache> Demand<C> {
         }
     }
 
+    /// Throw out of RAM what must leave before an entry is loaded; false when it cannot.
+    #[inline]
+    fn make_room(&mut self, page: HostPage, flash: &mut Flash, plan: &mut Plan) -> bool {
+        let reserve = self.reserve - 1;
+        self.cache.make_room(page, &mut Io { store: &mut self.store, flash, plan, reserve })
+    }
+
     /// Have an entry in RAM: read map pages in a stage of their own, and write what has to leave
     /// beside the operations that the caller adds.
     #[inline]
     fn load(&mut self, page: HostPage, flash: &mut Flash, plan: &mut Plan) -> u32 {
-        let mut io = Io { store: &mut self.store, flash, plan, reserve: self.reserve };
-        let hit = self.cache.load(page, &mut io);
+        let reserve = self.reserve - 1;
+        let hit = self.cache.load(page, &mut Io { store: &mut self.store, flash, plan, reserve });
         programs_last(plan);
         self.stats.lookups += 1;
         self.stats.hits += u64::from(hit);
         self.cache.get(page.lpn).expect("it was loaded")
     }
+
+    /// Read an entry that has no room in RAM, and forget it.
+    #[cold]
+    fn pass(&mut self, lpn: u32, plan: &mut Plan) -> u32 {
+        self.store.plan_read(self.store.page_of(lpn), plan);
+        programs_last(plan);
+        self.stats.lookups += 1;
+        self.store.peek(lpn)
+    }
 }
 
 /// Make a stage of the reads and leave the programs to the next one, unless one of the reads is of
 /// a page that is programmed here.
-fn programs_last(plan: &mut Plan) {
+pub fn programs_last(plan: &mut Plan) {
     let is_program = |op: &FlashOp| op.kind() == Kind::Program;
     let programmed = |ppn| plan.ops.iter().any(|op| is_program(op) && op.ppn() == ppn);
     if plan.ops.iter().any(|op| !is_program(op) && programmed(op.ppn())) {
@@ -171,15 +189,20 @@ impl<C: Cache> Mapping for Demand<C> {
     }
 
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
-        let ppn = self.load(page, flash, plan);
+        let ppn = match self.make_room(page, flash, plan) {
+            true => self.load(page, flash, plan),
+            false => self.pass(page.lpn, plan),
+        };
         self.stats.double_reads += u64::from(!plan.stage_ends.is_empty());
         page.plan_read(ppn, plan);
     }
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
         let (lpn, reserve) = (page.lpn, self.reserve);
+        if !self.make_room(page, flash, plan) {
+            return Err(Full(None));
+        }
         let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
-        // Taken first: loading the entry may take the last free block for a map page.
         let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
         let old = self.load(page, flash, plan);
@@ -188,12 +211,17 @@ impl<C: Cache> Mapping for Demand<C> {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
-        let old = self.load(HostPage::whole(lpn, flash.geometry.page_sectors, 0, 1), flash, plan);
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full> {
+        let page = HostPage::whole(lpn, flash.geometry.page_sectors, 0, 1);
+        if !self.make_room(page, flash, plan) {
+            return Err(Full(None));
+        }
+        let old = self.load(page, flash, plan);
         if old != NONE {
             flash.invalidate(old);
             self.cache.set(lpn, NONE);
         }
+        Ok(())
     }
 
     fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32) {

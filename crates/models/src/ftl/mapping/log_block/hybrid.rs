@@ -181,12 +181,13 @@ impl<L: Logs> Mapping for Hybrid<L> {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) -> Result<(), Full> {
         let old = self.store.place(lpn);
         if old != NONE {
             flash.invalidate(old);
             self.store.place.set(lpn as usize, NONE);
         }
+        Ok(())
     }
 
     fn relocated(&mut self, _flash: &mut Flash, id: u32, _from: u32, _to: u32) {

@@ -96,8 +96,8 @@ impl Mapping for Sabotaged {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) {
-        self.inner.discard(flash, lpn, plan);
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full> {
+        self.inner.discard(flash, lpn, plan)
     }
 
     fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32) {

@@ -6,6 +6,7 @@ mod canary;
 mod demand;
 pub(super) mod drive;
 mod laws;
+mod limits;
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,21 @@ const MAPPINGS: &[(&str, &str)] = &[
         "mapping.wadpm = { window.fixed = 30, layout = 'aligned64', gc_map_update = 'free' }\n\
          collection.separate = false",
     ),
+    (
+        "wadpm, deferred updates, map blocks last",
+        "mapping.wadpm = { window.fixed = 30, layout = 'aligned64', \
+         gc_map_update.deferred = '330B' }\ncollection.map_victim_percent = 10",
+    ),
+    (
+        "wadpm, entries, deferred updates, no copy-back",
+        "mapping.wadpm = { window.fixed = 30, loading = 'entry', \
+         layout = 'aligned64', gc_map_update.deferred = '400B' }\nnand.copy_back = false",
+    ),
     ("dftl", "mapping.dftl.cache = '1KiB'"),
+    (
+        "dftl, map blocks last, shared block",
+        "mapping.dftl.cache = '1KiB'\ncollection = { map_victim_percent = 0, separate = false }",
+    ),
     (
         "dftl, plain LRU, dynamic",
         "mapping.dftl = { cache = '10%', protected_percent = 0 }\n\

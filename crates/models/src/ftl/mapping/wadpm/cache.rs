@@ -100,7 +100,8 @@ impl Cache {
         matches!(self.kind, Kind::Chunks(_))
     }
 
-    fn list(&self, chunk: u32) -> u32 {
+    /// The list that what belongs to a chunk is in.
+    pub(super) fn list(&self, chunk: u32) -> u32 {
         if self.lists == 1 { 0 } else { self.chunks_per_plane.div(chunk) }
     }
 
@@ -146,10 +147,14 @@ impl Cache {
         old
     }
 
-    /// What to throw out of a window of `bytes`, if something must go; with `more` so that what
-    /// belongs to a miss in `chunk` has room.
-    pub(super) fn victim(&self, bytes: u64, chunk: u32, more: bool) -> Option<u32> {
-        let list = self.list(chunk);
+    /// Lists.
+    pub(super) fn lists(&self) -> u32 {
+        self.lists
+    }
+
+    /// What to throw out of a list in a window of `bytes`, if something must go; with `more` so
+    /// that what belongs to a miss has room.
+    pub(super) fn victim(&self, bytes: u64, list: u32, more: bool) -> Option<u32> {
         let needed = match &self.kind {
             Kind::Entries(slots) => slots.load,
             Kind::Chunks(_) => 1,

@@ -169,6 +169,25 @@ fn with_the_whole_table_in_ram_it_is_the_page_map() {
 }
 
 #[test]
+fn deferred_entries_are_written_in_larger_batches_within_their_ram() {
+    let wadpm = |gc_map_update| Params { gc_map_update, ..fixed(20.0) };
+    // 512 entries of 13 + 13 bits for each plane.
+    let ram = Bytes(512 * 26 * 16 / 8);
+    let deferred = wadpm(GcMapUpdate::Deferred(Size(ram)));
+    let deferred = counters(&collected(MappingScheme::Wadpm(deferred), 1));
+    let batched = counters(&collected(MappingScheme::Wadpm(wadpm(GcMapUpdate::Batched)), 1));
+    let level = |counters: &Counters| counters.levels[0].1;
+    assert_eq!(level(&deferred), level(&batched) + ram.0, "{:?}", deferred.levels);
+    // A victim's pages concern all 13 chunks of its plane; the fullest chunk of 13 is enough.
+    let settled = |counters: &Counters| counters.get("flash_reads.map") as f64;
+    let misses =
+        |counters: &Counters| (counters.get("map_lookups") - counters.get("map_hits")) as f64;
+    let (few, many) =
+        (settled(&deferred) - misses(&deferred), settled(&batched) - misses(&batched));
+    assert!(few < 0.25 * many, "{few} map pages written for moves, {many} without deferring");
+}
+
+#[test]
 fn impossible_drives_and_windows_are_refused_with_the_range() {
     let build = |edit: fn(&mut SsdParams)| {
         let mapping = MappingScheme::Wadpm(fixed(20.0));
@@ -180,6 +199,14 @@ fn impossible_drives_and_windows_are_refused_with_the_range() {
     let error = build(|p| p.mapping = MappingScheme::Wadpm(fixed(0.01)));
     assert!(error.starts_with("mapping.wadpm.window.fixed: 0.01 % of a page table is"), "{error}");
     assert!(error.ends_with("expected at least 0.044"), "{error}");
+    let error = build(|p| {
+        let gc_map_update = GcMapUpdate::Deferred(Size(Bytes::from_kib(4)));
+        p.mapping = MappingScheme::Wadpm(Params { gc_map_update, ..fixed(20.0) });
+    });
+    assert!(error.starts_with("mapping.wadpm.gc_map_update.deferred: 4 KiB hold 60"), "{error}");
+    assert!(error.ends_with("expected at least 4352 B"), "{error}");
+    let error = build(|p| p.collection.map_victim_percent = -1.0);
+    assert_eq!(error, "collection.map_victim_percent: expected 0 to 100, got -1");
     let error = build(|p| p.allocation = crate::registry::Allocation::Dynamic(Default::default()));
     assert!(error.contains("a page never leaves its plane"), "{error}");
     let error = build(|p| {

@@ -2,19 +2,28 @@
 
 use serde_json::Value;
 
+use crate::registry::SLOTS;
+
 /// One parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Row {
+pub struct Row {
     /// Dotted below the model's table.
-    pub(super) key: String,
+    pub key: String,
     /// What kind of value it takes.
-    pub(super) value: String,
-    pub(super) default: String,
-    pub(super) meaning: String,
+    pub value: String,
+    /// As TOML writes it, in backquotes; empty when the key must be given.
+    pub default: String,
+    /// What it is.
+    pub meaning: String,
 }
 
-/// The parameters of the model called `name` in the slot described by `schema`.
-pub(super) fn rows(schema: &Value, name: &str) -> Vec<Row> {
+/// The parameters of the model called `name` in the slot called `slot`.
+pub fn of(slot: &str, name: &str) -> Vec<Row> {
+    let slot = SLOTS.iter().find(|known| known.slot == slot);
+    slot.map(|slot| rows((slot.schema)().as_value(), name)).unwrap_or_default()
+}
+
+fn rows(schema: &Value, name: &str) -> Vec<Row> {
     let choices = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
     let table = choices.iter().find_map(|choice| choice["properties"].get(name));
     let mut rows = Vec::new();
@@ -96,8 +105,8 @@ fn kind(root: &Value, schema: &Value) -> String {
 
 fn word(root: &Value, schema: &Value, name: &str) -> String {
     match name {
-        "integer" => "an integer".into(),
-        "number" => "a number".into(),
+        "integer" => format!("an integer{}", range(schema)),
+        "number" => format!("a number{}", range(schema)),
         "string" => "a text".into(),
         "boolean" => "`true` or `false`".into(),
         "array" if schema["items"].is_object() => {
@@ -106,6 +115,17 @@ fn word(root: &Value, schema: &Value, name: &str) -> String {
         "array" => "a list".into(),
         "object" => "a table".into(),
         other => other.into(),
+    }
+}
+
+/// The bounds that a schema states; that of an unsigned number at 0 goes without saying.
+fn range(schema: &Value) -> String {
+    let unsigned = schema["format"].as_str().is_some_and(|format| format.starts_with("uint"));
+    match (&schema["minimum"], &schema["maximum"]) {
+        (least, Value::Null) if least.is_null() || unsigned && least == 0 => String::new(),
+        (least, Value::Null) => format!(", {} or more", show(least)),
+        (Value::Null, most) => format!(", at most {}", show(most)),
+        (least, most) => format!(", {} to {}", show(least), show(most)),
     }
 }
 
@@ -143,9 +163,7 @@ mod tests {
 
     #[test]
     fn the_null_device_has_its_three_parameters() {
-        let slots = models::registry::SLOTS;
-        let device = slots.iter().find(|slot| slot.slot == "device").unwrap();
-        let rows = rows((device.schema)().as_value(), "null");
+        let rows = of("device", "null");
         let keys: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
         assert_eq!(keys, ["capacity", "latency", "queue_depth_max"]);
         assert_eq!(rows[1].default, "`10us`");

@@ -1,0 +1,60 @@
+//! What was measured of one disk: before, during and after the program.
+
+use sim::Nanos;
+
+use crate::statistics::Statistics;
+
+/// One of the three.
+#[derive(Default)]
+pub(super) struct Phase {
+    pub(super) statistics: Statistics,
+    /// With at least one request inside.
+    pub(super) busy_ns: u64,
+}
+
+/// All three.
+#[derive(Default)]
+pub(super) struct Phases {
+    pub(super) all: [Phase; 3],
+    present: usize,
+    /// Since when there are requests inside.
+    busy_since: Option<Nanos>,
+}
+
+impl Phases {
+    /// At `now` there are requests inside, or there are none.
+    pub(super) fn set_busy(&mut self, now: Nanos, is_busy: bool) {
+        if let Some(since) = self.busy_since.filter(|_| !is_busy) {
+            self.all[self.present].busy_ns += now.since(since).0;
+        }
+        self.busy_since = is_busy.then(|| self.busy_since.unwrap_or(now));
+    }
+
+    /// The present phase ends at `now`, with what was measured in it; phase `next` begins.
+    pub(super) fn end(&mut self, now: Nanos, measured: Statistics, next: usize) {
+        let is_busy = self.busy_since.is_some();
+        self.set_busy(now, false);
+        self.all[self.present].statistics.merge(&measured);
+        self.present = next;
+        self.set_busy(now, is_busy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_busy_while_there_is_anything_inside() {
+        let mut phases = Phases::default();
+        phases.set_busy(Nanos(10), true);
+        phases.set_busy(Nanos(20), true);
+        phases.set_busy(Nanos(25), false);
+        phases.set_busy(Nanos(30), false);
+        phases.set_busy(Nanos(40), true);
+        phases.end(Nanos(50), Statistics::default(), 1);
+        phases.set_busy(Nanos(57), false);
+        phases.end(Nanos(60), Statistics::default(), 2);
+        assert_eq!(phases.all.map(|phase| phase.busy_ns), [25, 7, 0]);
+    }
+}

@@ -1,0 +1,38 @@
+//! Ctrl-C and its like: nothing half-written stays behind, then the process ends as usual.
+
+use std::ffi::c_int;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
+
+/// Do `work`; on the first signal to end meanwhile, call `on_signal` with it.
+pub(crate) fn during<T>(on_signal: impl FnOnce(c_int) + Send, work: impl FnOnce() -> T) -> T {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+        return work(); // without descriptors for it a signal ends the process at once
+    };
+    let handle = signals.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                on_signal(signal);
+            }
+        });
+        let _close = Close(handle); // also when the work panics
+        work()
+    })
+}
+
+struct Close(Handle);
+
+impl Drop for Close {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// End the process as if nobody had listened for `signal`.
+pub(crate) fn end_by(signal: c_int) {
+    // Only unknown signals are refused.
+    let _ = emulate_default_handler(signal);
+}

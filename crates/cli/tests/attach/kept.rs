@@ -1,0 +1,112 @@
+//! Data and the device's state between sessions.
+
+use crate::control::ctl;
+use crate::support::{Client, Folder};
+
+#[test]
+fn data_and_state_last_from_one_session_to_the_next() {
+    let folder = Folder::new();
+    let args = ["slc2010-paper", "--data", "disk.img", "--socket", "s.sock"];
+    let mut session = folder.serve(&args);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(1 << 20, &[7; 65536]), 0);
+    let (code, said) = ctl(&folder, &["status"]);
+    assert!(code == 2 && said.contains("no session listens"), "{said}");
+    // Two sessions never share a file.
+    let second = folder.captive(&["slc2010-paper", "--data", "disk.img"], "true");
+    assert!(second.code == Some(2) && second.stderr.contains("in use"), "{}", second.stderr);
+    session.end();
+    assert!(folder.path("disk.img.state").exists());
+    let mut session = folder.serve(&args);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.read(1 << 20, 65536).unwrap(), vec![7; 65536]);
+    session.end();
+    let other = folder.captive(&[&args[..3], &["--set", "ssd.gc=fifo"]].concat(), "true");
+    assert_eq!(other.code, Some(2), "{}", other.stderr);
+    assert!(other.stderr.contains("is the state of another device"), "{}", other.stderr);
+    assert!(folder.path("disk.img.state").exists(), "nothing was overwritten");
+}
+
+const ARGS: [&str; 5] = ["slc2010-paper", "--data", "disk.img", "--socket", "s.sock"];
+
+/// A session that writes one page and ends by this signal.
+fn session_that_writes(folder: &Folder, value: u8, signal: &str) {
+    let mut session = folder.serve(&ARGS);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(1 << 20, &[value; 4096]), 0);
+    session.signal(signal);
+    session.ended();
+}
+
+#[test]
+fn a_state_that_was_lost_is_asked_about() {
+    let folder = Folder::new();
+    session_that_writes(&folder, 1, "KILL");
+    let refused = folder.captive(&ARGS, "true");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    for said in [
+        "was killed, or failed, before it saved",
+        "there is no disk.img.state",
+        "rm disk.img.dirty",
+    ] {
+        assert!(refused.stderr.contains(said), "{said:?} is not in {}", refused.stderr);
+    }
+    assert!(!folder.path("disk.img.state").exists());
+    // The way on that it names.
+    std::fs::remove_file(folder.path("disk.img.dirty")).unwrap();
+    let fresh = folder.captive(&ARGS, "true").good();
+    assert!(fresh.stderr.contains("to the device nothing was ever written"), "{}", fresh.stderr);
+    assert!(fresh.report["notes"][0].as_str().unwrap().contains("--fill"), "{}", fresh.report);
+    assert!(!folder.path("disk.img.dirty").exists());
+}
+
+#[test]
+fn the_state_from_before_a_killed_session_is_not_taken_for_the_present_one() {
+    let folder = Folder::new();
+    session_that_writes(&folder, 1, "TERM");
+    assert!(!folder.captive(&ARGS, "true").good().stderr.contains("disk.img"));
+    session_that_writes(&folder, 2, "KILL");
+    let refused = folder.captive(&ARGS, "true");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let said = "disk.img.state is from before that session";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    std::fs::remove_file(folder.path("disk.img.dirty")).unwrap();
+    let older = folder.captive(&ARGS, "true").good();
+    assert!(older.stderr.contains("changed or copied after"), "{}", older.stderr);
+}
+
+#[test]
+fn an_older_state_put_back_is_noticed() {
+    let folder = Folder::new();
+    session_that_writes(&folder, 1, "TERM");
+    let (state, backup) = (folder.path("disk.img.state"), folder.path("backup"));
+    std::fs::copy(&state, &backup).unwrap();
+    session_that_writes(&folder, 2, "TERM");
+    std::fs::copy(&backup, &state).unwrap();
+    let older = folder.captive(&ARGS, "true").good();
+    assert!(older.stderr.contains("changed or copied after"), "{}", older.stderr);
+}
+
+#[test]
+fn a_session_that_did_not_begin_or_only_reads_leaves_no_mark() {
+    let folder = Folder::new();
+    let taken = [&ARGS[..3], &["--socket", "no/such/folder"]].concat();
+    assert_eq!(folder.captive(&taken, "true").code, Some(2));
+    assert!(!folder.path("disk.img.dirty").exists());
+    let mut session = folder.serve(&[&ARGS[..], &["--read-only"]].concat());
+    assert!(!folder.path("disk.img.dirty").exists());
+    session.signal("KILL");
+    session.ended();
+    folder.captive(&ARGS, "true").good();
+}
+
+/// A recording that cannot be finished must not cost the device its state.
+#[test]
+fn the_state_is_saved_although_something_else_fails_at_the_end() {
+    let folder = Folder::new();
+    let mut session = folder.serve(&[&ARGS[..], &["--record", "/dev/full"]].concat());
+    assert_eq!(Client::new(&folder.path("s.sock")).write(0, &[1; 512]), 0);
+    session.signal("TERM");
+    assert_ne!(session.ended(), Some(0));
+    assert!(folder.path("disk.img.state").exists() && !folder.path("disk.img.dirty").exists());
+}

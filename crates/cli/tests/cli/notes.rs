@@ -1,0 +1,121 @@
+//! What a run says aloud: reads of nothing, overload, wrapped addresses; and errors as JSON.
+
+use std::process::{Command, Stdio};
+
+use crate::support::{STUDY, Test};
+
+/// A write of 4 KiB at each of these times.
+fn trace(times_us: impl Iterator<Item = u64>) -> String {
+    let line = |us| format!("{},usr,0,Write,{},4096,0\n", us * 10, us % 7 * 4096);
+    times_us.map(line).collect()
+}
+
+const REPLAY: &str = "[device.ssd]\n[workload.trace]\nfile = \"t.msr\"\nformat = \"msr\"\n";
+
+#[test]
+fn reads_of_what_was_never_written_are_told() {
+    let study = |fill: &str| {
+        let study = "[device.ssd]\n[workload.fio]\nrw = \"randread\"\n[run]\nrequests = 200\n";
+        Test::study(&format!("{study}{fill}"))
+    };
+    let bare = study("").run();
+    assert_eq!(bare.code, 0, "{}", bare.stderr);
+    let said = bare.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("pages read were never written, so no flash was read"), "{said}");
+    assert!(said.contains("[[precondition]] fill = {}"), "{said}");
+    assert!(said.contains("IOPS"), "{said}");
+    let filled = study("[[precondition]]\nfill = {}\n").run();
+    assert!(!filled.stdout.contains("note:"), "{}", filled.stdout);
+}
+
+#[test]
+fn a_device_that_falls_behind_an_open_loop_is_told() {
+    let overload = trace((0..20_000).map(|number| number * 10));
+    let run = |replay: &str| {
+        Test::study(&format!("{REPLAY}{replay}")).file("t.msr", &overload).args(&["--json"]).json()
+    };
+    let notes = run("")["runs"][0]["notes"].to_string();
+    assert!(notes.contains("the device fell behind the trace's times: at most "), "{notes}");
+    assert!(notes.contains("replay.timestamps.scale = "), "{notes}");
+    let closed = run("replay = \"closed-loop\"\n");
+    assert_eq!(closed["runs"][0]["notes"], serde_json::json!([]));
+    let stretched = run("replay.timestamps.scale = 400\n");
+    assert_eq!(stretched["runs"][0]["notes"], serde_json::json!([]));
+}
+
+#[test]
+fn a_note_about_wrapped_addresses_is_told_whole() {
+    let far: String = (0..9_u64).map(|n| format!("{n},usr,0,Write,{},4096,0\n", n << 40)).collect();
+    let output = Test::study(REPLAY).file("t.msr", far).run();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let said = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("note: ssd: 8 of 9 addresses were wrapped around"), "{said}");
+    assert!(said.contains("take a larger device, or remap = \"scale\""), "{said}");
+}
+
+#[test]
+fn a_failure_is_one_json_object_too() {
+    let failure = |args: &[&str], study: &str| {
+        let output = Test::study(study).args(args).run();
+        assert_eq!(output.code, 2);
+        let object: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        let message = object["error"]["message"].as_str().unwrap().to_string();
+        assert!(output.stderr.contains(&message), "{}\n{message}", output.stderr);
+        object["error"].clone()
+    };
+    let wrong = failure(&["--json"], &STUDY.replace("latency", "latencey"));
+    assert_eq!((&wrong["kind"], &wrong["exit_code"]), (&"input".into(), &2.into()));
+    assert_eq!((&wrong["file"], &wrong["line"]), (&"study.toml".into(), &5.into()));
+    assert!(wrong["expected"].as_str().unwrap().contains("did you mean `latency`?"));
+    let usage = failure(&["--json", "--jobz"], STUDY);
+    assert_eq!(usage["message"], "unexpected argument '--jobz' found");
+}
+
+#[test]
+fn how_much_is_spare_can_be_laid_over_a_part() {
+    let study = "[device.ssd]\npart = \"mqsim-f\"\n[workload.fio]\n[run]\nrequests = 1\n";
+    let capacity = |test: Test| {
+        test.args(&["--json"]).json()["runs"][0]["device"]["capacity_bytes"].as_u64().unwrap()
+    };
+    let set = |value: &str| {
+        let set = format!("device.ssd.over_provisioning={value}");
+        Test::study(study).args(&["--set", &set])
+    };
+    let wanted = capacity(set("{ ratio_percent = 28 }"));
+    assert!(wanted < capacity(Test::study(study)));
+    assert_eq!(capacity(set("28 %")), wanted);
+    for line in ["over_provisioning = \"28%\"\n", "over_provisioning.ratio_percent = 28\n"] {
+        let part = "part = \"mqsim-f\"\n";
+        let laid = study.replace(part, &format!("{part}{line}"));
+        assert_eq!(capacity(Test::study(&laid)), wanted, "{line}");
+    }
+    let below = ["--set", "device.ssd.over_provisioning.ratio_percent=28"];
+    assert_eq!(capacity(Test::study(study).args(&below)), wanted);
+    set("0.2").refuses(&["over_provisioning: invalid type", "\"28%\"", "ratio_percent = 28"]);
+    set("many").refuses(&["over_provisioning: invalid value", "\"28%\""]);
+    let three = ["--set", "device.ssd.geometry.page=3KiB"];
+    Test::study(study).args(&three).refuses(&["a power of two from 512B to 1MiB, got 3KiB"]);
+}
+
+#[test]
+fn the_cache_is_shown_and_emptied() {
+    let study = "[device.ssd]\n[workload.fio]\n[run]\nrequests = 1\n[[precondition]]\n\
+                 overwrite = { writes = \"400%\" }\n";
+    let test = Test::study(study);
+    assert_eq!(test.run().code, 0);
+    let ask = |what: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+        test.run_as(command.args(["cache", what]).args(more).stdin(Stdio::null()))
+    };
+    let status: serde_json::Value =
+        serde_json::from_str(&ask("status", &["--json"]).stdout).unwrap();
+    assert_eq!(status["drives"].as_array().unwrap().len(), 1);
+    assert_eq!(status["bytes_max"], 2_u64 << 30);
+    assert!(ask("empty", &[]).stdout.contains("held 1 drive, "));
+    assert!(ask("status", &[]).stdout.contains("holds 0 drives, 0 B of at most 2 GiB"));
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    wrong.args(["cache", "status"]).env("BLOCKLAB_CACHE_MAX", "much");
+    let wrong = test.run_as(&mut wrong);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("BLOCKLAB_CACHE_MAX: "), "{}", wrong.stderr);
+}

@@ -1,0 +1,166 @@
+//! What a reader must be told before believing a run's numbers, and what to do about it.
+
+use models::registry::{Replay, WorkloadModel};
+use sim::{Completion, Counters, Nanos, Outcome, Probe, Request};
+
+use crate::metrics::Metrics;
+use crate::plan::PlannedRun;
+
+/// Reads of what was never written are worth a word from this share on.
+const UNWRITTEN_PERCENT: f64 = 1.0;
+/// A queue longer than the device's own is a backlog; of a device without a bound, than this.
+const BACKLOG_MIN: u64 = 256;
+/// An open loop is lost when somebody waits this long,
+const BEHIND_MAX: Nanos = Nanos(1_000_000_000);
+/// or when the device needs this share of the trace's time on top of it.
+const BEHIND_PERCENT: u64 = 5;
+
+/// How far a device is behind a workload that does not wait for it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Backlog {
+    now: u64,
+    most: u64,
+    /// When the latest request was issued, and how many were then under way.
+    latest: (Nanos, u64),
+    longest: Nanos,
+}
+
+impl Probe for Backlog {
+    #[inline]
+    fn on_issue(&mut self, now: Nanos, _request: &Request) {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+        self.latest = (now, self.now);
+    }
+    #[inline]
+    fn on_complete(&mut self, _request: &Request, issued: Nanos, completion: Completion) {
+        self.now -= 1;
+        self.longest = self.longest.max(completion.at.since(issued));
+    }
+}
+
+impl Backlog {
+    /// What to say of a run that began at `start`, on a device that takes `depth` requests.
+    fn note(&self, start: Nanos, outcome: &Outcome, depth: u32, scale: f64) -> Option<String> {
+        let room = u64::from(depth).min(BACKLOG_MIN);
+        let (latest, left) = self.latest;
+        let (arrivals, behind) = (latest.since(start), outcome.end.since(latest));
+        let late_at_end = left > room && behind.0 > arrivals.0 / 100 * BEHIND_PERCENT;
+        if self.most <= room || (self.longest < BEHIND_MAX && !late_at_end) {
+            return None;
+        }
+        let keeps_up = scale * (arrivals.0 + behind.0) as f64 / arrivals.0.max(1) as f64;
+        let scale = match late_at_end {
+            true => format!("{:.1} or more", (keeps_up * 10.0).ceil() / 10.0),
+            false => format!("above {scale}"),
+        };
+        Some(format!(
+            "the device fell behind the trace's times: at most {} requests waited, up to {}; when \
+             the last arrived, {left} waited, for {behind} more. The response times are those of \
+             this queue. Use replay = \"closed-loop\", a faster part, or \
+             replay.timestamps.scale = {scale}",
+            self.most, self.longest,
+        ))
+    }
+}
+
+/// Notes about a run that began at `start`.
+pub(crate) fn notes(
+    run: &PlannedRun,
+    (metrics, total): (&Metrics, &Counters),
+    (backlog, start, outcome): (&Backlog, Nanos, &Outcome),
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(unwritten(total));
+    if let WorkloadModel::Trace(trace) = &run.point.workload
+        && let Replay::Timestamps(times) = &trace.replay
+    {
+        notes.extend(backlog.note(start, outcome, run.limits.queue_depth_max, times.scale));
+    }
+    if metrics["host_requests"] == Some(0.0) {
+        notes.push("no request completed while measuring; a shorter ramp, or a longer run".into());
+    } else if metrics["simulated_s"] == Some(0.0) {
+        notes.push("no time passed while measuring, so there are no rates".into());
+    }
+    notes
+}
+
+/// Reads of pages with nothing on them, on the device or the legs it is made of.
+fn unwritten(total: &Counters) -> Option<String> {
+    let sum = |name: &str| -> u64 {
+        let ours = |counted: &str| counted.rsplit('.').next() == Some(name);
+        total.counts.iter().filter(|(counted, _)| ours(counted)).map(|(_, count)| count).sum()
+    };
+    let (read, unwritten) = (sum("host_reads"), sum("host_reads_unwritten"));
+    let percent = 100.0 * unwritten as f64 / read.max(1) as f64;
+    (percent >= UNWRITTEN_PERCENT).then(|| {
+        format!(
+            "{unwritten} of {read} pages read were never written, so no flash was read for them \
+             and they took almost no time; write them first: [[precondition]] fill = {{}}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::{Digest, Lba, RequestId};
+
+    /// Requests that arrive every `gap` and take `service` each, one after the other.
+    fn queue(requests: u64, gap: u64, service: u64) -> (Backlog, Outcome) {
+        let (mut backlog, mut done) = (Backlog::default(), 0);
+        let request = Request::read(Lba(0), 8);
+        let mut events: Vec<(u64, Option<u64>)> = Vec::new();
+        for arrival in (0..requests).map(|number| number * gap) {
+            done = arrival.max(done) + service;
+            events.extend([(arrival, None), (done, Some(arrival))]);
+        }
+        events.sort();
+        for (at, issued) in events {
+            match issued {
+                None => backlog.on_issue(Nanos(at), &request),
+                Some(issued) => {
+                    let completion = Completion { id: RequestId(0), at: Nanos(at) };
+                    backlog.on_complete(&request, Nanos(issued), completion);
+                }
+            }
+        }
+        let outcome = Outcome {
+            end: Nanos(done),
+            requests,
+            digest: Digest::default(),
+            in_flight_ns: 0,
+            response_ns: 0,
+        };
+        (backlog, outcome)
+    }
+
+    #[test]
+    fn a_device_that_falls_behind_is_named_with_its_backlog() {
+        // Three times too slow: after 3 s of arrivals 999 are done, the rest waits for 6 s more.
+        let (backlog, outcome) = queue(3001, 1_000_000, 3_000_000);
+        let note = backlog.note(Nanos(0), &outcome, 32, 1.0).unwrap();
+        assert!(note.contains("at most 2002 requests waited, up to 6.003 s"), "{note}");
+        assert!(note.contains("2002 waited, for 6.003 s more"), "{note}");
+        assert!(note.contains("scale = 3.1 or more"), "{note}");
+        let (keeps_up, outcome) = queue(3001, 1_000_000, 999_999);
+        assert_eq!(keeps_up.note(Nanos(0), &outcome, 32, 1.0), None);
+        // A burst that the device's own queue takes is none, however long it takes.
+        let (burst, outcome) = queue(32, 0, 3_000_000_000);
+        assert_eq!(burst.note(Nanos(0), &outcome, 32, 1.0), None);
+    }
+
+    #[test]
+    fn reads_of_nothing_are_told_from_a_hundredth_on() {
+        let counters = |unwritten| {
+            let mut counters = Counters::default();
+            counters.add("fast.host_reads", 1000);
+            counters.add("fast.host_reads_unwritten", unwritten);
+            counters
+        };
+        assert_eq!(unwritten(&counters(9)), None);
+        let note = unwritten(&counters(10)).unwrap();
+        assert!(note.starts_with("10 of 1000 pages read were never written"), "{note}");
+        assert_eq!(unwritten(&Counters::default()), None);
+    }
+}

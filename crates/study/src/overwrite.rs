@@ -1,0 +1,111 @@
+//! What may be written over: only what blocklab itself wrote.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// What begins our HTML page, and our SVG figures.
+const MARKS: [&str; 2] = ["blocklab</title>", "<!-- made by blocklab -->"];
+/// A mark stands within so many bytes.
+const MARK_WITHIN: u64 = 4096;
+/// Foreign files named in a message.
+const NAMED_MAX: usize = 3;
+
+/// The part of `result.json` that says what a run wrote.
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(rename = "code_version")]
+    _code_version: String,
+    #[serde(rename = "result_digest")]
+    _result_digest: String,
+    files: BTreeMap<String, String>,
+}
+
+/// The names in a folder of results, or of an empty one.
+///
+/// # Errors
+/// When there is something in it that neither a run nor its report wrote, or it cannot be read.
+pub(crate) fn results_of(directory: &Path) -> Result<Vec<OsString>, Failure> {
+    let shown = directory.display();
+    let names: io::Result<Vec<_>> = fs::read_dir(directory)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
+    let mut names = names.map_err(|error| {
+        Failure::input(format!("{shown} cannot be looked into: {error}"))
+            .help("name another place with --out DIR; nothing was touched")
+    })?;
+    names.sort();
+    let manifest = fs::read(directory.join("result.json")).unwrap_or_default();
+    let written = serde_json::from_slice::<Manifest>(&manifest)
+        .map(|manifest| manifest.files.into_values().chain(["result.json".into()]).collect())
+        .unwrap_or_default();
+    let ours = |name: &OsString, written: &Vec<String>| {
+        let path = directory.join(name);
+        let is_file = path.symlink_metadata().is_ok_and(|about| about.is_file());
+        is_file && (written.iter().any(|known| name == known.as_str()) || is_marked(&path))
+    };
+    let foreign: Vec<_> = names.iter().filter(|name| !ours(name, &written)).collect();
+    if foreign.is_empty() {
+        return Ok(names);
+    }
+    let mut list: Vec<_> = foreign.iter().map(|name| name.to_string_lossy()).collect();
+    list.truncate(NAMED_MAX);
+    let mut list = list.join(", ");
+    if foreign.len() > NAMED_MAX {
+        list += &format!(" and {} more", foreign.len() - NAMED_MAX);
+    }
+    Err(Failure::input(format!("{shown} holds what no run wrote: {list}"))
+        .expected("a new or empty folder, or one with nothing but the results of a run")
+        .help("move it away, or name another place with --out DIR; nothing was touched"))
+}
+
+/// True for a page or a figure that a report wrote.
+fn is_marked(path: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MARK_WITHIN).read_to_end(&mut begin));
+    let text = String::from_utf8_lossy(&begin);
+    read.is_ok() && MARKS.iter().any(|mark| text.contains(mark))
+}
+
+/// Refuse to write over a file that somebody may still need: one with content, unless `ours` says
+/// that it is an older one of the same kind. Devices and pipes hold nothing to be lost.
+///
+/// # Errors
+/// When there is such a file at `path`.
+pub fn check_overwrite(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), Failure> {
+    let filled = path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0);
+    match filled && !ours() {
+        true => Err(Failure::input(format!("{} exists already", path.display()))
+            .expected("a name that is free")
+            .help("choose another name, or delete the file first")),
+        false => Ok(()),
+    }
+}
+
+/// True when there is no room left: a full disk, or a used-up quota.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_content_is_written_over_only_when_it_is_ours() {
+        let path = std::env::temp_dir().join(format!("blocklab-over-{}", std::process::id()));
+        let check = |ours: bool| check_overwrite(&path, || ours).map_err(|f| f.exit_code());
+        assert_eq!(check(false), Ok(()));
+        fs::write(&path, "").unwrap();
+        assert_eq!(check(false), Ok(()));
+        fs::write(&path, "dear").unwrap();
+        assert_eq!((check(false), check(true)), (Err(2), Ok(())));
+        fs::remove_file(&path).unwrap();
+        assert!(check_overwrite(Path::new("/dev/null"), || false).is_ok());
+    }
+}

@@ -1,0 +1,195 @@
+//! The whole way in a copy of the repository: every kind is started, and every how-to is followed
+//! as it is written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use super::kinds::KINDS;
+use super::{FORMAT, GENERATE, find, write};
+use crate::tree::{File, Tree};
+
+/// What a how-to runs that this test does not: it is itself a part of the one, and the other
+/// replays whole traces on seventeen large drives.
+const NOT_RUN: [&str; 2] =
+    ["make test", "cargo run --release -p blocklab -- run studies/mapping-shootout.toml"];
+
+/// A copy of this repository, with everything that its builds need.
+struct Copy {
+    root: PathBuf,
+    /// Its own: cargo gives a crate and its copy the same names, and would take one for the other.
+    target: PathBuf,
+    /// What every file held before, and since when.
+    before: BTreeMap<PathBuf, (Vec<u8>, SystemTime)>,
+}
+
+impl Copy {
+    /// At a place that stays, so that little is compiled the next time.
+    fn make(target: &Path) -> (Copy, Tree) {
+        let root = target.join("scaffold/repository");
+        std::fs::create_dir_all(&root).unwrap();
+        let mut copy =
+            Copy { root, target: target.join("scaffold/target"), before: BTreeMap::new() };
+        copy.git_init();
+        for path in Tree::read(&copy.root).unwrap().paths {
+            let path = copy.root.join(path);
+            let time = std::fs::metadata(&path).unwrap().modified().unwrap();
+            let content = std::fs::read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            copy.before.insert(path, (content, time));
+        }
+        let from = crate::root().unwrap();
+        let tree = Tree::read(&from).unwrap();
+        for path in &tree.paths {
+            let to = copy.root.join(path);
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            // A file that was deleted but not yet committed is still listed.
+            let _ = std::fs::copy(from.join(path), to);
+        }
+        (copy, tree)
+    }
+
+    fn git_init(&self) {
+        let mut git = Command::new("git");
+        let made = git.args(["init", "--quiet"]).current_dir(&self.root).status();
+        assert!(made.unwrap().success());
+    }
+
+    /// A file that holds what it held before has not changed since: cargo looks at its time.
+    fn turn_back_times(&self) {
+        for (path, (content, time)) in &self.before {
+            if std::fs::read(path).ok().as_ref() == Some(content) {
+                std::fs::File::open(path).unwrap().set_modified(*time).unwrap();
+            }
+        }
+    }
+
+    fn cargo(&self, arguments: &[&str]) {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        let status = cargo.status().unwrap();
+        assert!(status.success(), "cargo {}: {status}", arguments.join(" "));
+    }
+
+    /// Run a command of a how-to, unoptimised: that only makes it slower, and building shorter.
+    fn follow(&self, command: &str) {
+        if NOT_RUN.iter().any(|slow| command.starts_with(slow)) {
+            return;
+        }
+        let words = command.split_whitespace().filter(|word| *word != "--release");
+        let mut words: Vec<&str> = words.collect();
+        // What the how-tos ask for are tests of the library; the others need not be built.
+        if words.get(1) == Some(&"test") {
+            words.insert(2, "--lib");
+        }
+        let ["cargo", arguments @ ..] = &words[..] else {
+            panic!("`{command}` is no command that this test knows how to run");
+        };
+        self.cargo(arguments);
+    }
+}
+
+/// The fenced blocks of a document that are in this language.
+fn blocks<'a>(text: &'a str, language: &'a str) -> impl Iterator<Item = &'a str> {
+    let fenced = text.split("```").skip(1).step_by(2);
+    fenced.filter_map(move |block| block.strip_prefix(language)?.strip_prefix('\n'))
+}
+
+/// The commands of a document: blocks without a language, without what they say behind a `#`.
+fn commands(text: &str) -> Vec<&str> {
+    let lines = blocks(text, "").flat_map(str::lines);
+    let bare = lines.map(|line| line.split_once(" #").map_or(line, |(bare, _)| bare).trim());
+    bare.filter(|line| !line.is_empty()).collect()
+}
+
+/// What a document quotes in a line, outside of its blocks.
+fn quotes(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
+}
+
+/// `name(a, b)` and what comes in its brackets, when the quote is a call.
+fn call(quote: &str) -> Option<(&str, Vec<&str>)> {
+    let is_name = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_lowercase())
+            && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    };
+    let (name, rest) = quote.split_once('(')?;
+    let (arguments, _) = rest.split_once(')')?;
+    let arguments: Vec<&str> = arguments.split(", ").filter(|word| !word.is_empty()).collect();
+    (is_name(name) && arguments.iter().all(|word| is_name(word))).then_some((name, arguments))
+}
+
+/// True when a function of these files is called so.
+fn is_callable(sources: &[&File], (name, arguments): &(&str, Vec<&str>)) -> bool {
+    sources.iter().any(|file| {
+        file.text.split(&format!("fn {name}(")).skip(1).any(|rest| {
+            let named = rest.split_once(')').map_or("", |(named, _)| named);
+            arguments.iter().all(|word| named.contains(&format!("{word}: ")))
+        })
+    })
+}
+
+/// What a how-to says about the code holds.
+fn check_claims(tree: &Tree, howto: &File) {
+    let File { path, text } = howto;
+    let models: Vec<&File> = tree.with_extension("rs").filter(|f| in_ftl(f)).collect();
+    for code in blocks(text, "rust") {
+        let found = models.iter().any(|file| file.text.contains(code.trim()));
+        assert!(found, "{path}: no file has\n{code}");
+    }
+    let mut calls = 0;
+    for quote in quotes(text) {
+        if let Some(call) = call(quote) {
+            assert!(is_callable(&models, &call), "{path}: nothing is called `{quote}`");
+            calls += 1;
+        }
+        let place = quote.split(' ').next().unwrap_or_default();
+        if ["crates/", "docs/", "studies/"].iter().any(|folder| place.starts_with(folder)) {
+            assert!(tree.has(place), "{path}: there is no {place}");
+        }
+    }
+    assert!(calls > 3, "{path}: the calls that it quotes are not found any more");
+}
+
+fn in_ftl(file: &File) -> bool {
+    file.path.starts_with("crates/models/src/ftl/")
+}
+
+#[test]
+#[ignore = "compiles everything again; make test-long runs it"]
+fn every_kind_and_every_how_to_works_as_it_is_written() {
+    // This program lies in target/debug/deps.
+    let program = std::env::current_exe().unwrap();
+    let target = program.ancestors().nth(3).unwrap();
+    let (copy, tree) = Copy::make(target);
+    let is_howto = |file: &&File| file.path.starts_with("docs/howto/");
+    let howtos: Vec<&File> = tree.with_extension("md").filter(is_howto).collect();
+    let mut all: Vec<&str> = howtos.iter().flat_map(|howto| commands(&howto.text)).collect();
+    assert!(all.len() > howtos.len(), "{all:?}");
+    // Models first, all at once, so that everything is compiled once.
+    let mut started = Vec::new();
+    all.retain(|command| {
+        let new = command.strip_prefix("cargo run -p xtask -- new ");
+        started.extend(new.and_then(|rest| rest.split_once(' ')));
+        new.is_none()
+    });
+    let others = KINDS.iter().filter(|kind| started.iter().all(|(word, _)| *word != kind.word));
+    let others: Vec<_> = others.map(|kind| (kind.word, format!("my-{}", kind.word))).collect();
+    started.extend(others.iter().map(|(word, name)| (*word, &**name)));
+    for (word, name) in &started {
+        write(&copy.root, find(word).unwrap(), name).unwrap();
+    }
+    copy.cargo(&FORMAT);
+    copy.turn_back_times();
+    copy.cargo(&GENERATE);
+    let written = Tree::read(&copy.root).unwrap();
+    howtos.iter().for_each(|howto| check_claims(&written, howto));
+    copy.follow("cargo test --quiet -p blocklab-models my_");
+    all.into_iter().for_each(|command| copy.follow(command));
+    for (_, name) in &started {
+        copy.follow(&format!("cargo run --quiet -p blocklab -- run studies/try-{name}.toml"));
+    }
+    copy.follow("cargo run --quiet -p xtask -- tidy");
+}
