@@ -43,7 +43,7 @@ impl World<'_> {
         self.report.faults += 1;
         self.say(format_args!("! fault {kind} on {slot}"));
         match kind {
-            0 => {
+            0 if self.may_freeze() => {
                 let device = &mut self.devices[slot];
                 let time = 5 * MS + self.rng.below(2000 * MS) / (1 + self.rng.below(20));
                 device.stalled_until = device.stalled_until.max(self.now + time);
@@ -89,9 +89,26 @@ impl World<'_> {
                 && !device.failing
                 && !device.hung
                 && device.errors == 0
+                && (self.is_patient() || device.stalled_until <= self.now)
         };
         let read = self.requests.keys().next().is_none_or(|&first| first > self.misread_until);
         read && self.latent.is_empty() && (0..DEVICES).all(fine)
+    }
+
+    /// Does every freeze end before the device is left out for it?
+    fn is_patient(&self) -> bool {
+        self.plan.config.lag.slow.is_none()
+    }
+
+    /// A freeze for which a device is left out must not meet one that broke and that nobody has
+    /// noticed.
+    fn may_freeze(&self) -> bool {
+        let broken = |slot: Slot| {
+            let device = &self.devices[slot];
+            let broken = device.failing || device.absent || device.hung || device.errors > 0;
+            self.core.states()[slot] == State::Member && broken
+        };
+        self.is_patient() || !(0..DEVICES).any(broken)
     }
 
     /// A device loses its power: its cache is gone and every request fails until it is back.

@@ -137,7 +137,8 @@ impl Plan {
         (self.rates.corrupt, self.rates.error, self.rates.unreadable) = (0, 0, 0);
         self.rates.slow = rng.below(60);
         let ms = |time: u64| Nanos::from_millis(time);
-        self.config.lag.flush_deadline = Some(ms(100 + rng.below(2000)));
+        // Longer than what a leg that is well takes for all that may be owed, and a pause's slack.
+        self.config.lag.flush_deadline = Some(ms(400 + rng.below(2000)));
         self.config.lag.slow = Some(SlowRules {
             over: ms(50 + rng.below(500)),
             share_percent: 5 + rng.below(40) as u32,

@@ -1,6 +1,6 @@
 //! What the host wrote to each sector, what it was promised, and what it may read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 pub(super) const SECTOR: usize = 512;
@@ -15,6 +15,8 @@ struct Sector {
 /// A value per sector; 0 are zeros.
 pub(super) struct History {
     sectors: Vec<Sector>,
+    /// Sectors that no leg could read for a while: the mirror may hold them lost.
+    perhaps_lost: BTreeSet<u64>,
     number: u64,
 }
 
@@ -29,7 +31,8 @@ pub(super) fn fill(sector: &mut [u8], value: u64) {
 impl History {
     pub(super) fn new(sectors: u64) -> History {
         let sector = || Sector { values: VecDeque::from([(0, 0)]), acked: 0 };
-        History { sectors: (0..sectors).map(|_| sector()).collect(), number: 0 }
+        let sectors = (0..sectors).map(|_| sector()).collect();
+        History { sectors, perhaps_lost: BTreeSet::new(), number: 0 }
     }
 
     pub(super) fn sectors(&self) -> u64 {
@@ -54,6 +57,20 @@ impl History {
                 sector.stays(number);
             }
         }
+    }
+
+    /// An error is an answer there, too.
+    pub(super) fn may_be_lost(&mut self, range: Range<u64>) {
+        self.perhaps_lost.extend(range);
+    }
+
+    pub(super) fn is_perhaps_lost(&self, range: Range<u64>) -> bool {
+        self.perhaps_lost.range(range).next().is_some()
+    }
+
+    /// Losses were accepted: what is read next is what there is.
+    pub(super) fn forget(&mut self) {
+        self.sectors.iter_mut().for_each(|sector| sector.values.clear());
     }
 
     /// What a flush that begins now covers.
@@ -81,7 +98,7 @@ impl History {
             let sector = &mut self.sectors[nth as usize];
             let allowed = |&(_, known): &(u64, u64)| known == value;
             let fits = match after_start {
-                true => sector.values.iter().any(allowed),
+                true => sector.values.is_empty() || sector.values.iter().any(allowed),
                 false => sector.values.back().is_some_and(allowed),
             };
             if !fits {

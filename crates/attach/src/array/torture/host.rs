@@ -228,23 +228,40 @@ impl<'w> Host<'w> {
     fn verify(&mut self, after_start: bool) -> Result<(), String> {
         let sectors = self.world.sectors();
         for start in sectors.clone().step_by(512) {
-            let range = start..(start + 512).min(sectors.end);
-            self.tag += 1;
-            let ticket = Ticket { tag: self.tag, ..Ticket::default() };
-            let bytes = ((range.end - range.start) * 512) as u32;
-            let order = Order { ticket, command: Command::Read, offset: start * 512, bytes };
-            self.array.submit(self.clock.now(), order, None, &mut Pool::default());
-            let (began, mut replies) = (Instant::now(), Vec::new());
-            while replies.is_empty() {
-                self.step(began, &mut replies, "a read of it all")?;
-            }
+            self.verify_range(start..(start + 512).min(sectors.end), after_start)?;
             if self.has_stopped() {
                 return Ok(());
             }
-            let data = replies.remove(0).result.map_err(|why| format!("read: {why:?}"))?;
-            self.world.history.read(start, &data, after_start)?;
         }
         Ok(())
+    }
+
+    fn verify_range(&mut self, range: Range<u64>, after_start: bool) -> Result<(), String> {
+        let (offset, bytes) = (range.start * 512, ((range.end - range.start) * 512) as u32);
+        self.tag += 1;
+        let ticket = Ticket { tag: self.tag, ..Ticket::default() };
+        let order = Order { ticket, command: Command::Read, offset, bytes };
+        self.array.submit(self.clock.now(), order, None, &mut Pool::default());
+        let (began, mut replies) = (Instant::now(), Vec::new());
+        while replies.is_empty() {
+            self.step(began, &mut replies, "a read of it all")?;
+        }
+        if self.has_stopped() {
+            return Ok(());
+        }
+        match replies.remove(0).result {
+            Ok(data) => self.world.history.read(range.start, &data, after_start),
+            Err(_) if self.world.history.is_perhaps_lost(range.clone()) => {
+                match range.end - range.start {
+                    // A block by itself.
+                    ..=8 => Ok(()),
+                    _ => range.step_by(8).try_for_each(|block| {
+                        self.verify_range(block..block + 8, after_start)
+                    }),
+                }
+            }
+            Err(why) => Err(format!("read: {why:?}")),
+        }
     }
 
     fn step(
@@ -298,6 +315,7 @@ impl<'w> Host<'w> {
             (Asked::Flush(covered), Ok(_)) => history.flushed(&covered),
             (Asked::Read { range, .. }, Ok(data)) => history.read(range.start, &data, false)?,
             (Asked::Read { unreadable: true, .. }, Err(_)) => {}
+            (Asked::Read { range, .. }, Err(_)) if history.is_perhaps_lost(range.clone()) => {}
             (_, Err(why)) => return Err(format!("an error: {why:?}")),
         }
         Ok(())
@@ -417,7 +435,7 @@ impl<'w> Host<'w> {
     /// A stretch that no leg can read: an error or the right data, never anything else.
     fn read_what_cannot_be_read(&mut self) -> Result<(), String> {
         self.nothing_is_kept()?;
-        if self.array.core.scrub_position().is_some() || self.has_stopped() {
+        if !self.array.core.quiet() || self.has_stopped() {
             return Ok(());
         }
         let geometry = self.array.geometry();
@@ -429,9 +447,12 @@ impl<'w> Host<'w> {
         let start = first.saturating_sub(self.world.rng.below(300)) * 8;
         let end = (start + 8 * (first.saturating_sub(start / 8) + 1 + self.world.rng.below(200)))
             .min(self.world.sectors().end);
+        self.world.history.may_be_lost(first * 8..(first + 8).min(geometry.blocks) * 8);
         self.read(start..end, true)?;
         let answered = self.quiesce();
         media.iter().for_each(|&medium| self.world.machine.unreadable(medium, 0..0));
-        answered
+        answered?;
+        // What it looks at once more must not mix with what the host reads.
+        self.until("it has looked again", |host| host.array.core.quiet())
     }
 }

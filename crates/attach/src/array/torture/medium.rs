@@ -50,7 +50,7 @@ impl Medium {
     }
 
     /// A page as it is read now.
-    fn newest(&self, page: u64) -> Option<&Page> {
+    pub(super) fn newest(&self, page: u64) -> Option<&Page> {
         let cached = self.cache.get(&page).and_then(|list| list.last());
         cached.map(|written| &written.page).or_else(|| self.kept.get(&page))
     }
@@ -58,6 +58,10 @@ impl Medium {
     /// A page as it is on the medium; `None` for zeros.
     pub(super) fn kept(&self, page: u64) -> Option<&Page> {
         self.kept.get(&page)
+    }
+
+    pub(super) fn dump(&self, page: u64) -> String {
+        format!("{page}: kept {:?} cache {:?}", self.kept.get(&page).map(|p| p[..64].to_vec()), self.cache.get(&page).map(|l| l.iter().map(|w| (w.request, w.ended, w.page[..64].to_vec())).collect::<Vec<_>>()))
     }
 
     /// Change a durable page behind everybody's back.

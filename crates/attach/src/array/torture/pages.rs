@@ -13,7 +13,7 @@ pub(super) fn superblock(medium: &Medium, slot: Slot) -> Option<Superblock> {
     let copies = [0, 1, medium.pages() - 2, medium.pages() - 1];
     let found = copies.into_iter().filter_map(|page| {
         let place = Place { device: slot as u8, page };
-        Superblock::decode(place, &medium.kept(page)?[..]).ok()
+        Superblock::decode(place, &medium.newest(page)?[..]).ok()
     });
     found.max_by_key(|superblock| superblock.update)
 }
@@ -60,7 +60,7 @@ pub(super) fn none_lost(before: &Medium, after: &Medium, leg: Slot) -> Result<()
         if was > is {
             let pages = &group.0;
             return Err(format!(
-                "of pages {pages:?} of leg {leg}, version {was:?} is gone: {is:?}"
+                "of pages {pages:?} of leg {leg}, version {was:?} is gone: {is:?}; {:?} {} {:?}", superblock.members, superblock.update, medium_dump(before, group.0.clone())
             ));
         }
     }
@@ -96,4 +96,8 @@ pub(super) fn alike(legs: &[Medium; LEGS], blocks: u64) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn medium_dump(m: &Medium, pages: std::ops::Range<u64>) -> Vec<String> {
+    pages.map(|p| m.dump(p)).collect()
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mirror::core::State;
+use mirror::format::Superblock;
+use mirror::format::superblock::Membership;
 use mirror::policy::lag::LagRules;
 use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, Slot, WITNESS};
 use sim::Rng;
@@ -50,6 +52,7 @@ pub(super) struct Tally {
     pub(super) orders: u64,
     pub(super) replaced: u64,
     pub(super) resynced: u64,
+    pub(super) losses_accepted: u64,
 }
 
 impl Tally {
@@ -63,6 +66,7 @@ impl Tally {
         self.orders += more.orders;
         self.replaced += more.replaced;
         self.resynced += more.resynced;
+        self.losses_accepted += more.losses_accepted;
     }
 }
 
@@ -172,8 +176,17 @@ impl World {
         if let Some(slot) = self.absent {
             without[slot] = true;
         }
-        let start = Start { paths: self.paths(), without, accept_loss: false };
-        let opened = open(&start).map_err(|why| format!("no start: {why}\n{}", self.found()));
+        let mut start = Start { paths: self.paths(), without, accept_loss: false };
+        let mut opened = open(&start);
+        if let (Err(_), Some(leg)) = (&opened, self.left_while_exposed()) {
+            start.without[leg] = true;
+            start.accept_loss = true;
+            self.absent = Some(leg);
+            self.history.forget();
+            self.tally.losses_accepted += 1;
+            opened = open(&start);
+        }
+        let opened = opened.map_err(|why| format!("no start: {why}\n{}", self.found()));
         let (devices, opened) = opened?;
         if self.machine.has_stopped() {
             self.tally.cut_starts += 1;
@@ -232,6 +245,18 @@ impl World {
     pub(super) fn legs_are_alike(&self) -> Result<(), String> {
         let legs = [FAST, SLOW].map(|leg| self.machine.medium(self.slots[leg].0));
         pages::alike(&legs, BYTES / 4096)
+    }
+
+    /// In relaxed mode a leg was left out, and the machine stopped before the other one held all:
+    /// flushes may be lost, and to start is refused until that is accepted.
+    fn left_while_exposed(&self) -> Option<Slot> {
+        let said = [FAST, SLOW].map(|leg| {
+            let medium = self.machine.medium(self.slots[leg].0);
+            pages::superblock(&medium, leg)
+        });
+        let exposed = |by: &&Superblock| by.armed_relaxed && !by.clean;
+        let left = |by: &Superblock| by.members[..LEGS].iter().position(|&is| is == Membership::Out);
+        said.iter().flatten().filter(exposed).find_map(left)
     }
 
     /// What the legs say, for whoever looks for a fault.
