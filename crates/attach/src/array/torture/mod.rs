@@ -118,3 +118,9 @@ fn tmp_loop() {
     }
     println!("{all:?}");
 }
+
+#[test]
+#[ignore]
+fn tmp_hunt() {
+    assert!(hunt(Mutant::ActivityOneCopy, 200).is_some());
+}

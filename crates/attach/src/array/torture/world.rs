@@ -229,8 +229,9 @@ impl World {
             }
             _ => {}
         }
-        if end == End::PowerCut && self.absent.is_none() && self.rng.below(2) == 0 {
-            let leg = [FAST, SLOW][self.rng.below(2) as usize];
+        // A leg that is alone has nothing but its own log to go by.
+        let leg = [FAST, SLOW][self.rng.below(2) as usize];
+        if end == End::PowerCut && self.absent != Some(leg) && self.rng.below(2) == 0 {
             pages::rot_activity(&mut media[leg], leg, &mut self.rng);
         }
         // The dead go on in files that nobody looks at any more.
