@@ -158,7 +158,7 @@ impl Array {
                      blocklab mirror replace {name} --with PATH --overwrite PATH"
             )));
         };
-        let unanswered = self.core.unanswered(slot);
+        let unanswered = self.unanswered(slot);
         if unanswered > 0 {
             return Err(Failure::input(format!("{name} has not answered {unanswered} requests"))
                 .expected("all of them answered: one could still overwrite what is copied")
@@ -175,6 +175,11 @@ impl Array {
         self.install(slot, device)?;
         self.tell(Event::Returned(slot));
         Ok(format!("{name} is taken back"))
+    }
+
+    /// Requests that a device may still do something for, whoever waits for them.
+    pub(super) fn unanswered(&self, slot: Slot) -> u32 {
+        self.core.unanswered(slot).max(self.workers.out(slot) as u32)
     }
 
     /// Is this the medium that was left out, as it was left?
@@ -230,7 +235,7 @@ impl Array {
                 return Err(Failure::input(format!("{shown} is the mirror's {name} already"))
                     .expected("another device"));
             }
-            if self.core.unanswered(slot) == 0 {
+            if self.unanswered(slot) == 0 {
                 self.workers.retire(slot);
             }
         }

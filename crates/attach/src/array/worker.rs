@@ -187,6 +187,11 @@ impl Workers {
         out.into_iter().collect()
     }
 
+    /// How many requests were sent to the medium in a slot and not answered.
+    pub(super) fn out(&self, slot: Slot) -> usize {
+        self.seats[slot].out.len()
+    }
+
     /// Becomes readable when something is done.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()

@@ -12,6 +12,7 @@ use sim::{mix64, snapshot_fields};
 use super::Core;
 use super::event::{Action, Io, Notice};
 use super::io::{Purpose, WriteIndex};
+use super::member::State;
 use super::table::Table;
 use crate::mutant::planted;
 use crate::policy::ack::Copies;
@@ -127,6 +128,10 @@ impl Core {
 
     /// A read of these blocks failed on the leg, but not on the other: which of them is bad?
     pub(super) fn doubt(&mut self, leg: Slot, span: Span) {
+        // Nobody reads from it, and nothing may be out on it when it is taken back.
+        if self.members[leg].state != State::Member {
+            return;
+        }
         if span.blocks == 1 || planted!(self.config.rules, CondemnSpan) {
             span.iter().for_each(|block| self.mark_bad(leg, block));
             return;

@@ -97,8 +97,10 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
             plan.rates = Rates { unreadable: 300, operator: 200, ..Rates::default() };
         }
         Mutant::DropLast => {
-            plan.rates = Rates { freeze: 400, cut: 100, ..Rates::default() };
+            plan.rates = Rates { freeze: 2000, cut: 100, ..Rates::default() };
             plan.impatient(&mut sim::Rng::new(plan.seed, "impatient"));
+            // Both legs must be late at once.
+            plan.config.lag.flush_deadline = Some(sim::Nanos::from_millis(400));
         }
         Mutant::PauseCounts => plan.rates = Rates { pause: 200, ..Rates::default() },
         _ => {}

@@ -107,6 +107,8 @@ impl World<'_> {
             accept.missing_leg = true;
         } else if let Some(Aside { slot, disk }) = self.aside.take() {
             self.disks[slot] = disk;
+            // What was accepted was accepted for want of it.
+            *accept = Accept::default();
         }
         true
     }

@@ -103,6 +103,8 @@ pub(super) struct World<'p> {
     pub(super) misread_until: HostId,
     /// At the last power cut the device was being left out.
     pub(super) leaving: [bool; DEVICES],
+    /// Devices that were out before the last event.
+    pub(super) out_before: [bool; DEVICES],
     /// Neither the mode nor the membership changed since the start.
     pub(super) steady: bool,
     pub(super) stopped: bool,
@@ -167,6 +169,7 @@ impl<'p> World<'p> {
             running: Running::new(plan.config.rules, Nanos::ZERO),
             misread_until: 0,
             leaving: [false; DEVICES],
+            out_before: [false; DEVICES],
             steady: true,
             stopped: false,
             scrubbed: false,
@@ -183,6 +186,7 @@ impl<'p> World<'p> {
     pub(super) fn tell(&mut self, event: Event<'_>) {
         self.say(format_args!("> {event:?}"));
         let time = self.running.look(Nanos(self.now));
+        self.out_before = self.core.states().map(|state| state == State::Out);
         self.core.handle(time, event);
         self.act();
         let cap = self.plan.config.exposed_blocks_max;
@@ -214,7 +218,13 @@ impl<'p> World<'p> {
     fn do_one(&mut self, action: Action) {
         self.say(format_args!("< {action:?}"));
         match action {
-            Action::Read { io, slot, span } => self.send(slot, io, Op::Read(span)),
+            Action::Read { io, slot, span } => {
+                if self.out_before[slot] && self.core.states()[slot] == State::Out {
+                    let text = format!("{slot} is read though it is out");
+                    self.trouble.get_or_insert(Violation(text));
+                }
+                self.send(slot, io, Op::Read(span));
+            }
             Action::Write { io, slot, span, from, fua, .. } => {
                 let effect = self.data(span, from, fua);
                 self.send(slot, io, Op::Write(effect));

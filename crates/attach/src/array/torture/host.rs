@@ -255,9 +255,9 @@ impl<'w> Host<'w> {
                 match range.end - range.start {
                     // A block by itself.
                     ..=8 => Ok(()),
-                    _ => range.step_by(8).try_for_each(|block| {
-                        self.verify_range(block..block + 8, after_start)
-                    }),
+                    _ => range
+                        .step_by(8)
+                        .try_for_each(|block| self.verify_range(block..block + 8, after_start)),
                 }
             }
             Err(why) => Err(format!("read: {why:?}")),
@@ -384,7 +384,7 @@ impl<'w> Host<'w> {
         self.flush()?;
         self.until("it is out", |host| host.array.core.states()[leg] == State::Out)?;
         broken.store(false, Ordering::SeqCst);
-        self.until("it has answered", |host| host.array.core.unanswered(leg) == 0)?;
+        self.until("it has answered", |host| host.array.unanswered(leg) == 0)?;
         if !self.has_stopped() && self.array.resync(leg).is_ok() {
             self.world.tally.resynced += 1;
         }

@@ -60,10 +60,6 @@ impl Medium {
         self.kept.get(&page)
     }
 
-    pub(super) fn dump(&self, page: u64) -> String {
-        format!("{page}: kept {:?} cache {:?}", self.kept.get(&page).map(|p| p[..64].to_vec()), self.cache.get(&page).map(|l| l.iter().map(|w| (w.request, w.ended, w.page[..64].to_vec())).collect::<Vec<_>>()))
-    }
-
     /// Change a durable page behind everybody's back.
     pub(super) fn rot(&mut self, page: u64) {
         if let Some(page) = self.kept.get_mut(&page) {

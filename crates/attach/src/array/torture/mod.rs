@@ -101,26 +101,3 @@ fn every_planted_bug_is_found() {
     let alive: Vec<_> = all.filter(|&planted| hunt(planted, 200).is_none()).collect();
     assert!(alive.is_empty(), "not found: {alive:?}");
 }
-
-#[test]
-#[ignore]
-fn tmp_loop() {
-    let get = |name: &str, or: u64| std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(or);
-    let (from, to, times) = (get("FROM", 0), get("TO", 12), get("TIMES", 1));
-    let mut all = Tally::default();
-    for time in 0..times {
-        for seed in from..to {
-            match run(Plan { starts: get("STARTS", 6) as u32, ..Plan::new(seed) }) {
-                Ok(tally) => all.add(&tally),
-                Err(why) => println!("FAIL {time} {seed} {why}"),
-            }
-        }
-    }
-    println!("{all:?}");
-}
-
-#[test]
-#[ignore]
-fn tmp_hunt() {
-    assert!(hunt(Mutant::ActivityOneCopy, 200).is_some());
-}

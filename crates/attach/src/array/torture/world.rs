@@ -256,7 +256,8 @@ impl World {
             pages::superblock(&medium, leg)
         });
         let exposed = |by: &&Superblock| by.armed_relaxed && !by.clean;
-        let left = |by: &Superblock| by.members[..LEGS].iter().position(|&is| is == Membership::Out);
+        let left =
+            |by: &Superblock| by.members[..LEGS].iter().position(|&is| is == Membership::Out);
         said.iter().flatten().filter(exposed).find_map(left)
     }
 
