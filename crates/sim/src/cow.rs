@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use prefetch_index::prefetch_index;
+
 use crate::digest::Digest;
 use crate::snapshot::{BlobSource, Loader, Saver, Snapshot, SnapshotError};
 
@@ -87,6 +89,16 @@ impl<T: Word> CowVec<T> {
             Chunk::Shared(chunk) => chunk[index % CHUNK],
             Chunk::Uniform(value) => *value,
             Chunk::Stored(_) => self.owned(index / CHUNK)[index % CHUNK],
+        }
+    }
+
+    /// Entry `index` will be asked for soon: fetch it into the cache. Changes nothing.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        match self.chunks.get(index / CHUNK) {
+            Some(Chunk::Owned(chunk)) => prefetch_index(&chunk[..], index % CHUNK),
+            Some(Chunk::Shared(chunk)) => prefetch_index(&chunk[..], index % CHUNK),
+            _ => {}
         }
     }
 

@@ -210,6 +210,12 @@ pub trait Mapping: Snapshot + Send {
     /// how checks look at a scheme from outside.
     fn lookup(&mut self, flash: &mut Flash, lpn: u32) -> u32;
 
+    /// The page will be asked for soon: fetch its entry into the processor's cache, if that is
+    /// worth the while. Changes nothing.
+    fn prefetch(&self, lpn: u32) {
+        let _ = lpn;
+    }
+
     /// Plan a read. A page that was never written needs no operation.
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan);
 

@@ -156,6 +156,11 @@ impl Mapping for PageMap {
         self.map.get(lpn as usize)
     }
 
+    #[inline]
+    fn prefetch(&self, lpn: u32) {
+        self.map.prefetch(lpn as usize);
+    }
+
     fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         page.plan_read(self.map.get(page.lpn as usize), plan);
     }

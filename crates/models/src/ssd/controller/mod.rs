@@ -268,6 +268,7 @@ impl Controller {
         };
         let arrival = self.host.arrival(now, &request);
         if arrival > now {
+            self.mapping.prefetch(self.locate(request.lba.0).0);
             self.events.push_lane(HOST_LANE, arrival, FETCHED | slot);
         } else {
             self.begin(slot, pending, now);
