@@ -4,6 +4,7 @@
 //! Exit codes: 0 ok, 1 an expectation failed, 2 usage or bad input, 3 the machine lacks something.
 
 mod answer;
+mod binary;
 mod interrupt;
 mod progress;
 mod python;
@@ -20,6 +21,12 @@ use study::Failure;
 struct Arguments {
     #[command(subcommand)]
     verb: verb::Verb,
+}
+
+/// Be the binary `blocklab`: run the command line of this process; returns the exit code.
+pub fn main() -> u8 {
+    binary::runs();
+    run(std::env::args_os())
 }
 
 /// Run one command line, program name first; returns the exit code.

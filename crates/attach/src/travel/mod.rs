@@ -57,6 +57,8 @@ pub struct Options {
     pub devices: Vec<DeviceOptions>,
     /// The User-Mode Linux kernel.
     pub kernel: PathBuf,
+    /// The guest's first process: a program that calls [`init`] with what follows `travel-guest`.
+    pub program: PathBuf,
     /// The guest's memory.
     pub memory_mib: u64,
     /// The scheduler of every disk; the kernel's choice when `None`.
@@ -120,6 +122,7 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     let queue_depth = depths.min().unwrap_or(1);
     let boot = Boot {
         kernel: &options.kernel,
+        program: &options.program,
         memory_mib: options.memory_mib,
         queue_depth,
         disks: origins.len(),

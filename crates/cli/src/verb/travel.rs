@@ -103,6 +103,7 @@ impl Args {
         Ok(Options {
             devices,
             kernel: kernel::find(self.kernel)?,
+            program: crate::binary::find()?,
             memory_mib,
             scheduler: self.sched,
             read_ahead_kib: self.read_ahead,
