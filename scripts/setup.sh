@@ -83,7 +83,7 @@ install_blocklab() {
     export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 VIRTUAL_ENV="$PWD/$VENV"
     "$VENV/bin/python" -m pip install 'maturin>=1.9,<2'
     "$VENV/bin/maturin" develop --release --extras dev
-    # In place of the package's script: `travel` starts this very program again inside its guest.
+    # In place of the package's script: `travel` starts this binary once more inside its guest.
     cargo install --quiet --locked --force --path crates/cli --root "$VENV"
     printf '%s\n' "$now" >"$STAMP"
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import signal
@@ -50,6 +51,16 @@ x = "workload.fio.iodepth"
 y = "iops"
 """
 
+#: Reads of what was never written, which is told, and writes.
+NOTED = """
+[device.ssd]
+[workload.fio]
+[run]
+requests = 200
+[sweep]
+"workload.fio.rw" = ["randread", "randwrite"]
+"""
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -76,6 +87,31 @@ def test_a_study_answers(result: blocklab.Result) -> None:
     counts = result.table("latency").collect()["count"].sum()
     assert counts == sum(run["host_requests"] or 0 for run in result.metrics)
     assert "4 runs, 1 of 1 expectations held" in repr(result)
+
+
+def test_what_is_counted_is_a_whole_number(result: blocklab.Result) -> None:
+    schema = result.runs.schema
+    assert {name for name, kind in schema.items() if kind.is_integer()} == {
+        "run", "repeat", "workload.fio.iodepth", "host_requests", "host_pages_written",
+        "flash_reads", "flash_programs", "flash_erases", "gc_pages_moved", "merges_full",
+        "merges_partial", "merges_switch", "mirror_freezes",
+    }
+    assert schema["iops"].is_float() and schema["latency_us_p99"].is_float()
+    assert result.runs["host_requests"].to_list() == [20000] * 4
+
+
+def test_the_report_tells_what_a_run_said(tmp_path: Path) -> None:
+    file = tmp_path / "notes.toml"
+    file.write_text(NOTED)
+    result = blocklab.run(file, out=tmp_path / "out")
+    read, written = (run["notes"] for run in result.document["runs"])
+    assert len(read) == 2 and written == []
+    text = html.unescape(result.report().read_text(encoding="utf-8"))
+    notes = text.split('<ul class="notes">')[1].split("</ul>")[0]
+    label = result.document["runs"][0]["label"]
+    assert "pages read were never written" in read[0]
+    for note in read:
+        assert f"<li>{label}: {note}</li>" in notes
 
 
 def test_claims_are_judged(result: blocklab.Result) -> None:
@@ -141,6 +177,33 @@ def test_the_console_script_is_the_command_line(
         capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert "error:" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def travel(python: Path, tmp_path: Path) -> str:
+    """What `blocklab travel` says in Python, with a kernel that only shows its command line."""
+    kernel = tmp_path / "kernel"
+    kernel.write_text('#!/bin/sh\necho "$@"\n')
+    kernel.chmod(0o755)
+    (tmp_path / "part.toml").write_text('[null]\ncapacity = "16MiB"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "blocklab", "travel", "part.toml", f"--kernel={kernel}",
+         "--", "true"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, stdin=subprocess.DEVNULL,
+        env={**os.environ, "BLOCKLAB_PYTHON": str(python)})
+    assert done.returncode == 3 and done.stderr.count("error:") == 1, done.stderr
+    return done.stderr
+
+
+def test_travel_starts_the_binary_and_never_python(tmp_path: Path) -> None:
+    beside = tmp_path / "blocklab"
+    for script in (False, True):
+        if script:
+            beside.write_text(f"#!{sys.executable}\n")
+        said = travel(tmp_path / "python", tmp_path)
+        assert "expected: the binary `blocklab`" in said and "make setup" in said
+        assert "init=" not in said, "no kernel was started"
+    beside.write_bytes(b"\x7fELF and so on")
+    assert f"init={beside} " in travel(tmp_path / "python", tmp_path)
 
 
 def test_an_error_has_a_place(study: Path, tmp_path: Path) -> None:

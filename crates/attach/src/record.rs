@@ -11,6 +11,8 @@ use models::trace::{Context, Record, Writer};
 use sim::{Nanos, Request, Rng};
 use study::Failure;
 
+use crate::session::DeviceOptions;
+
 /// Records handed to the writing thread at a time.
 const BATCH: usize = 1024;
 /// Batches that may wait for a slow disk before the event loop waits with them.
@@ -95,13 +97,26 @@ impl Recorder {
     }
 }
 
+/// Refuse traces, each given with its option, that would take the place of a file somebody may
+/// still need, of a device's data or of each other. To be asked before anything is made.
+pub(crate) fn check_places(
+    devices: &[DeviceOptions],
+    traces: &[(&str, &Option<PathBuf>)],
+) -> Result<(), Failure> {
+    let traces = traces.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
+    let data = devices.iter().filter_map(|device| Some(("--data", device.data.as_deref()?)));
+    let all: Vec<(&str, &Path)> = data.chain(traces.clone()).collect();
+    study::check_distinct(&all)?;
+    traces.into_iter().try_for_each(|(_, path)| study::check_overwrite(path, || false))
+}
+
 fn blkparse() -> Box<dyn Writer> {
     let format = TraceFormat::from_name("blkparse").expect("the registry has blkparse");
     let format = format.build(&Context { rng: Rng::new(1, "record") });
     format.writer().expect("blkparse can be written")
 }
 
-fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
+pub(crate) fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
     Failure::input(format!("cannot write the trace {}: {why}", path.display()))
         .help("name a file in a folder that exists and has room")
 }

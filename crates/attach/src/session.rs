@@ -18,6 +18,7 @@ use crate::lab::Lab;
 use crate::live::{self, Live};
 use crate::poll::{Event, Poll};
 use crate::realtime::{self, Priority};
+use crate::record::{self, Recorder};
 use crate::report::{DeviceReport, Report};
 use crate::serving::{Crew, FREE, OWN, Serving};
 use crate::spin::Spin;
@@ -127,13 +128,14 @@ pub fn attach(
     let Options { frontend, compensation, run, live, realtime, dilation, late_share, .. } = options;
     let name = frontend.name();
     let devices = options.devices;
+    record::check_places(&devices, &[("--record", &options.record)])?;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
     let manner = Manner { dilation, power_cuts, read_only, fill };
     let mut notes = Vec::new();
     let (exports, origins) = open::all(devices, manner, &mut notes)?;
     let mut lab = Lab::new(exports, Clock::start());
     if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
-        first.engine.record(crate::record::Recorder::new(path)?);
+        first.engine.record(Recorder::new(path)?);
     }
     let frontend = frontend.build(&lab.exports)?;
     let poll = Poll::new()?;

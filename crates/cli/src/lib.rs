@@ -4,6 +4,7 @@
 //! Exit codes: 0 ok, 1 an expectation failed, 2 usage or bad input, 3 the machine lacks something.
 
 mod answer;
+mod binary;
 mod interrupt;
 mod progress;
 mod python;
@@ -20,6 +21,12 @@ use study::Failure;
 struct Arguments {
     #[command(subcommand)]
     verb: verb::Verb,
+}
+
+/// Be the binary `blocklab`: run the command line of this process; returns the exit code.
+pub fn main() -> u8 {
+    binary::runs();
+    run(std::env::args_os())
 }
 
 /// Run one command line, program name first; returns the exit code.
@@ -59,4 +66,37 @@ where
 pub(crate) fn say(line: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Arguments;
+
+    /// Without `--json`, and why.
+    const EXCEPTIONS: [(&str, &str); 1] =
+        [("blocklab travel-guest", "the first process of a guest, which nobody calls")];
+
+    /// Names of all that does something, below `command` and itself, that `--json` is nothing to.
+    fn without_json(command: &Command, above: &str) -> Vec<String> {
+        let name = format!("{above}{}", command.get_name());
+        let below = command.get_subcommands();
+        let mut found: Vec<_> =
+            below.flat_map(|verb| without_json(verb, &format!("{name} "))).collect();
+        let json = command.get_arguments().any(|argument| argument.get_long() == Some("json"));
+        // What needs a verb of its own does nothing by itself.
+        if !json && !command.is_subcommand_required_set() {
+            found.push(name);
+        }
+        found
+    }
+
+    #[test]
+    fn every_verb_has_json() {
+        let excepted = EXCEPTIONS.map(|(name, _)| name);
+        assert_eq!(without_json(&Arguments::command(), ""), excepted);
+        let planted = Command::new("a").subcommand_required(true).subcommand(Command::new("b"));
+        assert_eq!(without_json(&planted, ""), ["a b"]);
+    }
 }

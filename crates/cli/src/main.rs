@@ -1,5 +1,5 @@
 //! The `blocklab` binary.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::from(cli::run(std::env::args_os()))
+    std::process::ExitCode::from(cli::main())
 }

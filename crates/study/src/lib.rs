@@ -51,7 +51,7 @@ pub use figure::{Dot, Drawing, Figure, Front};
 pub use grid::Part;
 pub use image::{Cache, Image, read_image, write_image};
 pub use names::nearest;
-pub use overwrite::{check_overwrite, is_full};
+pub use overwrite::{check_distinct, check_overwrite, is_full};
 pub use part::{BuiltPart, build_part};
 pub use plan::{DeviceSummary, Plan, PlannedRun};
 pub use precondition::Gate;

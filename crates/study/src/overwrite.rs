@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -76,8 +76,12 @@ fn is_marked(path: &Path) -> bool {
 /// that it is an older one of the same kind. Devices and pipes hold nothing to be lost.
 ///
 /// # Errors
-/// When there is such a file at `path`.
+/// When there is such a file at `path`, or a folder.
 pub fn check_overwrite(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::input(format!("{} is a folder", path.display()))
+            .expected("the name of a file"));
+    }
     let filled = path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0);
     match filled && !ours() {
         true => Err(Failure::input(format!("{} exists already", path.display()))
@@ -85,6 +89,38 @@ pub fn check_overwrite(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), F
             .help("choose another name, or delete the file first")),
         false => Ok(()),
     }
+}
+
+/// Refuse outputs, each given with its option, that are one and the same file: the later would
+/// destroy the earlier. Devices and pipes take any number.
+///
+/// # Errors
+/// When two of them are.
+pub fn check_distinct(outputs: &[(&str, &Path)]) -> Result<(), Failure> {
+    for (nth, (option, path)) in outputs.iter().enumerate() {
+        let place = place(path);
+        let other = outputs[..nth].iter().find(|(_, earlier)| self::place(earlier) == place);
+        if let Some((earlier, _)) = other.filter(|_| !is_special(path)) {
+            let what = format!("{} is both {earlier} and {option}", path.display());
+            return Err(Failure::input(what).expected("a file of its own for each"));
+        }
+    }
+    Ok(())
+}
+
+/// True for what is there and is neither a file nor a folder.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir())
+}
+
+/// One name for all paths of a file, whether or not it exists.
+fn place(path: &Path) -> PathBuf {
+    let below = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(|| below(path)).unwrap_or_else(|| path.into())
 }
 
 /// True when there is no room left: a full disk, or a used-up quota.
@@ -107,5 +143,26 @@ mod tests {
         assert_eq!((check(false), check(true)), (Err(2), Ok(())));
         fs::remove_file(&path).unwrap();
         assert!(check_overwrite(Path::new("/dev/null"), || false).is_ok());
+        let folder = check_overwrite(&std::env::temp_dir(), || true).unwrap_err();
+        assert!(folder.message.ends_with("is a folder"), "{folder}");
+    }
+
+    #[test]
+    fn one_file_is_not_two_outputs() {
+        let folder = std::env::temp_dir().join(format!("blocklab-two-{}", std::process::id()));
+        fs::create_dir_all(folder.join("below")).unwrap();
+        fs::write(folder.join("there"), "").unwrap();
+        std::os::unix::fs::symlink("there", folder.join("link")).unwrap();
+        let both = |one: &str, other: &str| {
+            let (one, other) = (folder.join(one), folder.join(other));
+            check_distinct(&[("--data", Path::new("x")), ("--one", &one), ("--other", &other)])
+        };
+        let told = |one: &str, other: &str| both(one, other).unwrap_err().message;
+        let new = told("new", "below/../new");
+        let (there, link) = (told("there", "there"), told("there", "link"));
+        let (apart, null) = (both("new", "below/new"), both("/dev/null", "/dev/null"));
+        fs::remove_dir_all(&folder).unwrap();
+        assert!([&new, &there, &link].iter().all(|it| it.ends_with("is both --one and --other")));
+        assert!(apart.is_ok() && null.is_ok(), "{apart:?} {null:?}");
     }
 }

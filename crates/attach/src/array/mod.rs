@@ -47,7 +47,7 @@ pub use live::{Lateness, Live, Range, Scrub, eta};
 pub use open::Start;
 pub use prometheus::prometheus;
 pub use request::{Answer, Request, ask, live, mode};
-pub use serve::{Options, serve};
+pub use serve::{Options, Served, serve};
 pub use status::{DeviceStatus, Offline, status};
 
 /// The devices' names by slot, as users give them.

@@ -7,6 +7,7 @@ use study::Failure;
 
 use super::commands::Preparing;
 use super::engine::Array;
+use super::live::Live;
 use super::notify::Manager;
 use super::open::{self, Start};
 use crate::askers::Askers;
@@ -33,6 +34,15 @@ pub struct Options {
     pub lag: LagRules,
 }
 
+/// How it ended.
+#[derive(Debug)]
+pub struct Served {
+    /// The mirror after its last request.
+    pub mirror: Live,
+    /// The program's exit code, or 0.
+    pub code: u8,
+}
+
 const BELL: u64 = FREE;
 /// A new medium is ready.
 pub(super) const PREPARED: u64 = FREE + 1;
@@ -57,7 +67,6 @@ pub(super) struct Server<'n> {
 
 /// Start the mirror and serve it until the program ends or a signal comes; then stop in order.
 /// `ready` is called once, when clients may come; `note` is told what the user must know at once.
-/// Returns the program's exit code, or 0.
 ///
 /// # Errors
 /// When the mirror must not start, the machine lacks something, or it could not stop in order.
@@ -65,7 +74,7 @@ pub fn serve(
     options: Options,
     ready: impl FnOnce(&Address),
     note: &mut dyn FnMut(&str),
-) -> Result<u8, Failure> {
+) -> Result<Served, Failure> {
     let Options { start, frontend, run, control, lag } = options;
     let poll = Poll::new()?;
     let crew = Crew::new(&poll)?;
@@ -99,7 +108,8 @@ pub fn serve(
     server.manager.ready(server.lab.clock.now());
     let code = server.run(run.as_deref(), &started.address)?;
     server.stop()?;
-    Ok(code.unwrap_or(0))
+    let now = server.lab.clock.now();
+    Ok(Served { mirror: Live::of(server.array(), now), code: code.unwrap_or(0) })
 }
 
 fn identity(array: u128) -> Identity {

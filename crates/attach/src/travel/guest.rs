@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What the kernel is told.
 pub(super) struct Boot<'a> {
     pub(super) kernel: &'a Path,
+    /// Its first process.
+    pub(super) program: &'a Path,
     pub(super) memory_mib: u64,
     /// Requests a device takes at a time.
     pub(super) queue_depth: u32,
@@ -48,9 +50,6 @@ pub(super) struct Guest {
 
 impl Boot<'_> {
     fn arguments(&self) -> Result<Vec<String>, Failure> {
-        let program = std::env::current_exe().map_err(|why| {
-            Failure::machine(format!("cannot find the program that is running: {why}"))
-        })?;
         let mut all = vec![
             format!("mem={}M", self.memory_mib),
             // Left out, the kernel puts these two behind everything, where they are init's.
@@ -59,7 +58,7 @@ impl Boot<'_> {
             "rootfstype=hostfs".into(),
             "rootflags=/".into(),
             "ro".into(),
-            format!("init={}", program.display()),
+            format!("init={}", self.program.display()),
             "norandmaps".into(),
             "random.trust_cpu=off".into(),
             "raid=noautodetect".into(),

@@ -1,4 +1,4 @@
-//! The guest's first process: this very program, as the kernel's init. It prepares what the plan
+//! The guest's first process: `blocklab` once more, as the kernel's init. It prepares what the plan
 //! says, runs the program, writes down what it found, and turns the guest off.
 
 use std::ffi::CString;

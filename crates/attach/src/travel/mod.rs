@@ -27,7 +27,7 @@ use study::Failure;
 use crate::clock::Clock;
 use crate::lab::Lab;
 use crate::private_folder::PrivateFolder;
-use crate::record::Recorder;
+use crate::record::{self, Recorder};
 use crate::session::DeviceOptions;
 use crate::session::open::{self, Manner};
 
@@ -57,6 +57,8 @@ pub struct Options {
     pub devices: Vec<DeviceOptions>,
     /// The User-Mode Linux kernel.
     pub kernel: PathBuf,
+    /// The guest's first process: a program that calls [`init`] with what follows `travel-guest`.
+    pub program: PathBuf,
     /// The guest's memory.
     pub memory_mib: u64,
     /// The scheduler of every disk; the kernel's choice when `None`.
@@ -102,6 +104,8 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     let (in_memory, private) = (PrivateFolder::in_memory()?, PrivateFolder::new()?);
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
     instruct(&options, control)?;
+    let traces = [("--record", &options.record), ("--record-queue", &options.record_queue)];
+    record::check_places(&options.devices, &traces)?;
     let manner = Manner { dilation: 1, power_cuts: false, read_only: false, fill: options.fill };
     let mut notes = Vec::new();
     let (exports, mut origins) = open::all(options.devices, manner, &mut notes)?;
@@ -112,13 +116,13 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     }
     if let Some(path) = &options.record_queue {
         // What must not be wrong at the end is tried at the beginning.
-        study::check_overwrite(path, || false)?;
-        std::fs::File::create(path).map_err(|why| unwritable(path, &why))?;
+        std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
     }
     let depths = lab.exports.iter().map(|export| export.engine.limits().queue_depth_max);
     let queue_depth = depths.min().unwrap_or(1);
     let boot = Boot {
         kernel: &options.kernel,
+        program: &options.program,
         memory_mib: options.memory_mib,
         queue_depth,
         disks: origins.len(),

@@ -119,7 +119,8 @@ impl Args {
 
 impl Attach {
     fn run(self) -> Result<u8, Failure> {
-        let results = Results::prepare(&self.out, "attach.json", self.json)?;
+        let others = [("--record", self.record.as_slice()), ("--data", &self.data)];
+        let results = Results::prepare(&self.out, "attach.json", self.json, &others)?;
         let captive = self.run.is_some();
         let options = self.options()?;
         let ready = |address: &Address| announce(address, captive);

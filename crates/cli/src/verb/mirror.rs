@@ -15,7 +15,11 @@ use std::path::{Path, PathBuf};
 
 use attach::array::{Answer, NAMES, Paths, Request, Start, ask};
 use mirror::DEVICES;
+use serde::Serialize;
+use serde_json::Value;
 use study::Failure;
+
+use crate::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -138,6 +142,37 @@ fn tell(control: &Path, request: &Request) -> Result<(String, u64), Failure> {
     match ask(control, request)? {
         Answer::Done { text, number } => Ok((text, number)),
         _ => Err(Failure::bug("no status was asked for")),
+    }
+}
+
+fn json(what: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(what).map_err(|why| Failure::bug(why.to_string()))
+}
+
+/// What a change comes to: told to people step by step, to programs as one object at its end.
+struct Told {
+    json: bool,
+    steps: Vec<String>,
+}
+
+impl Told {
+    fn new(json: bool) -> Told {
+        Told { json, steps: Vec::new() }
+    }
+
+    fn step(&mut self, text: String) {
+        if !self.json {
+            say(&text);
+        }
+        self.steps.push(text);
+    }
+
+    /// The object is `about` what was changed, and the steps.
+    fn end(self, mut about: Value) {
+        if self.json {
+            about["steps"] = self.steps.into();
+            say(about);
+        }
     }
 }
 

@@ -15,15 +15,25 @@ pub(super) struct Results {
 
 impl Results {
     /// They will be in `folder`/`file`, and with `json` on stdout too. The folder is made now: what
-    /// must not be wrong at the end is tried at the beginning. Only an older report is replaced.
-    pub(super) fn prepare(folder: &Path, file: &str, json: bool) -> Result<Results, Failure> {
+    /// must not be wrong at the end is tried at the beginning. Only an older report is replaced,
+    /// and no file of the same session: `others`, each with its option.
+    pub(super) fn prepare(
+        folder: &Path,
+        file: &str,
+        json: bool,
+        others: &[(&str, &[PathBuf])],
+    ) -> Result<Results, Failure> {
         std::fs::create_dir_all(folder).map_err(|why| {
-            Failure::machine(format!("cannot make the folder {}: {why}", folder.display()))
+            Failure::input(format!("cannot make the folder {}: {why}", folder.display()))
                 .help("name another with --out DIR")
         })?;
         let path = folder.join(file);
         study::check_overwrite(&path, || is_report(&path))
             .map_err(|failure| failure.help("name another folder with --out DIR"))?;
+        for (option, other) in others.iter().flat_map(|(o, all)| all.iter().map(move |p| (o, p))) {
+            study::check_distinct(&[("the report", &path), (option, other)])?;
+        }
+        check_writable(&path)?;
         Ok(Results { path, json })
     }
 
@@ -43,12 +53,31 @@ impl Results {
     }
 }
 
-/// True for what `write` wrote: `attach` reports devices, `travel` disks.
+/// Write nothing into it: a file that was not there does not stay.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let existed = path.symlink_metadata().is_ok();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|why| {
+        Failure::input(format!("cannot write the report {}: {why}", path.display()))
+            .help("name another folder with --out DIR")
+    })?;
+    if !existed {
+        // One that is left is empty, and in nobody's way.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// True for what `write` wrote: `attach` reports devices behind a frontend, `travel` disks of a
+/// kernel, and each device has a digest of all it depends on.
 fn is_report(path: &Path) -> bool {
-    let report = std::fs::read(path)
-        .ok()
-        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
-    report.is_some_and(|report| report["devices"].is_array() || report["disks"].is_array())
+    let text = std::fs::read(path).unwrap_or_default();
+    let Ok(report) = serde_json::from_slice::<serde_json::Value>(&text) else { return false };
+    [("frontend", "devices"), ("kernel", "disks")].iter().any(|(key, devices)| {
+        let devices = report[devices].as_array().filter(|all| !all.is_empty());
+        let known = |all: &Vec<serde_json::Value>| all.iter().all(|it| it["digest"].is_string());
+        report[key].is_string() && devices.is_some_and(known)
+    })
 }
 
 /// There may not be more files than devices to keep in them.

@@ -76,7 +76,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let results = Results::prepare(&self.out, "travel.json", self.json)?;
+        let others = [
+            ("--record", self.record.as_slice()),
+            ("--record-queue", self.record_queue.as_slice()),
+            ("--data", &self.data),
+        ];
+        let results = Results::prepare(&self.out, "travel.json", self.json, &others)?;
         let outcome = attach::travel::travel(self.options()?)?;
         results.write(&outcome.report, &outcome.report.lines())?;
         Ok(outcome.code)
@@ -98,6 +103,7 @@ impl Args {
         Ok(Options {
             devices,
             kernel: kernel::find(self.kernel)?,
+            program: crate::binary::find()?,
             memory_mib,
             scheduler: self.sched,
             read_ahead_kib: self.read_ahead,

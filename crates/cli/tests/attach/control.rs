@@ -124,3 +124,27 @@ fn a_filled_drive_takes_time_to_read() {
         assert_eq!(device["waf"], Value::Null, "nothing was written in the session");
     }
 }
+
+#[test]
+fn an_answer_is_one_json_object_too() {
+    let folder = Folder::new();
+    let mut session = folder.serve(&ARGS);
+    let ask = |words: &[&str]| {
+        let output = folder.blocklab(&[&["attach", "ctl", "c.sock", "--json"], words].concat());
+        let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        (output.status.code().unwrap(), object)
+    };
+    let (code, injected) = ask(&["inject", "hang", "op=read"]);
+    assert!(code == 0 && injected["answer"].is_u64(), "{injected}");
+    assert_eq!(ask(&["faults"]).1["answer"][0]["id"], injected["answer"]);
+    assert_eq!(ask(&["status"]).1["answer"]["in_flight"], 0);
+    assert_eq!(ask(&["lift", "all"]), (0, json!({ "answer": null })));
+    for (words, message) in [(["lift", "99"], "there is no fault 99"), (["lfit", "1"], "`lift`?")] {
+        let (code, refused) = ask(&words);
+        assert_eq!((code, &refused["error"]["exit_code"]), (2, &2.into()), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains(message), "{refused}");
+    }
+    assert_eq!(ask(&["quit"]), (0, json!({ "answer": null })));
+    assert_eq!(session.ended(), Some(0));
+    assert_eq!(ask(&["status"]).1["error"]["kind"], "input", "nobody listens any more");
+}

@@ -10,6 +10,7 @@ mod control;
 mod kept;
 mod loop_device;
 mod mirror;
+mod places;
 mod support;
 mod truth;
 mod wire;

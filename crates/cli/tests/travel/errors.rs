@@ -30,6 +30,43 @@ fn what_the_user_got_wrong_is_named() {
 }
 
 #[test]
+fn what_somebody_else_wrote_is_kept() {
+    let folder = Folder::new();
+    let dear = |name: &str| std::fs::write(folder.path(name), "dear").unwrap();
+    let refused = |args: &[&str], words: &str| {
+        let all = [&["part.toml", KERNEL], args, &["--", "true"]].concat();
+        let output = folder.blocklab(&[&["travel"], &all[..]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(words) && said.matches("error:").count() == 1, "{args:?}: {said}");
+        assert!(folder.leftovers().is_empty());
+    };
+    dear("dear.txt");
+    std::fs::create_dir(folder.path("mine")).unwrap();
+    dear("mine/travel.json");
+    refused(&["--record", "dear.txt"], "dear.txt exists already");
+    refused(&["--record-queue", "dear.txt"], "dear.txt exists already");
+    refused(&["--record-queue", "mine"], "mine is a folder");
+    refused(&["--record-queue", "no/such"], "cannot write the trace no/such");
+    refused(&["--out", "mine"], "mine/travel.json exists already");
+    for name in ["dear.txt", "mine/travel.json"] {
+        assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), "dear");
+    }
+}
+
+#[test]
+fn one_file_is_not_written_twice() {
+    for (args, words) in [
+        (["--record", "t", "--record-queue", "./t"], "./t is both --record and --record-queue"),
+        (["--data", "t", "--record", "t"], "t is both --data and --record"),
+        (["--out", ".", "--record-queue", "travel.json"], "the report and --record-queue"),
+    ] {
+        let all = [&["part.toml", KERNEL], &args[..], &["--", "true"]].concat();
+        refused(&all, 2, words);
+    }
+}
+
+#[test]
 fn a_kernel_that_is_none_ends_early_and_leaves_nothing() {
     refused(&["part.toml", KERNEL, "--", "true"], 3, "ended too early");
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
 use study::Failure;
 
 use crate::say;
@@ -16,6 +17,9 @@ pub(crate) struct Args {
     /// lift ID|all, faults, status, save, power-cut or quit
     #[arg(required = true)]
     words: Vec<String>,
+    /// One JSON object on stdout: what is answered, or null, as `answer`
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -37,13 +41,24 @@ impl Args {
             .map_err(|why| Failure::machine(format!("{shown} does not answer: {why}")))?;
         let answer = answer.trim_end();
         match answer.split_once(' ').unwrap_or((answer, "")) {
-            ("ok", "") => Ok(0),
             ("ok", rest) => {
-                say(rest);
+                match (self.json, rest) {
+                    (true, _) => say(json!({ "answer": value(rest) })),
+                    (false, "") => {}
+                    (false, _) => say(rest),
+                }
                 Ok(0)
             }
             ("error", why) => Err(Failure::input(why)),
             _ => Err(Failure::input(format!("{shown} is no session of ours: it says {answer:?}"))),
         }
+    }
+}
+
+/// Every answer with something to it is JSON: a fault's number, or an object.
+fn value(answer: &str) -> Value {
+    match answer {
+        "" => Value::Null,
+        _ => serde_json::from_str(answer).unwrap_or_else(|_| answer.into()),
     }
 }

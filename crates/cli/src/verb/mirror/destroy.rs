@@ -17,13 +17,20 @@ pub(super) struct Args {
     /// The mirror's id, which `status` tells, or its first eight digits or more
     #[arg(long, value_name = "ID")]
     yes_destroy: Option<String>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let without = super::slots(&self.without);
         let array = destroy(&self.devices.paths(), without, self.yes_destroy.as_deref())?;
-        say(format!("mirror {array:032x} is no more; data blocks were not erased"));
+        let array = format!("{array:032x}");
+        match self.json {
+            true => say(serde_json::json!({ "array": array })),
+            false => say(format!("mirror {array} is no more; data blocks were not erased")),
+        }
         Ok(0)
     }
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use attach::array::{NAMES, Request, live, replace};
+use serde_json::json;
 use study::Failure;
 
 use super::wait::until_member;
-use super::{Found, Mirror};
-use crate::say;
+use super::{Found, Mirror, Told};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -28,6 +28,9 @@ pub(super) struct Args {
     /// With --control: wait until the new device is a full member
     #[arg(long)]
     wait: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -43,28 +46,31 @@ impl Args {
         })?;
         let overwrite = self.overwrite.is_some();
         let slot = super::slot(&self.device);
+        let about = json!({ "device": NAMES[slot], "with": with, "waited": self.wait });
+        let mut told = Told::new(self.json);
         match self.mirror.found(self.wait.then_some("--wait"))? {
             Found::Served(control) => {
                 // Whoever is left out after the old one was is the new one.
                 let device = self.device;
                 let request = Request::Replace { device, with, overwrite };
                 let (text, _) = super::tell(&control, &request)?;
-                say(text);
+                told.step(text);
                 if self.wait {
                     let drops = live(&control)?.drops;
                     until_member(&control, slot, drops)?;
-                    say(format!("{} is a full member", NAMES[slot]));
+                    told.step(format!("{} is a full member", NAMES[slot]));
                 }
             }
             Found::AtRest(paths, without) => {
                 let start = super::start(paths, without, self.accept_loss);
                 replace(&start, &self.device, &self.with, overwrite)?;
-                say(format!(
+                told.step(format!(
                     "from its next start on {shown} is its {0}: mirror serve --{0} {shown}",
                     self.device
                 ));
             }
         }
+        told.end(about);
         Ok(0)
     }
 }

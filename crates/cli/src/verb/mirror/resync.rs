@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use attach::array::{NAMES, Request, live};
+use serde_json::json;
 use study::Failure;
 
+use super::Told;
 use super::wait::until_member;
-use crate::say;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -19,18 +20,24 @@ pub(super) struct Args {
     /// Wait until it is a full member
     #[arg(long)]
     wait: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let drops = live(&self.control)?.drops;
         let slot = super::slot(&self.device);
-        let (text, _) = super::tell(&self.control, &Request::Resync { device: self.device })?;
-        say(text);
+        let request = Request::Resync { device: self.device };
+        let (text, _) = super::tell(&self.control, &request)?;
+        let mut told = Told::new(self.json);
+        told.step(text);
         if self.wait {
             until_member(&self.control, slot, drops)?;
-            say(format!("{} is a full member", NAMES[slot]));
+            told.step(format!("{} is a full member", NAMES[slot]));
         }
+        told.end(json!({ "device": NAMES[slot], "waited": self.wait }));
         Ok(0)
     }
 }

@@ -12,6 +12,7 @@ use sim::Nanos;
 use study::Failure;
 
 use super::Devices;
+use crate::say;
 use crate::verb::frontend::{announce, check_options};
 
 #[derive(clap::Args)]
@@ -54,6 +55,9 @@ pub(super) struct Args {
     /// Start although acknowledged flushes may be missing from what is there
     #[arg(long)]
     accept_loss: bool,
+    /// One JSON object on stdout at the end: the mirror as `status --control PATH --json` has it
+    #[arg(long)]
+    json: bool,
 }
 
 /// A time, unless it is switched off.
@@ -103,6 +107,10 @@ impl Args {
         let lag = LagRules { flush_deadline, slow, ..LagRules::default() };
         let options = Options { start, frontend, run: self.run, control: self.control, lag };
         let ready = |address: &Address| announce(address, captive);
-        serve(options, ready, &mut |note| eprintln!("{note}"))
+        let served = serve(options, ready, &mut |note| eprintln!("{note}"))?;
+        if self.json {
+            say(super::json(&served.mirror)?);
+        }
+        Ok(served.code)
     }
 }

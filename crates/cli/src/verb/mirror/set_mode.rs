@@ -2,11 +2,11 @@
 
 use attach::array::{Request, mode, set_mode};
 use mirror::Mode;
+use serde_json::json;
 use study::Failure;
 
 use super::wait::{Step, until};
-use super::{Found, Mirror};
-use crate::say;
+use super::{Found, Mirror, Told};
 
 /// What relaxed mode may lose: the bounds are those of the protocol's core.
 fn warning() -> String {
@@ -30,33 +30,39 @@ pub(super) struct Args {
     /// With --control: wait until it runs in that mode
     #[arg(long)]
     wait: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let wanted = mode(&self.mode)?;
+        let about = json!({ "mode": self.mode, "waited": self.wait });
+        let mut told = Told::new(self.json);
         match self.mirror.found(self.wait.then_some("--wait"))? {
             Found::Served(control) => {
                 let mode = self.mode;
                 let (text, _) = super::tell(&control, &Request::SetMode { mode })?;
-                say(text);
+                told.step(text);
                 if self.wait {
                     until(&control, "changed", |live| match &live.mode_wanted {
                         Some(_) => Step::Goes(0, 1, None),
                         None if live.mode == wanted.to_string() => Step::Done,
                         None => Step::Failed(format!("it runs in mode {}", live.mode)),
                     })?;
-                    say(format!("it runs in mode {wanted}"));
+                    told.step(format!("it runs in mode {wanted}"));
                 }
             }
             Found::AtRest(paths, without) => {
                 let before = set_mode(&super::start(paths, without, false), wanted)?;
-                say(format!("mode {wanted} from the next start on; it was {before}"));
+                told.step(format!("mode {wanted} from the next start on; it was {before}"));
             }
         }
         if wanted == Mode::Relaxed {
             eprintln!("{}", warning());
         }
+        told.end(about);
         Ok(0)
     }
 }

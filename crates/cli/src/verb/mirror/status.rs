@@ -1,10 +1,9 @@
 //! `blocklab mirror status`.
 
 use attach::array::{Lateness, Live, NAMES, Offline, eta, live, prometheus, status};
-use serde::Serialize;
 use study::Failure;
 
-use super::{Found, Mirror};
+use super::{Found, Mirror, json};
 use crate::say;
 
 #[derive(clap::Args)]
@@ -41,10 +40,6 @@ impl Args {
         }
         Ok(0)
     }
-}
-
-fn json(what: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(what).map_err(|why| Failure::bug(why.to_string()))
 }
 
 /// Freezes and changes shown; `--json` has more of them.

@@ -1,5 +1,7 @@
 //! What an operator does to a mirror: compare, replace, take back, change the mode, end it.
 
+use serde_json::json;
+
 use super::*;
 
 const CONTROL: &[&str] = &["--control", "c.sock"];
@@ -242,4 +244,35 @@ fn a_mirror_ends_only_by_its_name() {
     refused(&run(&folder, "serve", &[LEGS]), &["fast is no device of a mirror"]);
     // Nothing is in the way of a new one.
     good(run(&folder, "create", &[LEGS]));
+}
+
+#[test]
+fn every_change_is_one_json_object_too() {
+    let folder = made(&[]);
+    let object = |verb: &str, code: i32, args: &[&[&str]]| -> Value {
+        let output = run(&folder, verb, &[args, &[&["--json"]]].concat());
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    };
+    let mut session = serve(&folder, &[]);
+    let changed = object("set-mode", 0, &[&["strict", "--wait"], CONTROL]);
+    assert_eq!((&changed["mode"], &changed["waited"]), (&"strict".into(), &true.into()));
+    assert_eq!(changed["steps"].as_array().unwrap().last().unwrap(), "it runs in mode strict");
+    let back = object("resync", 0, &[&["slow"], CONTROL]);
+    assert_eq!((&back["device"], &back["waited"]), (&"slow".into(), &false.into()));
+    assert_eq!(back["steps"], json!(["slow is a full member: it lacks nothing"]));
+    let refused = object("resync", 2, &[&["witness"], CONTROL]);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("without a witness"));
+    session.end();
+    blank(&folder, "new");
+    let replaced = object("replace", 0, &[&["slow", "--with", "new"], LEGS]);
+    assert!(replaced["with"].as_str().unwrap().ends_with("/new"), "{replaced}");
+    assert_eq!(replaced["steps"].as_array().unwrap().len(), 1, "{replaced}");
+    let legs = ["--fast", "fast", "--slow", "new"];
+    let served = object("serve", 0, &[&legs, &["--run", "true"]]);
+    assert_eq!((&served["mode"], &served["states"][0]), (&"strict".into(), &"member".into()));
+    assert!(object("destroy", 2, &[&legs])["error"]["message"].is_string());
+    let id = served["array"].as_str().unwrap();
+    let ended = object("destroy", 0, &[&legs, &["--yes-destroy", &id[..8]]]);
+    assert_eq!(ended, json!({ "array": id }));
 }

@@ -1,0 +1,71 @@
+//! Where a session writes: what is in the way is refused before it begins, and kept.
+
+use crate::support::Folder;
+
+/// The session is refused in these words, its program never ran, and nothing new is there.
+fn refused(folder: &Folder, args: &[&str], words: &str) {
+    let names = || {
+        let entries = std::fs::read_dir(&folder.0).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    std::fs::create_dir_all(folder.path("out")).unwrap();
+    let before = names();
+    let done = folder.captive(&[&["part.toml"], args].concat(), "touch ran");
+    assert_eq!(done.code, Some(2), "{args:?}: {}", done.stderr);
+    assert!(done.stderr.contains(words), "{args:?}: no {words:?} in {}", done.stderr);
+    assert_eq!(done.stderr.matches("error:").count(), 1, "{}", done.stderr);
+    assert_eq!(names(), before, "{args:?}");
+}
+
+#[test]
+fn what_somebody_else_wrote_is_kept() {
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| {
+        std::fs::create_dir_all(folder.path(name).parent().unwrap()).unwrap();
+        std::fs::write(folder.path(name), text).unwrap();
+    };
+    let kept = |name: &str, text: &str| {
+        assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), text);
+    };
+    write("dear.txt", "dear");
+    let record = ["--record", "dear.txt", "--data", "disk.img"];
+    refused(&folder, &record, "dear.txt exists already");
+    kept("dear.txt", "dear");
+    // A report of something else has devices, too.
+    for theirs in ["dear", r#"{ "devices": ["phone"] }"#, r#"{ "frontend": "x", "devices": [] }"#] {
+        write("mine/attach.json", theirs);
+        refused(&folder, &["--out", "mine"], "mine/attach.json exists already");
+        kept("mine/attach.json", theirs);
+    }
+    refused(&folder, &["--out", "dear.txt"], "cannot make the folder dear.txt");
+}
+
+#[test]
+fn a_report_of_ours_is_replaced() {
+    let folder = Folder::new();
+    for code in [0, 7] {
+        let done = folder.captive(&["part.toml"], &format!("exit {code}"));
+        assert_eq!(done.code, Some(code), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_found_out_before_the_session() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("mine/attach.json")).unwrap();
+    refused(&folder, &["--out", "mine"], "mine/attach.json is a folder");
+    refused(&folder, &["--out", "/proc"], "cannot write the report /proc/attach.json");
+    refused(&folder, &["--record", "mine"], "mine is a folder");
+    refused(&folder, &["--record", "no/such/folder"], "cannot write the trace no/such/folder");
+}
+
+#[test]
+fn one_file_is_not_written_twice() {
+    let folder = Folder::new();
+    let report = ["--record", "out/attach/attach.json"];
+    refused(&folder, &report, "out/attach/attach.json is both the report and --record");
+    let data = ["--record", "./disk.img", "--data", "disk.img"];
+    refused(&folder, &data, "disk.img is both --");
+}
