@@ -21,7 +21,7 @@ PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
 # What travel's kernel is built with.
 BUILDERS := build-essential flex bison bc xz-utils
 
-.PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long bench fuzz docs clean
+.PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long test-all bench fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,7 +41,8 @@ demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) run first-look --out out/first-look
 	@$(BLOCKLAB) report out/first-look
 
-test: test-rust test-bare test-python ## Check everything that must hold on every commit
+test: ## Check everything that must hold on every commit
+	@scripts/skips.sh $(MAKE) test-rust test-bare test-python
 
 test-rust:
 	cargo fmt --all --check
@@ -58,6 +59,9 @@ test-python: setup
 	$(PYTHON) -m pytest
 
 test-long: setup ## Everything in `test`, and the slow tests, optimised
+	@scripts/skips.sh $(MAKE) test-all
+
+test-all:
 	cargo test --workspace --release -- --include-ignored
 	$(PYTHON) -m pytest
 

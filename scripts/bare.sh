@@ -15,4 +15,6 @@ mkdir "$folder/bin" "$folder/cache"
 for name in $BASIC; do
     if path=$(type -P "$name"); then ln -s "$path" "$folder/bin/$name"; fi
 done
+# What it lacks here it lacks on purpose.
+unset BLOCKLAB_REQUIRE BLOCKLAB_SKIPPED
 PATH=$folder/bin XDG_CACHE_HOME=$folder/cache "$@"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from needs import required
 from synthetic import write_run_directory
 
 from blocklab._report import page
+
+
+def pytest_configure() -> None:
+    """A misspelt need would require nothing."""
+    required(os.environ.get("BLOCKLAB_REQUIRE", ""))
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import skip
 
 import blocklab
 
@@ -155,7 +156,7 @@ def test_the_rust_binary_gives_the_same_digests(
     code = result.document["code_version"]
     answers = [a for a in answers_of_binaries(study, tmp_path) if a["code_version"] == code]
     if not answers:
-        pytest.skip("no binary of this code is built: `cargo build -p blocklab` makes one")
+        skip("same-code", "no binary of this code is built")
     for answer in answers:
         assert answer["digest"] == result.digest
         assert answer["result_digest"] == result.result_digest

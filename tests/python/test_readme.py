@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from needs import skip
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,20 +33,20 @@ def without_sudo(command: str) -> str:
     if not command.startswith("sudo "):
         return command
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        skip("root", "it is run with sudo")
     return command.removeprefix("sudo ")
 
 
-def lacks(command: str) -> str | None:
-    """What this machine would need for it."""
+def need_of(command: str) -> str | None:
+    """What this machine lacks for it."""
     for tool in ("fio", "mkfs.ext4"):
         if tool in command and shutil.which(tool) is None:
-            return f"needs {tool}: make clients"
+            return tool
     if "--as loop" in command and not Path("/dev/loop-control").exists():
-        return "needs loop devices"
+        return "loop"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     if "travel" in command and not list(cache.glob("blocklab/kernel/*/linux")):
-        return "needs the kernel of travel: make kernel"
+        return "travel"
     return None
 
 
@@ -60,13 +61,13 @@ def test_a_target_exists(command: str) -> None:
     assert re.search(rf"^{target}:", makefile, re.MULTILINE), command
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if "blocklab " in c])
+# `make kernel` does what takes minutes.
+@pytest.mark.parametrize(
+    "command", [c for c in commands() if "blocklab " in c and "kernel build" not in c])
 def test_a_command_runs(command: str, tmp_path: Path) -> None:
-    if command.startswith("blocklab kernel build"):
-        pytest.skip("takes minutes; `make kernel` does it")
     command = without_sudo(command)
-    if (why := lacks(command)) is not None:
-        pytest.skip(why)
+    if (need := need_of(command)) is not None:
+        skip(need, command)
     # As in a clone of the repository, but what is written goes elsewhere.
     for folder in ("studies", "traces", "devices"):
         (tmp_path / folder).symlink_to(ROOT / folder)

@@ -2,6 +2,8 @@
 
 mod generate;
 mod new;
+#[path = "../../crates/study/build/rooms.rs"]
+mod rooms;
 mod rust;
 mod score_disks;
 mod tidy;

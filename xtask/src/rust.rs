@@ -94,7 +94,60 @@ impl Code {
         None
     }
 
-    fn line_of(&self, at: usize) -> usize {
+    /// Every path of two names or more with the place where it ends, groups taken apart:
+    /// `a::{b, c}` is `a::b` and `a::c`.
+    pub(crate) fn paths(&self) -> Vec<(usize, Vec<&str>)> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        while at < self.text.len() {
+            at = match is_word(self.text.as_bytes()[at]) {
+                true => self.path(at, Vec::new(), &mut found),
+                false => at + 1,
+            };
+        }
+        found
+    }
+
+    /// Read the path that goes on at `at` after the names `path`. Returns where it ends.
+    fn path<'a>(
+        &'a self,
+        mut at: usize,
+        mut path: Vec<&'a str>,
+        found: &mut Vec<(usize, Vec<&'a str>)>,
+    ) -> usize {
+        let bytes = self.text.as_bytes();
+        let blanks = |at: usize| {
+            let rest = bytes.get(at..).unwrap_or_default();
+            at + rest.iter().take_while(|b| b.is_ascii_whitespace()).count()
+        };
+        loop {
+            let name = bytes[at..].iter().take_while(|&&b| is_word(b)).count();
+            path.push(&self.text[at..at + name]);
+            at += name;
+            let colons = blanks(at);
+            let next = blanks(colons + 2);
+            match (bytes[colons..].starts_with(b"::"), bytes.get(next)) {
+                (true, Some(&byte)) if is_word(byte) => at = next,
+                (true, Some(b'{')) => {
+                    at = next + 1;
+                    while at < bytes.len() && bytes[at] != b'}' {
+                        at = match bytes[at] {
+                            byte if is_word(byte) => self.path(at, path.clone(), found),
+                            _ => at + 1,
+                        };
+                    }
+                    return at + 1;
+                }
+                _ => break,
+            }
+        }
+        if path.len() > 1 {
+            found.push((at, path));
+        }
+        at
+    }
+
+    /// The line of a place in the text, from 1.
+    pub(crate) fn line_of(&self, at: usize) -> usize {
         1 + self.text.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count()
     }
 }
@@ -228,6 +281,19 @@ fn long<T>(
     fn test_modules_are_found() {
         let source = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
         assert_eq!(Code::scan(source).test_lines(), [(2, 5)]);
+    }
+
+    #[test]
+    fn groups_of_paths_are_taken_apart() {
+        let source =
+            "use std::{fs, io::{self, Read}, net::*};\nlet a = b;\nx(crate ::y::z::<u8>());\n";
+        let code = Code::scan(source);
+        let paths = code.paths().into_iter();
+        let paths: Vec<_> = paths.map(|(at, p)| (code.line_of(at), p.join("::"))).collect();
+        let expected =
+            ["std::fs", "std::io::self", "std::io::Read", "std::net"].map(|p| (1, p.to_owned()));
+        assert_eq!(paths[..4], expected);
+        assert_eq!(paths[4..], [(3, "crate::y::z".to_owned())]);
     }
 
     #[test]

@@ -1,38 +1,80 @@
-//! A crate may depend only on the rooms to its left.
+//! Every crate is a room, and may depend only on the rooms to its left.
+
+use std::collections::BTreeMap;
 
 use super::Finding;
+use crate::rooms::ROOMS;
 use crate::tree::{File, Tree};
 
-/// The rooms, left to right. A room may use those before it, not those after it.
-pub(crate) const ROOMS: [&str; 8] =
-    ["sim", "mirror", "models", "study", "attach", "boot", "cli", "py"];
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let manifests = tree.files.iter().filter_map(|file| {
-        let room = file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
-        Some((room, file))
-    });
-    manifests.flat_map(|(room, file)| check_manifest(room, file)).collect()
+    // Each folder, and a file in it.
+    let folders: BTreeMap<&str, &str> = (tree.paths.iter().rev())
+        .filter_map(|path| Some((path.strip_prefix("crates/")?.split_once('/')?.0, path.as_str())))
+        .collect();
+    let mut findings = check_document(tree, &folders);
+    for (room, path) in folders {
+        match place_of(room) {
+            Some(place) => {
+                let manifest = tree.file(&format!("crates/{room}/Cargo.toml"));
+                findings.extend(manifest.into_iter().flat_map(|f| check_manifest(place, f)));
+            }
+            None => {
+                let what = format!("`crates/{room}` is no room of the house");
+                let fix = format!(
+                    "put the code into one of {}, or add the room to ROOMS in \
+                     crates/study/build/rooms.rs",
+                    order(|_| true)
+                );
+                findings.push(Finding::new(path, 1, what, fix));
+            }
+        }
+    }
+    findings
 }
 
-fn check_manifest(room: &str, file: &File) -> Vec<Finding> {
-    let order = ROOMS.join(" <- ");
-    let Some(place) = ROOMS.iter().position(|r| *r == room) else {
-        let what = format!("`crates/{room}` is no room of the house");
-        let fix = format!("put the code into one of {order}, or add the room to ROOMS in edges.rs");
-        return vec![Finding::new(&file.path, 1, what, fix)];
+/// The page that explains the rooms shows those that there are, in their order.
+fn check_document(tree: &Tree, folders: &BTreeMap<&str, &str>) -> Vec<Finding> {
+    let Some(page) = tree.file(ARCHITECTURE) else { return Vec::new() };
+    let order = order(|room| folders.contains_key(room));
+    let row = |room: &str| {
+        let named = format!("`crates/{room}`");
+        page.lines().any(|(_, line)| line.starts_with('|') && line.contains(&named))
     };
+    let mut missing: Vec<String> = (folders.keys())
+        .filter(|room| place_of(room).is_some() && !row(room))
+        .map(|room| format!("a row for `crates/{room}` in the table of rooms"))
+        .collect();
+    if !page.lines().any(|(_, line)| line.trim() == order) {
+        missing.push(format!("the order `{order}`"));
+    }
+    let finding = |what| Finding::new(ARCHITECTURE, 1, format!("it lacks {what}"), "add it");
+    missing.into_iter().map(finding).collect()
+}
+
+fn place_of(room: &str) -> Option<usize> {
+    ROOMS.iter().position(|(name, _)| *name == room)
+}
+
+fn order(which: impl Fn(&str) -> bool) -> String {
+    let names: Vec<&str> = ROOMS.iter().map(|(room, _)| *room).filter(|room| which(room)).collect();
+    names.join(" <- ")
+}
+
+fn check_manifest(place: usize, file: &File) -> Vec<Finding> {
+    let room = ROOMS[place].0;
     let used = match dependencies(&file.text) {
         Ok(used) => used,
         Err(why) => return vec![Finding::new(&file.path, 1, why, "write valid TOML")],
     };
     let wrong = used.iter().filter_map(|name| {
         let other = room_of(name)?;
-        let index = ROOMS.iter().position(|r| *r == other)?;
+        let index = place_of(other)?;
         (index >= place).then(|| {
             let line = file.lines().find(|(_, l)| l.trim_start().starts_with(name.as_str()));
             let what = format!("`{room}` uses `{other}`, which is not to its left");
-            let fix = format!("move the code so that the order holds: {order}");
+            let fix = format!("move the code so that the order holds: {}", order(|_| true));
             Finding::new(&file.path, line.map_or(1, |(n, _)| n), what, fix)
         })
     });
@@ -45,7 +87,7 @@ fn room_of(dependency: &str) -> Option<&str> {
         "blocklab" => Some("cli"),
         name => {
             let name = name.strip_prefix("blocklab-").unwrap_or(name);
-            ROOMS.contains(&name).then_some(name)
+            place_of(name).map(|_| name)
         }
     }
 }
@@ -75,6 +117,7 @@ fn collect(table: &toml::Table, names: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rooms::Kind;
 
     fn findings(path: &str, manifest: &str) -> Vec<String> {
         let tree = Tree::planted(&[(path, manifest)]);
@@ -105,6 +148,32 @@ mod tests {
 
     #[test]
     fn an_unknown_room_is_found() {
-        assert!(findings("crates/shed/Cargo.toml", "")[0].contains("no room of the house"));
+        for file in ["crates/shed/Cargo.toml", "crates/shed/src/lib.rs", "crates/shed/notes"] {
+            assert!(findings(file, "")[0].contains("`crates/shed` is no room of the house"));
+        }
+        assert!(findings("crates/boot/src/lib.rs", "").is_empty(), "its place is known");
+    }
+
+    /// Rooms depend only to the left, so nothing that decides a result depends on what does not.
+    #[test]
+    fn purity_does_not_come_back() {
+        assert!(ROOMS.is_sorted_by_key(|(_, kind)| *kind), "{ROOMS:?}");
+        assert_eq!(ROOMS[3], ("study", Kind::Results));
+    }
+
+    #[test]
+    fn the_page_shows_the_rooms_that_there_are() {
+        let page =
+            "    sim <- study\n\n| [`crates/sim`](x) | a | b |\n| `crates/study` | a | b |\n";
+        let check = |page: &str, rooms: &[&str]| {
+            let paths: Vec<String> =
+                rooms.iter().map(|r| format!("crates/{r}/Cargo.toml")).collect();
+            let files = paths.iter().map(|path| (path.as_str(), ""));
+            check(&Tree::planted(&files.chain([(ARCHITECTURE, page)]).collect::<Vec<_>>()))
+        };
+        assert_eq!(check(page, &["sim", "study"]), []);
+        assert_eq!(check(page, &["sim", "models", "study"]).len(), 2, "neither order nor row");
+        assert_eq!(check(&page.replace("<-", "->"), &["sim", "study"]).len(), 1);
+        assert_eq!(check(&page.replace("| `", "`"), &["sim", "study"]).len(), 1);
     }
 }

@@ -13,6 +13,7 @@ mod paths;
 mod pure_rooms;
 mod sizes;
 mod unsafe_code;
+mod walls;
 
 use std::fmt;
 use std::path::Path;
@@ -44,9 +45,10 @@ impl fmt::Display for Finding {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, with what it asks of the repository.
-const RULES: [(&str, Rule); 13] = [
+const RULES: [(&str, Rule); 14] = [
     ("files, functions and lines are short", sizes::check),
-    ("crates depend only on rooms to their left", edges::check),
+    ("every crate is a room and depends only on rooms to its left", edges::check),
+    ("modules name nothing behind a wall of their room", walls::check),
     ("pure rooms name no clock, thread, file or unordered map", pure_rooms::check),
     ("unsafe code lives in one room and says why it is sound", unsafe_code::check),
     ("every model's doc comment has the house's form", doc_form::check),

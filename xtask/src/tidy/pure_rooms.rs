@@ -1,11 +1,9 @@
-//! `sim` and `models` name no clock, thread, environment, file, socket or unordered map.
+//! Pure rooms name no clock, thread, environment, file, socket or unordered map.
 
 use super::Finding;
+use crate::rooms::{Kind, ROOMS};
 use crate::rust::{Code, has_word};
 use crate::tree::{File, Tree};
-
-/// Rooms of pure code.
-const PURE: [&str; 2] = ["crates/sim/src/", "crates/models/src/"];
 
 /// (what is written, the names to look for, why not).
 const BANNED: [(&str, &[&str], &str); 8] = [
@@ -25,9 +23,13 @@ const BANNED: [(&str, &[&str], &str); 8] = [
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let rust = tree.with_extension("rs");
-    rust.filter(|file| PURE.iter().any(|room| file.path.starts_with(room)))
-        .flat_map(check_file)
-        .collect()
+    rust.filter(|file| is_pure(&file.path)).flat_map(check_file).collect()
+}
+
+/// Does this file belong to the code of a pure room?
+fn is_pure(path: &str) -> bool {
+    let room = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+    room.is_some_and(|(room, _)| ROOMS.contains(&(room, Kind::Pure)))
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
@@ -35,19 +37,25 @@ fn check_file(file: &File) -> Vec<Finding> {
     // Tests may read fixtures; what they find never reaches a result.
     let tests = code.test_lines();
     let source: Vec<&str> = file.text.lines().collect();
+    let paths: Vec<_> = code.paths();
+    let paths = paths.iter().map(|(at, names)| (code.line_of(*at), names.join("::")));
+    // A path in a group stands nowhere as one piece of text.
+    let lines = code.lines().map(|(n, l)| (n, l.to_owned())).chain(paths);
     let mut findings = Vec::new();
-    for (number, line) in code.lines() {
+    for (number, line) in lines {
         if tests.iter().any(|&(from, to)| (from..=to).contains(&number)) {
             continue;
         }
         for (what, names, why) in BANNED {
-            let name = names.iter().find(|name| has_word(line, name));
+            let name = names.iter().find(|name| has_word(&line, name));
             let Some(name) = name.filter(|name| !allowed(&source, number, name)) else { continue };
             let what = format!("`{name}`: {what} in a pure room");
             let fix = format!("{why} (or, with a reason: `// tidy: allow({name}): reason`)");
             findings.push(Finding::new(&file.path, number, what, fix));
         }
     }
+    findings.sort_by(|a, b| (a.line, &a.what).cmp(&(b.line, &b.what)));
+    findings.dedup();
     findings
 }
 
@@ -74,6 +82,28 @@ mod tests {
         let text = "use std::collections::HashMap;\n\nlet t = std::time::Instant::now();\n";
         assert_eq!(findings("crates/models/src/a.rs", text), [1, 3]);
         assert!(findings("crates/study/src/a.rs", text).is_empty());
+    }
+
+    #[test]
+    fn each_kind_of_impurity_is_found_in_each_pure_room() {
+        let planted = [
+            "fn f() { Instant::now(); }",
+            "use std::time;",
+            "use core::{mem, time::Duration};",
+            "fn f() { std::thread::spawn(|| ()); }",
+            "use std::{env, mem};",
+            "use std::{\n    mem,\n    fs,\n};",
+            "use std::net::TcpStream;",
+            "use std::process::Command;",
+            "use std::collections::{BTreeMap, HashMap};",
+            "use std::collections::HashSet;",
+        ];
+        for room in ["sim", "mirror", "models"] {
+            for text in planted {
+                assert_eq!(findings(&format!("crates/{room}/src/a.rs"), text).len(), 1, "{text}");
+            }
+            assert!(findings(&format!("crates/{room}/src/a/b.rs"), "use std::mem;").is_empty());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Real clients over NBD.
 
-use crate::support::{Client, Folder, have};
+use crate::support::{Client, Folder, have, skip};
 
 const DATA: &str = "head -c 50003968 /dev/urandom > in.img\n";
 
@@ -135,8 +135,7 @@ fn fio_verifies_what_it_wrote() {
             --offset=64M --iodepth=32 --output-format=terse";
     let done = folder.captive(&["part.toml"], script);
     if done.stderr.contains("engine nbd not loadable") {
-        eprintln!("skipped: this fio has no nbd engine");
-        return;
+        return skip("fio-nbd", "this fio has no engine nbd");
     }
     let report = done.good().report;
     let operations = report["devices"][0]["operations"].as_array().unwrap();

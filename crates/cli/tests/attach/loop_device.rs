@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Folder, have, until};
+use crate::support::{Folder, have, skip, until};
 
 /// True when this machine lets us have loop devices; otherwise says why the test is skipped.
 fn able(folder: &Folder) -> bool {
@@ -13,7 +13,7 @@ fn able(folder: &Folder) -> bool {
     match done.code {
         Some(0) => true,
         _ => {
-            eprintln!("skipped: {}", done.stderr);
+            skip("loop", &done.stderr);
             false
         }
     }
@@ -104,7 +104,7 @@ fn file_systems_are_made_used_and_found_sound() {
         );
         let done = folder.captive(&["part.toml", "--as", "loop"], &script);
         if done.code == Some(2) {
-            eprintln!("skipped: this kernel has no {name}: {}", done.stderr);
+            skip("file-systems", &format!("no {name}: {}", done.stderr));
             continue;
         }
         done.good();

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::support::{Client, Folder, Session, have, until};
+use crate::support::{Client, Folder, Session, have, skip, until};
 
 const LEG_BYTES: u64 = 64 << 20;
 /// Where the data of a leg of this size begins.
@@ -208,7 +208,7 @@ fn fio_verifies(folder: &Folder) {
     let output = run(folder, "serve", &[LEGS, &["--run", script]]);
     let log = std::fs::read_to_string(folder.path("log")).unwrap();
     if log.contains("engine nbd not loadable") {
-        return eprintln!("skipped: this fio has no NBD");
+        return skip("fio-nbd", "this fio has no engine nbd");
     }
     assert_eq!(output.status.code(), Some(0), "{log}");
     alike(folder);

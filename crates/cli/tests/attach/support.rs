@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub(crate) use crate::common::{Folder, have, same_times};
+pub(crate) use crate::common::{Folder, have, same_times, skip};
 
 /// Nothing under test takes this long, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,4 +7,6 @@ mod mirror;
 mod notes;
 mod out;
 mod run;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 mod support;

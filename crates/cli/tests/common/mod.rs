@@ -7,6 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
+
 /// A folder that is deleted in the end, with a small part in it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
@@ -94,7 +99,7 @@ pub(crate) fn have(tools: &[&str]) -> bool {
     match tools.iter().find(|tool| !found(tool)) {
         None => true,
         Some(missing) => {
-            eprintln!("skipped: {missing} is not installed; get it: make clients");
+            skip(missing, "it is not installed");
             false
         }
     }

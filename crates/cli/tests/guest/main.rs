@@ -6,6 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
+use skip::skip;
+
 /// The guest's program that says what it expected in vain, and a part.
 const PRELUDE: &str = r#"
 fail() { echo "FAILED: $*"; exit 1; }
@@ -64,7 +69,7 @@ fn ended_well(output: &Output) -> bool {
     match output.status.code() {
         Some(0) => true,
         Some(77) => {
-            eprintln!("skipped: {trouble}");
+            skip("guest", &trouble);
             false
         }
         code => panic!("the guest ended with {code:?}:\n{said}\n{trouble}"),

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::have;
 pub(crate) use crate::common::{Folder, same_times};
+use crate::common::{have, skip};
 
 /// What a journey left.
 pub(crate) struct Journey {
@@ -53,7 +53,7 @@ pub(crate) fn can_travel(tools: &[&str]) -> bool {
     let out = ask.args(["kernel", "status", "--json"]).output().unwrap();
     let status: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
     if status["ready"] != true {
-        eprintln!("skipped: there is no kernel to travel with; get it: make kernel");
+        skip("travel", "there is no kernel to travel with");
         return false;
     }
     have(tools)

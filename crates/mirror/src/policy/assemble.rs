@@ -164,9 +164,9 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Exposed { slot, relaxed: true } => write!(
                 f,
-                "the leg of slot {slot} is missing, or was left out, when the mirror ended in relaxed \
-                 mode without being stopped: flushes up to the cap may be lost. Attach it if it \
-                 was not left out, or accept the loss by name"
+                "the leg of slot {slot} is missing, or was left out, when the mirror ended in \
+                 relaxed mode without being stopped: flushes up to the cap may be lost. Attach it \
+                 if it was not left out, or accept the loss by name"
             ),
             Refusal::Exposed { slot, relaxed: false } => write!(
                 f,

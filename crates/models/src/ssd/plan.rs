@@ -55,6 +55,18 @@ impl Cause {
 /// No page: the `from` of a first write, the owner of a page without valid data.
 pub const NONE: u32 = u32::MAX;
 
+/// Flash work after a power failure, in place of a plan: it runs before anything else does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rebuilt {
+    /// Spare areas read.
+    pub spare_reads: u64,
+    /// Whole pages read.
+    pub page_reads: u64,
+    /// Pages written to bring the mapping on flash up to date. They are charged to the time of
+    /// the rebuild only.
+    pub page_writes: u64,
+}
+
 /// One flash operation.
 ///
 /// Two words rather than six fields: operations are copied from the plan to the NAND model right

@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 use sim::{Nanos, SECTOR_BYTES};
 
 use super::geometry::Geometry;
-use super::plan::{FlashOp, Kind};
+use super::plan::{FlashOp, Kind, Rebuilt};
 use crate::config::{ConfigError, Duration, Rate};
-use crate::ftl::mapping::Rebuilt;
 
 /// When operations on several planes of a die may run as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -9,6 +9,11 @@ use super::*;
 use crate::array::device::Access;
 use crate::array::worker::Bytes;
 
+#[path = "../../../../../tests/skip.rs"]
+mod skip;
+
+use skip::skip;
+
 const PLACE: Place = Place { slot: 0, past: 0 };
 
 struct Bench {
@@ -27,7 +32,7 @@ impl Bench {
         let mut device = Device::open(&path, Access::Own).unwrap();
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
         let (Ok(ring), true) = (Ring::new(1, &bell), device.bypass_cache()) else {
-            eprintln!("skipped: no io_uring, or no O_DIRECT in {}", path.display());
+            skip("io_uring", &format!("no io_uring, or no O_DIRECT in {}", path.display()));
             return None;
         };
         Some(Bench { ring, device: Arc::new(device), path, bell, number: 0 })

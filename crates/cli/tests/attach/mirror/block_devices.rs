@@ -25,7 +25,7 @@ impl Loops {
             let made = Command::new("losetup").args(["--find", "--show"]).arg(path).output();
             let device = made.ok().filter(|made| made.status.success());
             let Some(device) = device.and_then(|made| String::from_utf8(made.stdout).ok()) else {
-                eprintln!("skipped: no loop device may be made");
+                skip("loop", "no loop device may be made");
                 return None;
             };
             loops.devices.push(device.trim().into());

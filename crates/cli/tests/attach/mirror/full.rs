@@ -49,7 +49,7 @@ impl Small {
         std::fs::create_dir(folder.path("fs")).unwrap();
         let small = Small(folder);
         if !small.mount("size=44m") {
-            eprintln!("skipped: no file system may be mounted");
+            skip("mount", "no file system may be mounted");
             return None;
         }
         Some(small)

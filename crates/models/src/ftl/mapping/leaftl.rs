@@ -53,12 +53,12 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, snapshot_fields};
 
 use super::fill::fill;
-use super::{Built, Context, Full, HostPage, MapStats, Mapping, Rebuilt, next_page};
+use super::{Built, Context, Full, HostPage, MapStats, Mapping, next_page};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::geometry::Divisor;
-use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, Plan, Rebuilt};
 
 mod segments;
 

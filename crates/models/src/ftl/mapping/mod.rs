@@ -7,7 +7,7 @@ use super::collector::Step;
 use super::flash::{Flash, Pslc, Slot};
 use crate::config::ConfigError;
 use crate::ssd::geometry::Geometry;
-use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
 
 pub mod bast;
 pub mod block;
@@ -174,18 +174,6 @@ impl Default for Needs {
             pools: 0,
         }
     }
-}
-
-/// What rebuilding a mapping after a power failure reads and writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rebuilt {
-    /// Spare areas read.
-    pub spare_reads: u64,
-    /// Whole pages read.
-    pub page_reads: u64,
-    /// Pages written to bring the mapping on flash up to date. They are charged to the time of
-    /// the rebuild only.
-    pub page_writes: u64,
 }
 
 /// How a scheme that does not hold its whole table in RAM found pages.

@@ -25,13 +25,11 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, Counters, CowVec};
 
 use super::fill::fill;
-use super::{
-    Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, next_page, write_anywhere,
-};
+use super::{Built, Context, Full, HostPage, Mapping, Needs, bits, next_page, write_anywhere};
 use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Pslc, Slot};
-use crate::ssd::plan::{NONE, OpCounts, Plan};
+use crate::ssd::plan::{NONE, OpCounts, Plan, Rebuilt};
 
 /// Page mapping has no parameters of its own.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]

@@ -56,12 +56,12 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, Counters, CowVec, snapshot_fields};
 
 use super::log_block::{Budget, Dead, Layout, Striping};
-use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits};
+use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, bits};
 use crate::config::ConfigError;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
 use crate::ssd::geometry::Geometry;
-use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
 
 mod collect;
 mod groups;

@@ -56,12 +56,12 @@ use sim::{Bytes, snapshot_fields};
 use super::demand::scheme::programs_last;
 use super::demand::{MAP_RESERVE, MapStore, check_room};
 use super::fill::fill;
-use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits, next_page};
+use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, bits, next_page};
 use crate::config::{ConfigError, Size};
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::geometry::{Divisor, Geometry};
-use crate::ssd::plan::{NONE, Plan};
+use crate::ssd::plan::{NONE, Plan, Rebuilt};
 
 mod cache;
 mod mrc;

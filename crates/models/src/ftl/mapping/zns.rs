@@ -46,11 +46,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, Counters, CowVec, snapshot_fields};
 
-use super::{Built, Context, Full, HostPage, Mapping, Needs, Rebuilt, bits, write_anywhere};
+use super::{Built, Context, Full, HostPage, Mapping, Needs, bits, write_anywhere};
 use crate::config::ConfigError;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
-use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan};
+use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
 
 mod zones;
 

@@ -9,9 +9,8 @@
 use sim::{Completions, EventHeap, Nanos, Span, snapshot_fields};
 
 use super::geometry::{Geometry, PLANES_PER_DIE_MAX};
-use super::plan::{Cause, FlashOp, Kind};
+use super::plan::{Cause, FlashOp, Kind, Rebuilt};
 use super::timing::{MultiPlane, Phases, Timing};
-use crate::ftl::mapping::Rebuilt;
 
 mod channel;
 mod queue;

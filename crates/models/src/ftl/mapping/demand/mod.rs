@@ -6,11 +6,11 @@
 
 use sim::{CowVec, snapshot_fields};
 
-use super::{Context, Rebuilt, next_page};
+use super::{Context, next_page};
 use crate::config::ConfigError;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ssd::geometry::Divisor;
-use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan};
+use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan, Rebuilt};
 
 pub mod entries;
 pub mod frames;

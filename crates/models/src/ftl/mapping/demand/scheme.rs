@@ -8,10 +8,8 @@ use crate::config::ConfigError;
 use crate::ftl::allocation::Allocator;
 use crate::ftl::flash::{Flash, Slot};
 use crate::ftl::mapping::fill::fill;
-use crate::ftl::mapping::{
-    Context, Full, HostPage, MapStats, Mapping, Needs, Rebuilt, bits, next_page,
-};
-use crate::ssd::plan::{FlashOp, Kind, NONE, Plan};
+use crate::ftl::mapping::{Context, Full, HostPage, MapStats, Mapping, Needs, bits, next_page};
+use crate::ssd::plan::{FlashOp, Kind, NONE, Plan, Rebuilt};
 
 /// Free blocks per plane that host writes leave. One more than where map pages stay in the plane
 /// they map: a collection may have to write map pages whose home has no room.

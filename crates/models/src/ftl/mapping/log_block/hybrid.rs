@@ -6,8 +6,8 @@ use super::recovery::Found;
 use super::store::{Job, Store};
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::{Full, HostPage, Mapping, Needs, Rebuilt};
-use crate::ssd::plan::{NONE, OpCounts, Plan};
+use crate::ftl::mapping::{Full, HostPage, Mapping, Needs};
+use crate::ssd::plan::{NONE, OpCounts, Plan, Rebuilt};
 
 /// A page that its home cannot take.
 #[derive(Clone, Copy, Debug)]

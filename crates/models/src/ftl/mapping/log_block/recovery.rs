@@ -3,8 +3,8 @@
 use super::layout::Layout;
 use super::store::{LOG, Store};
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::{Rebuilt, bits};
-use crate::ssd::plan::NONE;
+use crate::ftl::mapping::bits;
+use crate::ssd::plan::{NONE, Rebuilt};
 
 /// A log block found after a power failure.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use super::{age, mappings, tiny, torture};
 use crate::device::Context;
 use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::{Full, HostPage, MapStats, Mapping, Needs, Rebuilt};
-use crate::ssd::plan::{FlashOp, Kind, NONE, OpCounts, Plan};
+use crate::ftl::mapping::{Full, HostPage, MapStats, Mapping, Needs};
+use crate::ssd::plan::{FlashOp, Kind, NONE, OpCounts, Plan, Rebuilt};
 
 /// What a wrapped mapping does wrong, once in a while.
 #[derive(Clone, Copy, PartialEq, Debug)]

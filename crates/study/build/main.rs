@@ -1,0 +1,33 @@
+//! Generates what the binary carries with it: the shipped parts and studies, and the code version.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::{env, fs, io};
+
+mod code_version;
+mod rooms;
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let root = root.join("../..");
+    let mut out = String::new();
+    for (name, folder) in [("PARTS", "devices"), ("STUDIES", "studies")] {
+        writeln!(out, "pub(crate) const {name}: &[(&str, &str)] = &[").expect("a String");
+        for path in code_version::files(&root.join(folder), "toml")? {
+            let below = path.strip_prefix(root.join(folder)).expect("it was found there");
+            let below = below.with_extension("");
+            let name = below.to_string_lossy();
+            writeln!(out, "    ({name:?}, {:?}),", fs::read_to_string(&path)?).expect("a String");
+        }
+        writeln!(out, "];").expect("a String");
+        println!("cargo::rerun-if-changed=../../{folder}");
+    }
+    let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    fs::write(target.join("library.rs"), out)?;
+
+    for folder in code_version::folders() {
+        println!("cargo::rerun-if-changed=../../{folder}");
+    }
+    println!("cargo::rustc-env=BLOCKLAB_CODE_VERSION={}", code_version::of(&root)?);
+    Ok(())
+}
