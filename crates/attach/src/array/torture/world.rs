@@ -214,8 +214,14 @@ impl World {
             End::PowerCut => self.tally.cuts += 1,
             End::Killed => self.tally.kills += 1,
         }
+        let said = [FAST, SLOW].map(|leg| pages::superblock(&before[self.slots[leg].0], leg));
         for leg in 0..LEGS {
-            pages::none_lost(&before[self.slots[leg].0], &media[leg], leg)?;
+            // The maps of one that is left out are written anew when it joins, until which nothing
+            // relies on them.
+            let member = |by: &Superblock| by.members[leg] == Membership::Member;
+            if said.iter().flatten().all(member) {
+                pages::none_lost(&before[self.slots[leg].0], &media[leg], leg)?;
+            }
         }
         self.blank = (0..LEGS).find(|&leg| pages::superblock(&media[leg], leg).is_none());
         match self.absent {
