@@ -184,6 +184,12 @@ pub trait Device: Snapshot + Send {
         let _ = request;
     }
 
+    /// A write that [`Device::apply`] is given soon, some others before it: the model may fetch what
+    /// it will touch into the processor's cache. Changes nothing.
+    fn prefetch(&mut self, request: &Request) {
+        let _ = request;
+    }
+
     /// Add what the device has counted since it was built.
     fn counters(&self, out: &mut Counters) {
         let _ = out;
@@ -219,6 +225,9 @@ impl Device for Box<dyn Device> {
     }
     fn apply(&mut self, request: &Request) {
         (**self).apply(request);
+    }
+    fn prefetch(&mut self, request: &Request) {
+        (**self).prefetch(request);
     }
     fn counters(&self, out: &mut Counters) {
         (**self).counters(out);

@@ -43,10 +43,12 @@ pub(crate) struct Shifted<'a> {
 impl Workload for Shifted<'_> {
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
         self.progress.check().map_err(|stopped| WorkloadError(stopped.message))?;
-        Ok(match self.inner.next(now.since(self.start))? {
-            Demand::At(time) => Demand::At(time.saturating_add(self.start)),
-            other => other,
-        })
+        // Changed where it lies: to take it apart and build it again is a tenth of a read's cost.
+        let mut demand = self.inner.next(now.since(self.start));
+        if let Ok(Demand::At(time)) = &mut demand {
+            *time = time.saturating_add(self.start);
+        }
+        demand
     }
     fn complete(&mut self, request: &Request, completion: Completion) {
         let at = completion.at.since(self.start);

@@ -1,5 +1,7 @@
 //! Bringing a drive into its starting state.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
@@ -100,6 +102,9 @@ fn fill(
     Ok(())
 }
 
+/// Writes that the device is told of ahead.
+const AHEAD: usize = 16;
+
 fn overwrite(
     device: &mut dyn Device,
     step: &Overwrite,
@@ -111,12 +116,20 @@ fn overwrite(
     let unit = step.unit.0;
     let units = span.0 / unit.0;
     let sectors = unit.0 / SECTOR_BYTES;
-    for _ in 0..step.writes.of(span).0 / unit.0 {
+    let mut left = step.writes.of(span).0 / unit.0;
+    // Where a large drive's tables are touched next is known, so that is fetched ahead.
+    let mut soon = VecDeque::with_capacity(AHEAD);
+    loop {
+        while soon.len() < AHEAD && left > 0 {
+            let write = Request::write(Lba(rng.below(units) * sectors), sectors as u32);
+            device.prefetch(&write);
+            soon.push_back(write);
+            left -= 1;
+        }
+        let Some(write) = soon.pop_front() else { return Ok(()) };
         progress.check()?;
-        let lba = Lba(rng.below(units) * sectors);
-        device.apply(&Request::write(lba, sectors as u32));
+        device.apply(&write);
     }
-    Ok(())
 }
 
 fn until_steady(

@@ -435,6 +435,10 @@ impl Device for Ssd {
         self.controller.apply(request);
     }
 
+    fn prefetch(&mut self, request: &Request) {
+        self.controller.prefetch(request);
+    }
+
     fn counters(&self, out: &mut Counters) {
         self.controller.counters(out);
     }

@@ -12,6 +12,9 @@ use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
+/// The map entry of a page is fetched when so many others of its block are moved before it.
+const PREFETCH: u32 = 8;
+
 /// When and how blocks are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
@@ -368,6 +371,10 @@ impl Collector {
             let from = first + cursor;
             cursor += 1;
             let lpn = flash.owner(from);
+            // The entries of the pages of a block lie anywhere.
+            if cursor + PREFETCH < written {
+                mapping.prefetch(flash.owner(from + PREFETCH + 1));
+            }
             if lpn == NONE {
                 continue;
             }

@@ -2,6 +2,7 @@
 
 pub mod buffer;
 pub mod controller;
+pub mod event;
 pub mod geometry;
 pub mod host;
 pub mod nand;

@@ -235,6 +235,12 @@ impl Flash {
         if self.is_valid(ppn) { self.spare.get(ppn as usize) } else { NONE }
     }
 
+    /// The page is superseded soon: fetch what that changes into the processor's cache.
+    #[inline]
+    pub fn prefetch(&self, ppn: u32) {
+        self.live.prefetch(ppn as usize / 64);
+    }
+
     /// True when the page holds the newest copy of its owner.
     #[inline]
     pub fn is_valid(&mut self, ppn: u32) -> bool {

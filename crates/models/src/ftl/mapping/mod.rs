@@ -204,6 +204,11 @@ pub trait Mapping: Snapshot + Send {
         let _ = lpn;
     }
 
+    /// The same for what the entry points to, when the entry is in the cache.
+    fn prefetch_page(&mut self, flash: &Flash, lpn: u32) {
+        let _ = (flash, lpn);
+    }
+
     /// Plan a read. A page that was never written needs no operation.
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan);
 

@@ -159,6 +159,11 @@ impl Mapping for PageMap {
         self.map.prefetch(lpn as usize);
     }
 
+    #[inline]
+    fn prefetch_page(&mut self, flash: &Flash, lpn: u32) {
+        flash.prefetch(self.map.get(lpn as usize));
+    }
+
     fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         page.plan_read(self.map.get(page.lpn as usize), plan);
     }

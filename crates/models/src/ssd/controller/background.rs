@@ -17,7 +17,7 @@ impl Controller {
     /// whole of a plan with stages). For the buffer `lpn` is the page it gets rid of, [`NONE`] when
     /// the plan only made room in RAM.
     #[inline]
-    pub(super) fn submit_plan(&mut self, target: u32, lpn: u32, background: bool) {
+    pub(super) fn submit_plan(&mut self, waiter: Waiter, lpn: u32, background: bool) {
         if let Some(oracle) = &mut self.oracle.0 {
             for &op in &self.plan.ops {
                 oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
@@ -27,27 +27,26 @@ impl Controller {
         if self.plan.ops.is_empty() {
             return;
         }
-        let alone = target != FOR_BUFFER || self.plan.ops.len() == 1 && lpn != NONE;
+        let alone = waiter != Waiter::Buffer || self.plan.ops.len() == 1 && lpn != NONE;
         if !self.plan.stage_ends.is_empty() || !alone {
-            self.submit_stages(target, lpn, background);
+            self.submit_stages(waiter, lpn, background);
             return;
         }
         for index in 0..self.plan.ops.len() {
             let op = self.plan.ops[index];
-            if self.start_op(op, target, background, false).is_some() {
-                self.add_waiting(target, 1);
+            if self.start_op(op, waiter, background, false).is_some() {
+                self.add_waiting(waiter, 1);
             }
         }
     }
 
     #[inline]
-    fn add_waiting(&mut self, target: u32, count: u32) {
-        let index = (target & TARGET_INDEX) as usize;
-        match target & !TARGET_INDEX {
-            FOR_REQUEST => self.requests[index].remaining += count,
-            FOR_POOL => self.in_step[index] += count,
-            FOR_JOB => self.jobs.get(index as u32).remaining += count,
-            _ => {}
+    fn add_waiting(&mut self, waiter: Waiter, count: u32) {
+        match waiter {
+            Waiter::Request(slot) => self.requests[slot as usize].remaining += count,
+            Waiter::Pool(pool) => self.in_step[pool as usize] += count,
+            Waiter::Job(job) => self.jobs.get(job).remaining += count,
+            Waiter::Buffer => {}
         }
     }
 
@@ -57,7 +56,7 @@ impl Controller {
     fn start_op(
         &mut self,
         op: FlashOp,
-        target: u32,
+        waiter: Waiter,
         background: bool,
         blocked: bool,
     ) -> Option<u32> {
@@ -73,7 +72,7 @@ impl Controller {
             Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),
             _ => {}
         }
-        let slot = self.nand.enqueue(op, target, class(op, background), blocked);
+        let slot = self.nand.enqueue(op, waiter.pack(), class(op, background), blocked);
         if !blocked {
             let plane = self.geometry.plane_of(op.ppn());
             self.kicks.push(self.geometry.die_of_plane(plane));
@@ -82,16 +81,16 @@ impl Controller {
     }
 
     #[cold]
-    fn submit_stages(&mut self, target: u32, lpn: u32, background: bool) {
-        let job = self.jobs.insert(target, lpn, background);
-        self.add_waiting(target, 1);
+    fn submit_stages(&mut self, waiter: Waiter, lpn: u32, background: bool) {
+        let job = self.jobs.insert(waiter, lpn, background);
+        self.add_waiting(waiter, 1);
         let first_end =
             self.plan.stage_ends.first().map_or(self.plan.ops.len(), |&end| end as usize);
         let mut stage = 0;
         for index in 0..self.plan.ops.len() {
             let op = self.plan.ops[index];
             if index < first_end {
-                if self.start_op(op, FOR_JOB | job, background, false).is_some() {
+                if self.start_op(op, Waiter::Job(job), background, false).is_some() {
                     self.jobs.get(job).remaining += 1;
                 }
                 continue;
@@ -107,7 +106,7 @@ impl Controller {
                     NONE
                 }
                 _ => self
-                    .start_op(op, FOR_JOB | job, background, true)
+                    .start_op(op, Waiter::Job(job), background, true)
                     .expect("only reads are served without the flash"),
             };
             self.jobs.get(job).later.push((stage as u32, Later { slot, op }));
@@ -115,9 +114,9 @@ impl Controller {
         if self.jobs.get(job).remaining == 0 && !self.next_stage(job) {
             // Only reads, and all of them of data still in the controller.
             self.jobs.remove(job);
-            match target & !TARGET_INDEX {
-                FOR_REQUEST => self.requests[(target & TARGET_INDEX) as usize].remaining -= 1,
-                FOR_BUFFER if lpn == NONE => {}
+            match waiter {
+                Waiter::Request(slot) => self.requests[slot as usize].remaining -= 1,
+                Waiter::Buffer if lpn == NONE => {}
                 _ => unreachable!("a plan nobody waits for as a request writes something"),
             }
         }
@@ -136,7 +135,7 @@ impl Controller {
                     self.kicks.push(die);
                 } else {
                     self.flash.unpin(op.ppn());
-                    if self.start_op(op, FOR_JOB | index, background, false).is_none() {
+                    if self.start_op(op, Waiter::Job(index), background, false).is_none() {
                         continue;
                     }
                 }
@@ -161,7 +160,7 @@ impl Controller {
     pub(super) fn flash_op_ended(
         &mut self,
         op: FlashOp,
-        target: u32,
+        waiter: Waiter,
         now: Nanos,
         out: &mut Completions,
     ) {
@@ -169,7 +168,7 @@ impl Controller {
         if op.kind() == Kind::Erase {
             self.block_erased(op.ppn(), now, out);
         }
-        self.tell(target, op.lpn(), now, out);
+        self.tell(waiter, op.lpn(), now, out);
         if !self.blocked_pools.is_empty() {
             for pool in std::mem::take(&mut self.blocked_pools) {
                 self.pump(pool);
@@ -178,24 +177,23 @@ impl Controller {
         self.kick_all(now);
     }
 
-    fn tell(&mut self, target: u32, lpn: u32, now: Nanos, out: &mut Completions) {
-        let index = target & TARGET_INDEX;
-        match target & !TARGET_INDEX {
-            FOR_REQUEST => self.part_done(index, now, out),
-            FOR_JOB => {
-                self.jobs.get(index).remaining -= 1;
-                if self.jobs.get(index).remaining == 0 && !self.next_stage(index) {
-                    let (target, lpn) = self.jobs.remove(index);
-                    self.tell(target, lpn, now, out);
+    fn tell(&mut self, waiter: Waiter, lpn: u32, now: Nanos, out: &mut Completions) {
+        match waiter {
+            Waiter::Request(slot) => self.part_done(slot, now, out),
+            Waiter::Job(job) => {
+                self.jobs.get(job).remaining -= 1;
+                if self.jobs.get(job).remaining == 0 && !self.next_stage(job) {
+                    let (waiter, lpn) = self.jobs.remove(job);
+                    self.tell(waiter, lpn, now, out);
                 }
             }
-            FOR_POOL => {
-                self.in_step[index as usize] -= 1;
-                if self.in_step[index as usize] == 0 {
-                    self.pump(index);
+            Waiter::Pool(pool) => {
+                self.in_step[pool as usize] -= 1;
+                if self.in_step[pool as usize] == 0 {
+                    self.pump(pool);
                 }
             }
-            _ => self.destaged(lpn, now, out),
+            Waiter::Buffer => self.destaged(lpn, now, out),
         }
     }
 
@@ -283,7 +281,7 @@ impl Controller {
         let pages = self.collector.rules.step_pages;
         match self.collector.step(pool, pages, flash, mapping, &mut self.plan) {
             Step::Planned => {
-                self.submit_plan(FOR_POOL | pool, NONE, !urgent);
+                self.submit_plan(Waiter::Pool(pool), NONE, !urgent);
                 // Map pages may have taken a free block of another plane.
                 self.check_planned();
             }
@@ -308,7 +306,7 @@ impl Controller {
         self.kick_all(now);
         if let Some(rest) = self.settings.rest.filter(|_| self.nand.is_idle(die)) {
             self.rested_at[die as usize] = now + rest;
-            self.events.push(now + rest, DIE_RESTED | die);
+            self.events.push(now + rest, Event::DieRested(die).pack());
         }
     }
 

@@ -5,6 +5,9 @@ use sim::SECTOR_BYTES;
 use super::*;
 use crate::ftl::mapping::MapStats;
 
+/// So many requests are between fetching a page's entry and what it points to.
+const NAMED: usize = 8;
+
 impl Controller {
     /// Take the effect of a request in no time.
     pub fn apply(&mut self, request: &Request) {
@@ -35,6 +38,18 @@ impl Controller {
             Op::Write => {
                 self.write_all_now(first as u32..end as u32, request.stream);
             }
+        }
+    }
+
+    /// A write comes soon: fetch what it will touch. Where the page is now says the next place to
+    /// look, so that is asked of one that was named some requests ago, whose entry is there by now.
+    pub fn prefetch(&mut self, request: &Request) {
+        let (lpn, _) = self.locate(request.lba.0);
+        self.mapping.prefetch(lpn);
+        self.named.push_back(lpn);
+        if self.named.len() > NAMED {
+            let earlier = self.named.pop_front().expect("there are some");
+            self.mapping.prefetch_page(&self.flash, earlier);
         }
     }
 

@@ -2,13 +2,15 @@
 
 use sim::snapshot_fields;
 
+use super::waiter::Waiter;
+use crate::ssd::nand::Target;
 use crate::ssd::plan::FlashOp;
 
 /// A plan whose later stages wait.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Job {
-    /// Who is told when the last stage is done.
-    pub(super) target: u32,
+    /// The [`Waiter`] that is told when the last stage is done.
+    target: Target,
     /// The logical page the plan is about.
     pub(super) lpn: u32,
     /// Operations of the present stage under way.
@@ -50,13 +52,13 @@ impl Job {
 }
 
 impl Jobs {
-    pub(super) fn insert(&mut self, target: u32, lpn: u32, background: bool) -> u32 {
+    pub(super) fn insert(&mut self, waiter: Waiter, lpn: u32, background: bool) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.list.push(Job::default());
             self.list.len() as u32 - 1
         });
         let job = &mut self.list[index as usize];
-        (job.target, job.lpn, job.remaining, job.background) = (target, lpn, 0, background);
+        (job.target, job.lpn, job.remaining, job.background) = (waiter.pack(), lpn, 0, background);
         job.later.clear();
         job.started = 0;
         index
@@ -66,10 +68,10 @@ impl Jobs {
         &mut self.list[index as usize]
     }
 
-    pub(super) fn remove(&mut self, index: u32) -> (u32, u32) {
+    pub(super) fn remove(&mut self, index: u32) -> (Waiter, u32) {
         self.free.push(index);
         let job = &self.list[index as usize];
-        (job.target, job.lpn)
+        (Waiter::unpack(job.target), job.lpn)
     }
 
     pub(super) fn clear(&mut self) {

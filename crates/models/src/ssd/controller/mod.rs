@@ -9,9 +9,10 @@ use sim::{
 };
 
 use super::buffer::{Buffer, Offer};
+use super::event::Event;
 use super::geometry::{Divisor, Geometry};
 use super::host::HostPath;
-use super::nand::{Class, FOREIGN_EVENT, Finished, Nand};
+use super::nand::{Class, Finished, Nand};
 use super::oracle::Oracle;
 use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
 use crate::ftl::collector::{Collector, Step};
@@ -22,26 +23,13 @@ mod background;
 mod discard;
 mod instant;
 mod jobs;
+mod waiter;
 
 use jobs::Jobs;
-
-/// Event payloads of the controller, in the space the NAND model leaves: two bits say what,
-/// the rest says which.
-const FETCHED: u32 = FOREIGN_EVENT;
-const DONE: u32 = FOREIGN_EVENT | 1 << 29;
-const PAGE_SERVED: u32 = FOREIGN_EVENT | 2 << 29;
-const DIE_RESTED: u32 = FOREIGN_EVENT | 3 << 29;
-const EVENT_INDEX: u32 = (1 << 29) - 1;
+use waiter::Waiter;
 
 /// Lane of the event queue for the host link, beside those of the NAND model.
 const HOST_LANE: usize = 3;
-
-/// Targets of flash operations: two bits say who, the rest says which.
-const FOR_REQUEST: u32 = 0;
-const FOR_JOB: u32 = 1 << 30;
-const FOR_POOL: u32 = 2 << 30;
-const FOR_BUFFER: u32 = 3 << 30;
-const TARGET_INDEX: u32 = (1 << 30) - 1;
 
 /// A request inside the controller.
 #[derive(Clone, Copy, Default, Debug)]
@@ -161,6 +149,8 @@ pub struct Controller {
     /// Scratch, empty between calls.
     finished: Vec<Finished>,
     kicks: Vec<u32>,
+    /// Pages of requests that come soon; means nothing to the model.
+    named: VecDeque<u32>,
 }
 
 snapshot_fields!(Controller {
@@ -227,6 +217,7 @@ impl Controller {
             rebuild_ns: 0,
             finished: Vec::new(),
             kicks: Vec::new(),
+            named: VecDeque::new(),
         }
     }
 
@@ -269,13 +260,13 @@ impl Controller {
         let arrival = self.host.arrival(now, &request);
         if arrival > now {
             self.mapping.prefetch(self.locate(request.lba.0).0);
-            self.events.push_lane(HOST_LANE, arrival, FETCHED | slot);
+            self.events.push_lane(HOST_LANE, arrival, Event::Fetched(slot).pack());
         } else {
             self.begin(slot, pending, now);
             if self.requests[slot as usize].remaining == 0 {
                 // Completions are handed out in `advance` only.
                 let at = self.host.delivery(now, &request);
-                self.events.push(at, DONE | slot);
+                self.events.push(at, Event::Done(slot).pack());
             }
         }
         Ok(())
@@ -284,29 +275,39 @@ impl Controller {
     /// Do everything due at `now`.
     pub fn advance(&mut self, now: Nanos, out: &mut Completions) {
         while let Some((_, payload)) = self.events.pop_due(now) {
-            if payload & FOREIGN_EVENT == 0 {
-                let (events, finished) = (&mut self.events, &mut self.finished);
-                let idle = self.nand.event(payload, now, events, finished, out);
-                for index in 0..self.finished.len() {
-                    let Finished { op, target } = self.finished[index];
-                    self.flash_op_ended(op, target, now, out);
+            match Event::unpack(payload) {
+                Event::Array { die, generation } => {
+                    let (events, finished) = (&mut self.events, &mut self.finished);
+                    let what = (die, generation);
+                    let idle = self.nand.array_ended(what, now, events, finished, out);
+                    self.nand_went_on(idle, now, out);
                 }
-                self.finished.clear();
-                if let Some(die) = idle {
-                    self.die_free(die, now);
+                Event::Transfer(channel) => {
+                    let (events, finished) = (&mut self.events, &mut self.finished);
+                    let idle = self.nand.transfer_ended(channel, now, events, finished, out);
+                    self.nand_went_on(idle, now, out);
                 }
-                continue;
+                Event::Fetched(slot) => {
+                    self.begin(slot, self.requests[slot as usize], now);
+                    self.settle(slot, now, out);
+                }
+                Event::Done(slot) => self.deliver(slot, now, out),
+                Event::PageServed(slot) => self.part_done(slot, now, out),
+                Event::DieRested(die) => self.die_rested(die, now),
             }
-            let index = payload & EVENT_INDEX;
-            match payload & !EVENT_INDEX {
-                FETCHED => {
-                    self.begin(index, self.requests[index as usize], now);
-                    self.settle(index, now, out);
-                }
-                DONE => self.deliver(index, now, out),
-                PAGE_SERVED => self.part_done(index, now, out),
-                _ => self.die_rested(index, now),
-            }
+        }
+    }
+
+    /// Operations may have ended, and a die may have become idle.
+    #[inline]
+    fn nand_went_on(&mut self, idle: Option<u32>, now: Nanos, out: &mut Completions) {
+        for index in 0..self.finished.len() {
+            let Finished { op, target } = self.finished[index];
+            self.flash_op_ended(op, Waiter::unpack(target), now, out);
+        }
+        self.finished.clear();
+        if let Some(die) = idle {
+            self.die_free(die, now);
         }
     }
 
@@ -378,7 +379,7 @@ impl Controller {
         }
         if let Some(buffer) = self.buffer.0.as_ref().filter(|buffer| buffer.holds(part.lpn)) {
             self.requests[part.slot as usize].remaining += 1;
-            self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
+            self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
             return;
         }
         self.plan_read(self.host_page(&part));
@@ -386,7 +387,7 @@ impl Controller {
             let answered = oracle.answered(part.lpn, &self.plan.ops);
             answered.unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
         }
-        self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
+        self.submit_plan(Waiter::Request(part.slot), part.lpn, false);
         self.check_planned();
     }
 
@@ -448,7 +449,7 @@ impl Controller {
             true => self.plan_discard(part.lpn),
             false => self.mapping.write(&mut self.flash, page, &mut self.plan),
         };
-        self.submit_plan(FOR_REQUEST | part.slot, part.lpn, false);
+        self.submit_plan(Waiter::Request(part.slot), part.lpn, false);
         match planned {
             Ok(()) => {
                 // The place held for this page is replaced by its operations.
@@ -483,7 +484,7 @@ impl Controller {
             self.destage();
             return false;
         }
-        self.events.push(now + buffer.access, PAGE_SERVED | part.slot);
+        self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
         self.destage();
         true
     }
@@ -517,12 +518,12 @@ impl Controller {
             let page = HostPage { lpn, sectors, whole, stream, index: 0, of: 1 };
             match self.mapping.write(&mut self.flash, page, &mut self.plan) {
                 Ok(()) => {
-                    self.submit_plan(FOR_BUFFER, lpn, false);
+                    self.submit_plan(Waiter::Buffer, lpn, false);
                     self.check_planned();
                 }
                 Err(Full(plane)) => {
                     buffer.put_back(lpn);
-                    self.submit_plan(FOR_BUFFER, NONE, false);
+                    self.submit_plan(Waiter::Buffer, NONE, false);
                     self.check_planned();
                     self.wake_collectors(plane);
                     break;
@@ -561,7 +562,7 @@ impl Controller {
         }
         let at = self.host.delivery(now, &pending.request());
         match at > now {
-            true => self.events.push_lane(HOST_LANE, at, DONE | slot),
+            true => self.events.push_lane(HOST_LANE, at, Event::Done(slot).pack()),
             false => self.deliver(slot, now, out),
         }
     }

@@ -8,6 +8,7 @@
 
 use sim::{Completions, EventHeap, Nanos, Span, snapshot_fields};
 
+use super::event::Event;
 use super::geometry::{Geometry, PLANES_PER_DIE_MAX};
 use super::plan::{Cause, FlashOp, Kind, Rebuilt};
 use super::timing::{MultiPlane, Phases, Timing};
@@ -152,13 +153,6 @@ pub struct Nand {
 
 snapshot_fields!(Nand { slab, dies, channels });
 
-/// Event payloads of the NAND model: a die's array phase ended, or a channel's transfer did.
-/// Payloads at or above [`FOREIGN_EVENT`] belong to others.
-const CHANNEL_EVENT: u32 = 1 << 30;
-/// First event payload that is not the NAND model's.
-pub const FOREIGN_EVENT: u32 = 1 << 31;
-const GENERATION_SHIFT: u32 = 22;
-
 /// Lanes of the event queue: these events mostly come in rising order.
 const READ_LANE: usize = 0;
 const PROGRAM_LANE: usize = 1;
@@ -299,7 +293,7 @@ impl Nand {
         die.array_start = now;
         die.array_end = now + time;
         die.busy[die.current.kind as usize] += time.0;
-        let payload = u32::from(die.generation) << GENERATION_SHIFT | index;
+        let payload = Event::Array { die: index, generation: die.generation }.pack();
         match die.current.kind {
             Kind::Read => events.push_lane(READ_LANE, die.array_end, payload),
             Kind::Program => events.push_lane(PROGRAM_LANE, die.array_end, payload),
@@ -327,23 +321,19 @@ impl Nand {
         self.dispatch(index, now, events);
     }
 
-    /// Handle an event of this model; ended operations go to `finished`. Returns the die that
-    /// became idle, which the caller kicks after it has looked at `finished`.
+    /// [`Event::Array`]: ended operations go to `finished`. Returns the die that became idle, which
+    /// the caller kicks after it has looked at `finished`.
     #[inline]
-    pub fn event(
+    pub fn array_ended(
         &mut self,
-        payload: u32,
+        (index, generation): (u32, u8),
         now: Nanos,
         events: &mut EventHeap,
         finished: &mut Vec<Finished>,
         out: &mut Completions,
     ) -> Option<u32> {
-        if payload & CHANNEL_EVENT != 0 {
-            return self.transfer_ended(payload & !CHANNEL_EVENT, now, events, finished, out);
-        }
-        let index = payload & ((1 << GENERATION_SHIFT) - 1);
         let die = &mut self.dies[index as usize];
-        if die.generation != (payload >> GENERATION_SHIFT) as u8 {
+        if die.generation != generation {
             return None;
         }
         let Group { kind, cause, .. } = die.current;
@@ -382,11 +372,12 @@ impl Nand {
         let index = self.geometry.channel_of_die(die);
         let channel = &mut self.channels[index as usize];
         if let Some(end) = channel.request(die, time, out, now) {
-            events.push_lane(BUS_LANE, end, CHANNEL_EVENT | index);
+            events.push_lane(BUS_LANE, end, Event::Transfer(index).pack());
         }
     }
 
-    fn transfer_ended(
+    /// [`Event::Transfer`], as [`Nand::array_ended`].
+    pub fn transfer_ended(
         &mut self,
         index: u32,
         now: Nanos,
@@ -399,7 +390,7 @@ impl Nand {
         let (die, start) = channel.ended();
         out.span(|| Span { unit: dies + index, what: "transfer", cause: "host", start, end: now });
         if let Some(end) = channel.start_next(now) {
-            events.push_lane(BUS_LANE, end, CHANNEL_EVENT | index);
+            events.push_lane(BUS_LANE, end, Event::Transfer(index).pack());
         }
         let at_work = &mut self.dies[die as usize];
         if at_work.state == State::In {
