@@ -184,8 +184,8 @@ pub trait Device: Snapshot + Send {
         let _ = request;
     }
 
-    /// A write that [`Device::apply`] is given soon, some others before it: the model may fetch what
-    /// it will touch into the processor's cache. Changes nothing.
+    /// A write that [`Device::apply`] is given soon, some others before it: the model may fetch
+    /// what it will touch into the processor's cache. Changes nothing.
     fn prefetch(&mut self, request: &Request) {
         let _ = request;
     }
