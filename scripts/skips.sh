@@ -6,9 +6,9 @@ set -euo pipefail
 
 BLOCKLAB_SKIPPED=$(mktemp)
 export BLOCKLAB_SKIPPED
+trap 'rm -f "$BLOCKLAB_SKIPPED"' EXIT
 code=0
 "$@" || code=$?
 printf 'skipped: %d\n' "$(wc -l < "$BLOCKLAB_SKIPPED")"
 sort "$BLOCKLAB_SKIPPED" | sed 's/^/  for want of /'
-rm -f "$BLOCKLAB_SKIPPED"
 exit "$code"

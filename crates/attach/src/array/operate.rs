@@ -177,7 +177,7 @@ impl Array {
         Ok(format!("{name} is taken back"))
     }
 
-    /// Requests that a device may still do something for, whoever waits for them.
+    /// Requests that a device which is out may still do something for, whoever waits for them.
     pub(super) fn unanswered(&self, slot: Slot) -> u32 {
         self.core.unanswered(slot).max(self.workers.out(slot) as u32)
     }

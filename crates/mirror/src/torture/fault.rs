@@ -86,9 +86,7 @@ impl World<'_> {
                 && device.slow.1 <= self.now
                 && device.blind_until <= self.now
                 && !device.misreads
-                && !device.failing
-                && !device.hung
-                && device.errors == 0
+                && !device.is_broken()
                 && (self.is_patient() || device.stalled_until <= self.now)
         };
         let read = self.requests.keys().next().is_none_or(|&first| first > self.misread_until);
@@ -105,8 +103,7 @@ impl World<'_> {
     fn may_freeze(&self) -> bool {
         let broken = |slot: Slot| {
             let device = &self.devices[slot];
-            let broken = device.failing || device.absent || device.hung || device.errors > 0;
-            self.core.states()[slot] == State::Member && broken
+            self.core.states()[slot] == State::Member && (device.absent || device.is_broken())
         };
         self.is_patient() || !(0..DEVICES).any(broken)
     }

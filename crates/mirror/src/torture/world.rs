@@ -43,6 +43,13 @@ pub(super) struct Device {
     base_ns: u64,
 }
 
+impl Device {
+    /// Does it answer with errors, or not for long?
+    pub(super) fn is_broken(&self) -> bool {
+        self.failing || self.hung || self.errors > 0
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Read(Span),

@@ -368,13 +368,13 @@ impl Collector {
             cursor = written;
         }
         while cursor < written && moved < pages {
+            // The entries of the pages of a block lie anywhere.
+            if cursor + PREFETCH < written {
+                mapping.prefetch(flash.owner(first + cursor + PREFETCH));
+            }
             let from = first + cursor;
             cursor += 1;
             let lpn = flash.owner(from);
-            // The entries of the pages of a block lie anywhere.
-            if cursor + PREFETCH < written {
-                mapping.prefetch(flash.owner(from + PREFETCH + 1));
-            }
             if lpn == NONE {
                 continue;
             }
