@@ -6,6 +6,9 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(CURDIR)/.venv/bin/python
+# The tests' own build, and the package on top of it.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+PYTEST := PATH="$(TARGET)/debug:$$PATH" PYTHONPATH="$(TARGET)/python" $(PYTHON) -m pytest
 BLOCKLAB := $(CURDIR)/.venv/bin/blocklab
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
@@ -47,23 +50,25 @@ test: ## Check everything that must hold on every commit
 test-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo test --workspace --no-fail-fast
+	cargo build --workspace --lib --bins --tests
+	cargo test --workspace --no-fail-fast --lib --bins --tests
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:
 	cargo test --workspace --no-fail-fast --test cli --test attach --test travel \
 		--config "target.'cfg(unix)'.runner = ['$(CURDIR)/scripts/bare.sh']"
 
-test-python: setup
+test-python:
+	@scripts/setup.sh --tests
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest
+	$(PYTEST)
 
 test-long: setup ## Everything in `test`, and the slow tests, optimised
 	@scripts/skips.sh $(MAKE) test-all
 
 test-all:
 	cargo test --workspace --release -- --include-ignored
-	$(PYTHON) -m pytest
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) -m pytest
 
 bench: ## Measure speed on one core
 	cargo bench --workspace --benches

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Prepare this machine: check the tools, make .venv, install blocklab and its Python package there.
 # Quick when nothing changed. Exit code 3: the machine lacks something, and what.
+# `setup.sh --tests` instead prepares the tests of Python: .venv with what they import, and the
+# package in $TARGET/python with the build that the tests of Rust have made.
 set -Eeuo pipefail
 trap 'say "setup: failed in line $LINENO: $BASH_COMMAND"' ERR
 cd "$(dirname "$0")/.."
@@ -8,6 +10,8 @@ cd "$(dirname "$0")/.."
 readonly RUST_MIN=88 # of 1.88, the workspace's rust-version
 readonly VENV=.venv
 readonly STAMP=$VENV/.blocklab-inputs
+readonly TARGET=${CARGO_TARGET_DIR:-target}
+export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -80,16 +84,40 @@ install_blocklab() {
     now=$(inputs)
     if [[ -f $STAMP && $(<"$STAMP") == "$now" ]]; then return; fi
     say "setup: building blocklab and its Python package (a few minutes the first time)"
-    export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 VIRTUAL_ENV="$PWD/$VENV"
     "$VENV/bin/python" -m pip install 'maturin>=1.9,<2'
-    "$VENV/bin/maturin" develop --release --extras dev
+    VIRTUAL_ENV="$PWD/$VENV" "$VENV/bin/maturin" develop --release --extras dev
     # In place of the package's script: `travel` starts this binary once more inside its guest.
-    cargo install --quiet --locked --force --path crates/cli --root "$VENV"
+    # Both packages are named so that what they share is not compiled twice.
+    cargo build --quiet --locked --release -p blocklab -p blocklab-py --bin blocklab
+    install "$TARGET/release/blocklab" "$VENV/bin/blocklab"
     printf '%s\n' "$now" >"$STAMP"
+}
+
+# What the package and its tests import, and no build of blocklab.
+install_libraries() {
+    "$VENV/bin/python" - <<'EOF' | xargs -d '\n' "$VENV/bin/python" -m pip install
+import tomllib
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")
+EOF
+}
+
+lay_out_for_tests() {
+    # The same command as in `make test-rust`: nothing is compiled for Python alone.
+    cargo build --quiet --workspace --lib --bins --tests
+    rm -rf "$TARGET/python"
+    mkdir -p "$TARGET/python"
+    cp -rs "$PWD/python/blocklab" "$TARGET/python/"
+    ln -sf "$(realpath "$TARGET/debug/lib_core.so")" "$TARGET/python/blocklab/_core.abi3.so"
 }
 
 check_tools
 make_venv
+if [[ ${1:-} == --tests ]]; then
+    install_libraries
+    lay_out_for_tests
+    exit
+fi
 install_blocklab
 if [[ $(command -v blocklab) != "$PWD/$VENV/bin/blocklab" ]]; then
     say "setup: to have \`blocklab\` in this shell: export PATH=\"$PWD/$VENV/bin:\$PATH\""

@@ -13,8 +13,6 @@ from needs import skip
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# `make setup` put it there.
-BIN = ROOT / ".venv" / "bin"
 
 
 def commands() -> list[str]:
@@ -71,11 +69,9 @@ def test_a_command_runs(command: str, tmp_path: Path) -> None:
     # As in a clone of the repository, but what is written goes elsewhere.
     for folder in ("studies", "traces", "devices"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=tmp_path,
-        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -23,7 +23,7 @@ pub(crate) fn interpreter() -> OsString {
 pub(crate) fn find() -> Result<String, String> {
     let name = interpreter();
     let shown = name.to_string_lossy().into_owned();
-    let ask = "import importlib.metadata as m, blocklab.report; print(m.version('blocklab'))";
+    let ask = "import blocklab.report; print(blocklab.__version__)";
     let output = Command::new(&name)
         .args(["-c", ask])
         .stdin(Stdio::null())

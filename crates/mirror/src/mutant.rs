@@ -180,4 +180,6 @@ mutants! {
     TornTail,
     /// A hole in the log is taken for its end.
     HoleIsTail,
+    /// A record that is missing before a torn one is taken for the log's end.
+    TornHidesRot,
 }

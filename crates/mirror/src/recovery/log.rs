@@ -54,6 +54,12 @@ pub(super) fn scan<M: Media>(
     let (page, record) = &found[&last];
     if !whole(media, slot, *page, record)? && !planted!(rules, TornTail) {
         found.remove(&last);
+        let before = last - 1;
+        let rotten = before >= superblock.log_first && !found.contains_key(&before);
+        if rotten && !planted!(rules, TornHidesRot) {
+            scan.hole = Some(before);
+            return Ok(scan);
+        }
     }
     let Some((_, (_, newest))) = found.last_key_value() else { return Ok(scan) };
     let (tail, newest) = (newest.tail.max(superblock.log_first), newest.number);
@@ -126,7 +132,7 @@ mod tests {
             Ok(self.0[page as usize].clone())
         }
         fn payload(&mut self, _: Slot, _: u64, _: Block, _: u32) -> Result<bool, Infallible> {
-            unreachable!("the records only refer")
+            Ok(false)
         }
         fn activity(&mut self, _: Slot) -> Result<Option<Activity>, Infallible> {
             unreachable!()
@@ -196,5 +202,18 @@ mod tests {
         assert_eq!(scanned(&rules, strange).1, Some(4), "the next one names another");
         rules.mutant = Some(Mutant::HoleIsTail);
         assert_eq!(scanned(&rules, rotten).1, None, "the planted bug");
+    }
+
+    /// What record 4 retires would come back.
+    #[test]
+    fn a_record_that_is_gone_before_a_torn_one_is_no_end() {
+        let mut rules = Rules::new(Mode::Log);
+        let mut rotten = ring();
+        rotten[4].as_mut().unwrap().entries[0].kind = EntryKind::Payload;
+        assert_eq!(scanned(&rules, rotten.clone()), (vec![1, 2, 3, 4], None));
+        rotten[3] = None;
+        assert_eq!(scanned(&rules, rotten.clone()), (vec![], Some(4)));
+        rules.mutant = Some(Mutant::TornHidesRot);
+        assert_eq!(scanned(&rules, rotten), (vec![1, 2, 3], None), "the planted bug");
     }
 }

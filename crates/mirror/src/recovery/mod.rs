@@ -311,10 +311,12 @@ impl<'m, M: Media> Recovery<'m, M> {
                 Remedy::Copy(claim) => {
                     let said = claims.iter().find(|said| said.0 == claim);
                     let &(.., sum) = said.expect("the remedy is one of the claims");
-                    match self.copy(block, claim.device, sum)? {
-                        found if lost && found != Some(sum) => continue,
-                        found => found,
+                    // An older record names what the block was before it was lost, and the other
+                    // leg may still hold that.
+                    if lost && self.media.sum(claim.device, block)? != Some(sum) {
+                        continue;
                     }
+                    self.copy(block, claim.device, sum)?
                 }
                 Remedy::Compare if lost => continue,
                 Remedy::Compare => self.compare(block)?,

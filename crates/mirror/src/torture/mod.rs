@@ -87,7 +87,7 @@ mod tests {
     ];
 
     /// Those that failed with the faults of today.
-    const ONCE_FAILED_SINCE: [u64; 9] = [
+    const ONCE_FAILED_SINCE: [u64; 11] = [
         90_000_324,
         90_004_427,
         91_000_286,
@@ -97,6 +97,8 @@ mod tests {
         200_002_175,
         200_074_391,
         200_169_928,
+        400_046_439,
+        400_657_113,
     ];
 
     fn passes(seed: u64, operations: u64) -> Report {
