@@ -141,7 +141,7 @@ def answers_of_binaries(study: Path, out: Path) -> list[dict[str, Any]]:
     """What every built `blocklab` binary answers, release and debug."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     answers = []
-    for binary in sorted(target.glob("*/blocklab")):
+    for binary in sorted(filter(Path.is_file, target.glob("*/blocklab"))):
         done = subprocess.run(
             [binary, "run", study, "--json", "--out", out / binary.parent.name],
             capture_output=True, text=True, check=False)

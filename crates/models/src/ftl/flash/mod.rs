@@ -70,9 +70,6 @@ pub struct Pslc {
 pub struct Block {
     /// Pages handed out since the last erase, skipped ones included; the next page to program.
     pub written: u16,
-    /// One past the last page whose program has ended. Pages from there to `written` are still
-    /// in the controller.
-    pub programmed: u16,
     /// Erases since the drive was built.
     pub erases: u32,
     /// Counts up whenever a block is sealed: smaller is older.
@@ -94,7 +91,6 @@ impl Default for Block {
     fn default() -> Block {
         Block {
             written: 0,
-            programmed: 0,
             erases: 0,
             sealed_at: 0,
             pins: 0,
@@ -106,17 +102,7 @@ impl Default for Block {
     }
 }
 
-snapshot_fields!(Block {
-    written,
-    programmed,
-    erases,
-    sealed_at,
-    pins,
-    slot,
-    withheld,
-    tag,
-    opened_at
-});
+snapshot_fields!(Block { written, erases, sealed_at, pins, slot, withheld, tag, opened_at });
 
 impl Block {
     /// The slot the block was opened for.
@@ -146,6 +132,9 @@ pub struct Flash {
     /// Smallest entry of `valid` in each group.
     group_least: Vec<u16>,
     blocks: Vec<Block>,
+    /// Per block, one past the last page whose program has ended; pages from there to `written` are
+    /// still in the controller. By itself, since every read asks: so it stays in a near cache.
+    programmed: Vec<u16>,
     free: Vec<VecDeque<u32>>,
     /// Open block of each slot of each plane.
     open: Vec<u32>,
@@ -179,6 +168,7 @@ snapshot_fields!(Flash {
     valid,
     group_least,
     blocks,
+    programmed,
     free,
     open,
     seals,
@@ -202,6 +192,7 @@ impl Flash {
             valid: vec![HIDDEN; blocks],
             group_least: vec![HIDDEN; blocks.div_ceil(GROUP)],
             blocks: vec![Block::default(); blocks],
+            programmed: vec![0; blocks],
             free: (0..geometry.planes()).map(|p| geometry.blocks_of_plane(p).collect()).collect(),
             open: vec![NONE; geometry.planes() as usize * usize::from(slots)],
             slots: usize::from(slots),
@@ -500,7 +491,7 @@ impl Flash {
     #[inline]
     pub fn programmed(&mut self, ppn: u32, from: u32) {
         let (block, page) = self.geometry.block_page(ppn);
-        self.blocks[block as usize].programmed = page as u16 + 1;
+        self.programmed[block as usize] = page as u16 + 1;
         self.unpin(from);
     }
 
@@ -508,7 +499,13 @@ impl Flash {
     #[inline]
     pub fn is_programmed(&self, ppn: u32) -> bool {
         let (block, page) = self.geometry.block_page(ppn);
-        page < u32::from(self.blocks[block as usize].programmed)
+        page < self.pages_programmed(block)
+    }
+
+    /// Pages of a block, from its first, whose programs have ended.
+    #[inline]
+    pub fn pages_programmed(&self, block: u32) -> u32 {
+        u32::from(self.programmed[block as usize])
     }
 
     /// The erase of a block has ended: it is free again.
@@ -516,8 +513,8 @@ impl Flash {
         debug_assert_eq!(self.valid(block), 0, "block {block} is erased with valid pages");
         let record = &mut self.blocks[block as usize];
         record.written = 0;
-        record.programmed = 0;
         record.erases += 1;
+        self.programmed[block as usize] = 0;
         let slot = Slot(std::mem::replace(&mut record.slot, Slot::FREE.0));
         self.count_pslc(block, slot, -1);
         self.valid[block as usize] = HIDDEN;

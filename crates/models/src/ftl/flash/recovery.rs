@@ -15,8 +15,8 @@ impl Flash {
         while left > 0 {
             let block = self.take_free(plane, Slot::HOST);
             let written = left.min(pages);
-            let record = &mut self.blocks[block as usize];
-            (record.written, record.programmed) = (written as u16, written as u16);
+            self.blocks[block as usize].written = written as u16;
+            self.programmed[block as usize] = written as u16;
             self.valid[block as usize] += written as u16;
             match written == pages {
                 true => self.seal(block),
@@ -78,7 +78,7 @@ impl Flash {
             }
             record.pins = 0;
             record.withheld = false;
-            record.written = record.programmed;
+            record.written = self.programmed[block as usize];
             let written = u32::from(record.written);
             let plane = self.geometry.plane_of_block(block);
             if written == 0 {
@@ -110,7 +110,7 @@ impl Flash {
         for block in 0..self.geometry.blocks() {
             self.valid[block as usize] &= HIDDEN;
             let first = self.geometry.first_ppn(block);
-            for ppn in first..first + u32::from(self.blocks[block as usize].programmed) {
+            for ppn in first..first + self.pages_programmed(block) {
                 let id = self.spare(ppn);
                 if id == NONE {
                     continue;
@@ -149,6 +149,6 @@ impl Flash {
 
     /// Pages of the drive whose program has ended, skipped ones included.
     pub fn programmed_pages(&self) -> u64 {
-        self.blocks.iter().map(|block| u64::from(block.programmed)).sum()
+        self.programmed.iter().map(|&pages| u64::from(pages)).sum()
     }
 }

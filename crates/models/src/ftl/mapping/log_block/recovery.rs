@@ -32,7 +32,7 @@ impl Store {
         for (block, tag) in own {
             let lbn = if tag == NONE { NONE } else { tag & !LOG };
             if tag & LOG != 0 {
-                pages += u64::from(flash.block(block).programmed);
+                pages += u64::from(flash.pages_programmed(block));
             }
             let is_home =
                 tag & LOG == 0 || (switches && lbn != NONE && self.is_in_order(flash, lbn, block));
@@ -56,7 +56,7 @@ impl Store {
             !empty
         });
         for (lbn, older) in former {
-            pages += u64::from(flash.block(older).programmed);
+            pages += u64::from(flash.pages_programmed(older));
             self.interrupted(flash, lbn, older);
         }
         // The spare area of the first page of every block, all those of log blocks and of
@@ -70,7 +70,7 @@ impl Store {
     /// When the first page of a block was handed out.
     fn age(&self, flash: &mut Flash, block: u32) -> u64 {
         let first = self.geometry.first_ppn(block);
-        let programmed = u32::from(flash.block(block).programmed);
+        let programmed = flash.pages_programmed(block);
         let ppn = (first..first + programmed).find(|&ppn| flash.spare(ppn) != NONE);
         ppn.map_or(0, |ppn| flash.sequence(ppn))
     }
@@ -79,7 +79,7 @@ impl Store {
     /// nothing; arriving pages never do.
     fn is_in_order(&self, flash: &mut Flash, lbn: u32, block: u32) -> bool {
         let first = self.geometry.first_ppn(block);
-        let programmed = u32::from(flash.block(block).programmed);
+        let programmed = flash.pages_programmed(block);
         (0..programmed).all(|page| {
             let id = flash.spare(first + page);
             id == NONE || id == self.layout.lpn(lbn, page)
@@ -90,7 +90,7 @@ impl Store {
     /// into one of any.
     fn is_of(&self, flash: &mut Flash, lbn: u32, block: u32) -> bool {
         let first = self.geometry.first_ppn(block);
-        let programmed = u32::from(flash.block(block).programmed);
+        let programmed = flash.pages_programmed(block);
         (first..first + programmed).all(|ppn| {
             let id = flash.spare(ppn);
             id == NONE || self.layout.split(id).0 == lbn
@@ -99,7 +99,7 @@ impl Store {
 
     /// A merge of `lbn` was interrupted before a block that it empties was erased.
     fn interrupted(&mut self, flash: &mut Flash, lbn: u32, older: u32) {
-        let reached = u32::from(flash.block(self.home[lbn as usize]).programmed);
+        let reached = flash.pages_programmed(self.home[lbn as usize]);
         // The merge passed these offsets without copying them: the pages had been discarded.
         self.forget(flash, older, |layout, lpn| layout.split(lpn).1 < reached);
         if flash.valid(older) == 0 {
@@ -113,7 +113,7 @@ impl Store {
     /// The power failure brought back discarded pages of a block: discard them again.
     fn forget(&mut self, flash: &mut Flash, block: u32, which: impl Fn(&Layout, u32) -> bool) {
         let first = self.geometry.first_ppn(block);
-        for ppn in first..first + u32::from(flash.block(block).programmed) {
+        for ppn in first..first + flash.pages_programmed(block) {
             if flash.is_valid(ppn) && which(&self.layout, flash.spare(ppn)) {
                 flash.invalidate(ppn);
                 self.place.set(flash.spare(ppn) as usize, NONE);
