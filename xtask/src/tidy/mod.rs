@@ -2,6 +2,7 @@
 
 mod doc_form;
 mod edges;
+mod formatted;
 mod generated;
 mod headings;
 mod leftovers;
@@ -45,7 +46,8 @@ impl fmt::Display for Finding {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, with what it asks of the repository.
-const RULES: [(&str, Rule); 14] = [
+const RULES: [(&str, Rule); 15] = [
+    ("sources are formatted, also where a macro declares them", formatted::check),
     ("files, functions and lines are short", sizes::check),
     ("every crate is a room and depends only on rooms to its left", edges::check),
     ("modules name nothing behind a wall of their room", walls::check),
