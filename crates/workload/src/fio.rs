@@ -40,6 +40,7 @@ mod parse;
 mod plan;
 mod recorder;
 mod run;
+mod slips;
 mod value;
 
 use std::io::Read;

@@ -7,7 +7,7 @@ use sim::snapshot_fields;
 
 use super::flash::{Flash, Slot};
 use super::gc::Gc;
-use super::mapping::{Mapping, Needs};
+use super::mapping::{CleaningStep, Mapping, Needs};
 use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
@@ -52,17 +52,6 @@ impl Rules {
         (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
         self.isolated = needs.isolated;
     }
-}
-
-/// What became of a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Operations were planned; ask again when they are done.
-    Planned,
-    /// The victim cannot be erased until programs in flight have ended; ask again later.
-    Blocked,
-    /// Nothing to do.
-    Idle,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -197,32 +186,32 @@ impl Collector {
         flash: &mut Flash,
         mapping: &mut dyn Mapping,
         plan: &mut Plan,
-    ) -> Step {
+    ) -> CleaningStep {
         if self.rules.own_pools > 0 {
             let step = mapping.clean(flash, pool, plan);
-            self.pools[pool as usize].active = step != Step::Idle;
+            self.pools[pool as usize].active = step != CleaningStep::Idle;
             return step;
         }
         if !self.pools[pool as usize].has_victim && !self.choose(pool, flash) {
             let state = &mut self.pools[pool as usize];
             (state.active, state.background) = (false, false);
-            return Step::Idle;
+            return CleaningStep::Idle;
         }
         if self.move_pages(pool, pages, flash, mapping, plan) {
-            return Step::Planned;
+            return CleaningStep::Planned;
         }
         let state = &mut self.pools[pool as usize];
         if mapping.settle(flash, flash.geometry.plane_of_block(state.victim), plan) {
-            return Step::Planned;
+            return CleaningStep::Planned;
         }
         if flash.is_pinned(state.victim) {
-            return Step::Blocked;
+            return CleaningStep::Blocked;
         }
         state.has_victim = false;
         self.blocks_collected += 1;
         let cause = if state.wear { Cause::Wear } else { Cause::Gc };
         plan.push(FlashOp::erase(cause, flash.geometry.first_ppn(state.victim)));
-        Step::Planned
+        CleaningStep::Planned
     }
 
     /// Tell the victim policy about blocks that were sealed.

@@ -155,17 +155,21 @@ const PERCENTILES: [&str; 17] = [
     "99.990000",
 ];
 
-pub(super) fn output(recorder: &Recorder, device: &str, unix_ms: u64) -> Output {
-    let elapsed = recorder.end.since(recorder.start.unwrap_or_default());
-    let global = Some(Table(recorder.global.clone())).filter(|table| !table.0.is_empty());
-    Output {
-        version: concat!("fio-3.33 shape, by blocklab-", env!("CARGO_PKG_VERSION")).into(),
-        timestamp: unix_ms / 1000,
-        timestamp_ms: unix_ms,
-        time: date(unix_ms / 1000),
-        global,
-        jobs: recorder.jobs.iter().map(|job| job_output(job, recorder, elapsed)).collect(),
-        disk_util: vec![disk_util(recorder, device, elapsed)],
+impl Recorder {
+    /// The report in the shape of `fio --output-format=json`. `unix_ms` is when the run was made,
+    /// in milliseconds since 1970; `device` names the device in the disk statistics.
+    pub fn output(&self, device: &str, unix_ms: u64) -> Output {
+        let elapsed = self.end.since(self.start.unwrap_or_default());
+        let global = Some(Table(self.global.clone())).filter(|table| !table.0.is_empty());
+        Output {
+            version: concat!("fio-3.33 shape, by blocklab-", env!("CARGO_PKG_VERSION")).into(),
+            timestamp: unix_ms / 1000,
+            timestamp_ms: unix_ms,
+            time: date(unix_ms / 1000),
+            global,
+            jobs: self.jobs.iter().map(|job| job_output(job, self, elapsed)).collect(),
+            disk_util: vec![disk_util(self, device, elapsed)],
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every key of fio that blocklab knows: what it does with it, or why it cannot.
 
 use super::options::{self, Options};
+use super::slips::nearest;
 use super::value::Value;
 
 /// Nanoseconds in the unit of bare times of most keys, the second.
@@ -376,40 +377,6 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
 pub(super) fn nearest_key(name: &str) -> Option<&'static str> {
     let names = [HONOURED, HARMLESS].into_iter().flatten().flat_map(|key| key.names);
     nearest(name, names.copied())
-}
-
-/// The candidate with the smallest edit distance, if it is small enough to be a slip.
-pub(super) fn nearest<'a>(
-    name: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let name: String = name.chars().take(64).collect::<String>().to_ascii_lowercase();
-    let scored = candidates.map(|candidate| (distance(&name, candidate), candidate));
-    let (score, best) = scored.min_by_key(|&(score, _)| score)?;
-    (score <= 1 + name.chars().count() / 3).then_some(best)
-}
-
-/// Edit distance in which swapping two neighbours is one step (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = match (i, j) {
-                (0, n) | (n, 0) => n,
-                _ => {
-                    let same = usize::from(a[i - 1] != b[j - 1]);
-                    let mut best =
-                        (rows[i - 1][j - 1] + same).min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                        best = best.min(rows[i - 2][j - 2] + 1);
-                    }
-                    best
-                }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ pub(super) fn rw(value: Value) -> Result<Pattern, String> {
                 "randrw",
                 "randtrimwrite",
             ];
-            let near = super::keys::nearest(other, NAMES.into_iter());
+            let near = super::slips::nearest(other, NAMES.into_iter());
             return Err(format!(
                 "expected one of {}, got \"{other}\"{}",
                 NAMES.join(", "),

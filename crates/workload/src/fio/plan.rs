@@ -5,7 +5,6 @@ use sim::{Nanos, Rng, SECTOR_BYTES};
 
 use super::options::{BlockSize, Options};
 use super::parse::{JobFile, JobSpec};
-use super::run::Fio;
 use crate::Context;
 
 /// Jobs at once, as in fio.
@@ -94,11 +93,6 @@ impl Plan {
             }
         }
         Ok(plan)
-    }
-
-    /// The workload.
-    pub fn start(&self) -> Fio {
-        Fio::new(self)
     }
 
     fn remark(&mut self, spec: &JobSpec, context: &Context) {

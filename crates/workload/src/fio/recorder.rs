@@ -2,7 +2,6 @@
 
 use sim::{Completion, Histogram, Nanos, Op, Probe, Request};
 
-use super::json;
 use super::plan::{JobInfo, Plan};
 
 /// fio samples bandwidth and request rate once per this span.
@@ -178,12 +177,6 @@ impl Recorder {
             start: None,
             end: Nanos::ZERO,
         }
-    }
-
-    /// The report in the shape of `fio --output-format=json`. `unix_ms` is when the run was made,
-    /// in milliseconds since 1970; `device` names the device in the disk statistics.
-    pub fn output(&self, device: &str, unix_ms: u64) -> json::Output {
-        json::output(self, device, unix_ms)
     }
 
     fn job(&mut self, request: &Request) -> &mut JobRecord {

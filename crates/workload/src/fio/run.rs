@@ -35,8 +35,15 @@ pub struct Fio {
     notes: Vec<String>,
 }
 
+impl Plan {
+    /// The workload.
+    pub fn start(&self) -> Fio {
+        Fio::new(self)
+    }
+}
+
 impl Fio {
-    pub(super) fn new(plan: &Plan) -> Fio {
+    fn new(plan: &Plan) -> Fio {
         let first = plan.resolved.iter().filter(|job| job.group == 0);
         let ramps = first.map(|job| &job.options).filter(|o| o.ramp_time > Nanos::ZERO);
         Fio {

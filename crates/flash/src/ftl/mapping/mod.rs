@@ -4,7 +4,6 @@ use config::ConfigError;
 use sim::{Bytes, Counters, Snapshot};
 
 use super::allocation::Allocator;
-use super::collector::Step;
 use super::flash::{Flash, Pslc, Slot};
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
@@ -147,6 +146,17 @@ pub(crate) fn next_page(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full(pub Option<u32>);
 
+/// What became of a step of cleaning: freeing blocks by moving what is valid in them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CleaningStep {
+    /// Operations were planned; ask again when they are done.
+    Planned,
+    /// The victim cannot be erased until programs in flight have ended; ask again later.
+    Blocked,
+    /// Nothing to do.
+    Idle,
+}
+
 /// What a scheme needs from the rest of the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
@@ -268,9 +278,9 @@ pub trait Mapping: Snapshot + Send {
 
     /// Plan the next step of cleaning a pool. The step after it is asked for when this one is
     /// done.
-    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
+    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> CleaningStep {
         let _ = (flash, pool, plan);
-        Step::Idle
+        CleaningStep::Idle
     }
 
     /// Memory the scheme needs now in a real controller: tables, tags and directories.

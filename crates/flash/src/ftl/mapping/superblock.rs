@@ -57,8 +57,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, Counters, CowVec, snapshot_fields};
 
 use super::log_block::{Budget, Dead, Layout, Striping};
-use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, bits};
-use crate::ftl::collector::Step;
+use super::{Built, CleaningStep, Context, Full, HostPage, MapStats, Mapping, Needs, bits};
 use crate::ftl::flash::Flash;
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
@@ -327,7 +326,7 @@ impl Mapping for Superblock {
         *recovering || dead.len() > 0 || wish.is_some() || job.is_some()
     }
 
-    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
+    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> CleaningStep {
         self.collect(flash, pool, plan)
     }
 

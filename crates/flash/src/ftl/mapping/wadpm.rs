@@ -65,6 +65,7 @@ use crate::ssd::plan::{NONE, Plan, Rebuilt};
 
 mod cache;
 mod mrc;
+mod share;
 #[cfg(test)]
 mod tests;
 mod window;

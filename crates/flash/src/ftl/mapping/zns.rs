@@ -47,8 +47,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, Counters, CowVec, snapshot_fields};
 
-use super::{Built, Context, Full, HostPage, Mapping, Needs, bits, write_anywhere};
-use crate::ftl::collector::Step;
+use super::{Built, CleaningStep, Context, Full, HostPage, Mapping, Needs, bits, write_anywhere};
 use crate::ftl::flash::Flash;
 use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
 
@@ -254,29 +253,31 @@ impl Mapping for Zns {
         self.zones.empty(flash) <= KEPT + 1 || self.zones.has_dead()
     }
 
-    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
+    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> CleaningStep {
         if self.resetting != NONE {
             self.zones.forget(std::mem::replace(&mut self.resetting, NONE));
         }
         if self.victim == NONE {
             if !self.wants_cleaning(flash, pool) {
-                return Step::Idle;
+                return CleaningStep::Idle;
             }
-            let Some(victim) = self.zones.least_valid(&self.open) else { return Step::Idle };
+            let Some(victim) = self.zones.least_valid(&self.open) else {
+                return CleaningStep::Idle;
+            };
             (self.victim, self.cursor) = (victim, 0);
         }
         if self.move_pages(flash, plan) {
-            return Step::Planned;
+            return CleaningStep::Planned;
         }
         if self.zones.blocks(self.victim).any(|block| flash.is_pinned(block)) {
-            return Step::Blocked;
+            return CleaningStep::Blocked;
         }
         for block in self.zones.blocks(self.victim) {
             plan.push(FlashOp::erase(Cause::Gc, flash.geometry.first_ppn(block)));
         }
         self.zones.reset();
         self.resetting = std::mem::replace(&mut self.victim, NONE);
-        Step::Planned
+        CleaningStep::Planned
     }
 
     fn ram(&self) -> Bytes {

@@ -280,13 +280,13 @@ impl Controller {
         let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
         let pages = self.collector.rules.step_pages;
         match self.collector.step(pool, pages, flash, mapping, &mut self.plan) {
-            Step::Planned => {
+            CleaningStep::Planned => {
                 self.submit_plan(Waiter::Pool(pool), NONE, !urgent);
                 // Map pages may have taken a free block of another plane.
                 self.check_planned();
             }
-            Step::Blocked => self.blocked_pools.push(pool),
-            Step::Idle => {}
+            CleaningStep::Blocked => self.blocked_pools.push(pool),
+            CleaningStep::Idle => {}
         }
     }
 

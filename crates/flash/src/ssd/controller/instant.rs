@@ -3,7 +3,7 @@
 use sim::SECTOR_BYTES;
 
 use super::*;
-use crate::ftl::mapping::MapStats;
+use crate::ftl::mapping::{CleaningStep, MapStats};
 
 /// So many requests are between fetching a page's entry and what it points to.
 const NAMED: usize = 8;
@@ -129,9 +129,9 @@ impl Controller {
             let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
             // Nothing can come between the pages of a victim here: one step for all of them.
             match self.collector.step(pool, u32::MAX, flash, mapping, &mut self.plan) {
-                Step::Planned => self.run_now(),
-                Step::Blocked => unreachable!("no program is in flight outside time"),
-                Step::Idle => break,
+                CleaningStep::Planned => self.run_now(),
+                CleaningStep::Blocked => unreachable!("no program is in flight outside time"),
+                CleaningStep::Idle => break,
             }
         }
         taken.retain(|&other| other != plane);

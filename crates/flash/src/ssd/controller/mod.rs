@@ -15,9 +15,9 @@ use super::host::HostPath;
 use super::nand::{Class, Finished, Nand};
 use super::oracle::Oracle;
 use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
-use crate::ftl::collector::{Collector, Step};
+use crate::ftl::collector::Collector;
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::{Full, HostPage, Mapping};
+use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping};
 
 mod background;
 mod discard;

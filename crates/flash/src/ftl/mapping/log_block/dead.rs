@@ -2,8 +2,8 @@
 
 use sim::snapshot_fields;
 
-use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
+use crate::ftl::mapping::CleaningStep;
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, Plan};
 
@@ -41,7 +41,7 @@ impl Dead {
         geometry: &Geometry,
         flash: &Flash,
         plan: &mut Plan,
-    ) -> Option<Step> {
+    ) -> Option<CleaningStep> {
         if self.blocks.is_empty() {
             return None;
         }
@@ -55,6 +55,6 @@ impl Dead {
             }
             pinned
         });
-        Some(if erasing.is_empty() { Step::Blocked } else { Step::Planned })
+        Some(if erasing.is_empty() { CleaningStep::Blocked } else { CleaningStep::Planned })
     }
 }

@@ -4,9 +4,8 @@ use sim::{Bytes, Counters, Snapshot};
 
 use super::recovery::Found;
 use super::store::{Job, Store};
-use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::{Full, HostPage, Mapping, Needs};
+use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping, Needs};
 use crate::ssd::plan::{NONE, OpCounts, Plan, Rebuilt};
 
 /// A page that its home cannot take.
@@ -94,14 +93,14 @@ impl<L: Logs> Hybrid<L> {
     }
 
     /// Do the next part of a job; `None` when it is done without an operation.
-    fn work(&mut self, flash: &mut Flash, pool: usize, plan: &mut Plan) -> Option<Step> {
+    fn work(&mut self, flash: &mut Flash, pool: usize, plan: &mut Plan) -> Option<CleaningStep> {
         let job = self.store.work[pool].job?;
         if job.lbn != NONE {
             self.store.work[pool].job = None;
             let copied = self.store.close(flash, job, L::SWITCHES);
             self.logs.merged(&mut self.store, flash, job.lbn);
             self.store.plan_moves(flash, plan);
-            return copied.then_some(Step::Planned);
+            return copied.then_some(CleaningStep::Planned);
         }
         let logs = &mut self.logs;
         let parallel = logs.merges_in_parallel();
@@ -111,7 +110,7 @@ impl<L: Logs> Hybrid<L> {
         });
         if more {
             self.store.plan_moves(flash, plan);
-            return Some(Step::Planned);
+            return Some(CleaningStep::Planned);
         }
         self.store.work[pool].job = None;
         let merged = std::mem::take(&mut self.store.work[pool].merged);
@@ -213,7 +212,7 @@ impl<L: Logs> Mapping for Hybrid<L> {
         unfinished || work.dead.len() > 0 || self.logs.wants(pool as usize)
     }
 
-    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
+    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> CleaningStep {
         let pool = pool as usize;
         loop {
             // Erases first: they bring back the free block that the next merge needs.
@@ -224,14 +223,14 @@ impl<L: Logs> Mapping for Hybrid<L> {
             if self.store.resume(flash, pool) {
                 self.store.plan_moves(flash, plan);
                 if !plan.ops.is_empty() {
-                    return Step::Planned;
+                    return CleaningStep::Planned;
                 }
                 continue;
             }
             if self.store.work[pool].job.is_none() {
                 let job = self.logs.next_job(&mut self.store, flash, pool);
                 if job.is_none() && self.store.work[pool].dead.len() == 0 {
-                    return Step::Idle;
+                    return CleaningStep::Idle;
                 }
                 self.store.work[pool].job = job;
             }

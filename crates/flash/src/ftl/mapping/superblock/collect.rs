@@ -2,14 +2,19 @@
 
 use super::groups::MOVED;
 use super::{Job, Superblock};
-use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
+use crate::ftl::mapping::CleaningStep;
 use crate::ftl::mapping::log_block::plan_copies;
 use crate::ssd::plan::{NONE, Plan};
 
 impl Superblock {
     /// The next step of a plane.
-    pub(super) fn collect(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> Step {
+    pub(super) fn collect(
+        &mut self,
+        flash: &mut Flash,
+        plane: u32,
+        plan: &mut Plan,
+    ) -> CleaningStep {
         loop {
             let pool = &mut self.pools[plane as usize];
             // Erases first: they bring back the free block that moved pages may need.
@@ -18,14 +23,14 @@ impl Superblock {
             }
             pool.recovering &= flash.free_blocks(plane) < self.reserve;
             let Some(job) = pool.job.or_else(|| self.next_job(flash, plane)) else {
-                return Step::Idle;
+                return CleaningStep::Idle;
             };
             let victim = self.groups.victim(flash, job.group);
             let victim = victim.expect("a superblock with spare pages has a block to collect");
             let rest = self.empty(flash, plane, victim, job, plan);
             self.pools[plane as usize].job = rest;
             if !plan.ops.is_empty() {
-                return Step::Planned;
+                return CleaningStep::Planned;
             }
         }
     }

@@ -6,9 +6,8 @@ use config::device::Context;
 use sim::{Bytes, Counters, Device, Loader, Rng, Saver, Snapshot, SnapshotError};
 
 use super::{age, mappings, tiny, torture};
-use crate::ftl::collector::Step;
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::{Full, HostPage, MapStats, Mapping, Needs};
+use crate::ftl::mapping::{CleaningStep, Full, HostPage, MapStats, Mapping, Needs};
 use crate::ssd::plan::{FlashOp, Kind, NONE, OpCounts, Plan, Rebuilt};
 
 /// What a wrapped mapping does wrong, once in a while.
@@ -128,7 +127,7 @@ impl Mapping for Sabotaged {
         self.inner.wants_cleaning(flash, pool)
     }
 
-    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> Step {
+    fn clean(&mut self, flash: &mut Flash, pool: u32, plan: &mut Plan) -> CleaningStep {
         let step = self.inner.clean(flash, pool, plan);
         self.swap_copies(plan);
         step

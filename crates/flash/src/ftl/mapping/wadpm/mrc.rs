@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
-use super::window::percent;
+use super::share::{percent, up_to_max};
 
 /// What the controller wants, and how closely it looks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -49,19 +49,16 @@ impl Default for MrcParams {
 }
 
 impl MrcParams {
-    /// Check the values; see [`super::window::WindowParams::build`].
+    /// Check the values. `table` is the size of a complete page table and `chunk` of a map page,
+    /// in bytes; `chunks` map pages make the table.
     pub(super) fn build(&self, table: u64, chunk: u64, chunks: u32) -> Result<Curve, ConfigError> {
         for (key, value) in
             [("max", self.max), ("hit_ratio", self.hit_ratio), ("reachable", self.reachable)]
         {
             percent(key, value)?;
         }
-        for (key, value) in [("min", self.min), ("start", self.start)] {
-            if !(value > 0.0 && value <= self.max) {
-                let message = format!("expected above 0 to max ({}), got {value}", self.max);
-                return Err(ConfigError::new(key, message));
-            }
-        }
+        up_to_max("min", self.min, self.max)?;
+        up_to_max("start", self.start, self.max)?;
         if self.samples < 16 || self.period == 0 {
             let message = "expected samples of at least 16 and a period of at least 1";
             return Err(ConfigError::new("samples", message));

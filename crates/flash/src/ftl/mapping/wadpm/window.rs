@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
 use super::mrc::{Curve, MrcParams};
+use super::share::{percent, up_to_max};
 
 /// How large the window is.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -64,14 +65,6 @@ impl Default for HillClimbParams {
     }
 }
 
-/// A share of the table in percent, checked.
-pub(super) fn percent(key: &str, value: f64) -> Result<f64, ConfigError> {
-    match value > 0.0 && value <= 100.0 {
-        true => Ok(value),
-        false => Err(ConfigError::new(key, format!("expected above 0 to 100, got {value}"))),
-    }
-}
-
 impl WindowParams {
     /// Check the values. `table` is the size of a complete page table and `chunk` of a map page,
     /// in bytes; `chunks` map pages make the table.
@@ -122,12 +115,8 @@ impl HillClimbParams {
         percent("max", self.max)?;
         percent("step", self.step)?;
         percent("hit_ratio", self.hit_ratio)?;
-        for (key, value) in [("min", self.min), ("start", self.start)] {
-            if !(value > 0.0 && value <= self.max) {
-                let message = format!("expected above 0 to max ({}), got {value}", self.max);
-                return Err(ConfigError::new(key, message));
-            }
-        }
+        up_to_max("min", self.min, self.max)?;
+        up_to_max("start", self.start, self.max)?;
         match self.period {
             0 => Err(ConfigError::new("period", "expected at least 1, got 0")),
             _ => Ok(()),
