@@ -6,10 +6,9 @@ pub mod vhost_user;
 use attach::Extent;
 use attach::frontend::loop_device::wire as fuse;
 use attach::frontend::nbd::{Ask, ExportInfo, Machine, Step};
-use models::hdd::{demerit, disksim};
-use models::registry::TraceFormat;
-use models::trace::{Context, LocalityMeter, SummaryMeter, open};
-use models::workload::fio;
+use disk::{demerit, disksim};
+use trace::{Context, LocalityMeter, SummaryMeter, TraceFormat, open};
+use workload::fio;
 use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
 use study::Plan;
 
@@ -18,13 +17,13 @@ pub fn read_as(name: &str, bytes: &[u8]) {
     let format = TraceFormat::from_name(name).expect("a target names a registered format");
     let with_responses = match format.clone() {
         TraceFormat::Blkparse(p) => {
-            Some(TraceFormat::Blkparse(models::trace::blkparse::Params { responses: true, ..p }))
+            Some(TraceFormat::Blkparse(trace::blkparse::Params { responses: true, ..p }))
         }
         TraceFormat::Blktrace(p) => {
-            Some(TraceFormat::Blktrace(models::trace::blktrace::Params { responses: true, ..p }))
+            Some(TraceFormat::Blktrace(trace::blktrace::Params { responses: true, ..p }))
         }
         TraceFormat::Wiscsee(_) => {
-            Some(TraceFormat::Wiscsee(models::trace::wiscsee::Params { responses: true }))
+            Some(TraceFormat::Wiscsee(trace::wiscsee::Params { responses: true }))
         }
         _ => None,
     };
@@ -78,7 +77,7 @@ pub fn run_job_file(bytes: &[u8]) {
         discard: true,
     };
     let open = |_: &str| Ok(Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<_>);
-    let context = models::workload::Context { rng: Rng::new(1, "fuzz"), limits, open: &open };
+    let context = workload::Context { rng: Rng::new(1, "fuzz"), limits, open: &open };
     let params = fio::Params { file: Some("fuzz".into()), ..fio::Params::default() };
     let Ok(plan) = params.plan(&context) else { return };
     let mut workload = plan.start();
@@ -113,7 +112,7 @@ pub fn read_disk(bytes: &[u8]) {
     let _ = disksim::seek_file(model);
     let trace = disksim::trace(trace);
     let Ok(params) = disksim::params(specs, model, seek) else { return };
-    let context = models::device::Context { rng: Rng::new(1, "fuzz") };
+    let context = config::device::Context { rng: Rng::new(1, "fuzz") };
     let (Ok(mut device), Ok(trace)) = (params.build(&context), trace) else { return };
     if trace.iter().all(|sample| sample.sectors < 1 << 20) {
         let _ = demerit::replay(&mut *device, &trace[..trace.len().min(200)]);

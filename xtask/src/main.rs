@@ -1,5 +1,6 @@
 //! What keeps the repository in order. `cargo run -p xtask -- tidy | generate | new KIND NAME`.
 
+mod format;
 mod generate;
 mod new;
 #[path = "../../crates/study/build/rooms.rs"]
@@ -18,7 +19,8 @@ Usage: cargo run -p xtask -- COMMAND
 Commands:
   tidy            Check the rules of the house (also runs inside `make test`)
   generate        Write the generated parts of the documents
-  new KIND NAME   Start a model: file, registry line, docs page, study
+  format          Format every source: `cargo fmt` misses modules that a macro declares
+  new KIND NAME   Start a model: file, the line of its slot, docs page, study
   score-disks DIR Score the disk model against measured drives (DiskSim validation files)";
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
         ["generate"] => root().and_then(|root| generate::run(&root)),
+        ["format"] => root().and_then(|root| format::run(&root)),
         ["new", kind, name] => root().and_then(|root| new::run(&root, kind, name)),
         ["score-disks", directory] => score_disks::run(Path::new(directory)),
         ["new", ..] => Err(format!("usage: xtask new KIND NAME\n{}", new::kinds_help())),

@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use models::device::hdd::Params;
-use models::hdd::{demerit, disksim};
+use disk::hdd::Params;
+use disk::{demerit, disksim};
 use sim::Nanos;
 
 /// DiskSim's own demerits in us, as its validation suite states them.
@@ -101,7 +101,7 @@ fn score(directory: &Path, name: &str) -> Result<Score, String> {
 }
 
 fn respond(params: &Params, trace: &[disksim::Measured]) -> Result<Vec<Nanos>, String> {
-    let context = models::device::Context { rng: sim::Rng::new(1, "score") };
+    let context = config::device::Context { rng: sim::Rng::new(1, "score") };
     let mut device = params.build(&context).map_err(|why| why.to_string())?;
     demerit::replay(&mut *device, trace)
 }

@@ -8,7 +8,7 @@
 //!
 //! Answers begin with `ok` or `error`.
 
-use models::config::{Duration, Size};
+use config::{Duration, Size};
 use sim::Op;
 
 use crate::fault::{FaultId, Kind, Rule};

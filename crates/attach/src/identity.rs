@@ -42,7 +42,7 @@ impl Identity {
 
     /// The same of a device that is of no part, or of what its part says.
     pub fn of(block: &Block, limits: &Limits, title: &str, name: &str) -> Identity {
-        let bytes = |size: models::config::Size| size.0.0 as u32;
+        let bytes = |size: config::Size| size.0.0 as u32;
         let logical = block.logical_block.map_or(SECTOR_BYTES, bytes);
         let preferred = limits.block_bytes.next_power_of_two().clamp(logical, PHYSICAL_BYTES_MAX);
         Identity {

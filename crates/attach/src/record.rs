@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use models::registry::TraceFormat;
-use models::trace::{Context, Record, Writer};
 use sim::{Nanos, Request, Rng};
 use study::Failure;
+use trace::{Context, Record, TraceFormat, Writer};
 
 use crate::session::DeviceOptions;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/traces").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces").join(name)
 }
 
 fn trace(arguments: &[&str]) -> Output {

@@ -7,9 +7,9 @@ use std::io::{Cursor, Read};
 use std::time::Instant;
 
 use models::registry::{DeviceModel, Replay, TraceFormat};
-use models::trace::{self, Trace};
-use models::workload::{self, trace::Params};
 use sim::{Limits, Nanos, NoProbe, Rng, Stop, simulate};
+use trace::Trace;
+use workload::trace::Params;
 
 /// Lines per trace: tens of megabytes, so that caches do not hold them.
 const LINES: u64 = 1_000_000;
@@ -78,7 +78,7 @@ fn parse_all(bytes: &[u8]) -> u64 {
 fn replay_all(bytes: &[u8]) -> u64 {
     let mut device = DeviceModel::from_name("null")
         .expect("registered")
-        .build(&models::device::Context { rng: Rng::new(1, "null") })
+        .build(&config::device::Context { rng: Rng::new(1, "null") })
         .expect("defaults are valid");
     let open = |_: &str| Ok(boxed(bytes));
     let limits: Limits = device.limits();

@@ -1,16 +1,8 @@
-//! Everything blocklab models, one file each.
+//! The phone book of everything modelled, and the devices made of devices.
 //!
 //! Models never see wall time, never hold payload bytes and never open a file: readers take a
-//! [`std::io::Read`]. Names are listed in one place, [`registry`].
+//! [`std::io::Read`]. Their slots are collected in one place, [`registry`].
 
-pub mod config;
 pub mod device;
-pub mod disksim;
-pub mod ftl;
-pub mod hdd;
-pub mod parameters;
 mod raid;
 pub mod registry;
-pub mod ssd;
-pub mod trace;
-pub mod workload;

@@ -1,9 +1,8 @@
 //! The closed model of Byun 2010, small: what the study hetero-mirror/paper finds must hold in 30
 //! simulated seconds too.
 
-use models::device::Context;
+use config::device::Context;
 use models::registry::{DeviceModel, WorkloadModel};
-use models::workload;
 use sim::{Counters, Nanos, NoProbe, Outcome, Rng, Stop, simulate};
 
 const SSD: &str =

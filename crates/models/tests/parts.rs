@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use models::device::Context;
-use models::device::ssd::Params;
+use config::device::Context;
+use flash::device::ssd::Params;
 use models::registry::DeviceModel;
 use sim::{Completions, Counters, Device, Lba, Nanos, Request, Rng, Stepper};
 
@@ -162,7 +162,7 @@ fn shrink(mut params: Params) -> Params {
     g.planes_per_die = g.planes_per_die.min(4);
     (g.blocks_per_plane, g.pages_per_block) = (24, 12);
     params.collection.reserve_blocks = 1;
-    params.over_provisioning = models::device::ssd::OverProvisioning::LivePercent(45.0);
+    params.over_provisioning = flash::device::ssd::OverProvisioning::LivePercent(45.0);
     params.queue_depth_max = 64;
     params.oracle = true;
     params

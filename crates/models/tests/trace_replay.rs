@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{Cursor, Read};
 
 use models::registry::{DeviceModel, WorkloadModel};
-use models::workload::Context;
 use sim::{Completion, Lba, Limits, Nanos, NoProbe, Probe, Request, Rng, Stop, Workload, simulate};
+use workload::Context;
 
 /// Records every issue, and the most requests in flight.
 #[derive(Default)]
@@ -33,7 +33,7 @@ fn limits() -> Limits {
 fn null() -> Box<dyn sim::Device> {
     // 1 MiB, 10 us per request.
     let model: DeviceModel = toml::from_str("[null]\ncapacity = \"1MiB\"").unwrap();
-    model.build(&models::device::Context { rng: Rng::new(1, "null") }).unwrap()
+    model.build(&config::device::Context { rng: Rng::new(1, "null") }).unwrap()
 }
 
 fn build(trace: &str, options: &str) -> Result<Box<dyn Workload + Send>, String> {

@@ -5,12 +5,16 @@
 /// ```ignore
 /// registry! {
 ///     /// Which block the collector empties next.
-///     pub enum GcPolicy("gc") in "ftl/gc/": gc::Context => Box<dyn Gc> = {
+///     pub enum GcPolicy("gc"): Context => Box<dyn Gc> = {
 ///         Greedy = "greedy" => greedy,
 ///         CostBenefit = "cost-benefit" => cost_benefit,
 ///     }
 /// }
 /// ```
+///
+/// A line declares its module, too: `greedy.rs` beside the file of the slot. A module of another
+/// crate is named with its place, `Hdd = "hdd" => hdd from disk`, and has its own text as
+/// `pub const SOURCE: &str`.
 ///
 /// Each module offers `pub struct Params` (`Default`, serde, `JsonSchema`) with
 /// `fn build(&self, context: &Context) -> Built`. In TOML the policy's name is the table's name:
@@ -22,11 +26,14 @@
 macro_rules! registry {
     (
         $(#[$meta:meta])*
-        pub enum $name:ident($slot:literal) in $folder:literal:
-            $context:ty => $built:ty = {
-            $( $variant:ident = $label:literal => $module:ident ),+ $(,)?
+        pub enum $name:ident($slot:literal): $context:ty => $built:ty = {
+            $(
+                $variant:ident = $label:literal => $module:ident $( from $( $home:ident )::+ )?
+            ),+ $(,)?
         }
     ) => {
+        $( $crate::registry!(@module $module $(, $( $home )::+ )?); )+
+
         $(#[$meta])*
         #[derive(Clone, PartialEq, Debug)]
         pub enum $name {
@@ -41,7 +48,7 @@ macro_rules! registry {
             pub const SLOT: &'static str = $slot;
             /// (name, source text) of every entry, in registry order.
             pub const ENTRIES: &'static [(&'static str, &'static str)] = &[
-                $( ($label, include_str!(concat!($folder, stringify!($module), ".rs"))), )+
+                $( ($label, $crate::registry!(@source $module $(, $( $home )::+ )?)), )+
             ];
             /// Every name, in registry order.
             pub const NAMES: &'static [&'static str] = &[ $( $label, )+ ];
@@ -138,5 +145,17 @@ macro_rules! registry {
                 ::schemars::json_schema!({ "oneOf": choices })
             }
         }
+    };
+    (@module $module:ident) => {
+        pub mod $module;
+    };
+    (@module $module:ident, $( $home:ident )::+) => {
+        use $( $home:: )+ $module;
+    };
+    (@source $module:ident) => {
+        include_str!(concat!(stringify!($module), ".rs"))
+    };
+    (@source $module:ident, $( $home:ident )::+) => {
+        $module::SOURCE
     };
 }

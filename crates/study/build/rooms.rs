@@ -14,9 +14,14 @@ pub(crate) enum Kind {
 
 /// The rooms and their kinds, left to right: one may use those before it, not those after it. A
 /// room stands here before it has a folder.
-pub(crate) const ROOMS: [(&str, Kind); 8] = [
+pub(crate) const ROOMS: [(&str, Kind); 13] = [
     ("sim", Kind::Pure),
     ("mirror", Kind::Pure),
+    ("config", Kind::Pure),
+    ("disk", Kind::Pure),
+    ("flash", Kind::Pure),
+    ("trace", Kind::Pure),
+    ("workload", Kind::Pure),
     ("models", Kind::Pure),
     ("study", Kind::Results),
     ("attach", Kind::Edge),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use models::config::Size;
+use config::Size;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sim::Bytes;
 

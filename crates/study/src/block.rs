@@ -1,6 +1,6 @@
 //! What a part tells Linux's block layer about itself, beside what its model decides.
 
-use models::config::{ConfigError, Size};
+use config::{ConfigError, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sim::{Bytes, SECTOR_BYTES};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use models::config::{Duration, Size};
+use config::{Duration, Size};
 use models::registry::{DeviceModel, WorkloadModel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

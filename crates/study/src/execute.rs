@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Instant;
 
+use config::Failure;
 use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
 
 use crate::advice::{self, Backlog};
 use crate::digest;
 use crate::document::RunSection;
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::locate;
 use crate::metrics::{self, Metrics};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use config::Failure;
 use serde::Serialize;
 
 use crate::document::{AxisValue, Band, Claim, Expect};
-use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::plan::PlannedRun;
 

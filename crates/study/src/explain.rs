@@ -1,10 +1,10 @@
 //! What there is, and what it says about itself. A model's `//!` comment is its only source.
 
-use models::parameters::Row;
+use config::Failure;
+use config::names::{nearest, related};
+use config::parameters::Row;
 use models::registry::{SLOTS, Slot};
 
-use crate::failure::Failure;
-use crate::names::{nearest, related};
 use crate::{library, metrics};
 
 /// A kind of thing and its entries: (name, one line).
@@ -80,7 +80,7 @@ fn all() -> Vec<(String, String)> {
 
 /// The parameters of a model.
 pub fn parameters(slot: &str, name: &str) -> Vec<Row> {
-    models::parameters::of(slot, name)
+    Slot::named(slot).map(|slot| slot.parameters(name)).unwrap_or_default()
 }
 
 /// A model's text with its parameters below their heading, as its page shows them.

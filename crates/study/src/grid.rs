@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use config::{Failure, names};
 use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::document::{AxisValue, Point};
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::library;
 use crate::load::{Loaded, unreadable};
 use crate::locate;
-use crate::names;
 use crate::tree::{Data, Node, Text};
 
 /// More runs than this are a mistake, and their plan alone would fill the memory.

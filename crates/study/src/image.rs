@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use models::config::Size;
+use config::{Failure, Size};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver};
 
-use crate::failure::Failure;
 use crate::precondition::{Gate, Prepared};
 
 const MAGIC: &[u8; 8] = b"blkimg\x01\n";

@@ -9,7 +9,6 @@ mod document;
 mod execute;
 mod expect;
 pub mod explain;
-mod failure;
 mod figure;
 mod files;
 mod grid;
@@ -18,7 +17,6 @@ pub mod library;
 mod load;
 mod locate;
 pub mod metrics;
-mod names;
 mod observe;
 mod outline;
 mod output;
@@ -39,6 +37,9 @@ mod tables;
 mod timeline;
 mod tree;
 
+pub use config::names::nearest;
+pub use config::{Failure, Kind, Place};
+
 pub use amount::Amount;
 pub use block::Block;
 pub use document::{
@@ -46,11 +47,9 @@ pub use document::{
     UntilSteady,
 };
 pub use expect::{Judged, Standing, Verdict};
-pub use failure::{Failure, Kind, Place};
 pub use figure::{Dot, Drawing, Figure, Front};
 pub use grid::Part;
 pub use image::{Cache, Image, read_image, write_image};
-pub use names::nearest;
 pub use overwrite::{check_distinct, check_overwrite, is_full};
 pub use part::{BuiltPart, build_part};
 pub use plan::{DeviceSummary, Plan, PlannedRun};

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::{Failure, names};
 use models::registry::WorkloadModel;
 
 use crate::document::Frame;
-use crate::failure::Failure;
 use crate::library;
 use crate::locate;
-use crate::names;
 use crate::tree::{Node, Origin, Text};
 
 /// A study's text with everything the command line sets, not yet laid out.

@@ -1,11 +1,9 @@
 //! From an error at a path of the merged document to the text that caused it.
 
-use models::config::ConfigError;
+use config::{ConfigError, Failure, Place, names};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
-use crate::failure::{Failure, Place};
-use crate::names;
 use crate::tree::Node;
 
 /// Read `tree` as a `T`; an error names the place of the offending key or value.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use config::{Failure, names};
 use serde_json::{Map, Value};
 use sim::{Counters, Device, Histogram, Nanos, Op, Outcome};
 
-use crate::failure::Failure;
-use crate::names;
 use crate::observe::Series;
 use crate::recorder::Recorder;
 

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use config::{Failure, names};
+
 use crate::document::{AxisValue, Claim, Expect, Frame, Plot};
 use crate::expect::{self, Selection};
-use crate::failure::Failure;
 use crate::figure::{Figure, Kind};
 use crate::grid::Axis;
 use crate::load::Loaded;
 use crate::locate;
 use crate::metrics;
-use crate::names;
 
 const PLOTS_MAX: usize = 5;
 const FIGURES_MAX: usize = 8;

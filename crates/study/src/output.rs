@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind};
+use config::{Failure, Kind};
+
 use crate::overwrite;
 
 /// A directory being written beside its final place. Dropped without [`Output::finish`], it

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::failure::Failure;
+use config::Failure;
 
 /// What begins our HTML page, and our SVG figures.
 const MARKS: [&str; 2] = ["blocklab</title>", "<!-- made by blocklab -->"];

@@ -2,18 +2,17 @@
 
 use std::path::Path;
 
+use config::{Failure, names};
 use models::registry::DeviceModel;
 use sim::{Device, Rng};
 
 use crate::block::Block;
 use crate::digest;
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::grid::{self, Part, parse_part, part_text};
 use crate::library::CODE_VERSION;
 use crate::load::parse_set;
 use crate::locate;
-use crate::names;
 use crate::tree::{Node, Origin};
 
 /// A device built from a part.
@@ -82,7 +81,7 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
     }
     let choice: DeviceModel = locate::read_below(&root, &["device".to_string()])?;
     let rng = Rng::new(seed, "repeat 0");
-    let context = models::device::Context { rng: rng.split("device") };
+    let context = config::device::Context { rng: rng.split("device") };
     let device = choice
         .build(&context)
         .map_err(|error| locate::config_failure(&root, &["device", &model], &error))?;

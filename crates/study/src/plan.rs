@@ -6,15 +6,15 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use config::Failure;
 use models::registry::WorkloadModel;
-use models::workload::fio;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sim::{Device, Limits, Rng, Workload};
+use workload::fio;
 
 use crate::digest;
 use crate::document::{AxisValue, Claim, Expect, Header, Point, Report, Step};
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::grid::{self, GridPoint, Part};
 use crate::library::{self, CODE_VERSION};
@@ -152,7 +152,7 @@ impl PlannedRun {
         };
         let open = |name: &str| files.open(name);
         let rng = self.rng().split("workload");
-        let context = models::workload::Context { rng, limits: self.limits, open: &open };
+        let context = workload::Context { rng, limits: self.limits, open: &open };
         let plan = params
             .plan(&context)
             .map_err(|error| locate::config_failure(&self.tree, &["workload", "fio"], &error))?;
@@ -185,7 +185,7 @@ impl PlannedRun {
 }
 
 fn build_device(point: &Point, tree: &Node, rng: Rng) -> Result<Box<dyn Device>, Failure> {
-    let context = models::device::Context { rng: rng.split("device") };
+    let context = config::device::Context { rng: rng.split("device") };
     let model = &point.device;
     model
         .build(&context)
@@ -200,7 +200,7 @@ fn build_workload(
     files: &Files,
 ) -> Result<Box<dyn Workload + Send>, Failure> {
     let open = |name: &str| files.open(name);
-    let context = models::workload::Context { rng: rng.split("workload"), limits, open: &open };
+    let context = workload::Context { rng: rng.split("workload"), limits, open: &open };
     let model = &point.workload;
     model
         .build(&context)
@@ -295,7 +295,7 @@ fn check_steps(
                     return Err(at(&["until_steady", "window"], failure));
                 }
                 let open = |name: &str| files.open(name);
-                let context = models::workload::Context { rng, limits, open: &open };
+                let context = workload::Context { rng, limits, open: &open };
                 let model = &steady.workload;
                 model.build(&context).map_err(|error| {
                     let path = ["precondition", &number, "until_steady", "workload", model.name()];

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
+use config::Failure;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
 use crate::document::{Fill, Overwrite, Step, UntilSteady};
 use crate::execute::{Shifted, run_failure};
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::locate;
 use crate::metrics;
@@ -142,7 +142,7 @@ fn until_steady(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let open = |name: &str| files.open(name);
-    let context = models::workload::Context { rng, limits: run.limits, open: &open };
+    let context = workload::Context { rng, limits: run.limits, open: &open };
     let number = index.to_string();
     let model = &step.workload;
     let path = ["precondition", &number, "until_steady", "workload", model.name()];

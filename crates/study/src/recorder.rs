@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use config::Failure;
 use sim::{Completion, Histogram, Nanos, Op, Probe, Request};
 
-use crate::failure::Failure;
 use crate::timeline::Timeline;
 
 /// Bins of the latency timeline.

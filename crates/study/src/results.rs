@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use config::Failure;
 use models::registry::WorkloadModel;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,7 +15,6 @@ use crate::digest;
 use crate::document::{AxisValue, Plot};
 use crate::execute::RunResult;
 use crate::expect::{self, Judged, Verdict};
-use crate::failure::Failure;
 use crate::figure::Drawing;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};

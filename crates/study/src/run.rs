@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use config::Failure;
 use sim::SnapshotError;
 
 use crate::execute::{RunResult, execute};
-use crate::failure::Failure;
 use crate::files::Files;
 use crate::image::Cache;
 use crate::output::{Output, unwritable};

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use models::workload::fio;
 use sim::{Completion, Counters, Device, Nanos, Probe, Request, Span};
+use workload::fio;
 
 use crate::perfetto::Perfetto;
 use crate::plan::Plan;

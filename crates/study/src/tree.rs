@@ -12,7 +12,7 @@ use models::registry::SLOTS;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::failure::{Failure, Place};
+use config::{Failure, Place};
 
 /// A text that configuration came from.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! The generated parts of the documents: a head per model page, the index of models, the metrics.
+//! The generated parts of the documents: a head per model page, the index of models, the metrics,
+//! the schemas.
 //!
 //! A page keeps what people write below its generated head.
 
@@ -63,7 +64,7 @@ pub(crate) fn outputs(tree: &Tree) -> Vec<Output> {
     for slot in slots {
         for (name, source) in slot.entries {
             let from = registered_source(tree, source).unwrap_or("the model's source");
-            let rows = models::parameters::of(slot.slot, name);
+            let rows = slot.parameters(name);
             let head = page::head(from, slot.slot, name, source, &rows);
             outputs.push(compare(tree, format!("{FOLDER}{}-{name}.md", slot.slot), head));
         }
@@ -71,6 +72,9 @@ pub(crate) fn outputs(tree: &Tree) -> Vec<Output> {
     outputs.push(compare(tree, format!("{FOLDER}README.md"), page::index(slots)));
     let metrics = page::metrics(&study::metrics::definitions());
     outputs.push(compare(tree, "docs/metrics.md".into(), metrics));
+    for (name, schema) in [("study", study::study_schema()), ("part", study::part_schema())] {
+        outputs.push(compare_whole(tree, format!("docs/schema/{name}.json"), schema));
+    }
     let known: Vec<String> = outputs.iter().map(|output| output.path.clone()).collect();
     // People may add pages of their own; only a generated one needs a registry line.
     let pages = tree.files.iter().filter(|file| file.path.starts_with(FOLDER));
@@ -92,6 +96,16 @@ fn compare(tree: &Tree, path: String, head: String) -> Output {
     let old = tree.file(&path).map(|file| file.text.as_str());
     let below = old.map(|text| text.split_once(END).map_or(text, |(_, below)| below));
     let text = format!("{head}{END}{}", below.unwrap_or("\n"));
+    output(path, old, text)
+}
+
+/// A file without a part that people write.
+fn compare_whole(tree: &Tree, path: String, schema: serde_json::Value) -> Output {
+    let old = tree.file(&path).map(|file| file.text.as_str());
+    output(path, old, format!("{schema:#}\n"))
+}
+
+fn output(path: String, old: Option<&str>, text: String) -> Output {
     let outcome = match old {
         None => Outcome::Missing,
         Some(old) if old == text => Outcome::Current,

@@ -1,8 +1,7 @@
 //! The text of a model's page and of the index.
 
+use config::parameters::Row;
 use models::registry::Slot;
-
-use models::parameters::Row;
 
 /// The generated head of a model's page: its doc comment with the table of its parameters.
 pub(super) fn head(from: &str, slot: &str, name: &str, source: &str, rows: &[Row]) -> String {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use super::kinds::KINDS;
-use super::{FORMAT, GENERATE, find, write};
+use super::{GENERATE, find, write};
 use crate::tree::{File, Tree};
 
 /// What a how-to runs that this test does not: it is itself a part of the one, and the other
@@ -153,8 +153,28 @@ fn check_claims(tree: &Tree, howto: &File) {
     assert!(calls > 3, "{path}: the calls that it quotes are not found any more");
 }
 
+/// The files that are new or hold something else.
+fn changed<'a>(before: &Tree, after: &'a Tree) -> Vec<&'a str> {
+    let same = |file: &&File| before.file(&file.path).is_none_or(|old| old.text != file.text);
+    after.files.iter().filter(same).map(|file| file.path.as_str()).collect()
+}
+
+/// A model is its own file and one line of its slot; what a study of it needs comes on top.
+fn check_places(before: &Tree, after: &Tree, word: &str, name: &str) {
+    let kind = find(word).unwrap();
+    let module = name.replace('-', "_");
+    let slot = format!("{}/{}", kind.folder, kind.slot);
+    let mut expected = vec![format!("{}/{module}.rs", kind.folder), slot.clone()];
+    expected.push(format!("studies/try-{name}.toml"));
+    expected.extend(kind.trace.map(|_| format!("traces/try-{name}.txt")));
+    expected.sort();
+    assert_eq!(changed(before, after), expected, "{word}");
+    let lines = |tree: &Tree| tree.file(&slot).unwrap().text.lines().count();
+    assert_eq!(lines(after), lines(before) + 1, "{slot}");
+}
+
 fn in_ftl(file: &File) -> bool {
-    file.path.starts_with("crates/models/src/ftl/")
+    file.path.starts_with("crates/flash/src/ftl/")
 }
 
 #[test]
@@ -178,15 +198,27 @@ fn every_kind_and_every_how_to_works_as_it_is_written() {
     let others = KINDS.iter().filter(|kind| started.iter().all(|(word, _)| *word != kind.word));
     let others: Vec<_> = others.map(|kind| (kind.word, format!("my-{}", kind.word))).collect();
     started.extend(others.iter().map(|(word, name)| (*word, &**name)));
+    let mut before = tree.clone();
     for (word, name) in &started {
         write(&copy.root, find(word).unwrap(), name).unwrap();
+        let after = Tree::read(&copy.root).unwrap();
+        check_places(&before, &after, word, name);
+        before = after;
     }
-    copy.cargo(&FORMAT);
     copy.turn_back_times();
     copy.cargo(&GENERATE);
     let written = Tree::read(&copy.root).unwrap();
+    let generated = changed(&before, &written);
+    assert!(!generated.is_empty());
+    for path in generated {
+        assert!(["docs/models/", "docs/schema/"].iter().any(|f| path.starts_with(f)), "{path}");
+    }
     howtos.iter().for_each(|howto| check_claims(&written, howto));
-    copy.follow("cargo test --quiet -p blocklab-models my_");
+    let mut packages: Vec<&str> = KINDS.iter().map(|kind| kind.package).collect();
+    packages.dedup();
+    for package in packages {
+        copy.follow(&format!("cargo test --quiet -p {package} my_"));
+    }
     all.into_iter().for_each(|command| copy.follow(command));
     for (_, name) in &started {
         copy.follow(&format!("cargo run --quiet -p blocklab -- run studies/try-{name}.toml"));

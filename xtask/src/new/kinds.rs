@@ -5,11 +5,13 @@ pub(super) struct Kind {
     /// What it is called on the command line.
     pub(super) word: &'static str,
     pub(super) about: &'static str,
+    /// The package it becomes a part of.
+    pub(super) package: &'static str,
     /// Where its file goes.
     pub(super) folder: &'static str,
-    /// The same place as a module path.
-    pub(super) module: &'static str,
-    /// The registry's enum.
+    /// The file in that folder that lists the models of its slot.
+    pub(super) slot: &'static str,
+    /// The slot's enum.
     pub(super) registry: &'static str,
     /// The model's source, with `@name@`, `@module@` and `@Variant@` to fill in.
     pub(super) source: &'static str,
@@ -23,8 +25,9 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "device",
         about: "a block device",
+        package: "blocklab-models",
         folder: "crates/models/src/device",
-        module: "crate::device",
+        slot: "mod.rs",
         registry: "DeviceModel",
         source: include_str!("../../templates/device.rs.txt"),
         study: include_str!("../../templates/device.toml"),
@@ -33,8 +36,9 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "ftl-gc",
         about: "which block the collector empties next",
-        folder: "crates/models/src/ftl/gc",
-        module: "crate::ftl::gc",
+        package: "blocklab-flash",
+        folder: "crates/flash/src/ftl/gc",
+        slot: "mod.rs",
         registry: "GcPolicy",
         source: include_str!("../../templates/ftl-gc.rs.txt"),
         study: include_str!("../../templates/ftl-gc.toml"),
@@ -43,8 +47,9 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "ftl-mapping",
         about: "which flash page holds which logical page",
-        folder: "crates/models/src/ftl/mapping",
-        module: "crate::ftl::mapping",
+        package: "blocklab-flash",
+        folder: "crates/flash/src/ftl/mapping",
+        slot: "mod.rs",
         registry: "MappingScheme",
         source: include_str!("../../templates/ftl-mapping.rs.txt"),
         study: include_str!("../../templates/ftl-mapping.toml"),
@@ -53,8 +58,9 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "ftl-wear",
         about: "which cold block is moved to level wear",
-        folder: "crates/models/src/ftl/wear",
-        module: "crate::ftl::wear",
+        package: "blocklab-flash",
+        folder: "crates/flash/src/ftl/wear",
+        slot: "mod.rs",
         registry: "WearPolicy",
         source: include_str!("../../templates/ftl-wear.rs.txt"),
         study: include_str!("../../templates/ftl-wear.toml"),
@@ -63,8 +69,9 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "trace",
         about: "a format of recorded requests",
-        folder: "crates/models/src/trace",
-        module: "crate::trace",
+        package: "blocklab-trace",
+        folder: "crates/trace/src",
+        slot: "lib.rs",
         registry: "TraceFormat",
         source: include_str!("../../templates/trace.rs.txt"),
         study: include_str!("../../templates/trace.toml"),
@@ -73,8 +80,9 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind {
         word: "workload",
         about: "anything that issues requests",
-        folder: "crates/models/src/workload",
-        module: "crate::workload",
+        package: "blocklab-workload",
+        folder: "crates/workload/src",
+        slot: "lib.rs",
         registry: "WorkloadModel",
         source: include_str!("../../templates/workload.rs.txt"),
         study: include_str!("../../templates/workload.toml"),

@@ -1,6 +1,6 @@
 //! `xtask new KIND NAME`: a model that works, to change into the one you want.
 //!
-//! Writes the file, its lines in `mod.rs` and `registry.rs`, its docs page and a study.
+//! Writes the file, its line in the file of its slot, its docs page and a study.
 
 mod edit;
 #[cfg(test)]
@@ -10,10 +10,11 @@ mod kinds;
 use std::path::Path;
 use std::process::Command;
 
+use crate::format::formatted;
 use crate::tree::Tree;
 use kinds::{KINDS, Kind};
 
-/// Where every model is listed.
+/// Where every slot is listed.
 pub(crate) const REGISTRY: &str = "crates/models/src/registry.rs";
 
 /// One line per kind.
@@ -26,15 +27,14 @@ pub(crate) fn kinds_help() -> String {
 pub(crate) fn run(root: &Path, kind: &str, name: &str) -> Result<(), String> {
     let kind = find(kind)?;
     write(root, kind, name)?;
-    cargo(root, &FORMAT)?;
     cargo(root, &GENERATE)?;
     let Names { module, .. } = Names::new(name)?;
     println!(
         "\nnext:\n  1. change {}/{module}.rs into your model, its doc comment first\n  \
-         2. cargo test -p blocklab-models {module}\n  \
+         2. cargo test -p {} {module}\n  \
          3. cargo run -p xtask -- generate     (the docs page follows the doc comment)\n  \
          4. cargo run --release -p blocklab -- run studies/try-{name}.toml",
-        kind.folder,
+        kind.folder, kind.package,
     );
     Ok(())
 }
@@ -52,8 +52,6 @@ fn write(root: &Path, kind: &Kind, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the added lines in order.
-const FORMAT: [&str; 3] = ["fmt", "--package", "blocklab-models"];
 /// Writes the docs pages: in a new process, because the registry it reads is compiled in.
 const GENERATE: [&str; 6] = ["run", "--quiet", "--package", "xtask", "--", "generate"];
 
@@ -118,9 +116,10 @@ const KEYWORDS: [&str; 38] = [
 /// Every file to write, with its whole text; refuses what exists.
 fn plan(tree: &Tree, kind: &Kind, name: &str) -> Result<Vec<(String, String)>, String> {
     let names = Names::new(name)?;
-    let registry = text(tree, REGISTRY)?;
-    if registry.contains(&format!("\"{name}\"")) {
-        return Err(format!("`{name}` is in {REGISTRY} already: choose another name"));
+    let slot = format!("{}/{}", kind.folder, kind.slot);
+    let entries = text(tree, &slot)?;
+    if entries.contains(&format!("\"{name}\"")) {
+        return Err(format!("`{name}` is in {slot} already: choose another name"));
     }
     let source = format!("{}/{}.rs", kind.folder, names.module);
     let study = format!("studies/try-{name}.toml");
@@ -130,13 +129,10 @@ fn plan(tree: &Tree, kind: &Kind, name: &str) -> Result<Vec<(String, String)>, S
             return Err(format!("{path} exists already: choose another name"));
         }
     }
-    let modules = format!("{}/mod.rs", kind.folder);
-    let mut files = vec![
-        (source, names.fill(kind.source)),
-        (modules.clone(), edit::add_module(text(tree, &modules)?, &names.module)?),
-        (REGISTRY.into(), edit::add_entry(registry, kind, &names)?),
-        (study, names.fill(kind.study)),
-    ];
+    let entries = edit::add_entry(entries, kind, &names)?;
+    // A longer name breaks lines elsewhere.
+    let filled = formatted(&names.fill(kind.source))?;
+    let mut files = vec![(source, filled), (slot, entries), (study, names.fill(kind.study))];
     files.extend(kind.trace.map(|text| (trace, names.fill(text))));
     Ok(files)
 }
@@ -164,9 +160,9 @@ mod tests {
         let tree = Tree::read(&crate::root().unwrap()).unwrap();
         for kind in &KINDS {
             let files = plan(&tree, kind, "my-try").unwrap();
-            let text = |end: &str| &files.iter().find(|(path, _)| path.ends_with(end)).unwrap().1;
-            assert!(text("/mod.rs").contains("mod my_try;"), "{}", kind.word);
-            assert!(text("registry.rs").contains("MyTry = \"my-try\" => my_try,"), "{}", kind.word);
+            let old: Vec<_> = files.iter().filter(|(path, _)| tree.has(path)).collect();
+            let [(path, text)] = old[..] else { panic!("{} changes {old:?}", kind.word) };
+            assert!(path.ends_with(kind.slot) && text.contains("MyTry = \"my-try\" => my_try,"));
             for (path, text) in &files {
                 assert!(!text.contains("@"), "{path} has an unfilled place");
             }

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn purity_does_not_come_back() {
         assert!(ROOMS.is_sorted_by_key(|(_, kind)| *kind), "{ROOMS:?}");
-        assert_eq!(ROOMS[3], ("study", Kind::Results));
+        assert!(ROOMS.contains(&("study", Kind::Results)));
     }
 
     #[test]

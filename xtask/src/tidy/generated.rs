@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::generate::{self, Outcome};
-use crate::tree::Tree;
+use crate::tree::{File, Tree};
 
 const REGISTRY: &str = "crates/models/src/registry.rs";
 const SLOT: &str = "sim::registry! {";
@@ -11,10 +11,11 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let fix = "run `cargo run -p xtask -- generate` and commit the result";
     let outputs = generate::outputs(tree);
     let slots = models::registry::SLOTS.len();
-    let unlisted = tree.file(REGISTRY).filter(|file| file.text.matches(SLOT).count() != slots);
-    let unlisted = unlisted.map(|file| {
+    let declared = |file: &File| file.lines().filter(|(_, line)| *line == SLOT).count();
+    let declared: usize = tree.with_extension("rs").map(declared).sum();
+    let unlisted = tree.file(REGISTRY).filter(|_| declared != slots).map(|file| {
         let line = file.lines().find(|(_, line)| line.contains("const SLOTS"));
-        let what = "`SLOTS` does not list every registry above it";
+        let what = format!("`SLOTS` does not list every `{SLOT}`: {declared} declared");
         Finding::new(REGISTRY, line.map_or(1, |(n, _)| n), what, "add the missing enum to `slots!`")
     });
     let stale = outputs.into_iter().filter_map(|output| match output.outcome {
@@ -50,8 +51,13 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_not_listed_is_found() {
-        let one_too_many = SLOT.repeat(models::registry::SLOTS.len() + 1);
-        let tree = Tree::planted(&[(REGISTRY, &one_too_many)]);
-        assert!(check(&tree).iter().any(|f| f.what.contains("does not list every registry")));
+        let slots = models::registry::SLOTS.len();
+        let finds = |count: usize| {
+            let (slots, last) = (format!("{SLOT}\n").repeat(count - 1), format!("{SLOT}\n"));
+            let files = [("crates/a/src/lib.rs", &*slots), ("b.rs", &*last), (REGISTRY, "")];
+            check(&Tree::planted(&files)).iter().any(|f| f.what.contains("does not list every"))
+        };
+        assert!(!finds(slots));
+        assert!(finds(slots + 1) && finds(slots - 1));
     }
 }

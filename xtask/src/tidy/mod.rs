@@ -1,12 +1,15 @@
 //! The rules of the house, checked. One rule, one file, one line in [`RULES`].
 
+mod circles;
 mod doc_form;
 mod edges;
+mod formatted;
 mod generated;
 mod headings;
 mod leftovers;
 mod links;
 mod lockfile;
+mod modules;
 mod orphans;
 mod parts;
 mod paths;
@@ -45,10 +48,12 @@ impl fmt::Display for Finding {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, with what it asks of the repository.
-const RULES: [(&str, Rule); 14] = [
+const RULES: [(&str, Rule); 16] = [
+    ("sources are formatted, also where a macro declares them", formatted::check),
     ("files, functions and lines are short", sizes::check),
     ("every crate is a room and depends only on rooms to its left", edges::check),
     ("modules name nothing behind a wall of their room", walls::check),
+    ("modules of a room do not name each other in circles", circles::check),
     ("pure rooms name no clock, thread, file or unordered map", pure_rooms::check),
     ("unsafe code lives in one room and says why it is sound", unsafe_code::check),
     ("every model's doc comment has the house's form", doc_form::check),

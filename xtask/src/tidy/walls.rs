@@ -1,6 +1,7 @@
 //! Walls inside a room: a module does not name what it must know nothing of.
 
 use super::Finding;
+use super::modules::{module_of, resolve};
 use crate::rust::Code;
 use crate::tree::{File, Tree};
 
@@ -12,9 +13,9 @@ struct Wall {
     why: &'static str,
 }
 
-const WALLS: [Wall; 6] = [
+const WALLS: [Wall; 4] = [
     Wall {
-        room: "models",
+        room: "flash",
         inside: &[
             "ssd::buffer",
             "ssd::geometry",
@@ -27,22 +28,10 @@ const WALLS: [Wall; 6] = [
         why: "the flash does what a plan says and knows nothing of logical pages",
     },
     Wall {
-        room: "models",
+        room: "flash",
         inside: &["ftl"],
         without: &["ssd::controller", "ssd::nand", "ssd::timing"],
         why: "an FTL decides and has no clock; it speaks to the flash in plans",
-    },
-    Wall {
-        room: "models",
-        inside: &["trace"],
-        without: &["device", "ftl", "hdd", "ssd", "workload"],
-        why: "a format is read without knowing what will be done with it",
-    },
-    Wall {
-        room: "models",
-        inside: &["workload"],
-        without: &["ftl", "hdd", "ssd"],
-        why: "demand knows of a device only what its limits say",
     },
     Wall {
         room: "mirror",
@@ -90,26 +79,6 @@ fn check_file(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Room and module of a source file.
-fn module_of(path: &str) -> Option<(&str, Vec<&str>)> {
-    let (room, path) = path.strip_prefix("crates/")?.split_once("/src/")?;
-    let path = path.strip_suffix(".rs")?;
-    let path = path.strip_suffix("/mod").unwrap_or(path);
-    Some((room, path.split('/').filter(|name| *name != "lib").collect()))
-}
-
-/// What a path in the file of `module` names, from the root of the crate; `None` for what begins
-/// with neither `crate` nor `super`: that leads to other crates or further inside.
-fn resolve<'a>(module: &[&'a str], names: &[&'a str]) -> Option<Vec<&'a str>> {
-    let ups = names.iter().take_while(|name| **name == "super").count();
-    let base = match names[0] {
-        "crate" => &[],
-        "super" => &module[..module.len().checked_sub(ups)?],
-        _ => return None,
-    };
-    Some(base.iter().chain(&names[ups.max(1)..]).copied().collect())
-}
-
 /// Is `module` the one called `name`, or one in it?
 fn is_in(module: &[&str], name: &str) -> bool {
     let name: Vec<&str> = name.split("::").collect();
@@ -144,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_wall_stops_a_path_however_it_is_written() {
-        let nand = "crates/models/src/ssd/nand/mod.rs";
+        let nand = "crates/flash/src/ssd/nand/mod.rs";
         for text in [
             "use crate::ftl;",
-            "use crate::{config::Size, ftl::mapping::Mapping};",
+            "use crate::{ssd::plan::Plan, ftl::mapping::Mapping};",
             "use crate::{\nssd::{plan::Plan, controller}};",
             "use super::super::ftl::flash::Flash;",
             "use super::{controller::Controller, plan::Plan};",
@@ -156,7 +125,7 @@ mod tests {
             assert_eq!(findings(nand, text).len(), 1, "{text}");
         }
         for text in [
-            "use super::plan::Plan; use crate::config::Size; use self::ftl::A; use ftl::B;",
+            "use super::plan::Plan; use crate::device::A; use self::ftl::A; use ftl::B;",
             "// crate::ftl::mapping\n#[cfg(test)]\nmod tests {\nuse crate::ftl::flash::Flash;\n}\n",
             "use crate::ftls::A;",
         ] {

@@ -20,7 +20,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use models::config::Duration;
+use config::Duration;
 use sim::{Nanos, Rng};
 use study::Failure;
 

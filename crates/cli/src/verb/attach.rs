@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
 use attach::{Compensation, DeviceOptions, Options};
-use models::config::Duration;
+use config::Duration;
 use study::Failure;
 
 use super::frontend::{announce, check_options};
@@ -158,9 +158,7 @@ impl Attach {
         let scheduler = self.scheduler.unwrap_or_else(|| "none".into());
         let read_ahead_kib = self.read_ahead.unwrap_or(128);
         let frontend = match self.frontend.as_str() {
-            "loop" => {
-                Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate })
-            }
+            "loop" => Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate }),
             "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
             "vhost-user" => Choice::VhostUser(vhost_user::Options {
                 socket: self.socket,

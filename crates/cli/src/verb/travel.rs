@@ -7,7 +7,7 @@ use std::time;
 
 use attach::DeviceOptions;
 use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS};
-use models::config::{Duration, Size};
+use config::{Duration, Size};
 use study::Failure;
 
 use super::kernel;

@@ -39,7 +39,7 @@ fn checked_in_schemas_are_current() {
         let output = Test::new().args(&["schema", document]).run();
         assert!(
             output.stdout == checked_in,
-            "run: blocklab schema {document} > docs/schema/{document}.json"
+            "docs/schema/{document}.json is out of date; run: cargo run -p xtask -- generate"
         );
     }
 }

@@ -28,15 +28,15 @@
 //! Linux 6.1, `drivers/md/raid1.c` (`raid1_write_request`, `wait_for_serialization`) and `md.c`
 //! (`md_flush_request`).
 
+use config::ConfigError;
+use config::device::Context;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Device;
 
-use crate::config::ConfigError;
-use crate::device::{Context, check_depth};
+use crate::device::{DeviceModel, check_depth};
 use crate::raid::legs::Legs;
 use crate::raid::md::Md;
-use crate::registry::DeviceModel;
 
 /// The most that md takes.
 const BEHIND_MAX: u32 = 16_383;
@@ -81,9 +81,9 @@ impl Params {
             );
             return Err(ConfigError::new("write_behind", message));
         }
-        let fast = self.fast.build(context).map_err(|e| e.within_model("fast", &self.fast))?;
+        let fast = self.fast.build_leg("fast", context)?;
         let below = Context { rng: context.rng.split("slow") };
-        let slow = self.slow.build(&below).map_err(|e| e.within_model("slow", &self.slow))?;
+        let slow = self.slow.build_leg("slow", &below)?;
         let legs = Legs::new(vec![("fast", fast), ("slow", slow)]);
         Ok(Box::new(Md::new(legs, self.queue_depth_max, Some(self.write_behind))))
     }
@@ -91,10 +91,11 @@ impl Params {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::Duration;
-    use crate::device::null;
+    use config::Duration;
     use sim::{Counters, Lba, Nanos, Request, Rng, Stepper};
+
+    use super::*;
+    use crate::device::null;
 
     fn leg(us: u64) -> Box<DeviceModel> {
         let latency = Duration(Nanos::from_micros(us));

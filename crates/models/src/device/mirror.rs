@@ -46,11 +46,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Bytes, Device, Nanos};
 
-use crate::config::{ConfigError, Duration, Size};
-use crate::device::{Context, check_depth};
-use crate::raid::legs::Legs;
-use crate::registry::DeviceModel;
+use config::device::Context;
+use config::{ConfigError, Duration, Size};
 use shell::{Mirror, PAGE};
+
+use crate::device::{DeviceModel, check_depth};
+use crate::raid::legs::Legs;
 
 /// When writes and flushes are acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -211,14 +212,12 @@ impl Params {
     /// What is wrong with a leg, named after it, or a value out of range.
     pub fn build(&self, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
         let config = self.config()?;
-        let fast = self.fast.build(context).map_err(|e| e.within_model("fast", &self.fast))?;
         let below = |name: &str| Context { rng: context.rng.split(name) };
-        let slow = self.slow.build(&below("slow"));
-        let slow = slow.map_err(|e| e.within_model("slow", &self.slow))?;
+        let fast = self.fast.build_leg("fast", context)?;
+        let slow = self.slow.build_leg("slow", &below("slow"))?;
         let mut legs = vec![("fast", fast), ("slow", slow)];
         if let Some(witness) = &self.witness {
-            let built = witness.build(&below("witness"));
-            legs.push(("witness", built.map_err(|e| e.within_model("witness", witness))?));
+            legs.push(("witness", witness.build_leg("witness", &below("witness"))?));
         }
         let geometry = self.geometry(&legs)?;
         let mode = config.rules.mode;

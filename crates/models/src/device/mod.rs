@@ -1,21 +1,28 @@
 //! Devices: anything that implements the contract of [`sim::Device`].
 
-pub mod disksim_ssd;
-pub mod hdd;
-pub mod md_write_behind;
-pub mod mirror;
-pub mod null;
-pub mod raid1;
-pub mod server;
-pub mod ssd;
+use config::ConfigError;
+use config::device::Context;
+use sim::Device;
 
-use crate::config::ConfigError;
+sim::registry! {
+    /// A block device.
+    pub enum DeviceModel("device"): Context => Result<Box<dyn Device>, ConfigError> = {
+        Null = "null" => null,
+        Ssd = "ssd" => ssd from flash::device,
+        Hdd = "hdd" => hdd from disk,
+        DisksimSsd = "disksim-ssd" => disksim_ssd from flash::device,
+        Server = "server" => server,
+        Raid1 = "raid1" => raid1,
+        MdWriteBehind = "md-write-behind" => md_write_behind,
+        Mirror = "mirror" => mirror,
+    }
+}
 
-/// What a device is built with besides its parameters.
-#[derive(Clone, Copy, Debug)]
-pub struct Context {
-    /// The root of this device's random streams.
-    pub rng: sim::Rng,
+impl DeviceModel {
+    /// Build it as the leg `slot` of another device: that is how errors see it.
+    fn build_leg(&self, slot: &str, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
+        self.build(context).map_err(|error| error.within(self.name()).within(slot))
+    }
 }
 
 /// A queue of a mirror or a server.
@@ -35,7 +42,6 @@ fn check_depth(queue_depth_max: u32) -> Result<(), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::DeviceModel;
 
     /// Registration alone subjects a device to the laws of the contract.
     #[test]

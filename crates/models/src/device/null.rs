@@ -27,8 +27,8 @@ use sim::{
     Busy, Bytes, Completions, Device, Limits, Nanos, Request, RequestId, Survivors, snapshot_fields,
 };
 
-use crate::config::{ConfigError, Duration, Size};
-use crate::device::Context;
+use config::device::Context;
+use config::{ConfigError, Duration, Size};
 
 /// Parameters of the null device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]

@@ -23,15 +23,15 @@
 //! # References
 //! Linux 6.1, `drivers/md/raid1.c`: `raid1_write_request`, `read_balance`.
 
+use config::ConfigError;
+use config::device::Context;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Device;
 
-use crate::config::ConfigError;
-use crate::device::{Context, check_depth};
+use crate::device::{DeviceModel, check_depth};
 use crate::raid::legs::Legs;
 use crate::raid::md::Md;
-use crate::registry::DeviceModel;
 
 /// Parameters of the mirror of equals.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -59,9 +59,8 @@ impl Params {
     /// What is wrong with a leg, named after it.
     pub fn build(&self, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
         check_depth(self.queue_depth_max)?;
-        let first = self.first.build(context).map_err(|e| e.within_model("first", &self.first))?;
-        let second =
-            self.second.build(context).map_err(|e| e.within_model("second", &self.second))?;
+        let first = self.first.build_leg("first", context)?;
+        let second = self.second.build_leg("second", context)?;
         let legs = Legs::new(vec![("first", first), ("second", second)]);
         Ok(Box::new(Md::new(legs, self.queue_depth_max, None)))
     }
@@ -69,10 +68,11 @@ impl Params {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::Duration;
-    use crate::device::null;
+    use config::Duration;
     use sim::{Lba, Nanos, Request, Rng, Stepper};
+
+    use super::*;
+    use crate::device::null;
 
     fn leg(us: u64) -> Box<DeviceModel> {
         let latency = Duration(Nanos::from_micros(us));

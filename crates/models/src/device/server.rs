@@ -29,6 +29,8 @@
 
 use std::collections::VecDeque;
 
+use config::device::Context;
+use config::{ConfigError, Duration, Rate, Size, check_share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{
@@ -36,9 +38,7 @@ use sim::{
     Survivors, Unit, snapshot_fields,
 };
 
-use crate::config::{ConfigError, Duration, Rate, Size};
-use crate::device::{Context, check_depth};
-use crate::workload::check_share;
+use crate::device::check_depth;
 
 /// When and how long a server stands still.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -235,8 +235,10 @@ impl Device for Server {
 
 #[cfg(test)]
 mod tests {
+    use sim::{Lba, NoProbe, Stepper, Stop, simulate};
+    use workload::customers::{self, Think};
+
     use super::*;
-    use sim::{Lba, Stepper};
 
     fn server(params: Params) -> Box<dyn Device> {
         params.build(&Context { rng: Rng::new(1, "server") }).unwrap()
@@ -315,6 +317,26 @@ mod tests {
         // E[S] = 10 ms, E[S^2] = 4/3 (10 ms)^2, rho = 0.5: 10 + 6.667 ms.
         let mean = waited as f64 / n as f64 / 1e6;
         assert!((mean / 16.667 - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    /// N = X (R + Z): nothing else can be, so only the ends of the run are off.
+    #[test]
+    fn the_law_of_interactive_systems_holds() {
+        for (offered, think) in [(80.0, Think::Exponential), (1000.0, Think::Constant)] {
+            let params = customers::Params { offered, think, ..customers::Params::default() };
+            let mut device = server(Params::default());
+            let open: workload::Opener = &|_| Err(std::io::ErrorKind::NotFound.into());
+            let rng = Rng::new(1, "workload");
+            let context = workload::Context { rng, limits: device.limits(), open };
+            let mut demand = params.build(&context).unwrap();
+            let outcome =
+                simulate(&mut *device, &mut *demand, Nanos::ZERO, Stop::default(), &mut NoProbe);
+            let outcome = outcome.unwrap();
+            let x = outcome.requests as f64 / 180.0;
+            let r = outcome.response_ns as f64 / 1e9 / outcome.requests as f64;
+            let customers = x * (r + 6.0 / offered);
+            assert!((customers / 6.0 - 1.0).abs() < 0.01, "{customers}");
+        }
     }
 
     #[test]

@@ -110,9 +110,8 @@ fn cache_folder() -> Check {
         ok: base.is_some(),
         required: false,
         command: base.is_none().then(|| "export XDG_CACHE_HOME=$PWD/out/cache".into()),
-        found: base.map_or("no home folder".into(), |base| {
-            base.join("blocklab").display().to_string()
-        }),
+        found: base
+            .map_or("no home folder".into(), |base| base.join("blocklab").display().to_string()),
     }
 }
 

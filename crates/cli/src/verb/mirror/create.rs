@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use attach::array::{EXTENT_BYTES, Plan, create, mode};
-use models::config::Size;
+use config::Size;
 use serde_json::json;
 use study::Failure;
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use attach::array::{NAMES, Options, serve};
 use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
+use config::Duration;
 use mirror::policy::lag::LagRules;
 use mirror::policy::slow::SlowRules;
-use models::config::Duration;
 use sim::Nanos;
 use study::Failure;
 

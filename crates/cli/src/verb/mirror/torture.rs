@@ -123,10 +123,8 @@ impl Args {
     }
 
     fn failure(&self, (seed, violation): &Failed) -> Failure {
-        let help = format!(
-            "this is a bug in blocklab; please report it with\n    {}",
-            self.replay(*seed)
-        );
+        let help =
+            format!("this is a bug in blocklab; please report it with\n    {}", self.replay(*seed));
         Failure::bug(format!("seed {seed}: {violation}")).help(help)
     }
 

@@ -3,11 +3,10 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use models::registry::TraceFormat;
-use models::trace::{Carries, Context, Record, Writer};
 use serde_json::json;
 use sim::Op;
 use study::Failure;
+use trace::{Carries, Context, Record, TraceFormat, Writer};
 
 use crate::interrupt;
 

@@ -1,9 +1,9 @@
 //! `blocklab trace info`: what a trace is like.
 
-use models::trace::{Summary, SummaryMeter};
 use serde_json::json;
 use sim::{Bytes, Nanos};
 use study::Failure;
+use trace::{Summary, SummaryMeter};
 
 use super::source::Source;
 

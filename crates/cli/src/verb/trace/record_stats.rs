@@ -1,9 +1,9 @@
 //! `blocklab trace record-stats`: reuse, overwrites, arrivals and depths, as JSON.
 
-use models::config::Size;
-use models::trace::LocalityMeter;
+use config::Size;
 use serde_json::json;
 use study::Failure;
+use trace::LocalityMeter;
 
 use super::source::Source;
 

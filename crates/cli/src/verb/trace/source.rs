@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use models::registry::TraceFormat;
-use models::trace::{Begun, Context, Place, Record, Trace, TraceError};
 use serde_json::{Map, Value};
 use study::Failure;
+use trace::{Begun, Context, Place, Record, Trace, TraceError, TraceFormat};
 
 /// Which trace to read, and as what.
 #[derive(clap::Args)]
@@ -123,12 +122,8 @@ impl Reading {
 
 /// The failure a person sees.
 fn failure(file: &Path, error: TraceError) -> Failure {
-    let place = |line_column, byte, quote| study::Place {
-        file: file.into(),
-        line_column,
-        byte,
-        quote,
-    };
+    let place =
+        |line_column, byte, quote| study::Place { file: file.into(), line_column, byte, quote };
     let failure = match error.format {
         "" if !error.expected.is_empty() && !matches!(error.place, Place::Byte(_)) => {
             Failure::input(error.message).help("--format NAME reads it as that format")

@@ -111,7 +111,7 @@ fn large_requests_go_in_pieces() {
 #[test]
 fn a_freeze_is_hidden_and_seen() {
     let freeze = server::Freeze { probability: 0.05, ..server::Freeze::default() };
-    let rate = crate::config::Rate(u64::MAX);
+    let rate = config::Rate(u64::MAX);
     let slow = server::Params { freeze, rate, ..Default::default() };
     let slow = Box::new(DeviceModel::Server(slow));
     let mut host = warm(&Params { slow, ..params(Mode::Log) });

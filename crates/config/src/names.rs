@@ -1,0 +1,69 @@
+//! The nearest valid name.
+
+/// The candidate that looks most like `name`, when one is close enough to be meant, or the only one
+/// that begins with it.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let scored = candidates.iter().map(|&candidate| (distance(candidate), candidate));
+    let (distance, candidate) = scored.min_by_key(|&(distance, _)| distance)?;
+    // A third of the letters may be wrong; beyond that a guess is noise.
+    if distance <= name.chars().count().max(3) / 3 {
+        return Some(candidate);
+    }
+    let mut longer =
+        candidates.into_iter().filter(|c| lower.len() >= 3 && c.to_lowercase().starts_with(&lower));
+    longer.next().filter(|_| longer.next().is_none())
+}
+
+/// The candidate, of (name, meaning), that has most words of `name`: in its own name, or else in
+/// its meaning. Of equals the shortest name.
+pub fn related<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Option<&'a str> {
+    let words = |text: &str| -> Vec<String> {
+        let lower = text.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() >= 3);
+        words.map(String::from).collect()
+    };
+    let wanted = words(name);
+    let scored = candidates.into_iter().map(|(candidate, meaning)| {
+        let (own, told) = (words(candidate), words(meaning));
+        let points =
+            |word| 3 * usize::from(own.contains(word)) + 2 * usize::from(told.contains(word));
+        (wanted.iter().map(points).sum::<usize>(), candidate)
+    });
+    let (score, best) = scored.min_by_key(|&(score, name)| (usize::MAX - score, name.len()))?;
+    (score > 0).then_some(best)
+}
+
+/// "one of a, b, c; did you mean `b`?"
+pub fn expected<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let list = match candidates.as_slice() {
+        [] => "nothing here".to_string(),
+        [only] => (*only).to_string(),
+        several => format!("one of {}", several.join(", ")),
+    };
+    match nearest(name, candidates) {
+        Some(near) => format!("{list}; did you mean `{near}`?"),
+        None => list,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_is_found_and_noise_is_not() {
+        assert_eq!(nearest("chanels", ["channels", "dies"]), Some("channels"));
+        assert_eq!(nearest("WAF", ["waf", "iops"]), Some("waf"));
+        assert_eq!(nearest("banana", ["waf", "iops"]), None);
+        assert_eq!(nearest("slc2010", ["slc2008-msr", "slc2010-paper"]), Some("slc2010-paper"));
+        assert_eq!(nearest("slc20", ["slc2008-msr", "slc2010-paper"]), None);
+        assert_eq!(expected("x", []), "nothing here");
+    }
+}

@@ -1,0 +1,278 @@
+//! The volatile write cache: acknowledged writes on their way to the medium.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sim::{Loader, LostWrite, Nanos, RequestId, Saver, Snapshot, SnapshotError, snapshot_fields};
+
+use crate::geometry::Place;
+use crate::mechanics::{Arm, Mechanics};
+use crate::params::{Scheduler, WriteCacheParams};
+use crate::queue::Queue;
+
+/// A cached write.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Dirty {
+    /// The request it came with.
+    pub id: u64,
+    /// First sector.
+    pub lba: u64,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// Order of arrival.
+    pub sequence: u64,
+    /// Its data begins to arrive: the arm may set out.
+    pub started: Nanos,
+    /// Its data is in the cache from here on, and it is acknowledged then.
+    pub acknowledged: Nanos,
+    /// It continues the write before it, so both are one run.
+    pub continues: bool,
+    /// Where it begins.
+    pub place: Place,
+}
+
+snapshot_fields!(Dirty { id, lba, sectors, sequence, started, acknowledged, continues, place });
+
+impl Dirty {
+    /// First sector behind it.
+    pub fn end(&self) -> u64 {
+        self.lba + u64::from(self.sectors)
+    }
+
+    fn key(&self) -> (u64, u64) {
+        (self.lba, self.sequence)
+    }
+
+    fn covers(&self, other: &Dirty) -> bool {
+        self.lba <= other.lba && other.end() <= self.end()
+    }
+
+    fn overlaps(&self, other: &Dirty) -> bool {
+        self.lba < other.end() && other.lba < self.end()
+    }
+}
+
+/// Writes the arm chooses among: the oldest ones. Firmware bounds this search as well.
+const WINDOW: usize = 64;
+
+/// The write cache.
+#[derive(Clone, Debug)]
+pub struct WriteCache {
+    window: Queue<Dirty>,
+    backlog: VecDeque<Dirty>,
+    /// The write that is going to the medium.
+    writing: Option<Dirty>,
+    /// (first sector, number) of every cached write, and its end.
+    index: BTreeMap<(u64, u64), u64>,
+    /// No cached write is longer.
+    longest: u64,
+    sectors: u64,
+    runs: u64,
+    sequence: u64,
+    newest_end: u64,
+    sectors_max: u64,
+    runs_max: u64,
+}
+
+impl Snapshot for WriteCache {
+    fn save(&self, to: &mut Saver) {
+        self.window.save(to);
+        self.backlog.save(to);
+        self.writing.save(to);
+        [self.longest, self.sectors, self.runs, self.sequence, self.newest_end].save(to);
+    }
+
+    fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
+        self.window.restore(from)?;
+        self.backlog.restore(from)?;
+        self.writing.restore(from)?;
+        let mut numbers = [0u64; 5];
+        numbers.restore(from)?;
+        [self.longest, self.sectors, self.runs, self.sequence, self.newest_end] = numbers;
+        self.index = self.all().map(|dirty| (dirty.key(), dirty.end())).collect();
+        Ok(())
+    }
+}
+
+impl WriteCache {
+    /// An empty cache.
+    pub fn new(params: &WriteCacheParams) -> WriteCache {
+        WriteCache {
+            window: Queue::default(),
+            backlog: VecDeque::new(),
+            writing: None,
+            index: BTreeMap::new(),
+            longest: 0,
+            sectors: 0,
+            runs: 0,
+            sequence: 0,
+            newest_end: u64::MAX,
+            sectors_max: params.size.0.sectors(),
+            runs_max: u64::from(params.runs),
+        }
+    }
+
+    /// True when nothing waits for the arm; one write may still be on its way.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.window.is_empty()
+    }
+
+    /// True when everything is on the medium.
+    #[inline]
+    pub fn is_clean(&self) -> bool {
+        self.window.is_empty() && self.writing.is_none()
+    }
+
+    /// True when a write of this size can never be cached.
+    pub fn is_too_large(&self, sectors: u32) -> bool {
+        u64::from(sectors) > self.sectors_max
+    }
+
+    /// True when a write from `lba` would continue the newest cached one.
+    pub fn continues(&self, lba: u64) -> bool {
+        self.newest_end == lba && !self.is_clean()
+    }
+
+    /// True when there is room for a write now.
+    pub fn has_room(&self, lba: u64, sectors: u32) -> bool {
+        self.sectors + u64::from(sectors) <= self.sectors_max
+            && (self.runs < self.runs_max || self.continues(lba))
+    }
+
+    /// Number that every write cached so far is below.
+    pub fn next_sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Take a write in; it fits. Its number and whether it continues the last one are set here.
+    pub fn insert(&mut self, mut dirty: Dirty) {
+        dirty.continues = self.continues(dirty.lba);
+        dirty.sequence = self.sequence;
+        self.sequence += 1;
+        self.sectors += u64::from(dirty.sectors);
+        self.runs += u64::from(!dirty.continues);
+        self.newest_end = dirty.end();
+        self.index.insert(dirty.key(), dirty.end());
+        self.longest = self.longest.max(dirty.sectors.into());
+        self.backlog.push_back(dirty);
+        self.refill();
+    }
+
+    fn refill(&mut self) {
+        while self.window.len() < WINDOW
+            && let Some(dirty) = self.backlog.pop_front()
+        {
+            self.window.push(&dirty.place, true, dirty.started, dirty);
+        }
+    }
+
+    /// Begin to write the best of the oldest writes; `None` when none waits.
+    pub fn begin(
+        &mut self,
+        scheduler: Scheduler,
+        mechanics: &Mechanics,
+        arm: Arm,
+        now: Nanos,
+    ) -> Option<Dirty> {
+        let best = self.window.choose(scheduler, mechanics, arm, now)?;
+        let index = match self.overlaps_another(&self.window.items()[best]) {
+            true => self.in_order(best),
+            false => best,
+        };
+        let dirty = self.window.remove(index);
+        self.writing = Some(dirty);
+        self.refill();
+        Some(dirty)
+    }
+
+    /// Which write to begin instead of `chosen`, which overlaps others: the newest that covers
+    /// it, so that several writes of one place cost one. A write that is covered only in part
+    /// reaches the medium before any newer one.
+    fn in_order(&self, mut chosen: usize) -> usize {
+        let items = self.window.items();
+        let covers = |(_, newer): &(usize, &Dirty)| newer.covers(&items[chosen]);
+        let newest = items.iter().enumerate().filter(covers).max_by_key(|(_, d)| d.sequence);
+        chosen = newest.map_or(chosen, |(index, _)| index);
+        loop {
+            let dirty = &items[chosen];
+            let before = |(_, old): &(usize, &Dirty)| {
+                old.sequence < dirty.sequence && old.overlaps(dirty) && !dirty.covers(old)
+            };
+            let older = items.iter().enumerate().filter(before).min_by_key(|(_, d)| d.sequence);
+            match older {
+                Some((index, _)) => chosen = index,
+                None => return chosen,
+            }
+        }
+    }
+
+    /// The write begun last is on the medium. Older writes that it covers are clean as well.
+    pub fn finish(&mut self) -> Option<Dirty> {
+        let done = self.writing.take()?;
+        let overlaps = self.overlaps_another(&done);
+        self.leave(&done);
+        let mut index = if overlaps { 0 } else { self.window.len() };
+        while index < self.window.len() {
+            let old = self.window.items()[index];
+            if old.sequence < done.sequence && done.covers(&old) {
+                self.leave(&old);
+                self.window.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        self.refill();
+        Some(done)
+    }
+
+    /// Cached writes that may touch sectors from `lba` to `end`, as (number, first sector, end).
+    #[inline]
+    fn touching(&self, lba: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+        let from = (lba.saturating_sub(self.longest), 0);
+        let range = self.index.range(from..(end, 0));
+        range.map(|(&(start, number), &stop)| (number, start, stop))
+    }
+
+    fn overlaps_another(&self, dirty: &Dirty) -> bool {
+        let mut touching = self.touching(dirty.lba, dirty.end());
+        touching.any(|(number, _, end)| number != dirty.sequence && end > dirty.lba)
+    }
+
+    fn leave(&mut self, dirty: &Dirty) {
+        self.index.remove(&dirty.key());
+        self.sectors -= u64::from(dirty.sectors);
+        self.runs -= u64::from(!dirty.continues);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Dirty> {
+        self.writing.iter().chain(self.window.items()).chain(&self.backlog)
+    }
+
+    /// True when every write numbered below `sequence` is on the medium.
+    pub fn is_clean_below(&self, sequence: u64) -> bool {
+        // The window holds the oldest ones.
+        let oldest = self.writing.iter().chain(self.window.items());
+        !oldest.into_iter().any(|dirty| dirty.sequence < sequence)
+    }
+
+    /// True when one cached write holds all of this range.
+    #[inline]
+    pub fn holds(&self, lba: u64, end: u64) -> bool {
+        !self.is_clean()
+            && self.touching(lba, end).any(|(_, start, stop)| start <= lba && end <= stop)
+    }
+
+    /// Lose everything; returns the writes that were acknowledged, in the order of that.
+    pub fn power_fail(&mut self, is_acknowledged: impl Fn(u64) -> bool) -> Vec<LostWrite> {
+        let mut lost: Vec<Dirty> = self.all().filter(|d| is_acknowledged(d.id)).copied().collect();
+        lost.sort_by_key(|dirty| (dirty.acknowledged, dirty.sequence));
+        self.window.clear();
+        self.backlog.clear();
+        self.writing = None;
+        self.index.clear();
+        (self.sectors, self.runs, self.newest_end) = (0, 0, u64::MAX);
+        let report =
+            |d: &Dirty| LostWrite { id: RequestId(d.id), lba: sim::Lba(d.lba), sectors: d.sectors };
+        lost.iter().map(report).collect()
+    }
+}

@@ -1,0 +1,4 @@
+//! The drives themselves.
+
+pub mod disksim_ssd;
+pub mod ssd;

@@ -1,0 +1,451 @@
+//! A solid-state drive: flash array, FTL, write buffer and host link, driven by events.
+//!
+//! # What it models
+//! Channels of packages of dies of planes, each die executing one operation (or one multi-plane
+//! group) at a time and sharing its channel's bus. The FTL plans flash operations; the NAND model
+//! times them: reads first, then writes in planned order, then background reads. Collection works
+//! a step at a time when its die has nothing else to do, and at once when free blocks run out.
+//!
+//! # Equation
+//! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
+//! reads/s = min(n / (R + X), 1 / X), writes/s = min(n / (X + P), 1 / X).
+//! Collecting a block of m valid pages with copy-back costs m (R + P) + E.
+//!
+//! # Parameters
+//! `geometry`, `nand`, `over_provisioning`, `mapping`, `allocation`, `gc`, `collection`, `wear`,
+//! `buffer`, `host`, `queue_depth_max`, `timing`, `oracle`.
+//!
+//! # What it leaves out
+//! Errors and their correction, retention, read disturb, bad blocks, cache reads and programs,
+//! the controller's own computing time, power. Data on its way through the controller is served
+//! from RAM. Partial page reads transfer only the sectors that were asked for.
+//!
+//! # Validated against
+//! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
+//! and MQSim (`docs/measured/fidelity-mqsim.md`); the NAND oracle checks every plan in tests.
+//!
+//! # References
+//! Agrawal et al., USENIX ATC 2008; Tavakkol et al., FAST 2018; Ha, Cho and Eom, J. KIISE 37(4),
+//! 2010 (default geometry and timing).
+
+use std::fmt;
+
+use config::device::Context;
+use config::{ConfigError, Duration, Size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use sim::{
+    Busy, Bytes, Completions, Counters, Device, Limits, Nanos, Request, Survivors, snapshot_fields,
+};
+
+use crate::ftl::allocation::{self, Allocation};
+use crate::ftl::collector::{Collector, Rules};
+use crate::ftl::flash::Flash;
+use crate::ftl::gc::{self, GcPolicy};
+use crate::ftl::mapping::{self, Mapping, MappingScheme};
+use crate::ftl::wear::{self, WearPolicy};
+use crate::ssd::buffer::{Buffer, BufferParams};
+use crate::ssd::controller::{Controller, Parts, Settings};
+use crate::ssd::geometry::{Geometry, GeometryParams};
+use crate::ssd::host::{HostParams, HostPath};
+use crate::ssd::nand::Nand;
+use crate::ssd::oracle::Oracle;
+use crate::ssd::timing::NandParams;
+
+/// The text of this file: its comment is the page of the model.
+pub const SOURCE: &str = include_str!("ssd.rs");
+
+/// How much flash the host does not see.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(transform = or_a_share)]
+pub enum OverProvisioning {
+    /// (physical - logical) / logical, in percent; `"28%"` says the same.
+    RatioPercent(f64),
+    /// logical / physical, in percent.
+    LivePercent(f64),
+    /// The logical capacity itself.
+    Capacity(Size),
+}
+
+/// The ways to say [`OverProvisioning`] as a table.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Table {
+    RatioPercent(f64),
+    LivePercent(f64),
+    Capacity(Size),
+}
+
+const SHARE: &str = "a ratio such as \"28%\" (spare over visible capacity)";
+
+/// The schema of a table or of [`SHARE`].
+fn or_a_share(schema: &mut schemars::Schema) {
+    let share = schemars::json_schema!({
+        "type": "string", "pattern": r"^ *[0-9.]+ *%$", "description": SHARE,
+    });
+    if let Some(choices) = schema.get_mut("oneOf").and_then(|list| list.as_array_mut()) {
+        choices.insert(0, share.into());
+    }
+}
+
+impl<'de> Deserialize<'de> for OverProvisioning {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<OverProvisioning, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = OverProvisioning;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                write!(
+                    f,
+                    "{SHARE}, or one of {{ ratio_percent = 28 }}, {{ live_percent = 78 }} and \
+                     {{ capacity = \"64GiB\" }}"
+                )
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<OverProvisioning, E> {
+                let share = text.trim().strip_suffix('%').map(|number| number.trim().parse());
+                match share {
+                    Some(Ok(percent)) => Ok(OverProvisioning::RatioPercent(percent)),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+            fn visit_map<A: de::MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> Result<OverProvisioning, A::Error> {
+                Ok(match Table::deserialize(de::value::MapAccessDeserializer::new(map))? {
+                    Table::RatioPercent(percent) => OverProvisioning::RatioPercent(percent),
+                    Table::LivePercent(percent) => OverProvisioning::LivePercent(percent),
+                    Table::Capacity(size) => OverProvisioning::Capacity(size),
+                })
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+/// When and how blocks are collected.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CollectionParams {
+    /// Collect when this share of a plane's blocks (or fewer) is free, in percent.
+    pub start_free_percent: f64,
+    /// Having begun, go on while this share of blocks (or fewer) is free, in percent: the high
+    /// watermark. At least `start_free_percent`.
+    pub stop_free_percent: f64,
+    /// Collect ahead of host requests when this many blocks of a plane (or fewer) are free.
+    pub urgent_free_blocks: u32,
+    /// Free blocks of a plane that only relocation may take, at least 1: host writes wait while no
+    /// more than these are free. With 1, a victim's valid pages always find a place.
+    pub reserve_blocks: u32,
+    /// Also collect idle dies up to this share of free blocks, in percent; 0 never does.
+    pub background_free_percent: f64,
+    /// How long a die must be idle before it is collected in the background.
+    pub background_after: Duration,
+    /// Pages moved in one step, between which host requests may come first.
+    pub step_pages: u32,
+    /// Moved pages get open blocks of their own.
+    pub separate: bool,
+    /// Choose victims over the whole drive instead of per plane.
+    pub global: bool,
+    /// A block of map pages is a victim when this share of its pages (or less) is valid, in
+    /// percent; with more only if no other block would do. 100 takes it like any block.
+    pub map_victim_percent: f64,
+}
+
+impl Default for CollectionParams {
+    fn default() -> CollectionParams {
+        CollectionParams {
+            start_free_percent: 5.0,
+            stop_free_percent: 0.0,
+            urgent_free_blocks: 1,
+            reserve_blocks: 1,
+            background_free_percent: 0.0,
+            background_after: Duration(Nanos::from_millis(1)),
+            step_pages: 1,
+            separate: true,
+            global: false,
+            map_victim_percent: 100.0,
+        }
+    }
+}
+
+/// What time flash operations take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimingMode {
+    /// Events on dies and channels.
+    #[default]
+    Event,
+    /// None at all: only write amplification and wear are of interest.
+    None,
+}
+
+/// Parameters of a solid-state drive.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {
+    /// Shape of the array.
+    pub geometry: GeometryParams,
+    /// Timing of the flash.
+    pub nand: NandParams,
+    /// Flash the host does not see.
+    pub over_provisioning: OverProvisioning,
+    /// How the FTL finds pages.
+    pub mapping: MappingScheme,
+    /// Which plane takes the next page.
+    pub allocation: Allocation,
+    /// Which block is collected next.
+    pub gc: GcPolicy,
+    /// When and how blocks are collected.
+    pub collection: CollectionParams,
+    /// How wear is levelled.
+    pub wear: WearPolicy,
+    /// Write buffer.
+    pub buffer: BufferParams,
+    /// Host path.
+    pub host: HostParams,
+    /// Requests accepted at once.
+    pub queue_depth_max: u32,
+    /// What time flash operations take.
+    pub timing: TimingMode,
+    /// Check every flash operation with the NAND oracle: slow, for tests.
+    pub oracle: bool,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            geometry: GeometryParams::default(),
+            nand: NandParams::default(),
+            over_provisioning: OverProvisioning::LivePercent(85.0),
+            mapping: MappingScheme::Page(Default::default()),
+            allocation: Allocation::Static(Default::default()),
+            gc: GcPolicy::Greedy(Default::default()),
+            collection: CollectionParams::default(),
+            wear: WearPolicy::None(Default::default()),
+            buffer: BufferParams::default(),
+            host: HostParams::default(),
+            queue_depth_max: 1024,
+            timing: TimingMode::Event,
+            oracle: false,
+        }
+    }
+}
+
+impl Params {
+    /// Build the drive.
+    ///
+    /// # Errors
+    /// Names the first value that cannot be used and its range.
+    pub fn build(&self, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
+        Ok(Box::new(self.build_around(context, |mapping| mapping)?))
+    }
+
+    /// Build the drive with what `wrap` makes of its mapping.
+    pub(crate) fn build_around(
+        &self,
+        context: &Context,
+        wrap: impl FnOnce(Box<dyn Mapping>) -> Box<dyn Mapping>,
+    ) -> Result<Ssd, ConfigError> {
+        let geometry = self.geometry.check().map_err(|e| e.within("geometry"))?;
+        let timing = self.nand.check().map_err(|e| e.within("nand"))?;
+        let mut rules = self.rules(&geometry)?;
+        let logical_pages = self.logical_pages(&geometry)?;
+        if self.queue_depth_max == 0 || self.queue_depth_max > 1 << 20 {
+            let message = format!("expected 1 to 1048576, got {}", self.queue_depth_max);
+            return Err(ConfigError::new("queue_depth_max", message));
+        }
+        let allocator = self.allocation.build(&allocation::Context { geometry });
+        let allocator =
+            allocator.map_err(|e| e.within(self.allocation.name()).within("allocation"))?;
+        if rules.global && allocator.is_static() {
+            let message = "a victim anywhere does not help the plane a static allocation needs; \
+                           use allocation = \"dynamic\"";
+            return Err(ConfigError::new("collection.global", message));
+        }
+        let mapping = self.mapping.build(&mapping::Context {
+            geometry,
+            allocator,
+            logical_pages,
+            reserve: self.collection.reserve_blocks,
+            copy_back: self.nand.copy_back,
+            pslc_bits: self.nand.pslc.map(|pslc| pslc.bits_per_cell),
+        });
+        let mapping = wrap(mapping.map_err(|e| e.within(self.mapping.name()).within("mapping"))?);
+        let needs = mapping.needs();
+        rules.raise(needs, self.collection.reserve_blocks);
+        let planes = geometry.planes();
+        let pools = if rules.global { 1 } else { planes };
+        let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
+        let wear = self.wear.build(&wear::Context { planes });
+        let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
+        let mut flash = Flash::new(geometry, needs.slots, wear.levels_free_blocks());
+        flash.map_victim_pages = self.map_victim_pages(&geometry)?;
+        flash.kept_for_collection = if rules.separate { 0 } else { needs.kept_for_collection };
+        let parts = Parts {
+            nand: Nand::new(geometry, timing),
+            flash: flash.with_pslc(needs.pslc),
+            mapping,
+            collector: Collector::new(rules, gc, wear, planes),
+            buffer: buffer.map_err(|e| e.within("buffer"))?,
+            host: HostPath::new(&self.host),
+            oracle: self
+                .oracle
+                .then(|| Box::new(Oracle::new(geometry, logical_pages + needs.map_pages))),
+        };
+        let limits = Limits {
+            capacity: Bytes(u64::from(logical_pages) * geometry.page_bytes()),
+            block_bytes: geometry.page_bytes() as u32,
+            queue_depth_max: self.queue_depth_max,
+            rotational: false,
+            write_cache: parts.buffer.as_ref().is_some_and(Buffer::is_volatile),
+            discard: true,
+        };
+        let background = self.collection.background_free_percent > 0.0 || needs.pslc.is_some();
+        let settings = Settings {
+            queue_depth_max: self.queue_depth_max,
+            instant: self.timing == TimingMode::None,
+            rest: background.then_some(self.collection.background_after.0),
+        };
+        Ok(Ssd { limits, controller: Controller::new(settings, parts) })
+    }
+
+    fn map_victim_pages(&self, geometry: &Geometry) -> Result<Option<u32>, ConfigError> {
+        let percent = self.collection.map_victim_percent;
+        if !(0.0..=100.0).contains(&percent) {
+            let message = format!("expected 0 to 100, got {percent}");
+            return Err(ConfigError::new("collection.map_victim_percent", message));
+        }
+        let pages = f64::from(geometry.pages_per_block.get()) * percent / 100.0;
+        Ok((percent < 100.0).then_some(pages as u32))
+    }
+
+    fn rules(&self, geometry: &Geometry) -> Result<Rules, ConfigError> {
+        let collection = &self.collection;
+        let blocks = geometry.blocks_per_plane.get();
+        let share = |key: &str, percent: f64| {
+            if !(0.0..=50.0).contains(&percent) {
+                let key = format!("collection.{key}");
+                return Err(ConfigError::new(key, format!("expected 0 to 50, got {percent}")));
+            }
+            Ok((percent / 100.0 * f64::from(blocks)).floor() as u32)
+        };
+        if collection.step_pages == 0 {
+            return Err(ConfigError::new("collection.step_pages", "expected at least 1, got 0"));
+        }
+        // Nobody else can help a host write that waits for the reserve.
+        let reserve = collection.reserve_blocks;
+        if reserve == 0 || reserve > blocks / 2 {
+            let message = format!("expected 1 to {} (half a plane), got {reserve}", blocks / 2);
+            return Err(ConfigError::new("collection.reserve_blocks", message));
+        }
+        let start_free = share("start_free_percent", collection.start_free_percent)?.max(reserve);
+        Ok(Rules {
+            start_free,
+            stop_free: share("stop_free_percent", collection.stop_free_percent)?.max(start_free),
+            urgent_free: collection.urgent_free_blocks.max(reserve),
+            background_free: share("background_free_percent", collection.background_free_percent)?,
+            step_pages: collection.step_pages,
+            separate: collection.separate,
+            copy_back: self.nand.copy_back,
+            global: collection.global,
+            settle_pages: 0,
+            isolated: 0,
+            own_pools: 0,
+        })
+    }
+
+    /// Logical pages, checked against what the array can hold at all.
+    fn logical_pages(&self, geometry: &Geometry) -> Result<u32, ConfigError> {
+        let physical = f64::from(geometry.pages());
+        let (key, wanted) = match self.over_provisioning {
+            OverProvisioning::RatioPercent(ratio) => {
+                ("ratio_percent", physical / (1.0 + ratio / 100.0))
+            }
+            OverProvisioning::LivePercent(live) => ("live_percent", physical * live / 100.0),
+            OverProvisioning::Capacity(size) => {
+                ("capacity", (size.0.0 / geometry.page_bytes()) as f64)
+            }
+        };
+        // Each plane needs its reserve, its open blocks and one block's worth of invalid pages.
+        let open = if self.collection.separate { 2 } else { 1 };
+        let spare = self.collection.reserve_blocks + open + 1;
+        let usable = geometry.blocks_per_plane.get().saturating_sub(spare);
+        let most = u64::from(geometry.planes())
+            * u64::from(usable)
+            * u64::from(geometry.pages_per_block.get());
+        if !wanted.is_finite() || wanted < 1.0 || wanted.floor() > most as f64 {
+            let message = format!(
+                "a logical space of {wanted:.0} pages does not fit: expected 1 to {most} of {} \
+                 physical pages, because each plane needs {spare} spare blocks",
+                geometry.pages(),
+            );
+            return Err(ConfigError::new(format!("over_provisioning.{key}"), message));
+        }
+        Ok(wanted.floor() as u32)
+    }
+}
+
+/// A solid-state drive.
+#[derive(Clone)]
+pub(crate) struct Ssd {
+    limits: Limits,
+    controller: Controller,
+}
+
+snapshot_fields!(Ssd { controller });
+
+#[cfg(test)]
+impl Ssd {
+    /// Where a page is.
+    pub(crate) fn lookup(&mut self, lpn: u32) -> u32 {
+        self.controller.lookup(lpn)
+    }
+}
+
+impl Device for Ssd {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request) -> Result<(), Busy> {
+        self.controller.submit(now, request)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.controller.next_event()
+    }
+
+    fn advance(&mut self, now: Nanos, out: &mut Completions) {
+        self.controller.advance(now, out);
+    }
+
+    fn power_fail(&mut self, _now: Nanos) -> Survivors {
+        self.controller.power_fail()
+    }
+
+    fn apply(&mut self, request: &Request) {
+        self.controller.apply(request);
+    }
+
+    fn prefetch(&mut self, request: &Request) {
+        self.controller.prefetch(request);
+    }
+
+    fn counters(&self, out: &mut Counters) {
+        self.controller.counters(out);
+    }
+
+    fn wear(&self) -> Vec<sim::Wear> {
+        let planes = self.controller.wear().into_iter().enumerate();
+        planes.map(|(plane, blocks)| sim::Wear { unit: format!("plane{plane}"), blocks }).collect()
+    }
+
+    fn freeze(&mut self) {
+        self.controller.freeze();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Device> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,343 @@
+//! The write buffer: RAM that acknowledges writes before they are programmed.
+//!
+//! Pages wait in the order they became dirty, or batch by batch in logical order. A rewrite of a
+//! waiting page is absorbed; a rewrite of a page whose program is under way makes it dirty again.
+//! Without power-loss protection the buffer is volatile: a flush waits for everything that was
+//! dirty when it came.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot, snapshot_fields};
+
+use config::{ConfigError, Duration, Size};
+
+/// The order in which pages are programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Destage {
+    /// As they became dirty.
+    #[default]
+    Oldest,
+    /// Everything that waits in the order of logical pages, then everything that came meanwhile.
+    Sorted,
+}
+
+/// Parameters of the write buffer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BufferParams {
+    /// RAM for write data; `"0B"` turns the buffer off.
+    pub capacity: Size,
+    /// Time to take a page in or to serve it.
+    pub access: Duration,
+    /// Share of the buffer, in percent, above which pages are programmed in the background.
+    /// 0 programs them as soon as possible.
+    pub destage_above_percent: u32,
+    /// Programs under way at once; 0 means one per plane.
+    pub destage_depth: u32,
+    /// The order in which pages are programmed.
+    pub destage_order: Destage,
+    /// Capacitors finish what is in the buffer when the power fails.
+    pub power_loss_protection: bool,
+}
+
+impl Default for BufferParams {
+    fn default() -> BufferParams {
+        BufferParams {
+            capacity: Size(Bytes(0)),
+            access: Duration(Nanos(1_000)),
+            destage_above_percent: 0,
+            destage_depth: 0,
+            destage_order: Destage::Oldest,
+            power_loss_protection: false,
+        }
+    }
+}
+
+/// A page in the buffer.
+#[derive(Clone, Default, Debug)]
+struct Page {
+    /// When it became dirty, as a count.
+    dirty: u64,
+    /// Its program is under way; the data in RAM may be newer (`again`).
+    programming: bool,
+    again: Option<u64>,
+    stream: u16,
+    /// Writes whose newest data is here only, for the account after a power failure.
+    writers: Vec<Writer>,
+    /// The same for the data being programmed.
+    programmed_writers: Vec<Writer>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Writer {
+    id: u64,
+    lba: u64,
+    sectors: u32,
+}
+
+snapshot_fields!(Writer { id, lba, sectors });
+snapshot_fields!(Page { dirty, programming, again, stream, writers, programmed_writers });
+
+/// What became of a page offered to the buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// The buffer holds it.
+    Taken,
+    /// No room.
+    NoRoom,
+}
+
+/// State of the write buffer.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Pages it can hold.
+    capacity: usize,
+    destage_above: usize,
+    depth: usize,
+    /// Time to take a page in or to serve it.
+    pub access: Nanos,
+    protected: bool,
+    // Ordered, so that nothing depends on a hash.
+    pages: BTreeMap<u32, Page>,
+    /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
+    order: VecDeque<(u64, u32)>,
+    /// Entries at the front of `order` that are sorted by logical page; `None` sorts nothing.
+    sorted: Option<usize>,
+    dirtied: u64,
+    /// Dirty counts whose data is not on flash yet.
+    outstanding: BTreeSet<u64>,
+    programming: usize,
+    /// Everything up to this count must be programmed because somebody waits for it.
+    flush_to: u64,
+}
+
+impl Snapshot for Buffer {
+    fn save(&self, to: &mut sim::Saver) {
+        let pages: Vec<_> = self.pages.iter().map(|(&lpn, page)| (lpn, page.clone())).collect();
+        pages.save(to);
+        self.outstanding.iter().copied().collect::<Vec<_>>().save(to);
+        self.order.save(to);
+        let sorted = self.sorted.unwrap_or(0) as u64;
+        [self.dirtied, self.flush_to, self.programming as u64, sorted].save(to);
+    }
+    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
+        let mut pages: Vec<(u32, Page)> = Vec::new();
+        pages.restore(from)?;
+        self.pages = pages.into_iter().collect();
+        let mut outstanding = Vec::new();
+        outstanding.restore(from)?;
+        self.outstanding = outstanding.into_iter().collect();
+        self.order.restore(from)?;
+        let mut counts = [0; 4];
+        counts.restore(from)?;
+        [self.dirtied, self.flush_to] = [counts[0], counts[1]];
+        self.programming = counts[2] as usize;
+        self.sorted = self.sorted.map(|_| counts[3] as usize);
+        Ok(())
+    }
+}
+
+impl Buffer {
+    /// An empty buffer, or `None` when the capacity is zero.
+    ///
+    /// # Errors
+    /// When it holds less than a page, or the share is above 100 %.
+    pub fn new(
+        params: &BufferParams,
+        page_bytes: u64,
+        planes: u32,
+    ) -> Result<Option<Buffer>, ConfigError> {
+        let bytes = params.capacity.0.0;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        if bytes < page_bytes {
+            let message = format!("expected 0B or at least one page ({})", Bytes(page_bytes));
+            return Err(ConfigError::new("capacity", message));
+        }
+        if params.destage_above_percent > 100 {
+            let message = format!("expected 0 to 100, got {}", params.destage_above_percent);
+            return Err(ConfigError::new("destage_above_percent", message));
+        }
+        let capacity = (bytes / page_bytes) as usize;
+        let depth = if params.destage_depth == 0 { planes } else { params.destage_depth };
+        Ok(Some(Buffer {
+            capacity,
+            destage_above: capacity * params.destage_above_percent as usize / 100,
+            depth: depth as usize,
+            access: params.access.0,
+            protected: params.power_loss_protection,
+            pages: BTreeMap::new(),
+            order: VecDeque::new(),
+            sorted: (params.destage_order == Destage::Sorted).then_some(0),
+            dirtied: 0,
+            outstanding: BTreeSet::new(),
+            programming: 0,
+            flush_to: 0,
+        }))
+    }
+
+    /// True when the buffer forgets its content with the power.
+    pub fn is_volatile(&self) -> bool {
+        !self.protected
+    }
+
+    /// True when the page's newest data is in the buffer.
+    pub fn holds(&self, lpn: u32) -> bool {
+        self.pages.contains_key(&lpn)
+    }
+
+    /// Offer the part of `request` that falls on `lpn`: sectors `lba .. lba + sectors`.
+    pub fn offer(&mut self, lpn: u32, request: &Request, lba: Lba, sectors: u32) -> Offer {
+        if !self.pages.contains_key(&lpn) && self.pages.len() >= self.capacity {
+            return Offer::NoRoom;
+        }
+        let page = self.pages.entry(lpn).or_default();
+        let fresh = page.dirty == 0;
+        if fresh || (page.programming && page.again.is_none()) {
+            self.dirtied += 1;
+            self.outstanding.insert(self.dirtied);
+            self.order.push_back((self.dirtied, lpn));
+            match fresh {
+                true => page.dirty = self.dirtied,
+                false => page.again = Some(self.dirtied),
+            }
+        }
+        page.stream = request.stream;
+        let end = lba.0 + u64::from(sectors);
+        page.writers.retain(|w| w.lba < lba.0 || w.lba + u64::from(w.sectors) > end);
+        page.writers.push(Writer { id: request.id.0, lba: lba.0, sectors });
+        Offer::Taken
+    }
+
+    /// Take the page at the front of the order out of it.
+    fn pop_front(&mut self) {
+        self.order.pop_front();
+        self.sorted = self.sorted.map(|sorted| sorted.saturating_sub(1));
+    }
+
+    /// The next page to program, if one should be: (lpn, sectors written, stream).
+    pub fn next_destage(&mut self) -> Option<(u32, u32, u16)> {
+        loop {
+            if self.sorted == Some(0) {
+                self.order.make_contiguous().sort_unstable_by_key(|&(count, lpn)| (lpn, count));
+                self.sorted = Some(self.order.len());
+            }
+            let &(count, lpn) = self.order.front()?;
+            let current = self.pages.get(&lpn).map(|page| page.again.unwrap_or(page.dirty));
+            if current != Some(count) {
+                // Discarded, or dirtied again later.
+                self.pop_front();
+                continue;
+            }
+            // What a flush waits for may be anywhere in a sorted order.
+            let flushed = match self.sorted {
+                Some(_) => !self.is_clean_to(self.flush_to),
+                None => count <= self.flush_to,
+            };
+            let wanted = flushed || self.pages.len() > self.destage_above;
+            let page = self.pages.get_mut(&lpn).expect("the entry was just found");
+            if !wanted || self.programming >= self.depth || page.programming {
+                return None;
+            }
+            page.programming = true;
+            page.programmed_writers = std::mem::take(&mut page.writers);
+            let sectors = page.programmed_writers.iter().map(|w| w.sectors).sum();
+            let stream = page.stream;
+            self.programming += 1;
+            self.pop_front();
+            return Some((lpn, sectors, stream));
+        }
+    }
+
+    /// The destaged page could not be planned now: put it back.
+    pub fn put_back(&mut self, lpn: u32) {
+        let page = self.pages.get_mut(&lpn).expect("a page being destaged is in the buffer");
+        page.programming = false;
+        page.writers = std::mem::take(&mut page.programmed_writers);
+        self.order.push_front((page.dirty, lpn));
+        self.sorted = self.sorted.map(|sorted| sorted + 1);
+        self.programming -= 1;
+    }
+
+    /// The program of a page has ended.
+    pub fn programmed(&mut self, lpn: u32) {
+        self.programming -= 1;
+        let Some(page) = self.pages.get_mut(&lpn) else { return };
+        page.programming = false;
+        page.programmed_writers.clear();
+        self.outstanding.remove(&page.dirty);
+        match page.again.take() {
+            Some(dirty) => page.dirty = dirty,
+            None => {
+                self.pages.remove(&lpn);
+            }
+        }
+    }
+
+    /// Everything dirty now must be programmed. Returns the count to wait for.
+    pub fn begin_flush(&mut self) -> u64 {
+        self.flush_to = self.dirtied;
+        self.dirtied
+    }
+
+    /// True when everything up to `count` is programmed.
+    pub fn is_clean_to(&self, count: u64) -> bool {
+        self.outstanding.first().is_none_or(|&oldest| oldest > count)
+    }
+
+    /// The host discarded the page.
+    pub fn discard(&mut self, lpn: u32) {
+        if let Some(page) = self.pages.get_mut(&lpn) {
+            match page.programming {
+                // The program under way writes data nobody wants; it ends by itself.
+                true => {
+                    if let Some(count) = page.again.take() {
+                        self.outstanding.remove(&count);
+                    }
+                    page.writers.clear();
+                }
+                false => {
+                    self.outstanding.remove(&page.dirty);
+                    self.pages.remove(&lpn);
+                }
+            }
+        }
+    }
+
+    /// The power failed; returns what acknowledged writes it cost. `acknowledged` tells whether a
+    /// request had completed.
+    pub fn power_fail(&mut self, acknowledged: impl Fn(RequestId) -> bool) -> Vec<LostWrite> {
+        self.programming = 0;
+        self.flush_to = 0;
+        self.order.clear();
+        self.sorted = self.sorted.map(|_| 0);
+        if self.protected {
+            // Programs under way start again from RAM when the power is back.
+            for (&lpn, page) in &mut self.pages {
+                page.programming = false;
+                page.dirty = page.again.take().unwrap_or(page.dirty);
+                self.order.push_back((page.dirty, lpn));
+            }
+            self.order.make_contiguous().sort_unstable();
+            self.outstanding = self.order.iter().map(|&(count, _)| count).collect();
+            return Vec::new();
+        }
+        let mut lost = Vec::new();
+        for page in std::mem::take(&mut self.pages).into_values() {
+            let writers = page.programmed_writers.iter().chain(&page.writers);
+            lost.extend(writers.map(|w| LostWrite {
+                id: RequestId(w.id),
+                lba: Lba(w.lba),
+                sectors: w.sectors,
+            }));
+        }
+        self.outstanding.clear();
+        lost.retain(|write| acknowledged(write.id));
+        lost.sort_by_key(|write| (write.id, write.lba));
+        lost
+    }
+}

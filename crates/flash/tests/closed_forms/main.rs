@@ -1,0 +1,8 @@
+//! The SSD model against what can be computed without it: write amplification and timing.
+
+mod drive;
+#[path = "../support/mod.rs"]
+mod support;
+mod theory;
+mod timing;
+mod waf;

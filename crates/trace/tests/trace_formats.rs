@@ -1,0 +1,273 @@
+//! Every trace format: exact fields, detection, and what damaged traces say.
+
+mod support;
+
+use sim::{Lba, Nanos, Op, Request};
+use support::{FIXTURES, fixture, read_all, read_as, read_bytes};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// (time ns, op, sector, sectors, device name) of every record.
+fn table(name: &str) -> Vec<(Option<u64>, Op, u64, u32, String)> {
+    let (trace, records) = read_all(name).unwrap();
+    let row = |r: &trace::Record| {
+        let time = r.time.map(|t| t.0);
+        (time, r.request.op, r.request.lba.0, r.request.sectors, trace.device_name(r.device))
+    };
+    records.iter().map(row).collect()
+}
+
+fn row(
+    time: u64,
+    op: Op,
+    lba: u64,
+    sectors: u32,
+    device: &str,
+) -> (Option<u64>, Op, u64, u32, String) {
+    (Some(time), op, lba, sectors, device.into())
+}
+
+#[test]
+fn every_fixture_is_recognised() {
+    for (file, format) in FIXTURES {
+        let (trace, records) = read_all(file).unwrap();
+        assert_eq!(trace.format().name(), *format, "{file}");
+        assert!(records.len() >= 3, "{file}: {}", records.len());
+    }
+}
+
+#[test]
+fn blkparse_queue_events_say_what_was_asked() {
+    let expected = [
+        row(0, Op::Read, 10264, 8, "8,0"),
+        row(MS, Op::Write, 2048, 16, "8,0"),
+        row(MS + 400, Op::Write, 2064, 8, "8,0"),
+        row(2 * MS, Op::Flush, 0, 0, "8,0"),
+        row(2 * MS, Op::Write, 2072, 8, "8,0"),
+        row(3 * MS, Op::Flush, 0, 0, "8,0"),
+        row(4 * MS, Op::Discard, 4096, 1024, "8,16"),
+    ];
+    assert_eq!(table("sample.blkparse"), expected);
+    let (_, records) = read_all("sample.blkparse").unwrap();
+    let fua: Vec<bool> = records.iter().map(|r| r.request.fua).collect();
+    assert_eq!(fua, [false, false, false, false, true, false, false]);
+    let processes: Vec<u32> = records.iter().map(|r| r.request.process).collect();
+    assert_eq!(processes, [1201, 305, 305, 305, 305, 305, 1202]);
+}
+
+#[test]
+fn blkparse_dispatch_events_say_what_the_device_got() {
+    let (_, records) = read_as("sample.blkparse", r#"{"blkparse":{"action":"D"}}"#).unwrap();
+    let got: Vec<_> = records.iter().map(|r| (r.request.op, r.request.sectors)).collect();
+    let expected = [(Op::Read, 8), (Op::Write, 24), (Op::Flush, 0), (Op::Write, 8), (Op::Flush, 0)];
+    assert_eq!(got, expected);
+    assert_eq!(records[0].time, Some(Nanos::ZERO), "times count from the first request");
+    assert_eq!(records[1].time, Some(Nanos(1_002_000 - 28_695)));
+}
+
+#[test]
+fn completions_give_responses() {
+    let (_, queued) = read_as("sample.blkparse", r#"{"blkparse":{"responses":true}}"#).unwrap();
+    let responses: Vec<_> = queued.iter().map(|r| r.response.map(|n| n.0)).collect();
+    let expected = [128_695, 52_000, 51_600, 101_000, 202_000, 101_000, 200_000];
+    assert_eq!(responses, expected.map(Some));
+    let dispatched = r#"{"blktrace":{"action":"D","responses":true}}"#;
+    let (_, records) = read_as("sample-le.blktrace", dispatched).unwrap();
+    let responses: Vec<_> = records.iter().map(|r| r.response.map(|n| n.0)).collect();
+    assert_eq!(responses, [Some(100_000), Some(50_000), Some(44_000)]);
+    let (_, records) = read_as("sample.wiscsee", r#"{"wiscsee":{"responses":true}}"#).unwrap();
+    let responses: Vec<_> = records.iter().map(|r| r.response.map(|n| n.0)).collect();
+    assert_eq!(responses, [Some(122_793), Some(124_368), None]);
+}
+
+#[test]
+fn blktrace_in_both_byte_orders() {
+    let expected = [
+        row(0, Op::Read, 10264, 8, "8,0"),
+        row(199_000, Op::Flush, 0, 0, "8,0"),
+        row(199_000, Op::Write, 2048, 16, "8,0"),
+        row(399_000, Op::Discard, 4096, 1024, "8,16"),
+    ];
+    assert_eq!(table("sample-le.blktrace"), expected);
+    assert_eq!(table("sample-be.blktrace"), expected);
+    let (_, records) = read_all("sample-be.blktrace").unwrap();
+    assert!(records[2].request.fua && records[2].request.process == 305);
+}
+
+#[test]
+fn iolog_versions_2_and_3() {
+    let v2 = [
+        (None, Op::Write, 8, 16, "/dev/sda".to_string()),
+        row(0, Op::Read, 0, 8, "/dev/sda"),
+        row(250 * US, Op::Flush, 0, 0, "/dev/sda"),
+        row(250 * US, Op::Discard, 2048, 128, "/dev/sda"),
+    ];
+    assert_eq!(table("sample-v2.iolog"), v2);
+    let v3 = [
+        row(0, Op::Read, 120, 8, "/data/a"),
+        row(1272 * US, Op::Write, 1512, 16, "/data/b"),
+        row(2377 * US, Op::Flush, 0, 0, "/data/a"),
+        row(3547 * US, Op::Discard, 960, 8, "/data/b"),
+    ];
+    assert_eq!(table("sample-v3.iolog"), v3);
+}
+
+#[test]
+fn formats_in_bytes_cover_the_sectors_they_touch() {
+    let msr = [
+        row(0, Op::Read, 749_016, 64, "1"),
+        row(1_332_052_600, Op::Write, 607_390, 8, "1"),
+        // 1000 bytes from the start of a sector touch two.
+        row(2_332_061_600, Op::Write, 5512, 2, "0"),
+    ];
+    assert_eq!(table("sample.msr"), msr);
+    let (trace, records) = read_all("sample.msr").unwrap();
+    assert_eq!(records[0].response, Some(Nanos(41_300)));
+    assert_eq!(trace.origin(), Some(Nanos(12_816_637_200_306_162_900)));
+    let alibaba = [
+        row(0, Op::Write, 17_173_304, 32, "419"),
+        row(46 * US, Op::Read, 115_449_856, 704, "725"),
+        row(9233 * US, Op::Write, 17_173_336, 8, "419"),
+    ];
+    assert_eq!(table("sample.alibaba"), alibaba);
+    let systor = [
+        row(0, Op::Write, 94_352, 16, "0"),
+        row(3_792_500, Op::Read, 8, 1, "3"),
+        row(933_792_000, Op::Read, 0, 128, "0"),
+    ];
+    assert_eq!(table("sample.systor"), systor);
+    let (_, records) = read_all("sample.systor").unwrap();
+    let responses: Vec<_> = records.iter().map(|r| r.response).collect();
+    assert_eq!(responses, [Some(Nanos(279_000)), None, Some(Nanos(10 * MS))]);
+}
+
+#[test]
+fn formats_in_sectors() {
+    let spc = [
+        row(0, Op::Write, 303_567, 7, "0"),
+        row(26_214_000, Op::Read, 55_590, 6, "1"),
+        row(78_643_000, Op::Write, 240_840, 1, "0"),
+    ];
+    assert_eq!(table("sample.spc"), spc);
+    let disksim = [
+        row(0, Op::Write, 20_228_336, 8, "0"),
+        row(384_373_000, Op::Read, 6_397_360, 496, "0"),
+        row(386_811_123, Op::Write, 6_397_856, 472, "2"),
+    ];
+    assert_eq!(table("sample.disksim"), disksim);
+    let mqsim = [
+        row(0, Op::Write, 264_719_034, 16, "4"),
+        row(315_000, Op::Read, 197_570_570, 16, "3"),
+        row(431_000, Op::Write, 93_230_992, 32, "13"),
+    ];
+    assert_eq!(table("sample.mqsim"), mqsim);
+    let wiscsee = [
+        row(0, Op::Read, 584, 8, "0"),
+        row(196_695, Op::Write, 648, 16, "0"),
+        row(MS, Op::Discard, 0, 2048, "0"),
+    ];
+    assert_eq!(table("sample.wiscsee"), wiscsee);
+}
+
+#[test]
+fn arc_says_that_it_lacks_flags_and_times() {
+    let (trace, records) = read_all("sample.arc").unwrap();
+    let got: Vec<_> =
+        records.iter().map(|r| (r.time, r.request.lba.0, r.request.sectors)).collect();
+    assert_eq!(got, [(None, 1_936_993, 8), (None, 793_041, 16), (None, 2_051_307, 64)]);
+    assert!(trace.remarks()[0].contains("no read/write flag: every request is a read"));
+    let all = r#"{"arc":{"write_share":1.0,"block":"4KiB"}}"#;
+    let (trace, records) = read_as("sample.arc", all).unwrap();
+    assert_eq!(records[1].request, Request::write(Lba(793_041 * 8), 128));
+    assert!(trace.remarks()[0].contains("a seeded 1 are writes"));
+}
+
+#[test]
+fn vscsi_versions_1_and_2() {
+    let v1 = [
+        row(0, Op::Write, 42_932_745, 1, "0"),
+        row(250 * US, Op::Read, 1000, 8, "0"),
+        row(400 * US, Op::Flush, 0, 0, "0"),
+        row(1000 * US, Op::Read, 77, 13, "0"),
+    ];
+    assert_eq!(table("sample-v1.vscsi"), v1);
+    let (trace, _) = read_all("sample-v1.vscsi").unwrap();
+    assert_eq!(trace.remarks(), ["left out 1 SCSI commands that move no blocks"]);
+    let (_, records) = read_all("sample-v2.vscsi").unwrap();
+    let responses: Vec<_> = records.iter().map(|r| r.response.unwrap().0 / US).collect();
+    assert_eq!(responses, [55, 1200, 7]);
+    assert_eq!(records[2].request, Request::write(Lba(9), 1));
+}
+
+#[test]
+fn a_forced_format_overrules_the_content() {
+    // Whole milliseconds are legal DiskSim, but look like MQSim.
+    let text = b"1000 0 8 8 0\n2000 0 16 8 1\n";
+    let (trace, records) = read_bytes(text, None).unwrap();
+    assert_eq!((trace.format().name(), records[1].time), ("mqsim", Some(Nanos(1000))));
+    let (_, records) = read_bytes(text, Some(r#""disksim""#)).unwrap();
+    assert_eq!(records[1].time, Some(Nanos(1000 * MS)));
+}
+
+#[test]
+fn an_unknown_format_lists_the_known_ones() {
+    let error = read_bytes(b"hello, world\n", None).map(drop).unwrap_err().to_string();
+    assert!(error.contains("the format cannot be told from \"hello, world\""), "{error}");
+    assert!(error.contains("one of blkparse, blktrace, iolog"), "{error}");
+    let error = read_bytes(b"", None).map(drop).unwrap_err().to_string();
+    assert_eq!(error, "test: the file is empty: it holds no trace");
+}
+
+#[test]
+fn fixtures_survive_compression() {
+    use std::io::Write;
+    for (file, _) in FIXTURES {
+        let plain = fixture(file);
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gz.write_all(&plain).unwrap();
+        let zst = zstd::encode_all(plain.as_slice(), 3).unwrap();
+        let (_, expected) = read_all(file).unwrap();
+        for packed in [gz.finish().unwrap(), zst] {
+            let (_, records) = read_bytes(&packed, None).unwrap();
+            assert_eq!(records, expected, "{file}");
+            // A cut anywhere in the compressed stream is an error, never a silent end.
+            for cut in [packed.len() / 2, packed.len() - 1] {
+                let error = read_bytes(&packed[..cut], None).map(drop).unwrap_err().to_string();
+                assert!(error.contains("stream is cut off"), "{file} at {cut}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    use trace::{Context, TraceFormat};
+    let (_, records) = read_all("sample.blkparse").unwrap();
+    let context = Context { rng: sim::Rng::new(1, "test") };
+    let mut written = Vec::new();
+    for name in TraceFormat::NAMES {
+        let format = TraceFormat::from_name(name).unwrap().build(&context);
+        let Some(mut writer) = format.writer() else { continue };
+        let carries = writer.carries();
+        let kept: Vec<_> = records.iter().filter(|r| carries.takes(&r.request)).collect();
+        let mut text = Vec::new();
+        writer.begin(&mut text);
+        kept.iter().for_each(|record| writer.record(record, &mut text));
+        writer.end(&mut text);
+        let (trace, back) = read_bytes(&text, None).unwrap();
+        assert_eq!(trace.format().name(), *name, "its own writing is recognised");
+        assert_eq!(back.len(), kept.len(), "{name}");
+        for (back, kept) in back.iter().zip(kept) {
+            let unit = carries.time_ns.unwrap();
+            assert_eq!(back.time.unwrap().0, kept.time.unwrap().0 / unit * unit, "{name}");
+            let (a, b) = (back.request, kept.request);
+            assert_eq!((a.op, a.lba, a.sectors), (b.op, b.lba, b.sectors), "{name}");
+            assert_eq!(a.fua, b.fua && carries.fua, "{name}");
+            assert_eq!(a.process, if carries.process { b.process } else { 0 }, "{name}");
+            assert!(!carries.device || back.device == kept.device, "{name}");
+        }
+        written.push(*name);
+    }
+    assert_eq!(written, ["blkparse", "iolog", "msr", "disksim", "mqsim"]);
+}

@@ -1,0 +1,278 @@
+//! fio jobs: the workloads people already have, in simulated time.
+//!
+//! # What it models
+//! The requests of fio's jobs: pattern, block sizes, distribution, queue depth, rates, think time,
+//! flushes, several jobs at once or one after the other. Either a real job file (`file`) or one
+//! job whose keys stand in the table itself, under fio's own names. Each job is one closed loop of
+//! `iodepth` requests, or a paced stream when a rate is given (`rate_process = "poisson"` for
+//! random arrivals), and writes to a stream of its own where the device tells streams apart. The
+//! table of keys is in `docs/workloads.md`.
+//!
+//! # Equation
+//! Zipf: P(rank i) = i^-theta / sum over j of j^-theta, drawn by the quantile of Gray et al. and
+//! spread by hashing the rank, as fio does. Pareto: rank = blocks * u^(log h / log(1 - h)).
+//! Normal: mean of twelve uniform draws plus one of the given width. Poisson: gaps of
+//! -ln(1 - u) / rate. Random without `norandommap`: a keyed permutation of the blocks per pass,
+//! which like fio's bitmap touches every block once, and needs no memory.
+//!
+//! # Parameters
+//! fio's keys. In a study quantities carry units (`"4KiB"`, `"10s"`); in a job file fio's own
+//! notation holds (`4k` is 4096 bytes, a bare time counts seconds).
+//!
+//! # What it leaves out
+//! Files: all jobs address one device. CPU time, page cache and data. fsync waits for the job's
+//! queue to drain, as fio's libaio and sync engines do. The random map needs a single block size;
+//! with several, blocks may repeat. fio's own random numbers: only the laws are the same.
+//!
+//! # Validated against
+//! Chi-square and sigma bounds on every distribution, exact issue times of rates and think times,
+//! and fio 3.33 for the notation of numbers, the count of flushes and the shape of the JSON output.
+//!
+//! # References
+//! fio 3.33, its manual and `lib/zipf.c`, `lib/gauss.c`. Gray et al., "Quickly generating
+//! billion-record synthetic databases", SIGMOD 1994.
+
+mod job;
+pub mod json;
+mod keys;
+mod options;
+mod parse;
+mod plan;
+mod recorder;
+mod run;
+mod slips;
+mod value;
+
+use std::io::Read;
+
+use config::ConfigError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use sim::Workload;
+
+use crate::Context;
+
+pub use options::Options;
+pub use parse::{JobFile, JobFileError, JobSpec, parse_job_file};
+pub use plan::{JobInfo, Plan};
+pub use recorder::Recorder;
+pub use value::Extent;
+
+use keys::Standing;
+use value::{Dialect, Value};
+
+/// The longest job file that is read, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+
+/// One value of a fio key.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// `time_based = true`
+    Boolean(bool),
+    /// `iodepth = 32`
+    Integer(u64),
+    /// `bs = "4KiB"`
+    Text(String),
+}
+
+impl Scalar {
+    fn text(&self) -> String {
+        match self {
+            Scalar::Boolean(value) => u8::from(*value).to_string(),
+            Scalar::Integer(value) => value.to_string(),
+            Scalar::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Scalar, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("a whole number, true or false, or text such as \"4KiB\"")
+            }
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Boolean(value))
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Integer(value))
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Scalar, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(value), &self);
+                u64::try_from(value).map(Scalar::Integer).map_err(|_| wrong())
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.into()))
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+/// Declare the table of a study: one optional value per key, and a way to walk over them.
+macro_rules! params {
+    ($( $(#[$doc:meta])+ $key:ident ),+ $(,)?) => {
+        /// Parameters: a job file, or the keys of one job under fio's own names.
+        #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Params {
+            /// A fio job file; no other key beside it.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub file: Option<String>,
+            $( $(#[$doc])+
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub $key: Option<Scalar>, )+
+        }
+
+        impl Params {
+            /// The keys that are given, in the order of fio's manual.
+            fn given(&self) -> Vec<(&'static str, &Scalar)> {
+                let all = [ $( (stringify!($key), self.$key.as_ref()) ),+ ];
+                all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+            }
+        }
+    };
+}
+
+params! {
+    /// How often the job does all of its I/O.
+    loops,
+    /// Clones of the job.
+    numjobs,
+    /// The longest time the job issues requests, after `ramp_time`.
+    runtime,
+    /// Go on until `runtime` is over, beginning again as often as needed.
+    time_based,
+    /// Wait so long before the first request.
+    startdelay,
+    /// Measure only after so long.
+    ramp_time,
+    /// read, write, trim, randread, randwrite, randtrim, rw, randrw, trimwrite, randtrimwrite.
+    rw,
+    /// sequential or identical: what `rw = "randread:8"` does between two random places.
+    rw_sequencer,
+    /// Another draw of everything random.
+    randseed,
+    /// Where the job's region starts: a size or a percentage of the device.
+    offset,
+    /// How much further each clone of `numjobs` starts.
+    offset_increment,
+    /// Stop after so many requests.
+    number_ios,
+    /// Flush after every so many writes.
+    fsync,
+    /// The same as `fsync`: a block device knows one kind of flush.
+    fdatasync,
+    /// Flush once at the end.
+    end_fsync,
+    /// none, sync or dsync: the latter two make every write force unit access.
+    sync,
+    /// Percentage of reads in a mix.
+    rwmixread,
+    /// Percentage of writes in a mix.
+    rwmixwrite,
+    /// random, zipf:theta, pareto:h, normal:deviation, zoned:share/size:..., zoned_abs:...
+    random_distribution,
+    /// Percentage of a random job that is random; the rest is sequential.
+    percentage_random,
+    /// Blocks may repeat within a pass.
+    norandommap,
+    /// Block size; up to three comma-separated ones for reads, writes and trims.
+    bs,
+    /// Range of block sizes, such as "4KiB-64KiB".
+    bsrange,
+    /// Block sizes and their percentages, such as "4KiB/60:64KiB/40".
+    bssplit,
+    /// Sizes of `bsrange` need not be multiples of the smallest.
+    bs_unaligned,
+    /// Alignment of random requests.
+    blockalign,
+    /// The job's region, and how much it transfers: a size or a percentage.
+    size,
+    /// How much to transfer, if not `size`.
+    io_size,
+    /// Requests in flight.
+    iodepth,
+    /// Pause after a block completed.
+    thinktime,
+    /// Pause only after so many blocks.
+    thinktime_blocks,
+    /// complete or issue: which blocks count.
+    thinktime_blocks_type,
+    /// Bytes per second at most.
+    rate,
+    /// Requests per second at most.
+    rate_iops,
+    /// linear or poisson.
+    rate_process,
+    /// After a pause go on at the rate instead of catching up.
+    rate_ignore_thinktime,
+}
+
+impl Params {
+    /// Read the job file or the table: which jobs, and what they do on this device.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not a job file, or a job does not fit the device.
+    pub fn plan(&self, context: &Context) -> Result<Plan, ConfigError> {
+        let given = self.given();
+        let jobs = match (&self.file, given.first()) {
+            (Some(_), Some((key, _))) => {
+                let message = "no key stands beside \"file\": write it into the job file";
+                return Err(ConfigError::new(*key, message));
+            }
+            (Some(file), None) => read(file, context)?,
+            (None, _) => self.table(&given)?,
+        };
+        Plan::new(&jobs, context)
+    }
+
+    /// Build the workload.
+    ///
+    /// # Errors
+    /// As [`Params::plan`].
+    pub fn build(&self, context: &Context) -> Result<Box<dyn Workload + Send>, ConfigError> {
+        Ok(Box::new(self.plan(context)?.start()))
+    }
+
+    fn table(&self, given: &[(&'static str, &Scalar)]) -> Result<JobFile, ConfigError> {
+        let mut options = Options::default();
+        for (key, value) in given {
+            let Some(Standing::Honoured(set)) = keys::find(key).map(|key| key.standing) else {
+                continue;
+            };
+            let text = value.text();
+            set(&mut options, Value { text: Some(&text), dialect: Dialect::Study })
+                .map_err(|message| ConfigError::new(*key, message))?;
+        }
+        options.check().map_err(|(key, message)| ConfigError::new(key, message))?;
+        let given = given.iter().map(|(key, value)| (key.to_string(), value.text())).collect();
+        let job = JobSpec { name: "fio".into(), options, given };
+        Ok(JobFile { jobs: vec![job], notes: Vec::new(), global: Vec::new() })
+    }
+}
+
+fn read(file: &str, context: &Context) -> Result<JobFile, ConfigError> {
+    let fail = |message: String| ConfigError::new("file", message);
+    let reader = (context.open)(file).map_err(|error| fail(format!("{file}: {error}")))?;
+    let mut text = Vec::new();
+    reader
+        .take(FILE_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| fail(format!("{file}: {error}")))?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(fail(format!("{file}: expected a fio job file, got more than 1 MiB")));
+    }
+    let text = String::from_utf8(text).map_err(|error| {
+        let byte = error.utf8_error().valid_up_to();
+        fail(format!("{file}: byte {byte}: expected a fio job file, got something not UTF-8"))
+    })?;
+    parse_job_file(file, &text).map_err(|error| fail(error.to_string()))
+}
+
+#[cfg(test)]
+#[path = "fio/tests.rs"]
+mod tests;

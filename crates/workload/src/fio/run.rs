@@ -1,0 +1,143 @@
+//! All jobs together: who goes next.
+
+use std::collections::VecDeque;
+
+use sim::{Completion, Demand, EventHeap, Nanos, Request, Workload, WorkloadError};
+
+use super::job::{Job, Poll};
+use super::plan::Plan;
+
+/// What a job waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Its group.
+    Waiting,
+    /// Its turn.
+    Ready,
+    /// A moment.
+    Asleep,
+    /// A completion.
+    Blocked,
+    Finished,
+}
+
+/// The jobs of one plan. Ready jobs take turns; a group starts when the one before is complete.
+#[derive(Clone, Debug)]
+pub struct Fio {
+    jobs: Vec<Job>,
+    states: Vec<State>,
+    ready: VecDeque<u32>,
+    timers: EventHeap,
+    /// The group that starts next, and how many jobs of the running one are not finished.
+    next_group: u32,
+    running: usize,
+    measure_from: Nanos,
+    notes: Vec<String>,
+}
+
+impl Plan {
+    /// The workload.
+    pub fn start(&self) -> Fio {
+        Fio::new(self)
+    }
+}
+
+impl Fio {
+    fn new(plan: &Plan) -> Fio {
+        let first = plan.resolved.iter().filter(|job| job.group == 0);
+        let ramps = first.map(|job| &job.options).filter(|o| o.ramp_time > Nanos::ZERO);
+        Fio {
+            jobs: plan.resolved.iter().map(Job::new).collect(),
+            states: vec![State::Waiting; plan.resolved.len()],
+            ready: VecDeque::with_capacity(plan.resolved.len()),
+            timers: EventHeap::new(),
+            next_group: 0,
+            running: 0,
+            measure_from: ramps
+                .map(|o| o.startdelay.saturating_add(o.ramp_time))
+                .max()
+                .unwrap_or(Nanos::ZERO),
+            notes: plan.notes.clone(),
+        }
+    }
+
+    fn start_group(&mut self, now: Nanos) {
+        for (index, job) in self.jobs.iter_mut().enumerate() {
+            if job.group() != self.next_group {
+                continue;
+            }
+            self.running += 1;
+            let first = job.begin(now);
+            if first > now {
+                self.states[index] = State::Asleep;
+                self.timers.push(first, index as u32);
+            } else {
+                self.states[index] = State::Ready;
+                self.ready.push_back(index as u32);
+            }
+        }
+        self.next_group += 1;
+    }
+
+    #[inline]
+    fn wake(&mut self, index: u32) {
+        self.states[index as usize] = State::Ready;
+        self.ready.push_back(index);
+    }
+}
+
+impl Workload for Fio {
+    #[inline]
+    fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        while let Some((_, index)) = self.timers.pop_due(now) {
+            self.wake(index);
+        }
+        loop {
+            if self.running == 0 {
+                if self.states.iter().all(|&state| state == State::Finished) {
+                    return Ok(Demand::End);
+                }
+                self.start_group(now);
+            }
+            let Some(&index) = self.ready.front() else {
+                return Ok(self.timers.next_time().map_or(Demand::Wait, Demand::At));
+            };
+            let answer = self.jobs[index as usize].poll(now);
+            if let Poll::Issue(request) = answer {
+                if self.ready.len() > 1 {
+                    self.ready.rotate_left(1);
+                }
+                return Ok(Demand::Issue(request));
+            }
+            self.ready.pop_front();
+            self.states[index as usize] = match answer {
+                Poll::At(time) => {
+                    self.timers.push(time, index);
+                    State::Asleep
+                }
+                Poll::Finished => {
+                    self.running -= 1;
+                    State::Finished
+                }
+                Poll::Issue(_) | Poll::Blocked => State::Blocked,
+            };
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, request: &Request, _completion: Completion) {
+        let index = request.process - 1;
+        self.jobs[index as usize].complete(request.op);
+        if self.states[index as usize] == State::Blocked {
+            self.wake(index);
+        }
+    }
+
+    fn measure_from(&self) -> Nanos {
+        self.measure_from
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}

@@ -1,0 +1,37 @@
+//! When a replayed trace issues its next request.
+
+use config::ConfigError;
+use sim::Nanos;
+
+sim::registry! {
+    /// When a replayed trace issues its next request.
+    pub enum Replay("replay"): () => Result<Box<dyn Pace>, ConfigError> = {
+        Timestamps = "timestamps" => timestamps,
+        ClosedLoop = "closed-loop" => closed_loop,
+        BackToBack = "back-to-back" => back_to_back,
+    }
+}
+
+/// What to do with the next request of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Issue it now.
+    Now,
+    /// Not before this moment, later than now.
+    At(Nanos),
+    /// After the next completion.
+    Wait,
+}
+
+/// Paces a replay.
+pub trait Pace: Send {
+    /// True when requests need a time: a trace without times is then refused.
+    fn needs_times(&self) -> bool {
+        false
+    }
+
+    /// When to issue the next request, `time` after the first in the trace, with `in_flight`
+    /// requests not completed and the last completion at `completed`. Times count from the start
+    /// of the replay.
+    fn turn(&self, now: Nanos, time: Nanos, in_flight: u64, completed: Nanos) -> Turn;
+}
