@@ -46,7 +46,7 @@ pub use document::{
     UntilSteady,
 };
 pub use expect::{Judged, Standing, Verdict};
-pub use failure::{Failure, Kind, Place};
+pub use failure::{Cause, Failure, Kind, Place};
 pub use figure::{Dot, Drawing, Figure, Front};
 pub use grid::Part;
 pub use image::{Cache, Image, read_image, write_image};

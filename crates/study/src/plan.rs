@@ -14,7 +14,7 @@ use sim::{Device, Limits, Rng, Workload};
 
 use crate::digest;
 use crate::document::{AxisValue, Claim, Expect, Header, Point, Report, Step};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::files::Files;
 use crate::grid::{self, GridPoint, Part};
 use crate::library::{self, CODE_VERSION};
@@ -82,9 +82,11 @@ impl Plan {
     pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
         let loaded = load::load(name, sets)?;
         let lost = !library::is_path(name) && loaded.directory.as_os_str().is_empty();
-        Plan::of(loaded).map_err(|failure| match lost && failure.message.contains("cannot open") {
-            true => failure.help("run it in blocklab's repository: its traces are there"),
-            false => failure,
+        Plan::of(loaded).map_err(|failure| match failure.cause {
+            Some(Cause::FileNotOpened) if lost => {
+                failure.help("run it in blocklab's repository: its traces are there")
+            }
+            _ => failure,
         })
     }
 
@@ -217,9 +219,10 @@ fn plan_run(
     let rng = Rng::new(point.study.seed, &format!("repeat {repeat}"));
     let limits = build_device(&point, &tree, rng)?.limits();
     let files = Files::new(&loaded.directory);
-    check_steps(&point, &tree, limits, &files, rng)?;
+    let with_cause = |failure| files.with_cause(failure);
+    check_steps(&point, &tree, limits, &files, rng).map_err(with_cause)?;
     let precondition_files = hash_files(&files, hashes)?;
-    build_workload(&point, &tree, rng, limits, &files)?;
+    build_workload(&point, &tree, rng, limits, &files).map_err(with_cause)?;
     let all_files = hash_files(&files, hashes)?;
 
     let seed = (point.study.seed, repeat);
@@ -418,5 +421,23 @@ impl PlannedRun {
             write_cache: self.limits.write_cache,
             discard: self.limits.discard,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_a_cause_of_its_own() {
+        let cause = |workload: &str| {
+            let text = format!("[device.null]\n{workload}");
+            Plan::parse("test", &text).unwrap_err().cause
+        };
+        let missing = "[workload.trace]\nfile = \"no-such.log\"\n";
+        assert_eq!(cause(missing), Some(Cause::FileNotOpened));
+        assert_eq!(cause("[workload.fio]\niodepth = 0\n"), None);
+        let step = "[[precondition]]\nuntil_steady.workload.trace.file = \"no-such.log\"\n";
+        assert_eq!(cause(&format!("[workload.fio]\n{step}")), Some(Cause::FileNotOpened));
     }
 }

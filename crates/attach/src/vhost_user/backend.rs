@@ -303,16 +303,16 @@ impl Backend {
         let Some(RingAddresses { descriptors, used, available }) = ring.addresses else {
             return Ok(());
         };
-        for (what, user) in [("descriptors", descriptors), ("used", used), ("available", available)]
-        {
+        type Set = fn(&mut Queue, Option<u32>, Option<u32>);
+        let areas: [(&str, u64, Set); 3] = [
+            ("descriptors", descriptors, Queue::set_desc_table_address),
+            ("used", used, Queue::set_used_ring_address),
+            ("available", available, Queue::set_avail_ring_address),
+        ];
+        for (what, user, set) in areas {
             let lost = || Malformed(format!("queue {index}: {what} at {user:#x} are not memory"));
             let at = memory.guest_address(user).ok_or_else(lost)?;
-            let (low, high) = (Some(at as u32), Some((at >> 32) as u32));
-            match what {
-                "descriptors" => ring.queue.set_desc_table_address(low, high),
-                "used" => ring.queue.set_used_ring_address(low, high),
-                _ => ring.queue.set_avail_ring_address(low, high),
-            }
+            set(&mut ring.queue, Some(at as u32), Some((at >> 32) as u32));
         }
         Ok(())
     }
