@@ -4,7 +4,7 @@ use models::registry::{Replay, WorkloadModel};
 use sim::{Completion, Counters, Nanos, Outcome, Probe, Request};
 
 use crate::metrics::Metrics;
-use crate::plan::PlannedRun;
+use crate::planned::PlannedRun;
 
 /// Reads of what was never written are worth a word from this share on.
 const UNWRITTEN_PERCENT: f64 = 1.0;

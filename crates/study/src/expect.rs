@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::document::{AxisValue, Band, Claim, Expect};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::plan::PlannedRun;
+use crate::planned::PlannedRun;
 
 /// What became of an expectation.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use sim::{Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
 use crate::document::{Fill, Overwrite, Step, UntilSteady};
-use crate::execute::{Shifted, run_failure};
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::locate;
 use crate::metrics;
 use crate::observe::Observed;
-use crate::plan::PlannedRun;
+use crate::planned::PlannedRun;
 use crate::recorder::{Progress, Recorder};
+use crate::simulated::{Shifted, run_failure};
 use crate::steady;
 
 /// Sequential fills are applied in requests of 1 TiB, so that a device which can fill itself in

@@ -25,8 +25,11 @@ pub struct Progress {
 
 impl Progress {
     /// A failure once the run was told to stop.
+    ///
+    /// # Errors
+    /// From then on.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         match self.stop.load(Ordering::Relaxed) {
             true => Err(Failure::input("stopped")),
             false => Ok(()),

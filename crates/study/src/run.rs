@@ -3,42 +3,24 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use sim::SnapshotError;
 
-use crate::execute::{RunResult, execute};
 use crate::failure::Failure;
 use crate::files::Files;
-use crate::image::Cache;
+use crate::options::Options;
 use crate::output::{Output, unwritable};
-use crate::plan::{Plan, PlannedRun};
+use crate::plan::Plan;
+use crate::planned::PlannedRun;
 use crate::precondition::{Prepared, precondition};
 use crate::recorder::Progress;
-use crate::results::Results;
+use crate::results::{Measured, Results};
+use crate::runner::Job;
 use crate::spool::Spools;
-
-/// How to run.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Runs at a time; 0 means one per core.
-    pub jobs: usize,
-    /// Where the results go; `out/<study>` when not said.
-    pub out: Option<PathBuf>,
-    /// Keep every request.
-    pub records: bool,
-    /// Write a Perfetto trace.
-    pub perfetto: bool,
-    /// Write fio's report of every run, in the shape of its JSON output.
-    pub fio_json: bool,
-    /// Where preconditioned drives are kept; without it they are made every time.
-    pub cache: Option<Cache>,
-    /// The command line that repeats this study, for the report.
-    pub replay: String,
-}
 
 /// What a watcher sees while a study runs.
 #[derive(Debug, Default)]
@@ -115,7 +97,7 @@ struct Pool<'a> {
     notes: Mutex<Vec<String>>,
     next: AtomicUsize,
     failed: AtomicBool,
-    results: Vec<Mutex<Option<Result<RunResult, Failure>>>>,
+    results: Vec<Mutex<Option<Result<Measured, Failure>>>>,
     /// By the digest of the preconditioning.
     shared: BTreeMap<&'a str, Mutex<Shared>>,
 }
@@ -158,23 +140,37 @@ impl<'a> Pool<'a> {
         }
     }
 
-    fn one(&self, index: usize, run: &PlannedRun) -> Result<RunResult, Failure> {
+    fn one(&self, index: usize, run: &PlannedRun) -> Result<Measured, Failure> {
         let files = Files::new(&self.plan.directory);
         let progress = &self.watch.runs[index];
         let prepared = match run.precondition_digest.as_deref() {
             None => Prepared::fresh(run.build_device()?),
             Some(digest) => self.prepared(digest, run, &files, progress)?,
         };
-        let spools = Spools::begin(
+        let Prepared { device, start, gate, mut notes } = prepared;
+        let mut spools = Spools::begin(
             self.options,
             self.directory,
             (self.plan, index as u32),
-            &*prepared.device,
-            prepared.start,
+            &*device,
+            start,
             if self.options.fio_json { Some(run.fio_recorder(&files)?) } else { None },
-        );
-        let spools = spools.map_err(|error| unwritable(self.directory, &error))?;
-        execute(run, index as u32, prepared, &files, progress, spools)
+        )
+        .map_err(|error| unwritable(self.directory, &error))?;
+        let mut result = self.plan.runner.run(Job {
+            run,
+            setup: run.setup(&files),
+            index: index as u32,
+            device,
+            start,
+            progress,
+            spools: &mut spools,
+        })?;
+        notes.append(&mut result.notes);
+        let spooled = spools.finish();
+        notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
+        result.notes = notes;
+        Ok(Measured { result, gate })
     }
 
     /// Why a run unwound: its saved drive is damaged, or there is a bug.

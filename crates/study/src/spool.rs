@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use models::workload::fio;
 use sim::{Completion, Counters, Device, Nanos, Probe, Request, Span};
 
+use crate::options::Options;
 use crate::perfetto::Perfetto;
 use crate::plan::Plan;
 use crate::records::Records;
-use crate::run::Options;
 
 /// The spool of a run's requests.
 pub(crate) fn records(directory: &Path, run: usize) -> PathBuf {
@@ -43,7 +43,7 @@ pub(crate) fn concatenate(parts: &[PathBuf], to: &Path) -> io::Result<()> {
 
 /// The spools that were asked for.
 #[derive(Default)]
-pub(crate) struct Spools {
+pub struct Spools {
     records: Option<Records>,
     perfetto: Option<Perfetto<BufWriter<File>>>,
     /// fio's report, the device's name in it, and where it goes.
@@ -80,7 +80,7 @@ impl Spools {
     }
 
     /// True when nothing was asked for.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.records.is_none() && self.perfetto.is_none() && self.fio.is_none()
     }
 

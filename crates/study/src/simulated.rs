@@ -1,37 +1,24 @@
-//! One run: precondition or fork, simulate, measure.
+//! A run in virtual time: the workload's requests on the modelled device.
 
-use std::path::Path;
 use std::time::Instant;
 
+use serde_json::Value;
 use sim::{Completion, Demand, Nanos, Request, RunError, Stop, Workload, WorkloadError, simulate};
 
 use crate::advice::{self, Backlog};
 use crate::digest;
 use crate::document::RunSection;
 use crate::failure::Failure;
-use crate::files::Files;
 use crate::locate;
-use crate::metrics::{self, Metrics};
+use crate::metrics;
 use crate::observe::Observed;
-use crate::output::unwritable;
-use crate::plan::PlannedRun;
-use crate::precondition::{Gate, Prepared};
+use crate::planned::{PlannedRun, Setup};
 use crate::recorder::{Progress, Recorder};
-use crate::spool::Spools;
-use crate::tables::{self, Groups};
+use crate::runner::{Job, RunResult, Runner};
+use crate::tables;
 
 /// Readings of the device's counters per run.
 const READINGS_MAX: usize = 100;
-
-/// What one run gave.
-#[derive(Debug)]
-pub(crate) struct RunResult {
-    pub(crate) metrics: Metrics,
-    pub(crate) result_digest: String,
-    pub(crate) notes: Vec<String>,
-    pub(crate) gate: Option<Gate>,
-    pub(crate) tables: Groups,
-}
 
 /// A workload whose time zero is the device's `start`, and which ends when told to stop.
 pub(crate) struct Shifted<'a> {
@@ -70,18 +57,24 @@ fn stop(section: &RunSection, start: Nanos) -> Stop {
     Stop { at, requests: section.requests.unwrap_or(u64::MAX) }
 }
 
-/// Run one point on a device in its starting state.
-pub(crate) fn execute(
-    run: &PlannedRun,
-    index: u32,
-    prepared: Prepared,
-    files: &Files,
-    progress: &Progress,
-    mut spools: Spools,
-) -> Result<RunResult, Failure> {
-    let Prepared { mut device, start, gate, mut notes } = prepared;
+/// Runs in virtual time.
+#[derive(Debug)]
+pub(crate) struct Simulated;
+
+impl Runner for Simulated {
+    fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
+        setup.build_workload().map(|_| None)
+    }
+
+    fn run(&self, job: Job) -> Result<RunResult, Failure> {
+        simulated(job)
+    }
+}
+
+fn simulated(job: Job) -> Result<RunResult, Failure> {
+    let Job { run, setup, index, mut device, start, progress, spools } = job;
     let mut section = run.point.run;
-    let mut workload = Shifted { inner: run.build_workload(files)?, start, progress };
+    let mut workload = Shifted { inner: setup.build_workload()?, start, progress };
     // A fio job may ask for a ramp of its own.
     section.ramp.0 = section.ramp.0.max(workload.measure_from());
     let expected = section.time.map(|time| time.0);
@@ -97,7 +90,7 @@ pub(crate) fn execute(
             simulate(&mut observed, &mut workload, start, stop, &mut probe)
         }
         false => {
-            let mut probe = (&mut recorder, (&mut backlog, &mut spools));
+            let mut probe = (&mut recorder, (&mut backlog, spools));
             simulate(&mut observed, &mut workload, start, stop, &mut probe)
         }
     };
@@ -119,14 +112,12 @@ pub(crate) fn execute(
         "metrics": metrics::digested(&metrics), "counters": total.counts,
     }));
     metrics::add_wall(&mut metrics, outcome.requests, wall);
-    notes.extend(workload.notes());
-    let spooled = spools.finish();
-    notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
+    let mut notes = workload.notes();
     if outcome.in_flight_ns != outcome.response_ns {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }
     notes.extend(advice::notes(run, (&metrics, &total), (&backlog, start, &outcome)));
-    Ok(RunResult { metrics, result_digest, notes, gate, tables })
+    Ok(RunResult { metrics, result_digest, notes, tables })
 }
 
 /// A run that could not be finished, at the workload's table.
