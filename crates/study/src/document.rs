@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::Amount;
+use crate::axis_value::AxisValue;
 use crate::figure::Figure;
 
 /// A study as written, before its grid is laid out. What sweeps can change is only checked for
@@ -237,53 +238,6 @@ pub struct Claim {
     pub holds: Band,
     /// It holds in part inside this wider band.
     pub in_part: Option<Band>,
-}
-
-/// A value on an axis of the grid, as TOML.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AxisValue(pub toml::Value);
-
-impl AxisValue {
-    /// As JSON: numbers and strings as they are, anything else as its label.
-    pub fn json(&self) -> serde_json::Value {
-        match &self.0 {
-            toml::Value::Integer(n) => (*n).into(),
-            toml::Value::Float(n) => (*n).into(),
-            toml::Value::Boolean(b) => (*b).into(),
-            _ => self.label().into(),
-        }
-    }
-
-    /// Short text: `d-choices(d=10)`.
-    pub fn label(&self) -> String {
-        short(&self.0)
-    }
-}
-
-fn short(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Table(table) => {
-            let entry = |(key, value): (&String, &toml::Value)| match value {
-                toml::Value::Table(inner) if inner.is_empty() => key.clone(),
-                toml::Value::Table(_) => format!("{key}({})", short(value)),
-                _ => format!("{key}={}", short(value)),
-            };
-            table.iter().map(entry).collect::<Vec<_>>().join(",")
-        }
-        toml::Value::Array(list) => list.iter().map(short).collect::<Vec<_>>().join("/"),
-        other => other.to_string(),
-    }
-}
-
-impl JsonSchema for AxisValue {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AxisValue".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["string", "number", "boolean", "object", "array"] })
-    }
 }
 
 /// What the report shows.

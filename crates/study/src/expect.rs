@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::document::{AxisValue, Band, Claim, Expect};
+use crate::axis_value::AxisValue;
+use crate::document::{Band, Claim, Expect};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use models::registry::{DeviceModel, WorkloadModel};
 
-use crate::document::{AxisValue, Point};
+use crate::axis_value::AxisValue;
+use crate::document::Point;
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::library;

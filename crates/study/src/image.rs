@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver};
 
 use crate::failure::Failure;
-use crate::precondition::{Gate, Prepared};
+use crate::prepared::{Gate, Prepared};
 
 const MAGIC: &[u8; 8] = b"blkimg\x01\n";
 /// Magic, lengths of blobs, small stream and meta, SHA-256 over the last two.

@@ -3,9 +3,11 @@
 
 mod advice;
 mod amount;
+mod axis_value;
 mod block;
 mod digest;
 mod document;
+mod drawing;
 mod expect;
 pub mod explain;
 mod failure;
@@ -29,12 +31,14 @@ mod perfetto;
 mod plan;
 mod planned;
 mod precondition;
+mod prepared;
 mod recorder;
 mod records;
 mod results;
 mod run;
 mod runner;
 mod schema;
+mod shifted;
 mod simulated;
 mod spool;
 mod steady;
@@ -43,14 +47,16 @@ mod timeline;
 mod tree;
 
 pub use amount::Amount;
+pub use axis_value::AxisValue;
 pub use block::Block;
 pub use document::{
-    AxisValue, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
+    Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
     UntilSteady,
 };
+pub use drawing::{Dot, Drawing};
 pub use expect::{Judged, Standing, Verdict};
 pub use failure::{Cause, Failure, Kind, Place};
-pub use figure::{Dot, Drawing, Figure, Front};
+pub use figure::{Figure, Front};
 pub use grid::Part;
 pub use image::{Cache, Image, read_image, write_image};
 pub use names::nearest;
@@ -59,7 +65,7 @@ pub use overwrite::{check_distinct, check_overwrite, is_full};
 pub use part::{BuiltPart, build_part};
 pub use plan::Plan;
 pub use planned::{DeviceSummary, PlannedRun, Setup};
-pub use precondition::Gate;
+pub use prepared::Gate;
 pub use recorder::Progress;
 pub use results::{Results, RunSummary};
 pub use run::{Watch, run};

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::document::{AxisValue, Claim, Expect, Frame, Plot};
+use crate::axis_value::AxisValue;
+use crate::document::{Claim, Expect, Frame, Plot};
 use crate::expect::{self, Selection};
 use crate::failure::Failure;
 use crate::figure::{Figure, Kind};

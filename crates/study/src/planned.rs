@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sim::{Device, Limits, Rng, Workload};
 
-use crate::document::{AxisValue, Point};
+use crate::axis_value::AxisValue;
+use crate::document::Point;
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::grid::Part;

@@ -16,7 +16,8 @@ use crate::options::Options;
 use crate::output::{Output, unwritable};
 use crate::plan::Plan;
 use crate::planned::PlannedRun;
-use crate::precondition::{Prepared, precondition};
+use crate::precondition::precondition;
+use crate::prepared::Prepared;
 use crate::recorder::Progress;
 use crate::results::{Measured, Results};
 use crate::runner::Job;
@@ -151,7 +152,8 @@ impl<'a> Pool<'a> {
         let mut spools = Spools::begin(
             self.options,
             self.directory,
-            (self.plan, index as u32),
+            run,
+            (index as u32, self.plan.runs.len()),
             &*device,
             start,
             if self.options.fio_json { Some(run.fio_recorder(&files)?) } else { None },

@@ -10,7 +10,7 @@ use sim::{Completion, Counters, Device, Nanos, Probe, Request, Span};
 
 use crate::options::Options;
 use crate::perfetto::Perfetto;
-use crate::plan::Plan;
+use crate::planned::PlannedRun;
 use crate::records::Records;
 
 /// The spool of a run's requests.
@@ -51,30 +51,30 @@ pub struct Spools {
 }
 
 impl Spools {
-    /// Begin the spools of run `index` of the plan; times count from `start`.
+    /// Begin the spools of `run`, the one with this number of so many; times count from `start`.
     pub(crate) fn begin(
         options: &Options,
         directory: &Path,
-        (plan, index): (&Plan, u32),
+        run: &PlannedRun,
+        (index, runs): (u32, usize),
         device: &dyn Device,
         start: Nanos,
         fio: Option<fio::Recorder>,
     ) -> io::Result<Spools> {
         let number = index as usize;
-        let label = &plan.runs[number].label;
         let mut spools = Spools::default();
         if options.records {
             spools.records = Some(Records::begin(&records(directory, number), start)?);
         }
-        let path = self::fio(directory, number, plan.runs.len());
-        let model = plan.runs[number].point.device.name();
+        let path = self::fio(directory, number, runs);
+        let model = run.point.device.name();
         spools.fio = fio.map(|recorder| (recorder, model.to_string(), path));
         if options.perfetto {
             let mut counters = Counters::default();
             device.counters(&mut counters);
             let units: Vec<String> = counters.units.into_iter().map(|unit| unit.name).collect();
             let path = perfetto(directory, number);
-            spools.perfetto = Some(Perfetto::create(&path, index, label, &units, start)?);
+            spools.perfetto = Some(Perfetto::create(&path, index, &run.label, &units, start)?);
         }
         Ok(spools)
     }
