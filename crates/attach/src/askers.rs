@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use study::Failure;
 
-use crate::frontend::nbd;
 use crate::poll::{Event, Interest, Poll};
+use crate::unix_socket;
 
 /// Askers at a time, and the longest line of one.
 const ASKERS_MAX: usize = 16;
@@ -37,7 +37,7 @@ pub(crate) struct Who(usize);
 
 impl Askers {
     pub(crate) fn new(path: &Path, poll: &Poll, token: u64) -> Result<Askers, Failure> {
-        let listener = nbd::bind(path)?;
+        let listener = unix_socket::bind(path)?;
         let quiet = listener.set_nonblocking(true);
         quiet
             .and_then(|()| poll.add(&listener, token, Interest::READ))

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use sim::{LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
 
-use crate::engine::{Command, Order, Refusal};
 use crate::fault::{Faults, Placement, Verdict};
+use crate::order::{Command, Order, Refusal};
 use crate::pool::Pool;
 use crate::store::{Extent, Store};
 use crate::volatile::{VolatileLog, WriteTicket};

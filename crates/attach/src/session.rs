@@ -12,17 +12,16 @@ use study::{BuiltPart, Failure};
 use crate::askers::Askers;
 use crate::client_side::ClientSide;
 use crate::clock::{Clock, Wall};
-use crate::engine::Reply;
 use crate::frontend::{Address, Choice, Frontend, probe};
 use crate::lab::Lab;
 use crate::live::{self, Live};
+use crate::order::{Reply, Timing};
 use crate::poll::{Event, Poll};
 use crate::realtime::{self, Priority};
-use crate::record::{self, Recorder};
+use crate::record::Recorder;
 use crate::report::{DeviceReport, Report};
 use crate::serving::{Crew, FREE, OWN, Serving};
 use crate::spin::Spin;
-use crate::statistics::Timing;
 
 use open::{Manner, Origin};
 
@@ -128,7 +127,7 @@ pub fn attach(
     let Options { frontend, compensation, run, live, realtime, dilation, late_share, .. } = options;
     let name = frontend.name();
     let devices = options.devices;
-    record::check_places(&devices, &[("--record", &options.record)])?;
+    open::check_places(&devices, &[("--record", &options.record)])?;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
     let manner = Manner { dilation, power_cuts, read_only, fill };
     let mut notes = Vec::new();

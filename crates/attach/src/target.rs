@@ -8,7 +8,8 @@ use sim::Limits;
 
 use crate::clock::Wall;
 use crate::data::WriteSink;
-use crate::engine::{Engine, Order, Refusal};
+use crate::engine::Engine;
+use crate::order::{Order, Refusal};
 use crate::pool::Pool;
 use crate::store::Extent;
 

@@ -2,27 +2,16 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::thread::JoinHandle;
 
 use mirror::format::Geometry;
 use study::Failure;
 
-use super::device::Device;
 use super::live::Live;
-use super::prepare::{self, Wanted};
+use super::prepare::{self, Preparing, Wanted};
 use super::request::{self, Answer, Request};
 use super::serve::{PREPARED, Server};
 use crate::askers::Who;
 use crate::poll::{Event, Interest};
-
-/// A new medium that is being looked at and wiped, which may take a while.
-pub(super) struct Preparing {
-    who: Who,
-    slot: usize,
-    /// Readable when it is done.
-    rings: UnixStream,
-    helper: JoinHandle<Result<Device, Failure>>,
-}
 
 impl Server<'_> {
     /// Something happened on the control socket.

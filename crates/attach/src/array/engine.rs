@@ -23,11 +23,11 @@ use super::mutant::planted;
 use super::room::Room;
 use super::troubles::{About, Troubles};
 #[cfg(test)]
-use super::worker::Outcome;
-use super::worker::{Bytes, Done, Work, Workers, sums};
+use super::work::Outcome;
+use super::work::{Bytes, Done, Work, sums};
+use super::worker::Workers;
 use crate::clock::Wall;
-use crate::engine::{Command, Order, Refusal, Reply};
-use crate::statistics::Timing;
+use crate::order::{Command, Order, Refusal, Reply, Timing};
 
 /// The core sees no larger requests: each must fit into a log record.
 const PIECE_BLOCKS: u64 = 128;
@@ -242,6 +242,28 @@ impl Array {
         self.look_for_room();
         self.workers.submit();
         replies.append(&mut self.replies);
+    }
+
+    /// Say who lacks room, and try again from time to time.
+    fn look_for_room(&mut self) {
+        let full = std::array::from_fn(|slot| self.workers.is_full(slot));
+        for (slot, full) in self.room.changed(full) {
+            let name = super::NAMES[slot];
+            let path = self.paths[slot].as_ref().map_or(String::new(), |p| p.display().to_string());
+            let text = if full {
+                format!(
+                    "{name}: no space left for {path}, so writes to it wait: make room on its \
+                     file system"
+                )
+            } else {
+                format!("{name}: its writes wait no longer for room")
+            };
+            self.history.changed(&text);
+            self.notices.push(text);
+        }
+        if self.room.is_due(self.latest) {
+            self.workers.retry();
+        }
     }
 
     /// What a person should know.

@@ -31,6 +31,7 @@ mod threads;
 mod torture;
 mod troubles;
 mod watch;
+mod work;
 mod worker;
 
 use std::io::Read;

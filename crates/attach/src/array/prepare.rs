@@ -1,6 +1,8 @@
 //! A new medium for a slot of a mirror: looked at, then made to say nothing.
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread::JoinHandle;
 
 use mirror::Slot;
 use mirror::format::layout::SUPERBLOCKS;
@@ -11,6 +13,16 @@ use super::device::{Access, Device};
 use super::media::{self, layout_of};
 use super::operate::too_small;
 use super::{NAMES, create};
+use crate::askers::Who;
+
+/// A new medium that is being looked at and wiped, which may take a while.
+pub(super) struct Preparing {
+    pub(super) who: Who,
+    pub(super) slot: usize,
+    /// Readable when it is done.
+    pub(super) rings: UnixStream,
+    pub(super) helper: JoinHandle<Result<Device, Failure>>,
+}
 
 /// What a new medium must be.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use mirror::format::PAGE_BYTES;
 use super::device::{Device, PAGE, is_full, step};
 use super::mutant::planted;
 use super::watch::Watched;
-use super::worker::{Done, NOTHING, Outcome, Place, Work, sums};
+use super::work::{Done, NOTHING, Outcome, Place, Work, sums};
 use crate::aligned::Aligned;
 use crate::zeroes::PUNCH;
 

@@ -6,7 +6,7 @@ use sim::Limits;
 
 use super::engine::Array;
 use crate::clock::Wall;
-use crate::engine::{Command, Order, Refusal};
+use crate::order::{Command, Order, Refusal};
 use crate::pool::Pool;
 use crate::store::Extent;
 use crate::target::Target;

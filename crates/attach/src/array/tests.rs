@@ -15,7 +15,7 @@ use super::engine::Array;
 use super::open::{Start, open};
 use super::{NAMES, Paths, Plan, create, media};
 use crate::clock::Clock;
-use crate::engine::{Command, Order, Refusal, Ticket};
+use crate::order::{Command, Order, Refusal, Ticket};
 use crate::pool::Pool;
 use crate::target::Target;
 

@@ -12,8 +12,7 @@ use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
 
 use super::device::{Device, is_full};
-use super::room::RETRY;
-use super::worker::{Done, NOTHING, Outcome, Place, Work, sums, wake};
+use super::work::{Done, NOTHING, Outcome, Place, RETRY, Work, sums, wake};
 
 /// What is under way at a device at a time.
 const THREADS: usize = 8;

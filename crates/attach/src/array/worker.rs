@@ -2,88 +2,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mirror::core::Io;
-use mirror::format::PAGE_BYTES;
-use mirror::format::crc::block_sum;
-use mirror::{Block, DEVICES, Slot};
+use mirror::{DEVICES, Slot};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::device::Device;
 use super::mutant::planted;
 use super::ring::Ring;
 use super::threads::Threads;
-
-/// Some bytes of a shared buffer.
-#[derive(Clone, Debug)]
-pub(super) struct Bytes {
-    pub(super) data: Arc<Vec<u8>>,
-    pub(super) range: Range<usize>,
-}
-
-impl Bytes {
-    pub(super) fn all(data: Vec<u8>) -> Bytes {
-        let range = 0..data.len();
-        Bytes { data: Arc::new(data), range }
-    }
-
-    pub(super) fn get(&self) -> &[u8] {
-        &self.data[self.range.clone()]
-    }
-
-    /// `blocks` blocks after the first `offset` ones.
-    pub(super) fn blocks(&self, offset: u32, blocks: u32) -> Bytes {
-        let start = self.range.start + offset as usize * PAGE_BYTES;
-        let range = start..start + blocks as usize * PAGE_BYTES;
-        Bytes { data: Arc::clone(&self.data), range }
-    }
-}
-
-/// One device request, at pages of the device.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// Read blocks of data, the first of which is `block`.
-    Read {
-        page: u64,
-        block: Block,
-        blocks: u32,
-    },
-    Write {
-        page: u64,
-        bytes: Bytes,
-        durable: bool,
-    },
-    Zero {
-        page: u64,
-        pages: u64,
-        durable: bool,
-    },
-    Flush,
-}
-
-/// What a read read, with a checksum per block; nothing for anything else.
-pub(super) type Outcome = io::Result<(Vec<u8>, Vec<u32>)>;
-
-pub(super) const NOTHING: (Vec<u8>, Vec<u32>) = (Vec::new(), Vec::new());
-
-/// A medium in a slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) slot: Slot,
-    /// Media that were in the slot before.
-    pub(super) past: u32,
-}
-
-/// A device request ended.
-pub(super) struct Done {
-    pub(super) place: Place,
-    pub(super) io: Io,
-    pub(super) outcome: Outcome,
-}
+use super::work::{Done, Place, Work, wake};
 
 /// How a medium is read and written.
 #[derive(Default)]
@@ -242,15 +173,4 @@ impl Workers {
         // Nothing to read: it had not rung.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
-}
-
-pub(super) fn wake(bell: &OwnedFd) {
-    // A counter that is full has rung.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-}
-
-/// The checksum of each block of `bytes`, the first of which is `block`.
-pub(super) fn sums(array: u128, block: Block, bytes: &[u8]) -> Vec<u32> {
-    let blocks = (block..).zip(bytes.chunks(PAGE_BYTES));
-    blocks.map(|(block, bytes)| block_sum(array, block, bytes)).collect()
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fault::Kind;
+use crate::order::Ticket;
 use sim::testing::FixedDelay;
 use sim::{Bytes, Stop, simulate};
 

@@ -13,8 +13,9 @@ use study::Failure;
 
 use crate::client_side::ClientSide;
 use crate::clock::Wall;
-use crate::engine::{Engine, Order, Reply};
+use crate::engine::Engine;
 use crate::lab::Lab;
+use crate::order::{Order, Reply};
 use crate::poll::{Event, Poll};
 use crate::target::Target;
 

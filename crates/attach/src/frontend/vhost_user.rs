@@ -10,8 +10,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use study::Failure;
 
 use super::{Address, Errand, Frontend, Started, shown};
-use crate::engine::{Order, Reply};
 use crate::lab::{Export, Lab};
+use crate::order::{Order, Reply};
 use crate::poll::{Event, Interest, Poll};
 use crate::private_folder::PrivateFolder;
 use crate::target::Target;

@@ -101,6 +101,19 @@ pub(crate) fn close(exports: &mut [Export], origins: &mut [Origin]) -> Result<()
     failed.map_or(Ok(()), Err)
 }
 
+/// Refuse traces, each given with its option, that would take the place of a file somebody may
+/// still need, of a device's data or of each other. To be asked before anything is made.
+pub(crate) fn check_places(
+    devices: &[DeviceOptions],
+    traces: &[(&str, &Option<PathBuf>)],
+) -> Result<(), Failure> {
+    let traces = traces.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
+    let data = devices.iter().filter_map(|device| Some(("--data", device.data.as_deref()?)));
+    let all: Vec<(&str, &Path)> = data.chain(traces.clone()).collect();
+    study::check_distinct(&all)?;
+    traces.into_iter().try_for_each(|(_, path)| study::check_overwrite(path, || false))
+}
+
 /// What holds for every device of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {

@@ -105,7 +105,7 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
     instruct(&options, control)?;
     let traces = [("--record", &options.record), ("--record-queue", &options.record_queue)];
-    record::check_places(&options.devices, &traces)?;
+    open::check_places(&options.devices, &traces)?;
     let manner = Manner { dilation: 1, power_cuts: false, read_only: false, fill: options.fill };
     let mut notes = Vec::new();
     let (exports, mut origins) = open::all(options.devices, manner, &mut notes)?;

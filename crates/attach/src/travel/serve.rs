@@ -10,8 +10,8 @@ use sim::{Digest, Nanos};
 use study::Failure;
 
 use crate::clock::Wall;
-use crate::engine::Reply;
 use crate::lab::Lab;
+use crate::order::Reply;
 use crate::poll::{Event, Interest, Poll};
 use crate::session::signals::Signals;
 use crate::vhost_user::backend::{Answer, Backend, Passed};

@@ -9,8 +9,8 @@ use sim::Limits;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 
 use crate::clock::Wall;
-use crate::engine::{Command, Order, Reply, Ticket};
 use crate::lab::{Budget, Lab};
+use crate::order::{Command, Order, Reply, Ticket};
 use crate::pool::Pool;
 use crate::target::Target;
 

@@ -3,7 +3,7 @@
 
 use sim::{Limits, SECTOR_BYTES};
 
-use crate::engine::{Command, Refusal};
+use crate::order::{Command, Refusal};
 
 /// Features of the device and of its queues.
 pub mod feature {

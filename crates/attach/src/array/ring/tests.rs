@@ -7,7 +7,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
 use crate::array::device::Access;
-use crate::array::worker::Bytes;
+use crate::array::work::Bytes;
 
 #[path = "../../../../../tests/skip.rs"]
 mod skip;

@@ -15,7 +15,7 @@ use super::world::World;
 use crate::array::engine::Array;
 use crate::array::prepare::{self, Wanted};
 use crate::clock::Clock;
-use crate::engine::{Command, Order, Refusal, Ticket};
+use crate::order::{Command, Order, Refusal, Ticket};
 use crate::pool::Pool;
 use crate::target::Target;
 
@@ -267,7 +267,7 @@ impl<'w> Host<'w> {
     fn step(
         &mut self,
         began: Instant,
-        replies: &mut Vec<crate::engine::Reply>,
+        replies: &mut Vec<crate::order::Reply>,
         what: &str,
     ) -> Result<(), String> {
         if let Some((frozen, until)) = &self.frozen

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 use super::conduit::Conduit;
 use super::wire;
-use crate::engine::Order;
 use crate::frontend::linux::errno;
 use crate::lab::Lab;
+use crate::order::Order;
 use crate::pool::Pool;
 use crate::target::Target;
 

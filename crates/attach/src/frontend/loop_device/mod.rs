@@ -21,9 +21,9 @@ use rustix::io::Errno;
 use study::Failure;
 
 use crate::client_side::{Account, ClientSide};
-use crate::engine::{Command, Order, Reply, Ticket};
 use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
 use crate::lab::{Export, Lab};
+use crate::order::{Command, Order, Reply, Ticket};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
 use crate::target::Target;

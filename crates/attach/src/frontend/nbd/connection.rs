@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::clock::Wall;
-use crate::engine::{Command, Order, Refusal, Reply, Ticket};
 use crate::lab::{Budget, Lab};
+use crate::order::{Command, Order, Refusal, Reply, Ticket};
 use crate::poll::{Interest, Poll};
 use crate::target::Target;
 

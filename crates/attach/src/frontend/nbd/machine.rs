@@ -1,6 +1,6 @@
 //! One connection of the protocol, sans I/O: bytes in, requests out, replies in, bytes out.
 
-use crate::engine::Refusal;
+use crate::order::Refusal;
 use crate::store::Extent;
 
 use super::handshake::{Agreement, ExportInfo, Handshake, Progress};

@@ -9,20 +9,21 @@ mod wire;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use study::Failure;
 
 use crate::client_side::ClientSide;
 use crate::clock::Wall;
-use crate::engine::{Order, Reply};
 use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
 use crate::lab::{Export, Lab};
+use crate::order::{Order, Reply};
 use crate::poll::{Event, Interest, Poll};
 use crate::private_folder::PrivateFolder;
 use crate::target::Target;
+use crate::unix_socket;
 
 use calibrate::{Client, Peer, Watch};
 use connection::{Connection, Fate};
@@ -299,7 +300,7 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
             (None, None) => Some(self.folder.insert(PrivateFolder::new()?).path.join("nbd.sock")),
         };
         if let Some(path) = socket {
-            self.listeners.push(Listener::Unix(bind(&path)?));
+            self.listeners.push(Listener::Unix(unix_socket::bind(&path)?));
             self.socket = Some(path);
         }
         want_descriptors((CONNECTIONS_MAX + NEGOTIATING_MAX) as u64 + DESCRIPTORS_BESIDES);
@@ -458,23 +459,6 @@ fn want_descriptors(count: u64) {
         // With fewer, fewer clients are let in at a time.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
-}
-
-/// A listening socket at `path`, in the place of one that nobody listens to any more.
-pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
-    let bound = UnixListener::bind(path).or_else(|why| {
-        let abandoned = why.kind() == std::io::ErrorKind::AddrInUse
-            && UnixStream::connect(path)
-                .is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused);
-        match abandoned {
-            true => std::fs::remove_file(path).and_then(|()| UnixListener::bind(path)),
-            false => Err(why),
-        }
-    });
-    bound.map_err(|why| {
-        Failure::input(format!("cannot listen on {}: {why}", path.display()))
-            .expected("a name that is free, in a folder you may write to, of at most 107 bytes")
-    })
 }
 
 #[cfg(test)]

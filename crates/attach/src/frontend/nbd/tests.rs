@@ -1,8 +1,11 @@
 use super::wire::{self, be16, be32, be64};
+use std::os::unix::net::UnixStream;
+
 use super::*;
 use crate::clock::Clock;
 use crate::data::WriteSink;
-use crate::engine::{Engine, Refusal};
+use crate::engine::Engine;
+use crate::order::Refusal;
 
 fn exports() -> Vec<ExportInfo> {
     let export = |name: &str, read_only| ExportInfo {

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use study::Failure;
 
 use crate::client_side::{Account, ClientSide};
-use crate::engine::{Command, Order, Reply, Ticket};
 use crate::frontend::block_queue::BlockQueue;
 use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
 use crate::lab::{Export, Lab};
+use crate::order::{Command, Order, Reply, Ticket};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
 use crate::target::Target;
