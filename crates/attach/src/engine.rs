@@ -10,17 +10,17 @@ use std::collections::VecDeque;
 
 use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
 
+use crate::buffer_pool::BufferPool;
 use crate::clock::{Timeline, Wall};
 use crate::data::{Data, WriteSink};
 use crate::delayed::Delayed;
 use crate::fault::{FaultId, Faults, Rule, Verdict};
 use crate::order::{Command, Order, Refusal, Reply, Timing};
-use crate::pool::Pool;
 use crate::record::Recorder;
 use crate::statistics::Statistics;
 use crate::store::Store;
 
-struct Slot {
+struct InFlight {
     order: Order,
     request: Request,
     arrived: Wall,
@@ -47,7 +47,7 @@ pub struct Engine {
     window_start: u64,
     /// Waiting for room in the device.
     held: VecDeque<u32>,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<InFlight>>,
     free: Vec<u32>,
     delayed: Delayed,
     out: Completions,
@@ -156,9 +156,10 @@ impl Engine {
 
     fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
         let end = offset.checked_add(u64::from(bytes));
-        match end.is_some_and(|end| end <= self.limits.capacity.0) {
-            true => Ok(()),
-            false => Err(Refusal::BeyondEnd),
+        if end.is_some_and(|end| end <= self.limits.capacity.0) {
+            Ok(())
+        } else {
+            Err(Refusal::BeyondEnd)
         }
     }
 
@@ -169,7 +170,7 @@ impl Engine {
         arrived: Wall,
         order: Order,
         sink: Option<WriteSink>,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
     ) {
         let mut result = self.check(order.offset, order.bytes).map(|()| Vec::new());
         let ticket = sink.as_ref().map(|sink| sink.ticket());
@@ -191,7 +192,7 @@ impl Engine {
         if verdict.error {
             result = Err(Refusal::Io);
         }
-        let index = self.keep(Slot {
+        let index = self.keep(InFlight {
             order,
             request,
             arrived,
@@ -219,7 +220,7 @@ impl Engine {
         }
     }
 
-    fn keep(&mut self, slot: Slot) -> u32 {
+    fn keep(&mut self, slot: InFlight) -> u32 {
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = Some(slot);
@@ -232,7 +233,7 @@ impl Engine {
         }
     }
 
-    fn slot(&mut self, index: u32) -> &mut Slot {
+    fn slot(&mut self, index: u32) -> &mut InFlight {
         self.slots[index as usize].as_mut().expect("the slot is in use")
     }
 

@@ -11,9 +11,10 @@ pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
         let abandoned = why.kind() == std::io::ErrorKind::AddrInUse
             && UnixStream::connect(path)
                 .is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused);
-        match abandoned {
-            true => std::fs::remove_file(path).and_then(|()| UnixListener::bind(path)),
-            false => Err(why),
+        if abandoned {
+            std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
+        } else {
+            Err(why)
         }
     });
     bound.map_err(|why| {

@@ -31,10 +31,11 @@ pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
         Some(_) => !bounded,
         None => bounded && tolerance_percent.is_none(),
     };
-    match sense {
-        true => Ok(()),
-        false => Err(Failure::input("the expectation claims nothing that can be checked")
-            .expected("min, max or both; or equal, with tolerance_percent")),
+    if sense {
+        Ok(())
+    } else {
+        Err(Failure::input("the expectation claims nothing that can be checked")
+            .expected("min, max or both; or equal, with tolerance_percent"))
     }
 }
 

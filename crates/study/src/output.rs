@@ -59,9 +59,10 @@ impl Output {
 
     /// Put the directory in its place; older results there are removed after that.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        let old = match self.place.exists() {
-            false => None,
-            true => Some(overwrite::results_of(&self.place).map_err(|why| self.keep(why))?),
+        let old = if self.place.exists() {
+            Some(overwrite::results_of(&self.place).map_err(|why| self.keep(why))?)
+        } else {
+            None
         };
         self.finished = true;
         let aside = beside(&self.place, "old");

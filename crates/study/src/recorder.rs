@@ -30,10 +30,7 @@ impl Progress {
     /// From then on.
     #[inline]
     pub fn check(&self) -> Result<(), Failure> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(Failure::input("stopped")),
-            false => Ok(()),
-        }
+        if self.stop.load(Ordering::Relaxed) { Err(Failure::input("stopped")) } else { Ok(()) }
     }
 }
 

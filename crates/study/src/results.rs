@@ -282,9 +282,10 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
         let values = runs
             .iter()
             .map(|run| run.metrics.get(&name).copied().flatten().filter(|v| v.is_finite()));
-        let column = match metrics::is_count(&name) {
-            true => Column::MaybeI64(values.map(|value| value.map(|v| v as i64)).collect()),
-            false => Column::MaybeF64(values.collect()),
+        let column = if metrics::is_count(&name) {
+            Column::MaybeI64(values.map(|value| value.map(|v| v as i64)).collect())
+        } else {
+            Column::MaybeF64(values.collect())
         };
         columns.push((name.clone(), column));
     }

@@ -54,20 +54,20 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
     let began = Instant::now();
     let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
     let output = Output::begin(&target)?;
-    let pool = Pool::new(plan, options, watch, output.path());
+    let queue = RunQueue::new(plan, options, watch, output.path());
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
     };
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(plan.runs.len()) {
-            scope.spawn(|| pool.work());
+            scope.spawn(|| queue.work());
         }
     });
-    let notes = pool.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut results = Vec::new();
     let mut failures = Vec::new();
-    for slot in pool.results {
+    for slot in queue.results {
         match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(Ok(result)) => results.push(result),
             Some(Err(failure)) => failures.push(failure),
@@ -82,13 +82,13 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
 
 /// A preconditioned device that several runs start from.
 #[derive(Default)]
-struct Shared {
+struct SharedDrive {
     device: Option<Prepared>,
     /// Runs that still need it.
     users: usize,
 }
 
-struct Pool<'a> {
+struct RunQueue<'a> {
     plan: &'a Plan,
     options: &'a Options,
     watch: &'a Watch,
@@ -100,22 +100,22 @@ struct Pool<'a> {
     failed: AtomicBool,
     results: Vec<Mutex<Option<Result<Measured, Failure>>>>,
     /// By the digest of the preconditioning.
-    shared: BTreeMap<&'a str, Mutex<Shared>>,
+    shared: BTreeMap<&'a str, Mutex<SharedDrive>>,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> RunQueue<'a> {
     fn new(
         plan: &'a Plan,
         options: &'a Options,
         watch: &'a Watch,
         directory: &'a Path,
-    ) -> Pool<'a> {
-        let mut shared = BTreeMap::<&str, Mutex<Shared>>::new();
+    ) -> RunQueue<'a> {
+        let mut shared = BTreeMap::<&str, Mutex<SharedDrive>>::new();
         for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
             let entry = shared.entry(digest).or_default();
             entry.get_mut().unwrap_or_else(PoisonError::into_inner).users += 1;
         }
-        Pool {
+        RunQueue {
             plan,
             options,
             watch,
@@ -213,7 +213,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-impl Pool<'_> {
+impl RunQueue<'_> {
     /// A preconditioned device: from the cache, or else made and put there.
     fn make(
         &self,

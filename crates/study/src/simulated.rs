@@ -55,15 +55,12 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let stop = stop(&section, start);
     let mut backlog = Backlog::default();
     // The spools cost a check per event, so they take part only when they are wanted.
-    let outcome = match spools.is_empty() {
-        true => {
-            let mut probe = (&mut recorder, &mut backlog);
-            simulate(&mut observed, &mut workload, start, stop, &mut probe)
-        }
-        false => {
-            let mut probe = (&mut recorder, (&mut backlog, spools));
-            simulate(&mut observed, &mut workload, start, stop, &mut probe)
-        }
+    let outcome = if spools.is_empty() {
+        let mut probe = (&mut recorder, &mut backlog);
+        simulate(&mut observed, &mut workload, start, stop, &mut probe)
+    } else {
+        let mut probe = (&mut recorder, (&mut backlog, spools));
+        simulate(&mut observed, &mut workload, start, stop, &mut probe)
     };
     let outcome = outcome.map_err(|error| run_failure(run, &error))?;
     let series = observed.finish(outcome.end);

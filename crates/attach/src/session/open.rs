@@ -8,7 +8,8 @@ use study::Failure;
 use crate::clock::Timeline;
 use crate::engine::Engine;
 use crate::identity::Identity;
-use crate::lab::Export;
+use crate::record::Recorder;
+use crate::shared_state::Export;
 use crate::state::{self, Mark, Moment};
 use crate::store::Store;
 
@@ -139,10 +140,19 @@ pub(crate) fn all(
         exports.push(export);
         origins.push(origin);
     }
-    match exports.is_empty() {
-        true => Err(Failure::input("there is no device to attach")),
-        false => Ok((exports, origins)),
+    if exports.is_empty() {
+        Err(Failure::input("there is no device to attach"))
+    } else {
+        Ok((exports, origins))
     }
+}
+
+/// Write every request of the first device to a trace, if there is one.
+pub(crate) fn record(exports: &mut [Export], trace: Option<&Path>) -> Result<(), Failure> {
+    if let (Some(path), Some(first)) = (trace, exports.first_mut()) {
+        first.engine.record(Recorder::new(path)?);
+    }
+    Ok(())
 }
 
 fn open(
