@@ -1,5 +1,6 @@
 //! Unix sockets that others connect to.
 
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -8,7 +9,10 @@ use study::Failure;
 /// A listening socket at `path`, in the place of one that nobody listens to any more.
 pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
     let bound = UnixListener::bind(path).or_else(|why| {
+        // To connect to what is no socket is refused, too.
+        let is_socket = || std::fs::symlink_metadata(path).map(|it| it.file_type().is_socket());
         let abandoned = why.kind() == std::io::ErrorKind::AddrInUse
+            && is_socket().unwrap_or(false)
             && UnixStream::connect(path)
                 .is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused);
         if abandoned {

@@ -58,7 +58,7 @@ pub use expect::{Judged, Standing, Verdict};
 pub use failure::{Cause, Failure, Kind, Place};
 pub use figure::{Figure, Front};
 pub use grid::Part;
-pub use image::{Cache, Image, read_image, write_image};
+pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use names::nearest;
 pub use options::Options;
 pub use overwrite::{check_distinct, check_overwrite, is_full};

@@ -170,6 +170,7 @@ fn open(
     if let Some(data) = data {
         let state = state::path_beside(&data);
         Mark::refuse_if_set(&data, &state)?;
+        state::refuse_foreign(&state)?;
         restored = state::restore(&state, &mut part)?;
         notes.extend(doubt(&data, &state, &store, restored, manner.fill));
         kept = Some(Kept { data, state, read_only: manner.read_only, mark: None });
