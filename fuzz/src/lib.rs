@@ -5,9 +5,10 @@ pub mod vhost_user;
 
 use attach::Extent;
 use attach::frontend::loop_device::wire as fuse;
-use attach::frontend::nbd::{Ask, ExportInfo, Machine, Step};
+use attach::frontend::nbd::{Ask, ExportInfo, Machine, Parsed};
 use disk::{demerit, disksim};
-use trace::{Context, LocalityMeter, SummaryMeter, TraceFormat, open};
+use trace::TraceFormat;
+use trace::{Context, LocalityMeter, SummaryMeter, open};
 use workload::fio;
 use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
 use study::Plan;
@@ -185,10 +186,12 @@ fn nbd_session(sent: &[u8], piece: usize) -> Vec<u8> {
         input.extend(piece);
         loop {
             let used = match machine.step(&input, &exports, &mut out) {
-                Step::Need => break,
-                Step::Over => return out,
-                Step::Used(bytes) | Step::Agreed(bytes) | Step::Payload { bytes, .. } => bytes,
-                Step::Request(bytes, request) => {
+                Parsed::Need => break,
+                Parsed::Over => return out,
+                Parsed::Used(bytes) | Parsed::Agreed(bytes) | Parsed::Payload { bytes, .. } => {
+                    bytes
+                }
+                Parsed::Request(bytes, request) => {
                     let end = request.offset + u64::from(request.bytes);
                     let flush = request.ask == Ask::Flush;
                     assert!(end <= DEVICE_BYTES || flush, "a request left its export");

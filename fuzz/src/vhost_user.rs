@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use attach::travel::calendar::{Calendar, MESSAGE_BYTES, Message as Moment, Step};
+use attach::travel::calendar::{Calendar, MESSAGE_BYTES, Message as Moment, Next};
 use attach::vhost_user::backend::{Answer, Backend};
 use attach::vhost_user::message::{HEADER_BYTES, Header, Message, Region, RingAddresses};
-use attach::{Clock, Engine, Export, Identity, Lab, Store, Timeline, Wall};
+use attach::{Clock, Engine, Export, Identity, SharedState, Store, Timeline, Wall};
 use sim::testing::FixedDelay;
 use sim::{Device, Nanos};
 use study::Block;
@@ -16,7 +16,7 @@ const GUEST_BYTES: u64 = 1 << 16;
 const USER: u64 = 1 << 32;
 const DEVICE_BYTES: u64 = 1 << 20;
 
-fn lab() -> Lab {
+fn shared() -> SharedState {
     let device = Box::new(FixedDelay::new(Nanos(1000), 8));
     let limits = device.limits();
     let store = Store::memory(limits.capacity).expect("memory");
@@ -24,7 +24,7 @@ fn lab() -> Lab {
     let engine = Engine::new(device, store, line, 0);
     let identity = Identity::of(&Block::default(), &limits, "fuzz", "fuzz");
     let export = Export { name: String::new(), identity, read_only: false, engine };
-    Lab::new(vec![export], Clock::start())
+    SharedState::new(vec![export], Clock::start())
 }
 
 fn memory(bytes: &[u8]) -> File {
@@ -37,27 +37,27 @@ fn memory(bytes: &[u8]) -> File {
 }
 
 /// Let everything be done that was begun; every request is answered exactly once.
-fn finish(backend: &mut Backend, lab: &mut Lab) {
+fn finish(backend: &mut Backend, shared: &mut SharedState) {
     let mut calls = Vec::new();
     if backend.finish_immediate(&mut calls).is_err() {
         return;
     }
     let mut replies = Vec::new();
-    lab.exports[0].engine.advance(Wall(1 << 40), &mut replies);
+    shared.exports[0].engine.advance(Wall(1 << 40), &mut replies);
     for reply in replies {
-        if backend.reply(reply, &mut lab.pool, &mut lab.budget, &mut calls).is_err() {
+        if backend.reply(reply, &mut shared.pool, &mut shared.budget, &mut calls).is_err() {
             return;
         }
     }
     assert_eq!(backend.in_flight(), 0, "a request has no answer");
-    assert!(lab.budget.take(512 << 20), "promised bytes were not given back");
-    lab.budget.release(512 << 20);
+    assert!(shared.budget.take(512 << 20), "promised bytes were not given back");
+    shared.budget.release(512 << 20);
 }
 
 /// Messages one after the other, as they come off the socket.
 pub fn converse(mut bytes: &[u8]) {
-    let mut lab = lab();
-    let limits = *lab.exports[0].engine.limits();
+    let mut shared = shared();
+    let limits = *shared.exports[0].engine.limits();
     let mut backend = Backend::new(0, "fuzz", limits, 2, false, true).expect("two queues");
     while let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let Ok(header) = Header::parse(head) else { return };
@@ -67,10 +67,10 @@ pub fn converse(mut bytes: &[u8]) {
         let files = (0..message.descriptors()).map(|_| memory(payload)).collect();
         match backend.take(message, files) {
             Ok((Answer::Kicked(ring), _)) => {
-                if backend.kicked(ring, Wall(0), &mut lab).is_err() {
+                if backend.kicked(ring, Wall(0), &mut shared).is_err() {
                     return;
                 }
-                finish(&mut backend, &mut lab);
+                finish(&mut backend, &mut shared);
             }
             Ok((Answer::Payload(payload), _)) => assert!(payload.len() <= 12 + 256),
             Ok((Answer::Done, _)) => {}
@@ -82,8 +82,8 @@ pub fn converse(mut bytes: &[u8]) {
 /// The first bytes say how the queue lies, the others are the memory it lies in.
 pub fn kick(bytes: &[u8]) {
     let Some((shape, memory_bytes)) = bytes.split_first_chunk::<4>() else { return };
-    let mut lab = lab();
-    let limits = *lab.exports[0].engine.limits();
+    let mut shared = shared();
+    let limits = *shared.exports[0].engine.limits();
     assert!(limits.capacity.0 >= DEVICE_BYTES);
     let mut backend = Backend::new(0, "fuzz", limits, 1, false, true).expect("one queue");
     let region = Region { guest: 0, bytes: GUEST_BYTES, user: USER, offset: 0 };
@@ -109,10 +109,10 @@ pub fn kick(bytes: &[u8]) {
         }
     }
     for moment in 0..3 {
-        if backend.kicked(0, Wall(moment << 41), &mut lab).is_err() {
+        if backend.kicked(0, Wall(moment << 41), &mut shared).is_err() {
             return;
         }
-        finish(&mut backend, &mut lab);
+        finish(&mut backend, &mut shared);
     }
 }
 
@@ -137,17 +137,17 @@ pub fn keep_time(bytes: &[u8]) {
         assert_eq!(Moment::parse(&message).bytes(), message);
         let due = (event & 1 != 0).then(|| Nanos(before.0.saturating_add(u64::from(event) << 20)));
         match calendar.next(due) {
-            Step::Listen => drop(calendar.moved(due)),
-            Step::Devices(at) => {
+            Next::Listen => drop(calendar.moved(due)),
+            Next::Devices(at) => {
                 calendar.advance(at);
                 calendar.caught_up();
                 calendar.interrupt();
             }
-            Step::Guest(at) => {
+            Next::Guest(at) => {
                 assert!(!calendar.is_interrupted() || at == calendar.now(), "planned for later");
                 let _ = calendar.run(at, due);
             }
-            Step::Deadlock | Step::Limit => {}
+            Next::Deadlock | Next::Limit => {}
         }
         assert!(calendar.now() >= before, "time went back");
         assert!(calendar.now() <= limit, "time went beyond its limit");

@@ -1,10 +1,9 @@
 //! What clients see besides the device's time: the path to them, watched during the run. Replies
 //! that leave on time are of no use to a client whom the machine lets wait for them.
 
-use serde::Serialize;
 use sim::Histogram;
 
-use crate::statistics::Summary;
+use crate::statistics::{Beyond, Summary};
 
 /// What a frontend found out about its clients' side.
 #[derive(Clone, Debug)]
@@ -33,19 +32,6 @@ const REQUESTS_MIN: u64 = 20;
 const ROUNDED_US: f64 = 2_000.0;
 /// It must not be more than this part of what the verdict is about.
 const COARSE: f64 = 4.0;
-
-/// How long clients waited beyond the model's time.
-#[derive(Clone, Debug, Serialize)]
-pub struct Beyond {
-    /// Where it is known from.
-    #[serde(rename = "from")]
-    pub source: &'static str,
-    /// Round trips or requests.
-    pub requests: u64,
-    /// Wall time beyond the model's, compensation taken off; negative when clients had their
-    /// answers before the model's time.
-    pub beyond_us: f64,
-}
 
 impl ClientSide {
     /// How long the clients of `export` waited beyond the times in `summary`; `None` when it is not
@@ -102,7 +88,8 @@ impl Account {
 mod tests {
     use super::*;
     use crate::clock::Wall;
-    use crate::statistics::{LATE_SHARE, Statistics, Timing};
+    use crate::order::Timing;
+    use crate::statistics::{LATE_SHARE, Statistics};
     use sim::Op;
 
     /// 1,000 reads of 10 ms, each answered on time.

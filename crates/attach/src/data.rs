@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 
 use sim::{LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
 
-use crate::engine::{Command, Order, Refusal};
+use crate::buffer_pool::BufferPool;
 use crate::fault::{Faults, Placement, Verdict};
-use crate::pool::Pool;
+use crate::order::{Command, Order, Refusal};
 use crate::store::{Extent, Store};
 use crate::volatile::{VolatileLog, WriteTicket};
 
@@ -99,7 +99,7 @@ impl Data {
     }
 
     /// The next piece of a write's data; with the last one all of it reaches the store.
-    pub fn write(&mut self, sink: &mut WriteSink, piece: &[u8], pool: &mut Pool) {
+    pub fn write(&mut self, sink: &mut WriteSink, piece: &[u8], pool: &mut BufferPool) {
         if piece.len() as u64 == sink.bytes {
             return self.apply(sink, piece);
         }
@@ -122,9 +122,10 @@ impl Data {
             placement = self.faults.place(offset, bytes, self.bytes);
         }
         let kept = &data[..placement.keep as usize];
-        sink.result = Some(match sink.verdict.error || kept.is_empty() {
-            true => Ok(()),
-            false => self.put(ticket, placement.offset, kept).map_err(|why| refusal(&why)),
+        sink.result = Some(if sink.verdict.error || kept.is_empty() {
+            Ok(())
+        } else {
+            self.put(ticket, placement.offset, kept).map_err(|why| refusal(&why))
         });
     }
 
@@ -156,7 +157,7 @@ impl Data {
     }
 
     /// The client of a write went away before all of its data had come: nothing was written.
-    pub fn abandon(&mut self, sink: WriteSink, pool: &mut Pool) {
+    pub fn abandon(&mut self, sink: WriteSink, pool: &mut BufferPool) {
         pool.put(sink.pieces);
     }
 
@@ -173,7 +174,11 @@ impl Data {
     }
 
     /// Move the data of anything but a write; a read's comes back.
-    pub(crate) fn perform(&mut self, order: &Order, pool: &mut Pool) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn perform(
+        &mut self,
+        order: &Order,
+        pool: &mut BufferPool,
+    ) -> Result<Vec<u8>, Refusal> {
         let done = match order.command {
             Command::Read => return self.read(order.offset, order.bytes, pool),
             Command::Write { .. } | Command::Flush => Ok(()),
@@ -182,7 +187,7 @@ impl Data {
         done.map(|()| Vec::new()).map_err(|why| refusal(&why))
     }
 
-    fn read(&mut self, offset: u64, bytes: u32, pool: &mut Pool) -> Result<Vec<u8>, Refusal> {
+    fn read(&mut self, offset: u64, bytes: u32, pool: &mut BufferPool) -> Result<Vec<u8>, Refusal> {
         let in_place = self.in_place.as_ref().is_some_and(|lengths| lengths.contains(&bytes));
         if in_place && self.faults.is_empty() {
             return Ok(Vec::new());

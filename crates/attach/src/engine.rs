@@ -10,99 +10,17 @@ use std::collections::VecDeque;
 
 use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
 
+use crate::buffer_pool::BufferPool;
 use crate::clock::{Timeline, Wall};
 use crate::data::{Data, WriteSink};
 use crate::delayed::Delayed;
 use crate::fault::{FaultId, Faults, Rule, Verdict};
-use crate::pool::Pool;
+use crate::order::{Command, Order, Refusal, Reply, Timing};
 use crate::record::Recorder;
-use crate::statistics::{Statistics, Timing};
+use crate::statistics::Statistics;
 use crate::store::Store;
 
-/// What a client asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// Read a range.
-    Read,
-    /// Write a range; durable at the reply when `fua`.
-    Write {
-        /// Force unit access.
-        fua: bool,
-    },
-    /// Make durable what was acknowledged.
-    Flush,
-    /// The range's data is no longer needed.
-    Discard,
-    /// Make a range read as zeroes.
-    WriteZeroes {
-        /// Force unit access.
-        fua: bool,
-        /// The device may forget the range instead of writing it.
-        may_discard: bool,
-    },
-}
-
-/// Who asked, in the frontend's own terms.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Ticket {
-    /// Which of the frontend's connections.
-    pub connection: u32,
-    /// Tells connections apart that had the same number one after the other.
-    pub generation: u32,
-    /// The client's name for the request.
-    pub tag: u64,
-}
-
-/// One request of a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Order {
-    /// Who asked.
-    pub ticket: Ticket,
-    /// For what.
-    pub command: Command,
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes; 0 for a flush.
-    pub bytes: u32,
-}
-
-/// A request failed; what the client is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// Read or write error.
-    Io,
-    /// The range does not lie on the device.
-    BeyondEnd,
-    /// The host has no room for the data.
-    NoSpace,
-}
-
-impl Refusal {
-    pub(crate) const ALL: [Refusal; 3] = [Refusal::Io, Refusal::BeyondEnd, Refusal::NoSpace];
-
-    /// For people.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Refusal::Io => "I/O error",
-            Refusal::BeyondEnd => "beyond the end",
-            Refusal::NoSpace => "no room on the host",
-        }
-    }
-}
-
-/// An answer that is due.
-#[derive(Debug)]
-pub struct Reply {
-    /// What is answered.
-    pub order: Order,
-    /// When it was due, and what that is measured against.
-    pub timing: Timing,
-    /// What a read found, unless it was left in its place ([`crate::target::Target::leave_reads`]);
-    /// empty for everything else.
-    pub result: Result<Vec<u8>, Refusal>,
-}
-
-struct Slot {
+struct InFlight {
     order: Order,
     request: Request,
     arrived: Wall,
@@ -129,7 +47,7 @@ pub struct Engine {
     window_start: u64,
     /// Waiting for room in the device.
     held: VecDeque<u32>,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<InFlight>>,
     free: Vec<u32>,
     delayed: Delayed,
     out: Completions,
@@ -238,9 +156,10 @@ impl Engine {
 
     fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
         let end = offset.checked_add(u64::from(bytes));
-        match end.is_some_and(|end| end <= self.limits.capacity.0) {
-            true => Ok(()),
-            false => Err(Refusal::BeyondEnd),
+        if end.is_some_and(|end| end <= self.limits.capacity.0) {
+            Ok(())
+        } else {
+            Err(Refusal::BeyondEnd)
         }
     }
 
@@ -251,7 +170,7 @@ impl Engine {
         arrived: Wall,
         order: Order,
         sink: Option<WriteSink>,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
     ) {
         let mut result = self.check(order.offset, order.bytes).map(|()| Vec::new());
         let ticket = sink.as_ref().map(|sink| sink.ticket());
@@ -273,7 +192,7 @@ impl Engine {
         if verdict.error {
             result = Err(Refusal::Io);
         }
-        let index = self.keep(Slot {
+        let index = self.keep(InFlight {
             order,
             request,
             arrived,
@@ -301,7 +220,7 @@ impl Engine {
         }
     }
 
-    fn keep(&mut self, slot: Slot) -> u32 {
+    fn keep(&mut self, slot: InFlight) -> u32 {
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = Some(slot);
@@ -314,7 +233,7 @@ impl Engine {
         }
     }
 
-    fn slot(&mut self, index: u32) -> &mut Slot {
+    fn slot(&mut self, index: u32) -> &mut InFlight {
         self.slots[index as usize].as_mut().expect("the slot is in use")
     }
 

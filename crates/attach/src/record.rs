@@ -10,8 +10,6 @@ use sim::{Nanos, Request, Rng};
 use study::Failure;
 use trace::{Context, Record, TraceFormat, Writer};
 
-use crate::session::DeviceOptions;
-
 /// Records handed to the writing thread at a time.
 const BATCH: usize = 1024;
 /// Batches that may wait for a slow disk before the event loop waits with them.
@@ -94,19 +92,6 @@ impl Recorder {
             Err(_) => Err(Failure::bug("the recording thread panicked")),
         }
     }
-}
-
-/// Refuse traces, each given with its option, that would take the place of a file somebody may
-/// still need, of a device's data or of each other. To be asked before anything is made.
-pub(crate) fn check_places(
-    devices: &[DeviceOptions],
-    traces: &[(&str, &Option<PathBuf>)],
-) -> Result<(), Failure> {
-    let traces = traces.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
-    let data = devices.iter().filter_map(|device| Some(("--data", device.data.as_deref()?)));
-    let all: Vec<(&str, &Path)> = data.chain(traces.clone()).collect();
-    study::check_distinct(&all)?;
-    traces.into_iter().try_for_each(|(_, path)| study::check_overwrite(path, || false))
 }
 
 fn blkparse() -> Box<dyn Writer> {

@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use crate::client_side::Beyond;
 use crate::realtime::Priority;
-use crate::statistics::Summary;
+use crate::statistics::{Beyond, Summary};
 
 /// A session.
 #[derive(Clone, Debug, Serialize)]

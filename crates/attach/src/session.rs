@@ -2,27 +2,25 @@
 
 mod commands;
 pub(crate) mod open;
-pub(crate) mod signals;
 
 use std::path::PathBuf;
 
 use study::metrics::write_amplification;
 use study::{BuiltPart, Failure};
 
-use crate::askers::Askers;
 use crate::client_side::ClientSide;
 use crate::clock::{Clock, Wall};
-use crate::engine::Reply;
-use crate::frontend::{Address, Choice, Frontend, probe};
-use crate::lab::Lab;
+use crate::control_socket::ControlSocket;
+use crate::engine::Engine;
+use crate::event_loop::{EventLoop, FREE, Serving, Supervisor};
+use crate::frontend::{Address, Choice, Started, probe};
 use crate::live::{self, Live};
+use crate::order::Timing;
 use crate::poll::{Event, Poll};
 use crate::realtime::{self, Priority};
-use crate::record::{self, Recorder};
 use crate::report::{DeviceReport, Report};
-use crate::serving::{Crew, FREE, OWN, Serving};
+use crate::shared_state::SharedState;
 use crate::spin::Spin;
-use crate::statistics::Timing;
 
 use open::{Manner, Origin};
 
@@ -99,17 +97,11 @@ pub struct Outcome {
 }
 
 struct Session {
-    crew: Crew,
-    frontend: Box<dyn Frontend>,
-    lab: Lab,
+    /// Dropped first.
+    event_loop: EventLoop<Engine>,
     origins: Vec<Origin>,
-    poll: Poll,
-    events: Vec<Event>,
-    replies: Vec<Reply>,
     /// (export, bytes, moments) of the replies that are about to leave.
     leaving: Vec<(usize, u32, Timing)>,
-    spin: Spin,
-    control: Option<Askers>,
     live: Option<Live>,
     /// When the live line is due.
     tick: Wall,
@@ -128,50 +120,45 @@ pub fn attach(
     let Options { frontend, compensation, run, live, realtime, dilation, late_share, .. } = options;
     let name = frontend.name();
     let devices = options.devices;
-    record::check_places(&devices, &[("--record", &options.record)])?;
+    open::check_places(&devices, &[("--record", &options.record)])?;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
     let manner = Manner { dilation, power_cuts, read_only, fill };
     let mut notes = Vec::new();
     let (exports, origins) = open::all(devices, manner, &mut notes)?;
-    let mut lab = Lab::new(exports, Clock::start());
-    if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
-        first.engine.record(Recorder::new(path)?);
-    }
-    let frontend = frontend.build(&lab.exports)?;
+    let mut shared = SharedState::new(exports, Clock::start());
+    open::record(&mut shared.exports, options.record.as_deref())?;
+    let frontend = frontend.build(&shared.exports)?;
     let poll = Poll::new()?;
-    let crew = Crew::new(&poll)?;
-    let control = options.control.map(|path| Askers::new(&path, &poll, FREE)).transpose()?;
-    let priority = match realtime {
-        true => realtime::raise(),
-        false => Priority::Normal("not asked for".into()),
-    };
+    let supervisor = Supervisor::new(&poll)?;
+    let control = options.control.map(|path| ControlSocket::new(&path, &poll, FREE)).transpose()?;
+    let priority =
+        if realtime { realtime::raise() } else { Priority::Normal("not asked for".into()) };
     priority.warning().filter(|_| realtime).iter().for_each(|warning| note(warning));
+    let spin = Spin::new(priority == Priority::Realtime);
     let mut session = Session {
-        crew,
-        frontend,
-        lab,
+        event_loop: EventLoop::new((poll, supervisor), frontend, shared, control, Some(spin)),
         origins,
-        poll,
-        events: Vec::new(),
-        replies: Vec::new(),
         leaving: Vec::new(),
-        spin: Spin::new(priority == Priority::Realtime),
-        control,
         live: live.then(Live::default),
         tick: Wall::NEVER,
     };
     open::mark(&mut session.origins)?;
-    let started = session.start().inspect_err(|_| open::unmark(&mut session.origins))?;
+    let started = session.start_bypassed().inspect_err(|_| open::unmark(&mut session.origins))?;
     let compensation_ns = compensation.ns(started.round_trip_ns);
-    session.lab.exports.iter_mut().for_each(|export| export.engine.compensate(compensation_ns));
+    session
+        .event_loop
+        .shared
+        .exports
+        .iter_mut()
+        .for_each(|export| export.engine.compensate(compensation_ns));
     notes.extend(started.notes);
     notes.iter().for_each(|text| note(text));
-    session.frontend.watch();
+    session.event_loop.frontend.watch();
     ready(&started.address);
-    let began = session.lab.clock.now();
+    let began = session.event_loop.shared.clock.now();
     let served = session.serve(run.as_deref(), &started.address);
-    let wall_s = session.lab.clock.now().since(began) as f64 / 1e9;
-    let seen = session.frontend.seen();
+    let wall_s = session.event_loop.shared.clock.now().since(began) as f64 / 1e9;
+    let seen = session.event_loop.frontend.seen();
     let stopped = session.stop();
     let code = served?;
     let compensation_us = compensation_ns as f64 / 1e3;
@@ -196,21 +183,21 @@ const LAST_NS: u64 = 1_000;
 
 impl Session {
     /// Start the frontend while requests bypass the model.
-    fn start(&mut self) -> Result<crate::frontend::Started, Failure> {
-        let errand = self.frontend.start(&mut self.lab, &self.poll)?;
-        let all = |lab: &mut Lab, ns| {
-            lab.exports.iter_mut().for_each(|export| export.engine.set_bypass(ns));
-        };
-        all(&mut self.lab, Some(probe::PAUSE_NS));
-        let started = self.during(errand)?;
-        all(&mut self.lab, None);
+    fn start_bypassed(&mut self) -> Result<Started, Failure> {
+        self.set_bypass(Some(probe::PAUSE_NS));
+        let started = self.start()?;
+        self.set_bypass(None);
         Ok(started)
     }
 
-    /// Serve until the program ends or somebody says so.
+    fn set_bypass(&mut self, ns: Option<u64>) {
+        self.event_loop.shared.exports.iter_mut().for_each(|export| export.engine.set_bypass(ns));
+    }
+
+    /// Serve until the program ends, or a signal or command asks for the end.
     fn serve(&mut self, run: Option<&str>, address: &Address) -> Result<Option<u8>, Failure> {
         if self.live.is_some() {
-            self.tick = self.lab.clock.now();
+            self.tick = self.event_loop.shared.clock.now();
         }
         let code = self.run(run, address)?;
         if let Some(live) = &mut self.live {
@@ -220,56 +207,58 @@ impl Session {
         Ok(code)
     }
 
-    /// Let everybody go, and put everything away.
+    /// Disconnect the clients and save the devices.
     fn stop(&mut self) -> Result<(), Failure> {
-        let now = self.lab.clock.now();
-        for export in &mut self.lab.exports {
+        let now = self.event_loop.shared.clock.now();
+        for export in &mut self.event_loop.shared.exports {
             // What a fault holds back would never end.
             commands::lift_all(&mut export.engine, now);
         }
-        let stopped = match self.frontend.stop(&self.poll) {
-            Some(errand) => self.during(errand),
-            None => Ok(()),
-        };
-        let closed = open::close(&mut self.lab.exports, &mut self.origins);
+        let stopped = self.stop_frontend();
+        let closed = open::close(&mut self.event_loop.shared.exports, &mut self.origins);
         stopped.and(closed)
     }
 
     /// Send every reply that is due at `now`; returns when something is due next.
-    fn answer(&mut self, now: Wall) -> Wall {
-        for index in 0..self.lab.exports.len() {
-            let engine = &mut self.lab.exports[index].engine;
+    fn answer_at(&mut self, now: Wall) -> Wall {
+        for index in 0..self.event_loop.shared.exports.len() {
+            let engine = &mut self.event_loop.shared.exports[index].engine;
             if engine.next_due() > now {
                 continue;
             }
-            let mut replies = std::mem::take(&mut self.replies);
+            let mut replies = std::mem::take(&mut self.event_loop.replies);
             engine.advance(now, &mut replies);
             engine.tidy();
             for reply in replies.drain(..) {
                 if let Err(why) = reply.result {
-                    self.lab.exports[index].engine.statistics().failed(reply.timing.op, why);
+                    self.event_loop.shared.exports[index]
+                        .engine
+                        .statistics()
+                        .failed(reply.timing.op, why);
                 }
                 self.leaving.push((index, reply.order.bytes, reply.timing));
-                self.frontend.reply(index, reply, &mut self.lab);
+                self.event_loop.frontend.reply(index, reply, &mut self.event_loop.shared);
             }
-            self.replies = replies;
+            self.event_loop.replies = replies;
         }
-        let sent = self.lab.clock.now();
-        self.frontend.flush(&mut self.lab, &self.poll);
+        let sent = self.event_loop.shared.clock.now();
+        self.event_loop.frontend.flush(&mut self.event_loop.shared, &self.event_loop.poll);
         for (index, bytes, timing) in self.leaving.drain(..) {
-            self.lab.exports[index].engine.statistics().replied(&timing, bytes, sent);
+            self.event_loop.shared.exports[index].engine.statistics().replied(&timing, bytes, sent);
         }
         if now >= self.tick {
             self.tick = now.plus(live::EVERY_NS);
-            if let (Some(live), Some(first)) = (&mut self.live, self.lab.exports.first_mut()) {
+            if let (Some(live), Some(first)) =
+                (&mut self.live, self.event_loop.shared.exports.first_mut())
+            {
                 let origin = &self.origins[0];
                 let name = if first.name.is_empty() { &origin.part.name } else { &first.name };
                 let counters = origin.counted(&first.engine);
                 live.show(now, name, counters, &mut first.engine);
             }
         }
-        let due = self.lab.exports.iter().map(|export| export.engine.next_due());
-        due.fold(self.tick.min(self.frontend.due()), Wall::min)
+        let due = self.event_loop.shared.exports.iter().map(|export| export.engine.next_due());
+        due.fold(self.tick.min(self.event_loop.frontend.due()), Wall::min)
     }
 
     /// The devices' part of the report.
@@ -281,7 +270,7 @@ impl Session {
         compensation_us: f64,
     ) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
-        let both = self.lab.exports.iter_mut().zip(&self.origins);
+        let both = self.event_loop.shared.exports.iter_mut().zip(&self.origins);
         for (index, (export, origin)) in both.enumerate() {
             let mut measured = export.engine.statistics().summary(late_share, dilation);
             let clients = seen.beyond(index, &measured, compensation_us);
@@ -303,37 +292,21 @@ impl Session {
 }
 
 impl Serving for Session {
-    fn crew(&mut self) -> &mut Crew {
-        &mut self.crew
+    type Target = Engine;
+
+    fn event_loop(&mut self) -> &mut EventLoop<Engine> {
+        &mut self.event_loop
     }
 
-    fn poll(&self) -> &Poll {
-        &self.poll
+    fn answer(&mut self) -> Wall {
+        let due = self.answer_at(self.event_loop.now());
+        if due > self.event_loop.now().plus(LAST_NS) {
+            return due;
+        }
+        self.answer_at(self.event_loop.shared.clock.poll_until(due))
     }
 
-    fn is_over(&self) -> bool {
-        self.frontend.is_over()
-    }
-
-    fn turn(&mut self) {
-        let mut due = self.answer(self.lab.clock.now());
-        if due <= self.lab.clock.now().plus(LAST_NS) {
-            due = self.answer(self.lab.clock.poll_until(due));
-        }
-        let now = self.lab.clock.now();
-        let sleep_ns = self.spin.sleep_ns(now, due);
-        let slept = self.poll.wait(sleep_ns, &mut self.events);
-        if slept && sleep_ns > 0 && sleep_ns != u64::MAX {
-            self.spin.learn(now.plus(sleep_ns), self.lab.clock.now());
-        }
-        let events = std::mem::take(&mut self.events);
-        for &event in &events {
-            match event.token {
-                0..OWN => self.frontend.ready(event, &mut self.lab, &self.poll),
-                FREE.. => self.command(event),
-                _ => self.crew.take(event),
-            }
-        }
-        self.events = events;
+    fn take(&mut self, event: Event) {
+        self.command(event);
     }
 }

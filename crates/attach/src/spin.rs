@@ -37,9 +37,10 @@ impl Spin {
 
     /// How early to wake from a wait of `wait_ns`.
     fn early_ns(&self, wait_ns: u64) -> u64 {
-        let most = match self.realtime {
-            true => SPIN_MAX_REALTIME_NS.max(wait_ns / PART_OF_WAIT),
-            false => SPIN_MAX_NS,
+        let most = if self.realtime {
+            SPIN_MAX_REALTIME_NS.max(wait_ns / PART_OF_WAIT)
+        } else {
+            SPIN_MAX_NS
         };
         ((self.late + 2 * self.deviation) / WEIGHT).clamp(SPIN_MIN_NS, most)
     }

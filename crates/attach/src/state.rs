@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sim::{Device, Nanos};
-use study::{BuiltPart, Failure, read_image, write_image};
+use study::{BuiltPart, Failure, is_image, read_image, write_image};
 
 /// What goes with the device's own state.
 #[derive(Serialize, Deserialize)]
@@ -68,6 +68,26 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<Moment
     Ok(Some(Moment { at: Nanos(moment_ns), next_id, data_modified_ns }))
 }
 
+/// Refuse what [`save`] would take the place of and is not ours. To be asked before a session
+/// begins, too: at its end there is no other place for the state.
+pub(crate) fn refuse_foreign(state: &Path) -> Result<(), Failure> {
+    for path in [state.to_path_buf(), beside(state, ".partial")] {
+        let shown = path.display();
+        match is_image(&path) {
+            Ok(true) => {}
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Ok(false) => {
+                let what = format!("{shown} is in the way: it is not the state of a device");
+                return Err(Failure::input(what)
+                    .expected("no such file, or one that a session has written")
+                    .help("move it elsewhere, or choose another --data"));
+            }
+            Err(why) => return Err(Failure::input(format!("cannot read {shown}: {why}"))),
+        }
+    }
+    Ok(())
+}
+
 /// Save the device's state, in the place of an older one.
 pub(crate) fn save(
     path: &Path,
@@ -76,6 +96,7 @@ pub(crate) fn save(
     digest: &str,
     moment: Moment,
 ) -> Result<(), Failure> {
+    refuse_foreign(path)?;
     let Moment { at, next_id, data_modified_ns } = moment;
     let (part, digest) = (part.into(), digest.into());
     let meta = Meta { part, digest, moment_ns: at.0, next_id, data_modified_ns };
@@ -95,6 +116,9 @@ pub(crate) fn save(
     })
 }
 
+/// What a mark says.
+const MARK: &[u8] = b"A session of blocklab attach that did not end yet, or was killed.\n";
+
 /// The file `disk.img.dirty`: a session may have changed the data since the state was saved.
 #[derive(Debug)]
 pub(crate) struct Mark(PathBuf);
@@ -104,8 +128,15 @@ impl Mark {
     /// is using it now.
     pub(crate) fn refuse_if_set(data: &Path, state: &Path) -> Result<(), Failure> {
         let mark = beside(data, ".dirty");
-        if !mark.exists() {
+        if fs::symlink_metadata(&mark).is_err() {
             return Ok(());
+        }
+        // An empty one may be what is left of ours after a power failure.
+        if fs::read(&mark).map_or(true, |found| !MARK.starts_with(&found)) {
+            let what = format!("{} is in the way: no session has written it", mark.display());
+            return Err(Failure::input(what)
+                .expected("no such file: it marks data that a session may change")
+                .help("move it elsewhere, or choose another --data"));
         }
         let (data, mark, state) =
             (data.display(), mark.display(), (state.display(), state.exists()));
@@ -131,11 +162,9 @@ impl Mark {
     /// Set the mark beside `data`.
     pub(crate) fn set(data: &Path) -> Result<Mark, Failure> {
         let path = beside(data, ".dirty");
-        let written = File::create(&path)
+        let written = File::create_new(&path)
             .and_then(|mut file| {
-                file.write_all(
-                    b"A session of blocklab attach that did not end yet, or was killed.\n",
-                )?;
+                file.write_all(MARK)?;
                 file.sync_all()
             })
             .and_then(|()| sync_folder_of(&path));

@@ -3,9 +3,8 @@
 use serde::Serialize;
 use sim::{Histogram, Op};
 
-use crate::client_side::Beyond;
 use crate::clock::Wall;
-use crate::engine::Refusal;
+use crate::order::{Refusal, Timing};
 
 /// A reply later than this counts as late, as FEMU counts.
 pub(crate) const LATE_NS: u64 = 20_000;
@@ -13,19 +12,6 @@ pub(crate) const LATE_NS: u64 = 20_000;
 pub(crate) const LATE_SHARE: f64 = 0.05;
 /// What a device answers sooner has no time that a reply could be true to.
 const NO_TIME_US: f64 = 1.0;
-
-/// The moments of one request.
-#[derive(Clone, Copy, Debug)]
-pub struct Timing {
-    /// The operation, as the model saw it.
-    pub op: Op,
-    /// When it arrived.
-    pub arrived: Wall,
-    /// When its reply was due.
-    pub due: Wall,
-    /// How long the model took, in wall nanoseconds; `None` when the model was not asked.
-    pub modelled_ns: Option<u64>,
-}
 
 /// Measured since the session began.
 #[derive(Default, Debug)]
@@ -222,6 +208,19 @@ pub struct Summary {
     pub failures: Vec<Failed>,
     /// Reply start minus modelled completion.
     pub lateness: Lateness,
+}
+
+/// How long clients waited beyond the model's time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Beyond {
+    /// Where it is known from.
+    #[serde(rename = "from")]
+    pub source: &'static str,
+    /// Round trips or requests.
+    pub requests: u64,
+    /// Wall time beyond the model's, compensation taken off; negative when clients had their
+    /// answers before the model's time.
+    pub beyond_us: f64,
 }
 
 impl Summary {

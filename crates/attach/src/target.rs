@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 
 use sim::Limits;
 
+use crate::buffer_pool::BufferPool;
 use crate::clock::Wall;
 use crate::data::WriteSink;
-use crate::engine::{Engine, Order, Refusal};
-use crate::pool::Pool;
+use crate::engine::Engine;
+use crate::order::{Order, Refusal};
 use crate::store::Extent;
 
 /// Something that takes a client's orders: a modelled device, or a mirror of real ones.
@@ -27,10 +28,10 @@ pub trait Target: 'static {
     fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<Self::Sink, Refusal>;
 
     /// The next piece of a write's data. Nothing is written before all of it has come.
-    fn write(&mut self, sink: &mut Self::Sink, piece: &[u8], pool: &mut Pool);
+    fn write(&mut self, sink: &mut Self::Sink, piece: &[u8], pool: &mut BufferPool);
 
     /// The client of a write went away before all of its data had come.
-    fn abandon(&mut self, sink: Self::Sink, pool: &mut Pool);
+    fn abandon(&mut self, sink: Self::Sink, pool: &mut BufferPool);
 
     /// The extents of a range, at most `most`.
     ///
@@ -49,7 +50,13 @@ pub trait Target: 'static {
 
     /// Take a request that arrived at `arrived`. `sink` is what [`Target::begin_write`] gave for a
     /// write.
-    fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Self::Sink>, pool: &mut Pool);
+    fn submit(
+        &mut self,
+        arrived: Wall,
+        order: Order,
+        sink: Option<Self::Sink>,
+        pool: &mut BufferPool,
+    );
 }
 
 impl Target for Engine {
@@ -63,11 +70,11 @@ impl Target for Engine {
         Engine::begin_write(self, offset, bytes)
     }
 
-    fn write(&mut self, sink: &mut WriteSink, piece: &[u8], pool: &mut Pool) {
+    fn write(&mut self, sink: &mut WriteSink, piece: &[u8], pool: &mut BufferPool) {
         self.data().write(sink, piece, pool);
     }
 
-    fn abandon(&mut self, sink: WriteSink, pool: &mut Pool) {
+    fn abandon(&mut self, sink: WriteSink, pool: &mut BufferPool) {
         self.data().abandon(sink, pool);
     }
 
@@ -83,7 +90,13 @@ impl Target for Engine {
         Some(self.data().store().source())
     }
 
-    fn submit(&mut self, arrived: Wall, order: Order, sink: Option<WriteSink>, pool: &mut Pool) {
+    fn submit(
+        &mut self,
+        arrived: Wall,
+        order: Order,
+        sink: Option<WriteSink>,
+        pool: &mut BufferPool,
+    ) {
         Engine::submit(self, arrived, order, sink, pool);
     }
 }

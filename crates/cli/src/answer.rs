@@ -65,9 +65,8 @@ fn claims(claims: &[Judged]) -> Vec<String> {
         vec![format!("claims: {hold} hold, {part} in part, {not} do not (in the report, each)")];
     let wrong = claims.iter().filter(|claim| claim.standing == Standing::Not);
     for claim in wrong.take(FAILING_MAX) {
-        let range = claim.range.map_or("undefined".into(), |(low, high)| match low == high {
-            true => format!("{low:.3}"),
-            false => format!("{low:.3} to {high:.3}"),
+        let range = claim.range.map_or("undefined".into(), |(low, high)| {
+            if low == high { format!("{low:.3}") } else { format!("{low:.3} to {high:.3}") }
         });
         lines.push(format!("  not: {}: {range}, claimed {}", claim.text, claim.expected));
     }

@@ -40,9 +40,10 @@ fn spawn<'scope, 'env: 'scope>(
         if wait(&stopped, QUIET) {
             return;
         }
-        match std::io::stderr().is_terminal() {
-            true => bar(plan, watch, &stopped),
-            false => lines(plan, watch, &stopped, began),
+        if std::io::stderr().is_terminal() {
+            bar(plan, watch, &stopped)
+        } else {
+            lines(plan, watch, &stopped, began)
         }
     })
 }

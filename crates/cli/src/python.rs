@@ -39,9 +39,10 @@ pub(crate) fn find() -> Result<String, String> {
 
 /// The one command that provides the package.
 pub(crate) fn install_command() -> String {
-    let go_there = match std::path::Path::new("scripts/setup.sh").exists() {
-        true => "",
-        false => "cd <blocklab's repository> && ",
+    let go_there = if std::path::Path::new("scripts/setup.sh").exists() {
+        ""
+    } else {
+        "cd <blocklab's repository> && "
     };
     format!("{go_there}make setup && export {VARIABLE}=$PWD/.venv/bin/python")
 }

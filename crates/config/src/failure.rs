@@ -16,6 +16,13 @@ pub enum Kind {
     Bug,
 }
 
+/// What code decides on; a failure's words are for people and may change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// A file that the input names cannot be opened.
+    FileNotOpened,
+}
+
 /// A place in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -34,6 +41,8 @@ pub struct Place {
 pub struct Failure {
     /// Whose problem it is.
     pub kind: Kind,
+    /// What it is for code, where code treats it differently.
+    pub cause: Option<Cause>,
     /// One sentence: what is wrong, with the value.
     pub message: String,
     /// Where.
@@ -49,6 +58,7 @@ impl Failure {
     pub fn input(message: impl Into<String>) -> Failure {
         Failure {
             kind: Kind::Input,
+            cause: None,
             message: message.into(),
             place: None,
             expected: None,
@@ -70,6 +80,13 @@ impl Failure {
     #[must_use]
     pub fn at(mut self, place: Place) -> Failure {
         self.place = Some(place);
+        self
+    }
+
+    /// The same failure, for code to tell from others.
+    #[must_use]
+    pub fn caused_by(mut self, cause: Cause) -> Failure {
+        self.cause = Some(cause);
         self
     }
 

@@ -12,5 +12,5 @@ pub mod parameters;
 mod quantity;
 
 pub use error::{ConfigError, check_share};
-pub use failure::{Failure, Kind, Place};
+pub use failure::{Cause, Failure, Kind, Place};
 pub use quantity::{Duration, Rate, Size};

@@ -4,7 +4,7 @@ use models::registry::{Replay, WorkloadModel};
 use sim::{Completion, Counters, Nanos, Outcome, Probe, Request};
 
 use crate::metrics::Metrics;
-use crate::plan::PlannedRun;
+use crate::planned::PlannedRun;
 
 /// Reads of what was never written are worth a word from this share on.
 const UNWRITTEN_PERCENT: f64 = 1.0;
@@ -50,9 +50,10 @@ impl Backlog {
             return None;
         }
         let keeps_up = scale * (arrivals.0 + behind.0) as f64 / arrivals.0.max(1) as f64;
-        let scale = match late_at_end {
-            true => format!("{:.1} or more", (keeps_up * 10.0).ceil() / 10.0),
-            false => format!("above {scale}"),
+        let scale = if late_at_end {
+            format!("{:.1} or more", (keeps_up * 10.0).ceil() / 10.0)
+        } else {
+            format!("above {scale}")
         };
         Some(format!(
             "the device fell behind the trace's times: at most {} requests waited, up to {}; when \

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::Amount;
+use crate::axis_value::AxisValue;
 use crate::figure::Figure;
 
 /// A study as written, before its grid is laid out. What sweeps can change is only checked for
@@ -237,20 +238,6 @@ pub struct Claim {
     pub holds: Band,
     /// It holds in part inside this wider band.
     pub in_part: Option<Band>,
-}
-
-/// A value on an axis of the grid, as TOML.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AxisValue(pub toml::Value);
-
-impl JsonSchema for AxisValue {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AxisValue".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["string", "number", "boolean", "object", "array"] })
-    }
 }
 
 /// What the report shows.

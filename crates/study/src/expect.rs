@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use config::Failure;
 use serde::Serialize;
 
-use crate::document::{AxisValue, Band, Claim, Expect};
+use crate::axis_value::AxisValue;
+use crate::document::{Band, Claim, Expect};
 use crate::metrics::Metrics;
-use crate::plan::PlannedRun;
+use crate::planned::PlannedRun;
 
 /// What became of an expectation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -30,10 +31,11 @@ pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
         Some(_) => !bounded,
         None => bounded && tolerance_percent.is_none(),
     };
-    match sense {
-        true => Ok(()),
-        false => Err(Failure::input("the expectation claims nothing that can be checked")
-            .expected("min, max or both; or equal, with tolerance_percent")),
+    if sense {
+        Ok(())
+    } else {
+        Err(Failure::input("the expectation claims nothing that can be checked")
+            .expected("min, max or both; or equal, with tolerance_percent"))
     }
 }
 

@@ -1,20 +1,25 @@
 //! The files a study names: parts and traces.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use config::{Cause, Failure};
 
 /// Opens files relative to the study, then to the current directory, and remembers which.
 pub(crate) struct Files {
     directory: PathBuf,
     opened: RefCell<Vec<(String, PathBuf)>>,
+    /// A file could not be opened.
+    refused: Cell<bool>,
 }
 
 impl Files {
     /// Files of a study in `directory`.
     pub(crate) fn new(directory: &Path) -> Files {
-        Files { directory: directory.to_path_buf(), opened: RefCell::default() }
+        let (opened, refused) = (RefCell::default(), Cell::default());
+        Files { directory: directory.to_path_buf(), opened, refused }
     }
 
     /// Where the file of that name is.
@@ -34,6 +39,12 @@ impl Files {
 
     /// Open the file of that name.
     pub(crate) fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        let opened = self.try_open(name);
+        self.refused.set(self.refused.get() | opened.is_err());
+        opened
+    }
+
+    fn try_open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
         let path = self.locate(name)?;
         let kind = path.metadata()?.file_type();
         if kind.is_dir() {
@@ -51,6 +62,11 @@ impl Files {
             opened.push((name.to_string(), path));
         }
         Ok(Box::new(file))
+    }
+
+    /// What went wrong while these files were opened, with its cause when it was one of them.
+    pub(crate) fn with_cause(&self, failure: Failure) -> Failure {
+        if self.refused.get() { failure.caused_by(Cause::FileNotOpened) } else { failure }
     }
 
     /// (name, path) of every file that was opened, in order.

@@ -7,7 +7,8 @@ use serde::Serialize;
 use config::{Failure, names};
 use models::registry::{DeviceModel, WorkloadModel};
 
-use crate::document::{AxisValue, Point};
+use crate::axis_value::AxisValue;
+use crate::document::Point;
 use crate::files::Files;
 use crate::library;
 use crate::load::{Loaded, unreadable};

@@ -6,7 +6,7 @@
 //! An image that does not fit its prelude is made anew.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver};
 
-use crate::precondition::{Gate, Prepared};
+use crate::prepared::{Gate, Prepared};
 
 const MAGIC: &[u8; 8] = b"blkimg\x01\n";
 /// Magic, lengths of blobs, small stream and meta, SHA-256 over the last two.
@@ -216,20 +216,35 @@ fn write(path: &Path, prepared: &Prepared) -> io::Result<()> {
 /// Those of the file system.
 pub fn write_image(path: &Path, device: &dyn Device, meta: &[u8]) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    file.write_all(&[0; PRELUDE as usize])?;
+    // From the beginning it is known as ours, so that what a killed process leaves is, too.
+    file.write_all(MAGIC)?;
+    file.write_all(&[0; PRELUDE as usize - MAGIC.len()])?;
     let mut saver = Saver::new(&mut file);
     device.save(&mut saver);
     let small = saver.finish()?;
     let blobs = file.stream_position()? - PRELUDE;
     file.write_all(&small)?;
     file.write_all(meta)?;
-    file.seek(SeekFrom::Start(0))?;
-    file.write_all(MAGIC)?;
+    file.seek(SeekFrom::Start(MAGIC.len() as u64))?;
     for length in [blobs, small.len() as u64, meta.len() as u64] {
         file.write_all(&length.to_le_bytes())?;
     }
     file.write_all(&hash(&small, meta))?;
     file.flush()
+}
+
+/// True for a file that [`write_image`] has written, completely or in part, and for an empty one:
+/// nothing is lost when another image takes its place.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_image(path: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let mut begin = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+    Ok(MAGIC.starts_with(&begin))
 }
 
 fn hash(small: &[u8], meta: &[u8]) -> [u8; 32] {
@@ -326,6 +341,28 @@ mod tests {
         }
         assert!(cache.load("d", drive()).unwrap().is_none());
         fs::remove_dir_all(&cache.directory).unwrap();
+    }
+
+    #[test]
+    fn an_unfinished_image_is_known_and_nothing_else_is() {
+        let folder = cache("image-known").directory;
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a");
+        write_image(&path, &*drive(), b"meta").unwrap();
+        let whole = fs::read(&path).unwrap();
+        for length in [0, 1, MAGIC.len(), PRELUDE as usize, whole.len()] {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert!(is_image(&path).unwrap(), "the first {length} bytes");
+        }
+        for foreign in [&b"notes"[..], &[0; 4096], b"blkimg\x02\n"] {
+            fs::write(&path, foreign).unwrap();
+            assert!(!is_image(&path).unwrap(), "{foreign:?}");
+        }
+        std::os::unix::fs::symlink(&path, folder.join("link")).unwrap();
+        fs::write(&path, &whole).unwrap();
+        assert!(!is_image(&folder.join("link")).unwrap() && !is_image(&folder).unwrap());
+        assert!(is_image(&folder.join("none")).is_err());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -3,10 +3,11 @@
 
 mod advice;
 mod amount;
+mod axis_value;
 mod block;
 mod digest;
 mod document;
-mod execute;
+mod drawing;
 mod expect;
 pub mod explain;
 mod figure;
@@ -18,6 +19,7 @@ mod load;
 mod locate;
 pub mod metrics;
 mod observe;
+mod options;
 mod outline;
 mod output;
 mod overwrite;
@@ -25,12 +27,17 @@ mod parquet;
 mod part;
 mod perfetto;
 mod plan;
+mod planned;
 mod precondition;
+mod prepared;
 mod recorder;
 mod records;
 mod results;
 mod run;
+mod runner;
 mod schema;
+mod shifted;
+mod simulated;
 mod spool;
 mod steady;
 mod tables;
@@ -38,23 +45,30 @@ mod timeline;
 mod tree;
 
 pub use config::names::nearest;
-pub use config::{Failure, Kind, Place};
+pub use config::{Cause, Failure, Kind, Place};
 
 pub use amount::Amount;
+pub use axis_value::AxisValue;
 pub use block::Block;
 pub use document::{
-    AxisValue, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
+    Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
     UntilSteady,
 };
+pub use drawing::{Dot, Drawing};
 pub use expect::{Judged, Standing, Verdict};
-pub use figure::{Dot, Drawing, Figure, Front};
+pub use figure::{Figure, Front};
 pub use grid::Part;
-pub use image::{Cache, Image, read_image, write_image};
+pub use image::{Cache, Image, is_image, read_image, write_image};
+pub use options::Options;
 pub use overwrite::{check_distinct, check_overwrite, is_full};
 pub use part::{BuiltPart, build_part};
-pub use plan::{DeviceSummary, Plan, PlannedRun};
-pub use precondition::Gate;
+pub use plan::Plan;
+pub use planned::{DeviceSummary, PlannedRun, Setup};
+pub use prepared::Gate;
 pub use recorder::Progress;
 pub use results::{Results, RunSummary};
-pub use run::{Options, Watch, run};
+pub use run::{Watch, run};
+pub use runner::{Job, RunResult, Runner};
 pub use schema::{part_schema, study_schema};
+pub use spool::Spools;
+pub use tables::Tables;

@@ -32,13 +32,12 @@ pub(crate) struct Loaded {
 
 /// Load the study `name`, a path or the name of a shipped one, with `sets` laid over it.
 pub(crate) fn load(name: &str, sets: &[String]) -> Result<Loaded, Failure> {
-    let (text, directory) = match library::is_path(name) {
-        true => from_file(Path::new(name))?,
-        false => shipped(name)?,
-    };
-    let stem = match library::is_path(name) {
-        true => Path::new(name).file_stem().unwrap_or_default().to_string_lossy(),
-        false => name.into(),
+    let (text, directory) =
+        if library::is_path(name) { from_file(Path::new(name))? } else { shipped(name)? };
+    let stem = if library::is_path(name) {
+        Path::new(name).file_stem().unwrap_or_default().to_string_lossy()
+    } else {
+        name.into()
     };
     lay(&stem, &text, directory, sets)
 }
@@ -137,10 +136,7 @@ fn apply(
     }
     let several = format!("{}s", path[0]);
     let plural = ["device", "workload"].contains(&path[0].as_str()) && tree.get(&several).is_some();
-    match plural {
-        true => late.push((path, value)),
-        false => tree.assign(&path, value),
-    }
+    if plural { late.push((path, value)) } else { tree.assign(&path, value) }
 }
 
 /// True when a workload is set of a model that none of the labelled ones has: it takes the place of

@@ -305,9 +305,10 @@ pub fn to_json(metrics: &Metrics) -> Map<String, Value> {
 
 /// Counts print as integers.
 fn whole(value: f64) -> Value {
-    match value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
-        true => (value as i64).into(),
-        false => value.into(),
+    if value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
+        (value as i64).into()
+    } else {
+        value.into()
     }
 }
 

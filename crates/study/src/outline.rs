@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use config::{Failure, names};
 
-use crate::document::{AxisValue, Claim, Expect, Frame, Plot};
+use crate::axis_value::AxisValue;
+use crate::document::{Claim, Expect, Frame, Plot};
 use crate::expect::{self, Selection};
 use crate::figure::{Figure, Kind};
 use crate::grid::Axis;

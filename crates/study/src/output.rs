@@ -34,13 +34,11 @@ impl Output {
                 .expected("the name of a folder")
                 .help("--out DIR names a folder that need not exist yet"));
         }
-        let partial = beside(&place, "partial");
         let make = || {
-            fs::create_dir_all(partial.parent().unwrap_or(Path::new("")))?;
-            let _ = fs::remove_dir_all(&partial); // of an older process of the same number
-            fs::create_dir(&partial)
+            fs::create_dir_all(place.parent().unwrap_or(Path::new("")))?;
+            make_beside(&place)
         };
-        make().map_err(|error| {
+        let partial = make().map_err(|error| {
             // A full disk is the machine's, any other place that cannot be written the user's.
             let kind = if overwrite::is_full(&error) { Kind::Machine } else { Kind::Input };
             Failure { kind, ..unwritable(target, &error) }
@@ -60,9 +58,10 @@ impl Output {
 
     /// Put the directory in its place; older results there are removed after that.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        let old = match self.place.exists() {
-            false => None,
-            true => Some(overwrite::results_of(&self.place).map_err(|why| self.keep(why))?),
+        let old = if self.place.exists() {
+            Some(overwrite::results_of(&self.place).map_err(|why| self.keep(why))?)
+        } else {
+            None
         };
         self.finished = true;
         let aside = beside(&self.place, "old");
@@ -106,6 +105,22 @@ impl Drop for Output {
     }
 }
 
+/// Make a hidden folder beside `place`. What has its name already, such as what an older process
+/// of the same number left, stays.
+fn make_beside(place: &Path) -> io::Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let partial = match number {
+            0 => beside(place, "partial"),
+            number => beside(place, &format!("partial{number}")),
+        };
+        match fs::create_dir(&partial) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|()| partial),
+        }
+    }
+}
+
 /// A hidden name of this process beside `place`: a rename cannot leave its file system.
 fn beside(place: &Path, what: &str) -> PathBuf {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
@@ -138,4 +153,25 @@ fn replaceable(target: &Path) -> Result<PathBuf, Failure> {
 pub(crate) fn unwritable(target: &Path, error: &io::Error) -> Failure {
     Failure::machine(format!("cannot write the results to {}: {error}", target.display()))
         .help("free some space, or name another place with --out DIR; nothing was left behind")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_the_way_of_the_unfinished_one_stays() {
+        let base = std::env::temp_dir().join(format!("blocklab-output-{}", std::process::id()));
+        let (target, foreign) = (base.join("out"), beside(&base.join("out"), "partial"));
+        fs::create_dir_all(&foreign).unwrap();
+        fs::write(foreign.join("notes"), "mine").unwrap();
+        let output = Output::begin(&target).unwrap();
+        fs::write(output.path().join("result.json"), "{}").unwrap();
+        output.finish().unwrap();
+        assert_eq!(fs::read_to_string(foreign.join("notes")).unwrap(), "mine");
+        assert!(target.join("result.json").exists());
+        drop(Output::begin(&base.join("dropped")).unwrap());
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 2, "nothing else is left");
+        fs::remove_dir_all(&base).unwrap();
+    }
 }

@@ -83,11 +83,12 @@ pub fn check_overwrite(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), F
             .expected("the name of a file"));
     }
     let filled = path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0);
-    match filled && !ours() {
-        true => Err(Failure::input(format!("{} exists already", path.display()))
+    if filled && !ours() {
+        Err(Failure::input(format!("{} exists already", path.display()))
             .expected("a name that is free")
-            .help("choose another name, or delete the file first")),
-        false => Ok(()),
+            .help("choose another name, or delete the file first"))
+    } else {
+        Ok(())
     }
 }
 

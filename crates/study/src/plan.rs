@@ -4,26 +4,23 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use config::Failure;
-use models::registry::WorkloadModel;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
-use sim::{Device, Limits, Rng, Workload};
-use workload::fio;
+use serde_json::json;
 
 use crate::digest;
-use crate::document::{AxisValue, Claim, Expect, Header, Point, Report, Step};
+use crate::document::{Claim, Expect, Header, Report, Step};
 use crate::files::Files;
-use crate::grid::{self, GridPoint, Part};
+use crate::grid::{self, GridPoint};
 use crate::library::{self, CODE_VERSION};
 use crate::load::{self, Loaded, unreadable};
 use crate::locate;
 use crate::metrics;
 use crate::outline;
-use crate::recorder::Progress;
-use crate::tree::{Node, Text};
+use crate::planned::{PlannedRun, Setup, build_device, label};
+use crate::runner::Runner;
+use crate::simulated::Simulated;
+use crate::tree::Text;
+use config::{Cause, Failure};
 
 /// A study that is known to be sound.
 #[derive(Debug)]
@@ -49,28 +46,7 @@ pub struct Plan {
     /// What a reader of the result must know.
     pub notes: Vec<String>,
     pub(crate) directory: PathBuf,
-}
-
-/// One run of the plan.
-#[derive(Debug)]
-pub struct PlannedRun {
-    /// Short name, unique within the study.
-    pub label: String,
-    /// (axis, value), `repeat` not included.
-    pub params: Vec<(String, AxisValue)>,
-    /// Which repeat this is, from 0.
-    pub repeat: u32,
-    /// Every value in place.
-    pub point: Point,
-    /// The part the device was built from.
-    pub part: Option<Part>,
-    /// What the device can take.
-    pub limits: Limits,
-    /// Digest of everything the outcome depends on.
-    pub digest: String,
-    /// Digest of everything the preconditioned device depends on; `None` without preconditioning.
-    pub precondition_digest: Option<String>,
-    pub(crate) tree: Node,
+    pub(crate) runner: Box<dyn Runner>,
 }
 
 impl Plan {
@@ -80,11 +56,21 @@ impl Plan {
     /// # Errors
     /// Everything that is wrong with the study, its parts and its traces, with its place.
     pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
+        Plan::read_for(Box::new(Simulated), name, sets)
+    }
+
+    /// As [`Plan::read`], for runs that `runner` runs.
+    ///
+    /// # Errors
+    /// As [`Plan::read`], and what the runner finds wrong.
+    pub fn read_for(runner: Box<dyn Runner>, name: &str, sets: &[String]) -> Result<Plan, Failure> {
         let loaded = load::load(name, sets)?;
         let lost = !library::is_path(name) && loaded.directory.as_os_str().is_empty();
-        Plan::of(loaded).map_err(|failure| match lost && failure.message.contains("cannot open") {
-            true => failure.help("run it in blocklab's repository: its traces are there"),
-            false => failure,
+        Plan::of(runner, loaded).map_err(|failure| match failure.cause {
+            Some(Cause::FileNotOpened) if lost => {
+                failure.help("run it in blocklab's repository: its traces are there")
+            }
+            _ => failure,
         })
     }
 
@@ -94,16 +80,24 @@ impl Plan {
     /// # Errors
     /// As [`Plan::read`].
     pub fn parse(name: &str, text: &str) -> Result<Plan, Failure> {
-        Plan::of(load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
+        Plan::parse_for(Box::new(Simulated), name, text)
     }
 
-    fn of(mut loaded: Loaded) -> Result<Plan, Failure> {
+    /// As [`Plan::parse`], for runs that `runner` runs.
+    ///
+    /// # Errors
+    /// As [`Plan::read_for`].
+    pub fn parse_for(runner: Box<dyn Runner>, name: &str, text: &str) -> Result<Plan, Failure> {
+        Plan::of(runner, load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
+    }
+
+    fn of(runner: Box<dyn Runner>, mut loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
         let points = grid::points(&loaded, &axes, &files)?;
         let single = points.len() == 1;
         let hashes = RefCell::default();
-        let plan = |point| plan_run(point, &loaded, &hashes, single);
+        let plan = |point| plan_run(&*runner, point, &loaded, &hashes, single);
         let runs = points.into_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
         outline::check(&loaded, &axes)?;
         outline::narrow(&mut loaded);
@@ -122,104 +116,26 @@ impl Plan {
             notes: loaded.notes,
             name: loaded.name,
             directory: loaded.directory,
+            runner,
         })
     }
 }
 
-impl PlannedRun {
-    /// The root of this run's random streams.
-    pub(crate) fn rng(&self) -> Rng {
-        Rng::new(self.point.study.seed, &format!("repeat {}", self.repeat))
-    }
-
-    /// A new device.
-    pub(crate) fn build_device(&self) -> Result<Box<dyn Device>, Failure> {
-        build_device(&self.point, &self.tree, self.rng())
-    }
-
-    /// The workload, for a device of these limits.
-    pub(crate) fn build_workload(
-        &self,
-        files: &Files,
-    ) -> Result<Box<dyn Workload + Send>, Failure> {
-        build_workload(&self.point, &self.tree, self.rng(), self.limits, files)
-    }
-
-    /// What reports this run as fio would: by job, or as one job when the workload is not fio's.
-    pub(crate) fn fio_recorder(&self, files: &Files) -> Result<fio::Recorder, Failure> {
-        let WorkloadModel::Fio(params) = &self.point.workload else {
-            return Ok(fio::Recorder::single(&self.label));
-        };
-        let open = |name: &str| files.open(name);
-        let rng = self.rng().split("workload");
-        let context = workload::Context { rng, limits: self.limits, open: &open };
-        let plan = params
-            .plan(&context)
-            .map_err(|error| locate::config_failure(&self.tree, &["workload", "fio"], &error))?;
-        Ok(fio::Recorder::new(&plan))
-    }
-
-    /// How far the run is, from 0 to 1; `None` when its length is not known beforehand.
-    pub fn share_done(&self, progress: &Progress) -> Option<f64> {
-        let section = &self.point.run;
-        let share = |done: &AtomicU64, whole: u64| {
-            done.load(Ordering::Relaxed) as f64 / whole.max(1) as f64
-        };
-        let by_requests = section.requests.map(|whole| share(&progress.requests, whole));
-        let by_time = section
-            .time
-            .map(|time| share(&progress.simulated_ns, section.ramp.0.0.saturating_add(time.0.0)));
-        let furthest = by_requests.into_iter().chain(by_time).reduce(f64::max);
-        furthest.map(|share| share.min(1.0))
-    }
-
-    /// The axes' values as JSON, `repeat` included.
-    pub fn params_json(&self) -> Map<String, Value> {
-        let mut map = Map::new();
-        for (axis, value) in &self.params {
-            map.insert(axis.clone(), value.json());
-        }
-        map.insert("repeat".into(), self.repeat.into());
-        map
-    }
-}
-
-fn build_device(point: &Point, tree: &Node, rng: Rng) -> Result<Box<dyn Device>, Failure> {
-    let context = config::device::Context { rng: rng.split("device") };
-    let model = &point.device;
-    model
-        .build(&context)
-        .map_err(|error| locate::config_failure(tree, &["device", model.name()], &error))
-}
-
-fn build_workload(
-    point: &Point,
-    tree: &Node,
-    rng: Rng,
-    limits: Limits,
-    files: &Files,
-) -> Result<Box<dyn Workload + Send>, Failure> {
-    let open = |name: &str| files.open(name);
-    let context = workload::Context { rng: rng.split("workload"), limits, open: &open };
-    let model = &point.workload;
-    model
-        .build(&context)
-        .map_err(|error| locate::config_failure(tree, &["workload", model.name()], &error))
-}
-
 fn plan_run(
+    runner: &dyn Runner,
     grid: GridPoint,
     loaded: &Loaded,
     hashes: &RefCell<BTreeMap<PathBuf, String>>,
     single: bool,
 ) -> Result<PlannedRun, Failure> {
     let GridPoint { params, repeat, point, part, tree } = grid;
-    let rng = Rng::new(point.study.seed, &format!("repeat {repeat}"));
-    let limits = build_device(&point, &tree, rng)?.limits();
+    let limits = build_device(&point, &tree, repeat)?.limits();
     let files = Files::new(&loaded.directory);
-    check_steps(&point, &tree, limits, &files, rng)?;
+    let setup = Setup { point: &point, repeat, limits, tree: &tree, files: &files };
+    let with_cause = |failure| files.with_cause(failure);
+    check_steps(&setup).map_err(with_cause)?;
     let precondition_files = hash_files(&files, hashes)?;
-    build_workload(&point, &tree, rng, limits, &files)?;
+    let by_runner = runner.plan(&setup).map_err(with_cause)?;
     let all_files = hash_files(&files, hashes)?;
 
     let seed = (point.study.seed, repeat);
@@ -229,10 +145,14 @@ fn plan_run(
             "seed": seed, "files": precondition_files,
         }))
     });
-    let digest = digest::of(&json!({
+    let mut inputs = json!({
         "code": CODE_VERSION, "device": point.device, "precondition": point.precondition,
         "workload": point.workload, "run": point.run, "seed": seed, "files": all_files,
-    }));
+    });
+    if let Some(by_runner) = by_runner {
+        inputs["runner"] = by_runner;
+    }
+    let digest = digest::of(&inputs);
     let label = label(&params, repeat, &point, part.as_ref(), single);
     let run = PlannedRun {
         label,
@@ -249,13 +169,9 @@ fn plan_run(
 }
 
 /// Steps that no device of these limits can take, and workloads that cannot be built.
-fn check_steps(
-    point: &Point,
-    tree: &Node,
-    limits: Limits,
-    files: &Files,
-    rng: Rng,
-) -> Result<(), Failure> {
+fn check_steps(setup: &Setup) -> Result<(), Failure> {
+    let &Setup { point, limits, tree, files, .. } = setup;
+    let rng = setup.rng();
     for (index, step) in point.precondition.iter().enumerate() {
         let number = index.to_string();
         let at = |keys: &[&str], failure: Failure| {
@@ -327,96 +243,20 @@ fn hash_files(
     Ok(hashes)
 }
 
-fn label(
-    params: &[(String, AxisValue)],
-    repeat: u32,
-    point: &Point,
-    part: Option<&Part>,
-    single: bool,
-) -> String {
-    let short = |(axis, value): &(String, AxisValue)| match axis.as_str() {
-        "device" | "workload" => value.label(),
-        _ => format!("{}={}", axis.rsplit('.').next().unwrap_or(axis), value.label()),
-    };
-    let mut words: Vec<String> = params.iter().map(short).collect();
-    if words.is_empty() {
-        words.push(part.map_or(point.device.name().into(), |part| part.name.clone()));
-    }
-    if !single && point.study.repeats > 1 {
-        words.push(format!("repeat {repeat}"));
-    }
-    words.join(" ")
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl AxisValue {
-    /// As JSON: numbers and strings as they are, anything else as its label.
-    pub fn json(&self) -> Value {
-        match &self.0 {
-            toml::Value::Integer(n) => (*n).into(),
-            toml::Value::Float(n) => (*n).into(),
-            toml::Value::Boolean(b) => (*b).into(),
-            _ => self.label().into(),
-        }
-    }
-
-    /// Short text: `d-choices(d=10)`.
-    pub fn label(&self) -> String {
-        short(&self.0)
-    }
-}
-
-fn short(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Table(table) => {
-            let entry = |(key, value): (&String, &toml::Value)| match value {
-                toml::Value::Table(inner) if inner.is_empty() => key.clone(),
-                toml::Value::Table(_) => format!("{key}({})", short(value)),
-                _ => format!("{key}={}", short(value)),
-            };
-            table.iter().map(entry).collect::<Vec<_>>().join(",")
-        }
-        toml::Value::Array(list) => list.iter().map(short).collect::<Vec<_>>().join("/"),
-        other => other.to_string(),
-    }
-}
-
-/// A run's place in the results, for tables and JSON.
-#[derive(Clone, Debug, Serialize)]
-pub struct DeviceSummary {
-    /// The model's name.
-    pub model: String,
-    /// The part's name.
-    pub part: Option<String>,
-    /// How far the part can be trusted.
-    pub status: Option<String>,
-    /// Usable size in bytes.
-    pub capacity_bytes: u64,
-    /// Preferred transfer unit in bytes.
-    pub block_bytes: u32,
-    /// Requests it accepts at once.
-    pub queue_depth_max: u32,
-    /// A rotating medium.
-    pub rotational: bool,
-    /// A volatile write cache.
-    pub write_cache: bool,
-    /// Understands discards.
-    pub discard: bool,
-}
-
-impl PlannedRun {
-    /// The device in a few numbers.
-    pub fn device_summary(&self) -> DeviceSummary {
-        DeviceSummary {
-            model: self.point.device.name().into(),
-            part: self.part.as_ref().map(|part| part.name.clone()),
-            status: self.part.as_ref().map(|part| part.status.clone()),
-            capacity_bytes: self.limits.capacity.0,
-            block_bytes: self.limits.block_bytes,
-            queue_depth_max: self.limits.queue_depth_max,
-            rotational: self.limits.rotational,
-            write_cache: self.limits.write_cache,
-            discard: self.limits.discard,
-        }
+    #[test]
+    fn a_file_that_cannot_be_opened_is_a_cause_of_its_own() {
+        let cause = |workload: &str| {
+            let text = format!("[device.null]\n{workload}");
+            Plan::parse("test", &text).unwrap_err().cause
+        };
+        let missing = "[workload.trace]\nfile = \"no-such.log\"\n";
+        assert_eq!(cause(missing), Some(Cause::FileNotOpened));
+        assert_eq!(cause("[workload.fio]\niodepth = 0\n"), None);
+        let step = "[[precondition]]\nuntil_steady.workload.trace.file = \"no-such.log\"\n";
+        assert_eq!(cause(&format!("[workload.fio]\n{step}")), Some(Cause::FileNotOpened));
     }
 }

@@ -3,61 +3,22 @@
 use std::collections::VecDeque;
 
 use config::Failure;
-use serde::{Deserialize, Serialize};
 use sim::{Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
 use crate::document::{Fill, Overwrite, Step, UntilSteady};
-use crate::execute::{Shifted, run_failure};
 use crate::files::Files;
 use crate::locate;
 use crate::metrics;
 use crate::observe::Observed;
-use crate::plan::PlannedRun;
+use crate::planned::PlannedRun;
+use crate::prepared::{Gate, Prepared};
 use crate::recorder::{Progress, Recorder};
+use crate::shifted::{Shifted, run_failure};
 use crate::steady;
 
 /// Sequential fills are applied in requests of 1 TiB, so that a device which can fill itself in
 /// bulk sees the whole span at once.
 const FILL_SECTORS: u64 = 1 << 31;
-
-/// What the steady-state gate said.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Gate {
-    /// Whether the metric became steady.
-    pub steady: bool,
-    /// Rounds that were run.
-    pub rounds: u32,
-    /// The metric.
-    pub metric: String,
-    /// Its value in every round.
-    pub values: Vec<f64>,
-}
-
-/// A device in its starting state.
-pub(crate) struct Prepared {
-    pub(crate) device: Box<dyn Device>,
-    /// The device's present moment.
-    pub(crate) start: Nanos,
-    pub(crate) gate: Option<Gate>,
-    pub(crate) notes: Vec<String>,
-}
-
-impl Prepared {
-    /// A device as it comes out of the box.
-    pub(crate) fn fresh(device: Box<dyn Device>) -> Prepared {
-        Prepared { device, start: Nanos::ZERO, gate: None, notes: Vec::new() }
-    }
-
-    /// A copy that will do exactly the same.
-    pub(crate) fn fork(&self) -> Prepared {
-        Prepared {
-            device: self.device.boxed_clone(),
-            start: self.start,
-            gate: self.gate.clone(),
-            notes: self.notes.clone(),
-        }
-    }
-}
 
 /// Take every preconditioning step of `run` on a fresh device.
 pub(crate) fn precondition(

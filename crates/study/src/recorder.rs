@@ -25,12 +25,12 @@ pub struct Progress {
 
 impl Progress {
     /// A failure once the run was told to stop.
+    ///
+    /// # Errors
+    /// From then on.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(Failure::input("stopped")),
-            false => Ok(()),
-        }
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.stop.load(Ordering::Relaxed) { Err(Failure::input("stopped")) } else { Ok(()) }
     }
 }
 

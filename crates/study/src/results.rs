@@ -11,19 +11,21 @@ use models::registry::WorkloadModel;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::axis_value::AxisValue;
 use crate::digest;
-use crate::document::{AxisValue, Plot};
-use crate::execute::RunResult;
+use crate::document::Plot;
+use crate::drawing::Drawing;
 use crate::expect::{self, Judged, Verdict};
-use crate::figure::Drawing;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
+use crate::options::Options;
 use crate::output::{Output, unwritable};
 use crate::parquet::{self, Column, RowGroup, Schema};
-use crate::plan::{DeviceSummary, Plan, PlannedRun};
-use crate::precondition::Gate;
+use crate::plan::Plan;
+use crate::planned::{DeviceSummary, PlannedRun};
+use crate::prepared::Gate;
 use crate::records;
-use crate::run::Options;
+use crate::runner::RunResult;
 use crate::spool;
 use crate::tables;
 
@@ -69,6 +71,12 @@ pub struct Results {
     pub directory: PathBuf,
 }
 
+/// What one run gave, and what its steady-state gate said.
+pub(crate) struct Measured {
+    pub(crate) result: RunResult,
+    pub(crate) gate: Option<Gate>,
+}
+
 /// One run's answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
@@ -104,7 +112,7 @@ impl Results {
     pub(crate) fn write(
         plan: &Plan,
         options: &Options,
-        results: Vec<RunResult>,
+        results: Vec<Measured>,
         notes: Vec<String>,
         wall: Duration,
         output: Output,
@@ -121,12 +129,12 @@ impl Results {
     fn new(
         plan: &Plan,
         options: &Options,
-        results: Vec<RunResult>,
+        results: Vec<Measured>,
         wall: Duration,
         directory: PathBuf,
     ) -> (Results, Vec<Vec<RowGroup>>) {
         let (mut runs, mut groups) = (Vec::new(), Vec::new());
-        for (run, result) in plan.runs.iter().zip(results) {
+        for (run, Measured { result, gate }) in plan.runs.iter().zip(results) {
             groups.push(result.tables.0);
             runs.push(RunSummary {
                 label: run.label.clone(),
@@ -137,7 +145,7 @@ impl Results {
                 device: run.device_summary(),
                 workload: describe(run),
                 notes: result.notes,
-                gate: result.gate,
+                gate,
                 metrics: result.metrics,
             });
         }
@@ -186,7 +194,7 @@ impl Results {
         let (schema, group) = runs_table(plan, &self.runs);
         table(files, "runs", &schema, vec![&group])?;
         for (index, (stem, schema)) in tables::schemas().iter().enumerate() {
-            let of_runs = groups.iter().map(|groups| &groups[index]).collect();
+            let of_runs = groups.iter().filter_map(|groups| groups.get(index)).collect();
             table(files, stem, schema, of_runs)?;
         }
         let spools = |spool: fn(&Path, usize) -> PathBuf| {
@@ -271,10 +279,13 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
     }
     let names = runs.first().map(|run| run.metrics.keys().cloned().collect::<Vec<_>>());
     for name in names.unwrap_or_default() {
-        let values = runs.iter().map(|run| run.metrics[&name].filter(|v| v.is_finite()));
-        let column = match metrics::is_count(&name) {
-            true => Column::MaybeI64(values.map(|value| value.map(|v| v as i64)).collect()),
-            false => Column::MaybeF64(values.collect()),
+        let values = runs
+            .iter()
+            .map(|run| run.metrics.get(&name).copied().flatten().filter(|v| v.is_finite()));
+        let column = if metrics::is_count(&name) {
+            Column::MaybeI64(values.map(|value| value.map(|v| v as i64)).collect())
+        } else {
+            Column::MaybeF64(values.collect())
         };
         columns.push((name.clone(), column));
     }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,34 +11,17 @@ use std::time::Instant;
 use config::Failure;
 use sim::SnapshotError;
 
-use crate::execute::{RunResult, execute};
 use crate::files::Files;
-use crate::image::Cache;
+use crate::options::Options;
 use crate::output::{Output, unwritable};
-use crate::plan::{Plan, PlannedRun};
-use crate::precondition::{Prepared, precondition};
+use crate::plan::Plan;
+use crate::planned::PlannedRun;
+use crate::precondition::precondition;
+use crate::prepared::Prepared;
 use crate::recorder::Progress;
-use crate::results::Results;
+use crate::results::{Measured, Results};
+use crate::runner::Job;
 use crate::spool::Spools;
-
-/// How to run.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Runs at a time; 0 means one per core.
-    pub jobs: usize,
-    /// Where the results go; `out/<study>` when not said.
-    pub out: Option<PathBuf>,
-    /// Keep every request.
-    pub records: bool,
-    /// Write a Perfetto trace.
-    pub perfetto: bool,
-    /// Write fio's report of every run, in the shape of its JSON output.
-    pub fio_json: bool,
-    /// Where preconditioned drives are kept; without it they are made every time.
-    pub cache: Option<Cache>,
-    /// The command line that repeats this study, for the report.
-    pub replay: String,
-}
 
 /// What a watcher sees while a study runs.
 #[derive(Debug, Default)]
@@ -71,20 +54,20 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
     let began = Instant::now();
     let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
     let output = Output::begin(&target)?;
-    let pool = Pool::new(plan, options, watch, output.path());
+    let queue = RunQueue::new(plan, options, watch, output.path());
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
     };
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(plan.runs.len()) {
-            scope.spawn(|| pool.work());
+            scope.spawn(|| queue.work());
         }
     });
-    let notes = pool.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut results = Vec::new();
     let mut failures = Vec::new();
-    for slot in pool.results {
+    for slot in queue.results {
         match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(Ok(result)) => results.push(result),
             Some(Err(failure)) => failures.push(failure),
@@ -99,13 +82,13 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
 
 /// A preconditioned device that several runs start from.
 #[derive(Default)]
-struct Shared {
+struct SharedDrive {
     device: Option<Prepared>,
     /// Runs that still need it.
     users: usize,
 }
 
-struct Pool<'a> {
+struct RunQueue<'a> {
     plan: &'a Plan,
     options: &'a Options,
     watch: &'a Watch,
@@ -115,24 +98,24 @@ struct Pool<'a> {
     notes: Mutex<Vec<String>>,
     next: AtomicUsize,
     failed: AtomicBool,
-    results: Vec<Mutex<Option<Result<RunResult, Failure>>>>,
+    results: Vec<Mutex<Option<Result<Measured, Failure>>>>,
     /// By the digest of the preconditioning.
-    shared: BTreeMap<&'a str, Mutex<Shared>>,
+    shared: BTreeMap<&'a str, Mutex<SharedDrive>>,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> RunQueue<'a> {
     fn new(
         plan: &'a Plan,
         options: &'a Options,
         watch: &'a Watch,
         directory: &'a Path,
-    ) -> Pool<'a> {
-        let mut shared = BTreeMap::<&str, Mutex<Shared>>::new();
+    ) -> RunQueue<'a> {
+        let mut shared = BTreeMap::<&str, Mutex<SharedDrive>>::new();
         for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
             let entry = shared.entry(digest).or_default();
             entry.get_mut().unwrap_or_else(PoisonError::into_inner).users += 1;
         }
-        Pool {
+        RunQueue {
             plan,
             options,
             watch,
@@ -158,23 +141,38 @@ impl<'a> Pool<'a> {
         }
     }
 
-    fn one(&self, index: usize, run: &PlannedRun) -> Result<RunResult, Failure> {
+    fn one(&self, index: usize, run: &PlannedRun) -> Result<Measured, Failure> {
         let files = Files::new(&self.plan.directory);
         let progress = &self.watch.runs[index];
         let prepared = match run.precondition_digest.as_deref() {
             None => Prepared::fresh(run.build_device()?),
             Some(digest) => self.prepared(digest, run, &files, progress)?,
         };
-        let spools = Spools::begin(
+        let Prepared { device, start, gate, mut notes } = prepared;
+        let mut spools = Spools::begin(
             self.options,
             self.directory,
-            (self.plan, index as u32),
-            &*prepared.device,
-            prepared.start,
+            run,
+            (index as u32, self.plan.runs.len()),
+            &*device,
+            start,
             if self.options.fio_json { Some(run.fio_recorder(&files)?) } else { None },
-        );
-        let spools = spools.map_err(|error| unwritable(self.directory, &error))?;
-        execute(run, index as u32, prepared, &files, progress, spools)
+        )
+        .map_err(|error| unwritable(self.directory, &error))?;
+        let mut result = self.plan.runner.run(Job {
+            run,
+            setup: run.setup(&files),
+            index: index as u32,
+            device,
+            start,
+            progress,
+            spools: &mut spools,
+        })?;
+        notes.append(&mut result.notes);
+        let spooled = spools.finish();
+        notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
+        result.notes = notes;
+        Ok(Measured { result, gate })
     }
 
     /// Why a run unwound: its saved drive is damaged, or there is a bug.
@@ -215,7 +213,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-impl Pool<'_> {
+impl RunQueue<'_> {
     /// A preconditioned device: from the cache, or else made and put there.
     fn make(
         &self,

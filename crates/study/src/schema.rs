@@ -6,8 +6,9 @@ use models::registry::{DeviceModel, WorkloadModel};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
+use crate::axis_value::AxisValue;
 use crate::block::Block;
-use crate::document::{AxisValue, Claim, Expect, Header, Report, RunSection, Step};
+use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
 
 /// A study, as its schema shows it.
 #[derive(JsonSchema)]

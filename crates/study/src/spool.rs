@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use sim::{Completion, Counters, Device, Nanos, Probe, Request, Span};
 use workload::fio;
 
+use crate::options::Options;
 use crate::perfetto::Perfetto;
-use crate::plan::Plan;
+use crate::planned::PlannedRun;
 use crate::records::Records;
-use crate::run::Options;
 
 /// The spool of a run's requests.
 pub(crate) fn records(directory: &Path, run: usize) -> PathBuf {
@@ -43,7 +43,7 @@ pub(crate) fn concatenate(parts: &[PathBuf], to: &Path) -> io::Result<()> {
 
 /// The spools that were asked for.
 #[derive(Default)]
-pub(crate) struct Spools {
+pub struct Spools {
     records: Option<Records>,
     perfetto: Option<Perfetto<BufWriter<File>>>,
     /// fio's report, the device's name in it, and where it goes.
@@ -51,36 +51,36 @@ pub(crate) struct Spools {
 }
 
 impl Spools {
-    /// Begin the spools of run `index` of the plan; times count from `start`.
+    /// Begin the spools of `run`, the one with this number of so many; times count from `start`.
     pub(crate) fn begin(
         options: &Options,
         directory: &Path,
-        (plan, index): (&Plan, u32),
+        run: &PlannedRun,
+        (index, runs): (u32, usize),
         device: &dyn Device,
         start: Nanos,
         fio: Option<fio::Recorder>,
     ) -> io::Result<Spools> {
         let number = index as usize;
-        let label = &plan.runs[number].label;
         let mut spools = Spools::default();
         if options.records {
             spools.records = Some(Records::begin(&records(directory, number), start)?);
         }
-        let path = self::fio(directory, number, plan.runs.len());
-        let model = plan.runs[number].point.device.name();
+        let path = self::fio(directory, number, runs);
+        let model = run.point.device.name();
         spools.fio = fio.map(|recorder| (recorder, model.to_string(), path));
         if options.perfetto {
             let mut counters = Counters::default();
             device.counters(&mut counters);
             let units: Vec<String> = counters.units.into_iter().map(|unit| unit.name).collect();
             let path = perfetto(directory, number);
-            spools.perfetto = Some(Perfetto::create(&path, index, label, &units, start)?);
+            spools.perfetto = Some(Perfetto::create(&path, index, &run.label, &units, start)?);
         }
         Ok(spools)
     }
 
     /// True when nothing was asked for.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.records.is_none() && self.perfetto.is_none() && self.fio.is_none()
     }
 

@@ -6,9 +6,9 @@ use crate::observe::Series;
 use crate::parquet::{Column, RowGroup, Schema};
 use crate::recorder::Recorder;
 
-/// One row group per table, in the order of [`schemas`].
-#[derive(Debug)]
-pub(crate) struct Groups(pub(crate) Vec<RowGroup>);
+/// One row group per table, in the order of [`schemas`]; a run may have none.
+#[derive(Debug, Default)]
+pub struct Tables(pub(crate) Vec<RowGroup>);
 
 /// (file stem, schema) of every table that has rows of single runs.
 pub(crate) fn schemas() -> Vec<(&'static str, Schema)> {
@@ -49,7 +49,7 @@ pub(crate) fn of_run(
     recorder: &Recorder,
     series: &Series,
     device: &dyn Device,
-) -> Groups {
+) -> Tables {
     let tables = [
         latency(recorder),
         time_series(recorder),
@@ -59,7 +59,7 @@ pub(crate) fn of_run(
         counters(series),
     ];
     let tables = tables.into_iter().zip(schemas());
-    Groups(tables.map(|(columns, (_, schema))| with_run(run, &schema, columns)).collect())
+    Tables(tables.map(|(columns, (_, schema))| with_run(run, &schema, columns)).collect())
 }
 
 fn with_run(run: u32, schema: &Schema, mut columns: Vec<Column>) -> RowGroup {

@@ -17,48 +17,7 @@ struct Known {
     why: &'static str,
 }
 
-const KNOWN: [Known; 7] = [
-    Known {
-        room: "attach",
-        modules: &["array::commands", "array::serve"],
-        why: "commands are answered by the server that prepares them",
-    },
-    Known {
-        room: "attach",
-        modules: &[
-            "array::engine",
-            "array::ring",
-            "array::room",
-            "array::threads",
-            "array::worker",
-        ],
-        why: "the engine and its workers share the types of their messages",
-    },
-    Known {
-        room: "attach",
-        modules: &[
-            "askers",
-            "captive",
-            "client_side",
-            "data",
-            "engine",
-            "frontend",
-            "frontend::nbd",
-            "frontend::nbd::connection",
-            "frontend::nbd::machine",
-            "lab",
-            "live",
-            "record",
-            "report",
-            "serving",
-            "session",
-            "session::commands",
-            "session::open",
-            "statistics",
-            "target",
-        ],
-        why: "the engine's orders and replies are named by all that make or count them",
-    },
+const KNOWN: [Known; 2] = [
     Known {
         room: "mirror",
         modules: &["core::lost", "core::member"],
@@ -68,16 +27,6 @@ const KNOWN: [Known; 7] = [
         room: "mirror",
         modules: &["torture::host", "torture::older", "torture::restart", "torture::world"],
         why: "a world is one thing in four files",
-    },
-    Known {
-        room: "study",
-        modules: &["document", "expect", "figure", "grid", "load", "outline", "plan"],
-        why: "a document has figures, and a planned run is part of the plan",
-    },
-    Known {
-        room: "study",
-        modules: &["execute", "image", "precondition", "results", "run", "spool"],
-        why: "the options of a run are part of it, and preconditioning runs workloads",
     },
 ];
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fault::Kind;
+use crate::order::Ticket;
 use sim::testing::FixedDelay;
 use sim::{Bytes, Stop, simulate};
 
@@ -17,12 +18,12 @@ fn order(command: Command, offset: u64, bytes: u32, tag: u64) -> Order {
 
 struct Bench {
     engine: Engine,
-    pool: Pool,
+    pool: BufferPool,
 }
 
 impl Bench {
     fn new(engine: Engine) -> Bench {
-        Bench { engine, pool: Pool::default() }
+        Bench { engine, pool: BufferPool::default() }
     }
 
     fn read(&mut self, at_us: u64, offset: u64, bytes: u32, tag: u64) {

@@ -8,6 +8,18 @@ use study::Failure;
 use crate::client_side::Account;
 use crate::travel::plan::BlockStatistics;
 
+/// How the block layer treats a device of this machine.
+#[derive(Clone, Debug)]
+pub struct BlockDeviceOptions {
+    /// The I/O scheduler; `none` is what Linux gives a loop device, and most systems a device with
+    /// one queue of its own.
+    pub scheduler: String,
+    /// Read-ahead of the page cache in KiB.
+    pub read_ahead_kib: u32,
+    /// Measure the path's own round trip before clients may come.
+    pub calibrate: bool,
+}
+
 /// What is set, and what stood there before.
 #[derive(Debug)]
 pub(crate) struct BlockQueue {

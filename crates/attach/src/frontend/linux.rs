@@ -1,7 +1,7 @@
 //! What the kernel's own interfaces share: Linux's error numbers, and numbers in the byte order of
 //! this machine.
 
-use crate::engine::Refusal;
+use crate::order::Refusal;
 
 /// Errors as Linux numbers them.
 pub(crate) mod errno {

@@ -11,11 +11,14 @@ pub mod vhost_user;
 
 use study::Failure;
 
+pub use block_queue::BlockDeviceOptions;
+
 use crate::client_side::ClientSide;
 use crate::clock::Wall;
-use crate::engine::{Engine, Order, Reply};
-use crate::lab::Lab;
+use crate::engine::Engine;
+use crate::order::{Order, Reply};
 use crate::poll::{Event, Poll};
+use crate::shared_state::SharedState;
 use crate::target::Target;
 
 /// What clients need to find the device.
@@ -67,22 +70,26 @@ impl Started {
 }
 
 /// Work that needs the frontend to be served while it is done, so it has a thread of its own.
-pub type Errand<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
+pub type BackgroundTask<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
 
 /// A way to reach the device.
 pub trait Frontend<T: Target = Engine> {
-    /// Begin to serve. The errand runs beside the event loop while requests bypass the model; when
+    /// Begin to serve. The task runs beside the event loop while requests bypass the model; when
     /// it is done, clients may come.
     ///
     /// # Errors
     /// When the machine lacks something, or a name is taken.
-    fn start(&mut self, lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure>;
+    fn start(
+        &mut self,
+        shared: &mut SharedState<T>,
+        poll: &Poll,
+    ) -> Result<BackgroundTask<Started>, Failure>;
 
     /// Something happened to the descriptor that the frontend added as `event.token`.
-    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll);
+    fn ready(&mut self, event: Event, shared: &mut SharedState<T>, poll: &Poll);
 
     /// An answer of `export` is due. It need not leave before [`Frontend::flush`].
-    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>);
+    fn reply(&mut self, export: usize, reply: Reply, shared: &mut SharedState<T>);
 
     /// When [`Frontend::flush`] has something to do by itself.
     fn due(&self) -> Wall {
@@ -90,12 +97,18 @@ pub trait Frontend<T: Target = Engine> {
     }
 
     /// Send what is waiting, and do what is due.
-    fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll);
+    fn flush(&mut self, shared: &mut SharedState<T>, poll: &Poll);
 
     /// The device lost power; these requests will have no answer.
-    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab<T>, poll: &Poll);
+    fn power_cut(
+        &mut self,
+        export: usize,
+        forgotten: &[Order],
+        shared: &mut SharedState<T>,
+        poll: &Poll,
+    );
 
-    /// The other side is gone for good: nobody can come back.
+    /// The other side is gone and cannot come back.
     fn is_over(&self) -> bool {
         false
     }
@@ -108,17 +121,19 @@ pub trait Frontend<T: Target = Engine> {
         ClientSide::Unknown
     }
 
-    /// Let nobody in any more. The errand, if any, needs to be served until it is done.
-    fn stop(&mut self, poll: &Poll) -> Option<Errand<()>>;
+    /// Accept no new clients. The task, if any, needs to be served until it is done.
+    fn stop(&mut self, poll: &Poll) -> Option<BackgroundTask<()>>;
 }
 
-/// Declare the frontends. Each module offers `pub struct Options` with
-/// `fn build<T: Target>(self, exports: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure>`.
+/// Declare the frontends: a module and the type of its options. Each module offers
+/// `fn build<T: Target>(options, exports: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure>`.
 macro_rules! frontends {
-    ($( $(#[$meta:meta])* $variant:ident = $name:literal => $module:ident ),+ $(,)?) => {
+    ($(
+        $(#[$meta:meta])* $variant:ident($options:ty) = $name:literal => $module:ident
+    ),+ $(,)?) => {
         /// A way to reach the device, with its options.
         pub enum Choice {
-            $( $(#[$meta])* $variant($module::Options), )+
+            $( $(#[$meta])* $variant($options), )+
         }
 
         /// The frontends' names.
@@ -138,10 +153,10 @@ macro_rules! frontends {
             /// When its options do not fit.
             pub fn build<T: Target>(
                 self,
-                exports: &[crate::lab::Export<T>],
+                exports: &[crate::shared_state::Export<T>],
             ) -> Result<Box<dyn Frontend<T>>, Failure> {
                 match self {
-                    $( Choice::$variant(options) => options.build(exports), )+
+                    $( Choice::$variant(options) => $module::build(options, exports), )+
                 }
             }
         }
@@ -150,13 +165,13 @@ macro_rules! frontends {
 
 frontends! {
     /// Network block device, over a Unix socket or loopback TCP.
-    Nbd = "nbd" => nbd,
+    Nbd(nbd::Options) = "nbd" => nbd,
     /// A block device of this machine: FUSE below the loop driver; needs root.
-    Loop = "loop" => loop_device,
+    Loop(BlockDeviceOptions) = "loop" => loop_device,
     /// A block device of this machine by the kernel's own driver; needs root and Linux 6.5.
-    Ublk = "ublk" => ublk,
+    Ublk(BlockDeviceOptions) = "ublk" => ublk,
     /// A disk of a virtual machine: QEMU's vhost-user-blk.
-    VhostUser = "vhost-user" => vhost_user,
+    VhostUser(vhost_user::Options) = "vhost-user" => vhost_user,
 }
 
 /// Where a path is needed in a message or a variable.

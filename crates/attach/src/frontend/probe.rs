@@ -80,13 +80,14 @@ pub(crate) fn judge(round_trips: &[u64]) -> Result<u64, String> {
         let (least, most) = (us(least), us(most));
         return unknown(format!("the path took now {least:.0}, now {most:.0} us"));
     }
-    match typical > PATH_NS_MAX {
-        true => unknown(format!(
+    if typical > PATH_NS_MAX {
+        unknown(format!(
             "a round trip of the path took {:.0} us, and more than {:.0} us is a busy machine",
             us(typical),
             us(PATH_NS_MAX)
-        )),
-        false => Ok(typical),
+        ))
+    } else {
+        Ok(typical)
     }
 }
 

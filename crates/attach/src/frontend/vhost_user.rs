@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use study::Failure;
 
-use super::{Address, Errand, Frontend, Started, shown};
-use crate::engine::{Order, Reply};
-use crate::lab::{Export, Lab};
+use super::{Address, BackgroundTask, Frontend, Started, shown};
+use crate::order::{Order, Reply};
 use crate::poll::{Event, Interest, Poll};
 use crate::private_folder::PrivateFolder;
+use crate::shared_state::{Export, SharedState};
 use crate::target::Target;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
@@ -49,49 +49,50 @@ struct VhostUser {
     _folder: Option<PrivateFolder>,
 }
 
-impl Options {
-    /// Make the frontend.
-    ///
-    /// # Errors
-    /// When there are too many queues, or no folder for the sockets.
-    pub fn build<T: Target>(self, exports: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure> {
-        let folder = match self.socket {
-            Some(_) => None,
-            None => Some(PrivateFolder::new()?),
-        };
-        let first = match (&self.socket, &folder) {
-            (Some(path), _) => path.clone(),
-            (None, Some(folder)) => folder.path.join("vhost-user.sock"),
-            (None, None) => return Err(Failure::bug("no folder for the socket")),
-        };
-        let queues = self.queues.max(1);
-        if u32::from(queues) > QUEUES_MAX {
-            return Err(
-                Failure::input(format!("{queues} queues")).expected(format!("1 to {QUEUES_MAX}"))
-            );
-        }
-        let mut disks = Vec::new();
-        for (index, export) in exports.iter().enumerate() {
-            let mut path = first.clone().into_os_string();
-            if index > 0 {
-                path.push(format!(".{index}"));
-            }
-            let (limits, name) = (*export.engine.limits(), export.identity.serial.as_str());
-            let backend = Backend::new(index as u32, name, limits, queues, export.read_only, false);
-            let none = || (0..queues).map(|_| None).collect();
-            disks.push(Disk {
-                backend: backend.map_err(|why| Failure::bug(why.to_string()))?,
-                listener: None,
-                path: path.into(),
-                connection: None,
-                inbox: Inbox::new(),
-                kicks: none(),
-                calls: none(),
-                waiting: Vec::new(),
-            });
-        }
-        Ok(Box::new(VhostUser { disks, _folder: folder }))
+/// Make the frontend.
+///
+/// # Errors
+/// When there are too many queues, or no folder for the sockets.
+pub(crate) fn build<T: Target>(
+    options: Options,
+    exports: &[Export<T>],
+) -> Result<Box<dyn Frontend<T>>, Failure> {
+    let folder = match options.socket {
+        Some(_) => None,
+        None => Some(PrivateFolder::new()?),
+    };
+    let first = match (&options.socket, &folder) {
+        (Some(path), _) => path.clone(),
+        (None, Some(folder)) => folder.path.join("vhost-user.sock"),
+        (None, None) => return Err(Failure::bug("no folder for the socket")),
+    };
+    let queues = options.queues.max(1);
+    if u32::from(queues) > QUEUES_MAX {
+        return Err(
+            Failure::input(format!("{queues} queues")).expected(format!("1 to {QUEUES_MAX}"))
+        );
     }
+    let mut disks = Vec::new();
+    for (index, export) in exports.iter().enumerate() {
+        let mut path = first.clone().into_os_string();
+        if index > 0 {
+            path.push(format!(".{index}"));
+        }
+        let (limits, name) = (*export.engine.limits(), export.identity.serial.as_str());
+        let backend = Backend::new(index as u32, name, limits, queues, export.read_only, false);
+        let none = || (0..queues).map(|_| None).collect();
+        disks.push(Disk {
+            backend: backend.map_err(|why| Failure::bug(why.to_string()))?,
+            listener: None,
+            path: path.into(),
+            connection: None,
+            inbox: Inbox::new(),
+            kicks: none(),
+            calls: none(),
+            waiting: Vec::new(),
+        });
+    }
+    Ok(Box::new(VhostUser { disks, _folder: folder }))
 }
 
 impl Disk {
@@ -131,7 +132,7 @@ impl Disk {
     /// Take everything the driver's side says; false when the connection is to end.
     fn converse(
         &mut self,
-        lab: &mut Lab<impl Target>,
+        shared: &mut SharedState<impl Target>,
         poll: &Poll,
         base: u64,
     ) -> Result<bool, Malformed> {
@@ -146,16 +147,15 @@ impl Disk {
             if let Some(passed) = passed {
                 self.pass(passed, poll, base)?;
             }
-            let reply = match answer {
-                Answer::Payload(payload) => Some(header.reply(&payload)),
+            let payload = match answer {
+                Answer::Payload(payload) => Some(payload),
                 Answer::Kicked(ring) => {
-                    self.backend.kicked(ring, lab.clock.now(), lab)?;
+                    self.backend.kicked(ring, shared.clock.now(), shared)?;
                     None
                 }
                 Answer::Done => None,
             };
-            let wants = header.need_reply && self.backend.acknowledges();
-            let reply = reply.or_else(|| wants.then(|| header.reply(&0u64.to_le_bytes())));
+            let reply = self.backend.reply_to(&header, payload);
             if let (Some(reply), Some(connection)) = (reply, &mut self.connection)
                 && connection.write_all(&reply).is_err()
             {
@@ -198,13 +198,17 @@ impl Disk {
         Ok(())
     }
 
-    fn kicked(&mut self, ring: u32, lab: &mut Lab<impl Target>) -> Result<(), Malformed> {
+    fn kicked(
+        &mut self,
+        ring: u32,
+        shared: &mut SharedState<impl Target>,
+    ) -> Result<(), Malformed> {
         if let Some(kick) = &mut self.kicks[ring as usize] {
             // An eventfd's count: how often does not matter.
             let _ = kick.read(&mut [0; 8]);
         }
-        let now = lab.clock.now();
-        self.backend.kicked(ring, now, lab)?;
+        let now = shared.clock.now();
+        self.backend.kicked(ring, now, shared)?;
         self.backend.finish_immediate(&mut self.waiting)
     }
 }
@@ -214,7 +218,11 @@ fn never_block(file: &File) -> std::io::Result<()> {
 }
 
 impl<T: Target> Frontend<T> for VhostUser {
-    fn start(&mut self, _lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(
+        &mut self,
+        _lab: &mut SharedState<T>,
+        poll: &Poll,
+    ) -> Result<BackgroundTask<Started>, Failure> {
         for (index, disk) in self.disks.iter_mut().enumerate() {
             disk.listen(poll, index as u64 * PER_DISK)?;
         }
@@ -227,7 +235,7 @@ impl<T: Target> Frontend<T> for VhostUser {
         Ok(Box::new(move || Ok(Started { address, ..Started::default() })))
     }
 
-    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll) {
+    fn ready(&mut self, event: Event, shared: &mut SharedState<T>, poll: &Poll) {
         let (index, what) = ((event.token / PER_DISK) as usize, event.token % PER_DISK);
         let base = index as u64 * PER_DISK;
         let Some(disk) = self.disks.get_mut(index) else { return };
@@ -236,8 +244,8 @@ impl<T: Target> Frontend<T> for VhostUser {
                 disk.accept(poll, base + 1);
                 Ok(true)
             }
-            1 => disk.converse(lab, poll, base),
-            ring => disk.kicked((ring - 2) as u32, lab).map(|()| true),
+            1 => disk.converse(shared, poll, base),
+            ring => disk.kicked((ring - 2) as u32, shared).map(|()| true),
         };
         match goes_on {
             Ok(true) => {}
@@ -249,9 +257,9 @@ impl<T: Target> Frontend<T> for VhostUser {
         }
     }
 
-    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>) {
+    fn reply(&mut self, export: usize, reply: Reply, shared: &mut SharedState<T>) {
         let Some(disk) = self.disks.get_mut(export) else { return };
-        let (pool, budget) = (&mut lab.pool, &mut lab.budget);
+        let (pool, budget) = (&mut shared.pool, &mut shared.budget);
         if let Err(why) = disk.backend.reply(reply, pool, budget, &mut disk.waiting) {
             // Seen as its end when the driver's side is next looked at.
             eprintln!("{}: {why}", shown(&disk.path));
@@ -259,7 +267,7 @@ impl<T: Target> Frontend<T> for VhostUser {
         }
     }
 
-    fn flush(&mut self, _lab: &mut Lab<T>, _poll: &Poll) {
+    fn flush(&mut self, _lab: &mut SharedState<T>, _poll: &Poll) {
         for disk in &mut self.disks {
             for ring in disk.waiting.drain(..) {
                 if let Some(call) = &mut disk.calls[ring as usize] {
@@ -270,14 +278,20 @@ impl<T: Target> Frontend<T> for VhostUser {
         }
     }
 
-    fn power_cut(&mut self, export: usize, forgotten: &[Order], lab: &mut Lab<T>, poll: &Poll) {
+    fn power_cut(
+        &mut self,
+        export: usize,
+        forgotten: &[Order],
+        shared: &mut SharedState<T>,
+        poll: &Poll,
+    ) {
         if let Some(disk) = self.disks.get_mut(export) {
-            disk.backend.power_cut(forgotten, &mut lab.budget);
+            disk.backend.power_cut(forgotten, &mut shared.budget);
             disk.disconnect(poll);
         }
     }
 
-    fn stop(&mut self, poll: &Poll) -> Option<Errand<()>> {
+    fn stop(&mut self, poll: &Poll) -> Option<BackgroundTask<()>> {
         for disk in &mut self.disks {
             disk.disconnect(poll);
             if let Some(listener) = disk.listener.take() {

@@ -21,42 +21,40 @@ pub(super) fn lift_all(engine: &mut Engine, now: Wall) {
 impl Session {
     /// Something happened on the control socket.
     pub(super) fn command(&mut self, event: Event) {
-        let Some(asked) = self.control.as_mut().map(|control| control.take(event, &self.poll))
-        else {
-            return;
-        };
-        for (asker, line) in asked {
+        for (client, line) in self.event_loop.command_lines(event) {
             let answer = match control::parse(&line).and_then(|line| self.obey(line)) {
                 Ok(answer) if answer.is_empty() => "ok".to_string(),
                 Ok(answer) => format!("ok {answer}"),
                 Err(why) => format!("error {why}"),
             };
-            if let Some(control) = &mut self.control {
-                control.say(asker, &answer);
-            }
+            self.event_loop.answer_line(client, &answer);
         }
     }
 
     fn obey(&mut self, line: Line) -> Result<String, String> {
-        let names: Vec<String> = self.lab.exports.iter().map(|e| e.name.clone()).collect();
+        let names: Vec<String> =
+            self.event_loop.shared.exports.iter().map(|e| e.name.clone()).collect();
         let index = match &line.export {
             None => 0,
             Some(name) => names.iter().position(|known| known == name).ok_or_else(|| {
                 format!("there is no export `{name}`; there are {}", names.join(", "))
             })?,
         };
-        let now = self.lab.clock.now();
-        let engine = &mut self.lab.exports[index].engine;
+        let now = self.event_loop.shared.clock.now();
+        let engine = &mut self.event_loop.shared.exports[index].engine;
         match line.verb {
             Verb::Inject(rule) => Ok(engine.inject(rule).0.to_string()),
             Verb::Lift(None) => {
                 lift_all(engine, now);
                 Ok(String::new())
             }
-            Verb::Lift(Some(id)) => match engine.lift(id, now) {
-                true => Ok(String::new()),
-                false => Err(format!("there is no fault {}; ask for `faults`", id.0)),
-            },
+            Verb::Lift(Some(id)) => {
+                if engine.lift(id, now) {
+                    Ok(String::new())
+                } else {
+                    Err(format!("there is no fault {}; ask for `faults`", id.0))
+                }
+            }
             Verb::Faults => {
                 let faults = engine.faults().list().map(|(id, rule, hits)| {
                     json!({ "id": id.0, "rule": rule.to_string(), "hits": hits })
@@ -73,24 +71,26 @@ impl Session {
                     "measured": summary })
                 .to_string())
             }
-            Verb::Save => match self.origins[index].is_kept() {
-                true => {
+            Verb::Save => {
+                if self.origins[index].is_kept() {
                     let saved = self.origins[index].save(engine);
                     saved.map(|()| String::new()).map_err(|failure| failure.message)
+                } else {
+                    Err("the data is in memory; a state without it would lie".into())
                 }
-                false => Err("the data is in memory; a state without it would lie".into()),
-            },
+            }
             Verb::PowerCut => {
                 if !engine.data().loses_unflushed() {
                     return Err("start with --power-cuts: what writes replace was not kept".into());
                 }
                 let cut = engine.power_cut(now).map_err(|why| why.to_string())?;
                 let (lost, forgotten) = (cut.lost_writes, cut.forgotten.len());
-                self.frontend.power_cut(index, &cut.forgotten, &mut self.lab, &self.poll);
+                let all = &mut self.event_loop;
+                all.frontend.power_cut(index, &cut.forgotten, &mut all.shared, &all.poll);
                 Ok(json!({ "lost_writes": lost, "in_flight": forgotten }).to_string())
             }
             Verb::Quit => {
-                self.crew.end();
+                self.event_loop.supervisor.end();
                 Ok(String::new())
             }
         }

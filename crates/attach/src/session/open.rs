@@ -8,7 +8,8 @@ use study::Failure;
 use crate::clock::Timeline;
 use crate::engine::Engine;
 use crate::identity::Identity;
-use crate::lab::Export;
+use crate::record::Recorder;
+use crate::shared_state::Export;
 use crate::state::{self, Mark, Moment};
 use crate::store::Store;
 
@@ -101,6 +102,19 @@ pub(crate) fn close(exports: &mut [Export], origins: &mut [Origin]) -> Result<()
     failed.map_or(Ok(()), Err)
 }
 
+/// Refuse traces, each given with its option, that would take the place of a file somebody may
+/// still need, of a device's data or of each other. To be asked before anything is made.
+pub(crate) fn check_places(
+    devices: &[DeviceOptions],
+    traces: &[(&str, &Option<PathBuf>)],
+) -> Result<(), Failure> {
+    let traces = traces.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
+    let data = devices.iter().filter_map(|device| Some(("--data", device.data.as_deref()?)));
+    let all: Vec<(&str, &Path)> = data.chain(traces.clone()).collect();
+    study::check_distinct(&all)?;
+    traces.into_iter().try_for_each(|(_, path)| study::check_overwrite(path, || false))
+}
+
 /// What holds for every device of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
@@ -126,10 +140,19 @@ pub(crate) fn all(
         exports.push(export);
         origins.push(origin);
     }
-    match exports.is_empty() {
-        true => Err(Failure::input("there is no device to attach")),
-        false => Ok((exports, origins)),
+    if exports.is_empty() {
+        Err(Failure::input("there is no device to attach"))
+    } else {
+        Ok((exports, origins))
     }
+}
+
+/// Write every request of the first device to a trace, if there is one.
+pub(crate) fn record(exports: &mut [Export], trace: Option<&Path>) -> Result<(), Failure> {
+    if let (Some(path), Some(first)) = (trace, exports.first_mut()) {
+        first.engine.record(Recorder::new(path)?);
+    }
+    Ok(())
 }
 
 fn open(
@@ -147,6 +170,7 @@ fn open(
     if let Some(data) = data {
         let state = state::path_beside(&data);
         Mark::refuse_if_set(&data, &state)?;
+        state::refuse_foreign(&state)?;
         restored = state::restore(&state, &mut part)?;
         notes.extend(doubt(&data, &state, &store, restored, manner.fill));
         kept = Some(Kept { data, state, read_only: manner.read_only, mark: None });

@@ -64,7 +64,7 @@ impl Message {
 
 /// What comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum Next {
     /// The guest runs: serve it.
     Listen,
     /// The devices reach this moment.
@@ -114,8 +114,8 @@ struct Run {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Interrupt {
     #[default]
-    Unheard,
-    Heard,
+    Unseen,
+    Seen,
     Planned,
 }
 
@@ -141,7 +141,7 @@ impl Calendar {
     }
 
     /// True when the guest has acknowledged everything.
-    pub fn is_heard(&self) -> bool {
+    pub fn is_acknowledged(&self) -> bool {
         self.unacknowledged == 0
     }
 
@@ -165,7 +165,7 @@ impl Calendar {
 
     /// The guest is about to be interrupted.
     pub fn interrupt(&mut self) {
-        self.interrupt = Interrupt::Unheard;
+        self.interrupt = Interrupt::Unseen;
     }
 
     /// True when the guest has heard of the interrupt and planned it for now: it says nothing more
@@ -210,7 +210,7 @@ impl Calendar {
             WAIT if self.waiting => return refuse("the guest waits twice"),
             WAIT => self.waiting = true,
             GET => {
-                self.interrupt = Interrupt::Heard;
+                self.interrupt = Interrupt::Seen;
                 answer = self.now.0;
             }
             UPDATE => self.update(Nanos(time_ns))?,
@@ -232,7 +232,7 @@ impl Calendar {
     fn request(&mut self, time: Nanos) {
         // A request for the past is one for now.
         self.request = Some(time.max(self.now));
-        if self.waiting && time <= self.now && self.interrupt == Interrupt::Heard {
+        if self.waiting && time <= self.now && self.interrupt == Interrupt::Seen {
             self.interrupt = Interrupt::Planned;
         }
     }
@@ -253,18 +253,18 @@ impl Calendar {
     }
 
     /// What comes next, when the devices' next event is at `devices`. Devices go first on a tie.
-    pub fn next(&self, devices: Option<Nanos>) -> Step {
+    pub fn next(&self, devices: Option<Nanos>) -> Next {
         if !self.waiting {
-            return Step::Listen;
+            return Next::Listen;
         }
-        let (step, at) = match (devices, self.request) {
+        let (next, at) = match (devices, self.request) {
             (Some(at), request) if request.is_none_or(|request| at <= request) => {
-                (Step::Devices(at.max(self.now)), at)
+                (Next::Devices(at.max(self.now)), at)
             }
-            (_, Some(request)) => (Step::Guest(request), request),
-            (_, None) => return Step::Deadlock,
+            (_, Some(request)) => (Next::Guest(request), request),
+            (_, None) => return Next::Deadlock,
         };
-        if self.limit.is_some_and(|limit| at > limit) { Step::Limit } else { step }
+        if self.limit.is_some_and(|limit| at > limit) { Next::Limit } else { next }
     }
 
     /// The devices have reached `time`.
@@ -283,7 +283,7 @@ impl Calendar {
         self.waiting = false;
         self.request = None;
         let interrupted = self.is_interrupted();
-        self.interrupt = Interrupt::Unheard;
+        self.interrupt = Interrupt::Unseen;
         self.run = Run { interrupted, said: 0, counted: false };
         let said = [self.free(devices), self.say(RUN, self.now.0)];
         // What is left from before was thrown away while it waited.
@@ -343,7 +343,7 @@ mod tests {
             let ack = Message { op: ACK, sequence: message.sequence, time_ns: 0 };
             assert_eq!(calendar.take(ack), Ok(None));
         }
-        assert!(calendar.is_heard());
+        assert!(calendar.is_acknowledged());
     }
 
     #[test]
@@ -355,19 +355,19 @@ mod tests {
     #[test]
     fn the_earlier_of_guest_and_devices_goes_first() {
         let mut calendar = started();
-        assert_eq!(calendar.next(Some(Nanos(5))), Step::Listen);
+        assert_eq!(calendar.next(Some(Nanos(5))), Next::Listen);
         calendar.take(guest(REQUEST, 100)).unwrap();
         calendar.take(guest(WAIT, 0)).unwrap();
-        assert_eq!(calendar.next(None), Step::Guest(Nanos(100)));
-        assert_eq!(calendar.next(Some(Nanos(101))), Step::Guest(Nanos(100)));
-        assert_eq!(calendar.next(Some(Nanos(100))), Step::Devices(Nanos(100)));
+        assert_eq!(calendar.next(None), Next::Guest(Nanos(100)));
+        assert_eq!(calendar.next(Some(Nanos(101))), Next::Guest(Nanos(100)));
+        assert_eq!(calendar.next(Some(Nanos(100))), Next::Devices(Nanos(100)));
         // A later request replaces an earlier one.
         calendar.take(guest(REQUEST, 50)).unwrap();
-        assert_eq!(calendar.next(Some(Nanos(60))), Step::Guest(Nanos(50)));
+        assert_eq!(calendar.next(Some(Nanos(60))), Next::Guest(Nanos(50)));
         let said: Vec<_> = calendar.run(Nanos(50), Some(Nanos(60))).collect();
         assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 60));
         assert_eq!((said[1].op, said[1].time_ns), (RUN, 50));
-        assert!(!calendar.is_heard() && !calendar.is_waiting());
+        assert!(!calendar.is_acknowledged() && !calendar.is_waiting());
         acknowledge(&mut calendar, &said);
         calendar.caught_up();
         assert_eq!(calendar.take(guest(GET, 0)).unwrap().unwrap().time_ns, 50);
@@ -425,8 +425,8 @@ mod tests {
         let mut calendar = started();
         calendar.take(guest(REQUEST, FOREVER)).unwrap();
         calendar.take(guest(WAIT, 0)).unwrap();
-        assert_eq!(calendar.next(None), Step::Deadlock);
-        assert_eq!(calendar.next(Some(Nanos(1))), Step::Devices(Nanos(1)));
+        assert_eq!(calendar.next(None), Next::Deadlock);
+        assert_eq!(calendar.next(Some(Nanos(1))), Next::Devices(Nanos(1)));
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
         assert!(!calendar.is_interrupted(), "that was for later");
         calendar.take(guest(REQUEST, 50)).unwrap();
         assert!(calendar.is_interrupted());
-        assert_eq!(calendar.next(None), Step::Guest(Nanos(50)));
+        assert_eq!(calendar.next(None), Next::Guest(Nanos(50)));
         let _ = calendar.run(Nanos(50), None);
         assert!(!calendar.is_interrupted());
     }
@@ -454,16 +454,16 @@ mod tests {
         calendar.take(guest(START, 0)).unwrap();
         calendar.take(guest(REQUEST, 90)).unwrap();
         calendar.take(guest(WAIT, 0)).unwrap();
-        assert_eq!(calendar.next(None), Step::Guest(Nanos(90)));
+        assert_eq!(calendar.next(None), Next::Guest(Nanos(90)));
         // However far the next event is, the guest has to ask before it passes the limit.
         let said: Vec<_> = calendar.run(Nanos(90), Some(Nanos(500))).collect();
         assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 100));
         acknowledge(&mut calendar, &said);
         calendar.take(nth(10, REQUEST, 101)).unwrap();
         calendar.take(nth(11, WAIT, 0)).unwrap();
-        assert_eq!(calendar.next(None), Step::Limit);
-        assert_eq!(calendar.next(Some(Nanos(500))), Step::Limit);
-        assert_eq!(calendar.next(Some(Nanos(100))), Step::Devices(Nanos(100)));
+        assert_eq!(calendar.next(None), Next::Limit);
+        assert_eq!(calendar.next(Some(Nanos(500))), Next::Limit);
+        assert_eq!(calendar.next(Some(Nanos(100))), Next::Devices(Nanos(100)));
     }
 
     #[test]

@@ -57,9 +57,10 @@ pub(super) fn find_program(name: &str, here: &Path) -> Option<PathBuf> {
         let meta = std::fs::metadata(path).ok();
         meta.is_some_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
-    match name.contains('/') {
-        true => Some(here.join(name)).filter(runs),
-        false => PATH.split(':').map(|folder| Path::new(folder).join(name)).find(runs),
+    if name.contains('/') {
+        Some(here.join(name)).filter(runs)
+    } else {
+        PATH.split(':').map(|folder| Path::new(folder).join(name)).find(runs)
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
-use super::plan::{self, BlockStatistics, Disk, Findings, Mkfs, Plan};
+use super::plan::{self, BlockStatistics, Disk, Findings, GuestPlan, Mkfs};
 
 /// Where the host's folder is mounted.
 const CONTROL: &str = "/run/blocklab";
@@ -91,7 +91,7 @@ fn write_through(name: &str, content: &[u8]) -> io::Result<()> {
 fn follow(findings: &mut Findings) -> Result<(), String> {
     let text = std::fs::read(Path::new(CONTROL).join(plan::PLAN));
     let text = text.map_err(|why| format!("cannot read the plan: {why}"))?;
-    let plan: Plan = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
+    let plan: GuestPlan = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
     seed(&plan.entropy)?;
     findings.kernel = read("/proc/sys/kernel/osrelease");
     findings.memory_kib = memory_kib(&read("/proc/meminfo")).unwrap_or(0);
@@ -137,22 +137,22 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     Ok(())
 }
 
-/// Nobody else tells this kernel anything random: what it knows is what the plan says.
+/// Seed the kernel's random numbers: it has no other source of them.
 fn seed(entropy: &[u8]) -> Result<(), String> {
     /// `RNDADDENTROPY` of Linux's `random.h`.
     const ADD_ENTROPY: libc::c_ulong = 0x4008_5203;
     #[repr(C)]
-    struct Pool {
+    struct RandPoolInfo {
         bits: i32,
         bytes: i32,
         content: [u8; 32],
     }
-    let mut pool = Pool { bits: 256, bytes: 32, content: [0; 32] };
+    let mut pool = RandPoolInfo { bits: 256, bytes: 32, content: [0; 32] };
     pool.content.iter_mut().zip(entropy).for_each(|(to, from)| *to = *from);
     let file = OpenOptions::new().write(true).open("/dev/urandom");
     let file = file.map_err(|why| format!("cannot open /dev/urandom: {why}"))?;
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: the kernel reads a `rand_pool_info` with `bytes` bytes behind it: that is `Pool`.
+    // SAFETY: the kernel reads a `rand_pool_info` and the `bytes` bytes behind it.
     match unsafe { libc::ioctl(fd, ADD_ENTROPY, &raw const pool) } {
         0 => Ok(()),
         _ => Err(format!("cannot start the random numbers: {}", io::Error::last_os_error())),
@@ -195,12 +195,11 @@ fn make_file_system(mkfs: &Mkfs) -> Result<(), String> {
     let mut command = Command::new(&mkfs.program);
     command.args(&mkfs.arguments).env_clear().envs(environment()).stdin(Stdio::null());
     let out = command.output().map_err(|why| format!("cannot run {}: {why}", mkfs.program))?;
-    match out.status.success() {
-        true => Ok(()),
-        false => {
-            let said = [out.stdout, out.stderr].concat();
-            Err(format!("{}: {}", mkfs.program, String::from_utf8_lossy(&said).trim()))
-        }
+    if out.status.success() {
+        Ok(())
+    } else {
+        let said = [out.stdout, out.stderr].concat();
+        Err(format!("{}: {}", mkfs.program, String::from_utf8_lossy(&said).trim()))
     }
 }
 
@@ -208,7 +207,7 @@ fn environment() -> [(&'static str, &'static str); 4] {
     [("PATH", PATH), ("HOME", "/root"), ("LANG", "C.UTF-8"), ("TMPDIR", "/tmp")]
 }
 
-fn statistics(plan: &Plan) -> Result<Vec<BlockStatistics>, String> {
+fn statistics(plan: &GuestPlan) -> Result<Vec<BlockStatistics>, String> {
     let of = |disk: &Disk| {
         let path = format!("/sys/block/{}/stat", disk.name);
         BlockStatistics::parse(&read(&path)).ok_or_else(|| format!("cannot read {path}"))
@@ -229,7 +228,7 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn run(plan: &Plan) -> Result<ExitStatus, String> {
+fn run(plan: &GuestPlan) -> Result<ExitStatus, String> {
     // Every write to them is on the host when it returns: nothing of it lingers in the guest.
     let output = |name: &str| {
         let path = PathBuf::from(CONTROL).join(name);

@@ -25,11 +25,11 @@ use sim::{Nanos, Rng};
 use study::Failure;
 
 use crate::clock::Clock;
-use crate::lab::Lab;
 use crate::private_folder::PrivateFolder;
-use crate::record::{self, Recorder};
+use crate::record;
 use crate::session::DeviceOptions;
 use crate::session::open::{self, Manner};
+use crate::shared_state::SharedState;
 
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub use inside::init;
@@ -38,7 +38,7 @@ pub use report::{DiskReport, Report};
 use file_system::find_program;
 use guest::Boot;
 use one_core::OneCore;
-use plan::{Findings, Plan};
+use plan::{Findings, GuestPlan};
 use serve::{End, Server};
 
 /// Less memory does not boot.
@@ -105,20 +105,18 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
     instruct(&options, control)?;
     let traces = [("--record", &options.record), ("--record-queue", &options.record_queue)];
-    record::check_places(&options.devices, &traces)?;
+    open::check_places(&options.devices, &traces)?;
     let manner = Manner { dilation: 1, power_cuts: false, read_only: false, fill: options.fill };
     let mut notes = Vec::new();
     let (exports, mut origins) = open::all(options.devices, manner, &mut notes)?;
     notes.iter().for_each(|note| eprintln!("{note}"));
-    let mut lab = Lab::new(exports, Clock::start());
-    if let (Some(path), Some(first)) = (&options.record, lab.exports.first_mut()) {
-        first.engine.record(Recorder::new(path)?);
-    }
+    let mut shared = SharedState::new(exports, Clock::start());
+    open::record(&mut shared.exports, options.record.as_deref())?;
     if let Some(path) = &options.record_queue {
         // What must not be wrong at the end is tried at the beginning.
         std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
     }
-    let depths = lab.exports.iter().map(|export| export.engine.limits().queue_depth_max);
+    let depths = shared.exports.iter().map(|export| export.engine.limits().queue_depth_max);
     let queue_depth = depths.min().unwrap_or(1);
     let boot = Boot {
         kernel: &options.kernel,
@@ -129,7 +127,7 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         control,
         folder,
     };
-    let mut server = Server::new(lab, folder, control, options.limit)?;
+    let mut server = Server::new(shared, folder, control, options.limit)?;
     let began = Instant::now();
     // Only one of the two runs at a time: on one core, handing over costs a fraction.
     let _one = OneCore::take();
@@ -150,7 +148,7 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     drop(guest);
     server.end_phase(2);
     // Whatever became of the guest.
-    open::close(&mut server.lab.exports, &mut origins)?;
+    open::close(&mut server.shared.exports, &mut origins)?;
     let findings = findings?;
     let latencies = match &options.record_queue {
         Some(path) => queue::convert(&control.join(plan::QUEUE), path, &findings)?,
@@ -176,10 +174,7 @@ fn instruct(options: &Options, control: &Path) -> Result<(), Failure> {
         std::fs::write(control.join(name), content).map_err(|why| unwritable(control, &why))
     };
     write(plan::PLAN, &text)?;
-    match options.input.is_empty() {
-        true => Ok(()),
-        false => write(plan::INPUT, &options.input),
-    }
+    if options.input.is_empty() { Ok(()) } else { write(plan::INPUT, &options.input) }
 }
 
 fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
@@ -187,7 +182,7 @@ fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
         .help("name a file in a folder that exists and has room")
 }
 
-fn plan(options: &Options) -> Result<Plan, Failure> {
+fn plan(options: &Options) -> Result<GuestPlan, Failure> {
     if options.memory_mib < MEMORY_MIN_MIB {
         return Err(Failure::input(format!("{} MiB of memory", options.memory_mib))
             .expected(format!("at least {MEMORY_MIN_MIB}M: less does not boot")));
@@ -230,7 +225,7 @@ fn plan(options: &Options) -> Result<Plan, Failure> {
             .map(|on| cache(on).to_string()),
     });
     let mut rng = Rng::new(options.seed, "guest entropy");
-    Ok(Plan {
+    Ok(GuestPlan {
         disks: disks.collect(),
         mount: options.mkfs.clone(),
         mkfs,
@@ -275,9 +270,10 @@ fn found(
             let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
             let words = if words.is_empty() { "it said nothing" } else { &words };
             let failure = Failure::machine(format!("the guest ended too early:\n{words}"));
-            Err(match out_of_memory {
-                true => failure.help("give it more memory: --mem 512M"),
-                false => failure.help("blocklab kernel status; another kernel: --kernel PATH"),
+            Err(if out_of_memory {
+                failure.help("give it more memory: --mem 512M")
+            } else {
+                failure.help("blocklab kernel status; another kernel: --kernel PATH")
             })
         }
     }

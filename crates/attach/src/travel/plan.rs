@@ -22,7 +22,7 @@ pub(super) const QUEUE: &str = "queue";
 
 /// What to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct GuestPlan {
     pub(super) disks: Vec<Disk>,
     pub(super) mkfs: Option<Mkfs>,
     pub(super) mount: Option<String>,

@@ -173,7 +173,7 @@ pub(super) fn of(
     let free_cpu_s = server.free_cpu.seconds();
     let mut disks = Vec::new();
     for (index, identity) in origins.iter().enumerate() {
-        let export = &server.lab.exports[index];
+        let export = &server.shared.exports[index];
         let [before, after, synced] = findings.statistics.get(index).copied().unwrap_or_default();
         let latencies = latencies.get(index);
         let phase = |index: usize| latencies.map(|latencies| &latencies.0[index]);
@@ -283,9 +283,10 @@ impl Report {
     /// How far the result may be off because code takes no time.
     fn free_cpu(&self) -> Option<String> {
         let (free_s, share) = (self.free_cpu_s?, self.free_cpu_share?);
-        let verdict = match share < DISTORTED {
-            true => "the result stands",
-            false => "the result is distorted where the CPU would be the limit",
+        let verdict = if share < DISTORTED {
+            "the result stands"
+        } else {
+            "the result is distorted where the CPU would be the limit"
         };
         Some(format!(
             "free CPU: {:.0} % of the run; {free_s:.2} s of this machine's CPU cost no virtual \

@@ -10,15 +10,15 @@ use sim::{Digest, Nanos};
 use study::Failure;
 
 use crate::clock::Wall;
-use crate::engine::Reply;
-use crate::lab::Lab;
+use crate::order::Reply;
 use crate::poll::{Event, Interest, Poll};
-use crate::session::signals::Signals;
+use crate::shared_state::SharedState;
+use crate::signals::Signals;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
 use crate::vhost_user::message::{CALL_REPLY_BYTES, Malformed, check_call_reply, vring_call};
 
-use super::calendar::{Calendar, MESSAGE_BYTES, Message, Step};
+use super::calendar::{Calendar, MESSAGE_BYTES, Message, Next};
 use super::free_cpu::FreeCpu;
 use super::guest;
 use super::phases::Phases;
@@ -64,11 +64,11 @@ pub(super) struct Server {
     calendar: Calendar,
     calendar_listener: UnixListener,
     guest: Option<UnixStream>,
-    /// What the guest said and was not taken: less than a message.
-    heard: Vec<u8>,
-    /// What it is told, all at once, before it is listened to again.
+    /// The beginning of a message whose rest has not come.
+    partial: Vec<u8>,
+    /// Messages for the guest, sent all at once before its next ones are read.
     outbox: Vec<u8>,
-    pub(super) lab: Lab,
+    pub(super) shared: SharedState,
     disks: Vec<Disk>,
     poll: Poll,
     events: Vec<Event>,
@@ -93,7 +93,7 @@ fn unusable(why: impl std::fmt::Display) -> Failure {
 impl Server {
     /// Listen for a guest on sockets in `folder`; its time ends at `limit`.
     pub(super) fn new(
-        lab: Lab,
+        shared: SharedState,
         folder: &Path,
         control: &Path,
         limit: Nanos,
@@ -106,7 +106,7 @@ impl Server {
         };
         let calendar_listener = listen(guest::CALENDAR, LISTEN_CALENDAR)?;
         let mut all = Vec::new();
-        for (index, export) in lab.exports.iter().enumerate() {
+        for (index, export) in shared.exports.iter().enumerate() {
             let token = DISKS + index as u64 * PER_DISK;
             let (limits, read_only) = (*export.engine.limits(), export.read_only);
             let backend =
@@ -125,14 +125,14 @@ impl Server {
         inotify::add_watch(&marks, control, inotify::WatchFlags::CREATE).map_err(unusable)?;
         poll.add(&marks, MARKS, Interest::READ).map_err(unusable)?;
         let signals = Signals::new(&poll, STOP, CHILD)?;
-        let phases = lab.exports.iter().map(|_| Phases::default()).collect();
+        let phases = shared.exports.iter().map(|_| Phases::default()).collect();
         Ok(Server {
             calendar: Calendar::with_limit(limit),
             calendar_listener,
             guest: None,
-            heard: Vec::new(),
+            partial: Vec::new(),
             outbox: Vec::new(),
-            lab,
+            shared,
             disks: all,
             poll,
             events: Vec::new(),
@@ -167,15 +167,15 @@ impl Server {
                 return Ok(end);
             }
             match self.calendar.next(self.next_due()) {
-                Step::Listen => self.listen(&mut tick)?,
-                Step::Devices(at) => self.devices(at, &mut tick)?,
-                Step::Guest(at) => {
+                Next::Listen => self.listen(&mut tick)?,
+                Next::Devices(at) => self.devices(at, &mut tick)?,
+                Next::Guest(at) => {
                     let due = self.next_due();
                     let messages = self.calendar.run(at, due);
-                    self.say(messages);
+                    self.queue(messages);
                 }
-                Step::Deadlock => return Ok(End::Deadlock),
-                Step::Limit => return Ok(End::Limit),
+                Next::Deadlock => return Ok(End::Deadlock),
+                Next::Limit => return Ok(End::Limit),
             }
         }
     }
@@ -183,18 +183,18 @@ impl Server {
     /// When the next device has something to do.
     fn next_due(&self) -> Option<Nanos> {
         let mut earliest = Wall::NEVER;
-        for (export, disk) in self.lab.exports.iter().zip(&self.disks) {
+        for (export, disk) in self.shared.exports.iter().zip(&self.disks) {
             let due = if disk.backend.has_immediate() { Wall(0) } else { export.engine.next_due() };
             earliest = earliest.min(due);
         }
         (earliest != Wall::NEVER).then(|| Nanos(earliest.0).max(self.calendar.now()))
     }
 
-    fn say(&mut self, messages: impl IntoIterator<Item = Message>) {
+    fn queue(&mut self, messages: impl IntoIterator<Item = Message>) {
         self.outbox.extend(messages.into_iter().flat_map(|message| message.bytes()));
     }
 
-    /// Send what is to be told. Each time costs the guest a turn.
+    /// Send the queued messages. Each time costs the guest a scheduling turn.
     fn send(&mut self) {
         if let Some(guest) = &mut self.guest
             && !self.outbox.is_empty()
@@ -220,8 +220,8 @@ impl Server {
         events.sort_unstable_by_key(|event| (event.token != MARKS, event.token));
         for &event in &events {
             match event.token {
-                LISTEN_CALENDAR => self.meet()?,
-                CALENDAR => self.hear()?,
+                LISTEN_CALENDAR => self.accept_guest()?,
+                CALENDAR => self.read_calendar()?,
                 MARKS => self.marked(),
                 STOP if self.signals.take_stop() => self.ended = Some(End::Interrupted),
                 STOP => {}
@@ -244,7 +244,7 @@ impl Server {
         Ok(())
     }
 
-    fn meet(&mut self) -> Result<(), Failure> {
+    fn accept_guest(&mut self) -> Result<(), Failure> {
         let (stream, _) = self.calendar_listener.accept().map_err(unusable)?;
         if self.guest.is_some() {
             self.ended = Some(End::Rebooted);
@@ -263,12 +263,12 @@ impl Server {
         Ok(())
     }
 
-    /// Take what the guest says to the calendar.
-    fn hear(&mut self) -> Result<(), Failure> {
+    /// Read the guest's messages to the calendar.
+    fn read_calendar(&mut self) -> Result<(), Failure> {
         let Some(guest) = &mut self.guest else { return Ok(()) };
         let mut buffer = [0; 64 * MESSAGE_BYTES];
-        let kept = self.heard.len();
-        buffer[..kept].copy_from_slice(&self.heard);
+        let kept = self.partial.len();
+        buffer[..kept].copy_from_slice(&self.partial);
         let bytes = match guest.read(&mut buffer[kept..]) {
             Ok(0) => {
                 self.ended = Some(End::GuestGone);
@@ -282,15 +282,15 @@ impl Server {
             }
         };
         let whole = buffer[..bytes].chunks_exact(MESSAGE_BYTES);
-        self.heard.clear();
-        self.heard.extend(whole.remainder());
+        self.partial.clear();
+        self.partial.extend(whole.remainder());
         for message in whole {
             let message = Message::parse(message.try_into().expect("chunks of a message"));
             let answer = self.calendar.take(message).map_err(broken)?;
             if message.is_update() {
                 self.look_ahead()?;
             }
-            self.say(answer);
+            self.queue(answer);
         }
         Ok(())
     }
@@ -300,12 +300,12 @@ impl Server {
     fn look_ahead(&mut self) -> Result<(), Failure> {
         let now = Wall(self.calendar.now().0);
         for disk in &mut self.disks {
-            disk.backend.kicked(0, now, &mut self.lab).map_err(broken)?;
+            disk.backend.kicked(0, now, &mut self.shared).map_err(broken)?;
         }
         self.note_busy();
         let due = self.next_due();
         let moved = self.calendar.moved(due);
-        self.say(moved);
+        self.queue(moved);
         Ok(())
     }
 
@@ -330,7 +330,7 @@ impl Server {
     /// Put away what was measured so far; `next` begins.
     pub(super) fn end_phase(&mut self, next: usize) {
         let now = self.now();
-        for (export, phases) in self.lab.exports.iter_mut().zip(&mut self.phases) {
+        for (export, phases) in self.shared.exports.iter_mut().zip(&mut self.phases) {
             phases.end(now, std::mem::take(export.engine.statistics()), next);
         }
     }
@@ -338,7 +338,7 @@ impl Server {
     /// Requests have come or gone.
     fn note_busy(&mut self) {
         let now = self.now();
-        for (export, phases) in self.lab.exports.iter().zip(&mut self.phases) {
+        for (export, phases) in self.shared.exports.iter().zip(&mut self.phases) {
             phases.set_busy(now, export.engine.in_flight() > 0);
         }
     }
@@ -365,8 +365,8 @@ impl Server {
                 self.poll.add(&stream, token, Interest::READ).map_err(unusable)?;
                 disk.channel = Some(stream);
             }
-            let reply = match answer {
-                Answer::Payload(payload) => Some(header.reply(&payload)),
+            let payload = match answer {
+                Answer::Payload(payload) => Some(payload),
                 Answer::Kicked(ring) => {
                     self.kicked(index, ring)?;
                     None
@@ -374,8 +374,7 @@ impl Server {
                 Answer::Done => None,
             };
             let disk = &mut self.disks[index];
-            let wants = header.need_reply && disk.backend.acknowledges();
-            let reply = reply.or_else(|| wants.then(|| header.reply(&0u64.to_le_bytes())));
+            let reply = disk.backend.reply_to(&header, payload);
             if let (Some(reply), Some(connection)) = (reply, &mut disk.connection)
                 && connection.write_all(&reply).is_err()
             {
@@ -388,36 +387,36 @@ impl Server {
     /// There is work in a queue. The guest stands still until it has its answer.
     fn kicked(&mut self, index: usize, ring: u32) -> Result<(), Failure> {
         let now = Wall(self.calendar.now().0);
-        let (disk, lab) = (&mut self.disks[index], &mut self.lab);
-        let taken = disk.backend.kicked(ring, now, lab);
+        let (disk, shared) = (&mut self.disks[index], &mut self.shared);
+        let taken = disk.backend.kicked(ring, now, shared);
         taken.map_err(broken)?;
         self.note_busy();
         // It may go on by itself, so it must know of an earlier event before it does.
         let due = self.next_due();
         if let Some(message) = self.calendar.moved(due) {
-            self.say([message]);
-            self.heed()?;
+            self.queue([message]);
+            self.wait_acknowledged()?;
         }
         Ok(())
     }
 
-    /// Serve the calendar alone until the guest has acknowledged all.
-    fn heed(&mut self) -> Result<(), Failure> {
+    /// Serve the calendar alone until the guest has acknowledged every message.
+    fn wait_acknowledged(&mut self) -> Result<(), Failure> {
         self.send();
-        while !self.calendar.is_heard() && self.ended.is_none() {
-            self.hear()?;
+        while !self.calendar.is_acknowledged() && self.ended.is_none() {
+            self.read_calendar()?;
         }
         Ok(())
     }
 
-    /// Have the guest read all that it was told.
+    /// Have the guest read every message.
     fn catch_up(&mut self) -> Result<(), Failure> {
         if self.calendar.is_ahead() {
             let due = self.next_due();
             let message = self.calendar.catch_up(due);
-            self.say([message]);
+            self.queue([message]);
         }
-        self.heed()?;
+        self.wait_acknowledged()?;
         self.calendar.caught_up();
         Ok(())
     }
@@ -439,9 +438,9 @@ impl Server {
     }
 
     fn device(&mut self, index: usize, wall: Wall) -> Result<(), Failure> {
-        let (disk, lab) = (&mut self.disks[index], &mut self.lab);
+        let (disk, shared) = (&mut self.disks[index], &mut self.shared);
         disk.backend.finish_immediate(&mut self.calls).map_err(broken)?;
-        let engine = &mut lab.exports[index].engine;
+        let engine = &mut shared.exports[index].engine;
         if engine.next_due() > wall {
             return Ok(());
         }
@@ -460,7 +459,7 @@ impl Server {
                 self.digest.add(value);
             }
             engine.statistics().replied(timing, order.bytes, wall);
-            let (pool, budget) = (&mut lab.pool, &mut lab.budget);
+            let (pool, budget) = (&mut shared.pool, &mut shared.budget);
             disk.backend.reply(reply, pool, budget, &mut self.calls).map_err(broken)?;
         }
         Ok(())
@@ -474,8 +473,8 @@ impl Server {
         ring: u32,
         tick: &mut impl FnMut() -> bool,
     ) -> Result<(), Failure> {
-        // A signal may not find the guest in the middle of a question.
-        self.settle(tick)?;
+        // A signal must not reach the guest while it waits for an answer.
+        self.wait_for_call_answers(tick)?;
         self.catch_up()?;
         let disk = &mut self.disks[index];
         let Some(channel) = &mut disk.channel else { return Ok(()) };
@@ -492,8 +491,8 @@ impl Server {
         Ok(())
     }
 
-    /// Let the guest have every answer, and wait for every one of its own.
-    fn settle(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+    /// Send every answer, and wait for the guest's answer to every call.
+    fn wait_for_call_answers(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
         self.send();
         while self.disks.iter().any(|disk| disk.calls > 0) && self.ended.is_none() {
             self.listen(tick)?;

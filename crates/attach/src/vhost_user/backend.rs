@@ -8,16 +8,16 @@ use std::fs::File;
 use sim::Limits;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 
+use crate::buffer_pool::BufferPool;
 use crate::clock::Wall;
-use crate::engine::{Command, Order, Reply, Ticket};
-use crate::lab::{Budget, Lab};
-use crate::pool::Pool;
+use crate::order::{Command, Order, Reply, Ticket};
+use crate::shared_state::{Budget, SharedState};
 use crate::target::Target;
 
 use super::block::{self, Asked, feature, status};
 use super::chain::Chain;
 use super::memory::Memory;
-use super::message::{Malformed, Message, RingAddresses, protocol};
+use super::message::{Header, Malformed, Message, RingAddresses, protocol};
 
 /// Entries of a queue at most; QEMU's largest.
 const QUEUE_SIZE_MAX: u16 = 1024;
@@ -77,14 +77,14 @@ pub struct Backend {
     immediate: VecDeque<(u32, u8)>,
     /// Counts up when requests inside are forgotten, so that late replies are known as such.
     generation: u32,
-    /// Which of the lab's exports it is.
+    /// Which of the exports it is.
     device: u32,
     /// Kicks and calls may be messages.
     inband: bool,
 }
 
 impl Backend {
-    /// The lab's export number `device`, called `name`, of these limits, with so many queues. Kicks
+    /// Export number `device`, called `name`, of these limits, with so many queues. Kicks
     /// and calls are messages where `inband` offers it and the driver takes it.
     ///
     /// # Errors
@@ -140,6 +140,14 @@ impl Backend {
     /// What the driver's side wants to know acknowledged.
     pub fn acknowledges(&self) -> bool {
         self.protocol & protocol::REPLY_ACK != 0
+    }
+
+    /// What is sent back for a message: its own answer, or that it is done if the sender wants to
+    /// know.
+    pub fn reply_to(&self, header: &Header, payload: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let wanted = header.need_reply && self.acknowledges();
+        let done = || wanted.then(|| 0u64.to_le_bytes().to_vec());
+        payload.or_else(done).map(|payload| header.reply(&payload))
     }
 
     /// Requests inside.
@@ -284,9 +292,10 @@ impl Backend {
     }
 
     fn index(&self, index: u32) -> Result<u32, Malformed> {
-        match (index as usize) < self.rings.len() {
-            true => Ok(index),
-            false => Err(Malformed(format!("there is no queue {index}"))),
+        if (index as usize) < self.rings.len() {
+            Ok(index)
+        } else {
+            Err(Malformed(format!("there is no queue {index}")))
         }
     }
 
@@ -303,16 +312,16 @@ impl Backend {
         let Some(RingAddresses { descriptors, used, available }) = ring.addresses else {
             return Ok(());
         };
-        for (what, user) in [("descriptors", descriptors), ("used", used), ("available", available)]
-        {
+        type Set = fn(&mut Queue, Option<u32>, Option<u32>);
+        let areas: [(&str, u64, Set); 3] = [
+            ("descriptors", descriptors, Queue::set_desc_table_address),
+            ("used", used, Queue::set_used_ring_address),
+            ("available", available, Queue::set_avail_ring_address),
+        ];
+        for (what, user, set) in areas {
             let lost = || Malformed(format!("queue {index}: {what} at {user:#x} are not memory"));
             let at = memory.guest_address(user).ok_or_else(lost)?;
-            let (low, high) = (Some(at as u32), Some((at >> 32) as u32));
-            match what {
-                "descriptors" => ring.queue.set_desc_table_address(low, high),
-                "used" => ring.queue.set_used_ring_address(low, high),
-                _ => ring.queue.set_avail_ring_address(low, high),
-            }
+            set(&mut ring.queue, Some(at as u32), Some((at >> 32) as u32));
         }
         Ok(())
     }
@@ -344,10 +353,10 @@ impl Backend {
         &mut self,
         index: u32,
         now: Wall,
-        lab: &mut Lab<impl Target>,
+        shared: &mut SharedState<impl Target>,
     ) -> Result<(), Malformed> {
         loop {
-            self.drain(index, now, lab)?;
+            self.drain(index, now, shared)?;
             let Some(memory) = &self.memory else { return Ok(()) };
             let ring = &mut self.rings[index as usize];
             if !ring.queue.ready() || !ring.enabled {
@@ -365,7 +374,7 @@ impl Backend {
         &mut self,
         index: u32,
         now: Wall,
-        lab: &mut Lab<impl Target>,
+        shared: &mut SharedState<impl Target>,
     ) -> Result<(), Malformed> {
         loop {
             let Some(memory) = &self.memory else { return Ok(()) };
@@ -382,7 +391,7 @@ impl Backend {
                 Chain::read(head, memory)
                     .map_err(|why| Malformed(format!("queue {index}: {}", why.0)))?
             };
-            self.enter(index, chain, now, lab)?;
+            self.enter(index, chain, now, shared)?;
         }
     }
 
@@ -392,7 +401,7 @@ impl Backend {
         ring: u32,
         chain: Chain,
         now: Wall,
-        lab: &mut Lab<impl Target>,
+        shared: &mut SharedState<impl Target>,
     ) -> Result<(), Malformed> {
         let Some(memory) = &self.memory else { return Ok(()) };
         let (header, range) = chain.front(memory)?;
@@ -415,7 +424,7 @@ impl Backend {
             }
             // The answer's data has to be kept until it is due.
             Ok(Asked::Order { command: Command::Read, bytes, .. })
-                if !lab.budget.take(u64::from(bytes)) =>
+                if !shared.budget.take(u64::from(bytes)) =>
             {
                 self.immediate.push_back((slot, status::IO_ERROR));
             }
@@ -423,7 +432,7 @@ impl Backend {
                 let (connection, generation) = (self.device, self.generation);
                 let ticket = Ticket { connection, generation, tag: u64::from(slot) };
                 let order = Order { ticket, command, offset, bytes };
-                self.submit(slot, order, now, lab)?;
+                self.submit(slot, order, now, shared)?;
             }
         }
         Ok(())
@@ -447,9 +456,9 @@ impl Backend {
         slot: u32,
         order: Order,
         now: Wall,
-        lab: &mut Lab<impl Target>,
+        shared: &mut SharedState<impl Target>,
     ) -> Result<(), Malformed> {
-        let (engine, pool) = (&mut lab.exports[self.device as usize].engine, &mut lab.pool);
+        let (engine, pool) = (&mut shared.exports[self.device as usize].engine, &mut shared.pool);
         if !matches!(order.command, Command::Write { .. }) {
             engine.submit(now, order, None, pool);
             return Ok(());
@@ -508,7 +517,7 @@ impl Backend {
     pub fn reply(
         &mut self,
         reply: Reply,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
         budget: &mut Budget,
         calls: &mut Vec<u32>,
     ) -> Result<(), Malformed> {

@@ -3,7 +3,7 @@
 
 use sim::{Limits, SECTOR_BYTES};
 
-use crate::engine::{Command, Refusal};
+use crate::order::{Command, Refusal};
 
 /// Features of the device and of its queues.
 pub mod feature {
@@ -164,9 +164,10 @@ fn range(range: &[u8], discard: bool, fua: bool) -> Result<Asked, u8> {
     if flags & !1 != 0 || discard && flags != 0 {
         return Err(status::UNSUPPORTED);
     }
-    let command = match discard {
-        true => Command::Discard,
-        false => Command::WriteZeroes { fua, may_discard: flags & 1 != 0 },
+    let command = if discard {
+        Command::Discard
+    } else {
+        Command::WriteZeroes { fua, may_discard: flags & 1 != 0 }
     };
     let offset = sector.checked_mul(SECTOR_BYTES).ok_or(status::IO_ERROR)?;
     Ok(Asked::Order { command, offset, bytes: sectors * SECTOR_BYTES as u32 })

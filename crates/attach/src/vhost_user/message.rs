@@ -112,10 +112,7 @@ pub const CALL_REPLY_BYTES: usize = HEADER_BYTES + 8;
 /// When it is something else, or a refusal.
 pub fn check_call_reply(bytes: &[u8; CALL_REPLY_BYTES]) -> Result<(), Malformed> {
     let expected = frame(4, VERSION | REPLY, &0u64.to_le_bytes());
-    match bytes[..] == expected {
-        true => Ok(()),
-        false => malformed("the guest refused a call"),
-    }
+    if bytes[..] == expected { Ok(()) } else { malformed("the guest refused a call") }
 }
 
 /// Part of the guest's memory.
@@ -265,9 +262,10 @@ impl Fields<'_> {
 
     fn queue(&mut self) -> Result<u32, Malformed> {
         let index = self.u32()?;
-        match index < QUEUES_MAX {
-            true => Ok(index),
-            false => malformed(format!("message {} is about queue {index}", self.request)),
+        if index < QUEUES_MAX {
+            Ok(index)
+        } else {
+            malformed(format!("message {} is about queue {index}", self.request))
         }
     }
 
@@ -275,9 +273,10 @@ impl Fields<'_> {
     fn descriptor(&mut self) -> Result<(u32, bool), Malformed> {
         let word = self.u64()?;
         let index = (word & 0xff) as u32;
-        match index < QUEUES_MAX {
-            true => Ok((index, word & NO_DESCRIPTOR == 0)),
-            false => malformed(format!("message {} is about queue {index}", self.request)),
+        if index < QUEUES_MAX {
+            Ok((index, word & NO_DESCRIPTOR == 0))
+        } else {
+            malformed(format!("message {} is about queue {index}", self.request))
         }
     }
 

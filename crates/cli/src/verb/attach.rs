@@ -5,12 +5,12 @@ mod ctl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
+use attach::frontend::{Address, BlockDeviceOptions};
 use attach::{Compensation, DeviceOptions, Options};
 use config::Duration;
 use study::Failure;
 
-use super::frontend::{announce, check_options};
+use super::frontend::{FrontendOptions, announce, check_options};
 use super::results::{Results, check_data};
 
 #[derive(clap::Args)]
@@ -154,21 +154,18 @@ impl Attach {
             devices.push(DeviceOptions { name: name.into(), part, data: data.next() });
         }
         let compensation = compensation(&self.compensate)?;
-        let calibrate = compensation == Compensation::Measured;
-        let scheduler = self.scheduler.unwrap_or_else(|| "none".into());
-        let read_ahead_kib = self.read_ahead.unwrap_or(128);
-        let frontend = match self.frontend.as_str() {
-            "loop" => Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate }),
-            "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
-            "vhost-user" => Choice::VhostUser(vhost_user::Options {
-                socket: self.socket,
-                queues: self.queues.unwrap_or(1),
-            }),
-            _ => {
-                let (socket, tcp, watch) = (self.socket, self.tcp, true);
-                Choice::Nbd(nbd::Options { socket, tcp, calibrate, watch })
-            }
-        };
+        let frontend = FrontendOptions {
+            socket: self.socket,
+            tcp: self.tcp,
+            queues: self.queues.unwrap_or(1),
+            watch: true,
+            block: BlockDeviceOptions {
+                scheduler: self.scheduler.unwrap_or_else(|| "none".into()),
+                read_ahead_kib: self.read_ahead.unwrap_or(128),
+                calibrate: compensation == Compensation::Measured,
+            },
+        }
+        .choice(&self.frontend);
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
         Ok(Options {
             devices,

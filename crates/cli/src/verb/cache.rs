@@ -42,9 +42,10 @@ impl Args {
             What::Status(form) => ("holds", cache.images().map_err(impossible)?, form),
             What::Empty(form) => ("held", cache.empty().map_err(impossible)?, form),
         };
-        match form.json {
-            true => say(as_json(&cache, &images)),
-            false => say(line(&cache.directory, verb, &images, cache.bytes_max)),
+        if form.json {
+            say(as_json(&cache, &images))
+        } else {
+            say(line(&cache.directory, verb, &images, cache.bytes_max))
         }
         Ok(0)
     }

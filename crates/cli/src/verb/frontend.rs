@@ -1,8 +1,41 @@
 //! What `attach` and `mirror serve` share: options that belong to some frontends only, and where
 //! clients find what is served.
 
-use attach::frontend::Address;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use attach::frontend::{Address, BlockDeviceOptions, Choice, nbd, vhost_user};
 use study::Failure;
+
+/// The options of all frontends.
+pub(super) struct FrontendOptions {
+    /// A Unix socket, of those that have one.
+    pub(super) socket: Option<PathBuf>,
+    /// A loopback address.
+    pub(super) tcp: Option<SocketAddr>,
+    /// Queues of each disk.
+    pub(super) queues: u16,
+    /// Watch the round trip while clients are there.
+    pub(super) watch: bool,
+    /// Those of block devices of this machine.
+    pub(super) block: BlockDeviceOptions,
+}
+
+impl FrontendOptions {
+    /// The frontend called `name`, with those that it has.
+    pub(super) fn choice(self, name: &str) -> Choice {
+        let FrontendOptions { socket, tcp, queues, watch, block } = self;
+        match name {
+            "loop" => Choice::Loop(block),
+            "ublk" => Choice::Ublk(block),
+            "vhost-user" => Choice::VhostUser(vhost_user::Options { socket, queues }),
+            _ => {
+                let calibrate = block.calibrate;
+                Choice::Nbd(nbd::Options { socket, tcp, calibrate, watch })
+            }
+        }
+    }
+}
 
 /// Refuse what was given and is nothing to the frontend that was chosen: an option, whether it was
 /// given, and the frontends it belongs to.

@@ -54,30 +54,27 @@ pub(crate) fn find(wanted: Option<PathBuf>) -> Result<PathBuf, Failure> {
 
 fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let began = Instant::now();
-    let built = match std::io::stderr().is_terminal() {
-        true => {
-            let bar = ProgressBar::new(1000);
-            if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
-                bar.set_style(style);
+    let built = if std::io::stderr().is_terminal() {
+        let bar = ProgressBar::new(1000);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
+            bar.set_style(style);
+        }
+        let result = kernel::build(source.as_deref(), |progress| match progress {
+            Progress::Begins(what) => bar.set_message(what.to_string()),
+            Progress::Compiled(share) => bar.set_position((share * 1000.0) as u64),
+        });
+        bar.finish_and_clear();
+        result?
+    } else {
+        let mut said = Instant::now();
+        kernel::build(source.as_deref(), |progress| match progress {
+            Progress::Begins(what) => eprintln!("kernel: {what}"),
+            Progress::Compiled(share) if said.elapsed() >= LINE_EVERY => {
+                said = Instant::now();
+                eprintln!("kernel: {:3.0} %", share * 100.0);
             }
-            let result = kernel::build(source.as_deref(), |progress| match progress {
-                Progress::Begins(what) => bar.set_message(what.to_string()),
-                Progress::Compiled(share) => bar.set_position((share * 1000.0) as u64),
-            });
-            bar.finish_and_clear();
-            result?
-        }
-        false => {
-            let mut said = Instant::now();
-            kernel::build(source.as_deref(), |progress| match progress {
-                Progress::Begins(what) => eprintln!("kernel: {what}"),
-                Progress::Compiled(share) if said.elapsed() >= LINE_EVERY => {
-                    said = Instant::now();
-                    eprintln!("kernel: {:3.0} %", share * 100.0);
-                }
-                Progress::Compiled(_) => {}
-            })?
-        }
+            Progress::Compiled(_) => {}
+        })?
     };
     if json {
         say(serde_json::json!({

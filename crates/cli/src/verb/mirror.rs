@@ -13,7 +13,7 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 
-use attach::array::{Answer, NAMES, Paths, Request, Start, ask};
+use attach::mirror::{Answer, NAMES, Paths, Request, Start, ask};
 use mirror::DEVICES;
 use serde::Serialize;
 use serde_json::Value;

@@ -41,9 +41,10 @@ impl Args {
             Kind::Study => format!("blocklab run {}", path.display()),
             Kind::Part => format!("use it in a study: part = \"{}\"", path.display()),
         };
-        match self.json {
-            true => println!("{}", serde_json::json!({ "file": path, "next": next })),
-            false => println!("wrote {}\nnext: {next}", path.display()),
+        if self.json {
+            println!("{}", serde_json::json!({ "file": path, "next": next }))
+        } else {
+            println!("wrote {}\nnext: {next}", path.display())
         }
         Ok(0)
     }

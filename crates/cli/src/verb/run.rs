@@ -105,9 +105,10 @@ fn interruptible(plan: &Plan, options: &Options, watch: &Watch) -> Result<Result
 /// As a shell reads it back.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./_-=:%".contains(c);
-    match word.chars().all(plain) && !word.is_empty() {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if word.chars().all(plain) && !word.is_empty() {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

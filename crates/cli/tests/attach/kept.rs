@@ -100,6 +100,55 @@ fn a_session_that_did_not_begin_or_only_reads_leaves_no_mark() {
     folder.captive(&ARGS, "true").good();
 }
 
+/// What stands under the names that the state needs is not ours to replace unless a session wrote
+/// it, and that is known before the session begins.
+#[test]
+fn foreign_files_in_the_way_of_the_state_are_refused_and_kept() {
+    let folder = Folder::new();
+    for name in ["disk.img.state.partial", "disk.img.state", "disk.img.dirty"] {
+        let foreign = folder.path(name);
+        std::fs::write(&foreign, "my notes").unwrap();
+        let refused = folder.captive(&ARGS, "touch started");
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(name), "{}", refused.stderr);
+        assert!(!folder.path("started").exists(), "{name}: the session had begun");
+        assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "my notes");
+        std::fs::remove_file(&foreign).unwrap();
+    }
+    // Neither is one that comes while the session goes on.
+    let partial = folder.path("disk.img.state.partial");
+    let late = folder.captive(&ARGS, "echo my notes > disk.img.state.partial");
+    assert_ne!(late.code, Some(0));
+    assert!(late.stderr.contains("is in the way"), "{}", late.stderr);
+    assert_eq!(std::fs::read_to_string(&partial).unwrap(), "my notes\n");
+    std::fs::remove_file(&partial).unwrap();
+    std::fs::remove_file(folder.path("disk.img.dirty")).unwrap();
+}
+
+#[test]
+fn what_a_killed_session_left_of_its_state_is_replaced() {
+    let folder = Folder::new();
+    folder.captive(&ARGS, "true").good();
+    let (state, partial) = (folder.path("disk.img.state"), folder.path("disk.img.state.partial"));
+    let whole = std::fs::read(&state).unwrap();
+    std::fs::write(&partial, &whole[..whole.len() / 2]).unwrap();
+    folder.captive(&ARGS, "true").good();
+    assert!(state.exists() && !partial.exists());
+}
+
+#[test]
+fn a_file_under_the_name_of_a_socket_is_refused_and_kept() {
+    let folder = Folder::new();
+    let notes = folder.path("notes");
+    std::fs::write(&notes, "my notes").unwrap();
+    for option in ["--socket", "--control"] {
+        let refused = folder.captive(&["slc2010-paper", option, "notes"], "true");
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains("cannot listen on notes"), "{}", refused.stderr);
+        assert_eq!(std::fs::read_to_string(&notes).unwrap(), "my notes", "{option}");
+    }
+}
+
 /// A recording that cannot be finished must not cost the device its state.
 #[test]
 fn the_state_is_saved_although_something_else_fails_at_the_end() {

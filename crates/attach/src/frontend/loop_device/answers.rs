@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::conduit::Conduit;
 use super::wire;
-use crate::engine::Order;
+use crate::buffer_pool::BufferPool;
 use crate::frontend::linux::errno;
-use crate::lab::Lab;
-use crate::pool::Pool;
+use crate::order::Order;
+use crate::shared_state::SharedState;
 use crate::target::Target;
 
 enum Answer {
@@ -46,9 +46,10 @@ impl Answers {
 
     /// What a read of `export` found: `data`, unless it was left in the store.
     pub(super) fn found(&mut self, export: usize, order: Order, data: Vec<u8>) {
-        self.waiting.push(match data.len() < order.bytes as usize {
-            true => Answer::InPlace(export, order),
-            false => Answer::Bytes(wire::header(order.ticket.tag, data.len(), 0).to_vec(), data),
+        self.waiting.push(if data.len() < order.bytes as usize {
+            Answer::InPlace(export, order)
+        } else {
+            Answer::Bytes(wire::header(order.ticket.tag, data.len(), 0).to_vec(), data)
         });
     }
 
@@ -56,26 +57,30 @@ impl Answers {
     ///
     /// It takes an answer whole and never makes us wait. One that it does not know any more was
     /// interrupted.
-    pub(super) fn send(&mut self, connection: &File, lab: &mut Lab<impl Target>) -> bool {
+    pub(super) fn send(
+        &mut self,
+        connection: &File,
+        shared: &mut SharedState<impl Target>,
+    ) -> bool {
         let mut open = true;
         for answer in self.waiting.drain(..) {
             let sent = match answer {
                 Answer::Bytes(head, data) => {
                     let sent = write(connection, &head, &data);
                     if data.capacity() > 0 {
-                        lab.pool.put(data);
+                        shared.pool.put(data);
                     }
                     sent
                 }
                 Answer::InPlace(export, order) => {
-                    let Some(source) = lab.exports[export].engine.source() else { continue };
+                    let Some(source) = shared.exports[export].engine.source() else { continue };
                     let conduit = self.conduit.as_ref();
                     let sent = conduit.and_then(|conduit| conduit.send(&order, source, connection));
                     if sent != Some(Ok(())) {
                         // What is left in it belongs to nobody.
                         self.conduit = Conduit::new();
                     }
-                    sent.unwrap_or_else(|| copy(&order, source, connection, &mut lab.pool))
+                    sent.unwrap_or_else(|| copy(&order, source, connection, &mut shared.pool))
                 }
             };
             open &= sent != Err(Errno::NODEV);
@@ -88,7 +93,12 @@ fn write(connection: &File, head: &[u8], data: &[u8]) -> Result<(), Errno> {
     rustix::io::writev(connection, &[IoSlice::new(head), IoSlice::new(data)]).map(|_| ())
 }
 
-fn copy(order: &Order, source: &File, connection: &File, pool: &mut Pool) -> Result<(), Errno> {
+fn copy(
+    order: &Order,
+    source: &File,
+    connection: &File,
+    pool: &mut BufferPool,
+) -> Result<(), Errno> {
     let mut data = pool.take(order.bytes as usize);
     let sent = match source.read_exact_at(&mut data, order.offset) {
         Ok(()) => write(connection, &wire::header(order.ticket.tag, data.len(), 0), &data),

@@ -10,7 +10,7 @@ use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 use super::wire;
-use crate::engine::Order;
+use crate::order::Order;
 
 /// What is shorter is copied sooner.
 const SHORTEST: u32 = 16 << 10;
@@ -72,7 +72,7 @@ mod tests {
     use sim::Bytes;
 
     use super::*;
-    use crate::engine::{Command, Ticket};
+    use crate::order::{Command, Ticket};
     use crate::store::Store;
 
     #[test]

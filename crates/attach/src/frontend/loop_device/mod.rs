@@ -21,44 +21,34 @@ use rustix::io::Errno;
 use study::Failure;
 
 use crate::client_side::{Account, ClientSide};
-use crate::engine::{Command, Order, Reply, Ticket};
-use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
-use crate::lab::{Export, Lab};
+use crate::frontend::{
+    Address, BackgroundTask, BlockDeviceOptions, Frontend, Started, linux, probe, shown,
+};
+use crate::order::{Command, Order, Reply, Ticket};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
+use crate::shared_state::{Export, SharedState};
 use crate::target::Target;
 
 use answers::Answers;
 use device::LoopDevice;
 use wire::{Ask, FileInfo};
 
-/// How the block layer treats the device.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The I/O scheduler; `none` is what Linux gives a loop device.
-    pub scheduler: String,
-    /// Read-ahead of the page cache in KiB.
-    pub read_ahead_kib: u32,
-    /// Measure the path's own round trip before clients may come.
-    pub calibrate: bool,
-}
-
-impl Options {
-    pub(crate) fn build<T: Target>(
-        self,
-        exports: &[Export<T>],
-    ) -> Result<Box<dyn Frontend<T>>, Failure> {
-        Ok(Box::new(Loop {
-            options: self,
-            files: exports.iter().enumerate().map(file_of).collect(),
-            connection: None,
-            devices: Arc::default(),
-            buffer: vec![0; wire::REQUEST_BYTES_MAX],
-            answers: Answers::new(),
-            accounts: Vec::new(),
-            over: false,
-        }))
-    }
+/// Make the frontend.
+pub(crate) fn build<T: Target>(
+    options: BlockDeviceOptions,
+    exports: &[Export<T>],
+) -> Result<Box<dyn Frontend<T>>, Failure> {
+    Ok(Box::new(Loop {
+        options,
+        files: exports.iter().enumerate().map(file_of).collect(),
+        connection: None,
+        devices: Arc::default(),
+        buffer: vec![0; wire::REQUEST_BYTES_MAX],
+        answers: Answers::new(),
+        accounts: Vec::new(),
+        over: false,
+    }))
 }
 
 fn file_of((index, export): (usize, &Export<impl Target>)) -> FileInfo {
@@ -81,7 +71,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_millis(300);
 
 struct Loop {
-    options: Options,
+    options: BlockDeviceOptions,
     files: Vec<FileInfo>,
     /// The kernel's requests come from here.
     connection: Option<File>,
@@ -108,7 +98,7 @@ impl Loop {
         devices.iter().map(|device| device.queue.account().unwrap_or_default()).collect()
     }
 
-    fn queues<T: Target>(&self, lab: &Lab<T>) -> Vec<Queue> {
+    fn queues<T: Target>(&self, shared: &SharedState<T>) -> Vec<Queue> {
         let queue = |(file, export): (&FileInfo, &Export<T>)| {
             let (limits, identity) = (export.engine.limits(), &export.identity);
             let request_kib = identity.request_bytes_max.map_or(REQUEST_KIB_MAX, |most| most >> 10);
@@ -125,12 +115,12 @@ impl Loop {
             let (name, read_only) = (file.name.clone(), file.read_only);
             Queue { name, block_bytes: identity.logical_block_bytes, read_only, settings }
         };
-        self.files.iter().zip(&lab.exports).map(queue).collect()
+        self.files.iter().zip(&shared.exports).map(queue).collect()
     }
 
     /// Hand a request to the device, or answer it.
-    fn take(&mut self, got: usize, lab: &mut Lab<impl Target>) {
-        let arrived = lab.clock.now();
+    fn take(&mut self, got: usize, shared: &mut SharedState<impl Target>) {
+        let arrived = shared.clock.now();
         match wire::understand(&self.buffer[..got], &self.files) {
             Ask::Nothing => {}
             Ask::Over => self.over = true,
@@ -138,11 +128,11 @@ impl Loop {
             Ask::Device { unique, file, command, offset, bytes, data } => {
                 let ticket = Ticket { tag: unique, ..Ticket::default() };
                 let order = Order { ticket, command, offset, bytes };
-                let engine = &mut lab.exports[file].engine;
+                let engine = &mut shared.exports[file].engine;
                 let sink = match command {
                     Command::Write { .. } => match engine.begin_write(offset, bytes) {
                         Ok(mut sink) => {
-                            engine.write(&mut sink, data, &mut lab.pool);
+                            engine.write(&mut sink, data, &mut shared.pool);
                             Some(sink)
                         }
                         // The engine says so again, in its own time.
@@ -150,7 +140,7 @@ impl Loop {
                     },
                     _ => None,
                 };
-                engine.submit(arrived, order, sink, &mut lab.pool);
+                engine.submit(arrived, order, sink, &mut shared.pool);
             }
         }
     }
@@ -164,7 +154,11 @@ fn used_by(device: &LoopDevice) -> String {
 }
 
 impl<T: Target> Frontend<T> for Loop {
-    fn start(&mut self, lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(
+        &mut self,
+        shared: &mut SharedState<T>,
+        poll: &Poll,
+    ) -> Result<BackgroundTask<Started>, Failure> {
         let connection = mount::connect()?;
         let folder = mount::mount(connection.as_fd())?;
         poll.add(&connection, 0, Interest::READ)
@@ -172,9 +166,9 @@ impl<T: Target> Frontend<T> for Loop {
         self.connection = Some(connection);
         realtime::set_io_flusher(true);
         if let Some(lengths) = self.answers.lengths_in_place() {
-            lab.exports.iter_mut().for_each(|export| export.engine.leave_reads(lengths.clone()));
+            shared.exports.iter_mut().for_each(|export| export.engine.leave_reads(lengths.clone()));
         }
-        let queues = self.queues(lab);
+        let queues = self.queues(shared);
         let (devices, calibrate) = (Arc::clone(&self.devices), self.options.calibrate);
         Ok(Box::new(move || {
             let mut paths = Vec::new();
@@ -197,11 +191,11 @@ impl<T: Target> Frontend<T> for Loop {
         }))
     }
 
-    fn ready(&mut self, _: Event, lab: &mut Lab<T>, _: &Poll) {
+    fn ready(&mut self, _: Event, shared: &mut SharedState<T>, _: &Poll) {
         for _ in 0..TURNS {
             let Some(mut connection) = self.connection.as_ref() else { return };
             match connection.read(&mut self.buffer) {
-                Ok(got) => self.take(got, lab),
+                Ok(got) => self.take(got, shared),
                 Err(why) => match Errno::from_io_error(&why) {
                     Some(Errno::AGAIN) => return,
                     // A request that was taken back before we had it.
@@ -215,7 +209,7 @@ impl<T: Target> Frontend<T> for Loop {
         }
     }
 
-    fn reply(&mut self, export: usize, reply: Reply, _: &mut Lab<T>) {
+    fn reply(&mut self, export: usize, reply: Reply, _: &mut SharedState<T>) {
         let Order { command, bytes, ticket, .. } = reply.order;
         let unique = ticket.tag;
         match (reply.result, command) {
@@ -226,9 +220,9 @@ impl<T: Target> Frontend<T> for Loop {
         }
     }
 
-    fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll) {
+    fn flush(&mut self, shared: &mut SharedState<T>, poll: &Poll) {
         if let Some(connection) = &self.connection {
-            self.over |= !self.answers.send(connection, lab);
+            self.over |= !self.answers.send(connection, shared);
         }
         if self.over
             && let Some(connection) = self.connection.take()
@@ -239,7 +233,7 @@ impl<T: Target> Frontend<T> for Loop {
     }
 
     /// What was inside fails; a host that lost its disk for a moment sees the same.
-    fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
+    fn power_cut(&mut self, _: usize, forgotten: &[Order], _: &mut SharedState<T>, _: &Poll) {
         for order in forgotten {
             self.answers.head(wire::header(order.ticket.tag, 0, linux::errno::IO));
         }
@@ -258,7 +252,7 @@ impl<T: Target> Frontend<T> for Loop {
         ClientSide::Accounts(now.map(|(now, then)| now.since(*then)).collect())
     }
 
-    fn stop(&mut self, _: &Poll) -> Option<Errand<()>> {
+    fn stop(&mut self, _: &Poll) -> Option<BackgroundTask<()>> {
         let devices = Arc::clone(&self.devices);
         Some(Box::new(move || {
             let mut devices = devices.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 use super::wire::*;
-use crate::engine::Command;
 use crate::frontend::linux::errno;
+use crate::order::Command;
 
 fn files() -> Vec<FileInfo> {
     let file = |name: &str, read_only, discard| FileInfo {

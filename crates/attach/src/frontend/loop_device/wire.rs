@@ -4,7 +4,7 @@
 //! one machine, so numbers have its byte order.
 
 use super::super::linux::{errno, u32_at, u64_at};
-use crate::engine::Command;
+use crate::order::Command;
 
 /// Longest data of one read or write.
 pub const DATA_MAX: u32 = 1 << 20;

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::clock::Wall;
-use crate::engine::{Command, Order, Refusal, Reply, Ticket};
-use crate::lab::{Budget, Lab};
+use crate::order::{Command, Order, Refusal, Reply, Ticket};
 use crate::poll::{Interest, Poll};
+use crate::shared_state::{Budget, SharedState};
 use crate::target::Target;
 
 use super::handshake::ExportInfo;
-use super::machine::{Ask, Machine, Request, Step};
+use super::machine::{Ask, Machine, Parsed, Request};
 use super::out::Out;
 
 /// Room for what came in: little until a client shows that it needs much.
@@ -69,13 +69,13 @@ impl<S> Connection<S> {
         token: u64,
         number: u32,
         generation: u32,
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
         poll: &Poll,
     ) -> io::Result<Connection<S>> {
         poll.add(&socket, token, Interest::READ)?;
         let mut out = Out::default();
-        let machine = out.append(&mut lab.pool, Machine::new);
-        lab.budget.add(out.len() as u64);
+        let machine = out.append(&mut shared.pool, Machine::new);
+        shared.budget.add(out.len() as u64);
         Ok(Connection {
             socket,
             token,
@@ -87,7 +87,7 @@ impl<S> Connection<S> {
             end: 0,
             wanted: INPUT_MIN,
             kept: 0,
-            began: lab.clock.now(),
+            began: shared.clock.now(),
             out,
             sink: None,
             waiting: None,
@@ -133,13 +133,13 @@ impl<S> Connection<S> {
     pub(super) fn receive(
         &mut self,
         exports: &[ExportInfo],
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
     ) -> Fate {
         for _ in 0..TURNS {
-            if self.is_paused(&lab.budget) {
+            if self.is_paused(&shared.budget) {
                 break;
             }
-            self.take_room(lab);
+            self.take_room(shared);
             let room = &mut self.input[self.end..];
             let wanted = room.len();
             let got = match rustix::io::read(&self.socket, room) {
@@ -150,8 +150,8 @@ impl<S> Connection<S> {
                 Err(_) => return Fate::Ends,
             };
             self.end += got;
-            let arrived = lab.clock.now();
-            if self.process(arrived, exports, lab) == Fate::Ends {
+            let arrived = shared.clock.now();
+            if self.process(arrived, exports, shared) == Fate::Ends {
                 return Fate::Ends;
             }
             if got < wanted {
@@ -160,42 +160,42 @@ impl<S> Connection<S> {
             // There was more than room for it, so there will be next time.
             self.wanted = INPUT_MAX;
         }
-        self.give_room(lab);
+        self.give_room(shared);
         Fate::Lives
     }
 
     /// Have room to read into.
-    fn take_room(&mut self, lab: &mut Lab<impl Target<Sink = S>>) {
-        let fits = lab.budget.is_fair(INPUT_MAX as u64);
+    fn take_room(&mut self, shared: &mut SharedState<impl Target<Sink = S>>) {
+        let fits = shared.budget.is_fair(INPUT_MAX as u64);
         let bytes = match self.end == self.input.len() && self.end > 0 {
             // What came in is one long message.
             true => INPUT_MAX,
             false if fits => self.wanted,
             false => INPUT_MIN,
         };
-        self.resize_input(bytes.max(self.input.len()), lab);
+        self.resize_input(bytes.max(self.input.len()), shared);
     }
 
     /// Keep no more room than what has come in needs.
-    fn give_room(&mut self, lab: &mut Lab<impl Target<Sink = S>>) {
+    fn give_room(&mut self, shared: &mut SharedState<impl Target<Sink = S>>) {
         let bytes = match self.end {
             0 => 0,
             1..=INPUT_MIN => INPUT_MIN,
             _ => INPUT_MAX,
         };
-        self.resize_input(bytes, lab);
+        self.resize_input(bytes, shared);
         let kept = self.input.len().saturating_sub(INPUT_MIN) as u64;
-        lab.budget.add(kept);
-        lab.budget.release(std::mem::replace(&mut self.kept, kept));
+        shared.budget.add(kept);
+        shared.budget.release(std::mem::replace(&mut self.kept, kept));
     }
 
-    fn resize_input(&mut self, bytes: usize, lab: &mut Lab<impl Target<Sink = S>>) {
+    fn resize_input(&mut self, bytes: usize, shared: &mut SharedState<impl Target<Sink = S>>) {
         if self.input.len() == bytes {
             return;
         }
-        let mut input = if bytes > 0 { lab.pool.take(bytes) } else { Vec::new() };
+        let mut input = if bytes > 0 { shared.pool.take(bytes) } else { Vec::new() };
         input[..self.end].copy_from_slice(&self.input[..self.end]);
-        lab.pool.put(std::mem::replace(&mut self.input, input));
+        shared.pool.put(std::mem::replace(&mut self.input, input));
     }
 
     /// Work through what came in.
@@ -203,36 +203,38 @@ impl<S> Connection<S> {
         &mut self,
         arrived: Wall,
         exports: &[ExportInfo],
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
     ) -> Fate {
         loop {
             if let Some(request) = self.waiting.take()
-                && !self.begin(arrived, request, lab)
+                && !self.begin(arrived, request, shared)
             {
                 break;
             }
             let (machine, input) = (&mut self.machine, &self.input[self.start..self.end]);
             let before = self.out.len();
-            let step = self.out.append(&mut lab.pool, |out| machine.step(input, exports, out));
+            let step = self.out.append(&mut shared.pool, |out| machine.step(input, exports, out));
             let answered = self.out.len() - before;
-            lab.budget.add(answered as u64);
+            shared.budget.add(answered as u64);
             self.dirty |= answered > 0;
             match step {
-                Step::Need => break,
-                Step::Used(bytes) | Step::Agreed(bytes) => self.start += bytes,
-                Step::Request(bytes, request) => {
+                Parsed::Need => break,
+                Parsed::Used(bytes) | Parsed::Agreed(bytes) => self.start += bytes,
+                Parsed::Request(bytes, request) => {
                     self.start += bytes;
                     self.waiting = Some(request);
                 }
-                Step::Payload { bytes, complete } => self.payload(arrived, bytes, complete, lab),
-                Step::Over => {
+                Parsed::Payload { bytes, complete } => {
+                    self.payload(arrived, bytes, complete, shared)
+                }
+                Parsed::Over => {
                     // An answer may still be on its way.
-                    let sent = self.out.send(&self.socket, &mut lab.pool).unwrap_or(0);
-                    lab.budget.release(sent as u64);
+                    let sent = self.out.send(&self.socket, &mut shared.pool).unwrap_or(0);
+                    shared.budget.release(sent as u64);
                     return Fate::Ends;
                 }
             }
-            if self.owes_much(&lab.budget) {
+            if self.owes_much(&shared.budget) {
                 break;
             }
         }
@@ -252,12 +254,12 @@ impl<S> Connection<S> {
         &mut self,
         arrived: Wall,
         request: Request,
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
     ) -> bool {
         let cost = cost(&request);
         let owed = self.promised + self.out.len() as u64;
         let room = self.in_flight < REQUESTS_MAX && (owed == 0 || owed + cost <= OWED_MAX);
-        if !room || !lab.budget.share(owed, cost) {
+        if !room || !shared.budget.share(owed, cost) {
             self.waiting = Some(request);
             return false;
         }
@@ -266,29 +268,29 @@ impl<S> Connection<S> {
         match request.ask {
             Ask::Write => {
                 let export = self.machine.agreement().export;
-                let engine = &mut lab.exports[export].engine;
+                let engine = &mut shared.exports[export].engine;
                 match engine.begin_write(request.offset, request.bytes) {
                     Ok(sink) => self.sink = Some((request, sink)),
                     Err(why) => {
-                        self.settle(cost, lab);
+                        self.settle(cost, shared);
                         self.machine.refuse_payload(&request, why);
                     }
                 }
             }
             Ask::BlockStatus => {
-                self.settle(cost, lab);
-                self.block_status(&request, lab);
+                self.settle(cost, shared);
+                self.block_status(&request, shared);
             }
-            _ => self.submit(arrived, &request, None, lab),
+            _ => self.submit(arrived, &request, None, shared),
         }
         true
     }
 
     /// A promised reply is no longer one.
-    fn settle(&mut self, cost: u64, lab: &mut Lab<impl Target<Sink = S>>) {
+    fn settle(&mut self, cost: u64, shared: &mut SharedState<impl Target<Sink = S>>) {
         self.promised -= cost;
         self.in_flight -= 1;
-        lab.budget.release(cost);
+        shared.budget.release(cost);
     }
 
     fn submit(
@@ -296,7 +298,7 @@ impl<S> Connection<S> {
         arrived: Wall,
         request: &Request,
         sink: Option<S>,
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
     ) {
         let command = match request.ask {
             Ask::Read => Command::Read,
@@ -317,8 +319,8 @@ impl<S> Connection<S> {
             offset: if request.ask == Ask::Flush { 0 } else { request.offset },
             bytes: request.bytes,
         };
-        let engine = &mut lab.exports[self.machine.agreement().export].engine;
-        engine.submit(arrived, order, sink, &mut lab.pool);
+        let engine = &mut shared.exports[self.machine.agreement().export].engine;
+        engine.submit(arrived, order, sink, &mut shared.pool);
     }
 
     fn payload(
@@ -326,31 +328,30 @@ impl<S> Connection<S> {
         arrived: Wall,
         bytes: usize,
         complete: bool,
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
     ) {
         let piece = &self.input[self.start..self.start + bytes];
         self.start += bytes;
         let Some((request, mut sink)) = self.sink.take() else { return };
-        let engine = &mut lab.exports[self.machine.agreement().export].engine;
-        engine.write(&mut sink, piece, &mut lab.pool);
-        match complete {
-            true => {
-                // What was kept of it is with the device now.
-                self.promised -= u64::from(request.bytes);
-                lab.budget.release(u64::from(request.bytes));
-                self.submit(arrived, &request, Some(sink), lab);
-            }
-            false => self.sink = Some((request, sink)),
+        let engine = &mut shared.exports[self.machine.agreement().export].engine;
+        engine.write(&mut sink, piece, &mut shared.pool);
+        if complete {
+            // What was kept of it is with the device now.
+            self.promised -= u64::from(request.bytes);
+            shared.budget.release(u64::from(request.bytes));
+            self.submit(arrived, &request, Some(sink), shared);
+        } else {
+            self.sink = Some((request, sink))
         }
     }
 
     /// Where the data is takes the device no time.
-    fn block_status(&mut self, request: &Request, lab: &mut Lab<impl Target<Sink = S>>) {
+    fn block_status(&mut self, request: &Request, shared: &mut SharedState<impl Target<Sink = S>>) {
         let most = if request.one_extent { 1 } else { EXTENTS_MAX };
-        let engine = &mut lab.exports[self.machine.agreement().export].engine;
+        let engine = &mut shared.exports[self.machine.agreement().export].engine;
         let found = engine.extents(request.offset, u64::from(request.bytes), most);
         let (machine, cookie) = (&self.machine, request.cookie);
-        put(&mut self.out, lab, |out| match found {
+        put(&mut self.out, shared, |out| match found {
             Ok(extents) => machine.block_status(cookie, &extents, out),
             Err(_) => machine.done(cookie, Err(Refusal::Io), out),
         });
@@ -358,19 +359,19 @@ impl<S> Connection<S> {
     }
 
     /// An answer of the engine.
-    pub(super) fn reply(&mut self, reply: Reply, lab: &mut Lab<impl Target<Sink = S>>) {
+    pub(super) fn reply(&mut self, reply: Reply, shared: &mut SharedState<impl Target<Sink = S>>) {
         let Order { command, offset, bytes, ticket } = reply.order;
         let is_read = command == Command::Read;
-        self.settle(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, lab);
+        self.settle(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, shared);
         let (machine, cookie) = (&self.machine, ticket.tag);
         match reply.result {
             Ok(data) if is_read => {
-                put(&mut self.out, lab, |out| machine.before_data(cookie, offset, bytes, out));
-                lab.budget.add(data.len() as u64);
-                self.out.push(data, &mut lab.pool);
+                put(&mut self.out, shared, |out| machine.before_data(cookie, offset, bytes, out));
+                shared.budget.add(data.len() as u64);
+                self.out.push(data, &mut shared.pool);
             }
             result => {
-                put(&mut self.out, lab, |out| machine.done(cookie, result.map(drop), out));
+                put(&mut self.out, shared, |out| machine.done(cookie, result.map(drop), out));
             }
         }
         self.dirty = true;
@@ -380,24 +381,24 @@ impl<S> Connection<S> {
     pub(super) fn flush(
         &mut self,
         exports: &[ExportInfo],
-        lab: &mut Lab<impl Target<Sink = S>>,
+        shared: &mut SharedState<impl Target<Sink = S>>,
         poll: &Poll,
     ) -> Fate {
         self.dirty = false;
-        match self.out.send(&self.socket, &mut lab.pool) {
-            Ok(sent) => lab.budget.release(sent as u64),
+        match self.out.send(&self.socket, &mut shared.pool) {
+            Ok(sent) => shared.budget.release(sent as u64),
             Err(_) => return Fate::Ends,
         }
-        if !self.owes_much(&lab.budget)
+        if !self.owes_much(&shared.budget)
             && (self.waiting.is_some() || self.start < self.end || self.end > 0)
         {
-            let arrived = lab.clock.now();
-            if self.process(arrived, exports, lab) == Fate::Ends {
+            let arrived = shared.clock.now();
+            if self.process(arrived, exports, shared) == Fate::Ends {
                 return Fate::Ends;
             }
-            self.give_room(lab);
+            self.give_room(shared);
         }
-        let wanted = Interest { read: !self.is_paused(&lab.budget), write: self.out.len() > 0 };
+        let wanted = Interest { read: !self.is_paused(&shared.budget), write: self.out.len() > 0 };
         if wanted != self.watched {
             self.watched = wanted;
             if poll.modify(&self.socket, self.token, wanted).is_err() {
@@ -408,22 +409,22 @@ impl<S> Connection<S> {
     }
 
     /// Forget everything about the client; requests inside are answered to nobody.
-    pub(super) fn close(mut self, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+    pub(super) fn close(mut self, shared: &mut SharedState<impl Target<Sink = S>>, poll: &Poll) {
         poll.remove(&self.socket);
         if let Some((_, sink)) = self.sink.take() {
-            let engine = &mut lab.exports[self.machine.agreement().export].engine;
-            engine.abandon(sink, &mut lab.pool);
+            let engine = &mut shared.exports[self.machine.agreement().export].engine;
+            engine.abandon(sink, &mut shared.pool);
         }
-        lab.budget.release(self.promised + self.kept + self.out.len() as u64);
-        lab.pool.put(self.input);
-        self.out.clear(&mut lab.pool);
+        shared.budget.release(self.promised + self.kept + self.out.len() as u64);
+        shared.pool.put(self.input);
+        self.out.clear(&mut shared.pool);
     }
 }
 
-fn put(out: &mut Out, lab: &mut Lab<impl Target>, write: impl FnOnce(&mut Vec<u8>)) {
+fn put(out: &mut Out, shared: &mut SharedState<impl Target>, write: impl FnOnce(&mut Vec<u8>)) {
     let before = out.len();
-    out.append(&mut lab.pool, write);
-    lab.budget.add((out.len() - before) as u64);
+    out.append(&mut shared.pool, write);
+    shared.budget.add((out.len() - before) as u64);
 }
 
 /// What a request promises.

@@ -1,6 +1,6 @@
 //! One connection of the protocol, sans I/O: bytes in, requests out, replies in, bytes out.
 
-use crate::engine::Refusal;
+use crate::order::Refusal;
 use crate::store::Extent;
 
 use super::handshake::{Agreement, ExportInfo, Handshake, Progress};
@@ -11,7 +11,7 @@ use super::wire::{self, be16, be32, be64, chunk, command, command_flag, errno};
 pub enum Ask {
     /// Read.
     Read,
-    /// Write; [`Step::Payload`] follows until its data is complete.
+    /// Write; [`Parsed::Payload`] follows until its data is complete.
     Write,
     /// Flush.
     Flush,
@@ -44,7 +44,7 @@ pub struct Request {
 
 /// What became of some input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum Parsed {
     /// Nothing can be said before more bytes are there.
     Need,
     /// So many bytes were used; there may be something to send.
@@ -94,7 +94,7 @@ impl Machine {
         Machine { state: State::Handshake(Handshake::new(out)), agreement: Agreement::default() }
     }
 
-    /// What was agreed on; of no meaning before [`Step::Agreed`].
+    /// What was agreed on; of no meaning before [`Parsed::Agreed`].
     pub fn agreement(&self) -> Agreement {
         self.agreement
     }
@@ -112,20 +112,20 @@ impl Machine {
     }
 
     /// Look at the beginning of `input`. What is answered at once goes to `out`.
-    pub fn step(&mut self, input: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Step {
+    pub fn step(&mut self, input: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Parsed {
         match &mut self.state {
             State::Handshake(handshake) => match handshake.step(input, exports, out) {
-                Progress::Need => Step::Need,
-                Progress::Used(bytes) => Step::Used(bytes),
+                Progress::Need => Parsed::Need,
+                Progress::Used(bytes) => Parsed::Used(bytes),
                 Progress::Agreed(bytes, agreement) => {
                     self.agreement = agreement;
                     self.state = State::Ready;
-                    Step::Agreed(bytes)
+                    Parsed::Agreed(bytes)
                 }
-                Progress::Over => Step::Over,
+                Progress::Over => Parsed::Over,
             },
             State::Ready => self.request(input, exports, out),
-            State::Payload { .. } | State::Refused { .. } if input.is_empty() => Step::Need,
+            State::Payload { .. } | State::Refused { .. } if input.is_empty() => Parsed::Need,
             State::Payload { left } => {
                 let bytes = (*left).min(input.len() as u32);
                 *left -= bytes;
@@ -133,7 +133,7 @@ impl Machine {
                 if complete {
                     self.state = State::Ready;
                 }
-                Step::Payload { bytes: bytes as usize, complete }
+                Parsed::Payload { bytes: bytes as usize, complete }
             }
             &mut State::Refused { cookie, error, left } => {
                 let bytes = left.min(input.len() as u32);
@@ -142,24 +142,24 @@ impl Machine {
                     self.state = State::Ready;
                     self.error(cookie, error, out);
                 }
-                Step::Used(bytes as usize)
+                Parsed::Used(bytes as usize)
             }
         }
     }
 
-    fn request(&mut self, input: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Step {
+    fn request(&mut self, input: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Parsed {
         if input.len() < wire::REQUEST_BYTES {
-            return Step::Need;
+            return Parsed::Need;
         }
         if be32(input, 0) != wire::REQUEST_MAGIC {
-            return Step::Over;
+            return Parsed::Over;
         }
         let (flags, kind) = (be16(input, 4), be16(input, 6));
         let (cookie, offset, bytes) = (be64(input, 8), be64(input, 16), be32(input, 24));
         let ask = match kind {
             command::READ => Ask::Read,
             command::WRITE => Ask::Write,
-            command::DISCONNECT => return Step::Over,
+            command::DISCONNECT => return Parsed::Over,
             command::FLUSH => Ask::Flush,
             command::TRIM => Ask::Trim,
             command::WRITE_ZEROES => Ask::WriteZeroes,
@@ -167,7 +167,7 @@ impl Machine {
             // Resize, cache and whatever comes: none of them has a payload.
             _ => {
                 self.error(cookie, errno::INVALID, out);
-                return Step::Used(wire::REQUEST_BYTES);
+                return Parsed::Used(wire::REQUEST_BYTES);
             }
         };
         let request = Request {
@@ -182,17 +182,17 @@ impl Machine {
         match self.refusal(&request, flags, &exports[self.agreement.export]) {
             Some(error) if ask == Ask::Write && bytes > 0 => {
                 self.state = State::Refused { cookie, error, left: bytes };
-                Step::Used(wire::REQUEST_BYTES)
+                Parsed::Used(wire::REQUEST_BYTES)
             }
             Some(error) => {
                 self.error(cookie, error, out);
-                Step::Used(wire::REQUEST_BYTES)
+                Parsed::Used(wire::REQUEST_BYTES)
             }
             None => {
                 if ask == Ask::Write {
                     self.state = State::Payload { left: bytes };
                 }
-                Step::Request(wire::REQUEST_BYTES, request)
+                Parsed::Request(wire::REQUEST_BYTES, request)
             }
         }
     }

@@ -9,25 +9,26 @@ mod wire;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use study::Failure;
 
 use crate::client_side::ClientSide;
 use crate::clock::Wall;
-use crate::engine::{Order, Reply};
-use crate::frontend::{Address, Errand, Frontend, Started, probe, shown};
-use crate::lab::{Export, Lab};
+use crate::frontend::{Address, BackgroundTask, Frontend, Started, probe, shown};
+use crate::order::{Order, Reply};
 use crate::poll::{Event, Interest, Poll};
 use crate::private_folder::PrivateFolder;
+use crate::shared_state::{Export, SharedState};
 use crate::target::Target;
+use crate::unix_socket;
 
 use calibrate::{Client, Peer, Watch};
 use connection::{Connection, Fate};
 pub use handshake::{Agreement, ExportInfo};
-pub use machine::{Ask, Machine, Request, Step};
+pub use machine::{Ask, Machine, Parsed, Request};
 
 /// Clients that use an export at a time; one more is told so.
 const CONNECTIONS_MAX: usize = 1024;
@@ -51,18 +52,17 @@ pub struct Options {
     pub watch: bool,
 }
 
-impl Options {
-    pub(crate) fn build<T: Target>(
-        self,
-        exports: &[Export<T>],
-    ) -> Result<Box<dyn Frontend<T>>, Failure> {
-        if let Some(address) = self.tcp.filter(|address| !is_loopback(address)) {
-            return Err(Failure::input(format!("{address} can be reached from elsewhere"))
-                .expected("a loopback address such as 127.0.0.1:10809: nothing is encrypted")
-                .help("forward the port with ssh -L when a client is on another machine"));
-        }
-        Ok(Box::new(Nbd::<T::Sink>::new(self, exports.iter().map(info).collect())))
+/// Make the frontend.
+pub(crate) fn build<T: Target>(
+    options: Options,
+    exports: &[Export<T>],
+) -> Result<Box<dyn Frontend<T>>, Failure> {
+    if let Some(address) = options.tcp.filter(|address| !is_loopback(address)) {
+        return Err(Failure::input(format!("{address} can be reached from elsewhere"))
+            .expected("a loopback address such as 127.0.0.1:10809: nothing is encrypted")
+            .help("forward the port with ssh -L when a client is on another machine"));
     }
+    Ok(Box::new(Nbd::<T::Sink>::new(options, exports.iter().map(info).collect())))
 }
 
 fn is_loopback(address: &SocketAddr) -> bool {
@@ -158,9 +158,14 @@ impl<S> Nbd<S> {
     }
 
     /// Let a client in.
-    fn admit(&mut self, socket: OwnedFd, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+    fn admit(
+        &mut self,
+        socket: OwnedFd,
+        shared: &mut SharedState<impl Target<Sink = S>>,
+        poll: &Poll,
+    ) {
         if self.negotiating().count() >= NEGOTIATING_MAX {
-            self.end_oldest(lab, poll);
+            self.end_oldest(shared, poll);
         }
         let free = self.clients.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
@@ -169,7 +174,7 @@ impl<S> Nbd<S> {
         });
         self.generation = self.generation.wrapping_add(1);
         let token = FIRST_CLIENT + number as u64;
-        let made = Connection::new(socket, token, number as u32, self.generation, lab, poll);
+        let made = Connection::new(socket, token, number as u32, self.generation, shared, poll);
         // A client that cannot be watched is let go again.
         if let Ok(connection) = made {
             self.due = self.due.min(connection.began.plus(NEGOTIATION_NS_MAX));
@@ -177,15 +182,20 @@ impl<S> Nbd<S> {
         }
     }
 
-    fn accept(&mut self, index: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+    fn accept(
+        &mut self,
+        index: usize,
+        shared: &mut SharedState<impl Target<Sink = S>>,
+        poll: &Poll,
+    ) {
         loop {
             let Some(listener) = self.listeners.get(index) else { return };
             match listener.accept() {
-                Ok(socket) => self.admit(socket, lab, poll),
+                Ok(socket) => self.admit(socket, shared, poll),
                 Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(why) if why.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 // Out of descriptors, most likely: wait until a client goes.
-                Err(_) if !self.end_oldest(lab, poll) => return self.listen(false, poll),
+                Err(_) if !self.end_oldest(shared, poll) => return self.listen(false, poll),
                 Err(_) => {}
             }
         }
@@ -200,19 +210,19 @@ impl<S> Nbd<S> {
     }
 
     /// Of those who do not come to an agreement, the one who came first makes room.
-    fn end_oldest(&mut self, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) -> bool {
+    fn end_oldest(&mut self, shared: &mut SharedState<impl Target<Sink = S>>, poll: &Poll) -> bool {
         let oldest = self.negotiating().min();
-        oldest.into_iter().for_each(|(_, number)| self.end(number, lab, poll));
+        oldest.into_iter().for_each(|(_, number)| self.end(number, shared, poll));
         oldest.is_some()
     }
 
     /// Whoever has not come to an agreement in all that time, at `now`, will not.
-    fn expire(&mut self, now: Wall, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+    fn expire(&mut self, now: Wall, shared: &mut SharedState<impl Target<Sink = S>>, poll: &Poll) {
         self.due = Wall::NEVER;
         let waiting: Vec<(Wall, usize)> = self.negotiating().collect();
         for (began, number) in waiting {
             match began.plus(NEGOTIATION_NS_MAX) {
-                end if end <= now => self.end(number, lab, poll),
+                end if end <= now => self.end(number, shared, poll),
                 end => self.due = self.due.min(end),
             }
         }
@@ -241,17 +251,22 @@ impl<S> Nbd<S> {
         }
     }
 
-    fn end(&mut self, number: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+    fn end(&mut self, number: usize, shared: &mut SharedState<impl Target<Sink = S>>, poll: &Poll) {
         if let Some(connection) = self.clients[number].take() {
-            connection.close(lab, poll);
+            connection.close(shared, poll);
             self.listen(true, poll);
         }
     }
 
-    fn flush_one(&mut self, number: usize, lab: &mut Lab<impl Target<Sink = S>>, poll: &Poll) {
+    fn flush_one(
+        &mut self,
+        number: usize,
+        shared: &mut SharedState<impl Target<Sink = S>>,
+        poll: &Poll,
+    ) {
         let Some(connection) = &mut self.clients[number] else { return };
-        if connection.flush(&self.exports, lab, poll) == Fate::Ends {
-            self.end(number, lab, poll);
+        if connection.flush(&self.exports, shared, poll) == Fate::Ends {
+            self.end(number, shared, poll);
         }
     }
 
@@ -291,7 +306,11 @@ fn escaped(path: &str) -> String {
 }
 
 impl<T: Target> Frontend<T> for Nbd<T::Sink> {
-    fn start(&mut self, _lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(
+        &mut self,
+        _lab: &mut SharedState<T>,
+        poll: &Poll,
+    ) -> Result<BackgroundTask<Started>, Failure> {
         let chosen = self.options.socket.clone();
         let socket = match (chosen, self.options.tcp) {
             (Some(path), _) => Some(path),
@@ -299,7 +318,7 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
             (None, None) => Some(self.folder.insert(PrivateFolder::new()?).path.join("nbd.sock")),
         };
         if let Some(path) = socket {
-            self.listeners.push(Listener::Unix(bind(&path)?));
+            self.listeners.push(Listener::Unix(unix_socket::bind(&path)?));
             self.socket = Some(path);
         }
         want_descriptors((CONNECTIONS_MAX + NEGOTIATING_MAX) as u64 + DESCRIPTORS_BESIDES);
@@ -343,9 +362,9 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }))
     }
 
-    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll) {
+    fn ready(&mut self, event: Event, shared: &mut SharedState<T>, poll: &Poll) {
         if event.token < FIRST_CLIENT {
-            return self.accept(event.token as usize, lab, poll);
+            return self.accept(event.token as usize, shared, poll);
         }
         let number = (event.token - FIRST_CLIENT) as usize;
         if number >= self.clients.len() {
@@ -355,26 +374,26 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         let Some(Some(connection)) = self.clients.get_mut(number) else { return };
         connection.dirty |= event.write;
         let mut fate = Fate::Lives;
-        if event.hang_up && connection.is_paused(&lab.budget) {
+        if event.hang_up && connection.is_paused(&shared.budget) {
             // Whoever hung up reads no answers, so there will never be room for more.
             fate = Fate::Ends;
         } else if event.read || event.hang_up {
-            fate = connection.receive(&self.exports, lab);
+            fate = connection.receive(&self.exports, shared);
         }
         if fate == Fate::Ends {
-            self.end(number, lab, poll);
+            self.end(number, shared, poll);
         }
     }
 
-    fn reply(&mut self, _export: usize, reply: Reply, lab: &mut Lab<T>) {
+    fn reply(&mut self, _export: usize, reply: Reply, shared: &mut SharedState<T>) {
         let ticket = reply.order.ticket;
         let client = self.clients.get_mut(ticket.connection as usize);
         match client.and_then(Option::as_mut).filter(|c| c.generation == ticket.generation) {
-            Some(connection) => connection.reply(reply, lab),
+            Some(connection) => connection.reply(reply, shared),
             // It went away in the meantime.
             None => {
                 if let Ok(data) = reply.result {
-                    lab.pool.put(data);
+                    shared.pool.put(data);
                 }
             }
         }
@@ -384,18 +403,18 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         self.due
     }
 
-    fn flush(&mut self, lab: &mut Lab<T>, poll: &Poll) {
+    fn flush(&mut self, shared: &mut SharedState<T>, poll: &Poll) {
         if self.due != Wall::NEVER {
-            let now = lab.clock.now();
+            let now = shared.clock.now();
             if self.due <= now {
-                self.expire(now, lab, poll);
+                self.expire(now, shared, poll);
             }
         }
         let mut somebody_waits = false;
         for number in 0..self.clients.len() {
             let Some(connection) = &self.clients[number] else { continue };
             if connection.dirty {
-                self.flush_one(number, lab, poll);
+                self.flush_one(number, shared, poll);
             }
             let waits = self.clients[number].as_ref().is_some_and(Connection::is_waiting);
             somebody_waits |= waits;
@@ -406,16 +425,16 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         // What the others sent may have made room.
         for number in 0..self.clients.len() {
             if self.clients[number].as_ref().is_some_and(Connection::is_waiting) {
-                self.flush_one(number, lab, poll);
+                self.flush_one(number, shared, poll);
             }
         }
     }
 
     /// A cable that is pulled: clients of the export lose their connection.
-    fn power_cut(&mut self, export: usize, _: &[Order], lab: &mut Lab<T>, poll: &Poll) {
+    fn power_cut(&mut self, export: usize, _: &[Order], shared: &mut SharedState<T>, poll: &Poll) {
         for number in 0..self.clients.len() {
             if self.clients[number].as_ref().is_some_and(|client| client.uses(export)) {
-                self.end(number, lab, poll);
+                self.end(number, shared, poll);
             }
         }
     }
@@ -428,13 +447,10 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
     }
 
     fn seen(&mut self) -> ClientSide {
-        match self.options.watch {
-            true => ClientSide::Probes(self.watch.end()),
-            false => ClientSide::Unknown,
-        }
+        if self.options.watch { ClientSide::Probes(self.watch.end()) } else { ClientSide::Unknown }
     }
 
-    fn stop(&mut self, poll: &Poll) -> Option<Errand<()>> {
+    fn stop(&mut self, poll: &Poll) -> Option<BackgroundTask<()>> {
         self.listeners.drain(..).for_each(|listener| poll.remove(listener.fd()));
         None
     }
@@ -458,23 +474,6 @@ fn want_descriptors(count: u64) {
         // With fewer, fewer clients are let in at a time.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
-}
-
-/// A listening socket at `path`, in the place of one that nobody listens to any more.
-pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
-    let bound = UnixListener::bind(path).or_else(|why| {
-        let abandoned = why.kind() == std::io::ErrorKind::AddrInUse
-            && UnixStream::connect(path)
-                .is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused);
-        match abandoned {
-            true => std::fs::remove_file(path).and_then(|()| UnixListener::bind(path)),
-            false => Err(why),
-        }
-    });
-    bound.map_err(|why| {
-        Failure::input(format!("cannot listen on {}: {why}", path.display()))
-            .expected("a name that is free, in a folder you may write to, of at most 107 bytes")
-    })
 }
 
 #[cfg(test)]

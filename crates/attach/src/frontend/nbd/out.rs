@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
-use crate::pool::Pool;
+use crate::buffer_pool::BufferPool;
 
 /// Data up to this size is copied behind its header; larger data is sent from where it is.
 const COPY_MAX: usize = 16 << 10;
@@ -41,7 +41,7 @@ impl Out {
     /// Let `write` append to what waits.
     pub(super) fn append<T>(
         &mut self,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
         write: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> T {
         let open = |piece: &Piece| piece.open && piece.bytes.len() < piece.size;
@@ -61,7 +61,7 @@ impl Out {
     }
 
     /// Append a buffer.
-    pub(super) fn push(&mut self, data: Vec<u8>, pool: &mut Pool) {
+    pub(super) fn push(&mut self, data: Vec<u8>, pool: &mut BufferPool) {
         if data.len() <= COPY_MAX {
             self.append(pool, |out| out.extend_from_slice(&data));
             pool.put(data);
@@ -72,7 +72,7 @@ impl Out {
     }
 
     /// Send what the socket takes; returns how much that was.
-    pub(super) fn send(&mut self, socket: impl AsFd, pool: &mut Pool) -> io::Result<usize> {
+    pub(super) fn send(&mut self, socket: impl AsFd, pool: &mut BufferPool) -> io::Result<usize> {
         let mut total = 0;
         while self.bytes > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -98,7 +98,7 @@ impl Out {
         Ok(total)
     }
 
-    fn advance(&mut self, mut gone: usize, pool: &mut Pool) {
+    fn advance(&mut self, mut gone: usize, pool: &mut BufferPool) {
         self.bytes -= gone;
         while gone > 0 {
             let first = self.pieces.front().map_or(0, |piece| piece.bytes.len() - self.sent);
@@ -115,7 +115,7 @@ impl Out {
     }
 
     /// Forget what waits.
-    pub(super) fn clear(&mut self, pool: &mut Pool) {
+    pub(super) fn clear(&mut self, pool: &mut BufferPool) {
         self.pieces.drain(..).for_each(|piece| pool.put(piece.bytes));
         self.sent = 0;
         self.bytes = 0;

@@ -1,8 +1,11 @@
 use super::wire::{self, be16, be32, be64};
+use std::os::unix::net::UnixStream;
+
 use super::*;
 use crate::clock::Clock;
 use crate::data::WriteSink;
-use crate::engine::{Engine, Refusal};
+use crate::engine::Engine;
+use crate::order::Refusal;
 
 fn exports() -> Vec<ExportInfo> {
     let export = |name: &str, read_only| ExportInfo {
@@ -33,22 +36,22 @@ impl Peer {
     }
 
     /// Feed bytes one by one if need be; every step but `Need` and `Used` is returned.
-    fn feed(&mut self, mut input: &[u8]) -> Vec<Step> {
+    fn feed(&mut self, mut input: &[u8]) -> Vec<Parsed> {
         let (exports, mut steps) = (exports(), Vec::new());
         loop {
             let step = self.machine.step(input, &exports, &mut self.out);
             match step {
-                Step::Need => return steps,
-                Step::Used(bytes) => input = &input[bytes..],
-                Step::Agreed(bytes) | Step::Request(bytes, _) => {
+                Parsed::Need => return steps,
+                Parsed::Used(bytes) => input = &input[bytes..],
+                Parsed::Agreed(bytes) | Parsed::Request(bytes, _) => {
                     input = &input[bytes..];
                     steps.push(step);
                 }
-                Step::Payload { bytes, .. } => {
+                Parsed::Payload { bytes, .. } => {
                     input = &input[bytes..];
                     steps.push(step);
                 }
-                Step::Over => {
+                Parsed::Over => {
                     steps.push(step);
                     return steps;
                 }
@@ -56,7 +59,7 @@ impl Peer {
         }
     }
 
-    fn option(&mut self, option: u32, data: &[u8]) -> Vec<Step> {
+    fn option(&mut self, option: u32, data: &[u8]) -> Vec<Parsed> {
         let mut bytes = wire::IHAVEOPT.to_be_bytes().to_vec();
         bytes.extend(option.to_be_bytes());
         bytes.extend((data.len() as u32).to_be_bytes());
@@ -87,7 +90,7 @@ impl Peer {
             assert_eq!(peer.answers(), [wire::answer::META_CONTEXT, wire::answer::ACK]);
         }
         let steps = peer.option(wire::option::GO, &[0, 0, 0, 1, b'a', 0, 0]);
-        assert!(matches!(steps[..], [Step::Agreed(_)]));
+        assert!(matches!(steps[..], [Parsed::Agreed(_)]));
         peer.out.clear();
         peer
     }
@@ -121,7 +124,7 @@ fn the_negotiation_offers_what_there_is() {
     peer.option(wire::option::SET_META_CONTEXT, &[0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(peer.answers(), [wire::answer::INVALID], "structured replies come first");
     let steps = peer.option(wire::option::GO, &[0, 0, 0, 1, b'b', 0, 0]);
-    assert!(matches!(steps[..], [Step::Agreed(_)]));
+    assert!(matches!(steps[..], [Parsed::Agreed(_)]));
     let agreed = Agreement { export: 1, structured: false, block_status: false };
     assert_eq!(peer.machine.agreement(), agreed);
     let flags = be16(&peer.out, 30);
@@ -139,17 +142,17 @@ fn one_too_many_is_told_and_may_ask_again() {
     assert!(peer.out.ends_with(wire::FULL));
     assert!(wire::FULL.starts_with(CONNECTIONS_MAX.to_string().as_bytes()));
     peer.machine.set_full(false);
-    assert!(matches!(peer.option(wire::option::GO, &go)[..], [Step::Agreed(_)]));
+    assert!(matches!(peer.option(wire::option::GO, &go)[..], [Parsed::Agreed(_)]));
     let mut old = Peer::new();
     old.feed(&1u32.to_be_bytes());
     old.machine.set_full(true);
-    assert_eq!(old.option(wire::option::EXPORT_NAME, b"a"), [Step::Over]);
+    assert_eq!(old.option(wire::option::EXPORT_NAME, b"a"), [Parsed::Over]);
 }
 
 /// A server, and what it works on; its clients' ends are pairs of sockets.
 struct Served {
     nbd: Nbd<WriteSink>,
-    lab: Lab<Engine>,
+    shared: SharedState<Engine>,
     poll: Poll,
     ends: Vec<UnixStream>,
 }
@@ -157,14 +160,14 @@ struct Served {
 impl Served {
     fn new() -> Served {
         let nbd = Nbd::new(Options::default(), exports());
-        let lab = Lab::new(Vec::new(), Clock::start());
-        Served { nbd, lab, poll: Poll::new().unwrap(), ends: Vec::new() }
+        let shared = SharedState::new(Vec::new(), Clock::start());
+        Served { nbd, shared, poll: Poll::new().unwrap(), ends: Vec::new() }
     }
 
     fn connect(&mut self) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        self.nbd.admit(theirs.into(), &mut self.lab, &self.poll);
+        self.nbd.admit(theirs.into(), &mut self.shared, &self.poll);
         self.ends.push(ours);
     }
 
@@ -184,14 +187,14 @@ fn who_negotiates_for_too_long_is_let_go_and_who_has_agreed_stays() {
     hello.extend([wire::option::EXPORT_NAME.to_be_bytes(), 0u32.to_be_bytes()].concat());
     served.ends[1].write_all(&hello).unwrap();
     let event = Event { token: FIRST_CLIENT + 1, read: true, write: false, hang_up: false };
-    served.nbd.ready(event, &mut served.lab, &served.poll);
+    served.nbd.ready(event, &mut served.shared, &served.poll);
     let due = Frontend::<Engine>::due(&served.nbd);
     assert!(due >= Wall(NEGOTIATION_NS_MAX) && due != Wall::NEVER);
-    let Served { nbd, lab, poll, .. } = &mut served;
-    nbd.expire(due.minus(1), lab, poll);
+    let Served { nbd, shared, poll, .. } = &mut served;
+    nbd.expire(due.minus(1), shared, poll);
     assert_eq!(served.there(), [true; 3]);
-    let Served { nbd, lab, poll, .. } = &mut served;
-    nbd.expire(due.plus(NEGOTIATION_NS_MAX), lab, poll);
+    let Served { nbd, shared, poll, .. } = &mut served;
+    nbd.expire(due.plus(NEGOTIATION_NS_MAX), shared, poll);
     assert_eq!(served.there(), [false, true, false]);
     assert_eq!(Frontend::<Engine>::due(&served.nbd), Wall::NEVER);
 }
@@ -215,12 +218,12 @@ fn an_option_too_long_is_skipped_and_the_old_way_in_is_open() {
     peer.option(wire::option::LIST, &vec![0; 100_000]);
     assert_eq!(peer.answers(), [wire::answer::TOO_BIG]);
     let steps = peer.option(wire::option::EXPORT_NAME, b"a");
-    assert!(matches!(steps[..], [Step::Agreed(_)]));
+    assert!(matches!(steps[..], [Parsed::Agreed(_)]));
     assert_eq!((peer.out.len(), be64(&peer.out, 0)), (134, 1 << 20));
     let mut lost = Peer::new();
     lost.feed(&1u32.to_be_bytes());
-    assert_eq!(lost.option(wire::option::EXPORT_NAME, b"nobody"), [Step::Over]);
-    assert_eq!(Peer::new().feed(&[0xff; 4]), [Step::Over]);
+    assert_eq!(lost.option(wire::option::EXPORT_NAME, b"nobody"), [Parsed::Over]);
+    assert_eq!(Peer::new().feed(&[0xff; 4]), [Parsed::Over]);
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn bytes_may_come_one_at_a_time() {
         let used: usize = found
             .iter()
             .map(|step| match step {
-                Step::Request(bytes, _) | Step::Payload { bytes, .. } => *bytes,
+                Parsed::Request(bytes, _) | Parsed::Payload { bytes, .. } => *bytes,
                 _ => 0,
             })
             .sum();
@@ -246,9 +249,9 @@ fn bytes_may_come_one_at_a_time() {
         seen.extend(found);
     }
     assert!(buffer.is_empty());
-    let requests = |steps: &[Step]| -> Vec<Request> {
-        let request = |step: &Step| match step {
-            Step::Request(_, request) => Some(*request),
+    let requests = |steps: &[Parsed]| -> Vec<Request> {
+        let request = |step: &Parsed| match step {
+            Parsed::Request(_, request) => Some(*request),
             _ => None,
         };
         steps.iter().filter_map(request).collect()
@@ -284,9 +287,9 @@ fn what_cannot_be_done_is_refused_and_the_stream_stays_in_step() {
             refused(&request(command::BLOCK_STATUS, 0, 0, 512), errno::INVALID);
         }
         let after = peer.feed(&request(command::FLUSH, 0, 9, 9));
-        assert!(matches!(after[..], [Step::Request(28, Request { ask: Ask::Flush, .. })]));
-        assert_eq!(peer.feed(&request(command::DISCONNECT, 0, 0, 0)), [Step::Over]);
-        assert_eq!(Peer::transmitting(structured).feed(&[0; 28]), [Step::Over]);
+        assert!(matches!(after[..], [Parsed::Request(28, Request { ask: Ask::Flush, .. })]));
+        assert_eq!(peer.feed(&request(command::DISCONNECT, 0, 0, 0)), [Parsed::Over]);
+        assert_eq!(Peer::transmitting(structured).feed(&[0; 28]), [Parsed::Over]);
     }
 }
 
@@ -295,7 +298,7 @@ fn a_payload_that_is_not_wanted_is_swallowed() {
     let mut peer = Peer::transmitting(false);
     let header = request(wire::command::WRITE, 0, 0, 6);
     let steps = peer.feed(&header);
-    let [Step::Request(_, write)] = steps[..] else { panic!("{steps:?}") };
+    let [Parsed::Request(_, write)] = steps[..] else { panic!("{steps:?}") };
     peer.machine.refuse_payload(&write, Refusal::NoSpace);
     assert!(peer.feed(&[1, 2, 3]).is_empty() && peer.out.is_empty());
     assert!(peer.feed(&[4, 5, 6]).is_empty());

@@ -15,35 +15,26 @@ use std::time::{Duration, Instant};
 use study::Failure;
 
 use crate::client_side::{Account, ClientSide};
-use crate::engine::{Command, Order, Reply, Ticket};
-use crate::frontend::block_queue::BlockQueue;
-use crate::frontend::{Address, Errand, Frontend, Started, linux, probe, shown};
-use crate::lab::{Export, Lab};
+use crate::frontend::block_queue::{BlockDeviceOptions, BlockQueue};
+use crate::frontend::{Address, BackgroundTask, Frontend, Started, linux, probe, shown};
+use crate::order::{Command, Order, Reply, Ticket};
 use crate::poll::{Event, Interest, Poll};
 use crate::realtime;
+use crate::shared_state::{Export, SharedState};
 use crate::target::Target;
 
 use control::Control;
 use queue::{Came, Queue};
 use wire::{DeviceInfo, Parameters};
 
-/// How the block layer treats the device.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The I/O scheduler; `none` is what most systems give a device with one queue of its own.
-    pub scheduler: String,
-    /// Read-ahead of the page cache in KiB.
-    pub read_ahead_kib: u32,
-    /// Measure the path's own round trip before clients may come.
-    pub calibrate: bool,
-}
-
-impl Options {
-    pub(crate) fn build<T: Target>(self, _: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure> {
-        let (devices, came, accounts) = (Vec::new(), Vec::new(), Vec::new());
-        let ublk = Ublk { options: self, devices, came, accounts, over: false };
-        Ok(Box::new(ublk))
-    }
+/// Make the frontend.
+pub(crate) fn build<T: Target>(
+    options: BlockDeviceOptions,
+    _: &[Export<T>],
+) -> Result<Box<dyn Frontend<T>>, Failure> {
+    let (devices, came, accounts) = (Vec::new(), Vec::new(), Vec::new());
+    let ublk = Ublk { options, devices, came, accounts, over: false };
+    Ok(Box::new(ublk))
 }
 
 /// Longest request, where the part does not say.
@@ -137,7 +128,7 @@ pub fn abandoned() -> Vec<u32> {
 }
 
 struct Ublk {
-    options: Options,
+    options: BlockDeviceOptions,
     devices: Vec<Device>,
     came: Vec<Came>,
     /// The kernel's, when clients were let in.
@@ -154,37 +145,41 @@ impl Ublk {
     }
 
     /// Hand request `tag` of a device to the engine, or answer it.
-    fn take(&mut self, index: usize, tag: u16, lab: &mut Lab<impl Target>) {
-        let arrived = lab.clock.now();
+    fn take(&mut self, index: usize, tag: u16, shared: &mut SharedState<impl Target>) {
+        let arrived = shared.clock.now();
         let Some(queue) = &mut self.devices[index].queue else { return };
         let Some((command, offset, bytes)) = wire::understand(&queue.description(tag)) else {
             return queue.answer(tag, -linux::errno::OPNOTSUPP);
         };
         let ticket = Ticket { tag: u64::from(tag), ..Ticket::default() };
         let order = Order { ticket, command, offset, bytes };
-        let engine = &mut lab.exports[index].engine;
+        let engine = &mut shared.exports[index].engine;
         let mut sink = None;
         if let Command::Write { .. } = command
             && let Ok(mut begun) = engine.begin_write(offset, bytes)
         {
-            let mut data = lab.pool.take(bytes as usize);
+            let mut data = shared.pool.take(bytes as usize);
             let moved = queue.read_data(tag, &mut data);
             if moved.is_ok() {
-                engine.write(&mut begun, &data, &mut lab.pool);
+                engine.write(&mut begun, &data, &mut shared.pool);
             }
-            lab.pool.put(data);
+            shared.pool.put(data);
             if moved.is_err() {
-                engine.abandon(begun, &mut lab.pool);
+                engine.abandon(begun, &mut shared.pool);
                 return queue.answer(tag, -linux::errno::IO);
             }
             sink = Some(begun);
         }
-        engine.submit(arrived, order, sink, &mut lab.pool);
+        engine.submit(arrived, order, sink, &mut shared.pool);
     }
 }
 
 impl<T: Target> Frontend<T> for Ublk {
-    fn start(&mut self, lab: &mut Lab<T>, poll: &Poll) -> Result<Errand<Started>, Failure> {
+    fn start(
+        &mut self,
+        shared: &mut SharedState<T>,
+        poll: &Poll,
+    ) -> Result<BackgroundTask<Started>, Failure> {
         let mut control = Control::open()?;
         let mut notes = Vec::new();
         for number in control.abandoned() {
@@ -192,7 +187,7 @@ impl<T: Target> Frontend<T> for Ublk {
                 notes.push(format!("removed /dev/ublkc{number}, which a killed session had left"));
             }
         }
-        for (index, export) in lab.exports.iter().enumerate() {
+        for (index, export) in shared.exports.iter().enumerate() {
             let device = Device::new(&mut control, export)?;
             if let Some(queue) = &device.queue {
                 poll.add(queue, index as u64, Interest::READ)
@@ -229,7 +224,7 @@ impl<T: Target> Frontend<T> for Ublk {
         }))
     }
 
-    fn ready(&mut self, event: Event, lab: &mut Lab<T>, poll: &Poll) {
+    fn ready(&mut self, event: Event, shared: &mut SharedState<T>, poll: &Poll) {
         let index = event.token as usize;
         let mut came = std::mem::take(&mut self.came);
         let Some(queue) = self.devices.get_mut(index).and_then(|d| d.queue.as_mut()) else {
@@ -239,7 +234,7 @@ impl<T: Target> Frontend<T> for Ublk {
         let mut closing = false;
         for one in came.drain(..) {
             match one.result {
-                0 => self.take(index, one.tag, lab),
+                0 => self.take(index, one.tag, shared),
                 // Whoever stopped the device, it does not come back.
                 _ => closing = true,
             }
@@ -251,7 +246,7 @@ impl<T: Target> Frontend<T> for Ublk {
         }
     }
 
-    fn reply(&mut self, export: usize, reply: Reply, lab: &mut Lab<T>) {
+    fn reply(&mut self, export: usize, reply: Reply, shared: &mut SharedState<T>) {
         let Some(queue) = &mut self.devices[export].queue else { return };
         let Order { command, bytes, ticket, .. } = reply.order;
         let tag = ticket.tag as u16;
@@ -259,7 +254,7 @@ impl<T: Target> Frontend<T> for Ublk {
             (Err(why), _) => -linux::number(why),
             (Ok(data), Command::Read) => {
                 let moved = queue.write_data(tag, &data);
-                lab.pool.put(data);
+                shared.pool.put(data);
                 moved.map_or(-linux::errno::IO, |()| bytes as i32)
             }
             (Ok(_), Command::Write { .. }) => bytes as i32,
@@ -268,14 +263,14 @@ impl<T: Target> Frontend<T> for Ublk {
         queue.answer(tag, result);
     }
 
-    fn flush(&mut self, _: &mut Lab<T>, _: &Poll) {
+    fn flush(&mut self, _: &mut SharedState<T>, _: &Poll) {
         for queue in self.devices.iter_mut().filter_map(|device| device.queue.as_mut()) {
             self.over |= queue.submit().is_err();
         }
     }
 
     /// What was inside fails; a host that lost its disk for a moment sees the same.
-    fn power_cut(&mut self, export: usize, forgotten: &[Order], _: &mut Lab<T>, _: &Poll) {
+    fn power_cut(&mut self, export: usize, forgotten: &[Order], _: &mut SharedState<T>, _: &Poll) {
         let Some(queue) = &mut self.devices[export].queue else { return };
         for order in forgotten {
             queue.answer(order.ticket.tag as u16, -linux::errno::IO);
@@ -295,7 +290,7 @@ impl<T: Target> Frontend<T> for Ublk {
         ClientSide::Accounts(now.map(|(now, then)| now.since(*then)).collect())
     }
 
-    fn stop(&mut self, _: &Poll) -> Option<Errand<()>> {
+    fn stop(&mut self, _: &Poll) -> Option<BackgroundTask<()>> {
         let numbers: Vec<u32> = self.devices.iter().map(|device| device.number).collect();
         Some(Box::new(move || {
             let mut control = Control::open()?;

@@ -4,7 +4,7 @@
 //! on one machine, so numbers have its byte order.
 
 use super::super::linux::{u32_at, u64_at};
-use crate::engine::Command;
+use crate::order::Command;
 
 /// Requests to the control device and to a queue, as `_IOC` numbers them.
 pub(super) mod command {

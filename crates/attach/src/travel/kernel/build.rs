@@ -91,10 +91,11 @@ pub fn lacks() -> Option<(String, String)> {
 
 fn check_tools() -> Result<(), Failure> {
     let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !which(tool)).collect();
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::machine(format!("a kernel needs {} to build", missing.join(", ")))
-            .help(format!("sudo apt-get install {PACKAGES}"))),
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::machine(format!("a kernel needs {} to build", missing.join(", ")))
+            .help(format!("sudo apt-get install {PACKAGES}")))
     }
 }
 
@@ -156,14 +157,15 @@ fn configure(tree: &Path, objects: &Path) -> Result<(), Failure> {
     append().map_err(|why| Failure::machine(format!("cannot write the configuration: {why}")))?;
     run("olddefconfig")?;
     let lost = lost(FRAGMENT, &std::fs::read_to_string(&path).unwrap_or_default());
-    match lost.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::machine(format!(
+    if lost.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::machine(format!(
             "this kernel cannot be configured as travel needs it; lost: {}",
             lost.join(", ")
         ))
         .expected("Linux 6.1, or one with the same options")
-        .help("blocklab kernel build without --source takes the distribution's")),
+        .help("blocklab kernel build without --source takes the distribution's"))
     }
 }
 
@@ -200,9 +202,10 @@ fn compile(
         progress(Progress::Compiled((steps as f64 / STEPS as f64).min(0.99)));
     }
     let status = child.wait().map_err(refused)?;
-    match status.success() && objects.join(KERNEL).is_file() {
-        true => Ok(()),
-        false => Err(unbuilt("build", &std::fs::read_to_string(&log).unwrap_or_default())),
+    if status.success() && objects.join(KERNEL).is_file() {
+        Ok(())
+    } else {
+        Err(unbuilt("build", &std::fs::read_to_string(&log).unwrap_or_default()))
     }
 }
 

@@ -101,9 +101,10 @@ impl Source {
             }
         };
         let out = command.output().map_err(|why| unmade(to, &why.to_string()))?;
-        match out.status.success() {
-            true => Ok(()),
-            false => Err(unmade(to, String::from_utf8_lossy(&out.stderr).trim())),
+        if out.status.success() {
+            Ok(())
+        } else {
+            Err(unmade(to, String::from_utf8_lossy(&out.stderr).trim()))
         }
     }
 }
@@ -141,10 +142,11 @@ fn install() -> Result<(), Failure> {
     };
     // An old list of packages may still do.
     apt(&["update", "-qq"]);
-    match apt(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE]) {
-        true => Ok(()),
-        false => Err(Failure::machine(format!("apt-get cannot install {PACKAGE}"))
-            .help("blocklab kernel build --source DIR takes any tree of Linux 5.10 or newer")),
+    if apt(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE]) {
+        Ok(())
+    } else {
+        Err(Failure::machine(format!("apt-get cannot install {PACKAGE}"))
+            .help("blocklab kernel build --source DIR takes any tree of Linux 5.10 or newer"))
     }
 }
 
@@ -161,9 +163,10 @@ pub(super) fn which(name: &str) -> bool {
 pub(super) fn edit(tree: &Path) -> std::io::Result<()> {
     let path = tree.join(REGISTERS);
     let Ok(text) = std::fs::read_to_string(&path) else { return Ok(()) };
-    match text.contains(SETTING_OLD) {
-        true => std::fs::write(path, text.replacen(SETTING_OLD, SETTING_NEW, 1)),
-        false => Ok(()),
+    if text.contains(SETTING_OLD) {
+        std::fs::write(path, text.replacen(SETTING_OLD, SETTING_NEW, 1))
+    } else {
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::{Clock, Timeline};
 use crate::engine::Engine;
 use crate::identity::Identity;
-use crate::lab::Export;
+use crate::shared_state::Export;
 use crate::store::Store;
 use crate::vhost_user::message::Region;
 
@@ -19,7 +19,7 @@ const DATA: u64 = 0x8000;
 /// A driver by hand: memory, one queue of 16 entries, and a device of 1 MiB behind it.
 struct Driver {
     backend: Backend,
-    lab: Lab,
+    shared: SharedState,
     file: File,
     available: u16,
 }
@@ -33,7 +33,7 @@ impl Driver {
         let engine = Engine::new(device, store, line, 0);
         let identity = Identity::of(&Block::default(), &limits, "null", "null");
         let export = Export { name: String::new(), identity, read_only: false, engine };
-        let lab = Lab::new(vec![export], Clock::start());
+        let shared = SharedState::new(vec![export], Clock::start());
         let mut backend = Backend::new(0, "null", limits, 1, false, true).unwrap();
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = File::from(rustix::fs::memfd_create("guest", flags).unwrap());
@@ -50,7 +50,7 @@ impl Driver {
         tell(Message::SetVringAddr { index: 0, addresses }, vec![]);
         tell(Message::SetVringBase { index: 0, num: 0 }, vec![]);
         tell(Message::SetVringEnable { index: 0, enabled: true }, vec![]);
-        Driver { backend, lab, file, available: 0 }
+        Driver { backend, shared, file, available: 0 }
     }
 
     fn put(&self, at: u64, bytes: &[u8]) {
@@ -94,13 +94,13 @@ impl Driver {
 
     /// Kick at 0 and let everything be done; the queues to call.
     fn kick(&mut self) -> Result<Vec<u32>, Malformed> {
-        self.backend.kicked(0, Wall(0), &mut self.lab)?;
+        self.backend.kicked(0, Wall(0), &mut self.shared)?;
         let mut calls = Vec::new();
         self.backend.finish_immediate(&mut calls)?;
         let mut replies = Vec::new();
-        self.lab.exports[0].engine.advance(Wall(1_000_000), &mut replies);
+        self.shared.exports[0].engine.advance(Wall(1_000_000), &mut replies);
         for reply in replies {
-            let (pool, budget) = (&mut self.lab.pool, &mut self.lab.budget);
+            let (pool, budget) = (&mut self.shared.pool, &mut self.shared.budget);
             self.backend.reply(reply, pool, budget, &mut calls)?;
         }
         Ok(calls)
@@ -128,7 +128,7 @@ fn what_is_written_is_read() {
     assert_eq!((driver.status(3), driver.used()), (0, 2));
     assert_eq!(driver.get(DATA, 4096), [7; 4096]);
     assert_eq!(driver.backend.in_flight(), 0);
-    assert!(driver.lab.budget.take(512 << 20), "every promised byte was given back");
+    assert!(driver.shared.budget.take(512 << 20), "every promised byte was given back");
 }
 
 #[test]

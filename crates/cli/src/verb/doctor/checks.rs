@@ -182,9 +182,10 @@ fn nbd_clients() -> Check {
         unlocks: "looking at attached devices, and copying to and from them",
         ok: missing.is_empty(),
         required: false,
-        found: match missing.is_empty() {
-            true => "libnbd and QEMU".into(),
-            false => format!("no {}", missing.join(", no ")),
+        found: if missing.is_empty() {
+            "libnbd and QEMU".into()
+        } else {
+            format!("no {}", missing.join(", no "))
         },
         command: (!missing.is_empty()).then(|| "sudo apt-get install libnbd-bin qemu-utils".into()),
     }
@@ -311,9 +312,10 @@ fn file_systems() -> Check {
         unlocks: "travel --mkfs",
         ok: programs.is_empty(),
         required: false,
-        found: match programs.is_empty() {
-            true => "ext2 to ext4, XFS, btrfs, ReiserFS".into(),
-            false => format!("no {}", programs.join(", no ")),
+        found: if programs.is_empty() {
+            "ext2 to ext4, XFS, btrfs, ReiserFS".into()
+        } else {
+            format!("no {}", programs.join(", no "))
         },
         command: (!programs.is_empty())
             .then(|| format!("sudo apt-get install {}", packages.join(" "))),
@@ -329,9 +331,10 @@ fn leftovers() -> Check {
         unlocks: "room in memory and on the disk; the next session makes it, too",
         ok: left.is_empty(),
         required: false,
-        found: match left.is_empty() {
-            true => "killed sessions left nothing".into(),
-            false => format!("left by killed sessions: {}", left.join(", ")),
+        found: if left.is_empty() {
+            "killed sessions left nothing".into()
+        } else {
+            format!("left by killed sessions: {}", left.join(", "))
         },
         command: (!left.is_empty()).then(|| format!("rm -r {}", left.join(" "))),
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attach::array::{EXTENT_BYTES, Plan, create, mode};
+use attach::mirror::{CreateOptions, EXTENT_BYTES, create, mode};
 use config::Size;
 use serde_json::json;
 use study::Failure;
@@ -50,20 +50,21 @@ impl Args {
         let mode = mode(&self.mode)?;
         let paths = self.devices.paths();
         let overwrite = self.overwrite;
-        let plan = Plan { paths, bytes, mode, log_bytes, extent_bytes, overwrite };
+        let plan = CreateOptions { paths, bytes, mode, log_bytes, extent_bytes, overwrite };
         let created = create(&plan)?;
         let array = format!("{:032x}", created.array);
-        match self.json {
-            true => say(json!({
+        if self.json {
+            say(json!({
                 "array": array,
                 "bytes": created.bytes,
                 "log_bytes": created.log_bytes,
                 "mode": self.mode,
-            })),
-            false => say(format!(
+            }))
+        } else {
+            say(format!(
                 "mirror {array}: {} bytes for the host, logs of {} bytes, mode {}",
                 created.bytes, created.log_bytes, self.mode
-            )),
+            ))
         }
         Ok(0)
     }

@@ -1,6 +1,6 @@
 //! `blocklab mirror destroy`.
 
-use attach::array::{NAMES, destroy};
+use attach::mirror::{NAMES, destroy};
 use study::Failure;
 
 use super::Devices;
@@ -27,9 +27,10 @@ impl Args {
         let without = super::slots(&self.without);
         let array = destroy(&self.devices.paths(), without, self.yes_destroy.as_deref())?;
         let array = format!("{array:032x}");
-        match self.json {
-            true => say(serde_json::json!({ "array": array })),
-            false => say(format!("mirror {array} is no more; data blocks were not erased")),
+        if self.json {
+            say(serde_json::json!({ "array": array }))
+        } else {
+            say(format!("mirror {array} is no more; data blocks were not erased"))
         }
         Ok(0)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attach::array::{NAMES, Request, live, replace};
+use attach::mirror::{NAMES, Request, live, replace};
 use serde_json::json;
 use study::Failure;
 

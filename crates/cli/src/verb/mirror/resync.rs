@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attach::array::{NAMES, Request, live};
+use attach::mirror::{NAMES, Request, live};
 use serde_json::json;
 use study::Failure;
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use attach::array::{NAMES, Options, serve};
-use attach::frontend::{Address, Choice, loop_device, nbd, ublk, vhost_user};
+use attach::frontend::{Address, BlockDeviceOptions};
+use attach::mirror::{NAMES, Options, serve};
 use config::Duration;
 use mirror::policy::lag::LagRules;
 use mirror::policy::slow::SlowRules;
@@ -13,7 +13,7 @@ use study::Failure;
 
 use super::Devices;
 use crate::say;
-use crate::verb::frontend::{announce, check_options};
+use crate::verb::frontend::{FrontendOptions, announce, check_options};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -83,18 +83,18 @@ impl Args {
             ("--tcp", self.tcp.is_some(), &["nbd"]),
         ];
         check_options(chosen, options)?;
-        let (scheduler, read_ahead_kib, calibrate) = ("none".to_string(), 128, false);
-        let frontend = match chosen {
-            "loop" => Choice::Loop(loop_device::Options { scheduler, read_ahead_kib, calibrate }),
-            "ublk" => Choice::Ublk(ublk::Options { scheduler, read_ahead_kib, calibrate }),
-            "vhost-user" => {
-                Choice::VhostUser(vhost_user::Options { socket: self.socket, queues: 1 })
-            }
-            _ => {
-                let (socket, tcp, watch) = (self.socket, self.tcp, false);
-                Choice::Nbd(nbd::Options { socket, tcp, calibrate, watch })
-            }
-        };
+        let frontend = FrontendOptions {
+            socket: self.socket,
+            tcp: self.tcp,
+            queues: 1,
+            watch: false,
+            block: BlockDeviceOptions {
+                scheduler: "none".into(),
+                read_ahead_kib: 128,
+                calibrate: false,
+            },
+        }
+        .choice(chosen);
         let captive = self.run.is_some();
         let start =
             super::start(self.devices.paths(), super::slots(&self.without), self.accept_loss);

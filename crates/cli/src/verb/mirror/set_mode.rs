@@ -1,11 +1,11 @@
 //! `blocklab mirror set-mode`.
 
-use attach::array::{Request, mode, set_mode};
+use attach::mirror::{Request, mode, set_mode};
 use mirror::Mode;
 use serde_json::json;
 use study::Failure;
 
-use super::wait::{Step, until};
+use super::wait::{WaitStatus, until};
 use super::{Found, Mirror, Told};
 
 /// What relaxed mode may lose: the bounds are those of the protocol's core.
@@ -47,9 +47,9 @@ impl Args {
                 told.step(text);
                 if self.wait {
                     until(&control, "changed", |live| match &live.mode_wanted {
-                        Some(_) => Step::Goes(0, 1, None),
-                        None if live.mode == wanted.to_string() => Step::Done,
-                        None => Step::Failed(format!("it runs in mode {}", live.mode)),
+                        Some(_) => WaitStatus::Goes(0, 1, None),
+                        None if live.mode == wanted.to_string() => WaitStatus::Done,
+                        None => WaitStatus::Failed(format!("it runs in mode {}", live.mode)),
                     })?;
                     told.step(format!("it runs in mode {wanted}"));
                 }

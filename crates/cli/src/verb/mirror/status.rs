@@ -1,6 +1,6 @@
 //! `blocklab mirror status`.
 
-use attach::array::{Lateness, Live, NAMES, Offline, eta, live, prometheus, status};
+use attach::mirror::{DeviceState, Lateness, Live, NAMES, Offline, eta, live, prometheus, status};
 use study::Failure;
 
 use super::{Found, Mirror, json};
@@ -32,10 +32,7 @@ impl Args {
             }
             Found::AtRest(paths, without) => {
                 let offline = status(&paths, without)?;
-                match self.json {
-                    true => say(json(&offline)?),
-                    false => shown(&offline).iter().for_each(say),
-                }
+                if self.json { say(json(&offline)?) } else { shown(&offline).iter().for_each(say) }
             }
         }
         Ok(0)
@@ -52,7 +49,7 @@ fn lines(live: &Live) -> Vec<String> {
         None => format!("mode {}", live.mode),
     };
     let mut lines = vec![format!("mirror {}: {} bytes, {mode}", live.array, live.bytes)];
-    for slot in (0..NAMES.len()).filter(|&slot| live.states[slot] != "never") {
+    for slot in (0..NAMES.len()).filter(|&slot| live.states[slot] != DeviceState::Never) {
         lines.push(format!("{}: {}", live.name(slot), live.device(slot)));
     }
     lines.extend(lost(live));
@@ -121,9 +118,10 @@ fn lateness(late: &Lateness, not_running_s: f64) -> String {
         }
         _ => "slow legs are kept".into(),
     };
-    let stood = match not_running_s > 0.0 {
-        true => format!("; the server did not run for {not_running_s:.1} s"),
-        false => String::new(),
+    let stood = if not_running_s > 0.0 {
+        format!("; the server did not run for {not_running_s:.1} s")
+    } else {
+        String::new()
     };
     format!("late    {flush}; {slow}{stood}")
 }

@@ -58,9 +58,10 @@ impl Args {
         let began = Instant::now();
         let (seeds, total, failed) = self.runs(began);
         let seconds = began.elapsed().as_secs_f64();
-        match self.json {
-            true => say(self.object(seeds, seconds, &total, failed.as_ref())),
-            false => lines(seeds, seconds, &total).iter().for_each(say),
+        if self.json {
+            say(self.object(seeds, seconds, &total, failed.as_ref()))
+        } else {
+            lines(seeds, seconds, &total).iter().for_each(say)
         }
         match failed {
             None => Ok(0),

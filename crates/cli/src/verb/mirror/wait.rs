@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use attach::array::{Live, eta, live};
+use attach::mirror::{DeviceState, Live, eta, live};
 use indicatif::{ProgressBar, ProgressStyle};
 use study::Failure;
 
@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// How far it is.
-pub(super) enum Step {
+pub(super) enum WaitStatus {
     /// In bytes: done, of all; and what is left in seconds, if that is known.
     Goes(u64, u64, Option<f64>),
     /// It is done.
@@ -26,7 +26,7 @@ pub(super) enum Step {
 pub(super) fn until(
     control: &Path,
     what: &str,
-    step: impl Fn(&Live) -> Step,
+    step: impl Fn(&Live) -> WaitStatus,
 ) -> Result<Live, Failure> {
     let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::new(0);
@@ -37,16 +37,16 @@ pub(super) fn until(
     loop {
         let now = live(control)?;
         match step(&now) {
-            Step::Done => {
+            WaitStatus::Done => {
                 bar.finish_and_clear();
                 return Ok(now);
             }
-            Step::Failed(why) => {
+            WaitStatus::Failed(why) => {
                 bar.finish_and_clear();
                 return Err(Failure::machine(why)
                     .help(format!("blocklab mirror status --control {}", control.display())));
             }
-            Step::Goes(done, all, left) => {
+            WaitStatus::Goes(done, all, left) => {
                 let text = format!("{what}: {done} of {all} bytes{}", eta(left));
                 if terminal {
                     bar.set_length(all);
@@ -64,16 +64,16 @@ pub(super) fn until(
 
 /// Until the device in `slot` is a full member; `drops` is how often one had been left out before.
 pub(super) fn until_member(control: &Path, slot: usize, drops: u64) -> Result<Live, Failure> {
-    let name = attach::array::NAMES[slot];
-    until(control, &format!("{name} is filled"), |live| match live.states[slot].as_str() {
-        "member" => Step::Done,
-        "out" | "leaving" if live.drops > drops => {
-            Step::Failed(format!("{name} was left out again"))
+    let name = attach::mirror::NAMES[slot];
+    until(control, &format!("{name} is filled"), |live| match live.states[slot] {
+        DeviceState::Member => WaitStatus::Done,
+        DeviceState::Out | DeviceState::Leaving if live.drops > drops => {
+            WaitStatus::Failed(format!("{name} was left out again"))
         }
         _ => {
             let left = live.out_of_sync_bytes.get(slot).copied().unwrap_or(0);
             let eta = live.resync_eta_s.get(slot).copied().flatten();
-            Step::Goes(live.bytes.saturating_sub(left), live.bytes, eta)
+            WaitStatus::Goes(live.bytes.saturating_sub(left), live.bytes, eta)
         }
     })
 }

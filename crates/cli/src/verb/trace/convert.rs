@@ -71,13 +71,14 @@ impl Args {
         losses.iter().for_each(|loss| eprintln!("lost: {loss}"));
         let from = reading.trace.format().name();
         let (output, written) = (self.output.display().to_string(), lost.written);
-        match self.json {
-            true => super::say_json(&json!({
+        if self.json {
+            super::say_json(&json!({
                 "file": self.source.file.display().to_string(), "format": from,
                 "output": output, "to": self.to, "requests": written,
                 "lost": losses, "notes": reading.trace.remarks(),
-            }))?,
-            false => super::say(&format!("{output}: {written} requests, {from} to {}\n", self.to))?,
+            }))?
+        } else {
+            super::say(&format!("{output}: {written} requests, {from} to {}\n", self.to))?
         }
         Ok(0)
     }
@@ -98,11 +99,8 @@ fn writer_of(name: &str) -> Result<Box<dyn Writer>, Failure> {
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     let what = format!("cannot write {}: {error}", path.display());
-    match study::is_full(error) {
-        true => Failure::machine(what),
-        false => Failure::input(what),
-    }
-    .help("nothing was left behind; make room or choose another place, then run it again")
+    if study::is_full(error) { Failure::machine(what) } else { Failure::input(what) }
+        .help("nothing was left behind; make room or choose another place, then run it again")
 }
 
 /// What the target format could not carry.

@@ -24,14 +24,12 @@ impl Output {
     /// Start writing what will become `target`.
     pub(super) fn create(target: &Path) -> Result<Output> {
         let special = fs::metadata(target).is_ok_and(|about| !about.is_file());
-        let unfinished = match special {
-            true => None,
-            false => Some(beside(target)?),
-        };
+        let unfinished = if special { None } else { Some(beside(target)?) };
         let path = unfinished.as_deref().unwrap_or(target);
-        let sink = BufWriter::new(match special {
-            true => File::options().write(true).open(path)?,
-            false => File::create_new(path)?,
+        let sink = BufWriter::new(if special {
+            File::options().write(true).open(path)?
+        } else {
+            File::create_new(path)?
         });
         let sink = match target.extension().and_then(|e| e.to_str()) {
             Some("gz") => {

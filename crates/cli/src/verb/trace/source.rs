@@ -31,15 +31,14 @@ impl Source {
     /// Open the trace. With `responses`, formats that can look up response times do.
     pub(super) fn open(&self, responses: bool) -> Result<Reading, Failure> {
         let named = self.named_format()?;
-        let (read, length): (Box<dyn Read + Send>, u64) = match self.file.as_os_str() == "-" {
-            true => (Box::new(std::io::stdin()), 0),
-            false => {
-                let file = File::open(&self.file).map_err(|error| {
-                    Failure::input(format!("cannot open {}: {error}", self.file.display()))
-                })?;
-                let length = file.metadata().map_or(0, |about| about.len());
-                (Box::new(file), length)
-            }
+        let (read, length): (Box<dyn Read + Send>, u64) = if self.file.as_os_str() == "-" {
+            (Box::new(std::io::stdin()), 0)
+        } else {
+            let file = File::open(&self.file).map_err(|error| {
+                Failure::input(format!("cannot open {}: {error}", self.file.display()))
+            })?;
+            let length = file.metadata().map_or(0, |about| about.len());
+            (Box::new(file), length)
         };
         let done = Arc::new(AtomicU64::new(0));
         let read = Box::new(Counted { read, done: done.clone() });
@@ -139,10 +138,7 @@ fn failure(file: &Path, error: TraceError) -> Failure {
             place(Some((line as usize, column)), None, quote)
         }
     });
-    match error.expected.is_empty() {
-        true => failure,
-        false => failure.expected(error.expected),
-    }
+    if error.expected.is_empty() { failure } else { failure.expected(error.expected) }
 }
 
 /// Counts the bytes taken from the file.

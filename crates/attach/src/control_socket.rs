@@ -1,0 +1,142 @@
+//! A control socket: its clients, the lines they send, and the answers.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use study::Failure;
+
+use crate::poll::{Event, Interest, Poll};
+use crate::unix_socket;
+
+/// Clients at a time, and the longest line of one.
+const CLIENTS_MAX: usize = 16;
+const LINE_MAX: usize = 4096;
+
+/// A listening socket and its clients.
+pub(crate) struct ControlSocket {
+    path: PathBuf,
+    listener: UnixListener,
+    token: u64,
+    clients: Vec<Option<ControlClient>>,
+}
+
+struct ControlClient {
+    stream: UnixStream,
+    line: Vec<u8>,
+    /// Lines that were not answered yet.
+    unanswered: u32,
+    /// It sends nothing more, but may still read.
+    done: bool,
+}
+
+/// A client that sent a line: good for one answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientId(usize);
+
+impl ControlSocket {
+    pub(crate) fn new(path: &Path, poll: &Poll, token: u64) -> Result<ControlSocket, Failure> {
+        let listener = unix_socket::bind(path)?;
+        let quiet = listener.set_nonblocking(true);
+        quiet
+            .and_then(|()| poll.add(&listener, token, Interest::READ))
+            .map_err(|why| Failure::machine(format!("cannot listen for commands: {why}")))?;
+        Ok(ControlSocket { path: path.to_path_buf(), listener, token, clients: Vec::new() })
+    }
+
+    fn accept(&mut self, poll: &Poll) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let free = self.clients.iter().position(Option::is_none);
+            let index = match free {
+                Some(index) => index,
+                None if self.clients.len() < CLIENTS_MAX => {
+                    self.clients.push(None);
+                    self.clients.len() - 1
+                }
+                // One too many: it sees the end of the connection.
+                None => continue,
+            };
+            let token = self.token + 1 + index as u64;
+            let watched = stream
+                .set_nonblocking(true)
+                .and_then(|()| poll.add(stream.as_fd(), token, Interest::READ));
+            if watched.is_ok() {
+                self.clients[index] =
+                    Some(ControlClient { stream, line: Vec::new(), unanswered: 0, done: false });
+            }
+        }
+    }
+
+    /// Take an event of one of the descriptors: the lines that came. Each needs an answer.
+    pub(crate) fn take(&mut self, event: Event, poll: &Poll) -> Vec<(ClientId, String)> {
+        if event.token == self.token {
+            self.accept(poll);
+            return Vec::new();
+        }
+        let index = (event.token - self.token - 1) as usize;
+        let Some(client) = self.clients.get_mut(index).and_then(Option::as_mut) else {
+            return Vec::new();
+        };
+        let lines = client.lines();
+        if client.done {
+            // It would be ready for ever.
+            poll.remove(&client.stream);
+        }
+        self.sweep(index);
+        lines.into_iter().map(|line| (ClientId(index), line)).collect()
+    }
+
+    /// Answer a line.
+    pub(crate) fn answer(&mut self, client: ClientId, answer: &str) {
+        if let Some(client) = self.clients.get_mut(client.0).and_then(Option::as_mut) {
+            // One that does not read its answer misses it.
+            let _ = client.stream.write_all(format!("{answer}\n").as_bytes());
+            client.unanswered -= 1;
+        }
+        self.sweep(client.0);
+    }
+
+    fn sweep(&mut self, index: usize) {
+        if self.clients[index].as_ref().is_some_and(|client| client.done && client.unanswered == 0)
+        {
+            self.clients[index] = None;
+        }
+    }
+}
+
+impl ControlClient {
+    /// Complete lines.
+    fn lines(&mut self) -> Vec<String> {
+        let mut buffer = [0; 1024];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.done = true,
+                Ok(got) => {
+                    self.line.extend(&buffer[..got]);
+                    if self.line.len() <= LINE_MAX {
+                        continue;
+                    }
+                    self.done = true;
+                }
+                Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => self.done = true,
+            }
+            break;
+        }
+        let mut lines = Vec::new();
+        while let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            lines.push(String::from_utf8_lossy(&line).trim().to_string());
+            self.unanswered += 1;
+        }
+        lines
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Ours since `bind`; when it is gone already, all the better.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,103 @@
+//! The proof of the engine: the served mirror on devices whose power is cut, without a guest.
+//!
+//! The engine is the product's, down to what it asks of the kernel; [`machine`] sees that, knows
+//! what is durable by it, and stops the machine between any two steps. A seed gives the same
+//! plan, not the same run: the kernel, threads and the clock decide what comes first.
+
+mod history;
+mod host;
+pub(super) mod machine;
+mod medium;
+mod pages;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use mirror::Mode;
+
+use super::mutant::{self, Mutant};
+use world::{Tally, TorturePlan, World};
+
+impl TorturePlan {
+    fn new(seed: u64) -> TorturePlan {
+        let mode = [Mode::Strict, Mode::Log, Mode::Relaxed][(seed % 3) as usize];
+        let (witness, cached) = ((seed / 3).is_multiple_of(2), seed / 6 % 2 == 1);
+        TorturePlan { seed, mode, witness, cached, starts: 12, steps: 2000 }
+    }
+}
+
+fn run(plan: TorturePlan) -> Result<Tally, String> {
+    let run = || {
+        let mut world = World::new(plan);
+        world.run().map(|()| world.tally).map_err(|why| format!("{plan:?}: {why}"))
+    };
+    // An assertion of the core is as good as a check of its history.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(format!("{plan:?}: a panic")))
+}
+
+/// With and without a witness, by the ring and through the page cache.
+#[test]
+fn nothing_that_was_promised_is_lost() {
+    for seed in 0..12 {
+        let tally = run(TorturePlan { starts: 6, ..TorturePlan::new(seed) }).unwrap();
+        assert_eq!(tally.starts, 6);
+    }
+}
+
+#[test]
+#[ignore = "an hour: part of make test-long"]
+fn nothing_that_was_promised_is_lost_in_an_hour() {
+    let seconds = std::env::var("TORTURE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(3600));
+    let mut all = Tally::default();
+    for seed in 0.. {
+        all.add(&run(TorturePlan::new(seed)).unwrap());
+        if Instant::now() >= end {
+            println!("{} seeds: {all:?}", seed + 1);
+            return;
+        }
+    }
+}
+
+/// Look for a planted bug in the runs in which it can show itself.
+fn hunt(planted: Mutant, seeds: u64) -> Option<(u64, String)> {
+    let cached = match planted {
+        Mutant::RingWithoutDsync | Mutant::RingWithoutFsync => Some(false),
+        Mutant::FileWithoutDsync | Mutant::FileWithoutFsync | Mutant::LateAnswer => Some(true),
+        _ => None,
+    };
+    let plan = |seed| {
+        let plan = TorturePlan::new(seed);
+        // What heats last is cut soon.
+        let steps = if planted == Mutant::ActivityOneCopy { 200 } else { plan.steps };
+        TorturePlan { cached: cached.unwrap_or(plan.cached), steps, ..plan }
+    };
+    mutant::plant(Some(planted));
+    let found = (0..seeds).find_map(|seed| run(plan(seed)).err().map(|why| (seed, why)));
+    mutant::plant(None);
+    let (seed, why) = found?;
+    println!("| {planted:?} | {} | {why} |", seed + 1);
+    // It was the bug that was found.
+    run(plan(seed)).unwrap();
+    Some((seed, why))
+}
+
+#[test]
+fn planted_bugs_that_show_soon_are_found() {
+    use Mutant::*;
+    let mut soon = vec![FileWithoutDsync, FileWithoutFsync, FuaAsPlain, PieceErrorForgotten];
+    if world::direct(&world::place()) {
+        soon.extend([RingWithoutDsync, RingWithoutFsync]);
+    }
+    let alive: Vec<_> = soon.into_iter().filter(|&planted| hunt(planted, 30).is_none()).collect();
+    assert!(alive.is_empty(), "not found: {alive:?}");
+}
+
+#[test]
+#[ignore = "minutes: part of make test-long"]
+fn every_planted_bug_is_found() {
+    let all = Mutant::ALL.iter().copied();
+    let alive: Vec<_> = all.filter(|&planted| hunt(planted, 200).is_none()).collect();
+    assert!(alive.is_empty(), "not found: {alive:?}");
+}

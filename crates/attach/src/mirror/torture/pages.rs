@@ -1,0 +1,102 @@
+//! What a medium says of itself, read by the format alone.
+
+use mirror::format::maps::{Activity, Bitmap, TablePage};
+use mirror::format::{Layout, Place, Superblock};
+use mirror::{LEGS, Slot};
+use sim::Rng;
+
+use super::medium::{Medium, Page};
+use crate::mirror::media::layout_of;
+
+/// What it says it is, if anything.
+pub(super) fn superblock(medium: &Medium, slot: Slot) -> Option<Superblock> {
+    let copies = [0, 1, medium.pages() - 2, medium.pages() - 1];
+    let found = copies.into_iter().filter_map(|page| {
+        let place = Place { device: slot as u8, page };
+        Superblock::decode(place, &medium.newest(page)?[..]).ok()
+    });
+    found.max_by_key(|superblock| superblock.update)
+}
+
+/// Pages of which the newest version counts: where each such group is, and how to read a version.
+type Version = fn(u128, Place, &Page) -> Option<u64>;
+
+fn groups(layout: &Layout) -> Vec<(std::ops::Range<u64>, Version)> {
+    let activity: Version =
+        |array, place, page| Some(Activity::decode(array, place, &page[..]).ok()?.version);
+    let bitmap: Version =
+        |array, place, page| Some(Bitmap::decode(array, place, &page[..]).ok()?.version);
+    let table: Version =
+        |array, place, page| Some(TablePage::decode(array, place, &page[..]).ok()?.version);
+    let pairs = |from: u64, to: u64, version| {
+        (from..to).step_by(2).map(move |page| (page..page + 2, version))
+    };
+    let blocks = layout.blocks.div_ceil(mirror::format::maps::SUMS_PER_PAGE);
+    let mut groups = vec![(layout.activity..layout.bitmap, activity)];
+    groups.extend(pairs(layout.bitmap, layout.table, bitmap));
+    groups.extend(pairs(layout.table, layout.table + 2 * blocks, table));
+    groups
+}
+
+fn newest(
+    medium: &Medium,
+    own: (u128, Slot),
+    group: &(std::ops::Range<u64>, Version),
+) -> Option<u64> {
+    let (array, slot) = own;
+    let found = group
+        .0
+        .clone()
+        .filter_map(|page| group.1(array, Place { device: slot as u8, page }, medium.kept(page)?));
+    found.max()
+}
+
+/// Whatever was durable of the maps of a leg is there, or something newer.
+pub(super) fn none_lost(before: &Medium, after: &Medium, leg: Slot) -> Result<(), String> {
+    let Some(superblock) = superblock(before, leg) else { return Ok(()) };
+    for group in groups(&layout_of(leg, &superblock.geometry)) {
+        let own = (superblock.array, leg);
+        let (was, is) = (newest(before, own, &group), newest(after, own, &group));
+        if was > is {
+            let pages = &group.0;
+            return Err(format!(
+                "of pages {pages:?} of leg {leg}, version {was:?} is gone: {is:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// One of the two copies of the newest activity log rots.
+pub(super) fn rot_activity(medium: &mut Medium, leg: Slot, rng: &mut Rng) {
+    let Some(superblock) = superblock(medium, leg) else { return };
+    let layout = layout_of(leg, &superblock.geometry);
+    let (pages, version) = groups(&layout).swap_remove(0);
+    let of = |page: u64| {
+        let place = Place { device: leg as u8, page };
+        version(superblock.array, place, medium.kept(page)?).map(|version| (version, page))
+    };
+    let found: Vec<(u64, u64)> = pages.filter_map(of).collect();
+    let Some(&(newest, _)) = found.iter().max() else { return };
+    let copies: Vec<u64> = found.iter().filter(|it| it.0 == newest).map(|it| it.1).collect();
+    // The last copy left would be a second fault.
+    if let [_, _] = copies[..] {
+        medium.rot(copies[rng.below(2) as usize]);
+    }
+}
+
+/// The data of both legs is the same.
+pub(super) fn alike(legs: &[Medium; LEGS], blocks: u64) -> Result<(), String> {
+    let Some(superblock) = superblock(&legs[0], 0) else {
+        return Err("the fast leg has no superblock".into());
+    };
+    let data = layout_of(0, &superblock.geometry).data;
+    let zeros: Page = std::sync::Arc::new([0; 4096]);
+    for page in data..data + blocks {
+        let [a, b] = legs.each_ref().map(|leg| leg.kept(page).unwrap_or(&zeros));
+        if a != b {
+            return Err(format!("after a stop in order the legs differ in block {}", page - data));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! A value on an axis of the grid.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A value on an axis of the grid, as TOML.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AxisValue(pub toml::Value);
+
+impl AxisValue {
+    /// As JSON: numbers and strings as they are, anything else as its label.
+    pub fn json(&self) -> serde_json::Value {
+        match &self.0 {
+            toml::Value::Integer(n) => (*n).into(),
+            toml::Value::Float(n) => (*n).into(),
+            toml::Value::Boolean(b) => (*b).into(),
+            _ => self.label().into(),
+        }
+    }
+
+    /// Short text: `d-choices(d=10)`.
+    pub fn label(&self) -> String {
+        short(&self.0)
+    }
+}
+
+fn short(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Table(table) => {
+            let entry = |(key, value): (&String, &toml::Value)| match value {
+                toml::Value::Table(inner) if inner.is_empty() => key.clone(),
+                toml::Value::Table(_) => format!("{key}({})", short(value)),
+                _ => format!("{key}={}", short(value)),
+            };
+            table.iter().map(entry).collect::<Vec<_>>().join(",")
+        }
+        toml::Value::Array(list) => list.iter().map(short).collect::<Vec<_>>().join("/"),
+        other => other.to_string(),
+    }
+}
+
+impl JsonSchema for AxisValue {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AxisValue".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": ["string", "number", "boolean", "object", "array"] })
+    }
+}

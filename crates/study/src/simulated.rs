@@ -1,0 +1,89 @@
+//! A run in virtual time: the workload's requests on the modelled device.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use sim::{Nanos, Stop, Workload, simulate};
+
+use crate::advice::{self, Backlog};
+use crate::digest;
+use crate::document::RunSection;
+use crate::metrics;
+use crate::observe::Observed;
+use crate::planned::Setup;
+use crate::recorder::Recorder;
+use crate::runner::{Job, RunResult, Runner};
+use crate::shifted::{Shifted, run_failure};
+use crate::tables;
+use config::Failure;
+
+/// Readings of the device's counters per run.
+const READINGS_MAX: usize = 100;
+
+/// When to stop, for a run that begins at `start`.
+fn stop(section: &RunSection, start: Nanos) -> Stop {
+    let at = section
+        .time
+        .map_or(Nanos::MAX, |time| start.saturating_add(section.ramp.0).saturating_add(time.0));
+    Stop { at, requests: section.requests.unwrap_or(u64::MAX) }
+}
+
+/// Runs in virtual time.
+#[derive(Debug)]
+pub(crate) struct Simulated;
+
+impl Runner for Simulated {
+    fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
+        setup.build_workload().map(|_| None)
+    }
+
+    fn run(&self, job: Job) -> Result<RunResult, Failure> {
+        simulated(job)
+    }
+}
+
+fn simulated(job: Job) -> Result<RunResult, Failure> {
+    let Job { run, setup, index, mut device, start, progress, spools } = job;
+    let mut section = run.point.run;
+    let mut workload = Shifted { inner: setup.build_workload()?, start, progress };
+    // A fio job may ask for a ramp of its own.
+    section.ramp.0 = section.ramp.0.max(workload.measure_from());
+    let expected = section.time.map(|time| time.0);
+    let began = Instant::now();
+    let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
+    let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
+    let stop = stop(&section, start);
+    let mut backlog = Backlog::default();
+    // The spools cost a check per event, so they take part only when they are wanted.
+    let outcome = if spools.is_empty() {
+        let mut probe = (&mut recorder, &mut backlog);
+        simulate(&mut observed, &mut workload, start, stop, &mut probe)
+    } else {
+        let mut probe = (&mut recorder, (&mut backlog, spools));
+        simulate(&mut observed, &mut workload, start, stop, &mut probe)
+    };
+    let outcome = outcome.map_err(|error| run_failure(run, &error))?;
+    let series = observed.finish(outcome.end);
+    let wall = began.elapsed();
+
+    let total = series.total();
+    let mut metrics = metrics::simulated(&recorder, &total, &outcome);
+    metrics::add_levels(&mut metrics, &series);
+    let tables = tables::of_run(index, &recorder, &series, &*device);
+    if section.power_cut {
+        device.power_fail(outcome.end);
+        metrics::add_rebuild(&mut metrics, &*device);
+    }
+    let result_digest = digest::of(&serde_json::json!({
+        "end": outcome.end.0, "requests": outcome.requests,
+        "completions": outcome.digest.to_string(), "response_ns": outcome.response_ns.to_string(),
+        "metrics": metrics::digested(&metrics), "counters": total.counts,
+    }));
+    metrics::add_wall(&mut metrics, outcome.requests, wall);
+    let mut notes = workload.notes();
+    if outcome.in_flight_ns != outcome.response_ns {
+        notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
+    }
+    notes.extend(advice::notes(run, (&metrics, &total), (&backlog, start, &outcome)));
+    Ok(RunResult { metrics, result_digest, notes, tables })
+}

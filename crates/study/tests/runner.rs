@@ -1,0 +1,100 @@
+//! Runs that are not simulated go through the same grid, digests, results and expectations.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use sim::Bytes;
+use study::{Failure, Job, Options, Plan, Results, RunResult, Runner, Setup, Tables, Watch, run};
+
+const STUDY: &str = r#"
+[device.null]
+capacity = "1MiB"
+[workload.fio]
+bs = "4KiB"
+[sweep]
+"workload.fio.iodepth" = [1, 2]
+[[precondition]]
+fill = {}
+[[expect]]
+text = "as fixed"
+metric = "iops"
+where = { "workload.fio.iodepth" = 2 }
+equal = 101
+[[expect]]
+text = "not as fixed"
+metric = "iops"
+max = 100
+"#;
+
+/// Gives 100 and 101 I/Os per second, whatever it is asked.
+#[derive(Debug)]
+struct Fixed {
+    /// What its outcome depends on.
+    kernel: &'static str,
+}
+
+impl Runner for Fixed {
+    fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
+        if setup.limits.capacity > Bytes(1 << 20) {
+            return Err(Failure::input("too large for the guest"));
+        }
+        Ok(Some(json!({ "kernel": self.kernel })))
+    }
+
+    fn run(&self, job: Job) -> Result<RunResult, Failure> {
+        assert_eq!(job.device.limits(), job.run.limits);
+        Ok(RunResult {
+            metrics: [("iops".to_string(), Some(f64::from(100 + job.index)))].into(),
+            result_digest: format!("digest {}", job.index),
+            notes: vec!["booted".into()],
+            tables: Tables::default(),
+        })
+    }
+}
+
+fn plan(kernel: &'static str) -> Plan {
+    Plan::parse_for(Box::new(Fixed { kernel }), "fixed", STUDY).unwrap()
+}
+
+fn results(plan: &Plan, name: &str) -> (Results, PathBuf) {
+    let out = std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
+    let options = Options { out: Some(out.clone()), records: true, ..Options::default() };
+    (run(plan, &options, &Watch::new(plan)).unwrap(), out)
+}
+
+#[test]
+fn fixed_numbers_go_through_grid_results_and_expectations() {
+    let (results, out) = results(&plan("6.1"), "runner");
+    let text = std::fs::read_to_string(out.join("result.json")).unwrap();
+    let files: Vec<bool> = results.files.values().map(|name| out.join(name).exists()).collect();
+    std::fs::remove_dir_all(&out).unwrap();
+
+    let written: Value = serde_json::from_str(&text).unwrap();
+    let of_runs = |key: &str| [&written["runs"][0][key], &written["runs"][1][key]];
+    assert_eq!(of_runs("metrics"), [&json!({ "iops": 100 }), &json!({ "iops": 101 })]);
+    assert_eq!(of_runs("result_digest"), ["digest 0", "digest 1"]);
+    assert_eq!(of_runs("notes"), [&json!(["booted"]); 2]);
+    assert_eq!(of_runs("label"), ["iodepth=1", "iodepth=2"]);
+    let verdicts: Vec<bool> = results.expectations.iter().map(|verdict| verdict.ok).collect();
+    assert_eq!(verdicts, [true, false]);
+    assert!(!results.as_expected());
+    assert_eq!(files, vec![true; results.files.len()]);
+}
+
+#[test]
+fn what_a_runner_depends_on_is_in_the_digest() {
+    let simulated = Plan::parse("fixed", STUDY).unwrap();
+    assert_eq!(plan("6.1").digest, plan("6.1").digest);
+    assert_ne!(plan("6.1").digest, plan("6.12").digest);
+    assert_ne!(plan("6.1").digest, simulated.digest);
+    // The drive that they start from is the same.
+    let preconditioned = |plan: &Plan| plan.runs[0].precondition_digest.clone().unwrap();
+    assert_eq!(preconditioned(&plan("6.1")), preconditioned(&simulated));
+}
+
+#[test]
+fn what_a_runner_refuses_is_known_before_the_first_run() {
+    let large = STUDY.replace("1MiB", "2MiB");
+    let refused = Plan::parse_for(Box::new(Fixed { kernel: "6.1" }), "fixed", &large);
+    assert_eq!(refused.unwrap_err().message, "too large for the guest");
+}
