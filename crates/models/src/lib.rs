@@ -6,6 +6,7 @@
 pub mod config;
 pub mod device;
 pub mod disksim;
+pub mod elevator;
 pub mod ftl;
 pub mod hdd;
 pub mod parameters;

@@ -6,7 +6,9 @@
 use sim::{Device, Workload};
 
 use crate::config::ConfigError;
-use crate::device::{Context, disksim_ssd, hdd, md_write_behind, mirror, null, raid1, server, ssd};
+use crate::device::{
+    Context, disksim_ssd, elevator, hdd, md_write_behind, mirror, null, raid1, server, ssd,
+};
 use crate::ftl::allocation::{self, Allocator, dynamic, static_};
 use crate::ftl::gc::{self, Gc, cost_benefit, d_choices, fifo, greedy, random, windowed};
 use crate::ftl::mapping::{
@@ -33,6 +35,26 @@ sim::registry! {
         Raid1 = "raid1" => raid1,
         MdWriteBehind = "md-write-behind" => md_write_behind,
         Mirror = "mirror" => mirror,
+        Elevator = "elevator" => elevator,
+    }
+}
+
+pub use elevators::ElevatorPolicy;
+
+/// A module of its own: `none` is also a wear policy.
+mod elevators {
+    use crate::config::ConfigError;
+    use crate::elevator::{Built, Context, deadline, mq_deadline, none, noop};
+
+    sim::registry! {
+        /// The order in which an elevator sends requests to its device.
+        pub enum ElevatorPolicy("policy") in "elevator/":
+            Context => Result<Built, ConfigError> = {
+            Noop = "noop" => noop,
+            Deadline = "deadline" => deadline,
+            None = "none" => none,
+            MqDeadline = "mq-deadline" => mq_deadline,
+        }
     }
 }
 
@@ -158,6 +180,7 @@ macro_rules! slots {
 /// explains.
 pub const SLOTS: &[Slot] = slots![
     DeviceModel,
+    ElevatorPolicy,
     MappingScheme,
     Allocation,
     GcPolicy,

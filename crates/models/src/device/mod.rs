@@ -1,6 +1,7 @@
 //! Devices: anything that implements the contract of [`sim::Device`].
 
 pub mod disksim_ssd;
+pub mod elevator;
 pub mod hdd;
 pub mod md_write_behind;
 pub mod mirror;

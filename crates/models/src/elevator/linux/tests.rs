@@ -1,0 +1,5 @@
+//! The queue under every policy, by hand and by property.
+
+pub(crate) mod harness;
+mod laws;
+mod merging;
