@@ -44,7 +44,9 @@ pub use elevators::ElevatorPolicy;
 /// A module of its own: `none` is also a wear policy.
 mod elevators {
     use crate::config::ConfigError;
-    use crate::elevator::{Built, Context, deadline, mq_deadline, none, noop};
+    use crate::elevator::{
+        Built, Context, anticipatory, bfq, cfq, deadline, kyber, mq_deadline, none, noop,
+    };
 
     sim::registry! {
         /// The order in which an elevator sends requests to its device.
@@ -52,8 +54,12 @@ mod elevators {
             Context => Result<Built, ConfigError> = {
             Noop = "noop" => noop,
             Deadline = "deadline" => deadline,
+            Anticipatory = "anticipatory" => anticipatory,
+            Cfq = "cfq" => cfq,
             None = "none" => none,
             MqDeadline = "mq-deadline" => mq_deadline,
+            Kyber = "kyber" => kyber,
+            Bfq = "bfq" => bfq,
         }
     }
 }

@@ -88,7 +88,7 @@ impl Default for Params {
     fn default() -> Params {
         Params {
             device: Box::new(DeviceModel::Hdd(Default::default())),
-            policy: ElevatorPolicy::Noop(Default::default()),
+            policy: ElevatorPolicy::MqDeadline(Default::default()),
             queue_depth: None,
             nr_requests: None,
             max_sectors_kb: 512,
@@ -139,5 +139,81 @@ impl Params {
             unplug_delay: self.unplug_delay.0,
         };
         Ok(Box::new(Queue::new(below, built.policy, built.kind, settings)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Rng;
+
+    fn error(params: Params) -> String {
+        let built = params.build(&Context { rng: Rng::new(1, "elevator") });
+        built.err().expect("it is refused").to_string()
+    }
+
+    fn read(table: &str) -> Result<DeviceModel, String> {
+        #[derive(Deserialize)]
+        struct Document {
+            device: DeviceModel,
+        }
+        let document = toml::from_str(&format!("device = {{ elevator = {{ {table} }} }}"));
+        document.map(|document: Document| document.device).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn values_out_of_range_name_their_key() {
+        let none = ElevatorPolicy::None(Default::default());
+        for (params, expected) in [
+            (Params { nr_requests: Some(3), ..Params::default() }, "nr_requests: expected 4 to"),
+            (Params { queue_depth: Some(0), ..Params::default() }, "queue_depth: expected 1 to"),
+            (Params { max_sectors_kb: 0, ..Params::default() }, "max_sectors_kb: expected 4 to"),
+            (Params { max_segments: 0, ..Params::default() }, "max_segments: expected 1 to"),
+            (Params { queue_depth_max: 0, policy: none, ..Params::default() }, "queue_depth_max:"),
+        ] {
+            assert!(error(params).starts_with(expected), "{expected}");
+        }
+        let deep = error(Params { queue_depth: Some(1 << 20), ..Params::default() });
+        assert!(deep.starts_with("queue_depth: expected 1 to ") && deep.ends_with("got 1048576"));
+    }
+
+    #[test]
+    fn errors_inside_say_where() {
+        let policy = crate::elevator::cfq::Params { quantum: 0, ..Default::default() };
+        let policy = ElevatorPolicy::Cfq(policy);
+        let message = error(Params { policy, ..Params::default() });
+        assert_eq!(message, "policy.cfq.quantum: expected 1 to 65536, got 0");
+        let null = crate::device::null::Params { queue_depth_max: 0, ..Default::default() };
+        let device = Box::new(DeviceModel::Null(null));
+        let message = error(Params { device, ..Params::default() });
+        assert_eq!(message, "device.null.queue_depth_max: expected at least 1, got 0");
+    }
+
+    #[test]
+    fn unknown_policies_and_keys_are_refused() {
+        assert!(read("policy = 'cfq', nr_requests = 64").is_ok());
+        let unknown = read("policy = 'cfk'").unwrap_err();
+        assert!(unknown.contains("cfk") && unknown.contains("anticipatory"), "{unknown}");
+        let key = read("policy = { cfq = { slice_idel = '8ms' } }").unwrap_err();
+        assert!(key.contains("slice_idel") && key.contains("slice_idle"), "{key}");
+    }
+
+    /// With `none` a request holds a place in the device, so there are no more of them than places.
+    #[test]
+    fn none_has_no_more_requests_than_the_device_has_places() {
+        let params = Params {
+            policy: ElevatorPolicy::None(Default::default()),
+            queue_depth: Some(2),
+            ..Params::default()
+        };
+        let mut device = params.build(&Context { rng: Rng::new(1, "elevator") }).unwrap();
+        for n in 0..5 {
+            let id = sim::RequestId(n);
+            let request = sim::Request { id, ..sim::Request::read(sim::Lba(n * 1000), 8) };
+            device.submit(Nanos::ZERO, request).unwrap();
+        }
+        let mut counters = sim::Counters::default();
+        device.counters(&mut counters);
+        assert_eq!(counters.get("waited_for_request"), 1);
     }
 }

@@ -3,8 +3,13 @@
 
 pub(crate) mod linux;
 
+pub mod anticipatory;
+pub mod bfq;
+pub mod cfq;
 pub mod deadline;
+pub mod kyber;
 pub mod mq_deadline;
+mod mutant;
 pub mod none;
 pub mod noop;
 

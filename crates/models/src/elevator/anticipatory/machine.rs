@@ -270,9 +270,7 @@ impl Anticipatory {
     }
 
     fn may_anticipate(&mut self, now: Nanos, pool: &Pool, rq: Option<u32>) -> bool {
-        self.last.is_some()
-            && self.status != Status::Finished
-            && !self.is_pointless(now, pool, rq)
+        self.last.is_some() && self.status != Status::Finished && !self.is_pointless(now, pool, rq)
     }
 
     /// Looked at no more often than once per expiry: else all would be late, and served one by one

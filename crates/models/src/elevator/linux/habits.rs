@@ -72,7 +72,8 @@ mod tests {
         assert!(mean.is_valid());
         (0..40).for_each(|_| mean.add(800));
         mean.add(1600);
-        assert!((890..=910).contains(&mean.mean), "an eighth of the way: {}", mean.mean);
+        // Samples saturate a little below one, so that the last value weighs a little more.
+        assert!((900..=930).contains(&mean.mean), "an eighth of the way: {}", mean.mean);
     }
 
     #[test]

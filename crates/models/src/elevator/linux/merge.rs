@@ -5,6 +5,7 @@ use sim::{Nanos, Op, Request};
 use super::pool::{Fifo, NONE, Piece, Rq, State, segments};
 use super::queue::Queue;
 use crate::elevator::Merging;
+use crate::elevator::mutant::planted;
 
 /// Entries of a software queue that a bio is compared with, from the newest on.
 const RECENT: usize = 8;
@@ -16,6 +17,8 @@ pub(crate) struct Extent {
     pub(crate) segments_max: u32,
     /// Off: every bio is a request.
     pub(crate) merge: bool,
+    #[cfg(test)]
+    pub(crate) mutant: Option<crate::elevator::mutant::Mutant>,
 }
 
 /// Can other bios join it at all?
@@ -31,11 +34,12 @@ impl Extent {
 
     /// May something of this kind and length join the request?
     fn fits(&self, rq: &Rq, what: &Request, more_segments: u32) -> bool {
-        rq.what.op == what.op
-            && !rq.what.fua
+        let short = rq.what.sectors + what.sectors <= self.sectors_max
+            && rq.segments + more_segments <= self.segments_max;
+        (rq.what.op == what.op || planted!(self, MixDirections))
+            && (!rq.what.fua || planted!(self, MergeFua))
             && !rq.barrier
-            && rq.what.sectors + what.sectors <= self.sectors_max
-            && rq.segments + more_segments <= self.segments_max
+            && (short || planted!(self, IgnoreLimits))
     }
 }
 
@@ -134,6 +138,7 @@ impl Queue {
     }
 
     fn merge_into(&mut self, now: Nanos, rq: u32, piece: &Piece, side: Side) {
+        let side = if planted!(self, WrongSide) { Side::Back } else { side };
         match side {
             Side::Back => {
                 self.pool.append(rq, piece);

@@ -1,6 +1,7 @@
 //! What the elevators of Linux share: the plug, merging, the request pool and its batches.
 
 pub(crate) mod batches;
+pub(crate) mod habits;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod share;

@@ -345,24 +345,19 @@ impl Pool {
 pub(crate) struct Fifo {
     head: u32,
     tail: u32,
-    length: u32,
 }
 
-snapshot_fields!(Fifo { head, tail, length });
+snapshot_fields!(Fifo { head, tail });
 
 impl Default for Fifo {
     fn default() -> Fifo {
-        Fifo { head: NONE, tail: NONE, length: 0 }
+        Fifo { head: NONE, tail: NONE }
     }
 }
 
 impl Fifo {
     pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        self.length
+        self.head == NONE
     }
 
     pub(crate) fn head(&self) -> Option<u32> {
@@ -390,7 +385,6 @@ impl Fifo {
             tail => pool[tail].after = rq,
         }
         self.tail = rq;
-        self.length += 1;
     }
 
     pub(crate) fn remove(&mut self, pool: &mut Pool, rq: u32) {
@@ -403,7 +397,6 @@ impl Fifo {
             NONE => self.tail = before,
             after => pool[after].before = before,
         }
-        self.length -= 1;
     }
 
     /// `gone` leaves, and `rq` takes its place.
@@ -482,7 +475,7 @@ mod tests {
         while let Some(next) = Fifo::after(&pool, *order.last().unwrap()) {
             order.push(next);
         }
-        assert_eq!((order, fifo.len()), (vec![rqs[3], rqs[2]], 2));
+        assert_eq!(order, [rqs[3], rqs[2]]);
         assert_eq!((fifo.tail(), Fifo::before(&pool, rqs[2])), (Some(rqs[2]), Some(rqs[3])));
     }
 }

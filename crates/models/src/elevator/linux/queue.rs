@@ -13,6 +13,7 @@ use super::pool::{NONE, Piece, Pool, State};
 use super::share::Shares;
 use super::tags::{Tags, Waiting};
 use super::written::Written;
+use crate::elevator::mutant::planted;
 use crate::elevator::{Kind, Merging, Policy};
 use crate::raid::legs::Legs;
 
@@ -40,7 +41,13 @@ pub(crate) struct Settings {
 
 /// The longest request, from the kernel's settings.
 pub(crate) fn extent(max_sectors_kb: u32, segments_max: u32, merge: bool) -> Extent {
-    Extent { sectors_max: max_sectors_kb * 2, segments_max, merge }
+    Extent {
+        sectors_max: max_sectors_kb * 2,
+        segments_max,
+        merge,
+        #[cfg(test)]
+        mutant: None,
+    }
 }
 
 /// What the queue counted.
@@ -100,6 +107,8 @@ pub(crate) struct Queue {
     pub(super) counts: Counts,
     done: Vec<(usize, RequestId)>,
     chosen: Vec<u32>,
+    #[cfg(test)]
+    pub(super) mutant: Option<crate::elevator::mutant::Mutant>,
 }
 
 snapshot_fields!(Queue {
@@ -156,6 +165,8 @@ impl Queue {
             counts: Counts::default(),
             done: Vec::new(),
             chosen: Vec::new(),
+            #[cfg(test)]
+            mutant: None,
         }
     }
 
@@ -219,16 +230,17 @@ impl Queue {
 
     /// As in 2.6.26: an empty queue is plugged first.
     fn insert_plugging(&mut self, now: Nanos, rq: u32) {
-        if self.policy.is_empty() && self.dispatch.is_empty() {
+        if self.policy.is_empty() && self.dispatch.is_empty() && !planted!(self, NeverPlug) {
             self.plug.close(now.saturating_add(self.settings.unplug_delay));
         }
         let sync = self.pool[rq].is_sync();
         let kick = self.insert(now, rq);
         let waiting = self.tags.in_use().saturating_sub(self.in_device);
-        if kick || self.plug.is_closed() && waiting >= self.settings.unplug_thresh {
+        let enough = waiting >= self.settings.unplug_thresh || planted!(self, NeverPlug);
+        if kick || (self.plug.is_closed() || planted!(self, NeverPlug)) && enough {
             self.plug.open();
             self.run(now);
-        } else if sync && self.plug.is_closed() {
+        } else if sync && self.plug.is_closed() && !planted!(self, LeaveSleepers) {
             self.sleeps_at = self.sleeps_at.min(now);
         }
     }
@@ -304,7 +316,7 @@ impl Queue {
             self.chosen = chosen;
         }
         let &first = self.dispatch.front()?;
-        if self.pool[first].barrier && self.in_device > 0 {
+        if self.pool[first].barrier && self.in_device > 0 && !planted!(self, PassBarrier) {
             return None;
         }
         self.dispatch.pop_front()
@@ -374,12 +386,13 @@ impl Queue {
             self.policy.completed(now, &self.pool, rq);
         }
         let keep = self.limits.write_cache && what.op == Op::Write && !what.fua;
+        let only_first = planted!(self, AnswerFirst);
         let (written, inside) = (&mut self.written, &mut self.inside);
         self.pool.release(rq, |host, lba, sectors, whole| {
             if keep {
                 written.add(name, host, lba, sectors);
             }
-            if whole {
+            if whole && !(only_first && lba > what.lba.0) {
                 *inside -= 1;
                 out.complete(host, now);
             }
@@ -392,6 +405,9 @@ impl Queue {
 
     /// Whoever waits for a request of this direction may have one.
     pub(super) fn wake(&mut self, now: Nanos, way: usize) {
+        if planted!(self, ForgetWaiting) {
+            return;
+        }
         for line in self.tags.lines(way) {
             self.wake_line(now, line);
         }
@@ -481,7 +497,11 @@ impl Device for Queue {
         let mut inside = self.pool.hosts();
         inside.extend(self.tags.waiting().map(|piece| piece.what.id));
         let lost = self.below.power_fail(now).into_iter().flat_map(|survivors| survivors.lost);
-        let lost = self.written.name(&lost.collect::<Vec<_>>(), &inside);
+        let lost: Vec<_> = lost.collect();
+        let lost = match planted!(self, ForeignNames) {
+            true => lost,
+            false => self.written.name(&lost, &inside),
+        };
         self.pool = Pool::new();
         self.policy.clear();
         self.tags.clear();

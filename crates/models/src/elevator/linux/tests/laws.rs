@@ -29,7 +29,7 @@ fn every_policy_obeys_the_laws_over_a_disk() {
 }
 
 #[test]
-fn every_policy_obeys_the_laws_over_flash_with_a_write_cache() {
+fn every_policy_obeys_the_laws_over_flash() {
     let flash = DeviceModel::Ssd(ssd::Params::default());
     for policy in ElevatorPolicy::NAMES {
         sim::laws::check_all(policy, &|| make(policy, &flash, None), 0..6);
