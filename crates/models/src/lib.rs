@@ -4,5 +4,6 @@
 //! [`std::io::Read`]. Their slots are collected in one place, [`registry`].
 
 pub mod device;
+pub mod elevator;
 mod raid;
 pub mod registry;

@@ -6,6 +6,7 @@
 use config::parameters::{self, Row};
 
 pub use crate::device::DeviceModel;
+pub use crate::elevator::ElevatorPolicy;
 pub use flash::ftl::allocation::Allocation;
 pub use flash::ftl::gc::GcPolicy;
 pub use flash::ftl::mapping::MappingScheme;
@@ -51,6 +52,7 @@ macro_rules! slots {
 /// explains.
 pub const SLOTS: &[Slot] = slots![
     DeviceModel,
+    ElevatorPolicy,
     MappingScheme,
     Allocation,
     GcPolicy,

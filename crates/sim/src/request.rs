@@ -1,5 +1,6 @@
 //! What a host asks of a block device.
 
+use crate::priority::Priority;
 use crate::units::{Bytes, Lba, SECTOR_BYTES};
 
 /// Names one request for its whole life. The driver hands out ids in submission order, from 0.
@@ -52,11 +53,18 @@ pub struct Request {
     pub stream: u16,
     /// Process that caused the request; 0 when unknown.
     pub process: u32,
+    /// Somebody waits for this write, as after `O_SYNC` or `O_DIRECT`. A reader always waits.
+    pub sync: bool,
+    /// I/O priority of that process.
+    pub priority: Priority,
 }
+
+// It is copied in every hot loop.
+const _: () = assert!(size_of::<Request>() == 32);
 
 crate::snapshot_enum!(Op { Read, Write, Flush, Discard });
 crate::snapshot_fields!(RequestId { 0 });
-crate::snapshot_fields!(Request { id, lba, sectors, op, fua, stream, process });
+crate::snapshot_fields!(Request { id, lba, sectors, op, fua, stream, process, sync, priority });
 
 impl Request {
     /// A read of `sectors` sectors from `lba`.
@@ -79,9 +87,24 @@ impl Request {
         Request::new(Op::Discard, lba, sectors)
     }
 
-    /// A request without flags, stream or process.
+    /// A request without flags, stream, process or priority.
     pub const fn new(op: Op, lba: Lba, sectors: u32) -> Request {
-        Request { id: RequestId(0), lba, sectors, op, fua: false, stream: 0, process: 0 }
+        Request {
+            id: RequestId(0),
+            lba,
+            sectors,
+            op,
+            fua: false,
+            stream: 0,
+            process: 0,
+            sync: false,
+            priority: Priority::NONE,
+        }
+    }
+
+    /// Does somebody wait for it? Of writes only those that say so; of the rest all.
+    pub const fn is_sync(&self) -> bool {
+        self.sync || !matches!(self.op, Op::Write | Op::Discard)
     }
 
     /// The same request with force unit access.

@@ -3,8 +3,8 @@
 //! # What it models
 //! One request per event of the chosen action. `Q` is what programs and file systems asked for;
 //! `D` is what the device was sent after merging and scheduling. A leading `F` in the flags is a
-//! flush before the request, a trailing `F` is FUA, `FN` is a flush alone. The process is the
-//! event's pid.
+//! flush before the request, a trailing `F` is FUA, `FN` is a flush alone; an `S` marks a write that
+//! is waited for. The process is the event's pid.
 //!
 //! # Equation
 //! Line: `major,minor cpu sequence seconds.nanoseconds pid action flags [sector + sectors] [name]`.
@@ -15,7 +15,7 @@
 //! `action`, `responses`.
 //!
 //! # What it leaves out
-//! Read-ahead, sync and metadata flags; passthrough commands; notes (`m`) and the summary.
+//! Read-ahead and metadata flags; passthrough commands; notes (`m`) and the summary.
 //!
 //! # Validated against
 //! Recordings of ext2 and ext3 under Postmark, dbench and Bonnie++; counts by `awk`.
@@ -97,6 +97,7 @@ struct Flags {
     preflush: bool,
     op: Option<Op>,
     fua: bool,
+    sync: bool,
 }
 
 impl Flags {
@@ -113,15 +114,16 @@ impl Flags {
             b'N' => None,
             _ => return None,
         };
-        let mut fua = false;
+        let (mut fua, mut sync) = (false, false);
         for flag in &rest[1..] {
             match flag {
                 b'F' => fua = true,
-                b'A' | b'S' | b'M' | b'B' | b'E' => {}
+                b'S' => sync = true,
+                b'A' | b'M' | b'B' | b'E' => {}
                 _ => return None,
             }
         }
-        Some(Flags { preflush: preflush && op != Some(Op::Flush), op, fua })
+        Some(Flags { preflush: preflush && op != Some(Op::Flush), op, fua, sync })
     }
 }
 
@@ -241,6 +243,7 @@ impl Blkparse {
         let request = Request {
             process: event.process,
             fua: event.flags.fua && request.op == Op::Write,
+            sync: event.flags.sync && request.op == Op::Write,
             ..request
         };
         if !wanted {
@@ -324,13 +327,15 @@ impl Writer for Print {
         self.sequence += 1;
         let request = &record.request;
         let time = record.time.unwrap_or_default().0;
-        let flags = match (request.op, request.fua) {
-            (Op::Read, false) => "R",
-            (Op::Read, true) => "RF",
-            (Op::Write, false) => "W",
-            (Op::Write, true) => "WF",
-            (Op::Flush, _) => "FN",
-            (Op::Discard, _) => "D",
+        let flags = match (request.op, request.fua, request.sync) {
+            (Op::Read, false, _) => "R",
+            (Op::Read, true, _) => "RF",
+            (Op::Write, false, false) => "W",
+            (Op::Write, false, true) => "WS",
+            (Op::Write, true, false) => "WF",
+            (Op::Write, true, true) => "WFS",
+            (Op::Flush, ..) => "FN",
+            (Op::Discard, ..) => "D",
         };
         let (major, minor) = (record.device >> 20, record.device & 0xf_ffff);
         let (sequence, process, action) = (self.sequence, request.process, self.action);

@@ -63,6 +63,7 @@ const COMPLETE: u32 = 8;
 
 const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
+const SYNC: u32 = 1 << 3;
 const PASSTHROUGH: u32 = 1 << 9;
 const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
@@ -167,7 +168,8 @@ impl Blktrace {
         };
         let sectors = u64::from(bytes).div_ceil(SECTOR_BYTES) as u32;
         let request = Request::new(op, Lba(if bytes > 0 { sector } else { 0 }), sectors);
-        let request = Request { process, fua: op == Op::Write && category & FUA != 0, ..request };
+        let is = |flag| op == Op::Write && category & flag != 0;
+        let request = Request { process, fua: is(FUA), sync: is(SYNC), ..request };
         if preflush && wanted {
             let flush = Request { process, ..Request::flush() };
             self.hand_on(sink, time, device, flush, true)?;

@@ -5,8 +5,8 @@
 //! flushes, several jobs at once or one after the other. Either a real job file (`file`) or one
 //! job whose keys stand in the table itself, under fio's own names. Each job is one closed loop of
 //! `iodepth` requests, or a paced stream when a rate is given (`rate_process = "poisson"` for
-//! random arrivals), and writes to a stream of its own where the device tells streams apart. The
-//! table of keys is in `docs/workloads.md`.
+//! random arrivals), is a process, and writes to a stream of its own where the device tells streams
+//! apart. The table of keys is in `docs/workloads.md`.
 //!
 //! # Equation
 //! Zipf: P(rank i) = i^-theta / sum over j of j^-theta, drawn by the quantile of Gray et al. and
@@ -170,6 +170,12 @@ params! {
     end_fsync,
     /// none, sync or dsync: the latter two make every write force unit access.
     sync,
+    /// Writes are waited for, not written back later; an elevator tells them apart.
+    direct,
+    /// 0 none, 1 real time, 2 best effort, 3 idle: class of the job's I/O priority.
+    prioclass,
+    /// Level of that priority, 0 (highest) to 7; without a class that of best effort.
+    prio,
     /// Percentage of reads in a mix.
     rwmixread,
     /// Percentage of writes in a mix.

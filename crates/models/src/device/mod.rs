@@ -15,6 +15,7 @@ sim::registry! {
         Raid1 = "raid1" => raid1,
         MdWriteBehind = "md-write-behind" => md_write_behind,
         Mirror = "mirror" => mirror,
+        Elevator = "elevator" => elevator,
     }
 }
 

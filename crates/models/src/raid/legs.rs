@@ -19,7 +19,7 @@ struct Leg {
 
 snapshot_fields!(Leg { device, held });
 
-/// Two or three devices in a fixed order.
+/// One to three devices in a fixed order.
 #[derive(Clone)]
 pub(crate) struct Legs {
     legs: Vec<Leg>,
@@ -121,6 +121,10 @@ impl Legs {
 
     pub(crate) fn apply(&mut self, leg: usize, request: &Request) {
         self.legs[leg].device.apply(request);
+    }
+
+    pub(crate) fn prefetch(&mut self, leg: usize, request: &Request) {
+        self.legs[leg].device.prefetch(request);
     }
 
     /// Counts, levels and units of the legs, each name after that of its leg.

@@ -1,6 +1,6 @@
 //! One running job.
 
-use sim::{Lba, Nanos, Op, Request, Rng, SECTOR_BYTES};
+use sim::{Lba, Nanos, Op, Priority, Request, Rng, SECTOR_BYTES};
 
 use super::options::{BlockSize, READ, TRIM, WRITE};
 use super::plan::Resolved;
@@ -65,6 +65,9 @@ pub(super) struct Job {
     issued: u64,
     number_ios: u64,
     stop_at: Nanos,
+    /// The job waits for its writes.
+    waits: bool,
+    priority: Priority,
     paced: bool,
     gated: bool,
     sizes: [Sizes; 3],
@@ -111,6 +114,8 @@ impl Job {
             issued: 0,
             number_ios,
             stop_at: Nanos::MAX,
+            waits: o.direct || o.fua,
+            priority: o.priority(),
             paced: pace.iter().any(|p| !matches!(p, Pace::Free)),
             gated: o.fsync > 0 || o.thinktime > Nanos::ZERO,
             sizes,
@@ -200,6 +205,8 @@ impl Job {
         request.process = self.plan.process;
         request.stream = (self.plan.process - 1) as u16;
         request.fua = self.plan.options.fua && direction == WRITE;
+        request.sync = self.waits && direction == WRITE;
+        request.priority = self.priority;
         Poll::Issue(request)
     }
 
@@ -207,6 +214,7 @@ impl Job {
         self.in_flight += 1;
         let mut request = Request::flush();
         request.process = self.plan.process;
+        request.priority = self.priority;
         Poll::Issue(request)
     }
 

@@ -64,6 +64,9 @@ const HONOURED: &[Key] = &[
         v.choice(&["none", "0"], &["sync", "dsync", "1"]).map(|b| o.fua = b)
     }),
     honoured(&["rwmixread"], |o, v| v.int(0, 100).map(|n| o.rwmixread = n)),
+    honoured(&["direct"], |o, v| v.boolean().map(|b| o.direct = b)),
+    honoured(&["prioclass"], |o, v| v.int(0, 3).map(|n| o.prioclass = n as u8)),
+    honoured(&["prio"], |o, v| v.int(0, 7).map(|n| o.prio = n as u8)),
     honoured(&["rwmixwrite"], |o, v| v.int(0, 100).map(|n| o.rwmixread = 100 - n)),
     honoured(&["random_distribution"], |o, v| {
         options::distribution(v).map(|(law, abs)| (o.distribution, o.zoned_abs) = (law, abs))
@@ -144,7 +147,6 @@ const HARMLESS: &[Key] = &[
         &[
             "ioengine",
             "thread",
-            "direct",
             "buffered",
             "atomic",
             "invalidate",
@@ -158,8 +160,6 @@ const HARMLESS: &[Key] = &[
             "numa_cpu_nodes",
             "numa_mem_policy",
             "nice",
-            "prio",
-            "prioclass",
             "clocksource",
             "gtod_reduce",
             "gtod_cpu",

@@ -1,6 +1,6 @@
 //! The options of one job, with fio's defaults.
 
-use sim::Nanos;
+use sim::{Nanos, Priority, PriorityClass};
 
 use super::value::{Extent, Value};
 use crate::distribution::Distribution;
@@ -83,6 +83,10 @@ pub struct Options {
     pub(super) fsync: u64,
     pub(super) end_fsync: bool,
     pub(super) fua: bool,
+    pub(super) direct: bool,
+    /// As numbered by fio and Linux: none, real time, best effort, idle.
+    pub(super) prioclass: u8,
+    pub(super) prio: u8,
     pub(super) startdelay: Nanos,
     pub(super) ramp_time: Nanos,
     pub(super) runtime: Nanos,
@@ -122,6 +126,9 @@ impl Default for Options {
             fsync: 0,
             end_fsync: false,
             fua: false,
+            direct: false,
+            prioclass: 0,
+            prio: 0,
             startdelay: Nanos::ZERO,
             ramp_time: Nanos::ZERO,
             runtime: Nanos::ZERO,
@@ -135,6 +142,17 @@ impl Default for Options {
 }
 
 impl Options {
+    /// I/O priority of the job. A level alone is one of best effort.
+    pub(super) fn priority(&self) -> Priority {
+        let class = match (self.prioclass, self.prio) {
+            (0, 0) => return Priority::NONE,
+            (0 | 2, _) => PriorityClass::BestEffort,
+            (1, _) => PriorityClass::RealTime,
+            _ => PriorityClass::Idle,
+        };
+        Priority::new(class, self.prio)
+    }
+
     /// Contradictions between keys: (key, what is wrong).
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.time_based && self.runtime == Nanos::ZERO {

@@ -6,7 +6,7 @@ use sim::{Nanos, Rng};
 const FULL: &str = "; a server
 [global]
 ioengine=libaio   # said aloud
-direct=1
+thread
 rw=randrw
 bs=4k,8k
 runtime=30
@@ -55,7 +55,7 @@ fn harmless_keys_are_said_aloud_once_with_their_line() {
     let notes = parse_job_file("job.fio", FULL).unwrap().notes;
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].starts_with("job.fio:3: ioengine has no effect: "), "{}", notes[0]);
-    let twice = "[a]\ndirect=1\n[b]\ndirect=0\n";
+    let twice = "[a]\nthread=1\n[b]\nthread=0\n";
     assert_eq!(parse_job_file("x", twice).unwrap().notes.len(), 1);
 }
 

@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 
 use sim::testing::FixedDelay;
-use sim::{Bytes, Completion, Limits, Nanos, Op, Probe, Request, Rng, Stop, simulate};
+use sim::{
+    Bytes, Completion, Limits, Nanos, Op, Priority, PriorityClass, Probe, Request, Rng, Stop,
+    simulate,
+};
 
 use super::*;
 
@@ -253,6 +256,37 @@ fn fsync_drains_flushes_and_goes_on() {
     assert_eq!(many.iter().filter(|(_, r)| r.op == Op::Flush).count(), 63);
     let fua = run("[a]\nrw=rw\nsync=1", 100);
     assert!(fua.iter().all(|(_, r)| r.fua == (r.op == Op::Write)));
+}
+
+#[test]
+fn writes_are_waited_for_where_fio_waits() {
+    for (keys, sync) in [("", false), ("direct=1", true), ("sync=1", true)] {
+        let issued = run(&format!("[a]\nrw=rw\n{keys}\nend_fsync=1\nsize=64k"), 100);
+        let marked = |r: &Request| r.sync == (sync && r.op == Op::Write);
+        assert!(issued.iter().all(|(_, r)| marked(r)), "{keys}");
+    }
+}
+
+#[test]
+fn every_job_is_a_process_with_its_priority() {
+    let jobs = "[a]\nprioclass=1\nprio=3\n[b]\nprio=7\nend_fsync=1\nrw=write\n[c]\nnumjobs=2\n\
+                [d]\nprioclass=3\n[e]\nprioclass=2";
+    let issued = run(&format!("[global]\nrw=read\nsize=8k\n{jobs}"), 100);
+    let best_effort = |level| Priority::new(PriorityClass::BestEffort, level);
+    let expected = [
+        Priority::new(PriorityClass::RealTime, 3),
+        best_effort(7),
+        Priority::NONE,
+        Priority::NONE,
+        Priority::new(PriorityClass::Idle, 0),
+        best_effort(0),
+    ];
+    assert!(issued.iter().any(|(_, r)| r.op == Op::Flush));
+    for (_, request) in issued {
+        assert_eq!(request.priority, expected[request.process as usize - 1], "{request:?}");
+    }
+    let error = plan(1 << 30, "[a]\nprio=8").unwrap_err().to_string();
+    assert!(error.contains("expected a whole number from 0 to 7, got \"8\""), "{error}");
 }
 
 #[test]

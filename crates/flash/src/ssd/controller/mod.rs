@@ -51,12 +51,9 @@ impl Pending {
     fn request(&self) -> Request {
         Request {
             id: RequestId(self.id),
-            lba: Lba(self.lba),
-            sectors: self.sectors,
-            op: Op::ALL[usize::from(self.op & 3)],
             fua: self.fua,
             stream: self.stream,
-            process: 0,
+            ..Request::new(Op::ALL[usize::from(self.op & 3)], Lba(self.lba), self.sectors)
         }
     }
 }

@@ -1,0 +1,143 @@
+//! Batches by sector with deadlines: what `deadline` and `mq-deadline` share.
+
+use sim::{Nanos, snapshot_fields};
+
+use super::pool::{Fifo, NONE, Piece, Pool, direction};
+use super::sorted::Sorted;
+
+/// What the tunables say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Of reads and writes.
+    pub(crate) expire: [Nanos; 2],
+    pub(crate) fifo_batch: u32,
+    pub(crate) writes_starved: u32,
+    /// A batch ends where the next request does not begin at the last one's end.
+    pub(crate) only_sequential: bool,
+}
+
+const READ: usize = 0;
+const WRITE: usize = 1;
+
+/// Waiting requests of both directions, and the batch that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Batches {
+    rules: Rules,
+    sorted: [Sorted; 2],
+    fifo: [Fifo; 2],
+    /// Where the batch would go on.
+    next: u32,
+    /// Requests of the running batch.
+    batching: u32,
+    starved: u32,
+    /// Where the last request ended.
+    last_sector: u64,
+}
+
+snapshot_fields!(Batches { sorted, fifo, next, batching, starved, last_sector });
+
+impl Batches {
+    pub(crate) fn new(rules: Rules) -> Batches {
+        Batches {
+            rules,
+            sorted: Default::default(),
+            fifo: Default::default(),
+            next: NONE,
+            batching: 0,
+            starved: 0,
+            last_sector: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fifo.iter().all(Fifo::is_empty)
+    }
+
+    pub(crate) fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) {
+        let way = pool[rq].direction();
+        pool[rq].time = now.saturating_add(self.rules.expire[way]);
+        self.sorted[way].insert(pool, rq);
+        self.fifo[way].push(pool, rq);
+    }
+
+    /// The request that goes next, and whether its time was over. It still waits.
+    pub(crate) fn next(&mut self, now: Nanos, pool: &Pool) -> Option<(u32, bool)> {
+        if self.next != NONE {
+            if self.rules.only_sequential && pool[self.next].start() != self.last_sector {
+                self.batching = self.rules.fifo_batch;
+            }
+            if self.batching < self.rules.fifo_batch {
+                return Some((self.next, false));
+            }
+        }
+        let waits = [READ, WRITE].map(|way| !self.fifo[way].is_empty());
+        let way = match waits {
+            [false, false] => return None,
+            [true, true] if self.starved >= self.rules.writes_starved => WRITE,
+            [true, writes] => {
+                self.starved += u32::from(writes);
+                READ
+            }
+            [false, true] => WRITE,
+        };
+        if way == WRITE {
+            self.starved = 0;
+        }
+        self.batching = 0;
+        let oldest = self.fifo[way].head()?;
+        let expired = pool[oldest].time <= now;
+        let goes_on = self.next != NONE && pool[self.next].direction() == way && !expired;
+        Some((if goes_on { self.next } else { oldest }, expired))
+    }
+
+    /// A request leaves for the device.
+    pub(crate) fn take(&mut self, pool: &mut Pool, rq: u32) {
+        let way = pool[rq].direction();
+        self.batching += 1;
+        self.last_sector = pool[rq].end();
+        self.next = self.sorted[way].after(pool, rq).unwrap_or(NONE);
+        self.sorted[way].remove(pool, rq);
+        self.fifo[way].remove(pool, rq);
+    }
+
+    /// A request of this direction that waits longest.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        self.fifo[READ].head().or(self.fifo[WRITE].head())
+    }
+
+    pub(crate) fn front(&self, piece: &Piece) -> Option<u32> {
+        self.sorted[direction(piece.what.op)].at(piece.what.end().0)
+    }
+
+    pub(crate) fn grown(&mut self, pool: &Pool, rq: u32, old: u64) {
+        self.sorted[pool[rq].direction()].moved(pool, rq, old);
+    }
+
+    pub(crate) fn latter(&self, pool: &Pool, rq: u32) -> Option<u32> {
+        self.sorted[pool[rq].direction()].after(pool, rq)
+    }
+
+    pub(crate) fn former(&self, pool: &Pool, rq: u32) -> Option<u32> {
+        self.sorted[pool[rq].direction()].before(pool, rq)
+    }
+
+    /// The one that would have expired first keeps its place.
+    pub(crate) fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
+        let way = pool[first].direction();
+        if self.next == second {
+            self.next = self.sorted[way].after(pool, second).unwrap_or(NONE);
+        }
+        self.sorted[way].remove(pool, second);
+        match pool[second].time < pool[first].time {
+            true => {
+                pool[first].time = pool[second].time;
+                self.fifo[way].take_place(pool, first, second);
+            }
+            false => self.fifo[way].remove(pool, second),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Batches::new(self.rules);
+    }
+}

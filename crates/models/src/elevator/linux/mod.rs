@@ -1,0 +1,16 @@
+//! What the elevators of Linux share: the plug, merging, the request pool and its batches.
+
+pub(crate) mod batches;
+mod extent;
+pub(crate) mod habits;
+pub(crate) mod pool;
+pub(crate) mod queue;
+pub(crate) mod share;
+pub(crate) mod sorted;
+pub(crate) mod tags;
+pub(crate) mod written;
+
+mod merge;
+mod plug;
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,551 @@
+//! The queue before a device: bios come in, requests go out.
+
+use std::collections::VecDeque;
+
+use sim::{
+    Busy, Completions, Counters, Device, Limits, Nanos, Op, Request, RequestId, Survivors,
+    snapshot_fields,
+};
+
+use super::extent::{Extent, is_mergeable};
+use super::plug::{QueuePlug, TaskPlugs};
+use super::pool::{NONE, Piece, Pool, State};
+use super::share::Shares;
+use super::tags::{Tags, Waiting};
+use super::written::Written;
+use crate::elevator::mutant::planted;
+use crate::elevator::{Kind, Merging, Policy};
+use crate::raid::legs::Legs;
+
+/// The low bits of a request's name below: its place in the pool. The rest tells apart those that
+/// had the place one after the other.
+const PLACE_BITS: u32 = 22;
+
+/// The one device below, as [`Legs`] counts.
+const BELOW: usize = 0;
+
+/// What does not change during a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Bios accepted at once.
+    pub(crate) bios_max: u32,
+    /// Requests in the device at once.
+    pub(crate) depth: u32,
+    pub(crate) nr_requests: u32,
+    pub(crate) extent: Extent,
+    /// Requests that open the plug of the queue.
+    pub(crate) unplug_thresh: u32,
+    /// When it opens in any case.
+    pub(crate) unplug_delay: Nanos,
+}
+
+/// The longest request, from the kernel's settings.
+pub(crate) fn extent(max_sectors_kb: u32, segments_max: u32, merge: bool) -> Extent {
+    Extent {
+        sectors_max: max_sectors_kb * 2,
+        segments_max,
+        merge,
+        #[cfg(test)]
+        mutant: None,
+    }
+}
+
+/// What the queue counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Counts {
+    enqueued: u64,
+    pieces: u64,
+    pub(super) merged_back: u64,
+    pub(super) merged_front: u64,
+    pub(super) joined: u64,
+    dequeued: u64,
+    flushes: u64,
+    waited: u64,
+}
+
+snapshot_fields!(Counts {
+    enqueued,
+    pieces,
+    merged_back,
+    merged_front,
+    joined,
+    dequeued,
+    flushes,
+    waited,
+});
+
+/// A block layer's queue with an elevator in it.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    below: Legs,
+    limits: Limits,
+    settings: Settings,
+    pub(super) extent: Extent,
+    pub(super) kind: Kind,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) pool: Pool,
+    pub(super) tags: Tags,
+    pub(super) plugs: TaskPlugs,
+    plug: QueuePlug,
+    /// The request that took or brought the last bio.
+    pub(super) last_merge: u32,
+    /// Chosen, but not yet in the device.
+    dispatch: VecDeque<u32>,
+    /// Where the last request that was sent ends.
+    end_sector: u64,
+    in_device: u32,
+    barrier_out: bool,
+    /// Bios inside.
+    inside: u32,
+    /// When somebody is through with submitting and waits; [`Nanos::MAX`] for nobody.
+    sleeps_at: Nanos,
+    sequence: u64,
+    /// Flushes that are out: their names below and what they cover.
+    flushes: Vec<(u64, u64)>,
+    written: Written,
+    shares: Shares,
+    pub(super) counts: Counts,
+    done: Vec<(usize, RequestId)>,
+    chosen: Vec<u32>,
+    #[cfg(test)]
+    pub(super) mutant: Option<crate::elevator::mutant::Mutant>,
+}
+
+snapshot_fields!(Queue {
+    below,
+    policy,
+    pool,
+    tags,
+    plugs,
+    plug,
+    last_merge,
+    dispatch,
+    end_sector,
+    in_device,
+    barrier_out,
+    inside,
+    sleeps_at,
+    sequence,
+    flushes,
+    written,
+    shares,
+    counts,
+});
+
+impl Queue {
+    pub(crate) fn new(
+        below: Legs,
+        policy: Box<dyn Policy>,
+        kind: Kind,
+        settings: Settings,
+    ) -> Queue {
+        let limits = Limits { queue_depth_max: settings.bios_max, ..below.limits(BELOW) };
+        Queue {
+            below,
+            limits,
+            settings,
+            extent: settings.extent,
+            kind,
+            policy,
+            pool: Pool::new(),
+            tags: Tags::new(settings.nr_requests, !kind.task_plug),
+            plugs: TaskPlugs::default(),
+            plug: QueuePlug::default(),
+            last_merge: NONE,
+            dispatch: VecDeque::new(),
+            end_sector: 0,
+            in_device: 0,
+            barrier_out: false,
+            inside: 0,
+            sleeps_at: Nanos::MAX,
+            sequence: 0,
+            flushes: Vec::new(),
+            written: Written::default(),
+            shares: Shares::default(),
+            counts: Counts::default(),
+            done: Vec::new(),
+            chosen: Vec::new(),
+            #[cfg(test)]
+            mutant: None,
+        }
+    }
+
+    /// Cut a request into pieces that are not too long.
+    fn enter(&mut self, now: Nanos, request: Request) {
+        let longest = self.extent.piece_sectors();
+        if request.op == Op::Discard || request.sectors <= longest {
+            self.counts.pieces += 1;
+            return self.accept(now, Piece { what: request, split: NONE });
+        }
+        let pieces = request.sectors.div_ceil(longest);
+        let split = self.pool.split(pieces);
+        let mut what = request;
+        let end = request.end().0;
+        while what.lba.0 < end {
+            what.sectors = (end - what.lba.0).min(u64::from(longest)) as u32;
+            self.counts.pieces += 1;
+            self.accept(now, Piece { what, split });
+            what.lba.0 += u64::from(what.sectors);
+        }
+    }
+
+    /// A piece joins a request, becomes one, or waits for one.
+    fn accept(&mut self, now: Nanos, piece: Piece) {
+        if self.tags.is_asleep(&piece) {
+            return self.tags.wait(piece, false);
+        }
+        if self.merge(now, &piece) {
+            return;
+        }
+        if !self.become_request(now, &piece) {
+            self.counts.waited += 1;
+            self.tags.wait(piece, true);
+            // Whoever sleeps hands over what it kept back.
+            self.sleeps_at = self.sleeps_at.min(now);
+        }
+    }
+
+    fn become_request(&mut self, now: Nanos, piece: &Piece) -> bool {
+        let (depth, must) = (self.policy.depth(&piece.what), self.policy.expects(&piece.what));
+        if !self.tags.take(now, piece, depth, must) {
+            return false;
+        }
+        let last = match self.kind.task_plug {
+            true => self.plugs.last(piece.what.process).map_or(0, |rq| self.pool[rq].what.sectors),
+            false => 0,
+        };
+        let rq = self.pool.allocate(now, piece);
+        if !self.kind.task_plug {
+            self.insert_plugging(now, rq);
+            return true;
+        }
+        self.pool[rq].state = State::Plugged;
+        self.sleeps_at = self.sleeps_at.min(now);
+        if let Some(list) = self.plugs.add(piece.what.process, rq, last) {
+            self.insert_all(now, list);
+            self.run(now);
+        }
+        true
+    }
+
+    /// As in 2.6.26: an empty queue is plugged first.
+    fn insert_plugging(&mut self, now: Nanos, rq: u32) {
+        if self.policy.is_empty() && self.dispatch.is_empty() && !planted!(self, NeverPlug) {
+            self.plug.close(now.saturating_add(self.settings.unplug_delay));
+        }
+        let sync = self.pool[rq].is_sync();
+        let kick = self.insert(now, rq);
+        let waiting = self.tags.in_use().saturating_sub(self.in_device);
+        let enough = waiting >= self.settings.unplug_thresh || planted!(self, NeverPlug);
+        if kick || (self.plug.is_closed() || planted!(self, NeverPlug)) && enough {
+            self.plug.open();
+            self.run(now);
+        } else if sync && self.plug.is_closed() && !planted!(self, LeaveSleepers) {
+            self.sleeps_at = self.sleeps_at.min(now);
+        }
+    }
+
+    /// Hand a request to the policy. True when it wants the queue to run.
+    fn insert(&mut self, now: Nanos, rq: u32) -> bool {
+        self.pool[rq].state = State::Queued;
+        if self.kind.merging == Merging::Elevator && is_mergeable(&self.pool[rq].what) {
+            self.pool.chain(rq);
+            if self.last_merge == NONE {
+                self.last_merge = rq;
+            }
+        }
+        self.policy.add(now, &mut self.pool, rq)
+    }
+
+    fn insert_all(&mut self, now: Nanos, list: Vec<u32>) {
+        for &rq in &list {
+            if !self.merge_at_insert(now, rq) {
+                self.insert(now, rq);
+            }
+        }
+        self.plugs.reuse(list);
+    }
+
+    /// A request that nothing joins and that the policy does not see. In 2.6.26 nothing passes it
+    /// on either side.
+    fn send_alone(&mut self, now: Nanos, request: Request) {
+        let rq = self.pool.allocate(now, &Piece { what: request, split: NONE });
+        if !self.kind.task_plug {
+            self.pool[rq].barrier = true;
+            let mut chosen = std::mem::take(&mut self.chosen);
+            self.policy.drain(now, &mut self.pool, &mut chosen);
+            for rq in chosen.drain(..) {
+                self.leave_policy(rq);
+                self.dispatch.push_back(rq);
+            }
+            self.chosen = chosen;
+            self.plug.open();
+        }
+        self.pool[rq].state = State::Dispatched;
+        self.dispatch.push_back(rq);
+        self.run(now);
+    }
+
+    fn leave_policy(&mut self, rq: u32) {
+        self.pool.unchain(rq);
+        self.pool[rq].state = State::Dispatched;
+        if self.last_merge == rq {
+            self.last_merge = NONE;
+        }
+    }
+
+    /// Send what the device has room for.
+    fn run(&mut self, now: Nanos) {
+        while self.in_device < self.settings.depth {
+            let Some(rq) = self.next(now) else { break };
+            self.start(now, rq);
+        }
+    }
+
+    fn next(&mut self, now: Nanos) -> Option<u32> {
+        if self.barrier_out {
+            return None;
+        }
+        if self.dispatch.is_empty() {
+            let mut chosen = std::mem::take(&mut self.chosen);
+            self.policy.dispatch(now, &mut self.pool, &mut chosen);
+            for rq in chosen.drain(..) {
+                self.leave_policy(rq);
+                self.dispatch_sorted(rq);
+            }
+            self.chosen = chosen;
+        }
+        let &first = self.dispatch.front()?;
+        if self.pool[first].barrier && self.in_device > 0 && !planted!(self, PassBarrier) {
+            return None;
+        }
+        self.dispatch.pop_front()
+    }
+
+    /// The driver's list rises from where the device is, and then from the beginning.
+    fn dispatch_sorted(&mut self, rq: u32) {
+        let (new, boundary) = (&self.pool[rq], self.end_sector);
+        let passes = |&&other: &&u32| {
+            let other = &self.pool[other];
+            if other.barrier || other.what.op != new.what.op {
+                return false;
+            }
+            match (new.start() >= boundary, other.start() >= boundary) {
+                (true, false) => true,
+                (false, true) => false,
+                _ => new.start() < other.start(),
+            }
+        };
+        let passed = self.dispatch.iter().rev().take_while(passes).count();
+        self.dispatch.insert(self.dispatch.len() - passed, rq);
+    }
+
+    fn start(&mut self, now: Nanos, rq: u32) {
+        self.sequence += 1;
+        let name = self.sequence << PLACE_BITS | u64::from(rq);
+        let entry = &mut self.pool[rq];
+        (entry.state, entry.started) = (State::Started, now);
+        let what = Request { id: RequestId(name), ..entry.what };
+        self.barrier_out = entry.barrier;
+        self.in_device += 1;
+        match what.op {
+            Op::Flush => {
+                self.counts.flushes += 1;
+                self.flushes.push((name, self.written.mark()));
+            }
+            _ => {
+                self.counts.dequeued += 1;
+                self.end_sector = what.end().0;
+            }
+        }
+        if !self.is_alone(rq) {
+            self.policy.started(now, &self.pool, rq);
+        }
+        self.below.submit(now, BELOW, what);
+    }
+
+    /// The policy does not know it.
+    fn is_alone(&self, rq: u32) -> bool {
+        self.pool[rq].barrier || self.pool[rq].what.op == Op::Flush
+    }
+
+    fn finish(&mut self, now: Nanos, name: RequestId, out: &mut Completions) {
+        let rq = (name.0 & ((1 << PLACE_BITS) - 1)) as u32;
+        self.in_device -= 1;
+        self.barrier_out = false;
+        let (alone, entry) = (self.is_alone(rq), &self.pool[rq]);
+        let (what, started, way) = (entry.what, entry.started, entry.direction());
+        if what.op == Op::Flush {
+            let index = self.flushes.iter().position(|(flush, _)| *flush == name.0);
+            let index = index.expect("every flush that is out is listed");
+            self.written.flushed(self.flushes.swap_remove(index).1);
+        } else {
+            self.shares.served(what.process, what.sectors, now.since(started));
+        }
+        if !alone {
+            self.policy.completed(now, &self.pool, rq);
+        }
+        let keep = self.limits.write_cache && what.op == Op::Write && !what.fua;
+        let only_first = planted!(self, AnswerFirst);
+        let (written, inside) = (&mut self.written, &mut self.inside);
+        self.pool.release(rq, |host, lba, sectors, whole| {
+            if keep {
+                written.add(name, host, lba, sectors);
+            }
+            if whole && !(only_first && lba > what.lba.0) {
+                *inside -= 1;
+                out.complete(host, now);
+            }
+        });
+        if !alone {
+            self.tags.give_back(way);
+            self.wake(now, way);
+        }
+    }
+
+    /// Whoever waits for a request of this direction may have one.
+    pub(super) fn wake(&mut self, now: Nanos, way: usize) {
+        if planted!(self, ForgetWaiting) {
+            return;
+        }
+        for line in self.tags.lines(way) {
+            self.wake_line(now, line);
+        }
+    }
+
+    fn wake_line(&mut self, now: Nanos, line: usize) {
+        let mut of = None;
+        while let Some(waiting) = self.tags.wake(now, line, of) {
+            let Waiting { piece, tried } = waiting;
+            // In 2.6.26 one process is woken, and takes along what it had behind the first.
+            of = (!self.kind.task_plug).then_some(piece.what.process);
+            if (tried || !self.merge(now, &piece)) && !self.become_request(now, &piece) {
+                self.tags.wait_on(line, waiting);
+                break;
+            }
+        }
+    }
+
+    /// Somebody waits: what was kept back goes on.
+    fn unplug(&mut self, now: Nanos) {
+        self.sleeps_at = Nanos::MAX;
+        self.plug.open();
+        while let Some(list) = self.plugs.hand_over() {
+            self.insert_all(now, list);
+        }
+        self.run(now);
+    }
+}
+
+impl Device for Queue {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request) -> Result<(), Busy> {
+        if self.inside >= self.settings.bios_max {
+            return Err(Busy);
+        }
+        self.inside += 1;
+        let barrier = request.fua && !self.kind.task_plug;
+        if request.op == Op::Flush {
+            self.send_alone(now, request);
+            return Ok(());
+        }
+        self.counts.enqueued += 1;
+        match barrier {
+            true => {
+                self.counts.pieces += 1;
+                self.send_alone(now, request);
+            }
+            false => self.enter(now, request),
+        }
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let timers = self.sleeps_at.min(self.plug.opens());
+        let timers = timers.min(self.policy.next_event().unwrap_or(Nanos::MAX));
+        let next = timers.min(self.below.next_event().unwrap_or(Nanos::MAX));
+        (next != Nanos::MAX).then_some(next)
+    }
+
+    fn advance(&mut self, now: Nanos, out: &mut Completions) {
+        while self.next_event().is_some_and(|at| at <= now) {
+            if self.below.next_event().is_some_and(|at| at <= now) {
+                let mut done = std::mem::take(&mut self.done);
+                self.below.advance(now, out, &mut done);
+                for (_, name) in done.drain(..) {
+                    self.finish(now, name, out);
+                }
+                self.done = done;
+                // The driver asks for more, whatever is plugged.
+                self.plug.open();
+                self.run(now);
+            }
+            if self.policy.next_event().is_some_and(|at| at <= now) {
+                self.policy.timer(now, &self.pool);
+                self.run(now);
+            }
+            if self.sleeps_at.min(self.plug.opens()) <= now {
+                self.unplug(now);
+            }
+        }
+    }
+
+    fn power_fail(&mut self, now: Nanos) -> Survivors {
+        let mut inside = self.pool.hosts();
+        inside.extend(self.tags.waiting().map(|piece| piece.what.id));
+        let lost = self.below.power_fail(now).into_iter().flat_map(|survivors| survivors.lost);
+        let lost: Vec<_> = lost.collect();
+        let lost = match planted!(self, ForeignNames) {
+            true => lost,
+            false => self.written.name(&lost, &inside),
+        };
+        self.pool = Pool::new();
+        self.policy.clear();
+        self.tags.clear();
+        self.plugs.clear();
+        self.plug.open();
+        self.dispatch.clear();
+        self.flushes.clear();
+        (self.last_merge, self.sleeps_at) = (NONE, Nanos::MAX);
+        (self.in_device, self.barrier_out, self.inside) = (0, false, 0);
+        Survivors { lost }
+    }
+
+    fn apply(&mut self, request: &Request) {
+        self.below.apply(BELOW, request);
+    }
+
+    fn prefetch(&mut self, request: &Request) {
+        self.below.prefetch(BELOW, request);
+    }
+
+    fn counters(&self, out: &mut Counters) {
+        let counts = &self.counts;
+        out.add("enqueued", counts.enqueued);
+        out.add("splits", counts.pieces - counts.enqueued);
+        out.add("merged_back", counts.merged_back);
+        out.add("merged_front", counts.merged_front);
+        out.add("merged_requests", counts.joined);
+        out.add("dequeued", counts.dequeued);
+        out.add("flushes", counts.flushes);
+        out.add("waited_for_request", counts.waited);
+        self.policy.counters(out);
+        self.shares.counters(out);
+        self.below.counters(out);
+    }
+
+    fn wear(&self) -> Vec<sim::Wear> {
+        self.below.wear()
+    }
+
+    fn freeze(&mut self) {
+        self.below.freeze();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Device> {
+        Box::new(self.clone())
+    }
+}

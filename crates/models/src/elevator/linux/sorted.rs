@@ -1,0 +1,155 @@
+//! Requests by sector, and the two of them that a one-way elevator would go to next.
+
+use std::collections::BTreeSet;
+
+use sim::snapshot_fields;
+
+use super::pool::Pool;
+
+/// Requests in the order of their first sectors.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Sorted {
+    by_sector: BTreeSet<(u64, u32)>,
+}
+
+snapshot_fields!(Sorted { by_sector });
+
+impl Sorted {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_sector.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, pool: &Pool, rq: u32) {
+        self.by_sector.insert((pool[rq].start(), rq));
+    }
+
+    pub(crate) fn remove(&mut self, pool: &Pool, rq: u32) {
+        let known = self.by_sector.remove(&(pool[rq].start(), rq));
+        debug_assert!(known, "a request leaves the order that it is in");
+    }
+
+    /// It began at `old` before a bio was put before it.
+    pub(crate) fn moved(&mut self, pool: &Pool, rq: u32, old: u64) {
+        self.by_sector.remove(&(old, rq));
+        self.insert(pool, rq);
+    }
+
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.by_sector.first().map(|&(_, rq)| rq)
+    }
+
+    /// The next one up.
+    pub(crate) fn after(&self, pool: &Pool, rq: u32) -> Option<u32> {
+        self.by_sector.range((pool[rq].start(), rq + 1)..).next().map(|&(_, rq)| rq)
+    }
+
+    /// The next one down.
+    pub(crate) fn before(&self, pool: &Pool, rq: u32) -> Option<u32> {
+        self.by_sector.range(..(pool[rq].start(), rq)).next_back().map(|&(_, rq)| rq)
+    }
+
+    /// One that begins exactly there.
+    pub(crate) fn at(&self, sector: u64) -> Option<u32> {
+        let next = self.by_sector.range((sector, 0)..).next();
+        next.filter(|(start, _)| *start == sector).map(|&(_, rq)| rq)
+    }
+
+    /// The neighbour of `rq` to go on with: the next one up or, at the top, the lowest, against
+    /// the next one down.
+    pub(crate) fn neighbour(&self, pool: &Pool, rq: u32, way: &OneWay) -> Option<u32> {
+        let up = self.after(pool, rq).or_else(|| self.first().filter(|&first| first != rq));
+        way.choose(pool, up, self.before(pool, rq))
+    }
+}
+
+/// Where a one-way elevator is, and how far back it may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneWay {
+    /// The sector behind the last request.
+    pub(crate) last: u64,
+    /// Sectors it may go back.
+    pub(crate) back_max: u64,
+    /// What a way back costs, in ways forward.
+    pub(crate) penalty: u64,
+}
+
+impl OneWay {
+    /// What it costs to go there; `None` when it is too far behind.
+    fn cost(&self, sector: u64) -> Option<u64> {
+        match sector >= self.last {
+            true => Some(sector - self.last),
+            false if self.last - sector <= self.back_max => {
+                Some((self.last - sector).saturating_mul(self.penalty))
+            }
+            false => None,
+        }
+    }
+
+    /// The better of two requests: the nearer one; of two that are too far behind, the lower; of
+    /// equals the higher.
+    pub(crate) fn choose(&self, pool: &Pool, a: Option<u32>, b: Option<u32>) -> Option<u32> {
+        let (Some(one), Some(other)) = (a, b) else { return a.or(b) };
+        let (s1, s2) = (pool[one].start(), pool[other].start());
+        let first = match (self.cost(s1), self.cost(s2)) {
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => s1 <= s2,
+            (Some(d1), Some(d2)) => d1 < d2 || d1 == d2 && s1 >= s2,
+        };
+        Some(if first { one } else { other })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elevator::linux::pool::{NONE, Piece};
+    use sim::{Lba, Nanos, Request};
+
+    #[test]
+    fn the_nearer_one_wins_and_back_costs_double() {
+        let mut pool = Pool::new();
+        let mut at = |lba| {
+            let what = Request::read(Lba(lba), 8);
+            pool.allocate(Nanos(0), &Piece { what, split: NONE })
+        };
+        let (low, below, above, far) = (at(10), at(940), at(1100), at(1200));
+        let way = OneWay { last: 1000, back_max: 100, penalty: 2 };
+        for (a, b, best) in [
+            (above, far, above),
+            // 60 sectors back cost 120, more than 100 forward; half of 200 forward.
+            (below, above, above),
+            (below, far, below),
+            // Further back than allowed: everything else goes first.
+            (low, far, far),
+            (low, low, low),
+        ] {
+            assert_eq!(way.choose(&pool, Some(a), Some(b)), Some(best));
+            assert_eq!(way.choose(&pool, Some(b), Some(a)), Some(best));
+        }
+        assert_eq!(way.choose(&pool, None, Some(low)), Some(low));
+        let wrapped = OneWay { last: 5000, back_max: 100, penalty: 2 };
+        assert_eq!(wrapped.choose(&pool, Some(above), Some(below)), Some(below));
+    }
+
+    #[test]
+    fn neighbours_wrap_at_the_top() {
+        let (mut pool, mut sorted) = (Pool::new(), Sorted::default());
+        let rqs: Vec<u32> = [300, 100, 200]
+            .map(|lba| {
+                let what = Request::read(Lba(lba), 8);
+                pool.allocate(Nanos(0), &Piece { what, split: NONE })
+            })
+            .to_vec();
+        rqs.iter().for_each(|&rq| sorted.insert(&pool, rq));
+        assert_eq!(sorted.first(), Some(rqs[1]));
+        assert_eq!(sorted.after(&pool, rqs[1]), Some(rqs[2]));
+        assert_eq!(sorted.before(&pool, rqs[1]), None);
+        assert_eq!((sorted.at(200), sorted.at(201)), (Some(rqs[2]), None));
+        let way = OneWay { last: 308, back_max: 0, penalty: 2 };
+        assert_eq!(sorted.neighbour(&pool, rqs[0], &way), Some(rqs[1]));
+        pool.prepend(rqs[0], &Piece { what: Request::read(Lba(50), 250), split: NONE });
+        sorted.moved(&pool, rqs[0], 300);
+        assert_eq!(sorted.first(), Some(rqs[0]));
+    }
+}

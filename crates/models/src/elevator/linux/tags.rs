@@ -1,0 +1,241 @@
+//! Who may have a request of the pool, and who waits for one.
+
+use std::collections::VecDeque;
+
+use sim::{Nanos, snapshot_fields};
+
+use super::pool::{Piece, direction};
+
+/// Requests that a process may take in a row after it had to wait.
+const BATCH_REQUESTS: u32 = 32;
+/// For how long it may: HZ / 50 ticks.
+const BATCH_TIME: Nanos = Nanos::from_millis(20);
+
+/// A process that waited and now fills the queue for a while.
+#[derive(Clone, Copy, Default, Debug)]
+struct Batcher {
+    process: u32,
+    left: u32,
+    until: Nanos,
+}
+
+snapshot_fields!(Batcher { process, left, until });
+
+/// Someone who waits for a request.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) piece: Piece,
+    /// It looked for something to merge with before it fell asleep.
+    pub(crate) tried: bool,
+}
+
+snapshot_fields!(Waiting { piece, tried });
+
+/// The request pool: of 2.6.26, with a limit per direction and batches, or of today, with one
+/// limit that the policy may lower for some.
+#[derive(Clone, Debug)]
+pub(crate) struct Tags {
+    nr_requests: u32,
+    per_direction: bool,
+    count: [u32; 2],
+    full: [bool; 2],
+    waiting: [VecDeque<Waiting>; 2],
+    batchers: Vec<Batcher>,
+}
+
+snapshot_fields!(Tags { count, full, waiting, batchers });
+
+impl Tags {
+    pub(crate) fn new(nr_requests: u32, per_direction: bool) -> Tags {
+        Tags {
+            nr_requests,
+            per_direction,
+            count: [0; 2],
+            full: [false; 2],
+            waiting: Default::default(),
+            batchers: Vec::new(),
+        }
+    }
+
+    /// Requests in use.
+    pub(crate) fn in_use(&self) -> u32 {
+        self.count[0] + self.count[1]
+    }
+
+    /// Take a request for this piece, if it may have one. `depth` is the policy's limit for it,
+    /// `must` says that the policy is waiting for this very process.
+    pub(crate) fn take(&mut self, now: Nanos, piece: &Piece, depth: u32, must: bool) -> bool {
+        let way = direction(piece.what.op);
+        if !self.per_direction {
+            let free = self.in_use() < depth.min(self.nr_requests);
+            self.count[way] += u32::from(free);
+            return free;
+        }
+        if self.count[way] + 1 >= self.nr_requests {
+            if !self.full[way] {
+                self.full[way] = true;
+                self.batch(now, piece.what.process);
+            } else if !must && !self.is_batching(now, piece.what.process) {
+                return false;
+            }
+        }
+        if self.count[way] >= 3 * self.nr_requests / 2 {
+            return false;
+        }
+        self.count[way] += 1;
+        // A batch is counted in the requests that are taken.
+        if let Some(batcher) = self.batchers.iter_mut().find(|b| b.process == piece.what.process) {
+            batcher.left = batcher.left.saturating_sub(1);
+        }
+        true
+    }
+
+    fn batch(&mut self, now: Nanos, process: u32) {
+        self.batchers.retain(|b| b.process != process && b.left > 0 && b.until > now);
+        let until = now.saturating_add(BATCH_TIME);
+        self.batchers.push(Batcher { process, left: BATCH_REQUESTS, until });
+    }
+
+    fn is_batching(&self, now: Nanos, process: u32) -> bool {
+        let batcher = self.batchers.iter().find(|b| b.process == process);
+        // A batch that was not begun does not run out.
+        batcher.is_some_and(|b| b.left == BATCH_REQUESTS || b.left > 0 && now < b.until)
+    }
+
+    /// Where it waits: with its direction or, where all share one limit, with those that are
+    /// waited for or not.
+    fn line(&self, piece: &Piece) -> usize {
+        match self.per_direction {
+            true => direction(piece.what.op),
+            false => usize::from(!piece.what.is_sync()),
+        }
+    }
+
+    /// The lines that may go on when a request of this direction is free.
+    pub(crate) fn lines(&self, way: usize) -> std::ops::RangeInclusive<usize> {
+        if self.per_direction { way..=way } else { 0..=1 }
+    }
+
+    /// Does the process of this piece already wait?
+    pub(crate) fn is_asleep(&self, piece: &Piece) -> bool {
+        let waiting = &self.waiting[self.line(piece)];
+        // Today's queue hands requests out in order.
+        let is_same = |w: &Waiting| w.piece.what.process == piece.what.process;
+        !waiting.is_empty() && (!self.per_direction || waiting.iter().any(is_same))
+    }
+
+    pub(crate) fn wait(&mut self, piece: Piece, tried: bool) {
+        let line = self.line(&piece);
+        self.waiting[line].push_back(Waiting { piece, tried });
+    }
+
+    /// A request of this direction is free again.
+    pub(crate) fn give_back(&mut self, way: usize) {
+        self.count[way] -= 1;
+        if self.count[way] < self.nr_requests {
+            self.full[way] = false;
+        }
+    }
+
+    /// Who waits longest in a line stops waiting, to try again. With `of`, only if it is of that
+    /// process.
+    pub(crate) fn wake(&mut self, now: Nanos, line: usize, of: Option<u32>) -> Option<Waiting> {
+        let first = *self.waiting[line].front()?;
+        if of.is_some_and(|process| process != first.piece.what.process) {
+            return None;
+        }
+        if self.per_direction && self.count[line] < self.nr_requests && first.tried {
+            self.batch(now, first.piece.what.process);
+        }
+        self.waiting[line].pop_front()
+    }
+
+    /// It had no luck and waits on, before all others.
+    pub(crate) fn wait_on(&mut self, line: usize, waiting: Waiting) {
+        self.waiting[line].push_front(Waiting { tried: true, ..waiting });
+    }
+
+    /// Everybody who waits.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Piece> {
+        self.waiting.iter().flatten().map(|w| &w.piece)
+    }
+
+    /// Nothing is in use and nobody waits.
+    pub(crate) fn clear(&mut self) {
+        *self = Tags::new(self.nr_requests, self.per_direction);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elevator::linux::pool::NONE;
+    use sim::{Lba, Request};
+
+    fn of(process: u32) -> Piece {
+        let what = Request { process, ..Request::read(Lba(0), 8) };
+        Piece { what, split: NONE }
+    }
+
+    fn take(tags: &mut Tags, now: u64, process: u32) -> bool {
+        tags.take(Nanos(now), &of(process), u32::MAX, false)
+    }
+
+    /// By hand from the rules: the process that fills the pool goes on for a batch of 32, but
+    /// never beyond half as much again; anybody else waits.
+    #[test]
+    fn the_process_that_fills_the_pool_may_go_on_and_others_may_not() {
+        let mut tags = Tags::new(128, true);
+        assert!((0..127).all(|_| take(&mut tags, 0, 1)));
+        // The 128th marks the pool as full and process 1 as batching.
+        assert!(take(&mut tags, 0, 1));
+        assert!(!take(&mut tags, 0, 2));
+        let more = (0..200).take_while(|_| take(&mut tags, 1, 1)).count();
+        assert_eq!(more, 31);
+        assert_eq!(tags.in_use(), 159);
+        // Writes have a pool of their own.
+        let what = Request::write(Lba(0), 8);
+        assert!(tags.take(Nanos(0), &Piece { what, split: NONE }, u32::MAX, false));
+    }
+
+    #[test]
+    fn a_batch_ends_after_twenty_milliseconds() {
+        let mut tags = Tags::new(4, true);
+        assert!((0..4).all(|_| take(&mut tags, 0, 1)));
+        assert!(take(&mut tags, BATCH_TIME.0 - 1, 1));
+        assert!(!take(&mut tags, BATCH_TIME.0, 1));
+    }
+
+    #[test]
+    fn nobody_has_more_than_half_as_much_again() {
+        let mut tags = Tags::new(8, true);
+        assert_eq!((0..100).take_while(|_| take(&mut tags, 0, 1)).count(), 12);
+        // Even whom the policy waits for.
+        assert!(!tags.take(Nanos(0), &of(1), u32::MAX, true));
+        tags.give_back(0);
+        assert!(tags.take(Nanos(0), &of(9), u32::MAX, true));
+    }
+
+    #[test]
+    fn a_woken_sleeper_gets_a_batch() {
+        let mut tags = Tags::new(4, true);
+        assert!((0..4).all(|_| take(&mut tags, 0, 1)));
+        assert!(!take(&mut tags, 0, 2));
+        tags.wait(of(2), true);
+        assert!(tags.is_asleep(&of(2)) && !tags.is_asleep(&of(3)));
+        tags.give_back(0);
+        let sleeper = tags.wake(Nanos(9), 0, None).unwrap();
+        assert!(take(&mut tags, 9, sleeper.piece.what.process));
+        // It is full again, but process 2 fills it up to six.
+        assert!(take(&mut tags, 9, 2) && take(&mut tags, 9, 2));
+        assert!(!take(&mut tags, 9, 2));
+    }
+
+    #[test]
+    fn the_policy_lowers_todays_limit() {
+        let mut tags = Tags::new(8, false);
+        assert!((0..6).all(|_| tags.take(Nanos(0), &of(1), 6, false)));
+        assert!(!tags.take(Nanos(0), &of(1), 6, false));
+        assert!(tags.take(Nanos(0), &of(1), u32::MAX, false));
+    }
+}

@@ -1,0 +1,189 @@
+//! Elevators: the order in which requests go to a device. One policy per file; what they share is
+//! in [`linux`].
+
+pub(crate) mod linux;
+
+mod mutant;
+
+use sim::{Counters, Nanos, Request};
+
+use config::ConfigError;
+use linux::pool::{Fifo, Piece, Pool};
+
+sim::registry! {
+    /// The order in which an elevator sends requests to its device.
+    pub enum ElevatorPolicy("policy"): Context => Result<Built, ConfigError> = {
+        Noop = "noop" => noop,
+        Deadline = "deadline" => deadline,
+        Anticipatory = "anticipatory" => anticipatory,
+        Cfq = "cfq" => cfq,
+        None = "none" => none,
+        MqDeadline = "mq-deadline" => mq_deadline,
+        Kyber = "kyber" => kyber,
+        Bfq = "bfq" => bfq,
+    }
+}
+
+/// What a policy is built with besides its parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// Requests in the pool, where the configuration says so.
+    pub nr_requests: Option<u32>,
+    /// Does the device below rotate?
+    pub rotational: bool,
+}
+
+/// A policy, ready to run.
+pub struct Built {
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) kind: Kind,
+}
+
+impl std::fmt::Debug for Built {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Built").finish_non_exhaustive()
+    }
+}
+
+/// Where a bio looks for a request to join.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Merging {
+    /// Only in the plug of its task.
+    Plug,
+    /// Among the newest entries of a software queue as well.
+    Recent,
+    /// Among all that the policy has.
+    Elevator,
+}
+
+/// What kind of queue a policy sits in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kind {
+    /// The queue of today, with a plug per task; else that of 2.6.26, with a plug of its own.
+    pub(crate) task_plug: bool,
+    pub(crate) merging: Merging,
+    /// Requests of the pool hold a place in the device from the beginning.
+    pub(crate) device_tags: bool,
+    /// Requests in the pool, unless the configuration says otherwise.
+    pub(crate) nr_requests: u32,
+}
+
+impl Kind {
+    /// The single queue of Linux 2.6.26.
+    pub(crate) const ERA: Kind =
+        Kind { task_plug: false, merging: Merging::Elevator, device_tags: false, nr_requests: 128 };
+    /// The multi-queue block layer of today.
+    pub(crate) const TODAY: Kind = Kind { task_plug: true, nr_requests: 256, ..Kind::ERA };
+}
+
+/// An elevator policy. It decides which of the waiting requests goes next; plug, merging and the
+/// request pool are not its business.
+pub(crate) trait Policy: sim::Snapshot + Send {
+    /// A new request. True when the queue should look at once what is to be sent.
+    fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool;
+
+    /// Does nothing wait here?
+    fn is_empty(&self) -> bool;
+
+    /// Put what goes next behind `out`, at least one request if any may go now.
+    fn dispatch(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>);
+
+    /// Put everything behind `out`: a barrier comes.
+    fn drain(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>);
+
+    /// A request goes to the device.
+    fn started(&mut self, now: Nanos, pool: &Pool, rq: u32) {
+        let _ = (now, pool, rq);
+    }
+
+    /// The device has answered.
+    fn completed(&mut self, now: Nanos, pool: &Pool, rq: u32) {
+        let _ = (now, pool, rq);
+    }
+
+    /// When it wants to be called without a request.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// What [`Policy::next_event`] announced is due. The queue looks again afterwards.
+    fn timer(&mut self, now: Nanos, pool: &Pool) {
+        let _ = (now, pool);
+    }
+
+    /// May this bio join this request, as far as the policy is concerned?
+    fn may_merge(&self, pool: &Pool, rq: u32, piece: &Piece) -> bool {
+        let _ = (pool, rq, piece);
+        true
+    }
+
+    /// The request that begins where the bio ends.
+    fn front(&self, pool: &Pool, piece: &Piece) -> Option<u32> {
+        let _ = (pool, piece);
+        None
+    }
+
+    /// A request began at `old` before a bio was put before it.
+    fn grown(&mut self, pool: &Pool, rq: u32, old: u64) {
+        let _ = (pool, rq, old);
+    }
+
+    /// The request that follows one in the policy's order.
+    fn latter(&self, pool: &Pool, rq: u32) -> Option<u32>;
+
+    /// The one before it.
+    fn former(&self, pool: &Pool, rq: u32) -> Option<u32>;
+
+    /// `second` becomes the tail of `first` and leaves.
+    fn joined(&mut self, pool: &mut Pool, first: u32, second: u32);
+
+    /// The software queue of a bio, where [`Merging::Recent`] says that there is one.
+    fn software_queue(&self, what: &Request) -> Option<&Fifo> {
+        let _ = what;
+        None
+    }
+
+    /// Requests that may be in use when this one asks for its own.
+    fn depth(&self, what: &Request) -> u32 {
+        let _ = what;
+        u32::MAX
+    }
+
+    /// Is the policy waiting for this process?
+    fn expects(&self, what: &Request) -> bool {
+        let _ = what;
+        false
+    }
+
+    /// Add what the policy counted.
+    fn counters(&self, out: &mut Counters) {
+        let _ = out;
+    }
+
+    /// The power is gone, and every request with it.
+    fn clear(&mut self);
+
+    /// A copy that will do exactly the same.
+    fn boxed_clone(&self) -> Box<dyn Policy>;
+}
+
+impl Clone for Box<dyn Policy> {
+    fn clone(&self) -> Box<dyn Policy> {
+        self.boxed_clone()
+    }
+}
+
+/// Refuse a value out of its range.
+pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
+    key: &str,
+    value: T,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<(), ConfigError> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => {
+            let message = format!("expected {} to {}, got {value}", range.start(), range.end());
+            Err(ConfigError::new(key, message))
+        }
+    }
+}

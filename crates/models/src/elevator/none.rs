@@ -1,0 +1,99 @@
+//! none: requests go to the device as the plugs hand them over.
+//!
+//! # What it models
+//! The block layer of today without an elevator. A bio joins the last request of its own task's
+//! plug or nothing; when the task sleeps, its plug goes to the device in the order of its making. A
+//! request holds a place in the device from the beginning, so there is nothing to choose from.
+//!
+//! # Equation
+//! None: first in, first out.
+//!
+//! # Parameters
+//! None.
+//!
+//! # What it leaves out
+//! Several processors with a software queue each, and the comparison with their last eight entries:
+//! it changes the number of requests by less than 1 % (below).
+//!
+//! # Validated against
+//! State tables by hand in its tests. Its rule of merging, applied to recordings of Linux 6.18 on
+//! which this repository does not depend, gave 0.4 to 0.6 % more requests than were seen.
+//!
+//! # References
+//! Linux 6.18, `block/blk-mq.c`, `block/blk-merge.c`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sim::{Nanos, snapshot_fields};
+
+use super::linux::pool::{Fifo, Pool};
+use super::{Built, Context, Kind, Merging, Policy};
+use config::ConfigError;
+
+/// It has no parameters.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {}
+
+impl Params {
+    /// Build the policy.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn build(&self, _context: &Context) -> Result<Built, ConfigError> {
+        let kind =
+            Kind { merging: Merging::Plug, device_tags: true, nr_requests: 128, ..Kind::TODAY };
+        Ok(Built { policy: Box::new(Plain::default()), kind })
+    }
+}
+
+#[derive(Clone, Default)]
+struct Plain {
+    list: Fifo,
+}
+
+snapshot_fields!(Plain { list });
+
+impl Policy for Plain {
+    fn add(&mut self, _now: Nanos, pool: &mut Pool, rq: u32) -> bool {
+        self.list.push(pool, rq);
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn dispatch(&mut self, _now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
+        if let Some(rq) = self.list.head() {
+            self.list.remove(pool, rq);
+            out.push(rq);
+        }
+    }
+
+    fn drain(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
+        while !self.is_empty() {
+            self.dispatch(now, pool, out);
+        }
+    }
+
+    fn latter(&self, _pool: &Pool, _rq: u32) -> Option<u32> {
+        None
+    }
+
+    fn former(&self, _pool: &Pool, _rq: u32) -> Option<u32> {
+        None
+    }
+
+    fn joined(&mut self, pool: &mut Pool, _first: u32, second: u32) {
+        self.list.remove(pool, second);
+    }
+
+    fn clear(&mut self) {
+        self.list = Fifo::default();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
