@@ -1,10 +1,10 @@
 //! blkparse: the text that `blkparse` prints of a Linux block trace.
 //!
 //! # What it models
-//! One request per event of the chosen action. `Q` is what programs and file systems asked for;
-//! `D` is what the device was sent after merging and scheduling. A leading `F` in the flags is a
-//! flush before the request, a trailing `F` is FUA, `FN` is a flush alone; an `S` marks a write that
-//! is waited for. The process is the event's pid.
+//! One request per event of the chosen action. `Q` is what programs and file systems asked for; `D`
+//! is what the device was sent after merging and scheduling. A leading `F` in the flags is a flush
+//! before the request, a trailing `F` is FUA, `FN` is a flush alone; an `S` marks a write that is
+//! waited for. The process is the event's pid.
 //!
 //! # Equation
 //! Line: `major,minor cpu sequence seconds.nanoseconds pid action flags [sector + sectors] [name]`.

@@ -23,7 +23,10 @@
 //! `device` and `policy` (each by name, or a table), `queue_depth` and `nr_requests` under their
 //! kernel names (when they are not given: what the device takes; 128, or 256 for `mq-deadline`,
 //! `kyber` and `bfq`), `max_sectors_kb`, `max_segments`, `nomerges`, `unplug_thresh`,
-//! `unplug_delay`, `queue_depth_max`. A request has a segment per started 4 KiB.
+//! `unplug_delay`, `processes`, `queue_depth_max`. A request has a segment per started 4 KiB.
+//! Counted are bios (`enqueued`), what became of them, requests (`dequeued`), anticipations won and
+//! lost and the time that they took, and the `share` of each process in requests, sectors and time
+//! in the device.
 //!
 //! Flushes go to the device at once, and in 2.6.26 they and FUA writes are barriers: what came
 //! before is sent and awaited first, what comes later waits. Today a FUA write keeps its place in
@@ -80,6 +83,8 @@ pub struct Params {
     pub unplug_thresh: u32,
     /// 2.6.26: after so long the plug opens by itself.
     pub unplug_delay: Duration,
+    /// Processes whose shares are counted one by one: those that ask first.
+    pub processes: u32,
     /// Requests accepted at once.
     pub queue_depth_max: u32,
 }
@@ -96,6 +101,7 @@ impl Default for Params {
             nomerges: false,
             unplug_thresh: 4,
             unplug_delay: Duration(Nanos::from_millis(3)),
+            processes: 8,
             queue_depth_max: 1024,
         }
     }
@@ -111,6 +117,7 @@ impl Params {
         within("max_sectors_kb", self.max_sectors_kb, 4..=1 << 20)?;
         within("max_segments", self.max_segments, 1..=1 << 16)?;
         within("unplug_thresh", self.unplug_thresh, 1..=1 << 16)?;
+        within("processes", self.processes, 0..=1024)?;
         if let Some(nr_requests) = self.nr_requests {
             // As in the kernel: the pool never has fewer than four.
             within("nr_requests", nr_requests, 4..=1 << 16)?;
@@ -136,6 +143,7 @@ impl Params {
             extent: linux::queue::extent(self.max_sectors_kb, self.max_segments, !self.nomerges),
             unplug_thresh: self.unplug_thresh,
             unplug_delay: self.unplug_delay.0,
+            processes: self.processes,
         };
         Ok(Box::new(Queue::new(below, built.policy, built.kind, settings)))
     }

@@ -2,9 +2,9 @@
 //!
 //! # What it models
 //! Requests that a process waits for go to a queue of its own; the others to one per priority that
-//! all share. Queues take turns for a slice of time, longer for a better priority. Within a queue an
-//! elevator goes up, and back only a little; once per slice the oldest request goes first if it has
-//! waited long. When the queue whose turn it is runs empty, the device idles for `slice_idle`,
+//! all share. Queues take turns for a slice of time, longer for a better priority. Within a queue
+//! an elevator goes up, and back only a little; once per slice the oldest request goes first if it
+//! has waited long. When the queue whose turn it is runs empty, the device idles for `slice_idle`,
 //! because the process will ask for its next block; not so if it thinks longer than that, and only
 //! for 2 ms if it seeks. A request that somebody waits for takes the turn from one that nobody
 //! does; one that is close takes it from a queue that idles. Requests of the idle class go when

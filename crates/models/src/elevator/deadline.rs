@@ -10,8 +10,8 @@
 //! A request that has expired is served within one batch of each direction per batch before it.
 //!
 //! # Parameters
-//! `read_expire`, `write_expire`, `fifo_batch`, `writes_starved`, `front_merges`, under the kernel's
-//! names and with its defaults.
+//! `read_expire`, `write_expire`, `fifo_batch`, `writes_starved`, `front_merges`, under the
+//! kernel's names and with its defaults.
 //!
 //! # What it leaves out
 //! Nothing of the policy. A batch ends, as in the kernel, as soon as the next request does not

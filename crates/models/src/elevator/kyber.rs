@@ -385,8 +385,8 @@ mod tests {
         assert_eq!(times.percentile(later, 90), Some(BUCKETS - 1));
     }
 
-    /// Writes 64 deep before a device that takes 100 us for each: reads behind them take 6 ms, until
-    /// the writes have few tokens. Without the policy it stays so: the negative control.
+    /// Writes 64 deep before a device that takes 100 us for each: reads behind them take 6 ms,
+    /// until the writes have few tokens. Without the policy it stays so: the negative control.
     #[test]
     fn writes_lose_tokens_until_reads_are_in_time() {
         let reader = Client { random: true, ..Client::reader(0).thinking_ms(1) };

@@ -11,7 +11,7 @@ use super::extent::{Extent, is_mergeable};
 use super::plug::{QueuePlug, TaskPlugs};
 use super::pool::{NONE, Piece, Pool, State};
 use super::share::Shares;
-use super::tags::{Tags, Waiting};
+use super::tags::{Sharing, Tags, Waiting};
 use super::written::Written;
 use crate::elevator::mutant::planted;
 use crate::elevator::{Kind, Merging, Policy};
@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) unplug_thresh: u32,
     /// When it opens in any case.
     pub(crate) unplug_delay: Nanos,
+    /// Processes whose shares are counted one by one.
+    pub(crate) processes: u32,
 }
 
 /// The longest request, from the kernel's settings.
@@ -47,6 +49,14 @@ pub(crate) fn extent(max_sectors_kb: u32, segments_max: u32, merge: bool) -> Ext
         merge,
         #[cfg(test)]
         mutant: None,
+    }
+}
+
+fn sharing(kind: Kind) -> Sharing {
+    match (kind.task_plug, kind.device_tags) {
+        (false, _) => Sharing::Directions,
+        (true, false) => Sharing::Waited,
+        (true, true) => Sharing::All,
     }
 }
 
@@ -148,7 +158,7 @@ impl Queue {
             kind,
             policy,
             pool: Pool::new(),
-            tags: Tags::new(settings.nr_requests, !kind.task_plug),
+            tags: Tags::new(settings.nr_requests, sharing(kind)),
             plugs: TaskPlugs::default(),
             plug: QueuePlug::default(),
             last_merge: NONE,
@@ -161,7 +171,7 @@ impl Queue {
             sequence: 0,
             flushes: Vec::new(),
             written: Written::default(),
-            shares: Shares::default(),
+            shares: Shares::new(settings.processes),
             counts: Counts::default(),
             done: Vec::new(),
             chosen: Vec::new(),

@@ -31,12 +31,23 @@ pub(crate) struct Waiting {
 
 snapshot_fields!(Waiting { piece, tried });
 
+/// Who shares a limit, and so a line to wait in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// Each direction has a limit, as in 2.6.26.
+    Directions,
+    /// One limit, which the policy lowers for those whom nobody waits for.
+    Waited,
+    /// One limit for all.
+    All,
+}
+
 /// The request pool: of 2.6.26, with a limit per direction and batches, or of today, with one
 /// limit that the policy may lower for some.
 #[derive(Clone, Debug)]
 pub(crate) struct Tags {
     nr_requests: u32,
-    per_direction: bool,
+    sharing: Sharing,
     count: [u32; 2],
     full: [bool; 2],
     waiting: [VecDeque<Waiting>; 2],
@@ -46,10 +57,10 @@ pub(crate) struct Tags {
 snapshot_fields!(Tags { count, full, waiting, batchers });
 
 impl Tags {
-    pub(crate) fn new(nr_requests: u32, per_direction: bool) -> Tags {
+    pub(crate) fn new(nr_requests: u32, sharing: Sharing) -> Tags {
         Tags {
             nr_requests,
-            per_direction,
+            sharing,
             count: [0; 2],
             full: [false; 2],
             waiting: Default::default(),
@@ -66,7 +77,7 @@ impl Tags {
     /// `must` says that the policy is waiting for this very process.
     pub(crate) fn take(&mut self, now: Nanos, piece: &Piece, depth: u32, must: bool) -> bool {
         let way = direction(piece.what.op);
-        if !self.per_direction {
+        if !self.has_batches() {
             let free = self.in_use() < depth.min(self.nr_requests);
             self.count[way] += u32::from(free);
             return free;
@@ -102,18 +113,22 @@ impl Tags {
         batcher.is_some_and(|b| b.left == BATCH_REQUESTS || b.left > 0 && now < b.until)
     }
 
-    /// Where it waits: with its direction or, where all share one limit, with those that are
-    /// waited for or not.
+    fn has_batches(&self) -> bool {
+        self.sharing == Sharing::Directions
+    }
+
+    /// Where it waits.
     fn line(&self, piece: &Piece) -> usize {
-        match self.per_direction {
-            true => direction(piece.what.op),
-            false => usize::from(!piece.what.is_sync()),
+        match self.sharing {
+            Sharing::Directions => direction(piece.what.op),
+            Sharing::Waited => usize::from(!piece.what.is_sync()),
+            Sharing::All => 0,
         }
     }
 
     /// The lines that may go on when a request of this direction is free.
     pub(crate) fn lines(&self, way: usize) -> std::ops::RangeInclusive<usize> {
-        if self.per_direction { way..=way } else { 0..=1 }
+        if self.has_batches() { way..=way } else { 0..=1 }
     }
 
     /// Does the process of this piece already wait?
@@ -121,7 +136,7 @@ impl Tags {
         let waiting = &self.waiting[self.line(piece)];
         // Today's queue hands requests out in order.
         let is_same = |w: &Waiting| w.piece.what.process == piece.what.process;
-        !waiting.is_empty() && (!self.per_direction || waiting.iter().any(is_same))
+        !waiting.is_empty() && (!self.has_batches() || waiting.iter().any(is_same))
     }
 
     pub(crate) fn wait(&mut self, piece: Piece, tried: bool) {
@@ -144,7 +159,7 @@ impl Tags {
         if of.is_some_and(|process| process != first.piece.what.process) {
             return None;
         }
-        if self.per_direction && self.count[line] < self.nr_requests && first.tried {
+        if self.has_batches() && self.count[line] < self.nr_requests && first.tried {
             self.batch(now, first.piece.what.process);
         }
         self.waiting[line].pop_front()
@@ -162,7 +177,7 @@ impl Tags {
 
     /// Nothing is in use and nobody waits.
     pub(crate) fn clear(&mut self) {
-        *self = Tags::new(self.nr_requests, self.per_direction);
+        *self = Tags::new(self.nr_requests, self.sharing);
     }
 }
 
@@ -185,7 +200,7 @@ mod tests {
     /// never beyond half as much again; anybody else waits.
     #[test]
     fn the_process_that_fills_the_pool_may_go_on_and_others_may_not() {
-        let mut tags = Tags::new(128, true);
+        let mut tags = Tags::new(128, Sharing::Directions);
         assert!((0..127).all(|_| take(&mut tags, 0, 1)));
         // The 128th marks the pool as full and process 1 as batching.
         assert!(take(&mut tags, 0, 1));
@@ -200,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_batch_ends_after_twenty_milliseconds() {
-        let mut tags = Tags::new(4, true);
+        let mut tags = Tags::new(4, Sharing::Directions);
         assert!((0..4).all(|_| take(&mut tags, 0, 1)));
         assert!(take(&mut tags, BATCH_TIME.0 - 1, 1));
         assert!(!take(&mut tags, BATCH_TIME.0, 1));
@@ -208,7 +223,7 @@ mod tests {
 
     #[test]
     fn nobody_has_more_than_half_as_much_again() {
-        let mut tags = Tags::new(8, true);
+        let mut tags = Tags::new(8, Sharing::Directions);
         assert_eq!((0..100).take_while(|_| take(&mut tags, 0, 1)).count(), 12);
         // Even whom the policy waits for.
         assert!(!tags.take(Nanos(0), &of(1), u32::MAX, true));
@@ -218,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_woken_sleeper_gets_a_batch() {
-        let mut tags = Tags::new(4, true);
+        let mut tags = Tags::new(4, Sharing::Directions);
         assert!((0..4).all(|_| take(&mut tags, 0, 1)));
         assert!(!take(&mut tags, 0, 2));
         tags.wait(of(2), true);
@@ -231,9 +246,25 @@ mod tests {
         assert!(!take(&mut tags, 9, 2));
     }
 
+    /// Nobody overtakes where all share one limit; a reader does where the limits differ.
+    #[test]
+    fn the_line_is_one_or_two() {
+        let write = |process| {
+            let what = Request { process, ..Request::write(Lba(0), 8) };
+            Piece { what, split: NONE }
+        };
+        for (sharing, first) in [(Sharing::All, 1), (Sharing::Waited, 2)] {
+            let mut tags = Tags::new(4, sharing);
+            tags.wait(write(1), true);
+            tags.wait(of(2), true);
+            let woken = tags.lines(1).find_map(|line| tags.wake(Nanos(0), line, None));
+            assert_eq!(woken.unwrap().piece.what.process, first, "{sharing:?}");
+        }
+    }
+
     #[test]
     fn the_policy_lowers_todays_limit() {
-        let mut tags = Tags::new(8, false);
+        let mut tags = Tags::new(8, Sharing::Waited);
         assert!((0..6).all(|_| tags.take(Nanos(0), &of(1), 6, false)));
         assert!(!tags.take(Nanos(0), &of(1), 6, false));
         assert!(tags.take(Nanos(0), &of(1), u32::MAX, false));

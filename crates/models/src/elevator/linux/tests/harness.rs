@@ -113,6 +113,7 @@ pub(crate) fn settings(kind: Kind, depth: u32) -> Settings {
         extent: extent(512, 128, true),
         unplug_thresh: 4,
         unplug_delay: Nanos::from_millis(3),
+        processes: 8,
     }
 }
 
