@@ -40,6 +40,15 @@ pub struct Event {
     pub hang_up: bool,
 }
 
+/// In tests: wait until `source` is readable, at most so long.
+#[cfg(test)]
+pub(crate) fn wait_readable(source: impl AsFd, at_most: Duration) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let timeout = Timespec::try_from(at_most).unwrap();
+    // A signal ends it early: whoever waits looks again anyway.
+    let _ = poll(&mut [PollFd::new(&source, PollFlags::IN)], Some(&timeout));
+}
+
 /// A set of watched descriptors.
 pub struct Poll {
     epoll: OwnedFd,

@@ -11,11 +11,11 @@ use crate::say;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    verb: CacheVerb,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum CacheVerb {
     /// Say where it is, what it holds, and how much it may hold
     Status(Form),
     /// Remove every drive; studies make those they need anew
@@ -38,9 +38,9 @@ impl Args {
         let impossible = |why: std::io::Error| {
             Failure::machine(format!("cannot use {}: {why}", cache.directory.display()))
         };
-        let (verb, images, form) = match self.what {
-            What::Status(form) => ("holds", cache.images().map_err(impossible)?, form),
-            What::Empty(form) => ("held", cache.empty().map_err(impossible)?, form),
+        let (verb, images, form) = match self.verb {
+            CacheVerb::Status(form) => ("holds", cache.images().map_err(impossible)?, form),
+            CacheVerb::Empty(form) => ("held", cache.empty().map_err(impossible)?, form),
         };
         if form.json {
             say(as_json(&cache, &images))

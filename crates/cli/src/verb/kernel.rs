@@ -16,11 +16,11 @@ const LINE_EVERY: Duration = Duration::from_secs(15);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    verb: KernelVerb,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum KernelVerb {
     /// Build it from the distribution's source into the cache, once
     Build {
         /// An unpacked tree, or a tar file of one [default: /usr/src/linux-source-*, by apt]
@@ -40,9 +40,9 @@ enum What {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        match self.what {
-            What::Build { source, json } => build(source, json),
-            What::Status { json } => status(json),
+        match self.verb {
+            KernelVerb::Build { source, json } => build(source, json),
+            KernelVerb::Status { json } => status(json),
         }
     }
 }

@@ -24,11 +24,11 @@ use crate::say;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    verb: MirrorVerb,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum MirrorVerb {
     /// Make a mirror of two files or block devices
     Create(create::Args),
     /// Start a mirror and serve it until a signal, or until CMD ends
@@ -51,16 +51,16 @@ enum What {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        match self.what {
-            What::Create(args) => args.run(),
-            What::Serve(args) => args.run(),
-            What::Status(args) => args.run(),
-            What::Scrub(args) => args.run(),
-            What::Resync(args) => args.run(),
-            What::Replace(args) => args.run(),
-            What::SetMode(args) => args.run(),
-            What::Destroy(args) => args.run(),
-            What::Torture(args) => args.run(),
+        match self.verb {
+            MirrorVerb::Create(args) => args.run(),
+            MirrorVerb::Serve(args) => args.run(),
+            MirrorVerb::Status(args) => args.run(),
+            MirrorVerb::Scrub(args) => args.run(),
+            MirrorVerb::Resync(args) => args.run(),
+            MirrorVerb::Replace(args) => args.run(),
+            MirrorVerb::SetMode(args) => args.run(),
+            MirrorVerb::Destroy(args) => args.run(),
+            MirrorVerb::Torture(args) => args.run(),
         }
     }
 }

@@ -13,11 +13,11 @@ use study::Failure;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    verb: TraceVerb,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum TraceVerb {
     /// Describe a trace: requests, sizes, span, footprint, processes
     Info(info::Args),
     /// Write a trace in another text format, compressed by the name's end (.gz, .zst)
@@ -28,10 +28,10 @@ enum What {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        match self.what {
-            What::Info(args) => args.run(),
-            What::Convert(args) => args.run(),
-            What::RecordStats(args) => args.run(),
+        match self.verb {
+            TraceVerb::Info(args) => args.run(),
+            TraceVerb::Convert(args) => args.run(),
+            TraceVerb::RecordStats(args) => args.run(),
         }
     }
 }

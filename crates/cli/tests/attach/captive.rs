@@ -68,10 +68,11 @@ fn ctrl_c_asks_the_program_to_end() {
 #[test]
 fn a_second_ctrl_c_makes_it_end() {
     let folder = Folder::new();
-    let (mut session, child) = running(&folder, "trap '' TERM", "while :; do sleep 0.01; done");
+    let ignore = "trap ': > asked' TERM";
+    let (mut session, child) = running(&folder, ignore, "while :; do sleep 0.01; done");
     signal(session.id(), "INT");
     // The first one must have been seen as one of its own.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    until("the program is asked to end", || folder.path("asked").exists());
     signal(session.id(), "INT");
     assert_eq!(session.wait().unwrap().code(), Some(137));
     assert!(gone(&format!("/proc/{child}/stat")));

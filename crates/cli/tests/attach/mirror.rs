@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::Output;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::Value;
 
@@ -223,8 +223,18 @@ struct Block {
 
 const BLOCKS: u64 = 64;
 
-/// Write and flush until the server is gone.
-fn write_until_killed(mut client: Client, blocks: &mut [Block], seed: &mut u64) -> u32 {
+/// Wait until so many writes were answered.
+fn has_reached(answered: &AtomicU64, writes: u64) {
+    until("the writes are answered", || answered.load(Ordering::SeqCst) >= writes);
+}
+
+/// Write and flush until the server is gone; `answered` counts the writes.
+fn write_until_killed(
+    mut client: Client,
+    blocks: &mut [Block],
+    seed: &mut u64,
+    answered: &AtomicU64,
+) -> u32 {
     let mut flushes = 0;
     loop {
         for _ in 0..6 {
@@ -235,6 +245,7 @@ fn write_until_killed(mut client: Client, blocks: &mut [Block], seed: &mut u64) 
             if sent(&mut client.stream, 1, at * 4096, &[value; 4096]) != Some(0) {
                 return flushes;
             }
+            answered.fetch_add(1, Ordering::SeqCst);
         }
         if sent(&mut client.stream, 3, 0, &[]) != Some(0) {
             return flushes;
@@ -280,14 +291,14 @@ fn survives_kill_9(folder: &Folder, mode: &str, rounds: u64) {
         }
         // Whatever was read once stays.
         assert_eq!(client.flush(), 0);
-        let gone = AtomicBool::new(false);
+        let (gone, answered) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(std::time::Duration::from_millis(40 + 23 * round));
+                has_reached(&answered, 20 + 77 * round);
                 gone.store(true, Ordering::SeqCst);
                 session.signal("KILL");
             });
-            flushes += write_until_killed(client, &mut blocks, &mut seed);
+            flushes += write_until_killed(client, &mut blocks, &mut seed, &answered);
         });
         assert!(gone.load(Ordering::SeqCst), "{mode} {round}: the server went by itself");
         assert_eq!(session.ended(), None);
@@ -368,13 +379,14 @@ fn it_stops_in_order_under_load() {
         let mut session = serve(&folder, &[]);
         let client = Client::new(&folder.path("s.sock"));
         let (mut blocks, mut seed) = (vec![Block::default(); BLOCKS as usize], 3);
+        let answered = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                has_reached(&answered, 100);
                 session.signal(name);
                 assert_eq!(session.ended(), Some(0));
             });
-            write_until_killed(client, &mut blocks, &mut seed);
+            write_until_killed(client, &mut blocks, &mut seed, &answered);
         });
         assert_eq!(offline(&folder)["clean"], true);
         alike(&folder);
@@ -391,4 +403,18 @@ fn ten_times_the_depth_is_answered() {
     assert_eq!(client.flush(), 0);
     client.reads_at_once(5120);
     session.end();
+}
+
+/// As much as `nbd-tester-client` writes at once.
+#[test]
+fn a_request_of_47_mib_is_split_inside() {
+    let folder = made(&[]);
+    let mut session = serve(&folder, &[]);
+    let mut client = Client::new(&folder.path("s.sock"));
+    let data: Vec<u8> = (0..47u32 << 20).map(|n| (n % 241) as u8).collect();
+    assert_eq!(client.write(1024, &data), 0);
+    assert!(client.read(1024, 47 << 20).unwrap() == data);
+    assert_eq!(client.flush(), 0);
+    session.end();
+    alike(&folder);
 }

@@ -5,14 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub(crate) use crate::common::{Folder, have, same_times, skip};
-
-/// Nothing under test takes this long, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::common::PATIENCE;
+pub(crate) use crate::common::{Folder, have, same_times, skip, until};
 
 impl Folder {
     /// Run `blocklab` to its end with these variables.
@@ -39,11 +36,6 @@ impl Folder {
         let mut all = vec!["attach"];
         all.extend(args);
         self.session(&all)
-    }
-
-    /// Start `blocklab ARGS`, and listen to nothing it says.
-    pub(crate) fn start(&self, args: &[&str]) -> Child {
-        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// Start `blocklab ARGS`, which serves until it is told to end.
@@ -135,15 +127,6 @@ impl Drop for Session {
 pub(crate) fn signal(id: u32, name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(id.to_string()).status();
     assert!(sent.unwrap().success());
-}
-
-/// Wait until something is so.
-pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !so() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A client that speaks NBD by hand.

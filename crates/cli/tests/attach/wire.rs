@@ -29,6 +29,22 @@ fn requests_of_64_mib_are_done_and_larger_ones_refused() {
     session.end();
 }
 
+/// `nbd-tester-client`, for one, asks for no limits and sends what it likes.
+#[test]
+fn a_client_that_ignores_the_announced_maximum_is_served() {
+    let folder = Folder::new();
+    let announced = ["--set", "block.request_max=128KiB"];
+    let args = ["part.toml", "--socket", "s.sock", "--compensate", "off"];
+    let mut session = folder.serve(&[&args[..], &announced].concat());
+    let mut client = Client::new(&folder.path("s.sock"));
+    let data: Vec<u8> = (0..47 * MIB).map(|i| (i ^ (i >> 11)) as u8).collect();
+    assert_eq!(client.write(1024, &data), 0);
+    assert!(client.read(1024, 47 * MIB).unwrap() == data);
+    let peak = session.status("VmHWM") >> 10;
+    assert!(peak < 350, "{peak} MiB");
+    session.end();
+}
+
 /// The server must go on receiving while it cannot send, and the other way round.
 #[test]
 fn a_client_may_send_everything_before_it_reads() {

@@ -1,12 +1,11 @@
 //! What a program in the guest sees and does.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use crate::support::{Folder, can_travel};
+use crate::support::{Folder, can_travel, until};
 
 #[test]
 fn output_and_exit_code_come_back() {
@@ -206,24 +205,18 @@ fn nothing_stays_when_it_is_interrupted_or_killed() {
     for signal in ["INT", "TERM", "KILL"] {
         let folder = Folder::new();
         // It computes for ever: no virtual time passes.
-        let args = ["travel", "part.toml", "--", "sh", "-c", "while :; do :; done"];
-        let mut command = folder.command(&args);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let began = Instant::now();
-        while processes(&folder) == 0 {
-            assert!(began.elapsed() < Duration::from_secs(60), "the guest does not come");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(Duration::from_millis(500));
+        let script = "echo begun; while :; do :; done";
+        let mut command = folder.command(&["travel", "part.toml", "--", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "begun\n");
+        assert!(processes(&folder) > 0);
         let id = child.id().to_string();
         let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.unwrap().success());
         child.wait().unwrap();
-        let began = Instant::now();
-        while processes(&folder) > 0 {
-            assert!(began.elapsed() < Duration::from_secs(20), "{signal}: the guest stays");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(&format!("the guest is gone after {signal}"), || processes(&folder) == 0);
         if signal == "KILL" {
             what_was_left_is_named_and_deleted(&folder, &id);
         }

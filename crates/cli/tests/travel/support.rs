@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-pub(crate) use crate::common::{Folder, same_times};
+pub(crate) use crate::common::{Folder, same_times, until};
 use crate::common::{have, skip};
 
 /// What a journey left.

@@ -272,13 +272,13 @@ impl<S> Connection<S> {
                 match engine.begin_write(request.offset, request.bytes) {
                     Ok(sink) => self.sink = Some((request, sink)),
                     Err(why) => {
-                        self.settle(cost, shared);
+                        self.release_promise(cost, shared);
                         self.machine.refuse_payload(&request, why);
                     }
                 }
             }
             Ask::BlockStatus => {
-                self.settle(cost, shared);
+                self.release_promise(cost, shared);
                 self.block_status(&request, shared);
             }
             _ => self.submit(arrived, &request, None, shared),
@@ -287,7 +287,7 @@ impl<S> Connection<S> {
     }
 
     /// A promised reply is no longer one.
-    fn settle(&mut self, cost: u64, shared: &mut SharedState<impl Target<Sink = S>>) {
+    fn release_promise(&mut self, cost: u64, shared: &mut SharedState<impl Target<Sink = S>>) {
         self.promised -= cost;
         self.in_flight -= 1;
         shared.budget.release(cost);
@@ -362,7 +362,7 @@ impl<S> Connection<S> {
     pub(super) fn reply(&mut self, reply: Reply, shared: &mut SharedState<impl Target<Sink = S>>) {
         let Order { command, offset, bytes, ticket } = reply.order;
         let is_read = command == Command::Read;
-        self.settle(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, shared);
+        self.release_promise(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, shared);
         let (machine, cookie) = (&self.machine, ticket.tag);
         match reply.result {
             Ok(data) if is_read => {

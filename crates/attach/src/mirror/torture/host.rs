@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::mirror::engine::MirrorEngine;
 use crate::mirror::prepare::{self, Wanted};
 use crate::order::{Command, Order, Refusal, Ticket};
+use crate::poll::wait_readable;
 use crate::target::Target;
 
 /// Requests at once.
@@ -285,7 +286,7 @@ impl<'w> Host<'w> {
         self.idle = if replies.is_empty() { self.idle + 1 } else { 0 };
         if self.idle > 20 {
             self.idle = 0;
-            std::thread::sleep(Duration::from_micros(100));
+            wait_readable(self.array.wakeup(), Duration::from_micros(100));
         }
         Ok(())
     }

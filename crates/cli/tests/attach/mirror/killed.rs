@@ -2,56 +2,6 @@
 
 use super::*;
 
-/// Start `blocklab mirror VERB ...` and kill it so many milliseconds later.
-fn killed(folder: &Folder, verb: &str, args: &[&str], after_ms: u64) {
-    let mut child = folder.start(&[&["mirror", verb], args].concat());
-    std::thread::sleep(std::time::Duration::from_millis(after_ms));
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-#[test]
-fn create_killed_at_any_moment_leaves_no_mirror_or_a_whole_one() {
-    let folder = made(&[]);
-    let create = [LEGS, &["--overwrite", "fast", "--overwrite", "slow"]].concat();
-    let (mut whole, mut none) = (0, 0);
-    for after_ms in 0..24 {
-        killed(&folder, "create", &create, after_ms);
-        let output = run(&folder, "serve", &[LEGS, &["--run", "true"]]);
-        match output.status.code() {
-            Some(0) => whole += 1,
-            _ => {
-                refused(&output, &[]);
-                none += 1;
-            }
-        }
-    }
-    assert_eq!(whole + none, 24);
-    assert!(run(&folder, "create", &[&create]).status.success());
-    serve(&folder, &[]).end();
-}
-
-#[test]
-fn a_start_killed_at_any_moment_loses_nothing() {
-    let folder = made(&[]);
-    let mut session = serve(&folder, &[]);
-    let mut client = Client::new(&folder.path("s.sock"));
-    let data: Vec<u8> = (0..8u32 << 20).map(|n| (n % 249) as u8).collect();
-    assert_eq!(client.write(0, &data), 0);
-    assert_eq!(client.flush(), 0);
-    // Not flushed: the extents stay hot, so every start has something to compare.
-    assert_eq!(client.write(9 << 20, &data[..100_000]), 0);
-    session.signal("KILL");
-    session.ended();
-    for after_ms in (0..60).step_by(3) {
-        killed(&folder, "serve", &[LEGS, &["--socket", "s.sock"]].concat(), after_ms);
-    }
-    let mut session = serve(&folder, &[]);
-    assert!(Client::new(&folder.path("s.sock")).read(0, 8 << 20).unwrap() == data);
-    session.end();
-    alike(&folder);
-}
-
 /// Have the process killed before its so-manieth step on a device; true when it was. Only a debug
 /// build can do that.
 fn killed_at(folder: &Folder, args: &[&str], step: u64) -> bool {
@@ -62,6 +12,33 @@ fn killed_at(folder: &Folder, args: &[&str], step: u64) -> bool {
         Some(0) => false,
         Some(_) => panic!("step {step}: {}", String::from_utf8_lossy(&output.stderr)),
     }
+}
+
+#[test]
+fn a_start_killed_at_every_step_loses_nothing() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let folder = made(&[]);
+    let mut session = serve(&folder, &[]);
+    let mut client = Client::new(&folder.path("s.sock"));
+    let data: Vec<u8> = (0..8u32 << 20).map(|n| (n % 249) as u8).collect();
+    assert_eq!(client.write(0, &data), 0);
+    assert_eq!(client.flush(), 0);
+    // Not flushed: the extents stay hot, so every start has something to compare.
+    assert_eq!(client.write(9 << 20, &data[..100_000]), 0);
+    session.signal("KILL");
+    session.ended();
+    let start = [&["mirror", "serve"], LEGS, &["--run", "true"]].concat();
+    let mut step = 1;
+    while killed_at(&folder, &start, step) {
+        step += 1;
+    }
+    assert!(step > 5, "{step} steps");
+    let mut session = serve(&folder, &[]);
+    assert!(Client::new(&folder.path("s.sock")).read(0, 8 << 20).unwrap() == data);
+    session.end();
+    alike(&folder);
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! A server that does not run for a while, and legs that are late.
 
+use std::time::{Duration, Instant};
+
 use super::*;
 
 /// More pauses than this are not waited for.
 const PAUSES_MAX: usize = 4;
+/// Longer than a leg may take.
+const STOPPED: Duration = Duration::from_secs(6);
 
 /// Stopped for longer than a leg may take, with requests out: no leg is to blame for that.
 #[test]
@@ -12,17 +16,20 @@ fn a_server_that_is_stopped_throws_no_leg_out() {
     let mut session = serve(&folder, &[]);
     let client = Client::new(&folder.path("s.sock"));
     let (mut blocks, mut seed) = (vec![Block::default(); BLOCKS as usize], 5);
+    let answered = AtomicU64::new(0);
+    let some_more = || has_reached(&answered, answered.load(Ordering::SeqCst) + 100);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut statuses = Vec::new();
             // Stopped between two requests it has nothing to blame on anybody: then once more.
             let caught = |status: &serde_json::Value| status["not_running_s"].as_f64() > Some(5.0);
             while statuses.len() < PAUSES_MAX && !statuses.last().is_some_and(caught) {
-                std::thread::sleep(std::time::Duration::from_millis(300));
+                some_more();
                 session.signal("STOP");
-                std::thread::sleep(std::time::Duration::from_secs(6));
+                let stopped = Instant::now();
+                until("it was stopped for long", || stopped.elapsed() > STOPPED);
                 session.signal("CONT");
-                std::thread::sleep(std::time::Duration::from_millis(700));
+                some_more();
                 statuses.push(live(&folder));
             }
             // The writer ends with the server, whatever came of it.
@@ -33,7 +40,7 @@ fn a_server_that_is_stopped_throws_no_leg_out() {
                 assert_eq!(status["states"], serde_json::json!(["member", "member", "never"]));
             }
         });
-        write_until_killed(client, &mut blocks, &mut seed);
+        write_until_killed(client, &mut blocks, &mut seed, &answered);
     });
     alike(&folder);
 }
