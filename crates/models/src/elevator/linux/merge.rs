@@ -2,8 +2,8 @@
 
 use sim::{Nanos, Request};
 
-use super::pool::{Fifo, NONE, Piece, Rq, State, segments};
 use super::extent::is_mergeable;
+use super::pool::{Fifo, NONE, Piece, Rq, State, segments};
 use super::queue::Queue;
 use crate::elevator::Merging;
 use crate::elevator::mutant::planted;
