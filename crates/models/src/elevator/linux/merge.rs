@@ -36,10 +36,10 @@ impl Extent {
     fn fits(&self, rq: &Rq, what: &Request, more_segments: u32) -> bool {
         let short = rq.what.sectors + what.sectors <= self.sectors_max
             && rq.segments + more_segments <= self.segments_max;
-        (rq.what.op == what.op || planted!(self, MixDirections))
-            && (!rq.what.fua || planted!(self, MergeFua))
-            && !rq.barrier
-            && (short || planted!(self, IgnoreLimits))
+        let same = rq.what.op == what.op || planted!(self, MixDirections);
+        let plain = !rq.what.fua || planted!(self, MergeFua);
+        let short = short || planted!(self, IgnoreLimits);
+        same && plain && short && !rq.barrier
     }
 }
 
