@@ -12,8 +12,9 @@ use sim::{
     simulate,
 };
 
-const REQUESTS: u64 = 100_000;
-const ROUNDS: u32 = 10;
+/// Many, as Linux tells CPU time in steps of a few milliseconds.
+const REQUESTS: u64 = 2_000_000;
+const ROUNDS: u32 = 3;
 const PROCESSES: u32 = 4;
 /// Of each process.
 const DEPTH: u32 = 8;

@@ -120,7 +120,7 @@ impl Params {
         within("processes", self.processes, 0..=1024)?;
         if let Some(nr_requests) = self.nr_requests {
             // As in the kernel: the pool never has fewer than four.
-            within("nr_requests", nr_requests, 4..=1 << 16)?;
+            within("nr_requests", nr_requests, 4..=1 << 13)?;
         }
         let device = self.device.build_leg("device", context)?;
         let below = Legs::new(vec![("device", device)]);

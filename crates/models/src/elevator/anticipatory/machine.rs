@@ -75,6 +75,7 @@ impl List {
 /// A process.
 #[derive(Clone, Copy, Default, Debug)]
 struct Process {
+    id: u32,
     habits: Habits,
     queued: u32,
     /// Chosen, but not yet in the device.
@@ -85,7 +86,7 @@ struct Process {
     answered: bool,
 }
 
-snapshot_fields!(Process { habits, queued, dispatched, began, answered });
+snapshot_fields!(Process { id, habits, queued, dispatched, began, answered });
 
 #[derive(Clone, Debug)]
 pub(super) struct Anticipatory {
@@ -108,10 +109,11 @@ pub(super) struct Anticipatory {
     out: u32,
     status: Status,
     antic_start: Nanos,
-    /// Whose read was last; nobody's when it was a write.
+    /// The number of the process whose read was last; nobody's when it was a write.
     last: Option<u32>,
     last_answered: bool,
-    processes: BTreeMap<u32, Process>,
+    processes: Vec<Process>,
+    numbers: BTreeMap<u32, u32>,
     /// Of processes that begin.
     new_think: u64,
     new_seek: u64,
@@ -136,6 +138,7 @@ snapshot_fields!(Anticipatory {
     last,
     last_answered,
     processes,
+    numbers,
     new_think,
     new_seek,
     won,
@@ -168,7 +171,8 @@ impl Anticipatory {
             antic_start: Nanos::ZERO,
             last: None,
             last_answered: false,
-            processes: BTreeMap::new(),
+            processes: Vec::new(),
+            numbers: BTreeMap::new(),
             new_think: 0,
             new_seek: 0,
             won: 0,
@@ -200,9 +204,24 @@ impl Anticipatory {
         now.since(self.antic_start) >= self.antic_expire
     }
 
+    /// The number of a process.
+    fn number(&mut self, process: u32) -> u32 {
+        if let Some(&number) = self.numbers.get(&process) {
+            return number;
+        }
+        let number = self.processes.len() as u32;
+        self.processes.push(Process { id: process, ..Process::default() });
+        self.numbers.insert(process, number);
+        number
+    }
+
+    fn owner(&mut self, pool: &Pool, rq: u32) -> &mut Process {
+        &mut self.processes[pool[rq].owner as usize]
+    }
+
     /// A process asks: what that says of its habits.
-    fn learn(&mut self, now: Nanos, process: u32, start: u64, end: u64) {
-        let known = self.processes.entry(process).or_default();
+    fn learn(&mut self, now: Nanos, owner: u32, start: u64, end: u64) {
+        let known = &mut self.processes[owner as usize];
         if known.began {
             let alone = known.answered && known.queued + known.dispatched == 0;
             let think = match alone {
@@ -244,22 +263,21 @@ impl Anticipatory {
 
     /// Is there no point in waiting for `self.last`, given this candidate?
     fn is_pointless(&mut self, now: Nanos, pool: &Pool, rq: Option<u32>) -> bool {
-        let Some(process) = self.last else { return true };
-        if rq.is_some_and(|rq| pool[rq].what.process == process) {
+        let Some(owner) = self.last else { return true };
+        if rq.is_some_and(|rq| pool[rq].owner == owner) {
             return true;
         }
         if self.last_answered && self.has_expired(now) {
             return true;
         }
-        let Process { habits, queued, dispatched, .. } =
-            self.processes.get(&process).copied().unwrap_or_default();
+        let Process { habits, queued, dispatched, .. } = self.processes[owner as usize];
         if queued > 0 || dispatched > 0 {
             return true;
         }
         let sync = rq.filter(|&rq| pool[rq].is_sync());
         if let Some(rq) = sync.filter(|&rq| self.is_close(now, pool, rq, &habits.seek)) {
             // Those who work in one place are taken for one.
-            self.learn(now, process, pool[rq].start(), pool[rq].end());
+            self.learn(now, owner, pool[rq].start(), pool[rq].end());
             return true;
         }
         let think = match habits.think.samples {
@@ -313,10 +331,10 @@ impl Anticipatory {
     fn send(&mut self, now: Nanos, pool: &mut Pool, rq: u32, out: &mut Vec<u32>) {
         self.stop_waiting(now);
         self.status = Status::Off;
-        let (kind, process) = (kind(pool, rq), pool[rq].what.process);
+        let (kind, owner) = (kind(pool, rq), pool[rq].owner);
         self.lists[kind].last_sector = pool[rq].end();
         match kind {
-            SYNC => self.last = Some(process),
+            SYNC => self.last = Some(owner),
             _ => {
                 self.last = None;
                 self.writes_left = self.writes_left.saturating_sub(1);
@@ -325,7 +343,7 @@ impl Anticipatory {
         self.last_answered = false;
         self.replace_next(pool, rq);
         self.forget(pool, rq);
-        self.processes.entry(process).or_default().dispatched += 1;
+        self.processes[owner as usize].dispatched += 1;
         self.out += 1;
         out.push(rq);
     }
@@ -340,7 +358,7 @@ impl Anticipatory {
         let list = &mut self.lists[kind(pool, rq)];
         list.sorted.remove(pool, rq);
         list.fifo.remove(pool, rq);
-        self.processes.entry(pool[rq].what.process).or_default().queued -= 1;
+        self.owner(pool, rq).queued -= 1;
     }
 
     /// Which request goes next; `None` when none may.
@@ -414,11 +432,12 @@ impl Anticipatory {
 
 impl Policy for Anticipatory {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
-        let (kind, process) = (kind(pool, rq), pool[rq].what.process);
+        let (kind, owner) = (kind(pool, rq), self.number(pool[rq].what.process));
+        pool[rq].owner = owner;
         if kind == SYNC {
-            self.learn(now, process, pool[rq].start(), pool[rq].end());
+            self.learn(now, owner, pool[rq].start(), pool[rq].end());
         }
-        self.processes.entry(process).or_default().queued += 1;
+        self.processes[owner as usize].queued += 1;
         pool[rq].time = now.saturating_add(self.fifo_expire[kind]);
         let list = &mut self.lists[kind];
         list.sorted.insert(pool, rq);
@@ -428,7 +447,7 @@ impl Policy for Anticipatory {
         // Whom the machine waits for has a request queued now, this one.
         let ends = self.is_waiting() && self.is_pointless(now, pool, Some(rq));
         if ends {
-            self.won += u64::from(self.last == Some(process));
+            self.won += u64::from(self.last == Some(owner));
             self.stop_waiting(now);
         }
         ends
@@ -455,11 +474,11 @@ impl Policy for Anticipatory {
     }
 
     fn started(&mut self, _now: Nanos, pool: &Pool, rq: u32) {
-        self.processes.entry(pool[rq].what.process).or_default().dispatched -= 1;
+        self.owner(pool, rq).dispatched -= 1;
     }
 
     fn completed(&mut self, now: Nanos, pool: &Pool, rq: u32) {
-        let (kind, process) = (kind(pool, rq), pool[rq].what.process);
+        let (kind, owner) = (kind(pool, rq), pool[rq].owner);
         if self.changed && self.out == 1 {
             self.batch_ends = now + self.batch_expire[self.kind];
             self.changed = false;
@@ -471,7 +490,7 @@ impl Policy for Anticipatory {
             self.batch_ends = now + self.batch_expire[SYNC];
             self.fresh = false;
         }
-        if self.last == Some(process) {
+        if self.last == Some(owner) {
             self.antic_start = now;
             self.last_answered = true;
             if self.status == Status::Answer {
@@ -479,7 +498,7 @@ impl Policy for Anticipatory {
             }
         }
         if kind == SYNC {
-            let known = self.processes.entry(process).or_default();
+            let known = self.owner(pool, rq);
             known.answered = true;
             known.habits.answered = now;
         }
@@ -523,14 +542,15 @@ impl Policy for Anticipatory {
             let list = &mut self.lists[kind];
             list.fifo.take_place(pool, first, second);
             list.sorted.remove(pool, second);
-            self.processes.entry(pool[second].what.process).or_default().queued -= 1;
+            self.owner(pool, second).queued -= 1;
         } else {
             self.forget(pool, second);
         }
     }
 
     fn expects(&self, what: &Request) -> bool {
-        self.is_waiting() && self.last == Some(what.process)
+        let last = self.last.filter(|_| self.is_waiting());
+        last.is_some_and(|owner| self.processes[owner as usize].id == what.process)
     }
 
     fn counters(&self, out: &mut Counters) {
@@ -544,6 +564,7 @@ impl Policy for Anticipatory {
         (self.changed, self.fresh, self.out) = (false, false, 0);
         (self.status, self.last, self.last_answered) = (Status::Off, None, false);
         self.processes.clear();
+        self.numbers.clear();
     }
 
     fn boxed_clone(&self) -> Box<dyn Policy> {

@@ -45,7 +45,8 @@ struct Turn {
     entity: Entity,
     sync: bool,
     priority: Priority,
-    process: u32,
+    /// The number of its process.
+    owner: u32,
     sorted: Sorted,
     fifo: Fifo,
     next: u32,
@@ -62,7 +63,7 @@ snapshot_fields!(Turn {
     entity,
     sync,
     priority,
-    process,
+    owner,
     sorted,
     fifo,
     next,
@@ -80,7 +81,7 @@ impl Default for Turn {
             entity: Entity::default(),
             sync: false,
             priority: Priority::NONE,
-            process: 0,
+            owner: NONE,
             sorted: Sorted::default(),
             fifo: Fifo::default(),
             next: NONE,
@@ -115,7 +116,10 @@ pub(super) struct Bfq {
     nr_requests: u32,
     rotational: bool,
     turns: Vec<Turn>,
-    processes: BTreeMap<u32, (u32, Habits)>,
+    /// Numbers of processes.
+    numbers: BTreeMap<u32, u32>,
+    /// By number: the queue of a process, and what is known of it.
+    processes: Vec<(u32, Habits)>,
     shared: BTreeMap<(u8, u8), u32>,
     /// Virtual time, per class.
     clocks: [u64; CLASSES],
@@ -134,6 +138,7 @@ pub(super) struct Bfq {
 
 snapshot_fields!(Bfq {
     turns,
+    numbers,
     processes,
     shared,
     clocks,
@@ -156,7 +161,8 @@ impl Bfq {
             nr_requests: context.nr_requests.unwrap_or(Kind::TODAY.nr_requests),
             rotational: context.rotational,
             turns: Vec::new(),
-            processes: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            processes: Vec::new(),
             shared: BTreeMap::new(),
             clocks: [0; CLASSES],
             active: NONE,
@@ -187,17 +193,33 @@ impl Bfq {
 
     fn find(&self, what: &Request) -> Option<u32> {
         match what.is_sync() {
-            true => self.processes.get(&what.process).map(|(queue, _)| *queue),
+            true => self.numbers.get(&what.process).map(|&n| self.processes[n as usize].0),
             false => self.shared.get(&shelf(what.priority)).copied(),
         }
         .filter(|&queue| queue != NONE)
     }
 
-    fn of(&mut self, now: Nanos, what: &Request) -> u32 {
-        if let Some(queue) = self.find(what) {
-            return queue;
+    /// The number of a process.
+    fn number(&mut self, process: u32) -> u32 {
+        if let Some(&number) = self.numbers.get(&process) {
+            return number;
         }
+        let number = self.processes.len() as u32;
+        self.processes.push((NONE, Habits::default()));
+        self.numbers.insert(process, number);
+        number
+    }
+
+    /// The queue of a request by the process of this number.
+    fn of(&mut self, now: Nanos, what: &Request, owner: u32) -> u32 {
         let sync = what.is_sync();
+        let known = match sync {
+            true => self.processes[owner as usize].0,
+            false => self.shared.get(&shelf(what.priority)).copied().unwrap_or(NONE),
+        };
+        if known != NONE {
+            return known;
+        }
         let queue = self.turns.len() as u32;
         let entity = Entity::new(self.max_budget());
         let idles = sync && what.priority.class() != PriorityClass::Idle;
@@ -206,18 +228,25 @@ impl Bfq {
             true => now.saturating_add(self.params.wr_max_time.0),
             false => Nanos::ZERO,
         };
-        let Request { priority, process, .. } = *what;
-        let turn = Turn { entity, sync, priority, process, idles, raised_until, ..Turn::default() };
-        self.turns.push(turn);
+        let priority = what.priority;
+        self.turns.push(Turn {
+            entity,
+            sync,
+            priority,
+            owner,
+            idles,
+            raised_until,
+            ..Turn::default()
+        });
         match sync {
-            true => self.processes.entry(process).or_default().0 = queue,
+            true => self.processes[owner as usize].0 = queue,
             false => _ = self.shared.insert(shelf(priority), queue),
         }
         queue
     }
 
-    fn habits(&mut self, process: u32) -> &mut Habits {
-        &mut self.processes.entry(process).or_insert((NONE, Habits::default())).1
+    fn habits(&mut self, owner: u32) -> &mut Habits {
+        &mut self.processes[owner as usize].1
     }
 
     fn stop_idling(&mut self, now: Nanos) {
@@ -327,7 +356,7 @@ impl Bfq {
 
     fn learn(&mut self, now: Nanos, pool: &Pool, rq: u32) {
         let (what, idle) = (pool[rq].what, self.params.slice_idle.0);
-        let habits = self.habits(what.process);
+        let habits = self.habits(pool[rq].owner);
         let think = now.since(habits.answered).min(Nanos(2 * idle.0));
         habits.think.add(think.0);
         habits.seek_to(what.lba.0);
@@ -384,8 +413,9 @@ fn shelf(priority: Priority) -> (u8, u8) {
 impl Policy for Bfq {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
         let what = pool[rq].what;
-        let queue = self.of(now, &what);
-        pool[rq].queue = queue;
+        let owner = self.number(what.process);
+        let queue = self.of(now, &what, owner);
+        (pool[rq].queue, pool[rq].owner) = (queue, owner);
         pool[rq].time = now;
         let (way, clocks) = (self.way(), self.clocks);
         let (low_latency, raise) = (self.params.low_latency, self.params.wr_max_time.0);
@@ -447,13 +477,13 @@ impl Policy for Bfq {
         let (queue, what) = (pool[rq].queue, pool[rq].what);
         self.turns[queue as usize].dispatched -= 1;
         if what.is_sync() {
-            self.habits(what.process).answered = now;
+            self.habits(pool[rq].owner).answered = now;
         }
         let turn = &self.turns[queue as usize];
         let waits = queue == self.active && turn.sorted.is_empty() && turn.dispatched == 0;
         if waits && turn.idles && self.may_idle() {
-            let (process, idle) = (turn.process, self.params.slice_idle.0);
-            let seek = self.habits(process).seek;
+            let (owner, idle) = (turn.owner, self.params.slice_idle.0);
+            let seek = self.habits(owner).seek;
             let seeks = seek.is_valid() && seek.mean > SEEKY;
             self.idle_until = now + if seeks { idle.min(SEEKY_IDLE) } else { idle };
             self.idle_since = now;

@@ -27,7 +27,7 @@ pub(super) struct Cfq {
     turns: Turns,
     /// The queue whose turn it is.
     active: u32,
-    /// The process that began its slice.
+    /// The number of the process that began its slice.
     active_process: Option<u32>,
     /// When waiting for it ends.
     idle_until: Nanos,
@@ -174,7 +174,7 @@ impl Cfq {
         while sent < max && self.turns.all[queue as usize].is_busy() {
             let rq = self.expired(now, pool, queue);
             let rq = rq.unwrap_or(self.turns.all[queue as usize].next);
-            self.active_process.get_or_insert(pool[rq].what.process);
+            self.active_process.get_or_insert(pool[rq].owner);
             self.take(pool, rq, out);
             sent += 1;
         }
@@ -229,7 +229,7 @@ impl Cfq {
     /// A process asks: is it worth while to wait for it after its next answer?
     fn learn(&mut self, now: Nanos, pool: &Pool, rq: u32) {
         let (what, idle) = (pool[rq].what, self.params.slice_idle.0);
-        let habits = self.turns.habits(what.process);
+        let habits = self.turns.habits(pool[rq].owner);
         let think = now.since(habits.answered).min(Nanos(2 * idle.0));
         habits.think.add(think.0);
         habits.seek_to(what.lba.0);
@@ -289,8 +289,9 @@ impl Cfq {
 impl Policy for Cfq {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
         let what = pool[rq].what;
-        let queue = self.turns.of(&what);
-        pool[rq].queue = queue;
+        let owner = self.turns.number(what.process);
+        let queue = self.turns.of(&what, owner);
+        (pool[rq].queue, pool[rq].owner) = (queue, owner);
         pool[rq].time = now;
         let way = self.way();
         let turn = &mut self.turns.all[queue as usize];
@@ -370,7 +371,7 @@ impl Policy for Cfq {
             self.last_answer = now;
         }
         if pool[rq].is_sync() {
-            self.turns.habits(pool[rq].what.process).answered = now;
+            self.turns.habits(pool[rq].owner).answered = now;
         }
         if self.active != queue {
             return;

@@ -13,8 +13,6 @@ use crate::elevator::linux::sorted::Sorted;
 pub(super) struct Turn {
     pub(super) sync: bool,
     pub(super) priority: Priority,
-    /// The process of a queue that is waited for.
-    pub(super) process: u32,
     pub(super) sorted: Sorted,
     pub(super) fifo: Fifo,
     /// The best candidate.
@@ -41,7 +39,6 @@ pub(super) struct Turn {
 snapshot_fields!(Turn {
     sync,
     priority,
-    process,
     sorted,
     fifo,
     next,
@@ -61,7 +58,6 @@ impl Default for Turn {
         Turn {
             sync: false,
             priority: Priority::NONE,
-            process: 0,
             sorted: Sorted::default(),
             fifo: Fifo::default(),
             next: NONE,
@@ -104,8 +100,10 @@ type Place = (u8, i64, u64);
 #[derive(Clone, Default, Debug)]
 pub(super) struct Turns {
     pub(super) all: Vec<Turn>,
-    /// Of processes, and what is known of them.
-    processes: BTreeMap<u32, (u32, Habits)>,
+    /// Numbers of processes.
+    numbers: BTreeMap<u32, u32>,
+    /// By number: the queue of a process, and what is known of it.
+    processes: Vec<(u32, Habits)>,
     /// Of priorities, for all that nobody waits for.
     shared: BTreeMap<u8, u32>,
     /// Those with requests: (place, queue).
@@ -113,7 +111,7 @@ pub(super) struct Turns {
     stamp: u64,
 }
 
-snapshot_fields!(Turns { all, processes, shared, service, stamp });
+snapshot_fields!(Turns { all, numbers, processes, shared, service, stamp });
 
 /// Which shared queue a priority goes to.
 fn shelf(priority: Priority) -> u8 {
@@ -128,39 +126,45 @@ impl Turns {
     /// The queue of a request, if there is one yet.
     pub(super) fn find(&self, what: &Request) -> Option<u32> {
         match what.is_sync() {
-            true => self.processes.get(&what.process).map(|(queue, _)| *queue),
+            true => self.numbers.get(&what.process).map(|&n| self.processes[n as usize].0),
             false => self.shared.get(&shelf(what.priority)).copied(),
         }
         .filter(|&queue| queue != NONE)
     }
 
-    /// The queue of a request.
-    pub(super) fn of(&mut self, what: &Request) -> u32 {
-        if let Some(queue) = self.find(what) {
-            return queue;
+    /// The number of a process.
+    pub(super) fn number(&mut self, process: u32) -> u32 {
+        if let Some(&number) = self.numbers.get(&process) {
+            return number;
         }
+        let number = self.processes.len() as u32;
+        self.processes.push((NONE, Habits::default()));
+        self.numbers.insert(process, number);
+        number
+    }
+
+    /// The queue of a request by the process of this number.
+    pub(super) fn of(&mut self, what: &Request, owner: u32) -> u32 {
         let sync = what.is_sync();
+        let known = match sync {
+            true => self.processes[owner as usize].0,
+            false => self.shared.get(&shelf(what.priority)).copied().unwrap_or(NONE),
+        };
+        if known != NONE {
+            return known;
+        }
         let queue = self.all.len() as u32;
-        self.all.push(Turn {
-            sync,
-            priority: what.priority,
-            process: what.process,
-            idles: sync && what.priority.class() != PriorityClass::Idle,
-            ..Turn::default()
-        });
+        let idles = sync && what.priority.class() != PriorityClass::Idle;
+        self.all.push(Turn { sync, priority: what.priority, idles, ..Turn::default() });
         match sync {
-            true => {
-                let habits =
-                    self.processes.get(&what.process).map_or_else(Habits::default, |p| p.1);
-                self.processes.insert(what.process, (queue, habits));
-            }
+            true => self.processes[owner as usize].0 = queue,
             false => _ = self.shared.insert(shelf(what.priority), queue),
         }
         queue
     }
 
-    pub(super) fn habits(&mut self, process: u32) -> &mut Habits {
-        &mut self.processes.entry(process).or_insert((NONE, Habits::default())).1
+    pub(super) fn habits(&mut self, owner: u32) -> &mut Habits {
+        &mut self.processes[owner as usize].1
     }
 
     /// Queues with requests.

@@ -38,6 +38,8 @@ pub(crate) struct Rq {
     pub(crate) state: State,
     /// The policy's queue it is in.
     pub(crate) queue: u32,
+    /// The policy's number of its process.
+    pub(crate) owner: u32,
     /// When it was allocated.
     pub(crate) allocated: Nanos,
     /// When the policy must have served it, or got it: the policy's own.
@@ -62,6 +64,7 @@ snapshot_fields!(Rq {
     segments,
     state,
     queue,
+    owner,
     allocated,
     time,
     started,
@@ -198,6 +201,7 @@ impl Pool {
             what: piece.what,
             segments: segments(piece.what.sectors),
             queue: NONE,
+            owner: NONE,
             allocated: now,
             first_bio: bio,
             last_bio: bio,

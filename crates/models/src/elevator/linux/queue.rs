@@ -216,8 +216,8 @@ impl Queue {
     }
 
     fn become_request(&mut self, now: Nanos, piece: &Piece) -> bool {
-        let (depth, must) = (self.policy.depth(&piece.what), self.policy.expects(&piece.what));
-        if !self.tags.take(now, piece, depth, must) {
+        let (policy, depth) = (&self.policy, self.policy.depth(&piece.what));
+        if !self.tags.take(now, piece, depth, || policy.expects(&piece.what)) {
             return false;
         }
         let last = match self.kind.task_plug {

@@ -1,15 +1,14 @@
 //! Requests by sector, and the two of them that a one-way elevator would go to next.
 
-use std::collections::BTreeSet;
-
 use sim::snapshot_fields;
 
 use super::pool::Pool;
 
-/// Requests in the order of their first sectors.
+/// Requests in the order of their first sectors. A list: a pool has few hundred requests, and what
+/// stands beside one is asked for more often than any is added.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sorted {
-    by_sector: BTreeSet<(u64, u32)>,
+    by_sector: Vec<(u64, u32)>,
 }
 
 snapshot_fields!(Sorted { by_sector });
@@ -19,46 +18,58 @@ impl Sorted {
         self.by_sector.is_empty()
     }
 
+    /// Where an entry stands, or would.
+    fn place(&self, entry: (u64, u32)) -> usize {
+        self.by_sector.partition_point(|&other| other < entry)
+    }
+
+    fn place_of(&self, pool: &Pool, rq: u32) -> usize {
+        let place = self.place((pool[rq].start(), rq));
+        debug_assert_eq!(self.by_sector.get(place).map(|e| e.1), Some(rq), "it is in the order");
+        place
+    }
+
+    fn get(&self, place: usize) -> Option<u32> {
+        self.by_sector.get(place).map(|&(_, rq)| rq)
+    }
+
     pub(crate) fn insert(&mut self, pool: &Pool, rq: u32) {
-        self.by_sector.insert((pool[rq].start(), rq));
+        let entry = (pool[rq].start(), rq);
+        self.by_sector.insert(self.place(entry), entry);
     }
 
     pub(crate) fn remove(&mut self, pool: &Pool, rq: u32) {
-        let known = self.by_sector.remove(&(pool[rq].start(), rq));
-        debug_assert!(known, "a request leaves the order that it is in");
+        self.by_sector.remove(self.place_of(pool, rq));
     }
 
     /// It began at `old` before a bio was put before it.
     pub(crate) fn moved(&mut self, pool: &Pool, rq: u32, old: u64) {
-        self.by_sector.remove(&(old, rq));
+        self.by_sector.remove(self.place((old, rq)));
         self.insert(pool, rq);
-    }
-
-    pub(crate) fn first(&self) -> Option<u32> {
-        self.by_sector.first().map(|&(_, rq)| rq)
     }
 
     /// The next one up.
     pub(crate) fn after(&self, pool: &Pool, rq: u32) -> Option<u32> {
-        self.by_sector.range((pool[rq].start(), rq + 1)..).next().map(|&(_, rq)| rq)
+        self.get(self.place_of(pool, rq) + 1)
     }
 
     /// The next one down.
     pub(crate) fn before(&self, pool: &Pool, rq: u32) -> Option<u32> {
-        self.by_sector.range(..(pool[rq].start(), rq)).next_back().map(|&(_, rq)| rq)
+        self.get(self.place_of(pool, rq).checked_sub(1)?)
     }
 
     /// One that begins exactly there.
     pub(crate) fn at(&self, sector: u64) -> Option<u32> {
-        let next = self.by_sector.range((sector, 0)..).next();
+        let next = self.by_sector.get(self.place((sector, 0)));
         next.filter(|(start, _)| *start == sector).map(|&(_, rq)| rq)
     }
 
     /// The neighbour of `rq` to go on with: the next one up or, at the top, the lowest, against
     /// the next one down.
     pub(crate) fn neighbour(&self, pool: &Pool, rq: u32, way: &OneWay) -> Option<u32> {
-        let up = self.after(pool, rq).or_else(|| self.first().filter(|&first| first != rq));
-        way.choose(pool, up, self.before(pool, rq))
+        let place = self.place_of(pool, rq);
+        let up = self.get(place + 1).or_else(|| self.get(0).filter(|&first| first != rq));
+        way.choose(pool, up, place.checked_sub(1).and_then(|before| self.get(before)))
     }
 }
 
@@ -142,7 +153,6 @@ mod tests {
             })
             .to_vec();
         rqs.iter().for_each(|&rq| sorted.insert(&pool, rq));
-        assert_eq!(sorted.first(), Some(rqs[1]));
         assert_eq!(sorted.after(&pool, rqs[1]), Some(rqs[2]));
         assert_eq!(sorted.before(&pool, rqs[1]), None);
         assert_eq!((sorted.at(200), sorted.at(201)), (Some(rqs[2]), None));
@@ -150,6 +160,6 @@ mod tests {
         assert_eq!(sorted.neighbour(&pool, rqs[0], &way), Some(rqs[1]));
         pool.prepend(rqs[0], &Piece { what: Request::read(Lba(50), 250), split: NONE });
         sorted.moved(&pool, rqs[0], 300);
-        assert_eq!(sorted.first(), Some(rqs[0]));
+        assert_eq!(sorted.after(&pool, rqs[0]), Some(rqs[1]));
     }
 }

@@ -74,8 +74,14 @@ impl Tags {
     }
 
     /// Take a request for this piece, if it may have one. `depth` is the policy's limit for it,
-    /// `must` says that the policy is waiting for this very process.
-    pub(crate) fn take(&mut self, now: Nanos, piece: &Piece, depth: u32, must: bool) -> bool {
+    /// `must` asks whether the policy is waiting for this very process.
+    pub(crate) fn take(
+        &mut self,
+        now: Nanos,
+        piece: &Piece,
+        depth: u32,
+        must: impl FnOnce() -> bool,
+    ) -> bool {
         let way = direction(piece.what.op);
         if !self.has_batches() {
             let free = self.in_use() < depth.min(self.nr_requests);
@@ -86,7 +92,7 @@ impl Tags {
             if !self.full[way] {
                 self.full[way] = true;
                 self.batch(now, piece.what.process);
-            } else if !must && !self.is_batching(now, piece.what.process) {
+            } else if !self.is_batching(now, piece.what.process) && !must() {
                 return false;
             }
         }
@@ -193,7 +199,7 @@ mod tests {
     }
 
     fn take(tags: &mut Tags, now: u64, process: u32) -> bool {
-        tags.take(Nanos(now), &of(process), u32::MAX, false)
+        tags.take(Nanos(now), &of(process), u32::MAX, || false)
     }
 
     /// By hand from the rules: the process that fills the pool goes on for a batch of 32, but
@@ -210,7 +216,7 @@ mod tests {
         assert_eq!(tags.in_use(), 159);
         // Writes have a pool of their own.
         let what = Request::write(Lba(0), 8);
-        assert!(tags.take(Nanos(0), &Piece { what, split: NONE }, u32::MAX, false));
+        assert!(tags.take(Nanos(0), &Piece { what, split: NONE }, u32::MAX, || false));
     }
 
     #[test]
@@ -226,9 +232,9 @@ mod tests {
         let mut tags = Tags::new(8, Sharing::Directions);
         assert_eq!((0..100).take_while(|_| take(&mut tags, 0, 1)).count(), 12);
         // Even whom the policy waits for.
-        assert!(!tags.take(Nanos(0), &of(1), u32::MAX, true));
+        assert!(!tags.take(Nanos(0), &of(1), u32::MAX, || true));
         tags.give_back(0);
-        assert!(tags.take(Nanos(0), &of(9), u32::MAX, true));
+        assert!(tags.take(Nanos(0), &of(9), u32::MAX, || true));
     }
 
     #[test]
@@ -265,8 +271,8 @@ mod tests {
     #[test]
     fn the_policy_lowers_todays_limit() {
         let mut tags = Tags::new(8, Sharing::Waited);
-        assert!((0..6).all(|_| tags.take(Nanos(0), &of(1), 6, false)));
-        assert!(!tags.take(Nanos(0), &of(1), 6, false));
-        assert!(tags.take(Nanos(0), &of(1), u32::MAX, false));
+        assert!((0..6).all(|_| tags.take(Nanos(0), &of(1), 6, || false)));
+        assert!(!tags.take(Nanos(0), &of(1), 6, || false));
+        assert!(tags.take(Nanos(0), &of(1), u32::MAX, || false));
     }
 }
