@@ -38,9 +38,10 @@ pub fn replay(device: &mut dyn Device, trace: &[Measured]) -> Result<Vec<Nanos>,
     let mut times = Vec::with_capacity(trace.len());
     for (index, sample) in trace.iter().enumerate() {
         let lba = Lba(sample.lba);
-        let mut request = match sample.write {
-            true => Request::write(lba, sample.sectors),
-            false => Request::read(lba, sample.sectors),
+        let mut request = if sample.write {
+            Request::write(lba, sample.sectors)
+        } else {
+            Request::read(lba, sample.sectors)
         };
         request.id = RequestId(index as u64);
         let fault = |why: &dyn std::fmt::Display| format!("request {}: {why}", index + 1);

@@ -51,7 +51,7 @@ struct Zone {
 
 /// Where a sector lies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Place {
+pub struct SectorPosition {
     /// Number of the zone.
     pub zone: u32,
     /// Cylinder, 0 is the outermost.
@@ -213,12 +213,12 @@ impl Geometry {
     }
 
     /// First sector past the zone of `place`.
-    pub fn zone_end(&self, place: &Place) -> u64 {
+    pub fn zone_end(&self, place: &SectorPosition) -> u64 {
         self.zones[place.zone as usize].end_lba
     }
 
     /// Sectors per track where `place` lies.
-    pub fn sectors_per_track(&self, place: &Place) -> u32 {
+    pub fn sectors_per_track(&self, place: &SectorPosition) -> u32 {
         self.zones[place.zone as usize].layout.sectors_per_track
     }
 
@@ -227,7 +227,7 @@ impl Geometry {
     /// # Panics
     /// When the disk has no such sector.
     #[inline]
-    pub fn place(&self, lba: u64) -> Place {
+    pub fn place(&self, lba: u64) -> SectorPosition {
         debug_assert!(lba < self.sectors, "sector {lba} of {}", self.sectors);
         let mut index = self.hints[(lba >> self.hint_shift) as usize] as usize;
         while self.zones[index].end_lba <= lba {
@@ -238,7 +238,7 @@ impl Geometry {
         let (track, sector) = zone.spt.divide(physical);
         let (cylinder, head) = self.heads.divide(track);
         let clock = self.time(zone, zone.position(physical, track, cylinder));
-        Place {
+        SectorPosition {
             zone: index as u32,
             cylinder: zone.layout.first_cylinder + cylinder as u32,
             head: head as u32,
@@ -266,7 +266,7 @@ impl Geometry {
 
     /// Time coordinate of the end of sector `lba` in the zone of `place`, which holds it.
     #[inline]
-    pub fn end_clock(&self, place: &Place, lba: u64) -> u64 {
+    pub fn end_clock(&self, place: &SectorPosition, lba: u64) -> u64 {
         let zone = &self.zones[place.zone as usize];
         self.time(zone, self.position(zone, zone.physical(lba)) + 1)
     }
@@ -274,7 +274,7 @@ impl Geometry {
     /// The first sector at or after `lba` that has not fully passed `elapsed` ns after the head
     /// stood at the beginning of `lba`, which lies at `place`; at most `limit`.
     #[inline]
-    pub fn reached(&self, place: &Place, lba: u64, elapsed: u64, limit: u64) -> u64 {
+    pub fn reached(&self, place: &SectorPosition, lba: u64, elapsed: u64, limit: u64) -> u64 {
         let zone = &self.zones[place.zone as usize];
         let limit = limit.min(zone.end_lba);
         let until = place.clock + elapsed;

@@ -60,7 +60,7 @@ use sim::{
 
 use crate::cache::Segments;
 use crate::divisor::Divisor;
-use crate::geometry::Place;
+use crate::geometry::SectorPosition;
 use crate::mechanics::{Arm, Mechanics};
 pub use crate::params::Params;
 use config::ConfigError;
@@ -90,7 +90,7 @@ struct Waiting {
     sectors: u32,
     write: bool,
     ready: Nanos,
-    place: Place,
+    place: SectorPosition,
 }
 
 snapshot_fields!(Waiting { id, lba, sectors, write, ready, place });
@@ -101,7 +101,7 @@ struct Stream {
     active: bool,
     segment: usize,
     lba: u64,
-    place: Place,
+    place: SectorPosition,
     start: Nanos,
     limit: u64,
 }
@@ -233,12 +233,11 @@ impl Hdd {
     #[inline]
     fn interface_ns(&self, sectors: u64) -> u64 {
         let rate = &self.fixed.interface;
-        match sectors < 1 << 24 {
-            true => rate.quotient(sectors * SECTOR_BYTES * 1_000_000_000),
-            false => {
-                let scaled = u128::from(sectors) * u128::from(SECTOR_BYTES) * 1_000_000_000;
-                (scaled / u128::from(rate.value())) as u64
-            }
+        if sectors < 1 << 24 {
+            rate.quotient(sectors * SECTOR_BYTES * 1_000_000_000)
+        } else {
+            let scaled = u128::from(sectors) * u128::from(SECTOR_BYTES) * 1_000_000_000;
+            (scaled / u128::from(rate.value())) as u64
         }
     }
 
@@ -279,9 +278,10 @@ impl Hdd {
     }
 
     fn serve_or_queue(&mut self, now: Nanos, waiting: Waiting) {
-        match self.is_idle(now) {
-            true => self.serve(now, waiting),
-            false => self.queue.push(&waiting.place, waiting.write, waiting.ready, waiting),
+        if self.is_idle(now) {
+            self.serve(now, waiting)
+        } else {
+            self.queue.push(&waiting.place, waiting.write, waiting.ready, waiting)
         }
     }
 
@@ -339,10 +339,7 @@ impl Hdd {
     fn serve(&mut self, now: Nanos, w: Waiting) {
         let from = now.max(w.ready);
         self.stop_stream(from);
-        match w.write {
-            true => self.serve_write(from, &w),
-            false => self.serve_read(from, &w),
-        }
+        if w.write { self.serve_write(from, &w) } else { self.serve_read(from, &w) }
     }
 
     #[inline]

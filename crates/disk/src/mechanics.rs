@@ -3,7 +3,7 @@
 use sim::{Nanos, snapshot_fields};
 
 use crate::divisor::Divisor;
-use crate::geometry::{Geometry, Place};
+use crate::geometry::{Geometry, SectorPosition};
 use crate::seek::SeekTable;
 
 /// Everything about the mechanism that does not change during a run.
@@ -89,7 +89,13 @@ impl Mechanics {
 
     /// The way of the arm at `arm` to `place` when it sets out at `from`.
     #[inline]
-    pub fn position(&self, arm: Arm, from: Nanos, place: &Place, write: bool) -> Positioning {
+    pub fn position(
+        &self,
+        arm: Arm,
+        from: Nanos,
+        place: &SectorPosition,
+        write: bool,
+    ) -> Positioning {
         let seek = u64::from(self.seek_ns(arm, place.cylinder, place.head, write));
         let wait = self.wait_ns(self.phase(from), seek, place.angle);
         Positioning { seek, wait }
@@ -104,7 +110,7 @@ impl Mechanics {
         start: Nanos,
         lba: u64,
         sectors: u64,
-        place: &Place,
+        place: &SectorPosition,
         write: bool,
     ) -> Run {
         let mut run = Run { lba, place: *place, start, end: start };
@@ -142,7 +148,7 @@ pub struct Run {
     /// First sector.
     pub lba: u64,
     /// Where it lies.
-    pub place: Place,
+    pub place: SectorPosition,
     /// When the head stands at its beginning.
     pub start: Nanos,
     /// When the last sector has passed.

@@ -327,9 +327,10 @@ impl Params {
                 zone.first_cylinder.map_or(cylinders, u64::from) + u64::from(zone.cylinders);
             within(&key("cylinders"), cylinders, 1..=4_000_000)?;
         }
-        let seek = match self.seek.points.is_empty() {
-            true => SeekTable::from_formula(&self.seek.formula, cylinders as u32)?,
-            false => SeekTable::from_points(&self.seek.points, cylinders as u32)?,
+        let seek = if self.seek.points.is_empty() {
+            SeekTable::from_formula(&self.seek.formula, cylinders as u32)?
+        } else {
+            SeekTable::from_points(&self.seek.points, cylinders as u32)?
         };
         let switches = Switches { track: self.head_switch.0, cylinder: Nanos(seek.ns(1).into()) };
         let layouts = layouts(&zones, period, switches);

@@ -2,11 +2,11 @@
 
 use sim::{Nanos, snapshot_fields};
 
-use crate::geometry::Place;
+use crate::geometry::SectorPosition;
 use crate::mechanics::{Arm, Mechanics};
 use crate::params::Scheduler;
 
-snapshot_fields!(Place { zone, cylinder, head, sector, angle, clock });
+snapshot_fields!(SectorPosition { zone, cylinder, head, sector, angle, clock });
 
 /// Waiting commands. What the choice needs lies in one dense array, the rest beside it.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl<T> Queue<T> {
 
     /// Add a command whose first sector lies at `place` and that can start at `ready`.
     #[inline]
-    pub fn push(&mut self, place: &Place, write: bool, ready: Nanos, item: T) {
+    pub fn push(&mut self, place: &SectorPosition, write: bool, ready: Nanos, item: T) {
         self.keys.push(Key {
             cylinder: place.cylinder,
             head: place.head,

@@ -54,9 +54,12 @@ impl SeekTable {
     /// # Errors
     /// When a time is negative, not a number, or beyond 4 s.
     pub fn from_formula(f: &Formula, cylinders: u32) -> Result<SeekTable, ConfigError> {
-        SeekTable::build(cylinders, EXACT_FORMULA, |d| match d <= f.knee {
-            true => (f.a + f.b * libm::sqrt(f64::from(d))) * 1e6,
-            false => (f.c + f.e * f64::from(d)) * 1e6,
+        SeekTable::build(cylinders, EXACT_FORMULA, |d| {
+            if d <= f.knee {
+                (f.a + f.b * libm::sqrt(f64::from(d))) * 1e6
+            } else {
+                (f.c + f.e * f64::from(d)) * 1e6
+            }
         })
     }
 
@@ -150,9 +153,10 @@ mod tests {
         assert_eq!(table.ns(0), 0);
         assert_eq!(table.ns(1), 1_799_985);
         for d in [2u32, 100, 2_047, 2_048, 2_080, 16_384, 20_001, 24_000, 24_049, 50_000, 80_159] {
-            let exact = match d <= WD80.knee {
-                true => WD80.a + WD80.b * f64::from(d).sqrt(),
-                false => WD80.c + WD80.e * f64::from(d),
+            let exact = if d <= WD80.knee {
+                WD80.a + WD80.b * f64::from(d).sqrt()
+            } else {
+                WD80.c + WD80.e * f64::from(d)
             };
             let error = (f64::from(table.ns(d)) - exact * 1e6).abs();
             // Around the knee one step joins both shapes, whose rounded constants differ by 1 us.

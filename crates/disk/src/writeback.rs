@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sim::{Loader, LostWrite, Nanos, RequestId, Saver, Snapshot, SnapshotError, snapshot_fields};
 
-use crate::geometry::Place;
+use crate::geometry::SectorPosition;
 use crate::mechanics::{Arm, Mechanics};
 use crate::params::{Scheduler, WriteCacheParams};
 use crate::queue::Queue;
@@ -27,7 +27,7 @@ pub struct Dirty {
     /// It continues the write before it, so both are one run.
     pub continues: bool,
     /// Where it begins.
-    pub place: Place,
+    pub place: SectorPosition,
 }
 
 snapshot_fields!(Dirty { id, lba, sectors, sequence, started, acknowledged, continues, place });
@@ -175,9 +175,10 @@ impl WriteCache {
         now: Nanos,
     ) -> Option<Dirty> {
         let best = self.window.choose(scheduler, mechanics, arm, now)?;
-        let index = match self.overlaps_another(&self.window.items()[best]) {
-            true => self.in_order(best),
-            false => best,
+        let index = if self.overlaps_another(&self.window.items()[best]) {
+            self.in_order(best)
+        } else {
+            best
         };
         let dirty = self.window.remove(index);
         self.writing = Some(dirty);

@@ -99,11 +99,12 @@ impl LineParser for Arc {
 
     fn remarks(&self) -> Vec<String> {
         let share = self.write_share;
-        vec![match share > 0.0 {
-            true => format!("the trace has no read/write flag: a seeded {share} are writes"),
-            false => "the trace has no read/write flag: every request is a read \
+        vec![if share > 0.0 {
+            format!("the trace has no read/write flag: a seeded {share} are writes")
+        } else {
+            "the trace has no read/write flag: every request is a read \
                       (format.arc.write_share makes writes)"
-                .into(),
+                .into()
         }]
     }
 }

@@ -1,6 +1,6 @@
 //! Binary formats: a stream of records, split once for all of them.
 
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePlace};
 use crate::input::Input;
 use crate::sink::Sink;
 use crate::{BATCH, Format, Head, Reader, Record, Remarks};
@@ -79,7 +79,7 @@ impl<P: BinaryParser> Records<P> {
         TraceError {
             file: self.input.name().into(),
             format: P::FORMAT,
-            place: Place::Byte(self.input.offset() + at),
+            place: TracePlace::Byte(self.input.offset() + at),
             message,
             expected: expected.into(),
         }

@@ -298,9 +298,10 @@ fn summary(line: &mut Cursor<'_>) -> Result<(), Fault> {
         b"Discards ",
     ];
     let rest = line.rest();
-    match rest.is_empty() || STARTS.iter().any(|start| rest.starts_with(start)) {
-        true => Ok(()),
-        false => line.fault_here("an event (a device such as 8,0 first) or blkparse's summary"),
+    if rest.is_empty() || STARTS.iter().any(|start| rest.starts_with(start)) {
+        Ok(())
+    } else {
+        line.fault_here("an event (a device such as 8,0 first) or blkparse's summary")
     }
 }
 

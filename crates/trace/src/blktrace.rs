@@ -185,9 +185,10 @@ impl Blktrace {
         request: Request,
         wanted: bool,
     ) -> Result<(), Wrong> {
-        match wanted {
-            true => self.events.issue(sink, time, device, request),
-            false => self.events.complete(sink, time, device, request),
+        if wanted {
+            self.events.issue(sink, time, device, request)
+        } else {
+            self.events.complete(sink, time, device, request)
         }
         Ok(())
     }

@@ -152,9 +152,10 @@ impl<'a> Cursor<'a> {
         self.skip_blanks();
         let start = self.at;
         let value = self.digits(expected)?;
-        match self.at >= self.line.len() || matches!(self.line[self.at], b' ' | b'\t') {
-            true => Ok(value),
-            false => self.fault(start, expected),
+        if self.at >= self.line.len() || matches!(self.line[self.at], b' ' | b'\t') {
+            Ok(value)
+        } else {
+            self.fault(start, expected)
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use sim::Nanos;
 
 use crate::TraceFormat;
-use crate::error::{Place, TraceError, printable};
+use crate::error::{TraceError, TracePlace, printable};
 use crate::input::Input;
 use crate::{Context, Head, Reader, Record};
 
@@ -47,9 +47,10 @@ impl Begun {
     /// When it cannot be read, or is empty.
     pub fn new(name: &str, read: Box<dyn Read + Send>) -> Result<Begun, TraceError> {
         let input = Input::open(name, read)?;
-        match input.pending().is_empty() {
-            true => Err(TraceError::file(name, "the file is empty: it holds no trace")),
-            false => Ok(Begun(input)),
+        if input.pending().is_empty() {
+            Err(TraceError::file(name, "the file is empty: it holds no trace"))
+        } else {
+            Ok(Begun(input))
         }
     }
 
@@ -96,7 +97,7 @@ fn unknown(name: &str, head: Head<'_>) -> TraceError {
     TraceError {
         file: name.into(),
         format: "",
-        place: Place::Text { line: 1, column: 1, length: shown.len(), quote: shown.clone() },
+        place: TracePlace::Text { line: 1, column: 1, length: shown.len(), quote: shown.clone() },
         message: format!("the format cannot be told from \"{shown}\""),
         expected,
     }

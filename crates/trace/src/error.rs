@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where in the (decompressed) trace an error lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum TracePlace {
     /// The file as a whole.
     Whole,
     /// A field of a text trace.
@@ -30,7 +30,7 @@ pub struct TraceError {
     /// The format it was read as; empty when it is not known yet.
     pub format: &'static str,
     /// Where.
-    pub place: Place,
+    pub place: TracePlace,
     /// What is wrong, with the value.
     pub message: String,
     /// What was expected there; may be empty.
@@ -43,7 +43,7 @@ impl TraceError {
         TraceError {
             file: file.into(),
             format: "",
-            place: Place::Whole,
+            place: TracePlace::Whole,
             message: message.into(),
             expected: String::new(),
         }
@@ -54,9 +54,9 @@ impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         match &self.place {
-            Place::Whole => {}
-            Place::Text { line, column, .. } => write!(f, ":{line}:{column}")?,
-            Place::Byte(byte) => write!(f, ", byte {byte}")?,
+            TracePlace::Whole => {}
+            TracePlace::Text { line, column, .. } => write!(f, ":{line}:{column}")?,
+            TracePlace::Byte(byte) => write!(f, ", byte {byte}")?,
         }
         write!(f, ": {}", self.message)?;
         if !self.expected.is_empty() {
@@ -110,7 +110,7 @@ impl Fault {
         TraceError {
             file: file.into(),
             format,
-            place: Place::Text { line: number, column: at + 1, length: length.max(1), quote },
+            place: TracePlace::Text { line: number, column: at + 1, length: length.max(1), quote },
             message,
             expected: self.expected.into(),
         }

@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, ErrorKind, Read};
 
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePlace};
 use crate::gzip::Gzip;
 
 /// Bytes kept in memory, whatever the length of the trace.
@@ -128,7 +128,7 @@ impl Input {
         TraceError {
             file: self.name.clone(),
             format: "",
-            place: Place::Byte(bytes),
+            place: TracePlace::Byte(bytes),
             message,
             expected,
         }

@@ -20,7 +20,7 @@ mod write;
 use sim::{Nanos, Request, Rng};
 
 pub use detect::{Begun, Trace, open};
-pub use error::{Place, TraceError};
+pub use error::{TraceError, TracePlace};
 pub use input::Input;
 pub use locality::{Locality, LocalityMeter};
 pub use summary::{Summary, SummaryMeter};

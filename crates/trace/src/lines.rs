@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::cursor::Cursor;
-use crate::error::{Fault, Place, TraceError, printable};
+use crate::error::{Fault, TraceError, TracePlace, printable};
 use crate::input::{Input, RECORD_BYTES_MAX};
 use crate::sink::Sink;
 use crate::{BATCH, Format, Head, Reader, Record, Remarks, Writer};
@@ -137,7 +137,7 @@ impl<P: LineParser> Lines<P> {
         TraceError {
             file: self.input.name().into(),
             format: P::FORMAT,
-            place: Place::Text { line: self.line + 1, column, length: 1, quote },
+            place: TracePlace::Text { line: self.line + 1, column, length: 1, quote },
             message,
             expected: expected.into(),
         }

@@ -94,9 +94,10 @@ impl LineParser for Wiscsee {
             Op::Flush => Request::flush(),
             _ => Request::new(op, Lba(lba), sectors),
         };
-        match issue {
-            true => self.events.issue(sink, time, 0, Request { process, ..request }),
-            false => self.events.complete(sink, time, 0, request),
+        if issue {
+            self.events.issue(sink, time, 0, Request { process, ..request })
+        } else {
+            self.events.complete(sink, time, 0, request)
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{FIXTURES, fixture, read_bytes};
-use trace::Place;
+use trace::TracePlace;
 
 /// What reading `bytes` says; `None` when it reads.
 fn error_of(bytes: &[u8], format: &str) -> Option<trace::TraceError> {
@@ -40,7 +40,7 @@ fn text_cut_at_any_byte_is_an_error_at_the_cut_or_whole() {
                 assert!(harmless, "{file} cut at {cut} reads silently");
                 continue;
             };
-            let Place::Text { line, column, .. } = error.place else {
+            let TracePlace::Text { line, column, .. } = error.place else {
                 panic!("{file} cut at {cut}: no line in {error}");
             };
             assert_eq!(line, lines + 1, "{file} cut at {cut}: {error}");
@@ -66,7 +66,7 @@ fn binary_cut_inside_a_record_names_the_byte() {
             let error = error_of(&whole[..cut], format);
             match cut % length {
                 0 => assert_eq!(error, None, "{file} cut at {cut}"),
-                _ => assert_eq!(error.unwrap().place, Place::Byte(cut as u64), "{file}"),
+                _ => assert_eq!(error.unwrap().place, TracePlace::Byte(cut as u64), "{file}"),
             }
         }
     }

@@ -199,12 +199,11 @@ impl Workload for Customers {
         }
         self.wakes.pop_first();
         let every = self.params.flush_every;
-        let mut request = match every > 0 && self.unflushed >= every {
-            true => {
-                self.unflushed = 0;
-                Request::flush()
-            }
-            false => self.request(),
+        let mut request = if every > 0 && self.unflushed >= every {
+            self.unflushed = 0;
+            Request::flush()
+        } else {
+            self.request()
         };
         request.process = customer + 1;
         Ok(Demand::Issue(request))
@@ -214,9 +213,10 @@ impl Workload for Customers {
         self.unflushed += u32::from(request.op == Op::Write);
         let every = self.params.flush_every;
         let flushes = every > 0 && self.unflushed >= every && request.op == Op::Write;
-        let think = match flushes {
-            true => Nanos::ZERO,
-            false => draw(self.params.think, self.think_ns, &mut self.think),
+        let think = if flushes {
+            Nanos::ZERO
+        } else {
+            draw(self.params.think, self.think_ns, &mut self.think)
         };
         self.wakes.insert((completion.at + think, request.process - 1));
     }

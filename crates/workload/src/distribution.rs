@@ -27,8 +27,8 @@ pub(crate) enum Picker {
     Uniform { blocks: u64 },
     Once(Once),
     Zipf(Zipf),
-    Pareto { blocks: u64, power: f64, place: Place },
-    Normal { blocks: u64, width: u64, place: Place },
+    Pareto { blocks: u64, power: f64, place: RankOrder },
+    Normal { blocks: u64, width: u64, place: RankOrder },
     Zoned { blocks: u64, zones: Vec<(f64, u64, u64)> },
 }
 
@@ -43,20 +43,20 @@ impl Picker {
             Distribution::Uniform if without_repeats => Picker::Once(Once::new(blocks, rng)),
             Distribution::Uniform => Picker::Uniform { blocks },
             &Distribution::Zipf(theta, center) => {
-                Picker::Zipf(Zipf::new(blocks, theta, Place::new(center, blocks, rng)))
+                Picker::Zipf(Zipf::new(blocks, theta, RankOrder::new(center, blocks, rng)))
             }
             &Distribution::Pareto(h, center) => Picker::Pareto {
                 blocks,
                 power: libm::log(h) / libm::log(1.0 - h),
-                place: Place::new(center, blocks, rng),
+                place: RankOrder::new(center, blocks, rng),
             },
             &Distribution::Normal(percent, center) => Picker::Normal {
                 blocks,
                 width: (libm::ceil(blocks as f64 * percent / 100.0) as u64).min(blocks / 2),
                 place: match center {
                     // fio's bell stands in the middle by itself; a place moves it from there.
-                    Some(c) => Place::Shift((c * blocks as f64) as u64 + blocks - blocks / 2),
-                    None => Place::Hash(0),
+                    Some(c) => RankOrder::Shift((c * blocks as f64) as u64 + blocks - blocks / 2),
+                    None => RankOrder::Hash(0),
                 },
             },
             Distribution::Zoned(zones) => {
@@ -102,7 +102,7 @@ fn zone_table(zones: &[(f64, f64)], blocks: u64) -> Vec<(f64, u64, u64)> {
 
 /// From a rank to a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RankOrder {
     /// fio's default: multiply by the golden ratio, add a random offset, take the remainder. As
     /// in fio this is one-to-one only when the number of blocks is a power of two; otherwise some
     /// ranks share a block and some blocks are never drawn.
@@ -111,26 +111,28 @@ pub(crate) enum Place {
     Shift(u64),
 }
 
-impl Place {
-    fn new(center: Option<f64>, blocks: u64, rng: &mut Rng) -> Place {
+impl RankOrder {
+    fn new(center: Option<f64>, blocks: u64, rng: &mut Rng) -> RankOrder {
         match center {
-            None => Place::Hash(rng.next_u64() >> 32),
-            Some(center) => Place::Shift((center * blocks as f64) as u64),
+            None => RankOrder::Hash(rng.next_u64() >> 32),
+            Some(center) => RankOrder::Shift((center * blocks as f64) as u64),
         }
     }
 
     #[inline]
     fn of(self, rank: u64, blocks: u64) -> u64 {
         match self {
-            Place::Hash(offset) => rank.wrapping_mul(GOLDEN_RATIO).wrapping_add(offset) % blocks,
-            Place::Shift(first) => (rank + first) % blocks,
+            RankOrder::Hash(offset) => {
+                rank.wrapping_mul(GOLDEN_RATIO).wrapping_add(offset) % blocks
+            }
+            RankOrder::Shift(first) => (rank + first) % blocks,
         }
     }
 }
 
 /// The mean of twelve uniform draws over the region (standard deviation 1/12 of it), moved by one
 /// more uniform draw of the given width.
-fn normal(blocks: u64, width: u64, place: Place, rng: &mut Rng) -> u64 {
+fn normal(blocks: u64, width: u64, place: RankOrder, rng: &mut Rng) -> u64 {
     let sum: u64 = (0..12).map(|_| rng.below(blocks + 1)).sum();
     let mut block = sum.div_ceil(12) as i64;
     if width > 0 {
@@ -152,16 +154,17 @@ pub(crate) struct Zipf {
     second: f64,
     alpha: f64,
     eta: f64,
-    place: Place,
+    place: RankOrder,
 }
 
 impl Zipf {
-    pub(crate) fn new(blocks: u64, theta: f64, place: Place) -> Zipf {
+    pub(crate) fn new(blocks: u64, theta: f64, place: RankOrder) -> Zipf {
         let zeta = zeta(blocks, theta);
         let second = 1.0 + libm::pow(0.5, theta);
-        let eta = match blocks > 2 {
-            true => (1.0 - libm::pow(2.0 / blocks as f64, 1.0 - theta)) / (1.0 - second / zeta),
-            false => 0.0,
+        let eta = if blocks > 2 {
+            (1.0 - libm::pow(2.0 / blocks as f64, 1.0 - theta)) / (1.0 - second / zeta)
+        } else {
+            0.0
         };
         Zipf { blocks, zeta, second, alpha: 1.0 / (1.0 - theta), eta, place }
     }
@@ -316,7 +319,7 @@ mod tests {
     fn zipf_shares_follow_the_law() {
         for theta in [0.5, 0.9, 1.2] {
             let (blocks, draws) = (10_000u64, 400_000u32);
-            let zipf = Zipf::new(blocks, theta, Place::Shift(0));
+            let zipf = Zipf::new(blocks, theta, RankOrder::Shift(0));
             let mut rng = rng();
             let mut counts = vec![0u32; blocks as usize];
             (0..draws).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);

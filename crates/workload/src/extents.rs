@@ -6,7 +6,7 @@
 
 use sim::{Lba, Op, Request, Rng};
 
-use crate::distribution::{Once, Place, Zipf};
+use crate::distribution::{Once, RankOrder, Zipf};
 use crate::size_mix::Deck;
 
 /// Sectors per extent and per page, and pages per extent.
@@ -85,7 +85,7 @@ impl Extents {
             starts: (0..all).map(|_| starts.below(size) as u16).collect(),
             size,
             scatter: Once::new(cluster, &mut rng.split("scatter")),
-            zipf: Zipf::new(local, habits.theta, Place::Shift(0)),
+            zipf: Zipf::new(local, habits.theta, RankOrder::Shift(0)),
             rng: rng.split("places"),
             ops: Deck::new(rng.split("ops")),
             pages_written: 0,
@@ -115,9 +115,10 @@ impl Extents {
             }
             None => {
                 self.wander();
-                match self.ops.chance(self.habits.writes) {
-                    true => self.write(sectors),
-                    false => self.read(sectors),
+                if self.ops.chance(self.habits.writes) {
+                    self.write(sectors)
+                } else {
+                    self.read(sectors)
                 }
             }
         };

@@ -54,7 +54,7 @@ use crate::Context;
 
 pub use options::Options;
 pub use parse::{JobFile, JobFileError, JobSpec, parse_job_file};
-pub use plan::{JobInfo, Plan};
+pub use plan::{JobInfo, JobPlan};
 pub use recorder::Recorder;
 pub use value::Extent;
 
@@ -223,7 +223,7 @@ impl Params {
     ///
     /// # Errors
     /// When the file cannot be read or is not a job file, or a job does not fit the device.
-    pub fn plan(&self, context: &Context) -> Result<Plan, ConfigError> {
+    pub fn plan(&self, context: &Context) -> Result<JobPlan, ConfigError> {
         let given = self.given();
         let jobs = match (&self.file, given.first()) {
             (Some(_), Some((key, _))) => {
@@ -233,7 +233,7 @@ impl Params {
             (Some(file), None) => read(file, context)?,
             (None, _) => self.table(&given)?,
         };
-        Plan::new(&jobs, context)
+        JobPlan::new(&jobs, context)
     }
 
     /// Build the workload.

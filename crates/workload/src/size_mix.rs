@@ -98,12 +98,13 @@ pub(crate) fn solve(sizes: &[(Size, f64)], mean: f64) -> Result<Vec<(Size, f64)>
     let mut solved = sizes.to_vec();
     solved[0].1 = share - last;
     solved[sizes.len() - 1].1 = last;
-    match solved.iter().all(|s| (0.0..=1.0).contains(&s.1)) {
-        true => Ok(solved),
-        false => Err(ConfigError::new(
+    if solved.iter().all(|s| (0.0..=1.0).contains(&s.1)) {
+        Ok(solved)
+    } else {
+        Err(ConfigError::new(
             "mean_size",
             format!("no mix of the sizes has a mean of {mean:.0} bytes: change the other shares"),
-        )),
+        ))
     }
 }
 

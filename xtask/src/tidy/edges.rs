@@ -8,6 +8,9 @@ use crate::tree::{File, Tree};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
+/// Rooms that use none of each other, so that they are compiled at once and tested alone.
+const APART: [&str; 4] = ["mirror", "disk", "flash", "trace"];
+
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     // Each folder, and a file in it.
     let folders: BTreeMap<&str, &str> = (tree.paths.iter().rev())
@@ -70,12 +73,16 @@ fn check_manifest(place: usize, file: &File) -> Vec<Finding> {
     };
     let wrong = used.iter().filter_map(|name| {
         let other = room_of(name)?;
-        let index = place_of(other)?;
-        (index >= place).then(|| {
-            let line = file.lines().find(|(_, l)| l.trim_start().starts_with(name.as_str()));
+        let line = file.lines().find(|(_, l)| l.trim_start().starts_with(name.as_str()));
+        let finding = |what, fix| Finding::new(&file.path, line.map_or(1, |(n, _)| n), what, fix);
+        if place_of(other)? >= place {
             let what = format!("`{room}` uses `{other}`, which is not to its left");
             let fix = format!("move the code so that the order holds: {}", order(|_| true));
-            Finding::new(&file.path, line.map_or(1, |(n, _)| n), what, fix)
+            return Some(finding(what, fix));
+        }
+        [room, other].iter().all(|name| APART.contains(name)).then(|| {
+            let what = format!("`{room}` uses `{other}`; they are kept apart");
+            finding(what, "move what both need into a room that both may use".into())
         })
     });
     wrong.collect()
@@ -144,6 +151,18 @@ mod tests {
         }
         let found = findings("crates/models/Cargo.toml", "[dependencies]\nstudy = \"1\"\n");
         assert!(found[0].starts_with("crates/models/Cargo.toml:2: "), "{found:?}");
+    }
+
+    #[test]
+    fn rooms_that_are_kept_apart_do_not_use_each_other() {
+        assert!(APART.is_sorted_by_key(|room| place_of(room)), "in the order of the rooms");
+        for (index, room) in APART.iter().enumerate() {
+            for other in &APART[..index] {
+                let manifest = format!("[dependencies]\nsim = \"1\"\n{other}.workspace = true\n");
+                let found = findings(&format!("crates/{room}/Cargo.toml"), &manifest);
+                assert!(found.len() == 1 && found[0].contains("are kept apart"), "{found:?}");
+            }
+        }
     }
 
     #[test]

@@ -140,9 +140,10 @@ impl Hdd {
         let last = reached.max(lba + 1) - 1;
         let geometry = &self.fixed.mechanics.geometry;
         let same_track = last - lba < u64::from(geometry.sectors_per_track(&place) - place.sector);
-        self.arm = match same_track {
-            true => Arm { cylinder: place.cylinder, head: place.head },
-            false => self.fixed.mechanics.arm_at(last),
+        self.arm = if same_track {
+            Arm { cylinder: place.cylinder, head: place.head }
+        } else {
+            self.fixed.mechanics.arm_at(last)
         };
         self.stream.active = false;
     }
@@ -164,13 +165,12 @@ impl Hdd {
             self.arm = self.fixed.mechanics.arm_at(end - 1);
             return;
         }
-        let before = match self.fixed.params.cache.read_before {
-            true => {
-                let spt = u64::from(self.fixed.mechanics.geometry.sectors_per_track(&w.place));
-                let passed = way.wait * spt / self.fixed.mechanics.period();
-                passed.min(w.place.sector.into()).min(w.lba).min(self.fixed.segment / 2)
-            }
-            false => 0,
+        let before = if self.fixed.params.cache.read_before {
+            let spt = u64::from(self.fixed.mechanics.geometry.sectors_per_track(&w.place));
+            let passed = way.wait * spt / self.fixed.mechanics.period();
+            passed.min(w.place.sector.into()).min(w.lba).min(self.fixed.segment / 2)
+        } else {
+            0
         };
         let segment = self.segments.claim(w.lba - before);
         let limit = self.ahead_limit(w.lba - before, w.lba, end);

@@ -3,7 +3,7 @@
 use sim::{Nanos, Request};
 
 use super::{Hdd, Waiting};
-use crate::geometry::Place;
+use crate::geometry::SectorPosition;
 use crate::writeback::Dirty;
 
 impl Hdd {
@@ -62,7 +62,7 @@ impl Hdd {
     }
 
     /// How much earlier than the medium the interface must start so that it never runs dry.
-    fn lead_ns(&self, place: &Place, sectors: u64) -> u64 {
+    fn lead_ns(&self, place: &SectorPosition, sectors: u64) -> u64 {
         let spt = u64::from(self.fixed.mechanics.geometry.sectors_per_track(place));
         let medium = (sectors - 1) * self.fixed.mechanics.period() / spt;
         self.interface_ns(sectors).saturating_sub(medium)
@@ -76,7 +76,7 @@ impl Hdd {
         data: Nanos,
         lba: u64,
         sectors: u64,
-        place: &Place,
+        place: &SectorPosition,
         destage: bool,
     ) -> Nanos {
         let mechanics = &self.fixed.mechanics;

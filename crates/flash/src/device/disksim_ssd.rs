@@ -42,7 +42,7 @@ use sim::{
     RequestId, SECTOR_BYTES, Saver, Snapshot, SnapshotError, Survivors, Unit, snapshot_fields,
 };
 
-use crate::disksim::element::{Element, Part, Pool, Shape, Times};
+use crate::disksim::element::{AllocationPool, Element, Part, Shape, Times};
 
 /// The text of this file: its comment is the page of the model.
 pub const SOURCE: &str = include_str!("disksim_ssd.rs");
@@ -64,7 +64,7 @@ pub struct Params {
     /// Groups of planes of a package that work at the same time; divides the planes.
     pub parallel_units: u32,
     /// Where a write may go.
-    pub pool: Pool,
+    pub pool: AllocationPool,
     /// Share of a plane's blocks that the host does not see, in percent.
     pub reserve_percent: u32,
     /// Clean a plane when this share of its blocks, or less, is free, in percent.
@@ -93,7 +93,7 @@ impl Default for Params {
             pages_per_block: 64,
             page: Size(Bytes::from_kib(2)),
             parallel_units: 1,
-            pool: Pool::Element,
+            pool: AllocationPool::Element,
             reserve_percent: 15,
             clean_free_percent: 5,
             read: Duration(Nanos::from_micros(25)),

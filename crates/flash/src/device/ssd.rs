@@ -279,7 +279,7 @@ impl Params {
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
-        let mut flash = Flash::new(geometry, needs.slots, wear.levels_free_blocks());
+        let mut flash = Flash::new(geometry, needs.frontiers, wear.levels_free_blocks());
         flash.map_victim_pages = self.map_victim_pages(&geometry)?;
         flash.kept_for_collection = if rules.separate { 0 } else { needs.kept_for_collection };
         let parts = Parts {

@@ -13,7 +13,7 @@ use sim::{CowVec, Loader, Saver, Snapshot, SnapshotError, snapshot_fields};
 /// Where a write may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pool {
+pub enum AllocationPool {
     /// To the plane of the package with the most free pages.
     #[default]
     Element,
@@ -37,7 +37,7 @@ pub struct Shape {
     /// Clean a plane when this many of its blocks, or fewer, are free.
     pub low: u32,
     /// Where a write may go.
-    pub pool: Pool,
+    pub pool: AllocationPool,
 }
 
 impl Shape {
@@ -368,10 +368,7 @@ impl Element {
             for unit in &mut waiting {
                 let Some((part, plane)) = unit.pop_front() else { continue };
                 position += 1;
-                let array = match part.read {
-                    true => self.times.read,
-                    false => self.program(plane, part.lpn),
-                };
+                let array = if part.read { self.times.read } else { self.program(plane, part.lpn) };
                 let end = round_start + position * self.times.page + array;
                 round_end = round_end.max(end);
                 ended(part, end);
@@ -411,8 +408,8 @@ impl Element {
             let before = self.map.get(part.lpn as usize);
             let plane = match (part.read, self.shape.pool) {
                 (true, _) => self.plane_of(before),
-                (false, Pool::Plane) => self.plane_of(before),
-                (false, Pool::Element) => self.most_free(before, &chosen),
+                (false, AllocationPool::Plane) => self.plane_of(before),
+                (false, AllocationPool::Element) => self.most_free(before, &chosen),
             };
             if !part.read {
                 self.next_write_plane = (plane + 1) % self.shape.planes;

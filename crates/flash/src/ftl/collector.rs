@@ -5,7 +5,7 @@
 
 use sim::snapshot_fields;
 
-use super::flash::{Flash, Slot};
+use super::flash::{Flash, Frontier};
 use super::gc::Gc;
 use super::mapping::{CleaningStep, Mapping, Needs};
 use super::wear::Wear;
@@ -55,7 +55,7 @@ impl Rules {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Pool {
+struct PoolState {
     /// Collecting until enough blocks are free.
     active: bool,
     /// Collecting up to the background level, because the drive is idle.
@@ -70,7 +70,7 @@ struct Pool {
     cold: u32,
 }
 
-snapshot_fields!(Pool { active, background, has_victim, victim, cursor, wear, cold });
+snapshot_fields!(PoolState { active, background, has_victim, victim, cursor, wear, cold });
 
 /// Collection state of the whole drive.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ pub struct Collector {
     pub rules: Rules,
     gc: Box<dyn Gc>,
     wear: Box<dyn Wear>,
-    pools: Vec<Pool>,
+    pools: Vec<PoolState>,
     planes_per_pool: Divisor,
     /// Scratch: (to, from, lpn) of the step being planned.
     moves: Vec<(u32, u32, u32)>,
@@ -99,7 +99,7 @@ impl Collector {
             (0, false) => 1,
             (pools, _) => planes / pools,
         };
-        let pools = vec![Pool::default(); (planes / planes_per_pool) as usize];
+        let pools = vec![PoolState::default(); (planes / planes_per_pool) as usize];
         let planes_per_pool = Divisor::new(planes_per_pool);
         Collector {
             rules,
@@ -173,7 +173,7 @@ impl Collector {
     /// The plane the pool's next step works on.
     pub fn working_plane(&self, pool: u32, flash: &Flash) -> u32 {
         match self.pools[pool as usize] {
-            Pool { has_victim: true, victim, .. } => flash.geometry.plane_of_block(victim),
+            PoolState { has_victim: true, victim, .. } => flash.geometry.plane_of_block(victim),
             _ => self.planes(pool).start,
         }
     }
@@ -253,9 +253,10 @@ impl Collector {
 
     /// Free blocks per plane beyond which a pool is not collected.
     fn level(&self, pool: u32) -> u32 {
-        match self.pools[pool as usize].background {
-            true => self.rules.background_free.max(self.rules.stop_free),
-            false => self.rules.stop_free,
+        if self.pools[pool as usize].background {
+            self.rules.background_free.max(self.rules.stop_free)
+        } else {
+            self.rules.stop_free
         }
     }
 
@@ -311,29 +312,29 @@ impl Collector {
     }
 
     /// Which open block takes the pages of a victim.
-    fn slot(&self, victim: u32, flash: &Flash) -> Slot {
-        match flash.block(victim).slot() {
-            Slot::MAP => Slot::MAP,
-            slot if self.rules.isolated > 0 => slot.moved_of(self.rules.isolated),
-            _ if self.rules.separate => Slot::MOVED,
-            _ => Slot::HOST,
+    fn frontier(&self, victim: u32, flash: &Flash) -> Frontier {
+        match flash.block(victim).frontier() {
+            Frontier::MAP => Frontier::MAP,
+            frontier if self.rules.isolated > 0 => frontier.moved_of(self.rules.isolated),
+            _ if self.rules.separate => Frontier::MOVED,
+            _ => Frontier::HOST,
         }
     }
 
     /// True when the block's valid pages, and the map pages that tell where they went, have a
     /// place to go.
     fn fits(&self, block: u32, flash: &Flash) -> bool {
-        let (slot, plane) = (self.slot(block, flash), flash.geometry.plane_of_block(block));
+        let (frontier, plane) = (self.frontier(block, flash), flash.geometry.plane_of_block(block));
         let valid = flash.valid(block);
-        if self.rules.settle_pages == 0 || slot == Slot::MAP {
-            return valid <= flash.room(plane, slot);
+        if self.rules.settle_pages == 0 || frontier == Frontier::MAP {
+            return valid <= flash.room(plane, frontier);
         }
         let settled = valid.min(self.rules.settle_pages);
-        let blocks = |pages: u32, slot| {
-            let beyond = pages.saturating_sub(flash.room_in_open(plane, slot));
+        let blocks = |pages: u32, frontier| {
+            let beyond = pages.saturating_sub(flash.room_in_open(plane, frontier));
             beyond.div_ceil(flash.geometry.pages_per_block.get())
         };
-        blocks(valid, slot) + blocks(settled, Slot::MAP) <= flash.free_blocks(plane)
+        blocks(valid, frontier) + blocks(settled, Frontier::MAP) <= flash.free_blocks(plane)
     }
 
     /// Plan the moves of a step; false when the victim holds nothing valid any more.
@@ -345,9 +346,9 @@ impl Collector {
         mapping: &mut dyn Mapping,
         plan: &mut Plan,
     ) -> bool {
-        let Pool { victim, mut cursor, wear, .. } = self.pools[pool as usize];
+        let PoolState { victim, mut cursor, wear, .. } = self.pools[pool as usize];
         let cause = if wear { Cause::Wear } else { Cause::Gc };
-        let slot = self.slot(victim, flash);
+        let frontier = self.frontier(victim, flash);
         let plane = flash.geometry.plane_of_block(victim);
         let sectors = flash.geometry.page_sectors;
         let first = flash.geometry.first_ppn(victim);
@@ -368,7 +369,7 @@ impl Collector {
                 continue;
             }
             let (ppn, _) = flash
-                .allocate(plane, slot, lpn, 0)
+                .allocate(plane, frontier, lpn, 0)
                 .expect("a victim is chosen when its valid pages fit, and its room is kept");
             if self.rules.copy_back {
                 plan.push(FlashOp::copy_back(cause, ppn, from, lpn));
@@ -390,7 +391,7 @@ impl Collector {
             }
         }
         self.pages_moved += u64::from(moved);
-        if slot == Slot::HOST {
+        if frontier == Frontier::HOST {
             // Host writes share the open block: they must leave room for the rest.
             flash.set_owed(plane, flash.valid(victim));
         }
@@ -411,7 +412,7 @@ impl Collector {
 
     /// Power failed: victims are ordinary sealed blocks again.
     pub fn power_fail(&mut self, flash: &mut Flash) {
-        self.pools.iter_mut().for_each(|pool| *pool = Pool::default());
+        self.pools.iter_mut().for_each(|pool| *pool = PoolState::default());
         if self.rules.separate {
             return;
         }

@@ -201,10 +201,7 @@ impl Buffer {
             self.dirtied += 1;
             self.outstanding.insert(self.dirtied);
             self.order.push_back((self.dirtied, lpn));
-            match fresh {
-                true => page.dirty = self.dirtied,
-                false => page.again = Some(self.dirtied),
-            }
+            if fresh { page.dirty = self.dirtied } else { page.again = Some(self.dirtied) }
         }
         page.stream = request.stream;
         let end = lba.0 + u64::from(sectors);

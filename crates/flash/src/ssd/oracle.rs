@@ -97,9 +97,10 @@ impl Oracle {
     /// When the page holds data and nothing reads it.
     pub fn answered(&self, lpn: u32, ops: &[FlashOp]) -> Result<(), String> {
         let reads = |op: &FlashOp| op.cause() == Cause::Host && op.lpn() == lpn;
-        match self.holds_data[lpn as usize] == 0 || ops.iter().any(reads) {
-            true => Ok(()),
-            false => Err(format!("lpn {lpn} holds data, but a read of it reads no page")),
+        if self.holds_data[lpn as usize] == 0 || ops.iter().any(reads) {
+            Ok(())
+        } else {
+            Err(format!("lpn {lpn} holds data, but a read of it reads no page"))
         }
     }
 
@@ -129,11 +130,12 @@ impl Oracle {
     fn holds(&self, ppn: u32, lpn: u32, op: FlashOp) -> Result<(), String> {
         let (holder, version) = self.pages[ppn as usize];
         let wanted = self.planned[ppn as usize];
-        match (holder, version) == (lpn, wanted) {
-            true => Ok(()),
-            false => Err(format!(
+        if (holder, version) == (lpn, wanted) {
+            Ok(())
+        } else {
+            Err(format!(
                 "page {ppn} holds (lpn {holder}, version {version}), not version {wanted}: {op:?}"
-            )),
+            ))
         }
     }
 

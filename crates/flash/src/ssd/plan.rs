@@ -198,9 +198,10 @@ impl sim::Snapshot for FlashOp {
         let mut words = (0, 0);
         words.restore(from)?;
         (self.what, self.data) = words;
-        match (self.what >> 8 & 0xff) < Cause::ALL.len() as u64 && (self.what & 0xff) < 16 {
-            true => Ok(()),
-            false => Err(sim::SnapshotError("a flash operation is damaged".into())),
+        if (self.what >> 8 & 0xff) < Cause::ALL.len() as u64 && (self.what & 0xff) < 16 {
+            Ok(())
+        } else {
+            Err(sim::SnapshotError("a flash operation is damaged".into()))
         }
     }
 }

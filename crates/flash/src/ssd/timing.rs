@@ -212,10 +212,8 @@ impl Timing {
     fn array_by_page(&self, geometry: &Geometry, op: FlashOp) -> u64 {
         let page = |ppn| geometry.block_page(ppn).1;
         let read = |ppn, pslc| if pslc { self.pslc_ns.0 } else { self.read_ns(page(ppn)) };
-        let program = || match op.is_pslc() {
-            true => self.pslc_ns.1,
-            false => self.program_ns(page(op.ppn())),
-        };
+        let program =
+            || if op.is_pslc() { self.pslc_ns.1 } else { self.program_ns(page(op.ppn())) };
         match op.kind() {
             Kind::Read => read(op.ppn(), op.is_pslc()),
             Kind::Program => program(),

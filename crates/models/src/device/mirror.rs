@@ -194,14 +194,12 @@ impl Default for Params {
 /// `size` in pages of the mirror, within a range.
 fn pages(key: &str, size: Size, low: u64, high: u64) -> Result<u64, ConfigError> {
     let pages = size.0.0 / PAGE;
-    match (low..=high).contains(&pages) && size.0.0.is_multiple_of(PAGE) {
-        true => Ok(pages),
-        false => {
-            let (low, high) = (Bytes(low * PAGE), Bytes(high * PAGE));
-            let message =
-                format!("expected whole blocks of 4 KiB, {low} to {high}, got \"{size}\"");
-            Err(ConfigError::new(key, message))
-        }
+    if (low..=high).contains(&pages) && size.0.0.is_multiple_of(PAGE) {
+        Ok(pages)
+    } else {
+        let (low, high) = (Bytes(low * PAGE), Bytes(high * PAGE));
+        let message = format!("expected whole blocks of 4 KiB, {low} to {high}, got \"{size}\"");
+        Err(ConfigError::new(key, message))
     }
 }
 
@@ -299,16 +297,14 @@ impl Params {
         let region_blocks = pages("region", self.region, 1, 1 << 18)? as u32;
         let geometry = |blocks| Geometry { blocks, extent_blocks, region_blocks, log_pages };
         let room = |leg: usize| legs[leg].1.limits().capacity.0 / PAGE;
-        let (leg, smaller) = match room(1) < room(0) {
-            true => ("slow", room(1)),
-            false => ("fast", room(0)),
-        };
+        let (leg, smaller) = if room(1) < room(0) { ("slow", room(1)) } else { ("fast", room(0)) };
         let (mut fits, mut too_many) = (0, smaller);
         while fits + 1 < too_many {
             let middle = fits.midpoint(too_many);
-            match Layout::leg(&geometry(middle)).pages <= smaller {
-                true => fits = middle,
-                false => too_many = middle,
+            if Layout::leg(&geometry(middle)).pages <= smaller {
+                fits = middle
+            } else {
+                too_many = middle
             }
         }
         // Extent numbers have 32 bits.

@@ -31,12 +31,11 @@ impl DeviceModel {
 /// # Errors
 /// Names `queue_depth_max` when it is not from 1 to 1048576.
 fn check_depth(queue_depth_max: u32) -> Result<(), ConfigError> {
-    match (1..=1 << 20).contains(&queue_depth_max) {
-        true => Ok(()),
-        false => {
-            let message = format!("expected 1 to 1048576, got {queue_depth_max}");
-            Err(ConfigError::new("queue_depth_max", message))
-        }
+    if (1..=1 << 20).contains(&queue_depth_max) {
+        Ok(())
+    } else {
+        let message = format!("expected 1 to 1048576, got {queue_depth_max}");
+        Err(ConfigError::new("queue_depth_max", message))
     }
 }
 

@@ -150,9 +150,10 @@ snapshot_fields!(Server { own, common, queue, free_at, counts });
 /// The freeze of one write in nanoseconds, by two draws.
 fn drawn(freeze: &Freeze, rng: &mut Rng) -> u64 {
     let (chance, length) = (rng.unit(), rng.unit());
-    match chance < freeze.probability {
-        true => (-libm::log(1.0 - length) * freeze.mean.0.0 as f64) as u64,
-        false => 0,
+    if chance < freeze.probability {
+        (-libm::log(1.0 - length) * freeze.mean.0.0 as f64) as u64
+    } else {
+        0
     }
 }
 

@@ -107,9 +107,12 @@ impl Md {
             return leg;
         }
         let flash = (0..LEGS).any(|leg| !self.legs.limits(leg).rotational);
-        let cost = |leg: &usize| match flash {
-            true => u64::from(self.pending[*leg]),
-            false => self.position[*leg].abs_diff(request.lba.0),
+        let cost = |leg: &usize| {
+            if flash {
+                u64::from(self.pending[*leg])
+            } else {
+                self.position[*leg].abs_diff(request.lba.0)
+            }
         };
         (0..LEGS).min_by_key(cost).unwrap_or(0)
     }

@@ -343,9 +343,10 @@ impl Job {
         {
             return (start, end - start);
         }
-        let start = match o.rw.random {
-            true => self.random_start(direction),
-            false => self.sequential_start(direction).unwrap_or(0),
+        let start = if o.rw.random {
+            self.random_start(direction)
+        } else {
+            self.sequential_start(direction).unwrap_or(0)
         };
         let length = self.length(direction, self.plan.sectors - start);
         (start, length)
@@ -477,8 +478,5 @@ fn pace(plan: &Resolved, direction: usize) -> Pace {
         (0, iops) => iops.saturating_mul(block),
         (rate, _) => rate,
     };
-    match o.poisson {
-        false => Pace::Linear(rate),
-        true => Pace::Poisson(1e9 * block as f64 / rate as f64),
-    }
+    if o.poisson { Pace::Poisson(1e9 * block as f64 / rate as f64) } else { Pace::Linear(rate) }
 }

@@ -99,13 +99,14 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
         })?;
         file.jobs.push(JobSpec { name: section.name.into(), options, given });
     }
-    match file.jobs.is_empty() {
-        true => Err(reader.error(
+    if file.jobs.is_empty() {
+        Err(reader.error(
             text.lines().count().max(1),
             1,
             "no job: expected a section such as [randread] other than [global]",
-        )),
-        false => Ok(file),
+        ))
+    } else {
+        Ok(file)
     }
 }
 

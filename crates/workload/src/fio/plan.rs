@@ -29,7 +29,7 @@ pub struct JobInfo {
 
 /// The jobs of a file or table on one device, ready to start.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct JobPlan {
     /// One per clone, in the order of the file.
     pub jobs: Vec<JobInfo>,
     /// What was accepted without effect or adapted to the device.
@@ -55,9 +55,9 @@ pub(super) struct Resolved {
     pub(super) random_map: bool,
 }
 
-impl Plan {
-    pub(super) fn new(file: &JobFile, context: &Context) -> Result<Plan, ConfigError> {
-        let mut plan = Plan {
+impl JobPlan {
+    pub(super) fn new(file: &JobFile, context: &Context) -> Result<JobPlan, ConfigError> {
+        let mut plan = JobPlan {
             jobs: Vec::new(),
             notes: file.notes.clone(),
             global: file.global.clone(),

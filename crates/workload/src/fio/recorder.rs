@@ -2,7 +2,7 @@
 
 use sim::{Completion, Histogram, Nanos, Op, Probe, Request};
 
-use super::plan::{JobInfo, Plan};
+use super::plan::{JobInfo, JobPlan};
 
 /// fio samples bandwidth and request rate once per this span.
 const WINDOW: Nanos = Nanos::from_millis(500);
@@ -140,7 +140,7 @@ impl Side {
 
 impl Recorder {
     /// A recorder of the jobs of `plan`.
-    pub fn new(plan: &Plan) -> Recorder {
+    pub fn new(plan: &JobPlan) -> Recorder {
         Recorder::of(plan.jobs.clone(), plan.global.clone())
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sim::{Completion, Demand, EventHeap, Nanos, Request, Workload, WorkloadError};
 
 use super::job::{Job, Poll};
-use super::plan::Plan;
+use super::plan::JobPlan;
 
 /// What a job waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub struct Fio {
     notes: Vec<String>,
 }
 
-impl Plan {
+impl JobPlan {
     /// The workload.
     pub fn start(&self) -> Fio {
         Fio::new(self)
@@ -43,7 +43,7 @@ impl Plan {
 }
 
 impl Fio {
-    fn new(plan: &Plan) -> Fio {
+    fn new(plan: &JobPlan) -> Fio {
         let first = plan.resolved.iter().filter(|job| job.group == 0);
         let ramps = first.map(|job| &job.options).filter(|o| o.ramp_time > Nanos::ZERO);
         Fio {

@@ -32,7 +32,7 @@ fn limits(capacity: u64) -> Limits {
     }
 }
 
-fn plan(capacity: u64, text: &str) -> Result<Plan, ConfigError> {
+fn plan(capacity: u64, text: &str) -> Result<JobPlan, ConfigError> {
     let open = |_: &str| Ok(Box::new(std::io::Cursor::new(text.to_owned())) as Box<_>);
     let rng = Rng::new(1, "workload");
     let context = Context { rng, limits: limits(capacity), open: &open };

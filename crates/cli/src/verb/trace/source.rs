@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use study::Failure;
-use trace::{Begun, Context, Place, Record, Trace, TraceError, TraceFormat};
+use trace::{Begun, Context, Record, Trace, TraceError, TraceFormat, TracePlace};
 
 /// Which trace to read, and as what.
 #[derive(clap::Args)]
@@ -124,16 +124,16 @@ fn failure(file: &Path, error: TraceError) -> Failure {
     let place =
         |line_column, byte, quote| study::Place { file: file.into(), line_column, byte, quote };
     let failure = match error.format {
-        "" if !error.expected.is_empty() && !matches!(error.place, Place::Byte(_)) => {
+        "" if !error.expected.is_empty() && !matches!(error.place, TracePlace::Byte(_)) => {
             Failure::input(error.message).help("--format NAME reads it as that format")
         }
         "" => Failure::input(error.message),
         format => Failure::input(format!("{} (read as {format})", error.message)),
     };
     let failure = failure.at(match error.place {
-        Place::Whole => place(None, None, None),
-        Place::Byte(byte) => place(None, Some(byte), None),
-        Place::Text { line, column, length, quote } => {
+        TracePlace::Whole => place(None, None, None),
+        TracePlace::Byte(byte) => place(None, Some(byte), None),
+        TracePlace::Text { line, column, length, quote } => {
             let quote = (!quote.is_empty()).then_some((quote, length));
             place(Some((line as usize, column)), None, quote)
         }

@@ -4,7 +4,7 @@ use config::ConfigError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::flash::{Flash, Slot};
+use super::flash::{Flash, Frontier};
 use crate::ssd::geometry::{Divisor, Geometry};
 
 sim::registry! {
@@ -115,7 +115,7 @@ impl Allocator {
         }
     }
 
-    /// The plane for the next copy of `lpn` in the open block of a slot: one with room while
+    /// The plane for the next copy of `lpn` in the open block of a frontier: one with room while
     /// `reserve` blocks stay free.
     ///
     /// # Errors
@@ -123,16 +123,17 @@ impl Allocator {
     #[inline]
     pub fn choose(
         &mut self,
-        slot: Slot,
+        frontier: Frontier,
         lpn: u32,
         flash: &Flash,
         reserve: u32,
     ) -> Result<u32, Option<u32>> {
         let Some(pick) = self.dynamic else {
             let plane = self.stripe[self.planes.split(lpn).1 as usize];
-            return match flash.has_room(plane, slot, reserve) {
-                true => Ok(plane),
-                false => Err(Some(plane)),
+            return if flash.has_room(plane, frontier, reserve) {
+                Ok(plane)
+            } else {
+                Err(Some(plane))
             };
         };
         let count = self.stripe.len() as u32;
@@ -141,7 +142,7 @@ impl Allocator {
             let index = if index >= count { index - count } else { index };
             (index, self.stripe[index as usize])
         };
-        let roomy = |&(_, plane): &(u32, u32)| flash.has_room(plane, slot, reserve);
+        let roomy = |&(_, plane): &(u32, u32)| flash.has_room(plane, frontier, reserve);
         let mut turns = (0..count).map(turn).filter(roomy);
         let chosen = match pick {
             Pick::RoundRobin => turns.next(),

@@ -19,36 +19,38 @@ const HIDDEN: u16 = 1 << 15;
 /// Blocks whose smallest valid count is kept as one number.
 const GROUP: usize = 64;
 
-/// Which open block of a plane takes a page.
+/// A write frontier: which open block of a plane takes a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slot(pub u8);
+pub struct Frontier(pub u8);
 
-impl Slot {
+impl Frontier {
     /// Pages the host writes.
-    pub const HOST: Slot = Slot(0);
+    pub const HOST: Frontier = Frontier(0);
     /// Pages moved by garbage collection or wear levelling, when they are kept apart.
-    pub const MOVED: Slot = Slot(1);
+    pub const MOVED: Frontier = Frontier(1);
     /// Pages of the mapping table.
-    pub const MAP: Slot = Slot(2);
+    pub const MAP: Frontier = Frontier(2);
     /// Open blocks of a plane that every drive has; a mapping may ask for more.
     pub const COMMON: u8 = 3;
     /// Pages the host writes into blocks used as pSLC, on a drive [with such](Pslc).
-    pub const PSLC: Slot = Slot(Slot::COMMON);
+    pub const PSLC: Frontier = Frontier(Frontier::COMMON);
     /// A block that the mapping fills and erases itself; the collector leaves it alone.
-    const OWN: Slot = Slot(254);
+    const OWN: Frontier = Frontier(254);
     /// A free block.
-    const FREE: Slot = Slot(255);
+    const FREE: Frontier = Frontier(255);
 
-    /// Pages the host writes with a placement handle. Handle 0 is the common slot.
-    pub fn of_handle(handle: u8) -> Slot {
-        if handle == 0 { Slot::HOST } else { Slot(Slot::COMMON + handle - 1) }
+    /// Pages the host writes with a placement handle. Handle 0 is the common frontier.
+    pub fn of_handle(handle: u8) -> Frontier {
+        if handle == 0 { Frontier::HOST } else { Frontier(Frontier::COMMON + handle - 1) }
     }
 
-    /// Pages that were moved and belong to the same one of `handles` as those of this slot.
-    pub fn moved_of(self, handles: u8) -> Slot {
+    /// Pages that were moved and belong to the same one of `handles` as those of this frontier.
+    pub fn moved_of(self, handles: u8) -> Frontier {
         match self {
-            Slot::HOST | Slot::MOVED => Slot::MOVED,
-            Slot(slot) if slot < Slot::COMMON + handles - 1 => Slot(slot + handles - 1),
+            Frontier::HOST | Frontier::MOVED => Frontier::MOVED,
+            Frontier(frontier) if frontier < Frontier::COMMON + handles - 1 => {
+                Frontier(frontier + handles - 1)
+            }
             moved => moved,
         }
     }
@@ -77,8 +79,8 @@ pub struct Block {
     /// Programs in flight that supersede a page of this block, and reads of it that wait. Until
     /// they end the block must not be erased: after a power failure the old copy is all there is.
     pins: u32,
-    /// The slot it was opened for.
-    slot: u8,
+    /// The frontier it was opened for.
+    frontier: u8,
     /// It is full of map pages, of which too many are valid for it to be a victim.
     withheld: bool,
     /// What the mapping wrote into the spare area of the block it took for itself.
@@ -94,7 +96,7 @@ impl Default for Block {
             erases: 0,
             sealed_at: 0,
             pins: 0,
-            slot: Slot::FREE.0,
+            frontier: Frontier::FREE.0,
             withheld: false,
             tag: 0,
             opened_at: 0,
@@ -102,17 +104,17 @@ impl Default for Block {
     }
 }
 
-snapshot_fields!(Block { written, erases, sealed_at, pins, slot, withheld, tag, opened_at });
+snapshot_fields!(Block { written, erases, sealed_at, pins, frontier, withheld, tag, opened_at });
 
 impl Block {
-    /// The slot the block was opened for.
-    pub fn slot(&self) -> Slot {
-        Slot(self.slot)
+    /// The frontier the block was opened for.
+    pub fn frontier(&self) -> Frontier {
+        Frontier(self.frontier)
     }
 
     /// True when the mapping took the block for itself.
     pub fn is_own(&self) -> bool {
-        self.slot == Slot::OWN.0
+        self.frontier == Frontier::OWN.0
     }
 }
 
@@ -136,9 +138,9 @@ pub struct Flash {
     /// still in the controller. By itself, since every read asks: so it stays in a near cache.
     programmed: Vec<u16>,
     free: Vec<VecDeque<u32>>,
-    /// Open block of each slot of each plane.
+    /// Open block of each frontier of each plane.
     open: Vec<u32>,
-    slots: usize,
+    frontiers: usize,
     seals: u32,
     /// Pages handed out since the drive was built.
     clock: u64,
@@ -179,9 +181,9 @@ snapshot_fields!(Flash {
 });
 
 impl Flash {
-    /// An erased drive with `slots` open blocks per plane. `level_wear` takes the least worn free
-    /// block instead of the oldest.
-    pub fn new(geometry: Geometry, slots: u8, level_wear: bool) -> Flash {
+    /// An erased drive with `frontiers` open blocks per plane. `level_wear` takes the least worn
+    /// free block instead of the oldest.
+    pub fn new(geometry: Geometry, frontiers: u8, level_wear: bool) -> Flash {
         let blocks = geometry.blocks() as usize;
         let pages = geometry.pages() as usize;
         Flash {
@@ -194,8 +196,8 @@ impl Flash {
             blocks: vec![Block::default(); blocks],
             programmed: vec![0; blocks],
             free: (0..geometry.planes()).map(|p| geometry.blocks_of_plane(p).collect()).collect(),
-            open: vec![NONE; geometry.planes() as usize * usize::from(slots)],
-            slots: usize::from(slots),
+            open: vec![NONE; geometry.planes() as usize * usize::from(frontiers)],
+            frontiers: usize::from(frontiers),
             seals: 0,
             clock: 0,
             owed: vec![0; geometry.planes() as usize],
@@ -291,7 +293,7 @@ impl Flash {
     pub fn is_pslc(&self, ppn: u32) -> bool {
         ppn != NONE && {
             let block = self.geometry.pages_per_block.div(ppn);
-            self.pslc.is_some() && self.blocks[block as usize].slot == Slot::PSLC.0
+            self.pslc.is_some() && self.blocks[block as usize].frontier == Frontier::PSLC.0
         }
     }
 
@@ -301,43 +303,43 @@ impl Flash {
             return None;
         }
         let full = |&block: &u32| {
-            self.blocks[block as usize].slot == Slot::PSLC.0 && self.is_sealed(block)
+            self.blocks[block as usize].frontier == Frontier::PSLC.0 && self.is_sealed(block)
         };
         let blocks = self.geometry.blocks_of_plane(plane).filter(full);
         blocks.min_by_key(|&block| self.blocks[block as usize].sealed_at)
     }
 
-    /// Pages that a block opened for `slot` holds.
+    /// Pages that a block opened for `frontier` holds.
     #[inline]
-    fn block_pages(&self, slot: Slot) -> u32 {
+    fn block_pages(&self, frontier: Frontier) -> u32 {
         match &self.pslc {
-            Some(pslc) if slot == Slot::PSLC => pslc.pages_per_block,
+            Some(pslc) if frontier == Frontier::PSLC => pslc.pages_per_block,
             _ => self.geometry.pages_per_block.get(),
         }
     }
 
     #[inline]
-    fn open_block(&self, plane: u32, slot: Slot) -> usize {
-        plane as usize * self.slots + usize::from(slot.0)
+    fn open_block(&self, plane: u32, frontier: Frontier) -> usize {
+        plane as usize * self.frontiers + usize::from(frontier.0)
     }
 
-    /// True when `slot` of the plane can take a page while `reserve` blocks stay free and the
+    /// True when `frontier` of the plane can take a page while `reserve` blocks stay free and the
     /// collector can still finish what it has begun.
     #[inline]
-    pub fn has_room(&self, plane: u32, slot: Slot, reserve: u32) -> bool {
-        let open = self.open[self.open_block(plane, slot)] != NONE;
+    pub fn has_room(&self, plane: u32, frontier: Frontier, reserve: u32) -> bool {
+        let open = self.open[self.open_block(plane, frontier)] != NONE;
         let (owed, free) = (self.owed[plane as usize], self.free_blocks(plane));
-        if let Some(pslc) = self.pslc.as_ref().filter(|_| slot == Slot::PSLC) {
+        if let Some(pslc) = self.pslc.as_ref().filter(|_| frontier == Frontier::PSLC) {
             let more = self.pslc_blocks[plane as usize] < pslc.blocks;
             return open || more && free > reserve.max(pslc.keep_free);
         }
-        let kept = slot == Slot::HOST && free < self.kept_for_collection;
-        (open && !kept || free > reserve) && (owed == 0 || self.room(plane, slot) > owed)
+        let kept = frontier == Frontier::HOST && free < self.kept_for_collection;
+        (open && !kept || free > reserve) && (owed == 0 || self.room(plane, frontier) > owed)
     }
 
-    /// Pages left in the open block of `slot`.
-    pub fn room_in_open(&self, plane: u32, slot: Slot) -> u32 {
-        match self.open[self.open_block(plane, slot)] {
+    /// Pages left in the open block of `frontier`.
+    pub fn room_in_open(&self, plane: u32, frontier: Frontier) -> u32 {
+        match self.open[self.open_block(plane, frontier)] {
             NONE => 0,
             block => self.room_in(block),
         }
@@ -346,13 +348,13 @@ impl Flash {
     /// Pages of a block that were not handed out yet.
     pub fn room_in(&self, block: u32) -> u32 {
         let block = &self.blocks[block as usize];
-        self.block_pages(Slot(block.slot)) - u32::from(block.written)
+        self.block_pages(Frontier(block.frontier)) - u32::from(block.written)
     }
 
-    /// Pages that `slot` of the plane can take if every free block goes to it.
-    pub fn room(&self, plane: u32, slot: Slot) -> u32 {
-        let free = self.free_blocks(plane) * self.block_pages(slot);
-        self.room_in_open(plane, slot) + free
+    /// Pages that `frontier` of the plane can take if every free block goes to it.
+    pub fn room(&self, plane: u32, frontier: Frontier) -> u32 {
+        let free = self.free_blocks(plane) * self.block_pages(frontier);
+        self.room_in_open(plane, frontier) + free
     }
 
     /// The collector will place that many more pages of the plane into the host's open block.
@@ -360,23 +362,23 @@ impl Flash {
         self.owed[plane as usize] = pages;
     }
 
-    /// Hand out the next page of `slot` in the plane for `id`; `None` when a new block is needed
-    /// and only `reserve` free ones are left. The flag says that a free block was taken.
+    /// Hand out the next page of `frontier` in the plane for `id`; `None` when a new block is
+    /// needed and only `reserve` free ones are left. The flag says that a free block was taken.
     #[inline]
     pub fn allocate(
         &mut self,
         plane: u32,
-        slot: Slot,
+        frontier: Frontier,
         id: u32,
         reserve: u32,
     ) -> Option<(u32, bool)> {
-        let place = self.open_block(plane, slot);
+        let place = self.open_block(plane, frontier);
         let mut opened = false;
         if self.open[place] == NONE {
             if self.free_blocks(plane) <= reserve {
                 return None;
             }
-            self.open[place] = self.take_free(plane, slot);
+            self.open[place] = self.take_free(plane, frontier);
             opened = true;
         }
         let block = self.open[place];
@@ -395,7 +397,7 @@ impl Flash {
         if self.free_blocks(plane) <= reserve {
             return None;
         }
-        let block = self.take_free(plane, Slot::OWN);
+        let block = self.take_free(plane, Frontier::OWN);
         self.blocks[block as usize].tag = tag;
         Some(block)
     }
@@ -430,19 +432,19 @@ impl Flash {
     }
 
     #[cold]
-    fn take_free(&mut self, plane: u32, slot: Slot) -> u32 {
+    fn take_free(&mut self, plane: u32, frontier: Frontier) -> u32 {
         let free = &mut self.free[plane as usize];
         let worn = |&index: &usize| self.blocks[free[index] as usize].erases;
         let index = if self.level_wear { (0..free.len()).min_by_key(worn) } else { Some(0) };
         let block = index.and_then(|index| free.remove(index)).expect("the plane has a free block");
-        self.blocks[block as usize].slot = slot.0;
-        self.count_pslc(block, slot, 1);
+        self.blocks[block as usize].frontier = frontier.0;
+        self.count_pslc(block, frontier, 1);
         block
     }
 
     /// Count a block that is, or no longer is, used as pSLC.
-    fn count_pslc(&mut self, block: u32, slot: Slot, change: i32) {
-        if self.pslc.is_some() && slot == Slot::PSLC {
+    fn count_pslc(&mut self, block: u32, frontier: Frontier, change: i32) {
+        if self.pslc.is_some() && frontier == Frontier::PSLC {
             let plane = self.geometry.plane_of_block(block);
             let count = &mut self.pslc_blocks[plane as usize];
             *count = count.wrapping_add_signed(change);
@@ -514,9 +516,9 @@ impl Flash {
         let record = &mut self.blocks[block as usize];
         record.written = 0;
         record.erases += 1;
+        let frontier = Frontier(std::mem::replace(&mut record.frontier, Frontier::FREE.0));
         self.programmed[block as usize] = 0;
-        let slot = Slot(std::mem::replace(&mut record.slot, Slot::FREE.0));
-        self.count_pslc(block, slot, -1);
+        self.count_pslc(block, frontier, -1);
         self.valid[block as usize] = HIDDEN;
         self.free[self.geometry.plane_of_block(block) as usize].push_back(block);
     }
@@ -545,14 +547,14 @@ mod tests {
             pages_per_block: 4,
             ..GeometryParams::default()
         };
-        Flash::new(params.check().unwrap(), Slot::COMMON, false)
+        Flash::new(params.check().unwrap(), Frontier::COMMON, false)
     }
 
     #[test]
     fn the_least_valid_block_is_found_in_every_part_of_a_range() {
         let mut flash = flash();
         for lpn in 0..600 {
-            flash.allocate(1, Slot::HOST, lpn, 0).unwrap();
+            flash.allocate(1, Frontier::HOST, lpn, 0).unwrap();
         }
         let mut rng = sim::Rng::new(1, "least");
         for _ in 0..600 {
@@ -570,7 +572,7 @@ mod tests {
     #[test]
     fn a_page_is_in_the_controller_until_it_is_programmed() {
         let mut flash = flash();
-        let (ppn, opened) = flash.allocate(0, Slot::HOST, 7, 0).unwrap();
+        let (ppn, opened) = flash.allocate(0, Frontier::HOST, 7, 0).unwrap();
         assert!(opened && !flash.is_programmed(ppn));
         flash.programmed(ppn, NONE);
         assert!(flash.is_programmed(ppn));
@@ -581,7 +583,7 @@ mod tests {
     fn the_reserve_is_kept() {
         let mut flash = flash();
         let mut pages = 0;
-        while flash.allocate(0, Slot::HOST, pages, 2).is_some() {
+        while flash.allocate(0, Frontier::HOST, pages, 2).is_some() {
             pages += 1;
         }
         assert_eq!((pages, flash.free_blocks(0)), (148 * 4, 2));

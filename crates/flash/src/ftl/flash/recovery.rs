@@ -1,6 +1,6 @@
 //! Filling a new drive at once, and what is left of one after a power failure.
 
-use super::{Flash, GROUP, HIDDEN, Slot};
+use super::{Flash, Frontier, GROUP, HIDDEN};
 use crate::ssd::plan::NONE;
 
 impl Flash {
@@ -13,17 +13,16 @@ impl Flash {
         let pages = self.geometry.pages_per_block.get();
         let mut left = count;
         while left > 0 {
-            let block = self.take_free(plane, Slot::HOST);
+            let block = self.take_free(plane, Frontier::HOST);
             let written = left.min(pages);
             self.blocks[block as usize].written = written as u16;
             self.programmed[block as usize] = written as u16;
             self.valid[block as usize] += written as u16;
-            match written == pages {
-                true => self.seal(block),
-                false => {
-                    let place = self.open_block(plane, Slot::HOST);
-                    self.open[place] = block;
-                }
+            if written == pages {
+                self.seal(block)
+            } else {
+                let place = self.open_block(plane, Frontier::HOST);
+                self.open[place] = block;
             }
             left -= written;
         }
@@ -33,16 +32,13 @@ impl Flash {
     fn set_live_range(&mut self, first: u32, count: u32) {
         let (mut ppn, end) = (first, first + count);
         while ppn < end {
-            match ppn.is_multiple_of(64) && end - ppn >= 64 {
-                true => {
-                    let words = (end - ppn) as usize / 64;
-                    self.live.fill_with(ppn as usize / 64, words, |_| u64::MAX);
-                    ppn += words as u32 * 64;
-                }
-                false => {
-                    self.set_live(ppn, true);
-                    ppn += 1;
-                }
+            if ppn.is_multiple_of(64) && end - ppn >= 64 {
+                let words = (end - ppn) as usize / 64;
+                self.live.fill_with(ppn as usize / 64, words, |_| u64::MAX);
+                ppn += words as u32 * 64;
+            } else {
+                self.set_live(ppn, true);
+                ppn += 1;
             }
         }
     }
@@ -70,10 +66,10 @@ impl Flash {
         self.open.fill(NONE);
         self.owed.fill(0);
         for block in 0..self.geometry.blocks() {
-            let pages = self.block_pages(self.blocks[block as usize].slot());
+            let pages = self.block_pages(self.blocks[block as usize].frontier());
             let record = &mut self.blocks[block as usize];
-            let slot = Slot(record.slot);
-            if slot == Slot::FREE {
+            let frontier = Frontier(record.frontier);
+            if frontier == Frontier::FREE {
                 continue;
             }
             record.pins = 0;
@@ -82,11 +78,11 @@ impl Flash {
             let written = u32::from(record.written);
             let plane = self.geometry.plane_of_block(block);
             if written == 0 {
-                self.blocks[block as usize].slot = Slot::FREE.0;
-                self.count_pslc(block, slot, -1);
+                self.blocks[block as usize].frontier = Frontier::FREE.0;
+                self.count_pslc(block, frontier, -1);
                 self.valid[block as usize] |= HIDDEN;
                 self.free[plane as usize].push_front(block);
-            } else if slot == Slot::OWN {
+            } else if frontier == Frontier::OWN {
                 debug_assert!(!self.is_sealed(block));
             } else if written == pages {
                 if !self.is_sealed(block) {
@@ -95,8 +91,8 @@ impl Flash {
             } else {
                 // It may have been sealed because all its pages were handed out.
                 self.valid[block as usize] |= HIDDEN;
-                // Programs of a slot run in order, so only one of its blocks is half written.
-                let place = self.open_block(plane, slot);
+                // Programs of a frontier run in order, so only one of its blocks is half written.
+                let place = self.open_block(plane, frontier);
                 debug_assert_eq!(self.open[place], NONE);
                 self.open[place] = block;
             }

@@ -1,12 +1,12 @@
 //! Which block has the fewest valid pages.
 
-use super::{Flash, GROUP, HIDDEN, Slot};
+use super::{Flash, Frontier, GROUP, HIDDEN};
 
 impl Flash {
     /// True when a full block holds too many valid map pages to be a victim.
     pub(super) fn is_to_be_withheld(&self, block: u32) -> bool {
         let too_many = |most| self.valid(block) > most;
-        self.blocks[block as usize].slot() == Slot::MAP
+        self.blocks[block as usize].frontier() == Frontier::MAP
             && self.map_victim_pages.is_some_and(too_many)
     }
 
@@ -15,9 +15,10 @@ impl Flash {
     pub(super) fn seal(&mut self, block: u32) {
         self.seals += 1;
         self.blocks[block as usize].sealed_at = self.seals;
-        match self.is_to_be_withheld(block) {
-            true => self.blocks[block as usize].withheld = true,
-            false => self.offer(block),
+        if self.is_to_be_withheld(block) {
+            self.blocks[block as usize].withheld = true
+        } else {
+            self.offer(block)
         }
     }
 
@@ -104,8 +105,8 @@ mod tests {
     fn a_block_of_map_pages_is_a_victim_when_it_is_nearly_empty() {
         let mut flash = flash();
         flash.map_victim_pages = Some(1);
-        for slot in [Slot::MAP, Slot::MAP, Slot::HOST] {
-            (0..4).for_each(|id| assert!(flash.allocate(0, slot, id, 0).is_some()));
+        for frontier in [Frontier::MAP, Frontier::MAP, Frontier::HOST] {
+            (0..4).for_each(|id| assert!(flash.allocate(0, frontier, id, 0).is_some()));
         }
         assert_eq!(flash.newly_sealed, [2], "the block of the host's pages");
         (0..2).for_each(|ppn| flash.invalidate(ppn));

@@ -1,7 +1,7 @@
 //! Each policy against a hand-made pool.
 
 use super::*;
-use crate::ftl::flash::Slot;
+use crate::ftl::flash::Frontier;
 use crate::ftl::gc::GcPolicy;
 use crate::ssd::geometry::GeometryParams;
 
@@ -15,9 +15,9 @@ fn pool(valid: [u32; 8]) -> (Flash, Vec<u32>) {
         pages_per_block: 4,
         ..GeometryParams::default()
     };
-    let mut flash = Flash::new(params.check().unwrap(), Slot::COMMON, false);
+    let mut flash = Flash::new(params.check().unwrap(), Frontier::COMMON, false);
     for lpn in 0..32 {
-        flash.allocate(0, Slot::HOST, lpn, 0).unwrap();
+        flash.allocate(0, Frontier::HOST, lpn, 0).unwrap();
     }
     for (block, keep) in valid.into_iter().enumerate() {
         (keep..4).for_each(|page| flash.invalidate(block as u32 * 4 + page));

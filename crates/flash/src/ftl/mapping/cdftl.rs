@@ -231,9 +231,10 @@ impl Cache for TwoLevels {
         }
         let map_page = self.page_entries.div(page.lpn);
         let hit = self.frames.holds(map_page);
-        match hit {
-            true => self.recency.touch(0, map_page),
-            false => self.load_page(map_page, io),
+        if hit {
+            self.recency.touch(0, map_page)
+        } else {
+            self.load_page(map_page, io)
         }
         if self.entries.len() < self.entry_capacity {
             let ppn = self.frames.get(page.lpn, map_page).expect("the map page was loaded");

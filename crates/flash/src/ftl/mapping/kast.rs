@@ -101,7 +101,7 @@ impl Params {
             sequential,
             logs,
             log_of: vec![NONE; store.layout.blocks as usize],
-            pools: vec![Pool::default(); planes as usize],
+            pools: vec![LogBlocks::default(); planes as usize],
         };
         Ok(Hybrid::boxed(store, kast))
     }
@@ -127,7 +127,7 @@ snapshot_fields!(Random { block, bound });
 
 /// The log blocks of a plane.
 #[derive(Clone, Debug)]
-struct Pool {
+struct LogBlocks {
     /// Least recently written first.
     sequential: Vec<Sequential>,
     /// Oldest first.
@@ -140,12 +140,12 @@ struct Pool {
     victim: u32,
 }
 
-snapshot_fields!(Pool { sequential, random, closing, crowded, victim });
+snapshot_fields!(LogBlocks { sequential, random, closing, crowded, victim });
 
-impl Default for Pool {
-    fn default() -> Pool {
+impl Default for LogBlocks {
+    fn default() -> LogBlocks {
         let (sequential, random) = (Vec::new(), Vec::new());
-        Pool { sequential, random, closing: false, crowded: false, victim: NONE }
+        LogBlocks { sequential, random, closing: false, crowded: false, victim: NONE }
     }
 }
 
@@ -158,12 +158,12 @@ struct Kast {
     logs: u32,
     /// The RW log block that takes the pages of each logical block, as long as it has room.
     log_of: Vec<u32>,
-    pools: Vec<Pool>,
+    pools: Vec<LogBlocks>,
 }
 
 snapshot_fields!(Kast { log_of, pools });
 
-impl Pool {
+impl LogBlocks {
     fn count(&self) -> u32 {
         (self.sequential.len() + self.random.len()) as u32
     }
@@ -172,7 +172,7 @@ impl Pool {
 impl Kast {
     /// The RW log block with room that is bound to fewest logical blocks, fewer than K.
     fn least_bound(&self, flash: &Flash, pool: usize) -> Option<usize> {
-        let Pool { random, victim, .. } = &self.pools[pool];
+        let LogBlocks { random, victim, .. } = &self.pools[pool];
         // One that is bound to none was: what it held is to be erased.
         let may = 1..self.associativity;
         let takes = |log: &Random| {
@@ -282,7 +282,7 @@ impl Logs for Kast {
     }
 
     fn wants(&self, pool: usize) -> bool {
-        let Pool { closing, crowded, .. } = self.pools[pool];
+        let LogBlocks { closing, crowded, .. } = self.pools[pool];
         // A power failure can bring back a log block that was to be erased.
         closing || crowded || self.pools[pool].count() > self.logs
     }
@@ -341,7 +341,7 @@ impl Logs for Kast {
 
     fn clear(&mut self) {
         self.log_of.fill(NONE);
-        self.pools.fill(Pool::default());
+        self.pools.fill(LogBlocks::default());
     }
 
     fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {

@@ -119,7 +119,7 @@ impl Params {
             window: u64::from(self.hot_window.unwrap_or(random * pages / 2)),
             random,
             opened_at: vec![NEVER; context.geometry.blocks() as usize],
-            pools: vec![Pool::default(); planes as usize],
+            pools: vec![RandomLogs::default(); planes as usize],
             seen: vec![0; store.layout.blocks as usize],
             look: 0,
         };
@@ -142,7 +142,7 @@ snapshot_fields!(Random { block, hot });
 
 /// The random log buffer of a plane.
 #[derive(Clone, Debug)]
-struct Pool {
+struct RandomLogs {
     /// Log blocks of both partitions, oldest first.
     logs: Vec<Random>,
     /// The log block that takes cold pages and the one that takes hot pages, or [`NONE`].
@@ -153,11 +153,11 @@ struct Pool {
     crowded: bool,
 }
 
-snapshot_fields!(Pool { logs, open, clock, crowded });
+snapshot_fields!(RandomLogs { logs, open, clock, crowded });
 
-impl Default for Pool {
-    fn default() -> Pool {
-        Pool { logs: Vec::new(), open: [NONE; 2], clock: 0, crowded: false }
+impl Default for RandomLogs {
+    fn default() -> RandomLogs {
+        RandomLogs { logs: Vec::new(), open: [NONE; 2], clock: 0, crowded: false }
     }
 }
 
@@ -171,7 +171,7 @@ struct Last {
     random: u32,
     /// The clock of its plane when each block became a random log block, or [`NEVER`].
     opened_at: Vec<u64>,
-    pools: Vec<Pool>,
+    pools: Vec<RandomLogs>,
     /// Scratch: when each logical block was last counted, and the number of the present count.
     seen: Vec<u64>,
     look: u64,
@@ -239,7 +239,7 @@ impl Last {
     fn cheapest(&mut self, store: &Store, flash: &mut Flash, pool: usize) -> Option<u32> {
         let (mut least, mut cheapest) = ((true, u32::MAX), None);
         for index in 0..self.pools[pool].logs.len() {
-            let Pool { logs, open, clock, .. } = &self.pools[pool];
+            let RandomLogs { logs, open, clock, .. } = &self.pools[pool];
             let Random { block, hot } = logs[index];
             if open.contains(&block) && flash.room_in(block) > 0 {
                 continue;
@@ -261,14 +261,15 @@ impl Last {
 
 impl Logs for Last {
     fn append(&mut self, store: &mut Store, flash: &mut Flash, update: Update) -> Option<u32> {
-        match u64::from(update.of) >= self.sequential_from {
-            true => self.sequential.append(store, flash, update),
-            false => self.append_random(store, flash, update),
+        if u64::from(update.of) >= self.sequential_from {
+            self.sequential.append(store, flash, update)
+        } else {
+            self.append_random(store, flash, update)
         }
     }
 
     fn wants(&self, pool: usize) -> bool {
-        let Pool { crowded, ref logs, .. } = self.pools[pool];
+        let RandomLogs { crowded, ref logs, .. } = self.pools[pool];
         // A power failure can bring back a log block that was to be erased.
         self.sequential.wants(pool) || crowded || logs.len() as u32 > self.random
     }
@@ -304,7 +305,7 @@ impl Logs for Last {
     fn clear(&mut self) {
         self.sequential.clear();
         self.opened_at.fill(NEVER);
-        self.pools.fill(Pool::default());
+        self.pools.fill(RandomLogs::default());
     }
 
     fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {

@@ -56,7 +56,7 @@ use sim::{Bytes, snapshot_fields};
 use super::fill::fill;
 use super::{Built, Context, Full, HostPage, MapStats, Mapping, next_page};
 use crate::ftl::allocation::Allocator;
-use crate::ftl::flash::{Flash, Slot};
+use crate::ftl::flash::{Flash, Frontier};
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan, Rebuilt};
 
@@ -213,12 +213,12 @@ impl Mapping for Leaf {
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
         let (lpn, reserve) = (page.lpn, self.reserve);
-        let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
+        let plane = self.allocator.choose(Frontier::HOST, lpn, flash, reserve).map_err(Full)?;
         let old = self.seek(lpn, flash, plan).ppn;
         if !page.whole {
             plan.then();
         }
-        let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
+        let ppn = next_page(flash, plane, Frontier::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
         page.plan_program(old, ppn, flash, plan);
         self.written(lpn, ppn, flash);

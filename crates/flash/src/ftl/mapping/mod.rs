@@ -4,7 +4,7 @@ use config::ConfigError;
 use sim::{Bytes, Counters, Snapshot};
 
 use super::allocation::Allocator;
-use super::flash::{Flash, Pslc, Slot};
+use super::flash::{Flash, Frontier, Pslc};
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
 
@@ -124,18 +124,18 @@ impl HostPage {
     }
 }
 
-/// The next page of a slot of `plane` for `id`, as [`Flash::allocate`] gives it; a plane that gave
-/// up a free block for it may have to be collected.
+/// The next page of a frontier of `plane` for `id`, as [`Flash::allocate`] gives it; a plane that
+/// gave up a free block for it may have to be collected.
 #[inline]
 pub(crate) fn next_page(
     flash: &mut Flash,
     plane: u32,
-    slot: Slot,
+    frontier: Frontier,
     id: u32,
     reserve: u32,
     plan: &mut Plan,
 ) -> Option<u32> {
-    let (ppn, opened) = flash.allocate(plane, slot, id, reserve)?;
+    let (ppn, opened) = flash.allocate(plane, frontier, id, reserve)?;
     if opened {
         plan.collect.push(plane);
     }
@@ -160,8 +160,8 @@ pub enum CleaningStep {
 /// What a scheme needs from the rest of the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
-    /// Open blocks per plane; see [`Slot`].
-    pub slots: u8,
+    /// Open blocks per plane; see [`Frontier`].
+    pub frontiers: u8,
     /// Free blocks per plane that host writes must leave besides the drive's own reserve.
     pub reserve: u32,
     /// Pages of the mapping table on flash. Their ids follow the logical page numbers.
@@ -182,9 +182,9 @@ pub struct Needs {
 
 impl Default for Needs {
     fn default() -> Needs {
-        let slots = Slot::COMMON;
+        let frontiers = Frontier::COMMON;
         Needs {
-            slots,
+            frontiers,
             reserve: 0,
             map_pages: 0,
             settle_pages: 0,

@@ -28,7 +28,7 @@ use sim::{Bytes, Counters, CowVec};
 use super::fill::fill;
 use super::{Built, Context, Full, HostPage, Mapping, Needs, bits, next_page, write_anywhere};
 use crate::ftl::allocation::Allocator;
-use crate::ftl::flash::{Flash, Pslc, Slot};
+use crate::ftl::flash::{Flash, Frontier, Pslc};
 use crate::ssd::plan::{NONE, OpCounts, Plan, Rebuilt};
 
 /// Page mapping has no parameters of its own.
@@ -60,8 +60,8 @@ impl Handles {
     pub(super) const ONE: Handles = Handles { count: 1, isolated: false };
 
     /// Open blocks in each plane.
-    fn slots(self) -> u8 {
-        Slot::COMMON + (self.count - 1) * if self.isolated { 2 } else { 1 }
+    fn frontiers(self) -> u8 {
+        Frontier::COMMON + (self.count - 1) * if self.isolated { 2 } else { 1 }
     }
 
     /// A number of handles under `key` that leaves every plane room to collect in.
@@ -69,7 +69,7 @@ impl Handles {
         let spare = context.spare_blocks();
         // The map's open block is not used.
         let most = (1..=64u8).rev().find(|&count| {
-            u32::from(Handles { count, ..self }.slots() - 1) + context.reserve < spare
+            u32::from(Handles { count, ..self }.frontiers() - 1) + context.reserve < spare
         });
         match most {
             Some(most) if (1..=most).contains(&self.count) => Ok(self),
@@ -125,23 +125,24 @@ impl PageMap {
 
     /// The plane and the open block that take a host page.
     #[inline]
-    fn choose(&mut self, page: &HostPage, flash: &Flash) -> Result<(u32, Slot), Full> {
-        let (lpn, reserve, slot) = (page.lpn, self.reserve, self.slot(page.stream));
+    fn choose(&mut self, page: &HostPage, flash: &Flash) -> Result<(u32, Frontier), Full> {
+        let (lpn, reserve, frontier) = (page.lpn, self.reserve, self.frontier(page.stream));
         if self.pslc.is_some()
-            && let Ok(plane) = self.allocator.choose(Slot::PSLC, lpn, flash, reserve)
+            && let Ok(plane) = self.allocator.choose(Frontier::PSLC, lpn, flash, reserve)
         {
             self.cached += 1;
-            return Ok((plane, Slot::PSLC));
+            return Ok((plane, Frontier::PSLC));
         }
-        let plane = self.allocator.choose(slot, lpn, flash, reserve).map_err(Full)?;
-        Ok((plane, slot))
+        let plane = self.allocator.choose(frontier, lpn, flash, reserve).map_err(Full)?;
+        Ok((plane, frontier))
     }
 
     #[inline]
-    fn slot(&self, stream: u16) -> Slot {
-        match stream < u16::from(self.handles.count) {
-            true => Slot::of_handle(stream as u8),
-            false => Slot::HOST,
+    fn frontier(&self, stream: u16) -> Frontier {
+        if stream < u16::from(self.handles.count) {
+            Frontier::of_handle(stream as u8)
+        } else {
+            Frontier::HOST
         }
     }
 }
@@ -170,8 +171,8 @@ impl Mapping for PageMap {
 
     fn write(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) -> Result<(), Full> {
         let (lpn, reserve) = (page.lpn, self.reserve);
-        let (plane, slot) = self.choose(&page, flash)?;
-        let ppn = next_page(flash, plane, slot, lpn, reserve, plan)
+        let (plane, frontier) = self.choose(&page, flash)?;
+        let ppn = next_page(flash, plane, frontier, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
         let old = self.map.get(lpn as usize);
         page.plan_program(old, ppn, flash, plan);
@@ -212,11 +213,11 @@ impl Mapping for PageMap {
     fn needs(&self) -> Needs {
         let Handles { count, isolated } = self.handles;
         let isolated = if isolated { count } else { 0 };
-        let slots = self.handles.slots() + u8::from(self.pslc.is_some());
+        let frontiers = self.handles.frontiers() + u8::from(self.pslc.is_some());
         // Discarded pages of a victim may be back after a power failure, and a victim with few
         // valid pages would leave the host so much room that they found none.
         let kept_for_collection = u32::from(self.pslc.is_some());
-        Needs { slots, isolated, kept_for_collection, pslc: self.pslc, ..Needs::default() }
+        Needs { frontiers, isolated, kept_for_collection, pslc: self.pslc, ..Needs::default() }
     }
 
     fn ram(&self) -> Bytes {

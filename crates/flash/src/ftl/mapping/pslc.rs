@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use super::page::{Handles, PageMap};
 use super::{Built, Context};
-use crate::ftl::flash::{Pslc, Slot};
+use crate::ftl::flash::{Frontier, Pslc};
 
 /// Parameters of the pSLC cache.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -84,7 +84,8 @@ impl Params {
         let blocks = share("blocks_percent", self.blocks_percent)?;
         let keep_free = share("keep_free_percent", self.keep_free_percent)?;
         // A block is open for the host, for moved pages and for pSLC.
-        let (spare, least) = (context.spare_blocks(), context.reserve + u32::from(Slot::COMMON));
+        let (spare, least) =
+            (context.spare_blocks(), context.reserve + u32::from(Frontier::COMMON));
         if blocks == 0 || pages_per_block == 0 {
             let least = 100.0 / f64::from(blocks_per_plane);
             let message = format!(

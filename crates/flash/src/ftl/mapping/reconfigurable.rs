@@ -106,7 +106,7 @@ impl Params {
             groups: vec![Vec::new(); groups],
             used_at: vec![0; groups],
             clock: 0,
-            pools: vec![Pool::default(); planes as usize],
+            pools: vec![PlaneLogs::default(); planes as usize],
         };
         Ok(Hybrid::boxed(store, reconfigurable))
     }
@@ -114,7 +114,7 @@ impl Params {
 
 /// What is known of a plane.
 #[derive(Clone, Debug)]
-struct Pool {
+struct PlaneLogs {
     /// Groups with log blocks.
     owners: Vec<u32>,
     /// Log blocks in use.
@@ -125,11 +125,11 @@ struct Pool {
     victim: u32,
 }
 
-snapshot_fields!(Pool { owners, count, wish, victim });
+snapshot_fields!(PlaneLogs { owners, count, wish, victim });
 
-impl Default for Pool {
-    fn default() -> Pool {
-        Pool { owners: Vec::new(), count: 0, wish: None, victim: NONE }
+impl Default for PlaneLogs {
+    fn default() -> PlaneLogs {
+        PlaneLogs { owners: Vec::new(), count: 0, wish: None, victim: NONE }
     }
 }
 
@@ -145,7 +145,7 @@ struct Reconfigurable {
     /// When each group was last written, in log pages.
     used_at: Vec<u64>,
     clock: u64,
-    pools: Vec<Pool>,
+    pools: Vec<PlaneLogs>,
 }
 
 snapshot_fields!(Reconfigurable { groups, used_at, clock, pools });
@@ -282,7 +282,7 @@ impl Logs for Reconfigurable {
     fn clear(&mut self) {
         self.groups.iter_mut().for_each(Vec::clear);
         self.used_at.fill(0);
-        self.pools.fill(Pool::default());
+        self.pools.fill(PlaneLogs::default());
     }
 
     fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {

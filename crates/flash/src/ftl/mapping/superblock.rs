@@ -143,7 +143,7 @@ impl Params {
             place: CowVec::new(context.logical_pages as usize, NONE),
             tables: Tables::new(context, &layout, group_blocks, self),
             groups: Groups::new(&layout, planes, group_blocks, group_blocks + self.update_blocks),
-            pools: vec![Pool::default(); planes as usize],
+            pools: vec![PlaneWork::default(); planes as usize],
             layout,
             geometry: context.geometry,
             reserve: context.reserve.max(1),
@@ -157,7 +157,7 @@ impl Params {
 
 /// What a plane has to do.
 #[derive(Clone, Default, Debug)]
-struct Pool {
+struct PlaneWork {
     dead: Dead,
     /// The superblock that needs one of its blocks collected, or [`NONE`]: any that can.
     wish: Option<u32>,
@@ -166,7 +166,7 @@ struct Pool {
     recovering: bool,
 }
 
-snapshot_fields!(Pool { dead, wish, job, recovering });
+snapshot_fields!(PlaneWork { dead, wish, job, recovering });
 
 /// A superblock that is collected until it has given up a block.
 #[derive(Clone, Copy, Default, Debug)]
@@ -201,7 +201,7 @@ struct Superblock {
     place: CowVec<u32>,
     tables: Tables,
     groups: Groups,
-    pools: Vec<Pool>,
+    pools: Vec<PlaneWork>,
     tally: Tally,
     /// Scratch: (to, from, lpn) of the step being planned.
     moves: Vec<(u32, u32, u32)>,
@@ -302,7 +302,7 @@ impl Mapping for Superblock {
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
         let newest = flash.find_newest(self.layout.logical_pages);
         self.place.fill_with(0, newest.len(), |lpn| newest[lpn]);
-        self.pools.fill(Pool::default());
+        self.pools.fill(PlaneWork::default());
         let mut dead = Vec::new();
         self.groups.rebuild(flash, &self.geometry, |block| dead.push(block));
         for block in dead {
@@ -322,7 +322,7 @@ impl Mapping for Superblock {
     }
 
     fn wants_cleaning(&self, _flash: &Flash, pool: u32) -> bool {
-        let Pool { dead, wish, job, recovering } = &self.pools[pool as usize];
+        let PlaneWork { dead, wish, job, recovering } = &self.pools[pool as usize];
         *recovering || dead.len() > 0 || wish.is_some() || job.is_some()
     }
 

@@ -173,9 +173,10 @@ impl Nodes {
 
     #[inline]
     fn touch(&mut self, slot: u32, page: u32) {
-        match self.entries.is_dirty(slot) {
-            true => self.entries.touch_dirty(slot, page),
-            false => self.entries.order.touch(page, slot),
+        if self.entries.is_dirty(slot) {
+            self.entries.touch_dirty(slot, page)
+        } else {
+            self.entries.order.touch(page, slot)
         }
         let before = std::mem::replace(&mut self.used[slot as usize], self.clock);
         self.nodes[page as usize].used += self.clock - before;

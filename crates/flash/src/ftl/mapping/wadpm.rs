@@ -59,7 +59,7 @@ use super::demand::{COLLECTION_RESERVE, MAP_RESERVE, MapStore, check_room};
 use super::fill::fill;
 use super::{Built, Context, Full, HostPage, MapStats, Mapping, Needs, bits, next_page};
 use crate::ftl::allocation::Allocator;
-use crate::ftl::flash::{Flash, Slot};
+use crate::ftl::flash::{Flash, Frontier};
 use crate::ssd::geometry::{Divisor, Geometry};
 use crate::ssd::plan::{NONE, Plan, Rebuilt};
 
@@ -359,7 +359,7 @@ impl Wadpm {
         units.find(|&unit| {
             let plane = self.plane_of_chunk(self.cache.chunk_of(unit));
             (more || self.cache.newer(unit).is_some())
-                && (!self.cache.is_dirty(unit) || flash.has_room(plane, Slot::MAP, reserve))
+                && (!self.cache.is_dirty(unit) || flash.has_room(plane, Frontier::MAP, reserve))
         })
     }
 
@@ -394,9 +394,10 @@ impl Mapping for Wadpm {
         let hit = fits && self.load(position, flash, plan);
         self.stats.double_reads += u64::from(!hit);
         let chunk = self.store.page_of(position);
-        let ppn = match fits {
-            true => self.cache.get(position, chunk).expect("it was loaded"),
-            false => self.pass(position, plan),
+        let ppn = if fits {
+            self.cache.get(position, chunk).expect("it was loaded")
+        } else {
+            self.pass(position, plan)
         };
         page.plan_read(ppn, plan);
     }
@@ -407,8 +408,8 @@ impl Mapping for Wadpm {
         if !self.make_room(position, flash, plan) {
             return Err(self.full(position));
         }
-        let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
-        let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
+        let plane = self.allocator.choose(Frontier::HOST, lpn, flash, reserve).map_err(Full)?;
+        let ppn = next_page(flash, plane, Frontier::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
         self.load(position, flash, plan);
         let old = self.cache.set(position, self.store.page_of(position), ppn);

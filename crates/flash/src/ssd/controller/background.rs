@@ -60,12 +60,11 @@ impl Controller {
         background: bool,
         blocked: bool,
     ) -> Option<u32> {
-        let op = match self.flash.has_pslc() {
-            true => {
-                let copies = op.kind() == Kind::CopyBack;
-                op.in_pslc(self.flash.is_pslc(op.ppn()), copies && self.flash.is_pslc(op.from()))
-            }
-            false => op,
+        let op = if self.flash.has_pslc() {
+            let copies = op.kind() == Kind::CopyBack;
+            op.in_pslc(self.flash.is_pslc(op.ppn()), copies && self.flash.is_pslc(op.from()))
+        } else {
+            op
         };
         match op.kind() {
             Kind::Read if !self.flash.is_programmed(op.ppn()) => return None,

@@ -442,9 +442,10 @@ impl Controller {
     fn try_program(&mut self, part: &Waiting) -> Result<(), usize> {
         self.plan.clear();
         let page = self.host_page(part);
-        let planned = match self.requests[part.slot as usize].op == Op::Discard as u8 {
-            true => self.plan_discard(part.lpn),
-            false => self.mapping.write(&mut self.flash, page, &mut self.plan),
+        let planned = if self.requests[part.slot as usize].op == Op::Discard as u8 {
+            self.plan_discard(part.lpn)
+        } else {
+            self.mapping.write(&mut self.flash, page, &mut self.plan)
         };
         self.submit_plan(Waiter::Request(part.slot), part.lpn, false);
         match planned {
@@ -558,9 +559,10 @@ impl Controller {
             return;
         }
         let at = self.host.delivery(now, &pending.request());
-        match at > now {
-            true => self.events.push_lane(HOST_LANE, at, Event::Done(slot).pack()),
-            false => self.deliver(slot, now, out),
+        if at > now {
+            self.events.push_lane(HOST_LANE, at, Event::Done(slot).pack())
+        } else {
+            self.deliver(slot, now, out)
         }
     }
 

@@ -233,9 +233,10 @@ impl Mirror {
             self.answers += 1;
             self.acked.insert(id, (self.answers, piece));
         }
-        match to == end {
-            true => self.ready.push_back((now, request.id)),
-            false => self.piece(now, Host { from: to, ..host }),
+        if to == end {
+            self.ready.push_back((now, request.id))
+        } else {
+            self.piece(now, Host { from: to, ..host })
         }
     }
 
@@ -305,9 +306,10 @@ impl Device for Mirror {
             from = from.next_multiple_of(PAGE_SECTORS);
             end = end / PAGE_SECTORS * PAGE_SECTORS;
         }
-        match from < end || request.op == Op::Flush {
-            true => self.piece(now, Host { request, from, to: from, end }),
-            false => self.ready.push_back((now, request.id)),
+        if from < end || request.op == Op::Flush {
+            self.piece(now, Host { request, from, to: from, end })
+        } else {
+            self.ready.push_back((now, request.id))
         }
         self.act(now);
         Ok(())

@@ -8,7 +8,7 @@ use config::ConfigError;
 use sim::{CowVec, snapshot_fields};
 
 use super::{Context, next_page};
-use crate::ftl::flash::{Flash, Slot};
+use crate::ftl::flash::{Flash, Frontier};
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, Kind, NONE, Plan, Rebuilt};
 
@@ -189,7 +189,7 @@ impl MapStore {
         plan: &mut Plan,
     ) -> bool {
         let id = self.first_id + page;
-        let Some(ppn) = next_page(flash, plane, Slot::MAP, id, reserve, plan) else {
+        let Some(ppn) = next_page(flash, plane, Frontier::MAP, id, reserve, plan) else {
             return false;
         };
         let old = std::mem::replace(&mut self.directory[page as usize], ppn);
@@ -221,7 +221,8 @@ impl MapStore {
 
     /// True when a plane has room for a map page, apart from what its collection may count on.
     pub fn has_room(flash: &Flash, plane: u32, reserve: u32) -> bool {
-        flash.free_blocks(plane) >= COLLECTION_RESERVE && flash.has_room(plane, Slot::MAP, reserve)
+        flash.free_blocks(plane) >= COLLECTION_RESERVE
+            && flash.has_room(plane, Frontier::MAP, reserve)
     }
 
     /// The plane a map page goes to while it has room.
@@ -296,15 +297,14 @@ impl MapStore {
     }
 
     fn plan_settled(&mut self, page: u32, flash: &mut Flash, plane: u32, plan: &mut Plan) {
-        let written = match self.homes.is_empty() {
-            true => self.plan_write(page, flash, plane, 0, plan),
-            false => {
-                let home = self.home(page);
-                MapStore::has_room(flash, home, COLLECTION_RESERVE)
-                    && self.plan_write(page, flash, home, COLLECTION_RESERVE, plan)
-                    || self.plan_write(page, flash, plane, 0, plan)
-                    || self.plan_write_home(page, flash, COLLECTION_RESERVE, plan)
-            }
+        let written = if self.homes.is_empty() {
+            self.plan_write(page, flash, plane, 0, plan)
+        } else {
+            let home = self.home(page);
+            MapStore::has_room(flash, home, COLLECTION_RESERVE)
+                && self.plan_write(page, flash, home, COLLECTION_RESERVE, plan)
+                || self.plan_write(page, flash, plane, 0, plan)
+                || self.plan_write_home(page, flash, COLLECTION_RESERVE, plan)
         };
         assert!(written, "a victim is chosen when the map pages it changes fit");
     }
@@ -349,7 +349,7 @@ impl MapStore {
         for page in (0..self.pages()).filter(|&page| used[page as usize]) {
             let id = self.first_id + page;
             let (ppn, _) = flash
-                .allocate(plane(page), Slot::MAP, id, 0)
+                .allocate(plane(page), Frontier::MAP, id, 0)
                 .expect("the scheme checked that the drive has room for its map pages");
             flash.programmed(ppn, NONE);
             self.directory[page as usize] = ppn;
@@ -370,7 +370,7 @@ impl MapStore {
 /// Says how many logical pages would fit.
 pub fn check_room(context: &Context, map_pages: u32) -> Result<(), ConfigError> {
     let geometry = &context.geometry;
-    let spare = context.reserve + MAP_RESERVE + u32::from(Slot::COMMON) + 1;
+    let spare = context.reserve + MAP_RESERVE + u32::from(Frontier::COMMON) + 1;
     let blocks = geometry.blocks_per_plane.get().saturating_sub(spare);
     let pages = u64::from(blocks) * u64::from(geometry.pages_per_block.get());
     let most = pages.saturating_sub(u64::from(map_pages)) * u64::from(geometry.planes());

@@ -6,7 +6,7 @@ use sim::{Bytes, Snapshot};
 
 use super::{COLLECTION_RESERVE, ENTRY_BYTES, MAP_RESERVE, MapStore, check_room};
 use crate::ftl::allocation::Allocator;
-use crate::ftl::flash::{Flash, Slot};
+use crate::ftl::flash::{Flash, Frontier};
 use crate::ftl::mapping::fill::fill;
 use crate::ftl::mapping::{Context, Full, HostPage, MapStats, Mapping, Needs, bits, next_page};
 use crate::ssd::plan::{FlashOp, Kind, NONE, Plan, Rebuilt};
@@ -187,9 +187,10 @@ impl<C: Cache> Mapping for Demand<C> {
     }
 
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
-        let ppn = match self.make_room(page, flash, plan) {
-            true => self.load(page, flash, plan),
-            false => self.pass(page.lpn, plan),
+        let ppn = if self.make_room(page, flash, plan) {
+            self.load(page, flash, plan)
+        } else {
+            self.pass(page.lpn, plan)
         };
         self.stats.double_reads += u64::from(!plan.stage_ends.is_empty());
         page.plan_read(ppn, plan);
@@ -200,8 +201,8 @@ impl<C: Cache> Mapping for Demand<C> {
         if !self.make_room(page, flash, plan) {
             return Err(Full(None));
         }
-        let plane = self.allocator.choose(Slot::HOST, lpn, flash, reserve).map_err(Full)?;
-        let ppn = next_page(flash, plane, Slot::HOST, lpn, reserve, plan)
+        let plane = self.allocator.choose(Frontier::HOST, lpn, flash, reserve).map_err(Full)?;
+        let ppn = next_page(flash, plane, Frontier::HOST, lpn, reserve, plan)
             .expect("the allocator chose a plane with room");
         let old = self.load(page, flash, plan);
         self.cache.set(page.lpn, ppn);

@@ -99,9 +99,10 @@ impl Table {
         }
         let segment = &self.groups[(position / GROUP) as usize].segments[usize::from(slot)];
         let ppn = segment.predict((position % GROUP) as u8);
-        match segment.approximate {
-            true => Prediction::Near { ppn, anchor: segment.intercept },
-            false => Prediction::Exact(ppn),
+        if segment.approximate {
+            Prediction::Near { ppn, anchor: segment.intercept }
+        } else {
+            Prediction::Exact(ppn)
         }
     }
 

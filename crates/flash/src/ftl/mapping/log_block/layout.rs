@@ -125,17 +125,18 @@ impl Budget {
             return Ok(count);
         }
         let spare = self.spare;
-        let message = match most < least {
-            true => format!(
+        let message = if most < least {
+            format!(
                 "expected at least {least}, but the data blocks leave only {spare} spare blocks \
                  on each of {} planes; lower over_provisioning.live_percent",
                 self.planes
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "expected {least} to {most} (the data blocks leave {spare} spare blocks on each \
                  of {} planes), got {count}",
                 self.planes
-            ),
+            )
         };
         Err(ConfigError::new("log_blocks", message))
     }

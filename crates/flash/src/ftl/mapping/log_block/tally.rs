@@ -48,10 +48,7 @@ impl Tally {
     /// A page went where the scheme had room for it.
     #[inline]
     pub(crate) fn update(&mut self, held_data: bool) {
-        match held_data {
-            true => self.update_pure += 1,
-            false => self.update_wasted += 1,
-        }
+        if held_data { self.update_pure += 1 } else { self.update_wasted += 1 }
     }
 
     /// A log block was emptied by merging that many logical blocks.

@@ -161,10 +161,7 @@ impl Cache {
         };
         let units = bytes * 8 / self.unit_bits / u64::from(self.lists);
         let kept = units.saturating_sub(if more { u64::from(needed) } else { 0 });
-        match u64::from(self.recency.len(list)) > kept {
-            true => self.recency.tail(list),
-            false => None,
-        }
+        if u64::from(self.recency.len(list)) > kept { self.recency.tail(list) } else { None }
     }
 
     /// The unit of the same list that was used next after this one.

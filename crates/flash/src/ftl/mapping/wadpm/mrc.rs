@@ -154,10 +154,7 @@ impl Curve {
         // One chunk more: the one being loaded.
         let chunks = (watched << 32).div_ceil(self.limit) + 1;
         let target = (chunks * self.chunk).clamp(self.min, self.max);
-        *bytes = match target >= *bytes {
-            true => target,
-            false => *bytes - (*bytes - target).div_ceil(4),
-        };
+        *bytes = if target >= *bytes { target } else { *bytes - (*bytes - target).div_ceil(4) };
         self.distances.iter_mut().for_each(|count| *count /= 2);
         self.total /= 2;
     }
