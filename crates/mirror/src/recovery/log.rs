@@ -54,10 +54,9 @@ pub(super) fn scan<M: Media>(
     let (page, record) = &found[&last];
     if !whole(media, slot, *page, record)? && !planted!(rules, TornTail) {
         found.remove(&last);
-        let before = last - 1;
-        let rotten = before >= superblock.log_first && !found.contains_key(&before);
-        if rotten && !planted!(rules, TornHidesRot) {
-            scan.hole = Some(before);
+        let rotten = (superblock.log_first..last).next_back().filter(|n| !found.contains_key(n));
+        if rotten.is_some() && !planted!(rules, TornHidesRot) {
+            scan.hole = rotten;
             return Ok(scan);
         }
     }
@@ -215,5 +214,22 @@ mod tests {
         assert_eq!(scanned(&rules, rotten.clone()), (vec![], Some(4)));
         rules.mutant = Some(Mutant::TornHidesRot);
         assert_eq!(scanned(&rules, rotten), (vec![1, 2, 3], None), "the planted bug");
+    }
+
+    #[test]
+    fn before_the_first_record_of_all_there_is_none_to_miss() {
+        let entry = Entry { block: 7, sequence: 0, kind: EntryKind::Payload, sums: [7].into() };
+        let torn = Record {
+            number: 0,
+            tail: 0,
+            incarnation: 3,
+            epoch: 0,
+            previous: 0,
+            entries: vec![entry],
+        };
+        let superblock = Superblock { incarnation: 3, log_first: 0, ..Superblock::default() };
+        let mut ring = Ring(vec![Some(torn)]);
+        let Ok(scan) = scan(&Rules::new(Mode::Log), &mut ring, 0, &superblock, 1);
+        assert_eq!((scan.said.len(), scan.hole), (0, None));
     }
 }
