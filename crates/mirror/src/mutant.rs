@@ -118,6 +118,8 @@ mutants! {
     JoinSlots,
     /// The old log of a device that joins is not made void first.
     KeepOldLog,
+    /// A device that is about to be a member is not told of one that leaves meanwhile.
+    JoinerUntold,
     /// A member that missed the news of another's leaving counts as left out.
     MissedNews,
     /// An older copy of a device passes for it.

@@ -163,22 +163,32 @@ impl Core {
         }
     }
 
-    /// Do all members know that this device left?
+    /// Do all know that this device left who may pass for members after a power cut? One that the
+    /// others have begun to name does.
     pub(super) fn superblocks_settled(&self, slot: Slot) -> bool {
-        self.recorded(self.superblocks.settles[slot])
+        let named = |join: &Option<Join>| matches!(join, Some(Join::Named(_)));
+        let untold = planted!(self.config.rules, JoinerUntold);
+        (untold || !self.superblocks.join.iter().any(named))
+            && self.recorded(self.superblocks.settles[slot])
     }
 
-    /// Is this version on every member?
+    /// Is this version on every device that says that it is a member?
     fn recorded(&self, version: u64) -> bool {
         (0..DEVICES)
-            .filter(|&slot| self.members[slot].state == State::Member)
+            .filter(|&slot| self.says_member(slot))
             .all(|slot| self.superblocks.written[slot] >= version)
+    }
+
+    /// A member, or one that is writing that it is.
+    fn says_member(&self, slot: Slot) -> bool {
+        let says_so = matches!(self.superblocks.join[slot], Some(Join::Written(_)));
+        let counts = says_so && !planted!(self.config.rules, JoinerUntold);
+        self.members[slot].state == State::Member || counts
     }
 
     pub(super) fn pump_superblocks(&mut self) {
         for slot in 0..DEVICES {
-            let state = self.members[slot].state;
-            let due = state == State::Member
+            let due = self.members[slot].state == State::Member
                 || matches!(self.superblocks.join[slot], Some(Join::Written(_)));
             let all = &self.superblocks;
             if due && all.in_flight[slot] == 0 && all.written[slot] < all.wanted {

@@ -1,5 +1,6 @@
 //! The core at devices that always take the same time, cannot read some blocks, or answer no read.
 
+mod joiner;
 mod late;
 mod lost;
 
@@ -53,9 +54,13 @@ struct Bench {
 
 impl Bench {
     fn new(config: Config) -> Bench {
+        Bench::with(config, false)
+    }
+
+    fn with(config: Config, witness: bool) -> Bench {
         let (extent_blocks, region_blocks) = (8, 16);
         let geometry = Geometry { blocks: BLOCKS, extent_blocks, region_blocks, log_pages: 64 };
-        let opened = Opened::fresh(geometry, config.rules.mode, false);
+        let opened = Opened::fresh(geometry, config.rules.mode, witness);
         let leg = || Leg {
             takes: Nanos::from_millis(1),
             data: vec![0; BLOCKS as usize],
@@ -67,7 +72,7 @@ impl Bench {
         let mut bench = Bench {
             core: Core::new(config, opened, Nanos::ZERO),
             now: Nanos::ZERO,
-            legs: vec![leg(), leg()],
+            legs: vec![leg(), leg(), leg()],
             flying: BTreeMap::new(),
             buffers: BTreeMap::new(),
             hosts: BTreeMap::new(),

@@ -140,9 +140,10 @@ mod tests {
         let mut alive = Vec::new();
         println!("| planted bug | runs | found by |\n|---|---|---|");
         // A hole in a log that matters comes of a second fault: `recovery/log.rs` has the tests.
+        // A leg that leaves while the witness joins: one seed of 200,000, `core/tests/joiner.rs`.
         use Mutant::*;
-        let of_one_fault = |mutant: &&Mutant| !matches!(mutant, HoleIsTail | TornHidesRot);
-        for &mutant in Mutant::ALL.iter().filter(of_one_fault) {
+        let tested_elsewhere = [HoleIsTail, TornHidesRot, JoinerUntold];
+        for &mutant in Mutant::ALL.iter().filter(|mutant| !tested_elsewhere.contains(mutant)) {
             match hunt(mutant, 30_000, 400) {
                 Some(Kill { seeds, violation }) => {
                     println!("| {mutant:?} | {seeds} | {violation} |");
