@@ -122,6 +122,8 @@ mutants! {
     JoinerUntold,
     /// A member that missed the news of another's leaving counts as left out.
     MissedNews,
+    /// What a relaxed flush relied on cannot be read, and a start takes the other leg's content.
+    OlderForLost,
     /// An older copy of a device passes for it.
     TrustOlder,
     /// A device that went on apart from the others passes for theirs.

@@ -316,6 +316,10 @@ impl<'m, M: Media> Recovery<'m, M> {
                     if lost && self.media.sum(claim.device, block)? != Some(sum) {
                         continue;
                     }
+                    if self.only_older_left(block, claim.device, sum)? {
+                        self.table.lose(block);
+                        continue;
+                    }
                     self.copy(block, claim.device, sum)?
                 }
                 Remedy::Compare if lost => continue,
@@ -342,6 +346,16 @@ impl<'m, M: Media> Recovery<'m, M> {
             }
         }
         Ok(())
+    }
+
+    /// In relaxed mode a flush may rely on one leg. If that one cannot read the block, what the other
+    /// holds may be older than the flush: an error is honest, and that content is not.
+    fn only_older_left(&mut self, block: Block, leg: Slot, said: u32) -> Result<bool, M::Error> {
+        let relied = self.newest.armed_relaxed && !planted!(self.rules, OlderForLost);
+        Ok(relied
+            && self.is_current(other(leg))
+            && self.media.sum(leg, block)?.is_none()
+            && self.media.sum(other(leg), block)? != Some(said))
     }
 
     /// The log of `leg` says that its copy is the newest, with checksum `said`. If it is another by

@@ -133,6 +133,17 @@ mod tests {
         }
     }
 
+    /// One seed of half a million shows it: the only leg with what was flushed cannot read it after
+    /// a power cut, and the other one holds what was there before.
+    #[test]
+    fn older_content_in_place_of_lost_is_found() {
+        let mut plan = Plan::new(700_675_557, 1000);
+        run(&plan).unwrap();
+        plan.config.rules.mutant = Some(Mutant::OlderForLost);
+        let wrong = run(&plan).unwrap_err();
+        assert!(wrong.0.ends_with("was flushed (I1)"), "{}", wrong.0);
+    }
+
     #[test]
     #[ignore = "minutes: part of make test-long"]
     fn every_planted_bug_is_found() {
@@ -142,7 +153,7 @@ mod tests {
         // A hole in a log that matters comes of a second fault: `recovery/log.rs` has the tests.
         // A leg that leaves while the witness joins: one seed of 200,000, `core/tests/joiner.rs`.
         use Mutant::*;
-        let tested_elsewhere = [HoleIsTail, TornHidesRot, JoinerUntold];
+        let tested_elsewhere = [HoleIsTail, TornHidesRot, JoinerUntold, OlderForLost];
         for &mutant in Mutant::ALL.iter().filter(|mutant| !tested_elsewhere.contains(mutant)) {
             match hunt(mutant, 30_000, 400) {
                 Some(Kill { seeds, violation }) => {

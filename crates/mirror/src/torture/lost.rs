@@ -54,6 +54,22 @@ impl World<'_> {
         }
     }
 
+    /// In relaxed mode a flush relies on one leg until the other has caught up: a block that cannot
+    /// be read there may be lost with the power.
+    pub(super) fn relaxed_may_lose(&mut self) {
+        let armed = |slot: Slot| self.disks[slot].superblock().is_ok_and(|own| own.armed_relaxed);
+        if !(0..LEGS).any(armed) {
+            return;
+        }
+        let bad = |leg: Slot| self.disks[leg].unreadable.iter().copied();
+        let blocks: Vec<u64> = (0..LEGS).flat_map(bad).collect();
+        for block in blocks {
+            if !self.may_lose.contains_key(&block) {
+                self.losable(block);
+            }
+        }
+    }
+
     /// The core says that a block is lost.
     pub(super) fn lost(&mut self, block: u64) {
         let at = self.history.tick();

@@ -114,6 +114,7 @@ impl World<'_> {
         self.leaving = self.core.states().map(|state| state == State::Leaving);
         let there = self.devices.each_ref().map(|device| !device.absent);
         self.say(format_args!("! power cut; there: {there:?}, stale: {stale:?}"));
+        self.relaxed_may_lose();
         self.restart(stale)
     }
 
