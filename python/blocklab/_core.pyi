@@ -8,6 +8,9 @@ def run_cli(argv: list[str]) -> int:
 def kinds() -> list[tuple[str, list[tuple[str, str]]]]:
     """Everything that can be chosen: (kind, [(name, one line)])."""
 
+def metrics() -> list[tuple[str, str, str]]:
+    """Every metric: (name, unit, one line)."""
+
 def explain(name: str) -> str:
     """The documentation of the one thing that `name` means."""
 

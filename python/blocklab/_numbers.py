@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 THIN = "\u202f"  # narrow no-break space, between thousands
@@ -55,27 +56,43 @@ def percent(share: float) -> str:
     return f"{significant(100 * share, 2)}{SPACE}%"
 
 
+@functools.cache
+def _units() -> dict[str, str]:
+    from . import _core
+
+    return {name: unit for name, unit, _ in _core.metrics()}
+
+
+def unit(name: str) -> str:
+    """What the metric `name` is in: as its model declares it, of a part of a device, too; empty for
+    what is no metric."""
+    units = _units()
+    return units.get(name, units.get(name.rsplit(".", 1)[-1], ""))
+
+
 def spoken(name: str, value: float) -> str:
     """The value of the metric `name` as a sentence says it."""
-    return f"{value:.2f}" if name.startswith("waf") else metric(name, value)
+    return f"{value:.2f}" if unit(name) == "1" else metric(name, value)
 
 
 def metric(name: str, value: float | None) -> str:
     """The value of the metric `name` in its own unit."""
     if value is None or not math.isfinite(value):
         return NONE
-    if "latency_us" in name:
-        return micros(value)
-    if name.endswith("_s") and not name.endswith(("mb_s", "wall_s")) or name == "wall_s":
-        return seconds(value)
-    if name.endswith(("_ratio", "_error")) or name.startswith("utilisation"):
-        return percent(value)
-    if name.endswith("mb_s"):
-        return f"{significant(value)}{SPACE}MB/s"
-    if name.endswith("_mb"):
-        return f"{significant(value)}{SPACE}MB"
-    if name == "waf" or name.startswith("waf_"):
-        return f"{value:.3f}"
-    if name.endswith(("iops", "per_wall_s")):
-        return f"{significant(value)}{SPACE}/s" if value < 1000 else f"{count(value)}{SPACE}/s"
+    match unit(name):
+        case "us":
+            return micros(value)
+        case "ms":
+            return micros(1e3 * value)
+        case "s":
+            return seconds(value)
+        case "share":
+            return percent(value)
+        case "1":
+            return f"{value:.3f}"
+        case "1/s":
+            number = significant(value) if value < 1000 else count(value)
+            return f"{number}{SPACE}/s"
+        case "MB/s" | "MB" | "MiB" | "KiB" as known:
+            return f"{significant(value)}{SPACE}{known}"
     return count(value) if float(value).is_integer() else significant(value)

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use sim::Counters;
-use study::metrics::write_amplification;
+use sim::{Counters, Nanos};
+use study::metrics;
 
 use crate::clock::Wall;
 use crate::engine::Engine;
@@ -39,10 +39,11 @@ impl Live {
             served.p50, served.p99, late.p99
         );
         let since = counters.since(&self.counters);
-        if let Some(waf) = write_amplification(&since) {
+        if let Some(waf) = metrics::value(&since, "waf") {
             line += &format!("  WAF {waf:.2}");
         }
-        if let Some(busy) = utilisation(&since, seconds / dilation as f64) {
+        let modelled = Nanos(now.since(self.at) / dilation);
+        if let Some((busy, _)) = metrics::utilisation(&since, modelled) {
             line += &format!("  busy {:.0} %", busy * 100.0);
         }
         if faults > 0 {
@@ -63,11 +64,4 @@ impl Live {
             eprintln!();
         }
     }
-}
-
-/// Mean share of the time that a unit (a die, a channel, an arm) was busy.
-fn utilisation(counters: &Counters, seconds: f64) -> Option<f64> {
-    let units = counters.units.len() as f64;
-    let busy: u64 = counters.units.iter().flat_map(|u| &u.busy).map(|(_, time)| time.0).sum();
-    (units > 0.0 && seconds > 0.0).then(|| (busy as f64 / 1e9 / units / seconds).min(1.0))
 }

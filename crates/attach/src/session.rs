@@ -5,7 +5,7 @@ pub(crate) mod open;
 
 use std::path::PathBuf;
 
-use study::metrics::write_amplification;
+use study::metrics;
 use study::{BuiltPart, Failure};
 
 use crate::client_side::ClientSide;
@@ -282,7 +282,7 @@ impl Session {
                 model: origin.model.clone(),
                 status: origin.part.status.clone(),
                 digest: origin.digest.clone(),
-                waf: write_amplification(&counters),
+                waf: metrics::value(&counters, "waf"),
                 clients,
                 measured,
             });

@@ -53,6 +53,7 @@ mod writing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use sim::metric::{Counted, Counter, Formula, Metric};
 use sim::{
     Busy, Bytes, Completions, Counters, Device, EventHeap, Limits, Nanos, Op, Request, RequestId,
     SECTOR_BYTES, Span, Survivors, Unit, snapshot_fields,
@@ -72,7 +73,26 @@ use crate::writeback::WriteCache;
 /// The text of this file: its comment is the page of the model.
 pub const SOURCE: &str = include_str!("hdd.rs");
 
+/// What a disk counts.
+static DISK: Counted = Counted {
+    counters: &[
+        Counter::new("reads", "requests", "reads of a disk"),
+        Counter::new("read_hits", "requests", "those of them that its buffer answered"),
+        Counter::new("writes", "requests", "writes of a disk"),
+        Counter::new("media_writes", "requests", "writes that reached the platters"),
+    ],
+    metrics: &[Metric {
+        name: "disk_read_hit_ratio",
+        unit: "share",
+        meaning: "share of a disk's reads that its buffer answered",
+        formula: Formula::Ratio("read_hits", &["reads"]),
+    }],
+};
+
 impl Params {
+    /// What a disk counts.
+    pub const COUNTED: sim::metric::Declarations = &[&DISK];
+
     /// Build the device.
     ///
     /// # Errors

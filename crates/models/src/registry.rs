@@ -4,6 +4,7 @@
 //! `blocklab explain` text, its docs page and its run through the contract tests.
 
 use config::parameters::{self, Row};
+use sim::metric::{Counted, Declarations};
 
 pub use crate::device::DeviceModel;
 pub use crate::elevator::ElevatorPolicy;
@@ -22,6 +23,8 @@ pub struct Slot {
     pub slot: &'static str,
     /// (name, source text) of every entry, in registry order.
     pub entries: &'static [(&'static str, &'static str)],
+    /// What the entries count, in registry order.
+    pub counted: &'static [Declarations],
     /// JSON Schema of the choice, parameters included.
     pub schema: fn() -> schemars::Schema,
 }
@@ -43,6 +46,7 @@ macro_rules! slots {
         &[ $( Slot {
             slot: <$model>::SLOT,
             entries: <$model>::ENTRIES,
+            counted: <$model>::COUNTED,
             schema: || schemars::schema_for!($model),
         }, )+ ]
     };
@@ -62,9 +66,83 @@ pub const SLOTS: &[Slot] = slots![
     Replay,
 ];
 
+/// What devices call the devices they are made of.
+pub const PARTS: [&str; 6] = ["device", "fast", "slow", "witness", "first", "second"];
+
+/// What models count and the metrics that follow, each table once, in the order of the slots.
+pub fn counted() -> Vec<&'static Counted> {
+    let mut all: Vec<&'static Counted> = Vec::new();
+    for table in SLOTS.iter().flat_map(|slot| slot.counted).copied().flatten() {
+        if !all.iter().any(|known| std::ptr::eq(*known, *table)) {
+            all.push(table);
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
+    use config::device::Context;
+    use flash::device::ssd;
+    use flash::ssd::timing::PslcParams;
+    use sim::Device;
+    use sim::metric::stands_for;
+
     use super::*;
+    use crate::device::elevator;
+
+    /// A counter or a metric belongs to one table, and a metric reads what is declared.
+    #[test]
+    fn everything_counted_is_declared_once() {
+        let all = counted();
+        let mut names: Vec<&str> =
+            all.iter().flat_map(|table| table.counters).map(|counter| counter.name).collect();
+        for metric in all.iter().flat_map(|table| table.metrics) {
+            for read in metric.formula.reads() {
+                let known = names.iter().any(|name| *name == read || stands_for(name, read));
+                assert!(known, "{} reads {read}, which no model declares", metric.name);
+            }
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    /// What a device counts without saying so would be a column that nobody can look up.
+    #[test]
+    fn what_devices_count_is_declared() {
+        let declared: Vec<&str> =
+            counted().iter().flat_map(|table| table.counters).map(|c| c.name).collect();
+        let check = |device: DeviceModel| {
+            let built = device.build(&Context { rng: sim::Rng::new(1, "declared") }).unwrap();
+            let mut counters = sim::Counters::default();
+            built.counters(&mut counters);
+            for (name, _) in counters.counts.iter().chain(&counters.levels) {
+                let legs = counters.parts.iter().flat_map(|part| part.split('.'));
+                legs.for_each(|leg| assert!(PARTS.contains(&leg), "{leg} is not in PARTS"));
+                let part = counters.parts.iter().rev().find_map(|part| {
+                    name.strip_prefix(part.as_str()).and_then(|rest| rest.strip_prefix('.'))
+                });
+                let own = part.unwrap_or(name);
+                let known = declared.iter().any(|declared| stands_for(declared, own));
+                assert!(known, "{}: {name} is not declared", device.name());
+            }
+        };
+        DeviceModel::NAMES.iter().for_each(|name| check(DeviceModel::from_name(name).unwrap()));
+        for name in ElevatorPolicy::NAMES {
+            let policy = ElevatorPolicy::from_name(name).unwrap();
+            check(DeviceModel::Elevator(elevator::Params { policy, ..Default::default() }));
+        }
+        for name in MappingScheme::NAMES {
+            let mapping = MappingScheme::from_name(name).unwrap();
+            let allocation = Allocation::from_name("static").unwrap();
+            let mut params = ssd::Params { mapping, allocation, ..Default::default() };
+            let (read, program) = (params.nand.read[0], params.nand.program[0]);
+            params.nand.pslc = Some(PslcParams { read, program, bits_per_cell: 3 });
+            check(DeviceModel::Ssd(params));
+        }
+    }
 
     #[test]
     fn the_null_device_has_its_three_parameters() {

@@ -18,6 +18,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run_cli, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_study, module)?)?;
     module.add_function(wrap_pyfunction!(names::kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(names::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(names::explain, module)?)?;
     module.add_function(wrap_pyfunction!(names::schema, module)?)?;
     Ok(())

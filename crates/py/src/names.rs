@@ -10,6 +10,13 @@ pub(crate) fn kinds() -> Vec<(&'static str, Vec<(String, String)>)> {
     study::explain::kinds()
 }
 
+/// Every metric: (name, unit, one line).
+#[pyfunction]
+pub(crate) fn metrics() -> Vec<(String, &'static str, String)> {
+    let all = study::metrics::definitions().into_iter();
+    all.map(|metric| (metric.name, metric.unit, metric.meaning)).collect()
+}
+
 /// The documentation of the one thing that `name` means.
 #[pyfunction]
 pub(crate) fn explain(py: Python<'_>, name: &str) -> PyResult<String> {

@@ -20,7 +20,8 @@ pub struct Wear {
     pub blocks: Vec<(u32, u32)>,
 }
 
-/// Counts since a device was built. Composite devices prefix their parts' names.
+/// Counts since a device was built. What they mean is declared beside the model
+/// ([`crate::metric`]). The names of a part of a composite device follow the part's own.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
     /// (name, count) pairs in a fixed order.
@@ -29,6 +30,8 @@ pub struct Counters {
     pub levels: Vec<(String, u64)>,
     /// Busy time per unit, in a fixed order.
     pub units: Vec<Unit>,
+    /// The parts, outer ones before those in them: `fast`, `fast.first`.
+    pub parts: Vec<String>,
 }
 
 impl Counters {
@@ -40,6 +43,16 @@ impl Counters {
     /// Add a count.
     pub fn add(&mut self, name: impl Into<String>, count: u64) {
         self.counts.push((name.into(), count));
+    }
+
+    /// Add what a part of the device has counted.
+    pub fn nest(&mut self, part: &str, own: Counters) {
+        let within = |name: String| format!("{part}.{name}");
+        self.counts.extend(own.counts.into_iter().map(|(name, n)| (within(name), n)));
+        self.levels.extend(own.levels.into_iter().map(|(name, n)| (within(name), n)));
+        self.units.extend(own.units.into_iter().map(|u| Unit { name: within(u.name), ..u }));
+        self.parts.push(part.into());
+        self.parts.extend(own.parts.into_iter().map(within));
     }
 
     /// The count of that name, or 0 when the device does not have it.
@@ -59,7 +72,7 @@ impl Counters {
                 busy.1 = busy.1.since(before.1);
             }
         }
-        Counters { counts, levels: self.levels.clone(), units }
+        Counters { counts, levels: self.levels.clone(), units, parts: self.parts.clone() }
     }
 }
 
@@ -68,13 +81,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_taken_apart_and_levels_are_not() {
+    fn counts_are_taken_apart_and_nested() {
         let reading = |erases, ram| {
             let mut counters = Counters::default();
             counters.add("erases", erases);
             counters.level("ram", ram);
             counters
         };
+        let mut pair = reading(1, 2);
+        pair.nest("fast", reading(3, 4));
+        let mut outer = Counters::default();
+        outer.nest("a", pair);
+        assert_eq!((outer.get("a.erases"), outer.get("a.fast.erases")), (1, 3));
+        assert_eq!(outer.parts, ["a", "a.fast"]);
         let between = reading(7, 10).since(&reading(5, 30));
         assert_eq!((between.get("erases"), &between.levels[..]), (2, &[("ram".into(), 10)][..]));
     }

@@ -11,6 +11,7 @@ mod driver;
 mod heap;
 mod histogram;
 pub mod laws;
+pub mod metric;
 mod priority;
 mod probe;
 mod registry;

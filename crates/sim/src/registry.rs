@@ -19,7 +19,8 @@
 /// Each module offers `pub struct Params` (`Default`, serde, `JsonSchema`) with
 /// `fn build(&self, context: &Context) -> Built`. In TOML the policy's name is the table's name:
 /// `gc = "greedy"` takes the defaults, `[device.ssd.gc.d-choices]` sets parameters. The module's
-/// own `//!` comment is its documentation everywhere.
+/// own `//!` comment is its documentation everywhere. A model that counts something declares it,
+/// `impl Params { pub const COUNTED: sim::metric::Declarations = ...; }`.
 ///
 /// The crate that uses the macro needs `serde` and `schemars`; `sim` itself needs neither.
 #[macro_export]
@@ -52,6 +53,13 @@ macro_rules! registry {
             ];
             /// Every name, in registry order.
             pub const NAMES: &'static [&'static str] = &[ $( $label, )+ ];
+
+            /// What the entries count, in registry order.
+            pub const COUNTED: &'static [$crate::metric::Declarations] = {
+                #[allow(unused_imports)]
+                use $crate::metric::CountsNothing as _;
+                &[ $( $module::Params::COUNTED, )+ ]
+            };
 
             /// The entry of that name with default parameters.
             pub fn from_name(name: &str) -> Option<$name> {

@@ -1,7 +1,7 @@
 //! What a reader must be told before believing a run's numbers, and what to do about it.
 
 use models::registry::{Replay, WorkloadModel};
-use sim::{Completion, Counters, Nanos, Outcome, Probe, Request};
+use sim::{Completion, Nanos, Outcome, Probe, Request};
 
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;
@@ -68,11 +68,11 @@ impl Backlog {
 /// Notes about a run that began at `start`.
 pub(crate) fn notes(
     run: &PlannedRun,
-    (metrics, total): (&Metrics, &Counters),
+    metrics: &Metrics,
     (backlog, start, outcome): (&Backlog, Nanos, &Outcome),
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    notes.extend(unwritten(total));
+    notes.extend(unwritten(metrics));
     if let WorkloadModel::Trace(trace) = &run.point.workload
         && let Replay::Timestamps(times) = &trace.replay
     {
@@ -87,16 +87,11 @@ pub(crate) fn notes(
 }
 
 /// Reads of pages with nothing on them, on the device or the legs it is made of.
-fn unwritten(total: &Counters) -> Option<String> {
-    let sum = |name: &str| -> u64 {
-        let ours = |counted: &str| counted.rsplit('.').next() == Some(name);
-        total.counts.iter().filter(|(counted, _)| ours(counted)).map(|(_, count)| count).sum()
-    };
-    let (read, unwritten) = (sum("host_reads"), sum("host_reads_unwritten"));
-    let percent = 100.0 * unwritten as f64 / read.max(1) as f64;
+fn unwritten(metrics: &Metrics) -> Option<String> {
+    let percent = 100.0 * metrics.get("reads_unwritten_ratio").copied().flatten()?;
     (percent >= UNWRITTEN_PERCENT).then(|| {
         format!(
-            "{unwritten} of {read} pages read were never written, so no flash was read for them \
+            "{percent:.0} % of the pages read were never written, so no flash was read for them \
              and they took almost no time; write them first: [[precondition]] fill = {{}}"
         )
     })
@@ -153,15 +148,11 @@ mod tests {
 
     #[test]
     fn reads_of_nothing_are_told_from_a_hundredth_on() {
-        let counters = |unwritten| {
-            let mut counters = Counters::default();
-            counters.add("fast.host_reads", 1000);
-            counters.add("fast.host_reads_unwritten", unwritten);
-            counters
-        };
-        assert_eq!(unwritten(&counters(9)), None);
-        let note = unwritten(&counters(10)).unwrap();
-        assert!(note.starts_with("10 of 1000 pages read were never written"), "{note}");
-        assert_eq!(unwritten(&Counters::default()), None);
+        let metrics = |ratio| Metrics::from([("reads_unwritten_ratio".to_string(), ratio)]);
+        assert_eq!(unwritten(&metrics(Some(0.009))), None);
+        let note = unwritten(&metrics(Some(0.01))).unwrap();
+        assert!(note.starts_with("1 % of the pages read were never written"), "{note}");
+        assert_eq!(unwritten(&metrics(None)), None);
+        assert_eq!(unwritten(&Metrics::new()), None);
     }
 }

@@ -20,7 +20,8 @@ pub fn kinds() -> Vec<Kind> {
         };
         kinds.push((*slot, entries.iter().map(entry).collect()));
     }
-    kinds.push(("metrics", metrics::definitions()));
+    let metrics = metrics::definitions().into_iter();
+    kinds.push(("metrics", metrics.map(|m| (m.name.clone(), m.line())).collect()));
     kinds
 }
 
@@ -71,10 +72,10 @@ fn all() -> Vec<(String, String)> {
     for (kind, list) in [("part", library::parts()), ("study", library::studies())] {
         all.extend(list.iter().map(|(name, text)| (format!("{kind}.{name}"), text.to_string())));
     }
-    let metric = |(name, meaning): (String, String)| {
-        (format!("metric.{name}"), format!("{name}: {meaning}"))
-    };
-    all.extend(metrics::definitions().into_iter().map(metric));
+    let metrics = metrics::definitions().into_iter();
+    all.extend(
+        metrics.map(|m| (format!("metric.{}", m.name), format!("{}: {}", m.name, m.line()))),
+    );
     all
 }
 

@@ -34,18 +34,18 @@ impl Series {
         self.readings.push(counts.chain(busy).chain(levels).collect());
     }
 
-    /// Mean over time and maximum of a level, if the device has it.
-    pub(crate) fn level(&self, name: &str) -> Option<(f64, f64)> {
-        let index = self.end.levels.iter().position(|(other, _)| other == name)?;
-        let from_end = self.end.levels.len() - index;
-        let values = self.readings.iter().map(|reading| reading[reading.len() - from_end] as f64);
+    /// Mean over time and maximum of the sum of some levels, if the device has one of them.
+    pub(crate) fn level(&self, wanted: impl Fn(&str) -> bool) -> Option<(f64, f64)> {
+        let names = self.end.levels.iter().enumerate();
+        let of: Vec<usize> =
+            names.filter(|(_, (n, _))| wanted(n)).map(|(index, _)| index).collect();
+        let sum = |reading: &Reading| {
+            let levels = &reading[reading.len() - self.end.levels.len()..];
+            of.iter().map(|&index| levels[index]).sum::<u64>() as f64
+        };
+        let values = self.readings.iter().map(sum);
         let max = values.clone().fold(0.0, f64::max);
-        Some((values.sum::<f64>() / self.readings.len() as f64, max))
-    }
-
-    /// A level at the end of the run, if the device has it.
-    pub(crate) fn last_level(&self, name: &str) -> Option<u64> {
-        self.end.levels.iter().find(|(other, _)| other == name).map(|&(_, level)| level)
+        (!of.is_empty()).then(|| (values.sum::<f64>() / self.readings.len() as f64, max))
     }
 
     /// What was counted from the beginning of the measurement to its end.

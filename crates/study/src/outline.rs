@@ -188,7 +188,7 @@ fn file_name(name: &str, earlier: &[Figure]) -> Result<(), Failure> {
 fn neither(name: &str, axes: &[Axis]) -> Failure {
     let list: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
     let metrics = metrics::definitions();
-    let known = list.iter().copied().chain(metrics.iter().map(|(metric, _)| metric.as_str()));
+    let known = list.iter().copied().chain(metrics.iter().map(|metric| metric.name.as_str()));
     let near = names::nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
     let axes = match list[..] {
         [] => "the study has no axes".to_string(),

@@ -121,8 +121,8 @@ fn until_steady(
         let stop = Stop { at: start.saturating_add(step.round.0), ..Stop::default() };
         let outcome = simulate(&mut observed, &mut workload, start, stop, &mut recorder)
             .map_err(|error| run_failure(run, &error))?;
-        let total = observed.finish(outcome.end).total();
-        let metrics = metrics::simulated(&recorder, &total, &outcome);
+        let series = observed.finish(outcome.end);
+        let metrics = metrics::simulated(&recorder, &series.total(), &series, &outcome);
         let Some(value) = metrics.get(&step.metric).copied().flatten() else {
             let what = format!("`{}` is undefined in round {}", step.metric, values.len() + 1);
             return Err(Failure::input(what)

@@ -1,6 +1,6 @@
 //! What a study leaves behind: one directory, written beside and renamed when it is complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -277,12 +277,13 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
         };
         columns.push((axis.to_string(), column));
     }
-    let names = runs.first().map(|run| run.metrics.keys().cloned().collect::<Vec<_>>());
-    for name in names.unwrap_or_default() {
+    // A part of a device may be in some runs only.
+    let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.metrics.keys()).collect();
+    for name in names {
         let values = runs
             .iter()
-            .map(|run| run.metrics.get(&name).copied().flatten().filter(|v| v.is_finite()));
-        let column = if metrics::is_count(&name) {
+            .map(|run| run.metrics.get(name).copied().flatten().filter(|v| v.is_finite()));
+        let column = if metrics::is_count(name) {
             Column::MaybeI64(values.map(|value| value.map(|v| v as i64)).collect())
         } else {
             Column::MaybeF64(values.collect())

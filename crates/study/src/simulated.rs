@@ -67,8 +67,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let wall = began.elapsed();
 
     let total = series.total();
-    let mut metrics = metrics::simulated(&recorder, &total, &outcome);
-    metrics::add_levels(&mut metrics, &series);
+    let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
     let tables = tables::of_run(index, &recorder, &series, &*device);
     if section.power_cut {
         device.power_fail(outcome.end);
@@ -84,6 +83,6 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     if outcome.in_flight_ns != outcome.response_ns {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }
-    notes.extend(advice::notes(run, (&metrics, &total), (&backlog, start, &outcome)));
+    notes.extend(advice::notes(run, &metrics, (&backlog, start, &outcome)));
     Ok(RunResult { metrics, result_digest, notes, tables })
 }

@@ -77,9 +77,9 @@ def domain(values: list[float], *, log: bool = False, zero: bool = False) -> tup
 
 def tick_text(metric: str, value: float) -> str:
     """A value of `metric` as an axis says it; without a metric it is a ratio or a plain number."""
-    if "latency_us" in metric:
+    if numbers.unit(metric) == "us":
         return numbers.tick(value) if value else "0"
-    if metric.endswith(("_ratio", "_error")) or metric.startswith("utilisation"):
+    if numbers.unit(metric) == "share":
         return f"{100 * value:g}{numbers.SPACE}%"
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}{numbers.SPACE}M"
@@ -88,7 +88,7 @@ def tick_text(metric: str, value: float) -> str:
 
 def value_text(metric: str, value: float) -> str:
     """A value of `metric` beside its bar."""
-    if metric.endswith(("_ratio", "_error")) or metric.startswith("utilisation"):
+    if numbers.unit(metric) == "share":
         return f"{100 * value:.1f}{numbers.SPACE}%"
     return f"{value:.3f}" if not metric else numbers.metric(metric, value)
 

@@ -112,15 +112,15 @@ def _finding(data: RunDirectory) -> str:
     axes = list(data.axes)
     best, worst = (chosen(rates, key=lambda pair: pair[1]) for chosen in (max, min))
     if len(rates) == 1:
-        return f"Mean throughput {numbers.metric('mb_s', best[1])}"
+        return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])}"
     if worst[1] > 0.97 * best[1] and "device" not in axes:
-        return f"Mean throughput {numbers.metric('mb_s', best[1])} in every run"
+        return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])} in every run"
     by_column: dict[str, list[float]] = {}
     for run, rate in rates:
         rest = [axis for axis in axes if axis != "device"]
         by_column.setdefault(_layout.name_of(run, rest), []).append(rate)
     if "device" in axes and all(max(v) < 1.03 * min(v) for v in by_column.values()):
         return "Every device keeps up: the throughput is the workload's, not the device's"
-    return (f"Mean throughput runs from {numbers.metric('mb_s', worst[1])} "
-            f"({_layout.name_of(worst[0], axes)}) to {numbers.metric('mb_s', best[1])} "
+    return (f"Mean throughput runs from {numbers.metric('throughput_mb_s', worst[1])} "
+            f"({_layout.name_of(worst[0], axes)}) to {numbers.metric('throughput_mb_s', best[1])} "
             f"({_layout.name_of(best[0], axes)})")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import Any
 
 import altair as alt
 import polars as pl
 
+from .. import _core
 from .. import _numbers as numbers
 from ..rundir import Run, RunDirectory
 from . import Figure, _layout, _style
@@ -15,14 +18,10 @@ from . import Figure, _layout, _style
 MOST_OVER_TIME = 6
 MOST_BARS = 40
 HEIGHT = 104
-#: Why flash is programmed, with its fixed colour, from the axis upwards.
-CAUSES = {
-    "host": _style.WRITE,
-    "gc": _style.BACKGROUND,
-    "merge": _style.CATEGORIES[0],
-    "wear": _style.CATEGORIES[1],
-    "map": _style.CATEGORIES[2],
-}
+#: Colours of causes that have one of their own; others take the categories in turn.
+_COLOURS = {"host": _style.WRITE, "gc": _style.BACKGROUND}
+#: What the metric of a cause begins with.
+_PART = "waf_"
 
 
 def draw(data: RunDirectory) -> Figure | None:
@@ -58,6 +57,14 @@ def draw(data: RunDirectory) -> Figure | None:
     )
 
 
+@functools.cache
+def causes() -> dict[str, str]:
+    """Why flash is programmed, as drives declare it, and its colour, from the axis upwards."""
+    names = [name.removeprefix(_PART) for name, *_ in _core.metrics() if name.startswith(_PART)]
+    others = itertools.cycle(_style.CATEGORIES)
+    return {name: _COLOURS.get(name) or next(others) for name in names}
+
+
 def _over_time(data: RunDirectory, runs: list[Run], counters: pl.DataFrame) -> _style.Drawing:
     wear = data.table("wear")
     rows = []
@@ -84,7 +91,7 @@ def _shares(counters: pl.DataFrame) -> tuple[list[float], dict[str, list[float]]
     host = wide["host_bytes_written"].to_list()
     used = [index for index in range(len(times)) if host[index] > 0]
     by_cause = {}
-    for cause in CAUSES:
+    for cause in causes():
         name = f"flash_bytes_programmed.{cause}"  # copy-backs are among them
         programmed = [wide[name][index] for index in used] if name in wide.columns else []
         if any(programmed):
@@ -115,10 +122,10 @@ def _area(
         roof = [low + share for low, share in zip(floor, shares, strict=True)]
         rows.extend(
             {"t": round(t / scale, 4), "y": round(high, 4), "low": round(low, 4),
-             "colour": CAUSES[cause]}
+             "colour": causes()[cause]}
             for t, low, high in zip(times, floor, roof, strict=True)
         )
-        labels.append(((floor[-1] + roof[-1]) / 2, f"{cause} {shares[-1]:.2f}", CAUSES[cause]))
+        labels.append(((floor[-1] + roof[-1]) / 2, f"{cause} {shares[-1]:.2f}", causes()[cause]))
         floor = roof
     gap = 13 * top * 1.04 / HEIGHT
     heights = _style.spread([label[0] for label in labels], gap, gap / 2, top * 1.04 - gap / 2)
@@ -170,8 +177,8 @@ def _bars(data: RunDirectory, runs: list[Run]) -> _style.Drawing:
     totals: list[dict[str, Any]] = []
     for name, run in zip(names, runs, strict=True):
         low = 0.0
-        for cause, colour in CAUSES.items():
-            share = run.metric(f"waf_{cause}") or 0.0
+        for cause, colour in causes().items():
+            share = run.metric(_PART + cause) or 0.0
             if share > 0:
                 rows.append({"name": name, "low": low, "high": low + share, "colour": colour})
             low += share
@@ -182,13 +189,13 @@ def _bars(data: RunDirectory, runs: list[Run]) -> _style.Drawing:
         x=x, x2="high:Q", y=y, color=_style.AS_IS)
     text = alt.Chart(_style.values(totals)).mark_text(align="left", dx=5, color=_style.INK)
     labels = text.encode(x=alt.X("high:Q", title=None), y=y, text="text:N")
-    used = [cause for cause in CAUSES if any(run.metric(f"waf_{cause}") for run in runs)]
+    used = [cause for cause in causes() if any(run.metric(_PART + cause) for run in runs)]
     key = []
     at = 0.0
     for cause in used:  # names in their colours above the bars, in stacking order
         key.append(
             alt.Chart(_style.values([{"text": cause}]))
-            .mark_text(align="left", color=CAUSES[cause], fontWeight=600)
+            .mark_text(align="left", color=causes()[cause], fontWeight=600)
             .encode(x=alt.value(at), y=alt.value(-10), text="text:N"))
         at += 7.0 * len(cause) + 16
     return alt.layer(bars, labels, *key).properties(width=560, height=alt.Step(18))

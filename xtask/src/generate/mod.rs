@@ -70,7 +70,7 @@ pub(crate) fn outputs(tree: &Tree) -> Vec<Output> {
         }
     }
     outputs.push(compare(tree, format!("{FOLDER}README.md"), page::index(slots)));
-    let metrics = page::metrics(&study::metrics::definitions());
+    let metrics = page::metrics(&study::metrics::definitions(), &models::registry::counted());
     outputs.push(compare(tree, "docs/metrics.md".into(), metrics));
     for (name, schema) in [("study", study::study_schema()), ("part", study::part_schema())] {
         outputs.push(compare_whole(tree, format!("docs/schema/{name}.json"), schema));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sim::{Histogram, Op};
-use study::metrics::write_amplification;
+use study::metrics;
 
 use crate::session::open::Origin;
 use crate::statistics::{Operation, Quantiles};
@@ -187,7 +187,7 @@ pub(super) fn of(
             status: identity.part.status.clone(),
             digest: identity.digest.clone(),
             scheduler: findings.schedulers.get(index).cloned().unwrap_or_default(),
-            waf: write_amplification(&identity.counted(&export.engine)),
+            waf: metrics::value(&identity.counted(&export.engine), "waf"),
             busy_share: (program.busy_ns as f64 / 1e9 / command_s.max(1e-9)).min(1.0),
             block: block(after.since(&before), &program.statistics.operations(), phase(0)),
             block_sync: block(synced.since(&after), &rest.statistics.operations(), phase(1)),

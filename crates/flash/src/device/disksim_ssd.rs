@@ -37,15 +37,27 @@ use config::device::Context;
 use config::{ConfigError, Duration, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sim::metric::Counted;
 use sim::{
     Busy, Bytes, Completions, Counters, Device, EventHeap, Limits, Loader, Nanos, Op, Request,
     RequestId, SECTOR_BYTES, Saver, Snapshot, SnapshotError, Survivors, Unit, snapshot_fields,
 };
 
 use crate::disksim::element::{AllocationPool, Element, Part, Shape, Times};
+use crate::ssd::counted::{FLASH, part};
 
 /// The text of this file: its comment is the page of the model.
 pub const SOURCE: &str = include_str!("disksim_ssd.rs");
+
+/// The cause that only this drive has.
+static SUMMARIES: Counted = Counted {
+    counters: &[],
+    metrics: &[part(
+        "waf_summary",
+        "flash_bytes_programmed.summary",
+        "the part of `waf` caused by the summary pages of DiskSim's model",
+    )],
+};
 
 /// Parameters of the DiskSim SSD.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -114,6 +126,9 @@ fn nanos(bytes: u64, rate: u64) -> u64 {
 }
 
 impl Params {
+    /// What a drive counts, summary pages besides.
+    pub const COUNTED: sim::metric::Declarations = &[&FLASH, &SUMMARIES];
+
     /// Build the device.
     ///
     /// # Errors

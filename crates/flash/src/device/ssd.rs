@@ -46,6 +46,7 @@ use crate::ftl::mapping::{self, Mapping, MappingScheme};
 use crate::ftl::wear::{self, WearPolicy};
 use crate::ssd::buffer::{Buffer, BufferParams};
 use crate::ssd::controller::{Controller, Parts, Settings};
+use crate::ssd::counted::{FLASH, PLACED};
 use crate::ssd::geometry::{Geometry, GeometryParams};
 use crate::ssd::host::{HostParams, HostPath};
 use crate::ssd::nand::Nand;
@@ -233,6 +234,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What a drive counts, and where its mapping puts pages.
+    pub const COUNTED: sim::metric::Declarations = &[&FLASH, &PLACED];
+
     /// Build the drive.
     ///
     /// # Errors

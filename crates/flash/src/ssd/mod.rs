@@ -2,6 +2,7 @@
 
 pub mod buffer;
 pub mod controller;
+pub mod counted;
 pub mod event;
 pub mod geometry;
 pub mod host;

@@ -348,8 +348,8 @@ impl<'m, M: Media> Recovery<'m, M> {
         Ok(())
     }
 
-    /// In relaxed mode a flush may rely on one leg. If that one cannot read the block, what the other
-    /// holds may be older than the flush: an error is honest, and that content is not.
+    /// In relaxed mode a flush may rely on one leg. If that one cannot read the block, what the
+    /// other holds may be older than the flush: an error is honest, and that content is not.
     fn only_older_left(&mut self, block: Block, leg: Slot, said: u32) -> Result<bool, M::Error> {
         let relied = self.newest.armed_relaxed && !planted!(self.rules, OlderForLost);
         Ok(relied

@@ -53,6 +53,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Device, Nanos};
 
 use crate::device::{Context, check_depth};
+use crate::elevator::counted::QUEUE;
 use crate::elevator::{self, linux, within};
 use crate::raid::legs::Legs;
 use crate::registry::{DeviceModel, ElevatorPolicy};
@@ -108,6 +109,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the queue counts above any policy.
+    pub const COUNTED: sim::metric::Declarations = &[&QUEUE];
+
     /// Build the queue and what is below it.
     ///
     /// # Errors

@@ -51,6 +51,7 @@ use config::{ConfigError, Duration, Size};
 use shell::{Mirror, PAGE};
 
 use crate::device::{DeviceModel, check_depth};
+use crate::raid::counted::{EXPOSURE, MIRROR};
 use crate::raid::legs::Legs;
 
 /// When writes and flushes are acknowledged.
@@ -204,6 +205,9 @@ fn pages(key: &str, size: Size, low: u64, high: u64) -> Result<u64, ConfigError>
 }
 
 impl Params {
+    /// What the mirror counts.
+    pub const COUNTED: sim::metric::Declarations = &[&EXPOSURE, &MIRROR];
+
     /// Build the mirror.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use sim::Device;
 
 use crate::device::{DeviceModel, check_depth};
+use crate::raid::counted::{EXPOSURE, MD};
 use crate::raid::legs::Legs;
 use crate::raid::md::Md;
 
@@ -53,6 +54,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What md counts.
+    pub const COUNTED: sim::metric::Declarations = &[&EXPOSURE, &MD];
+
     /// Build the mirror.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ use config::device::Context;
 use config::{ConfigError, Duration, Rate, Size, check_share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sim::metric::{Counted, Counter, Metric};
 use sim::{
     Busy, Bytes, Completions, Counters, Device, Limits, Nanos, Op, Request, RequestId, Rng,
     Survivors, Unit, snapshot_fields,
@@ -57,6 +58,20 @@ impl Default for Freeze {
         Freeze { probability: 0.0, mean: Duration(Nanos::from_millis(100)), common: 0.0 }
     }
 }
+
+/// What a server counts.
+static SERVED: Counted = Counted {
+    counters: &[
+        Counter::new("served", "requests", "requests that a server finished"),
+        Counter::new("server_freezes", "services", "services that a freeze lengthened"),
+    ],
+    metrics: &[Metric::count(
+        "server_freezes",
+        "services",
+        "services of a `server` that a freeze lengthened while measuring",
+        "server_freezes",
+    )],
+};
 
 /// Parameters of a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -93,6 +108,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What a server counts.
+    pub const COUNTED: sim::metric::Declarations = &[&SERVED];
+
     /// Build the server.
     ///
     /// # Errors
@@ -223,7 +241,7 @@ impl Device for Server {
 
     fn counters(&self, out: &mut Counters) {
         out.add("served", self.counts.served);
-        out.add("freezes", self.counts.freezes);
+        out.add("server_freezes", self.counts.freezes);
         let frozen = Nanos(self.counts.frozen_ns);
         let busy = vec![("serve", Nanos(self.counts.busy_ns - frozen.0)), ("freeze", frozen)];
         out.units.push(Unit { name: "server".into(), busy });

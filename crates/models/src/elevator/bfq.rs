@@ -35,7 +35,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Nanos;
+use sim::metric::{Counted, Counter};
 
+use super::counted::ANTICIPATION;
 use super::{Built, Context, Kind, within};
 use config::{ConfigError, Duration};
 
@@ -43,6 +45,12 @@ mod machine;
 mod service;
 #[cfg(test)]
 mod tests;
+
+/// What only BFQ counts.
+static BUDGET: Counted = Counted {
+    counters: &[Counter::new("max_budget_sectors", "sectors", "the largest budget of a queue now")],
+    metrics: &[],
+};
 
 /// Parameters of the policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +94,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the policy counts.
+    pub const COUNTED: sim::metric::Declarations = &[&ANTICIPATION, &BUDGET];
+
     /// Build the policy.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Nanos;
 
+use super::counted::ANTICIPATION;
 use super::{Built, Context, Kind, within};
 use config::{ConfigError, Duration};
 
@@ -88,6 +89,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the policy counts.
+    pub const COUNTED: sim::metric::Declarations = &[&ANTICIPATION];
+
     /// Build the policy.
     ///
     /// # Errors

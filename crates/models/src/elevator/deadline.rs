@@ -28,6 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Counters, Nanos, snapshot_fields};
 
+use super::counted::EXPIRY;
 use super::linux::batches::{Batches, Rules};
 use super::linux::pool::{Piece, Pool};
 use super::{Built, Context, Kind, Policy, within};
@@ -62,6 +63,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the policy counts.
+    pub const COUNTED: sim::metric::Declarations = &[&EXPIRY];
+
     /// Build the policy.
     ///
     /// # Errors

@@ -29,6 +29,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sim::metric::{Counted, Counter};
 use sim::{Counters, Nanos, Op, Request, snapshot_fields};
 
 use super::linux::pool::{Fifo, Pool};
@@ -46,6 +47,17 @@ const PERIOD: Nanos = Nanos::from_millis(100);
 /// Share of the pool for what nobody waits for.
 const ASYNC_PERCENT: u32 = 75;
 const DISCARD_TARGET: Nanos = Nanos::from_secs(5);
+
+/// What only Kyber counts.
+static TOKENS: Counted = Counted {
+    counters: &[
+        Counter::new("throttled", "requests", "requests that found no token"),
+        Counter::new("read_tokens", "requests", "reads that may be out at once, now"),
+        Counter::new("write_tokens", "requests", "the same of writes"),
+        Counter::new("discard_tokens", "requests", "the same of discards"),
+    ],
+    metrics: &[],
+};
 
 /// Parameters of the policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +85,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the policy counts.
+    pub const COUNTED: sim::metric::Declarations = &[&TOKENS];
+
     /// Build the policy.
     ///
     /// # Errors

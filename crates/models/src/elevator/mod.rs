@@ -1,6 +1,7 @@
 //! Elevators: the order in which requests go to a device. One policy per file; what they share is
 //! in [`linux`].
 
+pub(crate) mod counted;
 pub(crate) mod linux;
 
 mod mutant;

@@ -132,13 +132,7 @@ impl Legs {
         for leg in &self.legs {
             let mut own = Counters::default();
             leg.device.counters(&mut own);
-            let name = leg.name;
-            out.counts.extend(own.counts.into_iter().map(|(n, v)| (format!("{name}.{n}"), v)));
-            out.levels.extend(own.levels.into_iter().map(|(n, v)| (format!("{name}.{n}"), v)));
-            out.units.extend(own.units.into_iter().map(|mut unit| {
-                unit.name = format!("{name}.{}", unit.name);
-                unit
-            }));
+            out.nest(leg.name, own);
         }
     }
 

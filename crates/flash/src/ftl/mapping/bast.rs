@@ -43,7 +43,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::log_block::{Associative, Budget, Hybrid, Store, Striping};
+use super::log_block::{Associative, Budget, Hybrid, MERGES, Store, Striping};
 use super::{Built, Context};
 
 /// Parameters of BAST.
@@ -58,6 +58,9 @@ pub struct Params {
 }
 
 impl Params {
+    /// What the schemes with log blocks count.
+    pub const COUNTED: sim::metric::Declarations = &[&MERGES];
+
     /// Build the mapping.
     ///
     /// # Errors

@@ -50,7 +50,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
-use super::log_block::{Budget, Found, Hybrid, Job, Logs, Store, Striping, Update, in_range};
+use super::log_block::{
+    Budget, Found, Hybrid, Job, Logs, MERGES, Store, Striping, Update, in_range,
+};
 use super::{Built, Context, bits};
 use crate::ftl::flash::Flash;
 use crate::ssd::plan::NONE;
@@ -81,6 +83,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the schemes with log blocks count.
+    pub const COUNTED: sim::metric::Declarations = &[&MERGES];
+
     /// Build the mapping.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
 use super::log_block::{
-    Associative, Budget, Found, Hybrid, Job, Logs, Store, Striping, Update, in_range,
+    Associative, Budget, Found, Hybrid, Job, Logs, MERGES, Store, Striping, Update, in_range,
 };
 use super::{Built, Context, bits};
 use crate::ftl::flash::Flash;
@@ -97,6 +97,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the schemes with log blocks count.
+    pub const COUNTED: sim::metric::Declarations = &[&MERGES];
+
     /// Build the mapping.
     ///
     /// # Errors

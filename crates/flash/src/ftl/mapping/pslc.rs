@@ -40,10 +40,20 @@
 use config::ConfigError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sim::metric::{Counted, Counter};
 
 use super::page::{Handles, PageMap};
 use super::{Built, Context};
 use crate::ftl::flash::{Frontier, Pslc};
+
+/// What goes through the cache.
+static CACHE: Counted = Counted {
+    counters: &[
+        Counter::new("pslc_pages_written", "pages", "pages that went into the pSLC blocks"),
+        Counter::new("pslc_pages_folded", "pages", "pages moved on from there"),
+    ],
+    metrics: &[],
+};
 
 /// Parameters of the pSLC cache.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -62,6 +72,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What goes through the cache.
+    pub const COUNTED: sim::metric::Declarations = &[&CACHE];
+
     /// Build the mapping.
     ///
     /// # Errors

@@ -54,6 +54,7 @@
 use config::ConfigError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sim::metric::{Counted, Counter};
 use sim::{Bytes, Counters, CowVec, snapshot_fields};
 
 use super::log_block::{Budget, Dead, Layout, Striping};
@@ -70,6 +71,15 @@ mod tests;
 
 use groups::Groups;
 use tables::Tables;
+
+/// What it does with victims.
+static VICTIMS: Counted = Counted {
+    counters: &[
+        Counter::new("superblock_victims.*", "blocks", "victims, by how they were emptied"),
+        Counter::new("superblock_evictions", "pages", "tables that left the cache"),
+    ],
+    metrics: &[],
+};
 
 /// Parameters of the superblock FTL.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -104,6 +114,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the scheme counts.
+    pub const COUNTED: sim::metric::Declarations = &[&VICTIMS];
+
     /// Build the mapping.
     ///
     /// # Errors

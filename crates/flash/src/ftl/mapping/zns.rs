@@ -45,6 +45,7 @@
 use config::ConfigError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sim::metric::{Counted, Counter};
 use sim::{Bytes, Counters, CowVec, snapshot_fields};
 
 use super::{Built, CleaningStep, Context, Full, HostPage, Mapping, Needs, bits, write_anywhere};
@@ -60,6 +61,12 @@ const KEPT: u32 = 1;
 
 /// Rows of pages, one in each block of a zone, that are moved at a time.
 const STEP_ROWS: u32 = 2;
+
+/// What the host keeps.
+static HOST: Counted = Counted {
+    counters: &[Counter::new("host_map_bytes", "bytes", "RAM the host's own mapping takes")],
+    metrics: &[],
+};
 
 /// Parameters of zoned namespaces.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +85,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// What the host of the zones keeps.
+    pub const COUNTED: sim::metric::Declarations = &[&HOST];
+
     /// Build the mapping.
     ///
     /// # Errors

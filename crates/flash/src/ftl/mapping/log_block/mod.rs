@@ -30,3 +30,4 @@ pub(crate) use layout::{Budget, Layout, Striping, in_range};
 pub(crate) use merge::plan_copies;
 pub(crate) use recovery::Found;
 pub(crate) use store::{Job, Store};
+pub(crate) use tally::MERGES;

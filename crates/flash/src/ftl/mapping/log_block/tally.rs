@@ -1,6 +1,37 @@
 //! What the schemes with log blocks count.
 
+use sim::metric::{Counted, Counter, Metric};
 use sim::{Counters, snapshot_fields};
+
+/// Merges by type, log blocks by how many logical blocks they mixed.
+pub(crate) static MERGES: Counted = Counted {
+    counters: &[
+        Counter::new("merges.*", "merges", "log blocks that became data, by how"),
+        Counter::new("log_victims", "blocks", "log blocks of mixed content that were emptied"),
+        Counter::new("log_victim_logical_blocks", "blocks", "logical blocks merged for them"),
+        Counter::new("log_associativity_max", "blocks", "most logical blocks in one log block"),
+    ],
+    metrics: &[
+        Metric::count(
+            "merges_switch",
+            "merges",
+            "merges that made a log block the data block",
+            "merges.switch",
+        ),
+        Metric::count(
+            "merges_partial",
+            "merges",
+            "merges that completed a log block by copies",
+            "merges.partial",
+        ),
+        Metric::count(
+            "merges_full",
+            "merges",
+            "merges that copied a whole logical block",
+            "merges.full",
+        ),
+    ],
+};
 
 /// How a log block became a data block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
