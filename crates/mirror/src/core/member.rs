@@ -12,6 +12,7 @@ use super::table::Regions;
 use super::writes::{OnLeg, Write};
 use crate::format::Geometry;
 use crate::mutant::planted;
+use crate::policy::ack;
 use crate::policy::expect::{Class, Expected, Work};
 use crate::policy::lag::Pace;
 use crate::policy::slow::Slowness;
@@ -375,13 +376,17 @@ impl Core {
 
     /// Promises made without it must hold with it alone, before it may say that it is a member.
     fn join(&mut self, slot: Slot) {
-        let owed = slot < LEGS
-            && !planted!(self.config.rules, JoinEarly)
+        let rules = self.config.rules;
+        let owed = !planted!(rules, JoinEarly)
             && self.writes.indices().into_iter().any(|index| {
                 let write = self.writes.get(index);
-                write.satisfied && !matches!(write.legs[slot], OnLeg::Durable)
+                let holds = match slot {
+                    // A log that is new lacks what was promised with the old one.
+                    WITNESS => ack::flush(&rules, &self.copies_of(index)),
+                    leg => matches!(write.legs[leg], OnLeg::Durable),
+                };
+                write.satisfied && !holds
             });
-        let rules = self.config.rules;
         if !owed && (slot == WITNESS || self.expose_under(&rules)) {
             self.join_step(slot);
         }

@@ -32,3 +32,29 @@ fn a_leg_has_not_left_before_the_joining_witness_knows() {
     let (_, planted) = while_the_witness_joins(Some(Mutant::JoinerUntold));
     assert_eq!(planted, State::Out, "the planted bug");
 }
+
+/// A write that must be durable at once is, on the fast leg and in the witness's log. Then the
+/// witness gets a new medium. Does the slow leg hold the write when the witness is a member again?
+fn slow_leg_holds_it_when_the_new_witness_joins(mutant: Option<Mutant>) -> bool {
+    let mut config = Config::new(Mode::Log);
+    (config.lag.slow, config.lag.flush_deadline) = (None, None);
+    config.rules.mutant = mutant;
+    let mut bench = Bench::with(config, true);
+    bench.filled();
+    bench.legs[SLOW].takes = Nanos::from_secs(2);
+    let id = bench.write(Span::new(5, 1), 77, true);
+    assert!(bench.ends(id).0 < Nanos::from_secs(1), "with the witness's log");
+    // Only that write is still out.
+    bench.legs[SLOW].takes = Nanos::from_millis(1);
+    bench.replace(WITNESS);
+    bench.until(|bench| bench.is(WITNESS, State::Member));
+    bench.legs[SLOW].data[5] == 77
+}
+
+/// Else a start without the fast leg would trust the witness, whose log is new.
+#[test]
+fn a_new_witness_joins_when_what_the_old_one_promised_is_safe() {
+    assert!(slow_leg_holds_it_when_the_new_witness_joins(None));
+    let early = Some(Mutant::JoinEarly);
+    assert!(!slow_leg_holds_it_when_the_new_witness_joins(early), "the planted bug");
+}
