@@ -381,7 +381,9 @@ impl Core {
             && self.writes.indices().into_iter().any(|index| {
                 let write = self.writes.get(index);
                 let holds = match slot {
-                    // A log that is new lacks what was promised with the old one.
+                    // A log that is new lacks what was promised with the old one. Once the others
+                    // name it, a leg that leaves waits for it, and not the other way round.
+                    WITNESS if self.superblocks.joining(slot) => true,
                     WITNESS => ack::flush(&rules, &self.copies_of(index)),
                     leg => matches!(write.legs[leg], OnLeg::Durable),
                 };
