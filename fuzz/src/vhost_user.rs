@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use attach::travel::calendar::{Calendar, MESSAGE_BYTES, Message as Moment, Next};
 use attach::vhost_user::backend::{Answer, Backend};
+use attach::vhost_user::block::feature;
 use attach::vhost_user::message::{HEADER_BYTES, Header, Message, Region, RingAddresses};
 use attach::{Clock, Engine, Export, Identity, SharedState, Store, Timeline, Wall};
 use sim::testing::FixedDelay;
@@ -58,7 +59,8 @@ fn finish(backend: &mut Backend, shared: &mut SharedState) {
 pub fn converse(mut bytes: &[u8]) {
     let mut shared = shared();
     let limits = *shared.exports[0].engine.limits();
-    let mut backend = Backend::new(0, "fuzz", limits, 2, false, true).expect("two queues");
+    let backend = Backend::new(0, "fuzz", limits, 2, false, true);
+    let mut backend = backend.and_then(Backend::offer_submitters).expect("two queues");
     while let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let Ok(header) = Header::parse(head) else { return };
         let Some((payload, rest)) = rest.split_at_checked(header.payload_bytes) else { return };
@@ -86,6 +88,12 @@ pub fn kick(bytes: &[u8]) {
     let limits = *shared.exports[0].engine.limits();
     assert!(limits.capacity.0 >= DEVICE_BYTES);
     let mut backend = Backend::new(0, "fuzz", limits, 1, false, true).expect("one queue");
+    let mut submitter = 0;
+    // Half of the guests say on whose behalf they ask.
+    if shape[0] & 2 != 0 {
+        backend = backend.offer_submitters().expect("one queue");
+        submitter = feature::SUBMITTER;
+    }
     let region = Region { guest: 0, bytes: GUEST_BYTES, user: USER, offset: 0 };
     let event_index = if shape[0] & 1 != 0 { 1 << 29 } else { 0 };
     let size = 1u32 << (shape[1] % 9);
@@ -95,7 +103,7 @@ pub fn kick(bytes: &[u8]) {
         used: USER + 0x4000,
     };
     let agreed = [
-        Message::SetFeatures(1 << 32 | 1 << 30 | 1 << 28 | event_index),
+        Message::SetFeatures(1 << 32 | 1 << 30 | 1 << 28 | event_index | submitter),
         Message::SetProtocolFeatures(u64::MAX),
         Message::SetMemTable(vec![region]),
         Message::SetVringNum { index: 0, num: size },

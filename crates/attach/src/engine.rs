@@ -15,7 +15,7 @@ use crate::clock::{Timeline, Wall};
 use crate::data::{Data, WriteSink};
 use crate::delayed::Delayed;
 use crate::fault::{FaultId, Faults, Rule, Verdict};
-use crate::order::{Command, Order, Refusal, Reply, Timing};
+use crate::order::{Command, Order, Refusal, Reply, Submitter, Timing};
 use crate::record::Recorder;
 use crate::statistics::Statistics;
 use crate::store::Store;
@@ -241,8 +241,12 @@ impl Engine {
     fn enter(&mut self, arrived: Wall, index: u32) {
         // Time never goes back: a stamp before the device's latest event becomes that event's.
         let stamp = self.timeline.device(arrived.minus(self.compensation_ns)).max(self.latest);
-        self.run_until(stamp);
-        self.latest = stamp;
+        // What one request sets off at its own moment comes behind all requests of that moment, as
+        // it does in `simulate`: those that are kept back in a plug meet there.
+        if stamp > self.latest {
+            self.run_until(stamp);
+            self.latest = stamp;
+        }
         let id = RequestId(self.next_id);
         self.next_id += 1;
         let slot = self.slot(index);
@@ -440,7 +444,8 @@ fn request_of(order: &Order, limits: &Limits) -> Request {
     let first = order.offset / sim::SECTOR_BYTES;
     let last = (order.offset.saturating_add(u64::from(order.bytes))).div_ceil(sim::SECTOR_BYTES);
     let (lba, sectors) = (sim::Lba(first), (last - first) as u32);
-    match order.command {
+    let Submitter { process, sync, priority } = order.submitter;
+    let plain = match order.command {
         Command::Read => Request::read(lba, sectors),
         Command::Write { fua: true } => Request::write(lba, sectors).with_fua(),
         Command::Write { fua: false } => Request::write(lba, sectors),
@@ -450,7 +455,8 @@ fn request_of(order: &Order, limits: &Limits) -> Request {
             Request::discard(lba, sectors)
         }
         Command::WriteZeroes { fua, .. } => Request { fua, ..Request::write(lba, sectors) },
-    }
+    };
+    Request { process, sync, priority, ..plain }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub use data::{Data, WriteSink};
 pub use engine::{Engine, PowerCut};
 pub use fault::{FaultId, Faults, Kind, Rule};
 pub use identity::Identity;
-pub use order::{Command, Order, Refusal, Reply, Ticket, Timing};
+pub use order::{Command, Order, Refusal, Reply, Submitter, Ticket, Timing};
 pub use poll::{Event, Interest, Poll};
 pub use private_folder::abandoned_folders;
 pub use realtime::{Priority, realtime_permitted};

@@ -1,6 +1,6 @@
 //! What clients ask, and what they are answered.
 
-use sim::Op;
+use sim::{Op, Priority};
 
 use crate::clock::Wall;
 
@@ -38,6 +38,17 @@ pub struct Ticket {
     pub tag: u64,
 }
 
+/// On whose behalf a client asks, where it says so.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Submitter {
+    /// The process; 0 when unknown.
+    pub process: u32,
+    /// It waits for what it writes.
+    pub sync: bool,
+    /// Its I/O priority.
+    pub priority: Priority,
+}
+
 /// One request of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
@@ -49,6 +60,15 @@ pub struct Order {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub bytes: u32,
+    /// On whose behalf.
+    pub submitter: Submitter,
+}
+
+impl Order {
+    /// On behalf of nobody known.
+    pub fn new(ticket: Ticket, command: Command, offset: u64, bytes: u32) -> Order {
+        Order { ticket, command, offset, bytes, submitter: Submitter::default() }
+    }
 }
 
 /// A request failed; what the client is told.

@@ -61,7 +61,7 @@ pub use grid::Part;
 pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use options::Options;
 pub use overwrite::{check_distinct, check_overwrite, is_full};
-pub use part::{BuiltPart, build_part};
+pub use part::{BuiltPart, build_part, build_part_behind};
 pub use plan::Plan;
 pub use planned::{DeviceSummary, PlannedRun, Setup};
 pub use prepared::Gate;

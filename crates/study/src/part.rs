@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use config::{Failure, names};
-use models::registry::DeviceModel;
+use models::registry::{DeviceModel, ElevatorPolicy};
 use sim::{Device, Rng};
 
 use crate::block::Block;
@@ -13,7 +13,7 @@ use crate::grid::{self, Part, parse_part, part_text};
 use crate::library::CODE_VERSION;
 use crate::load::parse_set;
 use crate::locate;
-use crate::tree::{Node, Origin};
+use crate::tree::{Node, Origin, Text};
 
 /// A device built from a part.
 pub struct BuiltPart {
@@ -21,6 +21,8 @@ pub struct BuiltPart {
     pub device: Box<dyn Device>,
     /// The model's name, such as `ssd`.
     pub model: String,
+    /// The policy's name, where the model is an elevator.
+    pub elevator: Option<String>,
     /// What the part says about itself.
     pub part: Part,
     /// How it presents itself to a host.
@@ -31,6 +33,8 @@ pub struct BuiltPart {
 
 /// The table of what a part tells the block layer.
 const BLOCK: &str = "block";
+/// The model that an elevator before a part is.
+const ELEVATOR: &str = "elevator";
 
 /// Build the part `name` (a path, or the name of a shipped one) with `sets` laid over it:
 /// `ssd.gc=greedy`, `block.serial=A1`, or `device.ssd.gc=greedy` as in a study. It is the very
@@ -39,6 +43,21 @@ const BLOCK: &str = "block";
 /// # Errors
 /// What is wrong with the part or a setting, with its place.
 pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, Failure> {
+    build_part_behind(None, name, sets, seed)
+}
+
+/// The same behind an elevator of this policy, to which `elevator.policy.cfq.quantum=8` and
+/// `elevator.nr_requests=64` belong.
+///
+/// # Errors
+/// The same; and when there is no such policy, or the part is an elevator.
+pub fn build_part_behind(
+    policy: Option<&str>,
+    name: &str,
+    sets: &[String],
+    seed: u64,
+) -> Result<BuiltPart, Failure> {
+    policy.map_or(Ok(()), check_policy)?;
     let text = part_text(name, &Files::new(Path::new("")))
         .map_err(|failure| failure.help("blocklab list parts"))?;
     let (mut tree, part) = parse_part(name, &text)?;
@@ -50,29 +69,22 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
             .help("a study is run by `blocklab run`; a part starts with `blocklab new part`"));
     };
     let model = model.to_string();
+    if policy.is_some() && model == ELEVATOR {
+        return Err(Failure::input(format!("--elevator: `{name}` is an elevator already"))
+            .expected("a part without one")
+            .help("leave --elevator out, or name the part below it"));
+    }
     let table = tree.take(&model).unwrap_or_else(|| Node::table(origin.clone()));
     let mut device = Node::table(origin.clone());
     device.put(&model, table);
     let mut root = Node::table(origin);
     root.put("device", device);
+    if let Some(policy) = policy {
+        put_behind(&mut root, policy);
+    }
     let block = tree.take(BLOCK).unwrap_or_else(|| Node::table(root.value.clone()));
     root.put(BLOCK, block);
-    for set in sets {
-        let (mut path, value) = parse_set(set)?;
-        if path[0] == BLOCK {
-            root.assign(&path, value);
-            continue;
-        }
-        if path[0] != "device" {
-            path.insert(0, "device".into());
-        }
-        if path.get(1) != Some(&model) {
-            let wrong = path.get(1).map_or("", String::as_str);
-            return Err(Failure::input(format!("--set {set}: the part is no `{wrong}`"))
-                .expected(names::expected(wrong, [model.as_str()])));
-        }
-        root.assign(&path, value);
-    }
+    lay_sets(&mut root, sets, &model, policy.is_some())?;
     if let Some(mut device) = root.take("device") {
         // Its legs, if it is made of others.
         let files = Files::new(Path::new(""));
@@ -82,6 +94,7 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
     let choice: DeviceModel = locate::read_below(&root, &["device".to_string()])?;
     let rng = Rng::new(seed, "repeat 0");
     let context = config::device::Context { rng: rng.split("device") };
+    let model = choice.name().to_string();
     let device = choice
         .build(&context)
         .map_err(|error| locate::config_failure(&root, &["device", &model], &error))?;
@@ -90,7 +103,59 @@ pub fn build_part(name: &str, sets: &[String], seed: u64) -> Result<BuiltPart, F
         .check(device.limits().capacity)
         .map_err(|error| locate::config_failure(&root, &[BLOCK], &error))?;
     let json = serde_json::json!({ "code": CODE_VERSION, "device": choice, "seed": seed });
-    Ok(BuiltPart { device, model, part, block, digest: digest::of(&json) })
+    let elevator = match &choice {
+        DeviceModel::Elevator(params) => Some(params.policy.name().to_string()),
+        _ => None,
+    };
+    Ok(BuiltPart { device, model, elevator, part, block, digest: digest::of(&json) })
+}
+
+fn check_policy(policy: &str) -> Result<(), Failure> {
+    if ElevatorPolicy::NAMES.contains(&policy) {
+        return Ok(());
+    }
+    let known = ElevatorPolicy::NAMES.iter().copied();
+    Err(Failure::input(format!("--elevator {policy}: no such elevator"))
+        .expected(names::expected(policy, known))
+        .help("blocklab explain elevator"))
+}
+
+/// Put an elevator of this policy before the device.
+fn put_behind(root: &mut Node, policy: &str) {
+    let origin = Origin { text: Text::new("--elevator", policy), span: 0..policy.len() };
+    let (mut outer, mut elevator) = (Node::table(origin.clone()), Node::table(origin.clone()));
+    let mut choice = Node::table(origin.clone());
+    choice.put(policy, Node::table(origin));
+    elevator.put("policy", choice);
+    if let Some(device) = root.take("device") {
+        elevator.put("device", device);
+    }
+    outer.put(ELEVATOR, elevator);
+    root.put("device", outer);
+}
+
+fn lay_sets(root: &mut Node, sets: &[String], model: &str, behind: bool) -> Result<(), Failure> {
+    let known = [model].into_iter().chain(behind.then_some(ELEVATOR));
+    for set in sets {
+        let (mut path, value) = parse_set(set)?;
+        if path[0] == BLOCK {
+            root.assign(&path, value);
+            continue;
+        }
+        if path[0] != "device" {
+            path.insert(0, "device".into());
+        }
+        let named = path.get(1).map_or("", String::as_str);
+        if !known.clone().any(|name| name == named) {
+            return Err(Failure::input(format!("--set {set}: the part is no `{named}`"))
+                .expected(names::expected(named, known)));
+        }
+        if behind && named == model {
+            path.splice(0..0, ["device".into(), ELEVATOR.into()]);
+        }
+        root.assign(&path, value);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -116,6 +181,44 @@ mod tests {
         assert!(error.contains("did you mean `serial`?"), "{error}");
         let error = set("block.logical_block=3KiB").err().expect("it is refused").to_string();
         assert!(error.contains("block.logical_block: 3 KiB; expected a power"), "{error}");
+    }
+
+    #[test]
+    fn an_elevator_stands_before_a_part() {
+        let behind = |policy, part: &str, sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_string()).collect();
+            build_part_behind(Some(policy), part, &sets, 1)
+        };
+        let plain = behind("cfq", "wd-80g-5400", &[]).unwrap();
+        assert_eq!((plain.model.as_str(), plain.elevator.as_deref()), ("elevator", Some("cfq")));
+        assert_eq!(build_part("wd-80g-5400", &[], 1).unwrap().elevator, None);
+        let changed = |set: &str| behind("cfq", "wd-80g-5400", &[set]).unwrap().digest;
+        let plain = plain.digest;
+        let of_policy = changed("elevator.policy.cfq.quantum=9");
+        assert!(of_policy != plain && of_policy != changed("elevator.nr_requests=99"));
+        // What belongs to the part is the part's, as without an elevator.
+        assert_ne!(changed("hdd.rpm=7200"), plain);
+        assert_eq!(changed("hdd.rpm=7200"), changed("device.hdd.rpm=7200"));
+        let error = |policy, part: &str, sets: &[&str]| {
+            behind(policy, part, sets).err().expect("it is refused").to_string()
+        };
+        assert!(error("cfk", "wd-80g-5400", &[]).contains("did you mean `cfq`?"));
+        let wrong = error("cfq", "wd-80g-5400", &["elevator.policy.cfq.quantum=0"]);
+        assert!(wrong.contains("quantum: expected 1 to"), "{wrong}");
+        let wrong = error("cfq", "wd-80g-5400", &["elevator.policy.cfq.slice_idel='1ms'"]);
+        assert!(wrong.contains("did you mean `slice_idle`?"), "{wrong}");
+        let wrong = error("cfq", "wd-80g-5400", &["hdd.rpn=1"]);
+        assert!(wrong.contains("did you mean `rpm`?"), "{wrong}");
+        let wrong = error("cfq", "wd-80g-5400", &["elevatr.nr_requests=9"]);
+        assert!(wrong.contains("the part is no `elevatr`") && wrong.contains("did you mean"));
+        let part =
+            std::env::temp_dir().join(format!("blocklab-behind-{}.toml", std::process::id()));
+        std::fs::write(&part, "[elevator]\npolicy = \"noop\"\n").unwrap();
+        let already = error("cfq", part.to_str().unwrap(), &[]);
+        let named = build_part(part.to_str().unwrap(), &[], 1).unwrap().elevator;
+        std::fs::remove_file(&part).unwrap();
+        assert!(already.contains("is an elevator already"), "{already}");
+        assert_eq!(named.as_deref(), Some("noop"));
     }
 
     #[test]

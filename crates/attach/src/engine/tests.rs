@@ -13,7 +13,7 @@ fn engine(depth: u32, dilation: u64) -> Engine {
 }
 
 fn order(command: Command, offset: u64, bytes: u32, tag: u64) -> Order {
-    Order { ticket: Ticket { tag, ..Ticket::default() }, command, offset, bytes }
+    Order::new(Ticket { tag, ..Ticket::default() }, command, offset, bytes)
 }
 
 struct Bench {
@@ -233,10 +233,32 @@ fn a_power_cut_takes_back_what_was_not_answered() {
     assert_eq!(bench.at(400)[0].result, Ok(vec![1; 512]));
 }
 
-/// Attach and simulate drive one device: the same stream gives the same completion times.
+/// Attach and simulate drive one device: the same stream gives the same completion times. So it is
+/// with an elevator before the device, that of 2.6.26 or of today.
 #[test]
 fn one_truth_two_clocks() {
-    let part = study::build_part("mqsim-f", &[], 1).unwrap();
+    for elevator in [None, Some("cfq"), Some("mq-deadline")] {
+        same_times(&study::build_part_behind(elevator, "mqsim-f", &[], 1).unwrap());
+    }
+}
+
+/// Requests of one moment meet in the plug of their task, and become one.
+#[test]
+fn what_comes_at_once_is_joined_by_an_elevator() {
+    for elevator in ["none", "mq-deadline"] {
+        let part = study::build_part_behind(Some(elevator), "wd-80g-5400", &[], 1).unwrap();
+        let store = Store::memory(part.device.limits().capacity).unwrap();
+        let line = Timeline { start: Nanos::ZERO, dilation: 1 };
+        let mut bench = Bench::new(Engine::new(part.device, store, line, 0));
+        (0..16).for_each(|tag| bench.write(5, tag * 4096, &[1; 4096], tag));
+        assert_eq!(bench.at(1_000_000).len(), 16);
+        let mut counters = sim::Counters::default();
+        bench.engine.device().counters(&mut counters);
+        assert_eq!((counters.get("merged_back"), counters.get("dequeued")), (15, 1), "{elevator}");
+    }
+}
+
+fn same_times(part: &study::BuiltPart) {
     let device = part.device.boxed_clone();
     let store = Store::memory(device.limits().capacity).unwrap();
     let line = Timeline { start: Nanos::ZERO, dilation: 1 };
@@ -245,10 +267,13 @@ fn one_truth_two_clocks() {
     let mut stream = Vec::new();
     let (mut now, mut attached) = (0, Vec::new());
     for tag in 0..2_000u64 {
-        now += rng.below(30);
+        let passed = rng.below(30);
+        now += passed;
         let offset = rng.below(1 << 12) * 4096;
         // The wall reads the device at odd moments; that must not matter.
-        attached.extend(bench.at(now));
+        if passed > 0 {
+            attached.extend(bench.at(now));
+        }
         match rng.below(2) {
             0 => bench.read(now, offset, 4096, tag),
             _ => bench.write(now, offset, &[tag as u8; 4096], tag),
@@ -269,7 +294,7 @@ fn one_truth_two_clocks() {
     }
     let mut times = Times(Default::default());
     let mut script = sim::testing::Script::new(stream);
-    let mut device = part.device;
+    let mut device = part.device.boxed_clone();
     simulate(&mut *device, &mut script, Nanos::ZERO, Stop::default(), &mut times).unwrap();
     assert_eq!(attached.len(), 2_000);
     assert_eq!(attached, times.0);

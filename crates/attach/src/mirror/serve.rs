@@ -129,7 +129,7 @@ impl Server<'_> {
         let watch = all.poll.add(all.shared.exports[0].engine.wakeup(), WAKEUP, Interest::READ);
         watch.map_err(|why| Failure::machine(format!("cannot wait for the devices: {why}")))?;
         let now = all.now();
-        let flush = Order { ticket: NOBODY, command: Command::Flush, offset: 0, bytes: 0 };
+        let flush = Order::new(NOBODY, Command::Flush, 0, 0);
         let SharedState { exports, pool, .. } = &mut all.shared;
         exports[0].engine.submit(now, flush, None, pool);
         self.engine().stop();

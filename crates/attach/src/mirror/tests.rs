@@ -110,7 +110,7 @@ impl Host {
 
     fn ask(&mut self, command: Command, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
         let (ticket, bytes) = (Ticket::default(), data.len() as u32);
-        let order = Order { ticket, command, offset, bytes };
+        let order = Order::new(ticket, command, offset, bytes);
         let sink = matches!(command, Command::Write { .. }).then(|| {
             let mut sink = self.array.begin_write(offset, bytes).unwrap();
             self.array.write(&mut sink, data, &mut BufferPool::default());
@@ -390,7 +390,7 @@ fn time_that_the_server_does_not_run_is_no_legs() {
     let mut host = Host::new(&folder.start(false, [false; DEVICES]));
     host.frozen[SLOW].store(true, Ordering::SeqCst);
     let (ticket, offset, bytes) = (Ticket::default(), 0, 4096);
-    let order = Order { ticket, command: Command::Write { fua: true }, offset, bytes };
+    let order = Order::new(ticket, Command::Write { fua: true }, offset, bytes);
     let mut sink = host.array.begin_write(0, bytes).unwrap();
     host.array.write(&mut sink, &[3; 4096], &mut BufferPool::default());
     host.array.submit(host.clock.now(), order, Some(sink), &mut BufferPool::default());

@@ -19,6 +19,8 @@ use super::DeviceOptions;
 pub(crate) struct Origin {
     pub(crate) part: study::Part,
     pub(crate) model: String,
+    /// The policy, where the device is an elevator.
+    pub(crate) elevator: Option<String>,
     pub(crate) digest: String,
     /// Where data and state are kept; `None` when the data is in memory.
     kept: Option<Kept>,
@@ -181,7 +183,14 @@ fn open(
     let mut before = Counters::default();
     part.device.counters(&mut before);
     let identity = Identity::new(&name, &part);
-    let origin = Origin { part: part.part, model: part.model, digest: part.digest, kept, before };
+    let origin = Origin {
+        part: part.part,
+        model: part.model,
+        elevator: part.elevator,
+        digest: part.digest,
+        kept,
+        before,
+    };
     let Moment { at, next_id, .. } = restored.unwrap_or_default();
     let line = Timeline { start: at, dilation: manner.dilation };
     let mut engine = Engine::new(part.device, store, line, next_id);

@@ -174,12 +174,24 @@ fn chosen(shown: &str) -> &str {
     inner.map_or(shown, |(word, _)| word)
 }
 
+/// What keeps a kernel from joining, cutting or holding back what file systems submit: no
+/// scheduler, no merging, no shorter request than the device takes, no throttling of writing back.
+const WHOLE_BIOS: [(&str, &str); 4] = [
+    ("queue/scheduler", "none"),
+    ("queue/nomerges", "2"),
+    ("queue/max_sectors_kb", "16384"),
+    ("queue/wbt_lat_usec", "0"),
+];
+
 fn set(disk: &Disk) -> Result<(), String> {
-    let Disk { name, rotational, scheduler, read_ahead_kib, cache } = disk;
+    let Disk { name, rotational, whole_bios, scheduler, read_ahead_kib, cache } = disk;
     let mut settings = vec![
         ("queue/rotational", u8::from(*rotational).to_string()),
         ("queue/add_random", "0".to_string()),
     ];
+    if *whole_bios {
+        settings.extend(WHOLE_BIOS.map(|(key, value)| (key, value.to_string())));
+    }
     settings.extend(scheduler.iter().map(|name| ("queue/scheduler", name.clone())));
     settings.extend(read_ahead_kib.iter().map(|kib| ("queue/read_ahead_kb", kib.to_string())));
     settings.extend(cache.iter().map(|cache| ("cache_type", cache.clone())));

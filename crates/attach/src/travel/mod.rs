@@ -4,6 +4,7 @@
 //! calendar that says what time it is and the devices are one thread: one clock, no race.
 
 pub mod calendar;
+mod elevator;
 mod file_system;
 mod free_cpu;
 mod guest;
@@ -30,7 +31,9 @@ use crate::record;
 use crate::session::DeviceOptions;
 use crate::session::open::{self, Manner};
 use crate::shared_state::SharedState;
+use crate::vhost_user::backend::BIOS_MAX;
 
+pub use elevator::{ElevatorReport, ShareReport};
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub use inside::init;
 pub use report::{DiskReport, Report};
@@ -117,7 +120,7 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
     }
     let depths = shared.exports.iter().map(|export| export.engine.limits().queue_depth_max);
-    let queue_depth = depths.min().unwrap_or(1);
+    let queue_depth = depths.min().unwrap_or(1).min(u32::from(BIOS_MAX));
     let boot = Boot {
         kernel: &options.kernel,
         program: &options.program,
@@ -127,7 +130,8 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         control,
         folder,
     };
-    let mut server = Server::new(shared, folder, control, options.limit)?;
+    let elevators: Vec<bool> = origins.iter().map(|origin| origin.elevator.is_some()).collect();
+    let mut server = Server::new(shared, &elevators, (folder, control), options.limit)?;
     let began = Instant::now();
     // Only one of the two runs at a time: on one core, handing over costs a fraction.
     let _one = OneCore::take();
@@ -192,6 +196,16 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
             Failure::input(format!("{} devices", options.devices.len())).expected("1 to 8 devices")
         );
     }
+    if let (Some(scheduler), Some(device)) =
+        (&options.scheduler, options.devices.iter().find(|device| device.part.elevator.is_some()))
+    {
+        return Err(Failure::input(format!(
+            "--sched {scheduler}: {} has an elevator",
+            device.name
+        ))
+        .expected("one of the two: an elevator gets what no scheduler has seen")
+        .help("leave --sched out"));
+    }
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let Some(name) = options.command.first() else {
         return Err(Failure::input("there is no command").help("blocklab travel PART -- COMMAND"));
@@ -216,6 +230,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
     let disks = options.devices.iter().zip('a'..).map(|(device, letter)| plan::Disk {
         name: format!("vd{letter}"),
         rotational: device.part.device.limits().rotational,
+        whole_bios: device.part.elevator.is_some(),
         scheduler: options.scheduler.clone(),
         read_ahead_kib: options.read_ahead_kib,
         // A device without a cache has no switch for one.
@@ -251,6 +266,13 @@ fn found(
             Err(Failure::machine(format!("in the guest: {why}")))
         }
         (Ok(findings), _) => Ok(findings),
+        (Err(_), End::OldKernel) => {
+            Err(Failure::input("the guest's kernel does not say on whose behalf a request comes")
+                .expected(
+                    "one that `blocklab kernel build` makes today, where there is an elevator",
+                )
+                .help("blocklab kernel build, and travel without --kernel"))
+        }
         (Err(_), End::Interrupted) => Err(Failure::machine("interrupted")),
         (Err(_), End::Rebooted) => {
             Err(Failure::machine("the guest was rebooted: a journey is one boot of it")

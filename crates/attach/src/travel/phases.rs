@@ -1,6 +1,6 @@
 //! What was measured of one disk: before, during and after the program.
 
-use sim::Nanos;
+use sim::{Counters, Nanos};
 
 use crate::statistics::Statistics;
 
@@ -10,6 +10,8 @@ pub(super) struct Phase {
     pub(super) statistics: Statistics,
     /// With at least one request inside.
     pub(super) busy_ns: u64,
+    /// What the device had counted at its end.
+    counted: Counters,
 }
 
 /// All three.
@@ -30,13 +32,21 @@ impl Phases {
         self.busy_since = is_busy.then(|| self.busy_since.unwrap_or(now));
     }
 
-    /// The present phase ends at `now`, with what was measured in it; phase `next` begins.
-    pub(super) fn end(&mut self, now: Nanos, measured: Statistics, next: usize) {
+    /// The present phase ends at `now`, with what was measured in it and what the device has
+    /// counted until then; phase `next` begins.
+    pub(super) fn end(&mut self, now: Nanos, measured: Statistics, counted: Counters, next: usize) {
         let is_busy = self.busy_since.is_some();
         self.set_busy(now, false);
         self.all[self.present].statistics.merge(&measured);
+        self.all[self.present].counted = counted;
         self.present = next;
         self.set_busy(now, is_busy);
+    }
+
+    /// What the device counted while the program ran.
+    pub(super) fn counted(&self) -> Counters {
+        let [boot, program, _] = &self.all;
+        program.counted.since(&boot.counted)
     }
 }
 
@@ -52,9 +62,16 @@ mod tests {
         phases.set_busy(Nanos(25), false);
         phases.set_busy(Nanos(30), false);
         phases.set_busy(Nanos(40), true);
-        phases.end(Nanos(50), Statistics::default(), 1);
+        let counted = |count| {
+            let mut counters = Counters::default();
+            counters.add("enqueued", count);
+            counters
+        };
+        phases.end(Nanos(50), Statistics::default(), counted(3), 1);
         phases.set_busy(Nanos(57), false);
-        phases.end(Nanos(60), Statistics::default(), 2);
+        phases.end(Nanos(60), Statistics::default(), counted(10), 2);
+        phases.end(Nanos(70), Statistics::default(), counted(99), 2);
+        assert_eq!(phases.counted().get("enqueued"), 7);
         assert_eq!(phases.all.map(|phase| phase.busy_ns), [25, 7, 0]);
     }
 }

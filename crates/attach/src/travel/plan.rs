@@ -41,6 +41,8 @@ pub(super) struct GuestPlan {
 pub(super) struct Disk {
     pub(super) name: String,
     pub(super) rotational: bool,
+    /// The device is an elevator: it gets bios as they were made.
+    pub(super) whole_bios: bool,
     pub(super) scheduler: Option<String>,
     pub(super) read_ahead_kib: Option<u32>,
     pub(super) cache: Option<String>,

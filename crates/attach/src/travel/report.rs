@@ -7,6 +7,7 @@ use study::metrics;
 use crate::session::open::Origin;
 use crate::statistics::{Operation, Quantiles};
 
+use super::elevator::ElevatorReport;
 use super::plan::{BlockStatistics, Findings};
 use super::queue::Latencies;
 use super::serve::Server;
@@ -74,6 +75,9 @@ pub struct DiskReport {
     pub digest: String,
     /// The scheduler.
     pub scheduler: String,
+    /// The elevator that is part of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elevator: Option<ElevatorReport>,
     /// Bytes programmed per byte written, where there is flash, over the whole session.
     pub waf: Option<f64>,
     /// Share of the time with at least one request inside.
@@ -82,7 +86,7 @@ pub struct DiskReport {
     pub block: Vec<BlockReport>,
     /// What writing back added after the program, as the guest's kernel counts.
     pub block_sync: Vec<BlockReport>,
-    /// At the device, by operation.
+    /// At the device, its elevator included, by operation.
     pub device: Vec<Operation>,
     /// At the device, by operation, over the whole session.
     pub device_whole: Vec<Operation>,
@@ -187,6 +191,10 @@ pub(super) fn of(
             status: identity.part.status.clone(),
             digest: identity.digest.clone(),
             scheduler: findings.schedulers.get(index).cloned().unwrap_or_default(),
+            elevator: identity
+                .elevator
+                .as_ref()
+                .map(|policy| ElevatorReport::of(policy, &server.phases[index].counted())),
             waf: metrics::value(&identity.counted(&export.engine), "waf"),
             busy_share: (program.busy_ns as f64 / 1e9 / command_s.max(1e-9)).min(1.0),
             block: block(after.since(&before), &program.statistics.operations(), phase(0)),
@@ -265,14 +273,20 @@ impl Report {
         for disk in &self.disks {
             let waf = disk.waf.map_or(String::new(), |waf| format!(", WAF {waf:.3}"));
             let busy = format!(", busy {:.0} % of the time", disk.busy_share * 100.0);
-            lines.push(format!("{} ({}), {}{waf}{busy}", disk.name, disk.part, disk.scheduler));
+            let above = match &disk.elevator {
+                Some(elevator) => format!("elevator {}", elevator.policy),
+                None => disk.scheduler.clone(),
+            };
+            lines.push(format!("{} ({}), {above}{waf}{busy}", disk.name, disk.part));
             if disk.block.is_empty() {
                 lines.push("  no requests".into());
             }
             lines.extend(disk.block.iter().flat_map(BlockReport::lines));
+            lines.extend(disk.elevator.iter().flat_map(ElevatorReport::lines));
+            let inside = if disk.elevator.is_some() { "elevator and device" } else { "device" };
             for op in &disk.device {
                 let (name, times) = (op.op, times(&op.modelled_us));
-                lines.push(format!("  {name:<8} {:>8} in the device: {times}", op.requests));
+                lines.push(format!("  {name:<8} {:>8} in the {inside}: {times}", op.requests));
             }
         }
         lines.push(format!("digest {}", self.digest));

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::fs::inotify;
-use sim::{Digest, Nanos};
+use sim::{Counters, Digest, Nanos};
 use study::Failure;
 
 use crate::clock::Wall;
@@ -51,6 +51,8 @@ pub(super) enum End {
     GuestGone,
     /// The guest boots a second time.
     Rebooted,
+    /// The guest's kernel cannot tell an elevator who asks.
+    OldKernel,
     /// Somebody wants it to end.
     Interrupted,
     /// The guest sleeps for ever.
@@ -91,11 +93,12 @@ fn unusable(why: impl std::fmt::Display) -> Failure {
 }
 
 impl Server {
-    /// Listen for a guest on sockets in `folder`; its time ends at `limit`.
+    /// Listen for a guest on sockets in `folder`; its time ends at `limit`. The devices that are
+    /// `elevators` get whole bios.
     pub(super) fn new(
         shared: SharedState,
-        folder: &Path,
-        control: &Path,
+        elevators: &[bool],
+        (folder, control): (&Path, &Path),
         limit: Nanos,
     ) -> Result<Server, Failure> {
         let poll = Poll::new()?;
@@ -106,13 +109,17 @@ impl Server {
         };
         let calendar_listener = listen(guest::CALENDAR, LISTEN_CALENDAR)?;
         let mut all = Vec::new();
-        for (index, export) in shared.exports.iter().enumerate() {
+        for (index, (export, elevator)) in shared.exports.iter().zip(elevators).enumerate() {
             let token = DISKS + index as u64 * PER_DISK;
             let (limits, read_only) = (*export.engine.limits(), export.read_only);
             let backend =
                 Backend::new(index as u32, &export.identity.serial, limits, 1, read_only, true);
+            let offered = |plain: Backend| match elevator {
+                true => plain.offer_submitters(),
+                false => Ok(plain),
+            };
             all.push(Disk {
-                backend: backend.map_err(broken)?,
+                backend: backend.and_then(offered).map_err(broken)?,
                 listener: listen(&guest::socket(index), token)?,
                 connection: None,
                 channel: None,
@@ -331,7 +338,9 @@ impl Server {
     pub(super) fn end_phase(&mut self, next: usize) {
         let now = self.now();
         for (export, phases) in self.shared.exports.iter_mut().zip(&mut self.phases) {
-            phases.end(now, std::mem::take(export.engine.statistics()), next);
+            let mut counted = Counters::default();
+            export.engine.device().counters(&mut counted);
+            phases.end(now, std::mem::take(export.engine.statistics()), counted, next);
         }
     }
 
@@ -359,6 +368,9 @@ impl Server {
         while let Some((header, message, files)) = self.disks[index].inbox.next().map_err(broken)? {
             let disk = &mut self.disks[index];
             let (answer, passed) = disk.backend.take(message, files).map_err(broken)?;
+            if disk.backend.misses_submitters() {
+                self.ended = Some(End::OldKernel);
+            }
             if let Some(Passed::Channel(file)) = passed {
                 let stream = UnixStream::from(OwnedFd::from(file));
                 let token = DISKS + index as u64 * PER_DISK + 2;

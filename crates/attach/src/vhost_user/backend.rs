@@ -21,6 +21,8 @@ use super::message::{Header, Malformed, Message, RingAddresses, protocol};
 
 /// Entries of a queue at most; QEMU's largest.
 const QUEUE_SIZE_MAX: u16 = 1024;
+/// The same where every bio comes by itself: what a kernel has in its own queue is on its way here.
+pub const BIOS_MAX: u16 = 4096;
 
 /// What a message is answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,6 +121,24 @@ impl Backend {
             device,
             inband,
         })
+    }
+
+    /// Offer to be told on whose behalf requests come, and to take each bio by itself.
+    ///
+    /// # Errors
+    /// When there is no room for the larger queues.
+    pub fn offer_submitters(mut self) -> Result<Backend, Malformed> {
+        self.features |= feature::SUBMITTER;
+        for ring in &mut self.rings {
+            ring.queue = Queue::new(BIOS_MAX).map_err(|why| Malformed(why.to_string()))?;
+        }
+        Ok(self)
+    }
+
+    /// True when the driver has agreed without what it was [offered](Self::offer_submitters).
+    pub fn misses_submitters(&self) -> bool {
+        let refused = self.features & !self.acknowledged;
+        self.acknowledged & feature::VERSION_1 != 0 && refused & feature::SUBMITTER != 0
     }
 
     /// The connection is over: forget everything that was agreed.
@@ -272,7 +292,8 @@ impl Backend {
     }
 
     fn config(&self, offset: u32, bytes: u32) -> Result<Answer, Malformed> {
-        let space = block::config(&self.limits, self.rings.len() as u16, self.writeback);
+        let queues = self.rings.len() as u16;
+        let space = block::config(&self.limits, queues, self.writeback, self.features);
         let (from, end) = (offset as usize, offset as usize + bytes as usize);
         let mut payload = offset.to_le_bytes().to_vec();
         payload.extend([bytes.to_le_bytes(), 0u32.to_le_bytes()].concat());
@@ -431,7 +452,10 @@ impl Backend {
             Ok(Asked::Order { command, offset, bytes }) => {
                 let (connection, generation) = (self.device, self.generation);
                 let ticket = Ticket { connection, generation, tag: u64::from(slot) };
-                let order = Order { ticket, command, offset, bytes };
+                let mut order = Order::new(ticket, command, offset, bytes);
+                if self.acknowledged & feature::SUBMITTER != 0 {
+                    order.submitter = block::submitter(&header);
+                }
                 self.submit(slot, order, now, shared)?;
             }
         }

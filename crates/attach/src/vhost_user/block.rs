@@ -1,9 +1,9 @@
 //! A virtio block device: its features, its configuration space, its requests (Virtual I/O Device
 //! 1.2, section 5.2). Pure.
 
-use sim::{Limits, SECTOR_BYTES};
+use sim::{Limits, Priority, PriorityClass, SECTOR_BYTES};
 
-use crate::order::{Command, Refusal};
+use crate::order::{Command, Refusal, Submitter};
 
 /// Features of the device and of its queues.
 pub mod feature {
@@ -33,6 +33,9 @@ pub mod feature {
     pub const PROTOCOL: u64 = 1 << 30;
     /// virtio 1.
     pub const VERSION_1: u64 = 1 << 32;
+    /// Requests say on whose behalf they come, see [`super::submitter`]. It is not virtio's but of
+    /// our guest's kernel; should what is said ever change, it gets another bit.
+    pub const SUBMITTER: u64 = 1 << 60;
 }
 
 /// Bytes of the configuration space.
@@ -43,8 +46,10 @@ pub const WRITEBACK_AT: u32 = 32;
 pub const REQUEST_HEADER_BYTES: usize = 16;
 /// Bytes of the answer to a question for the name.
 pub const SERIAL_BYTES: usize = 20;
-/// Segments of a request's data.
-pub const SEGMENTS_MAX: u32 = 254;
+/// Segments of a request's data: with header and status they fill QEMU's usual queue.
+const SEGMENTS: u32 = 254;
+/// The same where every bio comes by itself: as many as a bio has, so that none is split.
+pub const SEGMENTS_MAX: u32 = 256;
 /// Larger requests are refused; what Linux sends is below.
 pub const REQUEST_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of one range of a discard or write-zeroes.
@@ -78,13 +83,14 @@ pub fn features(limits: &Limits, queues: u16, read_only: bool) -> u64 {
     all
 }
 
-/// The configuration space.
-pub fn config(limits: &Limits, queues: u16, writeback: bool) -> [u8; CONFIG_BYTES] {
+/// The configuration space of a device that offers these `features`.
+pub fn config(limits: &Limits, queues: u16, writeback: bool, features: u64) -> [u8; CONFIG_BYTES] {
+    let segments = if features & feature::SUBMITTER == 0 { SEGMENTS } else { SEGMENTS_MAX };
     let mut space = [0; CONFIG_BYTES];
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
     let block_sectors = (limits.block_bytes / SECTOR_BYTES as u32).max(1);
     put(0, &limits.sectors().to_le_bytes());
-    put(12, &SEGMENTS_MAX.to_le_bytes());
+    put(12, &segments.to_le_bytes());
     put(20, &(SECTOR_BYTES as u32).to_le_bytes());
     put(24, &[block_sectors.ilog2() as u8]);
     put(26, &(block_sectors as u16).to_le_bytes());
@@ -97,6 +103,23 @@ pub fn config(limits: &Limits, queues: u16, writeback: bool) -> [u8; CONFIG_BYTE
     put(52, &1u32.to_le_bytes());
     put(56, &[1]);
     space
+}
+
+/// On whose behalf a request comes, by the second word of its header: the priority's level in bits
+/// 0 to 2, its class in 3 and 4, whether the process waits in 5, and the process from 6 on.
+pub fn submitter(header: &[u8; REQUEST_HEADER_BYTES]) -> Submitter {
+    let word = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+    let class = match word >> 3 & 3 {
+        0 => PriorityClass::None,
+        1 => PriorityClass::RealTime,
+        2 => PriorityClass::BestEffort,
+        _ => PriorityClass::Idle,
+    };
+    let priority = match class {
+        PriorityClass::None => Priority::NONE,
+        class => Priority::new(class, (word & 7) as u8),
+    };
+    Submitter { process: word >> 6, sync: word >> 5 & 1 != 0, priority }
 }
 
 /// What a request's header and its first data bytes ask.
@@ -231,6 +254,36 @@ mod tests {
     }
 
     #[test]
+    fn a_header_says_on_whose_behalf() {
+        let told = |word: u32| {
+            let mut header = header(0, 0);
+            header[4..8].copy_from_slice(&word.to_le_bytes());
+            submitter(&header)
+        };
+        assert_eq!(told(0), Submitter::default());
+        let real_time = Priority::new(PriorityClass::RealTime, 3);
+        let expected = Submitter { process: 77, sync: true, priority: real_time };
+        assert_eq!(told(77 << 6 | 1 << 5 | 1 << 3 | 3), expected);
+        let best_effort = Priority::new(PriorityClass::BestEffort, 7);
+        // The largest number of a process on Linux.
+        let expected = Submitter { process: 1 << 22, sync: false, priority: best_effort };
+        assert_eq!(told(1 << 28 | 2 << 3 | 7), expected);
+        let idle = Priority::new(PriorityClass::Idle, 0);
+        assert_eq!(told(3 << 3), Submitter { priority: idle, ..Submitter::default() });
+        // Without a class the level says nothing.
+        assert_eq!(told(4).priority, Priority::NONE);
+    }
+
+    #[test]
+    fn only_whole_bios_have_more_segments() {
+        let segments = |features| {
+            let space = config(&LIMITS, 1, true, features);
+            u32::from_le_bytes([space[12], space[13], space[14], space[15]])
+        };
+        assert_eq!((segments(0), segments(feature::SUBMITTER)), (254, 256));
+    }
+
+    #[test]
     fn wrong_requests_get_their_status() {
         assert_eq!(request(&header(0, 0), &[], (0, 0), false), Err(1));
         assert_eq!(request(&header(0, 0), &[], (0, 513), false), Err(1));
@@ -251,7 +304,7 @@ mod tests {
         let few = features(&plain, 4, true);
         assert!(few & (feature::FLUSH | feature::CONFIG_WCE | feature::DISCARD) == 0);
         assert!(few & feature::MQ != 0 && few & feature::READ_ONLY != 0);
-        let space = config(&LIMITS, 4, true);
+        let space = config(&LIMITS, 4, true, all);
         assert_eq!(space[..8], 2048u64.to_le_bytes());
         assert_eq!((space[24], space[32], space[34]), (3, 1, 4));
         assert_eq!(&serial("wd-80g-5400")[..12], b"wd-80g-5400\0");

@@ -61,6 +61,7 @@ fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
         }
         let result = kernel::build(source.as_deref(), |progress| match progress {
             Progress::Begins(what) => bar.set_message(what.to_string()),
+            Progress::Lacks(option) => bar.println(lacks(option)),
             Progress::Compiled(share) => bar.set_position((share * 1000.0) as u64),
         });
         bar.finish_and_clear();
@@ -69,6 +70,7 @@ fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
         let mut said = Instant::now();
         kernel::build(source.as_deref(), |progress| match progress {
             Progress::Begins(what) => eprintln!("kernel: {what}"),
+            Progress::Lacks(option) => eprintln!("{}", lacks(option)),
             Progress::Compiled(share) if said.elapsed() >= LINE_EVERY => {
                 said = Instant::now();
                 eprintln!("kernel: {:3.0} %", share * 100.0);
@@ -86,6 +88,10 @@ fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let when = if seconds > 1 { format!(", built in {seconds} s") } else { String::new() };
     say(format!("Linux {}{when}: {}", built.version, built.path.display()));
     Ok(0)
+}
+
+fn lacks(option: &str) -> String {
+    format!("kernel: this source is not as {option} of `blocklab travel` needs it: 6.1 is")
 }
 
 fn status(json: bool) -> Result<u8, Failure> {

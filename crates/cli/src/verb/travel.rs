@@ -13,6 +13,9 @@ use study::Failure;
 use super::kernel;
 use super::results::{Results, check_data};
 
+/// In a kernel what was joined waits in few requests. Here each bio has to be taken, as many as a
+/// guest can have on their way.
+const BIOS: &str = "elevator.queue_depth_max=4096";
 /// How long standard input may take before somebody is told.
 const WAITS_QUIETLY: time::Duration = time::Duration::from_secs(1);
 
@@ -21,7 +24,8 @@ pub(crate) struct Args {
     /// Part files, or names of shipped parts (`blocklab list parts`): /dev/vda, /dev/vdb, ...
     #[arg(value_name = "PART", required = true)]
     parts: Vec<String>,
-    /// Change a key of every part, such as ssd.gc=greedy; may be repeated
+    /// Change a key of every part, such as ssd.gc=greedy, or of its elevator, such as
+    /// elevator.policy.cfq.quantum=8; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
     /// A User-Mode Linux with time travel [default: the one `blocklab kernel build` made]
@@ -34,6 +38,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME",
           value_parser = clap::builder::PossibleValuesParser::new(SCHEDULERS))]
     sched: Option<String>,
+    /// Put an elevator of this policy before every part and let the kernel have no scheduler: noop,
+    /// deadline, anticipatory, cfq, none, mq-deadline, kyber or bfq
+    #[arg(long, value_name = "NAME", conflicts_with = "sched")]
+    elevator: Option<String>,
     /// Read-ahead of the page cache [default: the kernel's, 128]
     #[arg(long, value_name = "KIB")]
     read_ahead: Option<u32>,
@@ -96,8 +104,11 @@ impl Args {
         })?;
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
+        let elevator = self.elevator.as_deref();
+        let room = elevator.map(|_| BIOS.to_string());
+        let sets: Vec<String> = room.into_iter().chain(self.sets).collect();
         for (text, letter) in self.parts.iter().zip('a'..='z') {
-            let part = study::build_part(text, &self.sets, self.seed)?;
+            let part = study::build_part_behind(elevator, text, &sets, self.seed)?;
             devices.push(DeviceOptions { name: format!("vd{letter}"), part, data: data.next() });
         }
         Ok(Options {

@@ -30,6 +30,28 @@ fn what_the_user_got_wrong_is_named() {
 }
 
 #[test]
+fn an_elevator_that_cannot_be_is_named() {
+    let elevator = |args: &[&str], expected: &str| {
+        refused(&[&["part.toml", KERNEL], args, &["--", "true"]].concat(), 2, expected);
+    };
+    elevator(&["--elevator", "cfk"], "did you mean `cfq`?");
+    elevator(&["--elevator", "cfq", "--sched", "bfq"], "cannot be used with");
+    let wrong = "elevator.policy.cfq.slice_idel='1ms'";
+    elevator(&["--elevator", "cfq", "--set", wrong], "did you mean `slice_idle`?");
+    elevator(&["--set", "elevator.nr_requests=64"], "the part is no `elevator`");
+    let folder = Folder::new();
+    std::fs::write(folder.path("noop.toml"), "[elevator]\npolicy = \"noop\"\n").unwrap();
+    for (option, expected) in [
+        ("--elevator=cfq", "`noop.toml` is an elevator already"),
+        ("--sched=bfq", "--sched bfq: vda has an elevator"),
+    ] {
+        let journey = folder.travel(&["noop.toml", KERNEL, option, "--", "true"]);
+        assert_eq!(journey.code, Some(2), "{}", journey.stderr);
+        assert!(journey.stderr.contains(expected), "{}", journey.stderr);
+    }
+}
+
+#[test]
 fn what_somebody_else_wrote_is_kept() {
     let folder = Folder::new();
     let dear = |name: &str| std::fs::write(folder.path(name), "dear").unwrap();

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod elevator;
 mod errors;
 mod journey;
 mod repeat;

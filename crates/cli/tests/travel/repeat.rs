@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::support::{Folder, can_travel, same_times};
 
 /// Keeps a core busy while it lives.
-struct Load(Child);
+pub(crate) struct Load(Child);
 
 impl Load {
-    fn new() -> Load {
+    pub(crate) fn new() -> Load {
         Load(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
     }
 }
@@ -22,7 +22,7 @@ impl Drop for Load {
     }
 }
 
-fn without_wall_time(mut report: Value) -> Value {
+pub(crate) fn without_wall_time(mut report: Value) -> Value {
     for of_the_host in ["wall_s", "free_cpu_s", "free_cpu_share"] {
         report.as_object_mut().unwrap().remove(of_the_host).unwrap();
     }

@@ -5,7 +5,8 @@
 //! another one. Requests of the host (bios) are kept back for a moment (plugged), joined with
 //! neighbours, and given to the device below in the order that the `policy` likes, at most
 //! `queue_depth` at once. Each process has an identity, each write says whether somebody waits for
-//! it, and each request may have an I/O priority; the workload gives them.
+//! it, and each request may have an I/O priority; the workload gives them, or the kernel of
+//! `blocklab travel --elevator`.
 //!
 //! Two queues are modelled. `noop`, `deadline`, `anticipatory` and `cfq` sit in that of Linux
 //! 2.6.26: an empty queue is plugged until 4 requests wait, 3 ms are over, or somebody waits; a bio

@@ -12,6 +12,8 @@ pub(crate) static QUEUE: Counted = Counted {
         Counter::new("merged_front", "bios", "bios that joined a request at its beginning"),
         Counter::new("merged_requests", "requests", "requests that joined another one"),
         Counter::new("dequeued", "requests", "requests given to the device"),
+        Counter::new("dequeued_reads", "requests", "those of them that are reads"),
+        Counter::new("dequeued_writes", "requests", "those of them that are writes"),
         Counter::new("flushes", "requests", "flushes given to the device"),
         Counter::new("waited_for_request", "bios", "bios that waited for a free request"),
         Counter::new("share.*.requests", "requests", "of a process, in order of appearance"),

@@ -84,7 +84,7 @@ mod tests {
         let ticket = Ticket { tag: 5, ..Ticket::default() };
         let bytes = *conduit.lengths().end();
         // From within a page of the hole to within a page behind the data.
-        let read = Order { ticket, command: Command::Read, offset: (1 << 20) - 1000, bytes };
+        let read = Order::new(ticket, Command::Read, (1 << 20) - 1000, bytes);
         assert_eq!(conduit.send(&read, store.source(), there.source()), Some(Ok(())));
         let mut answer = vec![1; wire::REPLY_HEADER_BYTES + bytes as usize];
         there.source().read_exact_at(&mut answer, 0).unwrap();
@@ -102,7 +102,7 @@ mod tests {
         let there = Store::memory(Bytes::from_mib(1)).unwrap();
         let conduit = Conduit::new().unwrap();
         let (ticket, command) = (Ticket::default(), Command::Read);
-        let read = Order { ticket, command, offset: (1 << 20) - 4096, bytes: 65536 };
+        let read = Order::new(ticket, command, (1 << 20) - 4096, 65536);
         assert_eq!(conduit.send(&read, store.source(), there.source()), None);
     }
 }

@@ -127,7 +127,7 @@ impl Loop {
             Ask::Reply(reply) => self.answers.head(reply),
             Ask::Device { unique, file, command, offset, bytes, data } => {
                 let ticket = Ticket { tag: unique, ..Ticket::default() };
-                let order = Order { ticket, command, offset, bytes };
+                let order = Order::new(ticket, command, offset, bytes);
                 let engine = &mut shared.exports[file].engine;
                 let sink = match command {
                     Command::Write { .. } => match engine.begin_write(offset, bytes) {

@@ -309,16 +309,10 @@ impl<S> Connection<S> {
             }
             Ask::Flush | Ask::BlockStatus => Command::Flush,
         };
-        let order = Order {
-            ticket: Ticket {
-                connection: self.number,
-                generation: self.generation,
-                tag: request.cookie,
-            },
-            command,
-            offset: if request.ask == Ask::Flush { 0 } else { request.offset },
-            bytes: request.bytes,
-        };
+        let ticket =
+            Ticket { connection: self.number, generation: self.generation, tag: request.cookie };
+        let offset = if request.ask == Ask::Flush { 0 } else { request.offset };
+        let order = Order::new(ticket, command, offset, request.bytes);
         let engine = &mut shared.exports[self.machine.agreement().export].engine;
         engine.submit(arrived, order, sink, &mut shared.pool);
     }
@@ -360,7 +354,7 @@ impl<S> Connection<S> {
 
     /// An answer of the engine.
     pub(super) fn reply(&mut self, reply: Reply, shared: &mut SharedState<impl Target<Sink = S>>) {
-        let Order { command, offset, bytes, ticket } = reply.order;
+        let Order { command, offset, bytes, ticket, .. } = reply.order;
         let is_read = command == Command::Read;
         self.release_promise(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, shared);
         let (machine, cookie) = (&self.machine, ticket.tag);

@@ -152,7 +152,7 @@ impl Ublk {
             return queue.answer(tag, -linux::errno::OPNOTSUPP);
         };
         let ticket = Ticket { tag: u64::from(tag), ..Ticket::default() };
-        let order = Order { ticket, command, offset, bytes };
+        let order = Order::new(ticket, command, offset, bytes);
         let engine = &mut shared.exports[index].engine;
         let mut sink = None;
         if let Command::Write { .. } = command

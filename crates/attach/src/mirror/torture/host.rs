@@ -175,7 +175,7 @@ impl<'w> Host<'w> {
         self.tag += 1;
         let ticket = Ticket { tag: self.tag, ..Ticket::default() };
         let (offset, bytes) = (range.start * 512, ((range.end - range.start) * 512) as u32);
-        let order = Order { ticket, command, offset, bytes };
+        let order = Order::new(ticket, command, offset, bytes);
         let sink = data.map(|data| {
             let mut sink = self.array.begin_write(offset, bytes).expect("it is within the mirror");
             self.array.write(&mut sink, data, &mut BufferPool::default());
@@ -241,7 +241,7 @@ impl<'w> Host<'w> {
         let (offset, bytes) = (range.start * 512, ((range.end - range.start) * 512) as u32);
         self.tag += 1;
         let ticket = Ticket { tag: self.tag, ..Ticket::default() };
-        let order = Order { ticket, command: Command::Read, offset, bytes };
+        let order = Order::new(ticket, Command::Read, offset, bytes);
         self.array.submit(self.clock.now(), order, None, &mut BufferPool::default());
         let (began, mut replies) = (Instant::now(), Vec::new());
         while replies.is_empty() {

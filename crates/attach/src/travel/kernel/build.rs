@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use study::Failure;
 
 use super::tree::{self, Source, tree_version, which};
-use super::{Built, FRAGMENT, KERNEL, cache, folder_name};
+use super::{Built, FRAGMENT, KERNEL, cache, edits, folder_name};
 
 /// What `make` needs beside a shell, and Debian's packages with them.
 const TOOLS: [&str; 7] = ["gcc", "make", "flex", "bison", "bc", "tar", "xz"];
@@ -22,6 +22,8 @@ const STEPS: u64 = 1500;
 pub enum Progress<'a> {
     /// It does this.
     Begins(&'a str),
+    /// The source does not have the lines that would have to be changed for this option.
+    Lacks(&'a str),
     /// So much of the compiling is done.
     Compiled(f64),
 }
@@ -57,7 +59,9 @@ pub fn build(
     let (tree, objects) = (work.0.join("tree"), work.0.join("objects"));
     progress(Progress::Begins("unpacking"));
     source.unpack(&tree)?;
-    tree::edit(&tree).map_err(impossible)?;
+    for lost in edits::make(&tree).map_err(impossible)? {
+        progress(Progress::Lacks(lost));
+    }
     if tree_version(&tree).is_none() {
         return Err(Failure::input("the kernel's source has no version in its Makefile"));
     }

@@ -1,6 +1,7 @@
 //! The guest's kernel: built once from the distribution's source, kept in the cache folder.
 
 mod build;
+mod edits;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -43,9 +44,8 @@ pub fn cache() -> Result<PathBuf, Failure> {
 /// Tells kernels of different configurations apart.
 fn configuration() -> String {
     let mut digest = Digest::default();
-    for byte in FRAGMENT.bytes().chain(tree::EDITS.bytes()) {
-        digest.add(u64::from(byte));
-    }
+    let edits = edits::text().flat_map(str::bytes);
+    FRAGMENT.bytes().chain(edits).for_each(|byte| digest.add(u64::from(byte)));
     digest.to_string()
 }
 

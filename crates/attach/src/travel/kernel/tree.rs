@@ -1,4 +1,4 @@
-//! The kernel's source: where it comes from, and the one edit it needs.
+//! The kernel's source, and where it comes from.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,26 +7,6 @@ use study::Failure;
 
 /// Debian 12's package.
 pub(super) const PACKAGE: &str = "linux-source-6.1";
-
-/// What the edit puts in: part of what names a kernel's configuration.
-pub(super) const EDITS: &str = SETTING_NEW;
-
-const REGISTERS: &str = "arch/x86/um/os-Linux/registers.c";
-const SETTING_OLD: &str = "\
-		iov.iov_base = fp_regs;
-		iov.iov_len = FP_SIZE * sizeof(unsigned long);
-		if (ptrace(PTRACE_SETREGSET";
-/// Kernels before 6.13 keep 2,696 bytes of floating-point state, and give that to the host, which
-/// takes its whole state or none: 11,008 bytes where the processor has AMX. Without this no program
-/// of a guest starts there.
-const SETTING_NEW: &str = "\
-		static char whole[1 << 14] __attribute__((aligned(64)));
-
-		/* The part that is not kept is not in use: its bits in the header are 0. */
-		__builtin_memcpy(whole, fp_regs, FP_SIZE * sizeof(unsigned long));
-		iov.iov_base = whole;
-		iov.iov_len = sizeof(whole);
-		if (ptrace(PTRACE_SETREGSET";
 
 /// A kernel's source.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,39 +136,19 @@ pub(super) fn which(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Make the one edit, where the tree needs it.
-///
-/// # Errors
-/// When the tree cannot be written.
-pub(super) fn edit(tree: &Path) -> std::io::Result<()> {
-    let path = tree.join(REGISTERS);
-    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(()) };
-    if text.contains(SETTING_OLD) {
-        std::fs::write(path, text.replacen(SETTING_OLD, SETTING_NEW, 1))
-    } else {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_known_by_its_makefile_and_edited_once() {
+    fn a_tree_is_known_by_its_makefile() {
         let tree = std::env::temp_dir().join(format!("blocklab-tree-{}", std::process::id()));
         std::fs::create_dir_all(tree.join("arch/um")).unwrap();
-        std::fs::create_dir_all(tree.join(REGISTERS).parent().unwrap()).unwrap();
         let makefile = "# SPDX\nVERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\nEXTRAVERSION =\n";
         std::fs::write(tree.join("Makefile"), makefile).unwrap();
-        std::fs::write(tree.join(REGISTERS), format!("{SETTING_OLD}, pid);\n")).unwrap();
-        let source = Source::check(&tree).unwrap();
-        assert_eq!(source.version().as_deref(), Some("6.1.192"));
-        edit(&tree).unwrap();
-        edit(&tree).unwrap();
-        let text = std::fs::read_to_string(tree.join(REGISTERS)).unwrap();
+        let version = Source::check(&tree).unwrap().version();
         std::fs::remove_dir_all(&tree).unwrap();
-        assert_eq!(text.matches("whole[1 << 14]").count(), 1);
+        assert_eq!(version.as_deref(), Some("6.1.192"));
     }
 
     #[test]

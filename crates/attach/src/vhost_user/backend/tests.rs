@@ -6,6 +6,7 @@ use super::*;
 use crate::clock::{Clock, Timeline};
 use crate::engine::Engine;
 use crate::identity::Identity;
+use crate::order::Submitter;
 use crate::shared_state::Export;
 use crate::store::Store;
 use crate::vhost_user::message::Region;
@@ -26,6 +27,11 @@ struct Driver {
 
 impl Driver {
     fn new() -> Driver {
+        Driver::with(|plain| plain, 0)
+    }
+
+    /// It agrees to `features` beside the usual ones with what `offer` makes of a plain backend.
+    fn with(offer: fn(Backend) -> Backend, features: u64) -> Driver {
         let device = Box::new(FixedDelay::new(Nanos(10_000), 32));
         let limits = device.limits();
         let store = Store::memory(limits.capacity).unwrap();
@@ -34,7 +40,7 @@ impl Driver {
         let identity = Identity::of(&Block::default(), &limits, "null", "null");
         let export = Export { name: String::new(), identity, read_only: false, engine };
         let shared = SharedState::new(vec![export], Clock::start());
-        let mut backend = Backend::new(0, "null", limits, 1, false, true).unwrap();
+        let mut backend = offer(Backend::new(0, "null", limits, 1, false, true).unwrap());
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = File::from(rustix::fs::memfd_create("guest", flags).unwrap());
         file.set_len(1 << 20).unwrap();
@@ -43,7 +49,7 @@ impl Driver {
         let addresses =
             RingAddresses { descriptors: user(RING), used: user(USED), available: user(AVAILABLE) };
         let mut tell = |message, files| backend.take(message, files).unwrap();
-        tell(Message::SetFeatures(feature::VERSION_1 | feature::PROTOCOL), vec![]);
+        tell(Message::SetFeatures(feature::VERSION_1 | feature::PROTOCOL | features), vec![]);
         tell(Message::SetProtocolFeatures(u64::MAX), vec![]);
         tell(Message::SetMemTable(vec![region]), vec![file.try_clone().unwrap()]);
         tell(Message::SetVringNum { index: 0, num: 16 }, vec![]);
@@ -141,6 +147,37 @@ fn the_name_has_twenty_bytes_and_the_unknown_is_unsupported() {
     assert_eq!(driver.get(DATA, 5), b"null\0");
     assert_eq!([driver.status(0), driver.status(3), driver.status(6)], [0, 2, 1]);
     assert_eq!(driver.used(), 3);
+}
+
+#[test]
+fn who_submitted_is_told_where_both_sides_want_it() {
+    fn offer(plain: Backend) -> Backend {
+        plain.offer_submitters().unwrap()
+    }
+    let told = |mut driver: Driver| {
+        driver.request(0, 1, 8, 512, false);
+        driver.put(HEADERS + 4, &(77u32 << 6 | 1 << 5 | 3 << 3).to_le_bytes());
+        driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap();
+        let mut replies = Vec::new();
+        driver.shared.exports[0].engine.advance(Wall(1_000_000), &mut replies);
+        replies[0].order.submitter
+    };
+    let idle = sim::Priority::new(sim::PriorityClass::Idle, 0);
+    let expected = Submitter { process: 77, sync: true, priority: idle };
+    let willing = Driver::with(offer, feature::SUBMITTER);
+    assert!(!willing.backend.misses_submitters());
+    assert_eq!(told(willing), expected);
+    // One that does not know of it puts a priority there, and is found out.
+    let old = Driver::with(offer, 0);
+    assert!(old.backend.misses_submitters());
+    assert_eq!(told(old), Submitter::default());
+    let plain = Driver::new();
+    assert!(!plain.backend.misses_submitters());
+    assert_eq!(told(plain), Submitter::default());
+    let device = FixedDelay::new(Nanos(1), 1);
+    let limits = &device.limits();
+    let silent = offer(Backend::new(0, "null", *limits, 1, false, true).unwrap());
+    assert!(!silent.misses_submitters(), "nothing was agreed yet");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub(super) struct Counts {
     pub(super) merged_front: u64,
     pub(super) joined: u64,
     dequeued: u64,
+    dequeued_reads: u64,
+    dequeued_writes: u64,
     flushes: u64,
     waited: u64,
 }
@@ -80,6 +82,8 @@ snapshot_fields!(Counts {
     merged_front,
     joined,
     dequeued,
+    dequeued_reads,
+    dequeued_writes,
     flushes,
     waited,
 });
@@ -365,6 +369,8 @@ impl Queue {
             }
             _ => {
                 self.counts.dequeued += 1;
+                self.counts.dequeued_reads += u64::from(what.op == Op::Read);
+                self.counts.dequeued_writes += u64::from(what.op == Op::Write);
                 self.end_sector = what.end().0;
             }
         }
@@ -540,6 +546,8 @@ impl Device for Queue {
         out.add("merged_front", counts.merged_front);
         out.add("merged_requests", counts.joined);
         out.add("dequeued", counts.dequeued);
+        out.add("dequeued_reads", counts.dequeued_reads);
+        out.add("dequeued_writes", counts.dequeued_writes);
         out.add("flushes", counts.flushes);
         out.add("waited_for_request", counts.waited);
         self.policy.counters(out);
