@@ -30,6 +30,7 @@ mod plan;
 mod planned;
 mod precondition;
 mod prepared;
+pub mod program;
 mod recorder;
 mod records;
 mod results;
@@ -42,6 +43,9 @@ mod spool;
 mod steady;
 mod tables;
 mod timeline;
+mod travel;
+mod travel_metrics;
+mod travelled;
 mod tree;
 
 pub use config::names::nearest;
@@ -50,6 +54,7 @@ pub use config::{Cause, Failure, Kind, Place};
 pub use amount::Amount;
 pub use axis_value::AxisValue;
 pub use block::Block;
+pub use digest::of_reader as digest_of_reader;
 pub use document::{
     Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
     UntilSteady,
@@ -70,5 +75,9 @@ pub use results::{Results, RunSummary};
 pub use run::{Watch, run};
 pub use runner::{Job, RunResult, Runner};
 pub use schema::{part_schema, study_schema};
+pub use simulated::Simulated;
 pub use spool::Spools;
 pub use tables::Tables;
+pub use travel::{FileSystem, Scheduler, Travel, WriteCache, name_of};
+pub use travel_metrics::BlockUse;
+pub use travelled::Session;

@@ -104,6 +104,7 @@ const PROGRAMMED: &str = "flash_bytes_programmed.";
 /// (name, meaning) of every metric, in a fixed order.
 pub fn definitions() -> Vec<(String, String)> {
     let mut list: Vec<_> = PLAIN.iter().map(|&(n, d)| (n.to_string(), d.to_string())).collect();
+    list.extend(crate::travel_metrics::definitions());
     let kinds =
         [("", ""), ("read_", " of reads"), ("write_", " of writes"), ("flush_", " of flushes")];
     for (prefix, of) in kinds {

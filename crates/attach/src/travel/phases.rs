@@ -1,21 +1,24 @@
-//! What was measured of one disk: before, during and after the program.
+//! What was measured of one disk: before and during the program, while its data was written back,
+//! and after that.
 
-use sim::Nanos;
+use sim::{Counters, Nanos};
 
 use crate::statistics::Statistics;
 
-/// One of the three.
+/// One of the four.
 #[derive(Default)]
 pub(super) struct Phase {
     pub(super) statistics: Statistics,
     /// With at least one request inside.
     pub(super) busy_ns: u64,
+    /// What the device had counted at its end.
+    pub(super) counters: Counters,
 }
 
-/// All three.
+/// All four.
 #[derive(Default)]
 pub(super) struct Phases {
-    pub(super) all: [Phase; 3],
+    pub(super) all: [Phase; 4],
     present: usize,
     /// Since when there are requests inside.
     busy_since: Option<Nanos>,
@@ -31,10 +34,18 @@ impl Phases {
     }
 
     /// The present phase ends at `now`, with what was measured in it; phase `next` begins.
-    pub(super) fn end(&mut self, now: Nanos, measured: Statistics, next: usize) {
+    pub(super) fn end(
+        &mut self,
+        now: Nanos,
+        measured: Statistics,
+        counters: Counters,
+        next: usize,
+    ) {
         let is_busy = self.busy_since.is_some();
         self.set_busy(now, false);
-        self.all[self.present].statistics.merge(&measured);
+        let present = &mut self.all[self.present];
+        present.statistics.merge(&measured);
+        present.counters = counters;
         self.present = next;
         self.set_busy(now, is_busy);
     }
@@ -52,9 +63,9 @@ mod tests {
         phases.set_busy(Nanos(25), false);
         phases.set_busy(Nanos(30), false);
         phases.set_busy(Nanos(40), true);
-        phases.end(Nanos(50), Statistics::default(), 1);
+        phases.end(Nanos(50), Statistics::default(), Counters::default(), 1);
         phases.set_busy(Nanos(57), false);
-        phases.end(Nanos(60), Statistics::default(), 2);
-        assert_eq!(phases.all.map(|phase| phase.busy_ns), [25, 7, 0]);
+        phases.end(Nanos(60), Statistics::default(), Counters::default(), 2);
+        assert_eq!(phases.all.map(|phase| phase.busy_ns), [25, 7, 0, 0]);
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::fs::inotify;
-use sim::{Digest, Nanos};
+use sim::{Counters, Digest, Nanos};
 use study::Failure;
 
 use crate::clock::Wall;
@@ -318,6 +318,7 @@ impl Server {
             match name.as_deref() {
                 Some(plan::BEGUN) => marks.push(0),
                 Some(plan::ENDED) => marks.push(1),
+                Some(plan::SYNCED) => marks.push(2),
                 _ => {}
             }
         }
@@ -331,7 +332,9 @@ impl Server {
     pub(super) fn end_phase(&mut self, next: usize) {
         let now = self.now();
         for (export, phases) in self.shared.exports.iter_mut().zip(&mut self.phases) {
-            phases.end(now, std::mem::take(export.engine.statistics()), next);
+            let mut counters = Counters::default();
+            export.engine.device().counters(&mut counters);
+            phases.end(now, std::mem::take(export.engine.statistics()), counters, next);
         }
     }
 

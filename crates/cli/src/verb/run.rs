@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use attach::Travelling;
 use study::{Cache, Failure, Options, Plan, Results, Watch};
 
 use crate::{answer, interrupt, progress, python, say};
@@ -43,7 +44,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let plan = Plan::read(&self.study, &self.sets)?;
+        let travelling = Travelling::new(crate::binary::find);
+        let plan = Plan::read_for(Box::new(travelling), &self.study, &self.sets)?;
         let watch = Watch::new(&plan);
         let options = Options {
             jobs: self.jobs.map_or(0, usize::from),

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time;
 
 use attach::DeviceOptions;
-use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS};
+use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS, Settings};
 use config::{Duration, Size};
 use study::Failure;
 
@@ -98,7 +98,8 @@ impl Args {
         let mut data = self.data.into_iter();
         for (text, letter) in self.parts.iter().zip('a'..='z') {
             let part = study::build_part(text, &self.sets, self.seed)?;
-            devices.push(DeviceOptions { name: format!("vd{letter}"), part, data: data.next() });
+            let (name, data) = (format!("vd{letter}"), data.next());
+            devices.push(DeviceOptions { name, part, data, start: None });
         }
         Ok(Options {
             devices,
@@ -116,6 +117,7 @@ impl Args {
             record_queue: self.record_queue,
             command: self.command,
             input: input()?,
+            settings: Settings::default(),
         })
     }
 }
