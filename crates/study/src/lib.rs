@@ -14,6 +14,7 @@ mod figure;
 mod files;
 mod grid;
 mod image;
+mod kept;
 pub mod library;
 mod load;
 mod locate;

@@ -91,6 +91,11 @@ impl Plan {
         Plan::of(runner, load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
     }
 
+    /// True when its runs are sessions of a guest.
+    pub fn travels(&self) -> bool {
+        self.runs.iter().any(|run| run.point.travel.is_some())
+    }
+
     fn of(runner: Box<dyn Runner>, mut loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;

@@ -59,7 +59,8 @@ pub struct Travel {
     /// A session that takes longer on this machine has failed.
     #[serde(default = "Travel::wall_limit")]
     pub wall_limit: Duration,
-    /// Record the queue, for the block layer's times by percentile. Each event costs the guest 256 ns.
+    /// Record the queue, for the block layer's times by percentile. Each of its events costs the
+    /// guest 256 ns.
     #[serde(default)]
     pub record_queue: bool,
 }

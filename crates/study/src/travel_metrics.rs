@@ -1,9 +1,13 @@
 //! What a travelled run answers with, beside the metrics of its device.
 
+use std::collections::BTreeMap;
+
 use sim::Op;
 
-use crate::metrics::Metrics;
 use crate::program::Program;
+
+/// Those of a run, by name; `None` where one is undefined.
+type Metrics = BTreeMap<String, Option<f64>>;
 
 /// Of each operation at the block layer: the end of the metric's name, and its meaning.
 const BLOCK: [(&str, &str); 9] = [

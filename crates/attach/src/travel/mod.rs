@@ -178,6 +178,36 @@ pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, F
     let mut guest = boot.start()?;
     server.free_cpu.group = guest.group();
     open::mark(&mut origins)?;
+    let end = accompany(&mut server, &mut guest, control, companion)?;
+    let wall_s = began.elapsed().as_secs_f64();
+    let findings = found(end, control, &guest, options.limit);
+    drop(guest);
+    server.end_phase(3);
+    // Whatever became of the guest.
+    open::close(&mut server.shared.exports, &mut origins)?;
+    let findings = findings?;
+    let latencies = match &options.record_queue {
+        Some(path) => queue::convert(&control.join(plan::QUEUE), path, &findings)?,
+        None => Vec::new(),
+    };
+    let asked = report::Asked {
+        queue_depth,
+        memory_mib: options.memory_mib,
+        mkfs: options.mkfs,
+        seed: options.seed,
+        command: options.command,
+    };
+    let found = (findings, latencies);
+    Ok(left(&mut server, &origins, found, (asked, wall_s), (control, companion)))
+}
+
+/// Serve the guest until it is gone.
+fn accompany(
+    server: &mut Server,
+    guest: &mut guest::Guest,
+    control: &Path,
+    companion: &Companion,
+) -> Result<End, Failure> {
     let mut output = Output::new(control);
     let mut given_up = None;
     let end = server.serve(|| {
@@ -196,46 +226,43 @@ pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, F
     if companion.echo {
         output.copy();
     }
-    let wall_s = began.elapsed().as_secs_f64();
-    let findings = found(end, control, &guest, options.limit);
-    drop(guest);
-    server.end_phase(3);
-    // Whatever became of the guest.
-    open::close(&mut server.shared.exports, &mut origins)?;
-    let findings = findings?;
-    let latencies = match &options.record_queue {
-        Some(path) => queue::convert(&control.join(plan::QUEUE), path, &findings)?,
-        None => Vec::new(),
-    };
-    let code = findings.code.unwrap_or(INTERRUPTED);
-    let said = [plan::OUTPUT, plan::COMPLAINTS].map(|name| match companion.echo {
+    Ok(end)
+}
+
+/// Put together what a session leaves.
+fn left(
+    server: &mut Server,
+    origins: &[open::Origin],
+    (findings, latencies): (Findings, Vec<queue::Latencies>),
+    (asked, wall_s): (report::Asked, f64),
+    (control, companion): (&Path, &Companion),
+) -> Left {
+    let said = |name: &str| match companion.echo {
         true => String::new(),
         false => String::from_utf8_lossy(&std::fs::read(control.join(name)).unwrap_or_default())
             .into_owned(),
-    });
+    };
     let [boot, program, sync, _] = &server.phases[0].all;
     let mut device_use = Statistics::default();
     [program, sync].iter().for_each(|phase| device_use.merge(&phase.statistics));
-    let counters = [boot.counters.clone(), sync.counters.clone()];
+    let (times, bytes) = device_use.times();
     let engine = &server.shared.exports[0].engine;
-    let device = companion.keeps_device.then(|| {
+    let at_rest = || {
         let (device, at) = engine.at_rest();
         (device, at, engine.next_id())
-    });
-    let settings = findings.settings.clone();
-    let queue = latencies.first().map(queue::Latencies::both);
-    let asked = report::Asked {
-        queue_depth,
-        memory_mib: options.memory_mib,
-        mkfs: options.mkfs,
-        seed: options.seed,
-        command: options.command,
     };
-    let report = report::of(&mut server, &origins, (findings, latencies), asked, wall_s);
-    let outcome = Outcome { report, code };
-    let (times, bytes) = device_use.times();
-    let device_use = (times.clone(), *bytes);
-    Ok(Left { outcome, said, settings, device_use, counters, queue, device })
+    Left {
+        said: [plan::OUTPUT, plan::COMPLAINTS].map(said),
+        device_use: (times.clone(), *bytes),
+        counters: [boot.counters.clone(), sync.counters.clone()],
+        device: companion.keeps_device.then(at_rest),
+        settings: findings.settings.clone(),
+        queue: latencies.first().map(queue::Latencies::both),
+        outcome: Outcome {
+            code: findings.code.unwrap_or(INTERRUPTED),
+            report: report::of(server, origins, (findings, latencies), asked, wall_s),
+        },
+    }
 }
 
 /// Write down what the guest is to do and to read.

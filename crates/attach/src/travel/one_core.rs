@@ -61,7 +61,7 @@ mod tests {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let first = OneCore::take();
         // As from another thread, which is on any core.
-        sched_setaffinity(None, &first.before.unwrap_or_else(CpuSet::new)).unwrap();
+        sched_setaffinity(None, &first.before.unwrap_or_default()).unwrap();
         let second = OneCore::take();
         assert!(first.core != second.core || cores == 1);
     }

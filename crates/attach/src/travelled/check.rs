@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_command_line_is_one_that_the_shell_knows() {
-        for good in ["", "sh -c 'exit 1'", "cd /tmp && ls", "for i in 1 2; do :; done", "X=1 sh"] {
+        for good in ["", "sh -c 'exit 1'", "cd / && ls", "for i in 1 2; do :; done", "X=1 sh"] {
             assert_eq!(command_line("command", good), Ok(()), "{good}");
         }
         let told = |text: &str| command_line("setup", text).unwrap_err().to_string();

@@ -172,17 +172,27 @@ fn succeeded(what: &str, left: &Left) -> Result<(), Failure> {
     if code == 0 {
         return Ok(());
     }
-    let lines = left.said.iter().rev().flat_map(|text| text.lines().next_back());
-    let last: String = lines
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .unwrap_or("it said nothing")
-        .chars()
-        .take(TOLD_MAX)
-        .collect();
-    let hint =
-        if code == 137 { " (killed: did it take more memory than the guest has?)" } else { "" };
-    Err(Failure::input(format!("{what} ended with code {code}{hint}: {last}")))
+    let hint = match code {
+        137 => " (killed: did it take more memory than the guest has?)",
+        _ => "",
+    };
+    let [out, err] = &left.said;
+    let said = if err.trim().is_empty() { end_of(out) } else { end_of(err) };
+    Err(Failure::input(format!("{what} ended with code {code}{hint}: {said}")))
+}
+
+/// The last words, in one line.
+fn end_of(text: &str) -> String {
+    let mut end: Vec<&str> = Vec::new();
+    for line in text.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
+        let length: usize = end.iter().map(|line| line.len()).sum();
+        if length + line.len() > TOLD_MAX && !end.is_empty() {
+            break;
+        }
+        end.insert(0, line);
+    }
+    let words: String = end.join(" / ").chars().take(TOLD_MAX).collect();
+    if words.is_empty() { "it said nothing".into() } else { words }
 }
 
 fn measured(
@@ -261,6 +271,15 @@ fn settings(read: &BTreeMap<String, String>, kernel: &str, memory_mib: u64) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_are_one_line() {
+        assert_eq!(end_of("no space\n\n 3 records out\n"), "no space / 3 records out");
+        assert_eq!(end_of(" \n"), "it said nothing");
+        assert_eq!(end_of(&"x".repeat(1000)).len(), TOLD_MAX);
+        let many = end_of(&"a line\n".repeat(1000));
+        assert!(many.ends_with("a line / a line") && many.len() < 2 * TOLD_MAX);
+    }
 
     #[test]
     fn settings_are_numbers_where_they_can_be() {

@@ -99,7 +99,12 @@ fn interruptible(plan: &Plan, options: &Options, watch: &Watch) -> Result<Result
     });
     match ended_by.into_inner() {
         0 => {}
-        signal => interrupt::end_by(signal),
+        signal => {
+            if plan.travels() && options.cache.is_some() {
+                eprintln!("the runs that were finished are kept: the same command goes on there");
+            }
+            interrupt::end_by(signal)
+        }
     }
     results
 }

@@ -6,4 +6,5 @@ mod common;
 mod errors;
 mod journey;
 mod repeat;
+mod study;
 mod support;

@@ -65,7 +65,10 @@ mod tests {
         assert_eq!(numbers["bonnie_write_char_mib_s"], 565.0 / 1024.0);
         assert_eq!((numbers["bonnie_write_mib_s"], numbers["bonnie_rewrite_mib_s"]), (20.0, 10.0));
         assert_eq!((numbers["bonnie_read_mib_s"], numbers["bonnie_seeks_per_s"]), (40.0, 812.5));
-        assert_eq!((numbers["bonnie_create_per_s"], numbers["bonnie_delete_per_s"]), (700.0, 600.0));
+        assert_eq!(
+            (numbers["bonnie_create_per_s"], numbers["bonnie_delete_per_s"]),
+            (700.0, 600.0)
+        );
         assert!(!numbers.contains_key("bonnie_stat_per_s"), "too quick to be measured");
     }
 
@@ -74,8 +77,14 @@ mod tests {
         let line = "vm,512M,2048,97,20480,7,10240,9,3072,96,40960,5,812.5,1,16,700,80,+++++,+++,\
                     600,1,650,80,+++++,+++,500,2\n";
         let numbers = read(line).unwrap();
-        assert_eq!((numbers["bonnie_write_char_mib_s"], numbers["bonnie_read_char_mib_s"]), (2.0, 3.0));
+        assert_eq!(
+            (numbers["bonnie_write_char_mib_s"], numbers["bonnie_read_char_mib_s"]),
+            (2.0, 3.0)
+        );
         assert_eq!((numbers["bonnie_read_mib_s"], numbers["bonnie_seeks_per_s"]), (40.0, 812.5));
-        assert_eq!((numbers["bonnie_create_per_s"], numbers["bonnie_delete_per_s"]), (700.0, 600.0));
+        assert_eq!(
+            (numbers["bonnie_create_per_s"], numbers["bonnie_delete_per_s"]),
+            (700.0, 600.0)
+        );
     }
 }

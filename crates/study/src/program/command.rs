@@ -2,9 +2,5 @@
 
 use super::{Definition, Numbers};
 
-pub(super) const PROGRAM: Definition = Definition {
-    name: "command",
-    executable: None,
-    metrics: &[],
-    read: |_| Ok(Numbers::new()),
-};
+pub(super) const PROGRAM: Definition =
+    Definition { name: "command", executable: None, metrics: &[], read: |_| Ok(Numbers::new()) };

@@ -70,7 +70,10 @@ Throughput 124.306 MB/sec  2 clients  2 procs  max_latency=27.418 ms
         assert_eq!(numbers["dbench_latency_ms_max"], 27.418);
         assert_eq!(numbers["dbench_operations"], 6138.0);
         assert_eq!(numbers["dbench_flushes"], 418.0);
-        assert_eq!((numbers["dbench_flush_ms_mean"], numbers["dbench_flush_ms_max"]), (6.966, 27.403));
+        assert_eq!(
+            (numbers["dbench_flush_ms_mean"], numbers["dbench_flush_ms_max"]),
+            (6.966, 27.403)
+        );
         assert!(read("dbench version 4.00").unwrap_err().contains("Throughput"));
     }
 }

@@ -45,7 +45,8 @@ fn read(text: &str) -> Result<Numbers, String> {
     }
     let mut numbers = Numbers::new();
     for kind in ["read", "write", "sync"] {
-        let of_kind: Vec<&Value> = jobs.iter().map(|job| &job[kind]).filter(|k| count(k) > 0.0).collect();
+        let of_kind: Vec<&Value> =
+            jobs.iter().map(|job| &job[kind]).filter(|k| count(k) > 0.0).collect();
         if !of_kind.is_empty() {
             numbers.extend(about(kind, &of_kind));
         }
@@ -72,7 +73,8 @@ fn about(kind: &str, jobs: &[&Value]) -> Numbers {
         })
     };
     let whole_us = |job: &&Value| job["lat_ns"]["mean"].as_f64().unwrap_or(0.0) * count(job) / 1e3;
-    let mean = jobs.iter().map(whole_us).sum::<f64>() / jobs.iter().map(|job| count(job)).sum::<f64>();
+    let mean =
+        jobs.iter().map(whole_us).sum::<f64>() / jobs.iter().map(|job| count(job)).sum::<f64>();
     let rates = kind != "sync";
     let values = [
         ("iops", rates.then(|| sum("iops"))),
