@@ -38,6 +38,15 @@ pub fn read_as(name: &str, bytes: &[u8]) {
     }
 }
 
+/// Read `bytes` as the output of every program that a study knows.
+pub fn read_programs(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for program in study::program::Program::all() {
+        let Ok(numbers) = program.read(&text) else { continue };
+        assert!(numbers.values().all(|value| value.is_finite()), "{program:?}: {numbers:?}");
+    }
+}
+
 /// Read `bytes` as whatever they look like.
 pub fn recognise(bytes: &[u8]) {
     read(None, bytes);

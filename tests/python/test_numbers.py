@@ -32,7 +32,8 @@ def test_a_time_takes_the_unit_that_fits(micros: float, text: str) -> None:
      ("utilisation_max", 0.974, "97 %"), ("flash_erases", 950.0, "950"),
      ("wall_s", 0.42, "420 ms"), ("map_hit_ratio", 1.0, "100 %"), ("peak_rss_mb", 61.0, "61.0 MB"),
      ("fast.waf", 1.35, "1.350"), ("map_rebuild_ms", 2.5, "2.50 ms"), ("no_metric", 3.0, "3"),
-     ("map_ram_kib_max", 34.0, "34.0 KiB"), ("simulated_requests_per_wall_s", 2.5e6, "2\u202f500\u202f000 /s")],
+     ("map_ram_kib_max", 34.0, "34.0 KiB"),
+     ("simulated_requests_per_wall_s", 2.5e6, "2\u202f500\u202f000 /s")],
 )
 def test_a_metric_carries_its_unit(name: str, value: float | None, text: str) -> None:
     assert numbers.metric(name, value).replace(numbers.SPACE, " ") == text

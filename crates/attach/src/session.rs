@@ -5,6 +5,7 @@ pub(crate) mod open;
 
 use std::path::PathBuf;
 
+use sim::Nanos;
 use study::metrics;
 use study::{BuiltPart, Failure};
 
@@ -21,6 +22,7 @@ use crate::realtime::{self, Priority};
 use crate::report::{DeviceReport, Report};
 use crate::shared_state::SharedState;
 use crate::spin::Spin;
+use crate::store::Store;
 
 use open::{Manner, Origin};
 
@@ -53,6 +55,16 @@ pub struct DeviceOptions {
     pub part: BuiltPart,
     /// The file that keeps its data; `None` for memory.
     pub data: Option<PathBuf>,
+    /// Where it goes on, when it is not new and comes with its data in memory.
+    pub start: Option<Start>,
+}
+
+/// Where a device goes on that an earlier session left.
+#[derive(Debug)]
+pub struct Start {
+    pub(crate) store: Store,
+    pub(crate) at: Nanos,
+    pub(crate) next_id: u64,
 }
 
 /// What to do.

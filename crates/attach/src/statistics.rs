@@ -130,6 +130,11 @@ impl Statistics {
         Op::ALL.into_iter().filter(occurred).map(of).collect()
     }
 
+    /// Modelled times and bytes, by operation.
+    pub(crate) fn times(&self) -> (&[Histogram; 4], &[u64; 4]) {
+        (&self.modelled, &self.bytes)
+    }
+
     /// Add what was measured elsewhere.
     pub fn merge(&mut self, other: &Statistics) {
         for op in 0..self.modelled.len() {

@@ -48,6 +48,42 @@ impl Store {
         Ok(Store { file, bytes: capacity.0, path: None })
     }
 
+    /// The same bytes under another handle: what one writes, the other reads.
+    ///
+    /// # Errors
+    /// When there are no more descriptors.
+    pub(crate) fn share(&self) -> Result<Store, Failure> {
+        let unusable = |why: io::Error| Failure::machine(format!("no handle for data: {why}"));
+        let file = self.file.try_clone().map_err(unusable)?;
+        Ok(Store { file, bytes: self.bytes, path: self.path.clone() })
+    }
+
+    /// A copy in memory, of what was written.
+    ///
+    /// # Errors
+    /// When the kernel gives none.
+    pub(crate) fn fork(&self) -> Result<Store, Failure> {
+        let copy = Store::memory(Bytes(self.bytes))?;
+        let mut buffer = vec![0; 1 << 20];
+        let mut copied = || -> io::Result<()> {
+            let mut at = 0;
+            while at < self.bytes {
+                let from = self.next(SeekFrom::Data(at))?;
+                let end = if from < self.bytes { self.next(SeekFrom::Hole(from))? } else { from };
+                for offset in (from..end).step_by(buffer.len()) {
+                    let bytes = (end - offset).min(buffer.len() as u64) as usize;
+                    self.read(offset, &mut buffer[..bytes])?;
+                    copy.write(offset, &buffer[..bytes])?;
+                }
+                at = end.max(at + 1);
+            }
+            Ok(())
+        };
+        copied()
+            .map_err(|why| Failure::machine(format!("cannot copy the device's data: {why}")))?;
+        Ok(copy)
+    }
+
     /// The sparse file at `path`; made when it does not exist.
     ///
     /// # Errors
@@ -193,6 +229,23 @@ mod tests {
         assert_eq!(store.extents(0, 1 << 20, 1).unwrap().len(), 1);
         store.clear(0, 1 << 20).unwrap();
         assert_eq!(store.extents(4096, 4096, 9).unwrap(), [Extent { bytes: 4096, hole: true }]);
+    }
+
+    #[test]
+    fn a_fork_has_the_same_bytes_and_goes_its_own_way() {
+        let store = Store::memory(Bytes::from_mib(3)).unwrap();
+        store.write(4096, &[7; 4096]).unwrap();
+        store.write((2 << 20) + 65536, &[9; 100]).unwrap();
+        let (fork, shared) = (store.fork().unwrap(), store.share().unwrap());
+        store.write(4096, &[1; 4096]).unwrap();
+        let first = |store: &Store, offset| {
+            let mut byte = [0];
+            store.read(offset, &mut byte).unwrap();
+            byte[0]
+        };
+        assert_eq!((first(&fork, 4096), first(&shared, 4096)), (7, 1));
+        assert_eq!((first(&fork, (2 << 20) + 65536), first(&fork, 0)), (9, 0));
+        assert_eq!(fork.extents(0, 1 << 20, 9).unwrap()[0], Extent { bytes: 4096, hole: true });
     }
 
     #[test]

@@ -22,6 +22,16 @@ const COLUMNS: [(&str, &str, usize); 6] = [
     ("busy", "utilisation_mean", 2),
 ];
 
+/// The same of a study that travels.
+const TRAVELLED: [(&str, &str, usize); 6] = [
+    ("program s", "program_s", 3),
+    ("reads", "block_read_dispatched", 0),
+    ("writes", "block_write_dispatched", 0),
+    ("flushes", "block_flushes", 0),
+    ("WAF", "waf", 3),
+    ("busy", "utilisation_mean", 2),
+];
+
 /// The lines; `report` says where the report is, or how to get one.
 pub(crate) fn lines(results: &Results, report: Option<String>) -> Vec<String> {
     let mut head = verdict(results);
@@ -45,11 +55,26 @@ fn verdict(results: &Results) -> Vec<String> {
         (_, 0) => format!("{name}: as expected, all {all} expectations hold"),
         (_, wrong) => format!("{name}: NOT as expected, {wrong} of {all} expectations fail"),
     }];
+    lines.extend(failed(&results.runs));
     lines.extend(claims(&results.claims));
     for verdict in failing.iter().take(FAILING_MAX) {
         let value = verdict.value.map_or("undefined".into(), |value| format!("{value:.4}"));
         lines.push(format!("  {}: {value}, expected {}", verdict.text, verdict.expected));
     }
+    lines
+}
+
+/// How many runs came to nothing, and why the first of them.
+fn failed(runs: &[RunSummary]) -> Vec<String> {
+    let why = |run: &RunSummary| Some((run.label.clone(), run.failed.clone()?));
+    let failed: Vec<_> = runs.iter().filter_map(why).collect();
+    let mut lines = Vec::new();
+    if !failed.is_empty() {
+        lines.push(format!("{} of {} runs FAILED", failed.len(), runs.len()));
+    }
+    let first = |text: String| text.lines().next().unwrap_or_default().to_string();
+    let shown = failed.into_iter().take(FAILING_MAX);
+    lines.extend(shown.map(|(label, why)| format!("  {label}: {}", first(why))));
     lines
 }
 
@@ -129,8 +154,10 @@ fn table(runs: &[RunSummary], rows: usize) -> Vec<String> {
     // What is zero in every run, such as a latency where no time passes, says nothing.
     let says_something =
         |metric| runs.iter().any(|run| value(run, metric).is_some_and(|v| v != 0.0));
+    let travelled = runs.iter().any(|run| run.metrics.contains_key("program_s"));
+    let columns = if travelled { &TRAVELLED } else { &COLUMNS };
     let mut columns: Vec<_> =
-        COLUMNS.iter().filter(|(_, metric, _)| says_something(metric)).collect();
+        columns.iter().filter(|(_, metric, _)| says_something(metric)).collect();
     if columns.is_empty() {
         columns.push(&COLUMNS[0]); // the notes say why it is empty, too
     }

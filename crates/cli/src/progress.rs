@@ -87,6 +87,7 @@ fn message(plan: &Plan, watch: &Watch, share: f64, began: Instant) -> String {
     let requests: u64 = watch.runs.iter().map(|run| run.requests.load(Ordering::Relaxed)).sum();
     let mut text = format!("{done}/{} runs", plan.runs.len());
     text += &match requests {
+        0 if plan.travels() => String::new(),
         0 => ", preconditioning".to_string(),
         n => format!(", {} requests", HumanCount(n)),
     };

@@ -73,7 +73,7 @@ pub(crate) fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(unwritten(metrics));
-    if let WorkloadModel::Trace(trace) = &run.point.workload
+    if let Some(WorkloadModel::Trace(trace)) = &run.point.workload
         && let Replay::Timestamps(times) = &trace.replay
     {
         notes.extend(backlog.note(start, outcome, run.limits.queue_depth_max, times.scale));

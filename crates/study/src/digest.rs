@@ -18,7 +18,10 @@ pub(crate) fn of<T: Serialize>(value: &T) -> String {
 }
 
 /// The digest of everything a reader gives.
-pub(crate) fn of_reader(mut from: impl Read) -> io::Result<String> {
+///
+/// # Errors
+/// Those of the reader.
+pub fn of_reader(mut from: impl Read) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::amount::Amount;
 use crate::axis_value::AxisValue;
 use crate::figure::Figure;
+use crate::travel::Travel;
 
 /// A study as written, before its grid is laid out. What sweeps can change is only checked for
 /// its shape here (the fields with an underscore) and read point by point.
@@ -26,6 +27,8 @@ pub(crate) struct Frame {
     pub(crate) _workload: Option<toml::Value>,
     #[serde(rename = "workloads", default)]
     pub(crate) _workloads: BTreeMap<String, toml::Value>,
+    #[serde(rename = "travel")]
+    pub(crate) _travel: Option<toml::Table>,
     #[serde(rename = "precondition", default)]
     pub(crate) _precondition: Vec<toml::Table>,
     #[serde(rename = "run", default)]
@@ -294,12 +297,22 @@ pub struct Point {
     pub study: Header,
     /// The device.
     pub device: DeviceModel,
-    /// The workload.
-    pub workload: WorkloadModel,
+    /// The workload; a point has this or `travel`.
+    pub workload: Option<WorkloadModel>,
+    /// The program in a real Linux guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub travel: Option<Travel>,
     /// How the device is brought into its starting state.
     #[serde(default)]
     pub precondition: Vec<Step>,
     /// When it stops.
     #[serde(default)]
     pub run: RunSection,
+}
+
+impl Point {
+    /// What stands for the workload in a document: the name of the table below `workload`.
+    pub(crate) fn workload_name(&self) -> &str {
+        self.workload.as_ref().map_or("travel", |model| model.name())
+    }
 }

@@ -71,7 +71,15 @@ pub(crate) fn axes(loaded: &Loaded) -> Result<Vec<Axis>, Failure> {
     let mut axes = Vec::new();
     for (one, models) in [("device", DeviceModel::NAMES), ("workload", WorkloadModel::NAMES)] {
         let several = format!("{one}s");
+        let travels = loaded.tree.get("travel").filter(|_| one == "workload");
         match (loaded.tree.get(one), loaded.tree.get(&several)) {
+            (None, None) if travels.is_some() => {}
+            (Some(also), _) | (_, Some(also)) if travels.is_some() => {
+                let what = format!("[{one}] and [travel] exclude each other");
+                return Err(Failure::input(what)
+                    .at(also.key.place())
+                    .expected("one of the two: what asks for data is simulated or travels"));
+            }
             (None, None) => {
                 return Err(Failure::input(format!("the study has no [{one}.<model>] table"))
                     .at(loaded.tree.key.place())

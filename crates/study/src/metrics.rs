@@ -10,6 +10,7 @@ use sim::{Counters, Device, Histogram, Nanos, Op, Outcome};
 
 use crate::observe::Series;
 use crate::recorder::Recorder;
+use crate::travel_metrics;
 use counted::Readings;
 
 mod counted;
@@ -99,7 +100,8 @@ pub fn definitions() -> Vec<Definition> {
         })
     });
     let declared = counted::declared().map(|m| (m.name.to_string(), m.unit, m.meaning.into()));
-    let all = plain.chain(latencies).chain(declared);
+    let travelled = travel_metrics::definitions().into_iter();
+    let all = plain.chain(latencies).chain(declared).chain(travelled);
     all.map(|(name, unit, meaning)| Definition { name, unit, meaning }).collect()
 }
 

@@ -26,6 +26,16 @@ pub(crate) struct Series {
 }
 
 impl Series {
+    /// What was counted in so much time, read at its beginning and at its end.
+    pub(crate) fn between(base: Counters, end: Counters, time: Nanos) -> Series {
+        let width = time.0.max(1);
+        let mut series =
+            Series { bins_max: 2, width, base, readings: Vec::new(), end, last: time.0 };
+        let ends = [series.base.clone(), series.end.clone()];
+        ends.iter().for_each(|counters| series.read(counters));
+        series
+    }
+
     fn read(&mut self, counters: &Counters) {
         let since = counters.since(&self.base);
         let busy = since.units.iter().flat_map(|unit| unit.busy.iter().map(|(_, time)| time.0));

@@ -103,10 +103,7 @@ pub fn build_part_behind(
         .check(device.limits().capacity)
         .map_err(|error| locate::config_failure(&root, &[BLOCK], &error))?;
     let json = serde_json::json!({ "code": CODE_VERSION, "device": choice, "seed": seed });
-    let elevator = match &choice {
-        DeviceModel::Elevator(params) => Some(params.policy.name().to_string()),
-        _ => None,
-    };
+    let elevator = elevator_of(&choice);
     Ok(BuiltPart { device, model, elevator, part, block, digest: digest::of(&json) })
 }
 
@@ -118,6 +115,14 @@ fn check_policy(policy: &str) -> Result<(), Failure> {
     Err(Failure::input(format!("--elevator {policy}: no such elevator"))
         .expected(names::expected(policy, known))
         .help("blocklab explain elevator"))
+}
+
+/// The policy's name, where the device is an elevator.
+pub fn elevator_of(device: &DeviceModel) -> Option<String> {
+    match device {
+        DeviceModel::Elevator(params) => Some(params.policy.name().to_string()),
+        _ => None,
+    }
 }
 
 /// Put an elevator of this policy before the device.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::digest;
-use crate::document::{Claim, Expect, Header, Report, Step};
+use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
 use crate::files::Files;
 use crate::grid::{self, GridPoint};
 use crate::library::{self, CODE_VERSION};
@@ -91,6 +91,11 @@ impl Plan {
         Plan::of(runner, load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
     }
 
+    /// True when its runs are sessions of a guest.
+    pub fn travels(&self) -> bool {
+        self.runs.iter().any(|run| run.point.travel.is_some())
+    }
+
     fn of(runner: Box<dyn Runner>, mut loaded: Loaded) -> Result<Plan, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
@@ -149,6 +154,9 @@ fn plan_run(
         "code": CODE_VERSION, "device": point.device, "precondition": point.precondition,
         "workload": point.workload, "run": point.run, "seed": seed, "files": all_files,
     });
+    if let Some(travel) = &point.travel {
+        inputs["travel"] = json!(travel);
+    }
     if let Some(by_runner) = by_runner {
         inputs["runner"] = by_runner;
     }
@@ -171,6 +179,11 @@ fn plan_run(
 /// Steps that no device of these limits can take, and workloads that cannot be built.
 fn check_steps(setup: &Setup) -> Result<(), Failure> {
     let &Setup { point, limits, tree, files, .. } = setup;
+    if point.travel.is_some() && point.run != RunSection::default() {
+        let failure = Failure::input("a program in a guest decides itself when it ends")
+            .expected("no [run] beside [travel]");
+        return Err(setup.at(&["run"], failure));
+    }
     let rng = setup.rng();
     for (index, step) in point.precondition.iter().enumerate() {
         let number = index.to_string();

@@ -57,6 +57,15 @@ impl Setup<'_> {
         rng(self.point, self.repeat)
     }
 
+    /// A failure at the place of the value that the keys lead to.
+    pub fn at(&self, keys: &[&str], failure: Failure) -> Failure {
+        let path: Vec<String> = keys.iter().map(|key| (*key).to_string()).collect();
+        match locate::place_of(self.tree, &path) {
+            Some(place) => failure.at(place),
+            None => failure,
+        }
+    }
+
     /// The point's workload, for a device of these limits.
     ///
     /// # Errors
@@ -65,7 +74,10 @@ impl Setup<'_> {
         let open = |name: &str| self.files.open(name);
         let rng = self.rng().split("workload");
         let context = workload::Context { rng, limits: self.limits, open: &open };
-        let model = &self.point.workload;
+        let Some(model) = &self.point.workload else {
+            return Err(Failure::input("a program in a guest is no workload that is simulated")
+                .help("blocklab run STUDY runs studies with [travel]"));
+        };
         let path = ["workload", model.name()];
         model.build(&context).map_err(|error| locate::config_failure(self.tree, &path, &error))
     }
@@ -95,7 +107,7 @@ impl PlannedRun {
 
     /// What reports this run as fio would: by job, or as one job when the workload is not fio's.
     pub(crate) fn fio_recorder(&self, files: &Files) -> Result<fio::Recorder, Failure> {
-        let WorkloadModel::Fio(params) = &self.point.workload else {
+        let Some(WorkloadModel::Fio(params)) = &self.point.workload else {
             return Ok(fio::Recorder::single(&self.label));
         };
         let open = |name: &str| files.open(name);

@@ -68,6 +68,16 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// What was counted elsewhere, from moment zero on.
+    pub(crate) fn of(
+        histograms: [Histogram; 4],
+        bytes: [u64; 4],
+        progress: &'a Progress,
+    ) -> Recorder<'a> {
+        let empty = Recorder::new(Nanos::ZERO, Nanos::ZERO, None, progress);
+        Recorder { histograms, bytes, ..empty }
+    }
+
     /// Response times of an operation.
     pub(crate) fn histogram(&self, op: Op) -> &Histogram {
         &self.histograms[op as usize]

@@ -96,6 +96,12 @@ pub struct RunSummary {
     pub workload: String,
     /// What a reader must know of this run.
     pub notes: Vec<String>,
+    /// Why it came to nothing; its metrics are undefined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// What it ran with, read back from the guest of a travelled run.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub settings: Map<String, Value>,
     /// What the steady-state gate said, where there was one.
     pub gate: Option<Gate>,
     /// The numbers.
@@ -145,6 +151,8 @@ impl Results {
                 device: run.device_summary(),
                 workload: describe(run),
                 notes: result.notes,
+                failed: result.failed,
+                settings: result.settings,
                 gate,
                 metrics: result.metrics,
             });
@@ -228,7 +236,10 @@ impl Results {
 
 /// The workload in a line: its name and the parameters that differ from their defaults.
 fn describe(run: &PlannedRun) -> String {
-    let model = &run.point.workload;
+    let Some(model) = &run.point.workload else {
+        let command = run.point.travel.as_ref().map(|travel| travel.command.trim());
+        return format!("travel: {}", command.unwrap_or_default());
+    };
     let params = |model: &WorkloadModel| {
         let value = toml::Value::try_from(model).ok();
         value.and_then(|value| value.get(model.name())?.as_table().cloned()).unwrap_or_default()
@@ -277,7 +288,7 @@ fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
         };
         columns.push((axis.to_string(), column));
     }
-    // A part of a device may be in some runs only.
+    // A part of a device may be in some runs only, and a run that failed has fewer.
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.metrics.keys()).collect();
     for name in names {
         let values = runs
@@ -302,8 +313,9 @@ impl Results {
         json!(self)
     }
 
-    /// True when every expectation holds.
+    /// True when every expectation holds, and no run failed.
     pub fn as_expected(&self) -> bool {
-        self.expectations.iter().all(|verdict| verdict.ok)
+        let ok = self.expectations.iter().all(|verdict| verdict.ok);
+        ok && self.runs.iter().all(|run| run.failed.is_none())
     }
 }

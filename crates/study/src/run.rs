@@ -12,6 +12,7 @@ use config::Failure;
 use sim::SnapshotError;
 
 use crate::files::Files;
+use crate::kept::Kept;
 use crate::options::Options;
 use crate::output::{Output, unwritable};
 use crate::plan::Plan;
@@ -52,9 +53,11 @@ impl Watch {
 /// is left behind then.
 pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Failure> {
     let began = Instant::now();
+    check_options(plan, options)?;
     let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
     let output = Output::begin(&target)?;
-    let queue = RunQueue::new(plan, options, watch, output.path());
+    let kept = Kept::beside(output.target());
+    let queue = RunQueue::new(plan, options, watch, (output.path(), &kept));
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
@@ -64,7 +67,10 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
             scope.spawn(|| queue.work());
         }
     });
-    let notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let taken @ 1.. = queue.taken.into_inner() {
+        notes.push(format!("{taken} runs were finished before this study was interrupted"));
+    }
     let mut results = Vec::new();
     let mut failures = Vec::new();
     for slot in queue.results {
@@ -76,7 +82,28 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
     }
     match failures.into_iter().next() {
         Some(failure) => Err(failure),
-        None => Results::write(plan, options, results, notes, began.elapsed(), output),
+        None => {
+            let results = Results::write(plan, options, results, notes, began.elapsed(), output)?;
+            kept.clear();
+            Ok(results)
+        }
+    }
+}
+
+/// What travels has its requests in a guest, where nothing of the study sees them one by one.
+fn check_options(plan: &Plan, options: &Options) -> Result<(), Failure> {
+    let asked = [
+        ("--records", options.records),
+        ("--perfetto", options.perfetto),
+        ("--fio-json", options.fio_json),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((option, _)) if plan.travels() => {
+            Err(Failure::input(format!("{option}: a study that travels has no such record"))
+                .expected("a study with a workload")
+                .help("blocklab travel PART --record FILE -- CMD records a single session"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -94,6 +121,10 @@ struct RunQueue<'a> {
     watch: &'a Watch,
     /// Where runs spool what is too much for memory.
     directory: &'a Path,
+    /// What an interrupted run of the study had finished.
+    kept: &'a Kept,
+    /// How many of these were taken.
+    taken: AtomicUsize,
     /// What happened to the cache.
     notes: Mutex<Vec<String>>,
     next: AtomicUsize,
@@ -108,7 +139,7 @@ impl<'a> RunQueue<'a> {
         plan: &'a Plan,
         options: &'a Options,
         watch: &'a Watch,
-        directory: &'a Path,
+        (directory, kept): (&'a Path, &'a Kept),
     ) -> RunQueue<'a> {
         let mut shared = BTreeMap::<&str, Mutex<SharedDrive>>::new();
         for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
@@ -120,6 +151,8 @@ impl<'a> RunQueue<'a> {
             options,
             watch,
             directory,
+            kept,
+            taken: AtomicUsize::new(0),
             notes: Mutex::default(),
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
@@ -142,6 +175,12 @@ impl<'a> RunQueue<'a> {
     }
 
     fn one(&self, index: usize, run: &PlannedRun) -> Result<Measured, Failure> {
+        // Who wants everything anew says so.
+        let kept = self.options.cache.as_ref().and_then(|_| self.kept.load(run));
+        if let Some(measured) = kept {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            return Ok(measured);
+        }
         let files = Files::new(&self.plan.directory);
         let progress = &self.watch.runs[index];
         let prepared = match run.precondition_digest.as_deref() {
@@ -172,7 +211,11 @@ impl<'a> RunQueue<'a> {
         let spooled = spools.finish();
         notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
         result.notes = notes;
-        Ok(Measured { result, gate })
+        let measured = Measured { result, gate };
+        if let Err(why) = self.kept.store(run, &measured) {
+            lock(&self.notes).push(format!("{} could not be kept meanwhile: {why}", run.label));
+        }
+        Ok(measured)
     }
 
     /// Why a run unwound: its saved drive is damaged, or there is a bug.

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sim::{Device, Nanos};
 
 use crate::metrics::Metrics;
@@ -59,4 +59,8 @@ pub struct RunResult {
     pub notes: Vec<String>,
     /// What was measured over time and by unit.
     pub tables: Tables,
+    /// Why it came to nothing, where that is no reason to give up the others.
+    pub failed: Option<String>,
+    /// What it ran with, read back.
+    pub settings: Map<String, Value>,
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::axis_value::AxisValue;
 use crate::block::Block;
 use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
+use crate::travel::Travel;
 
 /// A study, as its schema shows it.
 #[derive(JsonSchema)]
@@ -25,6 +26,8 @@ struct Study {
     workload: Option<WorkloadModel>,
     /// Several workloads by label, instead of `workload`: the axis "workload".
     workloads: Option<BTreeMap<String, WorkloadModel>>,
+    /// Instead of a workload: a program in a real Linux guest.
+    travel: Option<Travel>,
     /// How the device is brought into its starting state, step by step.
     precondition: Option<Vec<Step>>,
     /// When a run stops and what of it is measured.

@@ -42,7 +42,7 @@ pub(crate) fn run_failure(run: &PlannedRun, error: &RunError) -> Failure {
         RunError::Stuck { .. } => return Failure::bug(error.to_string()),
         _ => Failure::input(format!("{}: {error}", run.label)),
     };
-    let path = ["workload".to_string(), run.point.workload.name().to_string()];
+    let path = ["workload".to_string(), run.point.workload_name().to_string()];
     match locate::place_of(&run.tree, &path) {
         Some(place) => failure.at(place),
         None => failure,

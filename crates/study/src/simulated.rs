@@ -30,7 +30,7 @@ fn stop(section: &RunSection, start: Nanos) -> Stop {
 
 /// Runs in virtual time.
 #[derive(Debug)]
-pub(crate) struct Simulated;
+pub struct Simulated;
 
 impl Runner for Simulated {
     fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
@@ -84,5 +84,12 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }
     notes.extend(advice::notes(run, &metrics, (&backlog, start, &outcome)));
-    Ok(RunResult { metrics, result_digest, notes, tables })
+    Ok(RunResult {
+        metrics,
+        result_digest,
+        notes,
+        tables,
+        failed: None,
+        settings: serde_json::Map::new(),
+    })
 }

@@ -48,6 +48,8 @@ impl Runner for Fixed {
             result_digest: format!("digest {}", job.index),
             notes: vec!["booted".into()],
             tables: Tables::default(),
+            failed: None,
+            settings: serde_json::Map::new(),
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::shared_state::Export;
 use crate::state::{self, Mark, Moment};
 use crate::store::Store;
 
-use super::DeviceOptions;
+use super::{DeviceOptions, Start};
 
 /// What a saved state and the report say about a device.
 pub(crate) struct Origin {
@@ -162,13 +162,17 @@ fn open(
     manner: Manner,
     notes: &mut Vec<String>,
 ) -> Result<(Export, Origin), Failure> {
-    let DeviceOptions { name, mut part, data } = device;
+    let DeviceOptions { name, mut part, data, start } = device;
     let capacity = part.device.limits().capacity;
-    let store = match &data {
-        Some(path) => Store::file(path, capacity)?,
-        None => Store::memory(capacity)?,
-    };
     let (mut kept, mut restored) = (None, None);
+    let store = match (&data, start) {
+        (Some(path), _) => Store::file(path, capacity)?,
+        (None, None) => Store::memory(capacity)?,
+        (None, Some(Start { store, at, next_id })) => {
+            restored = Some(Moment { at, next_id, data_modified_ns: None });
+            store
+        }
+    };
     if let Some(data) = data {
         let state = state::path_beside(&data);
         Mark::refuse_if_set(&data, &state)?;

@@ -35,7 +35,7 @@ pub const NAMES: [&str; 8] = {
 ///
 /// # Errors
 /// When it is unknown, or its program is not installed.
-pub(super) fn command(name: &str) -> Result<Mkfs, Failure> {
+pub(super) fn command(name: &str, more: &[String]) -> Result<Mkfs, Failure> {
     let Some((_, options, package)) = ALL.iter().find(|(known, ..)| *known == name) else {
         let nearest = study::nearest(name, NAMES).map(|near| format!(" (nearest: {near})"));
         return Err(Failure::input(format!("--mkfs {name}: no such file system"))
@@ -47,12 +47,18 @@ pub(super) fn command(name: &str) -> Result<Mkfs, Failure> {
         ))
         .help(format!("sudo apt-get install {package}"))
     })?;
-    let arguments = options.iter().map(|o| o.to_string()).chain(["/dev/vda".into()]).collect();
+    let options = options.iter().map(|o| o.to_string()).chain(more.iter().cloned());
+    let arguments = options.chain(["/dev/vda".into()]).collect();
     Ok(Mkfs { program: program.display().to_string(), arguments })
 }
 
+/// Fails when `name` cannot be made on this machine, as [`command`] says.
+pub(crate) fn check(name: &str) -> Result<(), Failure> {
+    command(name, &[]).map(drop)
+}
+
 /// Where the guest finds `name`, which may be a path seen from `here`.
-pub(super) fn find_program(name: &str, here: &Path) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &str, here: &Path) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         let meta = std::fs::metadata(path).ok();
         meta.is_some_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
@@ -70,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_unknown_file_system_gets_its_nearest() {
-        let failure = command("ext33").unwrap_err();
+        let failure = command("ext33", &[]).unwrap_err();
         assert!(failure.expected.unwrap().contains("nearest: ext3"));
         assert_eq!(failure.kind, study::Kind::Input);
     }

@@ -13,9 +13,11 @@ pub(super) struct FreeCpu {
 }
 
 impl FreeCpu {
-    /// The program begins (0) or has ended (1).
+    /// The program begins (0) or has ended (1); what comes later is not looked at.
     pub(super) fn mark(&mut self, which: usize) {
-        self.marks_s[which] = self.group.map(seconds_of);
+        if let Some(mark) = self.marks_s.get_mut(which) {
+            *mark = self.group.map(seconds_of);
+        }
     }
 
     /// Seconds while the program ran.

@@ -1,6 +1,7 @@
 //! The guest's first process: `blocklab` once more, as the kernel's init. It prepares what the plan
 //! says, runs the program, writes down what it found, and turns the guest off.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,6 +17,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
 use super::plan::{self, BlockStatistics, Disk, Findings, GuestPlan, Mkfs};
+use super::settings::{self, Settings};
 
 /// Where the host's folder is mounted.
 const CONTROL: &str = "/run/blocklab";
@@ -23,7 +25,7 @@ const CONTROL: &str = "/run/blocklab";
 pub(super) const MOUNT: &str = "/mnt";
 const TRACING: &str = "/sys/kernel/tracing";
 /// What programs are looked for in.
-pub(super) const PATH: &str =
+pub(crate) const PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games";
 
 /// Be the guest's first process; `folder` is the host's folder with the plan. It never returns to
@@ -97,6 +99,9 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     findings.memory_kib = memory_kib(&read("/proc/meminfo")).unwrap_or(0);
     for disk in &plan.disks {
         set(disk)?;
+        if disk.name == "vda" {
+            set_more(&plan.settings)?;
+        }
         let shown = read(&format!("/sys/block/{}/queue/scheduler", disk.name));
         findings.schedulers.push(chosen(&shown).to_string());
         findings.numbers.push(read(&format!("/sys/block/{}/dev", disk.name)).replace(':', ","));
@@ -105,8 +110,11 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
         make_file_system(mkfs)?;
     }
     if let Some(kind) = &plan.mount {
-        mounted("/dev/vda", MOUNT, kind, None)?;
+        mount_disk(kind, &plan.settings.mount_options)?;
     }
+    // Last of all: whatever else changes may raise it again.
+    plan.disks.iter().try_for_each(set_read_ahead)?;
+    findings.settings = read_back(&plan);
     // Everything before is on the medium, so that the program alone is measured.
     rustix::fs::sync();
     let recording =
@@ -121,6 +129,7 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     rustix::fs::sync();
     findings.synced_ns = now_ns();
     let synced = statistics(&plan)?;
+    mark(plan::SYNCED);
     if let Some(recording) = recording {
         findings.queue_lost = recording.stop()?;
     }
@@ -184,7 +193,7 @@ const WHOLE_BIOS: [(&str, &str); 4] = [
 ];
 
 fn set(disk: &Disk) -> Result<(), String> {
-    let Disk { name, rotational, whole_bios, scheduler, read_ahead_kib, cache } = disk;
+    let Disk { name, rotational, whole_bios, scheduler, cache, .. } = disk;
     let mut settings = vec![
         ("queue/rotational", u8::from(*rotational).to_string()),
         ("queue/add_random", "0".to_string()),
@@ -193,14 +202,82 @@ fn set(disk: &Disk) -> Result<(), String> {
         settings.extend(WHOLE_BIOS.map(|(key, value)| (key, value.to_string())));
     }
     settings.extend(scheduler.iter().map(|name| ("queue/scheduler", name.clone())));
-    settings.extend(read_ahead_kib.iter().map(|kib| ("queue/read_ahead_kb", kib.to_string())));
     settings.extend(cache.iter().map(|cache| ("cache_type", cache.clone())));
-    for (key, value) in settings {
-        let path = format!("/sys/block/{name}/{key}");
-        std::fs::write(&path, &value)
-            .map_err(|why| format!("cannot set {path} to `{value}`: {why}"))?;
+    settings
+        .into_iter()
+        .try_for_each(|(key, value)| write(&format!("/sys/block/{name}/{key}"), &value))
+}
+
+fn write(path: &str, value: &str) -> Result<(), String> {
+    std::fs::write(path, value).map_err(|why| format!("cannot set {path} to `{value}`: {why}"))
+}
+
+fn set_read_ahead(disk: &Disk) -> Result<(), String> {
+    let Some(kib) = disk.read_ahead_kib else { return Ok(()) };
+    write(&format!("/sys/block/{}/queue/read_ahead_kb", disk.name), &kib.to_string())
+}
+
+/// What only a study sets: of the first disk, and of memory.
+fn set_more(settings: &Settings) -> Result<(), String> {
+    if settings.never_flush {
+        write("/sys/block/vda/queue/write_cache", "write through")?;
     }
-    Ok(())
+    if let Some(us) = settings.wbt_us {
+        write("/sys/block/vda/queue/wbt_lat_usec", &us.to_string())?;
+    }
+    let mut memory = settings.memory.iter();
+    memory.try_for_each(|(name, value)| write(&format!("/proc/sys/vm/{name}"), &value.to_string()))
+}
+
+/// The settings as the kernel has them.
+fn read_back(plan: &GuestPlan) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    found.insert("scheduler".into(), chosen(&read("/sys/block/vda/queue/scheduler")).into());
+    found.insert("cache_type".into(), read("/sys/block/vda/cache_type"));
+    for name in [
+        "read_ahead_kb",
+        "write_cache",
+        "wbt_lat_usec",
+        "max_sectors_kb",
+        "nr_requests",
+        "rotational",
+    ] {
+        found.insert(name.into(), read(&format!("/sys/block/vda/queue/{name}")));
+    }
+    for name in ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"] {
+        found.insert(name.into(), read(&format!("/proc/sys/vm/{name}")));
+    }
+    let mount = plan.mount.as_ref().and_then(|_| {
+        let mounts = read("/proc/self/mounts");
+        let line = mounts.lines().find(|line| line.starts_with("/dev/vda "))?;
+        Some(line.split_whitespace().nth(3)?.to_string())
+    });
+    found.extend(mount.map(|options| ("mount_options".into(), options)));
+    found
+}
+
+/// Mount the first disk where programs are to find it.
+fn mount_disk(kind: &str, options: &str) -> Result<(), String> {
+    let (flags, data) = settings::mount_flags(options);
+    let data = CString::new(data).map_err(|why| why.to_string())?;
+    mount("/dev/vda", MOUNT, kind, flags, data.as_c_str()).map_err(|why| {
+        format!("cannot mount /dev/vda as {kind} with `{options}`: {why}; {}", last_of_log())
+    })
+}
+
+/// What the kernel said last, such as why it does not mount.
+fn last_of_log() -> String {
+    let log =
+        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+    let mut last = String::new();
+    let Ok(mut log) = log else { return last };
+    let mut record = vec![0; 8192];
+    while let Ok(bytes @ 1..) = log.read(&mut record) {
+        let text = String::from_utf8_lossy(&record[..bytes]);
+        last =
+            text.split_once(';').map_or("", |(_, said)| said).lines().next().unwrap_or("").into();
+    }
+    last
 }
 
 fn make_file_system(mkfs: &Mkfs) -> Result<(), String> {
@@ -251,7 +328,8 @@ fn run(plan: &GuestPlan) -> Result<ExitStatus, String> {
     let input = File::open(Path::new(CONTROL).join(plan::INPUT));
     let mut command = Command::new(&plan.program);
     command.args(&plan.arguments).current_dir(&plan.folder);
-    command.env_clear().envs(environment()).stdin(input.map_or(Stdio::null(), Stdio::from));
+    command.env_clear().envs(environment()).envs(&plan.settings.environment);
+    command.stdin(input.map_or(Stdio::null(), Stdio::from));
     command.stdout(output(plan::OUTPUT)?).stderr(output(plan::COMPLAINTS)?);
     command.status().map_err(|why| format!("cannot run {}: {why}", plan.program))
 }

@@ -5,7 +5,7 @@
 
 pub mod calendar;
 mod elevator;
-mod file_system;
+pub(crate) mod file_system;
 mod free_cpu;
 mod guest;
 mod inside;
@@ -16,6 +16,7 @@ pub(crate) mod plan;
 mod queue;
 mod report;
 mod serve;
+mod settings;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,15 @@ use crate::record;
 use crate::session::DeviceOptions;
 use crate::session::open::{self, Manner};
 use crate::shared_state::SharedState;
+use crate::statistics::Statistics;
 use crate::vhost_user::backend::BIOS_MAX;
 
 pub use elevator::{ElevatorReport, ShareReport};
 pub use file_system::NAMES as FILE_SYSTEMS;
+pub(crate) use inside::PATH as PROGRAMS;
 pub use inside::init;
 pub use report::{DiskReport, Report};
+pub use settings::Settings;
 
 use file_system::find_program;
 use guest::Boot;
@@ -86,6 +90,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// What the program reads from its standard input.
     pub input: Vec<u8>,
+    /// What only studies set.
+    pub settings: Settings,
 }
 
 /// How it ended.
@@ -103,6 +109,44 @@ pub struct Outcome {
 /// # Errors
 /// When something of the machine, of the options or of the guest does not fit.
 pub fn travel(options: Options) -> Result<Outcome, Failure> {
+    journey(options, &Companion { echo: true, ..Companion::default() }).map(|left| left.outcome)
+}
+
+/// Who goes along with a session.
+pub(crate) struct Companion<'a> {
+    /// The program's output goes to this process's own as it comes.
+    pub(crate) echo: bool,
+    /// The device is wanted as the session leaves it.
+    pub(crate) keeps_device: bool,
+    /// Asked now and then; a failure ends the session.
+    pub(crate) check: &'a dyn Fn() -> Result<(), Failure>,
+}
+
+impl Default for Companion<'_> {
+    fn default() -> Self {
+        Companion { echo: false, keeps_device: false, check: &|| Ok(()) }
+    }
+}
+
+/// What a session leaves, of the first disk where nothing else is said.
+pub(crate) struct Left {
+    pub(crate) outcome: Outcome,
+    /// What the program wrote, and what it said on stderr; empty when that was echoed.
+    pub(crate) said: [String; 2],
+    /// What the guest read back of its settings.
+    pub(crate) settings: std::collections::BTreeMap<String, String>,
+    /// Response times and bytes by operation, of the program and of writing back what it left.
+    pub(crate) device_use: ([sim::Histogram; 4], [u64; 4]),
+    /// The device's counters before and after that.
+    pub(crate) counters: [sim::Counters; 2],
+    /// Times in the block layer by operation, where the queue was recorded.
+    pub(crate) queue: Option<[sim::Histogram; 4]>,
+    /// The device at rest, when that is, and its next request's number.
+    pub(crate) device: Option<(Box<dyn sim::Device>, Nanos, u64)>,
+}
+
+/// As [`travel`], in company.
+pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, Failure> {
     // The folder with the plan is best in memory: every line of output is synced.
     let (in_memory, private) = (PrivateFolder::in_memory()?, PrivateFolder::new()?);
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
@@ -138,19 +182,11 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
     let mut guest = boot.start()?;
     server.free_cpu.group = guest.group();
     open::mark(&mut origins)?;
-    let mut output = Output::new(control);
-    let end = server.serve(|| {
-        output.copy();
-        guest.ended().is_some()
-    })?;
-    if end == End::GuestGone {
-        guest.wait();
-    }
-    output.copy();
+    let end = accompany(&mut server, &mut guest, control, companion)?;
     let wall_s = began.elapsed().as_secs_f64();
     let findings = found(end, control, &guest, options.limit);
     drop(guest);
-    server.end_phase(2);
+    server.end_phase(3);
     // Whatever became of the guest.
     open::close(&mut server.shared.exports, &mut origins)?;
     let findings = findings?;
@@ -158,7 +194,6 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         Some(path) => queue::convert(&control.join(plan::QUEUE), path, &findings)?,
         None => Vec::new(),
     };
-    let code = findings.code.unwrap_or(INTERRUPTED);
     let asked = report::Asked {
         queue_depth,
         memory_mib: options.memory_mib,
@@ -166,8 +201,72 @@ pub fn travel(options: Options) -> Result<Outcome, Failure> {
         seed: options.seed,
         command: options.command,
     };
-    let report = report::of(&mut server, &origins, (findings, latencies), asked, wall_s);
-    Ok(Outcome { report, code })
+    let found = (findings, latencies);
+    Ok(left(&mut server, &origins, found, (asked, wall_s), (control, companion)))
+}
+
+/// Serve the guest until it is gone.
+fn accompany(
+    server: &mut Server,
+    guest: &mut guest::Guest,
+    control: &Path,
+    companion: &Companion,
+) -> Result<End, Failure> {
+    let mut output = Output::new(control);
+    let mut given_up = None;
+    let end = server.serve(|| {
+        if companion.echo {
+            output.copy();
+        }
+        given_up = (companion.check)().err();
+        given_up.is_some() || guest.ended().is_some()
+    })?;
+    if let Some(why) = given_up {
+        return Err(why);
+    }
+    if end == End::GuestGone {
+        guest.wait();
+    }
+    if companion.echo {
+        output.copy();
+    }
+    Ok(end)
+}
+
+/// Put together what a session leaves.
+fn left(
+    server: &mut Server,
+    origins: &[open::Origin],
+    (findings, latencies): (Findings, Vec<queue::Latencies>),
+    (asked, wall_s): (report::Asked, f64),
+    (control, companion): (&Path, &Companion),
+) -> Left {
+    let said = |name: &str| match companion.echo {
+        true => String::new(),
+        false => String::from_utf8_lossy(&std::fs::read(control.join(name)).unwrap_or_default())
+            .into_owned(),
+    };
+    let [boot, program, sync, _] = &server.phases[0].all;
+    let mut device_use = Statistics::default();
+    [program, sync].iter().for_each(|phase| device_use.merge(&phase.statistics));
+    let (times, bytes) = device_use.times();
+    let engine = &server.shared.exports[0].engine;
+    let at_rest = || {
+        let (device, at) = engine.at_rest();
+        (device, at, engine.next_id())
+    };
+    Left {
+        said: [plan::OUTPUT, plan::COMPLAINTS].map(said),
+        device_use: (times.clone(), *bytes),
+        counters: [boot.counters.clone(), sync.counters.clone()],
+        device: companion.keeps_device.then(at_rest),
+        settings: findings.settings.clone(),
+        queue: latencies.first().map(queue::Latencies::both),
+        outcome: Outcome {
+            code: findings.code.unwrap_or(INTERRUPTED),
+            report: report::of(server, origins, (findings, latencies), asked, wall_s),
+        },
+    }
 }
 
 /// Write down what the guest is to do and to read.
@@ -214,8 +313,10 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         Failure::input(format!("`{name}`: no such program"))
             .expected("a program of this machine: the guest has its files")
     })?;
-    let mkfs = options.mkfs.as_deref().map(file_system::command).transpose()?;
-    let folder = match &mkfs {
+    let more = &options.settings.mkfs_options;
+    let mkfs = options.mkfs.as_deref().map(|name| file_system::command(name, more)).transpose()?;
+    let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
+    let folder = match &mount {
         Some(_) => inside::MOUNT.to_string(),
         // What the guest covers with folders of its own is not there.
         None if ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"]
@@ -242,13 +343,14 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
     let mut rng = Rng::new(options.seed, "guest entropy");
     Ok(GuestPlan {
         disks: disks.collect(),
-        mount: options.mkfs.clone(),
+        mount,
         mkfs,
         program: program.display().to_string(),
         arguments: options.command[1..].to_vec(),
         folder,
         entropy: (0..4).flat_map(|_| rng.next_u64().to_le_bytes()).collect(),
         record_queue_kib: options.record_queue.is_some().then_some(QUEUE_KIB),
+        settings: options.settings.clone(),
     })
 }
 

@@ -1,23 +1,24 @@
-//! What was measured of one disk: before, during and after the program.
+//! What was measured of one disk: before and during the program, while its data was written back,
+//! and after that.
 
 use sim::{Counters, Nanos};
 
 use crate::statistics::Statistics;
 
-/// One of the three.
+/// One of the four.
 #[derive(Default)]
 pub(super) struct Phase {
     pub(super) statistics: Statistics,
     /// With at least one request inside.
     pub(super) busy_ns: u64,
     /// What the device had counted at its end.
-    counted: Counters,
+    pub(super) counters: Counters,
 }
 
-/// All three.
+/// All four.
 #[derive(Default)]
 pub(super) struct Phases {
-    pub(super) all: [Phase; 3],
+    pub(super) all: [Phase; 4],
     present: usize,
     /// Since when there are requests inside.
     busy_since: Option<Nanos>,
@@ -32,21 +33,27 @@ impl Phases {
         self.busy_since = is_busy.then(|| self.busy_since.unwrap_or(now));
     }
 
-    /// The present phase ends at `now`, with what was measured in it and what the device has
-    /// counted until then; phase `next` begins.
-    pub(super) fn end(&mut self, now: Nanos, measured: Statistics, counted: Counters, next: usize) {
+    /// The present phase ends at `now`, with what was measured in it; phase `next` begins.
+    pub(super) fn end(
+        &mut self,
+        now: Nanos,
+        measured: Statistics,
+        counters: Counters,
+        next: usize,
+    ) {
         let is_busy = self.busy_since.is_some();
         self.set_busy(now, false);
-        self.all[self.present].statistics.merge(&measured);
-        self.all[self.present].counted = counted;
+        let present = &mut self.all[self.present];
+        present.statistics.merge(&measured);
+        present.counters = counters;
         self.present = next;
         self.set_busy(now, is_busy);
     }
 
     /// What the device counted while the program ran.
     pub(super) fn counted(&self) -> Counters {
-        let [boot, program, _] = &self.all;
-        program.counted.since(&boot.counted)
+        let [boot, program, ..] = &self.all;
+        program.counters.since(&boot.counters)
     }
 }
 
@@ -72,6 +79,6 @@ mod tests {
         phases.end(Nanos(60), Statistics::default(), counted(10), 2);
         phases.end(Nanos(70), Statistics::default(), counted(99), 2);
         assert_eq!(phases.counted().get("enqueued"), 7);
-        assert_eq!(phases.all.map(|phase| phase.busy_ns), [25, 7, 0]);
+        assert_eq!(phases.all.map(|phase| phase.busy_ns), [25, 7, 0, 0]);
     }
 }

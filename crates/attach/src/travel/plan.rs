@@ -1,7 +1,11 @@
 //! What the outside tells the guest's first process, and what that tells back. Both are JSON files
 //! in a folder of the host that the guest mounts.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use super::settings::Settings;
 
 /// The plan's file.
 pub(super) const PLAN: &str = "plan.json";
@@ -17,6 +21,8 @@ pub(super) const COMPLAINTS: &str = "err";
 pub(super) const BEGUN: &str = "begun";
 /// Made when the program has ended, before its data is written back.
 pub(super) const ENDED: &str = "ended";
+/// Made when its data is written back, before anything else is.
+pub(super) const SYNCED: &str = "synced";
 /// The kernel's record of the queues.
 pub(super) const QUEUE: &str = "queue";
 
@@ -34,6 +40,7 @@ pub(super) struct GuestPlan {
     pub(super) entropy: Vec<u8>,
     /// Record the queues; KiB of memory for it.
     pub(super) record_queue_kib: Option<u32>,
+    pub(super) settings: Settings,
 }
 
 /// How a disk is to be set.
@@ -73,6 +80,8 @@ pub(super) struct Findings {
     pub(super) numbers: Vec<String>,
     /// The scheduler of each disk.
     pub(super) schedulers: Vec<String>,
+    /// What was read back of the first disk's settings, and of those of memory.
+    pub(super) settings: BTreeMap<String, String>,
     /// Memory the guest had, in KiB.
     pub(super) memory_kib: u64,
     /// Events of the queue that did not fit.

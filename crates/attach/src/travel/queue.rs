@@ -81,6 +81,15 @@ struct Waiting {
 #[derive(Default, Debug)]
 pub(super) struct Latencies(pub(super) [[Histogram; 4]; 2]);
 
+impl Latencies {
+    /// Of both phases together.
+    pub(super) fn both(&self) -> [Histogram; 4] {
+        let [mut both, rest] = self.0.clone();
+        both.iter_mut().zip(&rest).for_each(|(all, more)| all.merge(more));
+        both
+    }
+}
+
 #[derive(Default)]
 struct Converter {
     sequence: u64,

@@ -181,9 +181,9 @@ pub(super) fn of(
         let [before, after, synced] = findings.statistics.get(index).copied().unwrap_or_default();
         let latencies = latencies.get(index);
         let phase = |index: usize| latencies.map(|latencies| &latencies.0[index]);
-        let [boot, program, rest] = &server.phases[index].all;
+        let [_, program, sync, _] = &server.phases[index].all;
         let mut whole = crate::statistics::Statistics::default();
-        [boot, program, rest].iter().for_each(|phase| whole.merge(&phase.statistics));
+        server.phases[index].all.iter().for_each(|phase| whole.merge(&phase.statistics));
         disks.push(DiskReport {
             name: format!("vd{}", (b'a' + index as u8) as char),
             part: identity.part.name.clone(),
@@ -198,7 +198,7 @@ pub(super) fn of(
             waf: metrics::value(&identity.counted(&export.engine), "waf"),
             busy_share: (program.busy_ns as f64 / 1e9 / command_s.max(1e-9)).min(1.0),
             block: block(after.since(&before), &program.statistics.operations(), phase(0)),
-            block_sync: block(synced.since(&after), &rest.statistics.operations(), phase(1)),
+            block_sync: block(synced.since(&after), &sync.statistics.operations(), phase(1)),
             device: program.statistics.operations(),
             device_whole: whole.operations(),
         });

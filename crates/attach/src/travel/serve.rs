@@ -325,6 +325,7 @@ impl Server {
             match name.as_deref() {
                 Some(plan::BEGUN) => marks.push(0),
                 Some(plan::ENDED) => marks.push(1),
+                Some(plan::SYNCED) => marks.push(2),
                 _ => {}
             }
         }
@@ -338,9 +339,9 @@ impl Server {
     pub(super) fn end_phase(&mut self, next: usize) {
         let now = self.now();
         for (export, phases) in self.shared.exports.iter_mut().zip(&mut self.phases) {
-            let mut counted = Counters::default();
-            export.engine.device().counters(&mut counted);
-            phases.end(now, std::mem::take(export.engine.statistics()), counted, next);
+            let mut counters = Counters::default();
+            export.engine.device().counters(&mut counters);
+            phases.end(now, std::mem::take(export.engine.statistics()), counters, next);
         }
     }
 

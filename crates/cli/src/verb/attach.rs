@@ -151,7 +151,8 @@ impl Attach {
                 None => ("", text.as_str()),
             };
             let part = study::build_part(part, &self.sets, self.seed)?;
-            devices.push(DeviceOptions { name: name.into(), part, data: data.next() });
+            let (name, data) = (name.into(), data.next());
+            devices.push(DeviceOptions { name, part, data, start: None });
         }
         let compensation = compensation(&self.compensate)?;
         let frontend = FrontendOptions {

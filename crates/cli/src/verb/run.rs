@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use attach::Travelling;
 use study::{Cache, Failure, Options, Plan, Results, Watch};
 
 use crate::{answer, interrupt, progress, python, say};
@@ -43,7 +44,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let plan = Plan::read(&self.study, &self.sets)?;
+        let travelling = Travelling::new(crate::binary::find);
+        let plan = Plan::read_for(Box::new(travelling), &self.study, &self.sets)?;
         let watch = Watch::new(&plan);
         let options = Options {
             jobs: self.jobs.map_or(0, usize::from),
@@ -97,7 +99,12 @@ fn interruptible(plan: &Plan, options: &Options, watch: &Watch) -> Result<Result
     });
     match ended_by.into_inner() {
         0 => {}
-        signal => interrupt::end_by(signal),
+        signal => {
+            if plan.travels() && options.cache.is_some() {
+                eprintln!("the runs that were finished are kept: the same command goes on there");
+            }
+            interrupt::end_by(signal)
+        }
     }
     results
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time;
 
 use attach::DeviceOptions;
-use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS};
+use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS, Settings};
 use config::{Duration, Size};
 use study::Failure;
 
@@ -109,7 +109,8 @@ impl Args {
         let sets: Vec<String> = room.into_iter().chain(self.sets).collect();
         for (text, letter) in self.parts.iter().zip('a'..='z') {
             let part = study::build_part_behind(elevator, text, &sets, self.seed)?;
-            devices.push(DeviceOptions { name: format!("vd{letter}"), part, data: data.next() });
+            let (name, data) = (format!("vd{letter}"), data.next());
+            devices.push(DeviceOptions { name, part, data, start: None });
         }
         Ok(Options {
             devices,
@@ -127,6 +128,7 @@ impl Args {
             record_queue: self.record_queue,
             command: self.command,
             input: input()?,
+            settings: Settings::default(),
         })
     }
 }

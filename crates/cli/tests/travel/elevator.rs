@@ -80,7 +80,9 @@ fn process_and_priority_come_with_each_request() {
     let shares = journey.elevator()["shares"].as_array().unwrap();
     let service = |process: u64| {
         let share = shares.iter().find(|share| share["process"] == process);
-        share.unwrap_or_else(|| panic!("no {process} in {shares:?}"))["service_ns"].as_f64().unwrap()
+        share.unwrap_or_else(|| panic!("no {process} in {shares:?}"))["service_ns"]
+            .as_f64()
+            .unwrap()
     };
     let ratio = service(processes[0]) / service(processes[1]);
     // Its slices are 180 ms against 40 ms, and what is begun in one ends.

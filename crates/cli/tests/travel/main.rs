@@ -7,4 +7,5 @@ mod elevator;
 mod errors;
 mod journey;
 mod repeat;
+mod study;
 mod support;

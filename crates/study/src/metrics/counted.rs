@@ -51,7 +51,7 @@ impl Readings<'_> {
             // A part of a part is in what that one says.
             let within =
                 |outer: &&str| part.strip_prefix(*outer).is_some_and(|r| r.starts_with('.'));
-            if counts(part) && !parts.iter().any(|outer| within(&outer)) {
+            if counts(part) && !parts.iter().any(within) {
                 parts.push(part);
             }
         }

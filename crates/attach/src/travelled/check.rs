@@ -1,0 +1,164 @@
+//! What can be wrong with a point that travels, found before anything boots.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use config::Size;
+use study::{Amount, Failure, Setup, Travel, name_of};
+
+use crate::travel::MEMORY_MIN_MIB;
+use crate::travel::file_system::{self, find_program};
+
+/// Linux refuses fewer bytes of dirty memory than two pages.
+const DIRTY_BYTES_MIN: u64 = 8192;
+
+/// Refuse what no guest of this machine can do.
+pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
+    let at = |key: &str| {
+        let key = key.to_string();
+        move |failure: Failure| setup.at(&["travel", &key], failure)
+    };
+    memory(travel.memory).map_err(at("memory"))?;
+    if let Some(kind) = &travel.file_system {
+        file_system::check(&name_of(kind)).map_err(at("file_system"))?;
+    } else {
+        for (key, text) in
+            [("mkfs_options", &travel.mkfs_options), ("mount_options", &travel.mount_options)]
+        {
+            if !text.is_empty() {
+                let failure = Failure::input(format!("travel.{key} without a file system"));
+                return Err(at(key)(failure.expected("travel.file_system, such as \"ext4\"")));
+            }
+        }
+    }
+    for (key, limit) in [("dirty", travel.dirty), ("dirty_background", travel.dirty_background)] {
+        limit.map_or(Ok(()), dirty).map_err(at(key))?;
+    }
+    for name in travel.arguments.keys() {
+        argument(name).map_err(|failure| setup.at(&["travel", "arguments", name], failure))?;
+    }
+    if let Some(name) = travel.program.executable() {
+        installed(name).map_err(at("program"))?;
+    }
+    if travel.command.trim().is_empty() {
+        let failure = Failure::input("travel.command is empty");
+        return Err(at("command")(failure.expected("a shell's command line, such as \"sync\"")));
+    }
+    command_line("command", &travel.command).map_err(at("command"))?;
+    command_line("setup", &travel.setup).map_err(at("setup"))
+}
+
+fn memory(memory: Size) -> Result<(), Failure> {
+    let mib = memory.0.0 >> 20;
+    if mib < MEMORY_MIN_MIB {
+        return Err(Failure::input(format!("a guest with {} of memory", memory.0))
+            .expected(format!("at least {MEMORY_MIN_MIB}MiB: less does not boot")));
+    }
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let host_kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    match host_kib {
+        Some(host_kib) if mib << 10 > host_kib => Err(Failure::machine(format!(
+            "a guest with {} of memory, and this machine has {} MiB",
+            memory.0,
+            host_kib >> 10
+        ))
+        .help("give the guest less: --set travel.memory=1GiB")),
+        _ => Ok(()),
+    }
+}
+
+fn dirty(limit: Amount) -> Result<(), Failure> {
+    let fits = match limit {
+        Amount::Percent(percent) => (1.0..=100.0).contains(&percent) && percent.fract() == 0.0,
+        Amount::Size(size) => size.0.0 >= DIRTY_BYTES_MIN,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Failure::input(format!("a limit of {limit} for dirty memory"))
+        .expected("a whole share from 1% to 100%, or a size of 8KiB or more"))
+}
+
+/// A name that a shell takes for a variable's, and that is not taken.
+fn argument(name: &str) -> Result<(), Failure> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if begins && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(Failure::input(format!("`{name}` cannot be a variable of travel.command"))
+        .expected("a small letter first, then letters, digits and underscores"))
+}
+
+fn installed(name: &str) -> Result<(), Failure> {
+    if find_program(name, Path::new("/")).is_some() {
+        return Ok(());
+    }
+    Err(Failure::machine(format!("{name} is not installed; the guest has this machine's files"))
+        .help(format!("sudo apt-get install {name}")))
+}
+
+/// A shell can read it, and knows what its first word is, where that is a plain word.
+fn command_line(key: &str, text: &str) -> Result<(), Failure> {
+    let shell = |arguments: &[&str]| {
+        let mut command = Command::new("/bin/sh");
+        command.args(arguments).env_clear().env("PATH", crate::travel::PROGRAMS);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output()
+    };
+    let failed = |why: std::io::Error| Failure::machine(format!("cannot run /bin/sh: {why}"));
+    let read = shell(&["-n", "-c", text]).map_err(failed)?;
+    if !read.status.success() {
+        let said = String::from_utf8_lossy(&read.stderr);
+        return Err(Failure::input(format!("no shell can read travel.{key}: {}", said.trim()))
+            .expected("a command line of /bin/sh"));
+    }
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+-._/".contains(c);
+    if first.is_empty() || !first.chars().all(plain) {
+        return Ok(());
+    }
+    let known = shell(&["-c", "command -v -- \"$0\"", first]).map_err(failed)?;
+    if known.status.success() {
+        return Ok(());
+    }
+    Err(Failure::input(format!("travel.{key} begins with `{first}`, which is no program here"))
+        .expected("a program of this machine: the guest has its files")
+        .help(format!("install it, such as by: sudo apt-get install {first}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_one_that_the_shell_knows() {
+        for good in ["", "sh -c 'exit 1'", "cd / && ls", "for i in 1 2; do :; done", "X=1 sh"] {
+            assert_eq!(command_line("command", good), Ok(()), "{good}");
+        }
+        let told = |text: &str| command_line("setup", text).unwrap_err().to_string();
+        assert!(told("no-such-program -x").contains("begins with `no-such-program`"));
+        assert!(told("if true").contains("no shell can read travel.setup"));
+    }
+
+    #[test]
+    fn memory_and_limits_have_bounds() {
+        let mib = |mib| memory(Size(Bytes::from_mib(mib)));
+        assert!(mib(32).unwrap_err().to_string().contains("at least 64MiB"));
+        assert_eq!(mib(64), Ok(()));
+        assert_eq!(mib(1 << 30).unwrap_err().exit_code(), 3);
+        assert!(dirty(Amount::Percent(0.5)).is_err() && dirty(Amount::Percent(101.0)).is_err());
+        assert!(dirty(Amount::Size(Size(Bytes(4096)))).is_err());
+        assert_eq!(dirty(Amount::Percent(10.0)), Ok(()));
+    }
+
+    #[test]
+    fn a_variable_takes_no_name_that_is_taken() {
+        assert_eq!(argument("clients"), Ok(()));
+        for taken in ["PATH", "1st", "a-b", ""] {
+            assert!(argument(taken).is_err(), "{taken}");
+        }
+    }
+}

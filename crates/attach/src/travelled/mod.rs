@@ -1,0 +1,85 @@
+//! Studies that travel: each point of the grid is a session of a real Linux guest in virtual time.
+
+mod check;
+mod disk;
+mod session;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use study::{Failure, Job, RunResult, Runner, Setup, Simulated};
+
+use crate::travel::kernel;
+
+use disk::Disks;
+
+/// Runs what travels in a guest, and the rest as any study is run.
+pub struct Travelling {
+    /// Finds the guest's first process.
+    program: fn() -> Result<PathBuf, Failure>,
+    host: OnceLock<Result<Host, Failure>>,
+    disks: Disks,
+}
+
+/// What a guest is made of.
+#[derive(Clone, Debug)]
+struct Host {
+    kernel: PathBuf,
+    program: PathBuf,
+    /// Digest of the kernel's file.
+    kernel_digest: String,
+}
+
+impl std::fmt::Debug for Travelling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Travelling").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl Travelling {
+    /// With the kernel that `blocklab kernel build` made; `program` finds a program that calls
+    /// [`crate::travel::init`] with what follows `travel-guest`.
+    pub fn new(program: fn() -> Result<PathBuf, Failure>) -> Travelling {
+        Travelling { program, host: OnceLock::new(), disks: Disks::default() }
+    }
+
+    fn host(&self) -> Result<&Host, Failure> {
+        let found = || {
+            let kernel = kernel::find(None)?;
+            let unreadable = |why: std::io::Error| {
+                Failure::machine(format!("cannot read the kernel {}: {why}", kernel.display()))
+            };
+            let kernel_digest = File::open(&kernel).and_then(study::digest_of_reader);
+            let kernel_digest = kernel_digest.map_err(unreadable)?;
+            Ok(Host { kernel, program: (self.program)()?, kernel_digest })
+        };
+        self.host.get_or_init(found).as_ref().map_err(Failure::clone)
+    }
+}
+
+impl Runner for Travelling {
+    fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
+        let Some(travel) = &setup.point.travel else { return Simulated.plan(setup) };
+        check::travel(setup, travel)?;
+        let host = self.host()?;
+        self.disks.expect(setup, travel);
+        // Its path is on the kernel's command line, with which its random numbers begin.
+        Ok(Some(json!({ "kernel": host.kernel_digest, "program": host.program })))
+    }
+
+    fn run(&self, job: Job) -> Result<RunResult, Failure> {
+        let Some(travel) = job.setup.point.travel.clone() else { return Simulated.run(job) };
+        let host = self.host()?;
+        let progress = job.progress;
+        match session::run(host, &self.disks, job, &travel) {
+            Ok(result) => Ok(result),
+            Err(failure) => {
+                // Ended from outside it is not the point's fault.
+                progress.check()?;
+                Ok(RunResult::failed(travel.program, session::in_words(&failure)))
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! One point: its disk is prepared by a session of its own, its program runs in another.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use sim::{Histogram, Op};
+use study::{Amount, Block, BlockUse, BuiltPart, Failure, Job, Part, Progress};
+use study::{RunResult, Session, Setup, Travel, WriteCache, name_of};
+
+use crate::private_folder::PrivateFolder;
+use crate::session::{DeviceOptions, Start};
+use crate::store::Store;
+use crate::travel::{Companion, DiskReport, Left, Options, Settings, journey};
+
+use super::Host;
+use super::disk::{Disk, Disks};
+
+/// Above this share of free CPU a result is called distorted.
+const DISTORTED: f64 = 0.1;
+/// So much of what a program said on stderr is told.
+const TOLD_MAX: usize = 300;
+
+/// Run a point.
+pub(super) fn run(
+    host: &Host,
+    disks: &Disks,
+    job: Job,
+    travel: &Travel,
+) -> Result<RunResult, Failure> {
+    let Job { run, setup, device, start, progress, .. } = job;
+    let began = Instant::now();
+    let guest = Guest { host, travel, setup: &setup, progress };
+    let part = |device| BuiltPart {
+        device,
+        model: run.point.device.name().into(),
+        elevator: study::elevator_of(&run.point.device),
+        part: run.part.clone().unwrap_or_else(|| Part {
+            name: run.point.device.name().into(),
+            title: String::new(),
+            status: String::new(),
+        }),
+        block: Block::default(),
+        digest: run.digest.clone(),
+    };
+    let prepare = || {
+        let store = Store::memory(run.limits.capacity)?;
+        let start = Start { store: store.share()?, at: start, next_id: 0 };
+        guest
+            .prepare(DeviceOptions {
+                name: "vda".into(),
+                part: part(device),
+                data: None,
+                start: Some(start),
+            })
+            .map(|(device, at, next_id)| Disk { device, store, at, next_id })
+    };
+    let (device, start) = disks.fork(&setup, travel, prepare)?;
+    let has_cache = run.limits.write_cache;
+    let device =
+        DeviceOptions { name: "vda".into(), part: part(device), data: None, start: Some(start) };
+    let left = guest.measure(device)?;
+    let session = measured(left, travel, has_cache, began)?;
+    Ok(session.result(travel.program))
+}
+
+/// What a person is told of a session that failed.
+pub(super) fn in_words(failure: &Failure) -> String {
+    let expected = failure.expected.as_ref().map(|text| format!("; expected {text}"));
+    format!("{}{}", failure.message, expected.unwrap_or_default())
+}
+
+/// What the sessions of a point have in common.
+struct Guest<'a> {
+    host: &'a Host,
+    travel: &'a Travel,
+    setup: &'a Setup<'a>,
+    progress: &'a Progress,
+}
+
+impl Guest<'_> {
+    /// Make the file system and run the setup.
+    fn prepare(
+        &self,
+        device: DeviceOptions,
+    ) -> Result<(Box<dyn sim::Device>, sim::Nanos, u64), Failure> {
+        let travel = self.travel;
+        let mut options = self.options("setup", device, &travel.setup);
+        options.mkfs = travel.file_system.as_ref().map(name_of);
+        options.settings.mkfs_options =
+            travel.mkfs_options.split_whitespace().map(String::from).collect();
+        let left = self.journey(options, true)?;
+        succeeded("setup", &left)?;
+        left.device.ok_or_else(|| Failure::bug("a device that was to be kept was not"))
+    }
+
+    /// Run the program.
+    fn measure(&self, device: DeviceOptions) -> Result<Left, Failure> {
+        let travel = self.travel;
+        let mut options = self.options("travel", device, &travel.command);
+        options.scheduler = travel.scheduler.as_ref().map(name_of);
+        options.read_ahead_kib = travel.read_ahead_kb;
+        options.write_back = travel.write_cache.map(|cache| cache != WriteCache::Off);
+        options.settings.never_flush = travel.write_cache == Some(WriteCache::WriteThrough);
+        options.settings.wbt_us = travel.wbt.map(|wbt| wbt.0.0 / 1000);
+        options.settings.mount = travel.file_system.as_ref().map(name_of);
+        let limits = [("dirty", travel.dirty), ("dirty_background", travel.dirty_background)];
+        for (name, limit) in limits {
+            let (name, value) = match limit {
+                Some(Amount::Percent(percent)) => (format!("{name}_ratio"), percent as u64),
+                Some(Amount::Size(size)) => (format!("{name}_bytes"), size.0.0),
+                None => continue,
+            };
+            options.settings.memory.insert(name, value);
+        }
+        let folder = PrivateFolder::new()?;
+        options.record_queue = travel.record_queue.then(|| folder.path.join("queue"));
+        let left = self.journey(options, false)?;
+        succeeded("the program", &left)?;
+        Ok(left)
+    }
+
+    /// What both have in common; their random numbers begin with what `purpose` names.
+    fn options(&self, purpose: &str, device: DeviceOptions, command: &str) -> Options {
+        let travel = self.travel;
+        let command = if command.trim().is_empty() { "true" } else { command };
+        let arguments = travel.arguments.iter();
+        Options {
+            devices: vec![device],
+            kernel: self.host.kernel.clone(),
+            program: self.host.program.clone(),
+            memory_mib: travel.memory.0.0 >> 20,
+            scheduler: None,
+            read_ahead_kib: None,
+            write_back: None,
+            mkfs: None,
+            fill: false,
+            seed: self.setup.rng().split(purpose).next_u64(),
+            limit: travel.limit.0,
+            record: None,
+            record_queue: None,
+            command: ["/bin/sh", "-c", command].map(String::from).into(),
+            input: Vec::new(),
+            settings: Settings {
+                mount_options: travel.mount_options.clone(),
+                environment: arguments.map(|(name, value)| (name.clone(), value.label())).collect(),
+                ..Settings::default()
+            },
+        }
+    }
+
+    fn journey(&self, options: Options, keeps_device: bool) -> Result<Left, Failure> {
+        let began = Instant::now();
+        let limit = self.travel.wall_limit;
+        let check = || {
+            self.progress.check()?;
+            let spent = sim::Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            if spent <= limit.0 {
+                return Ok(());
+            }
+            Err(Failure::machine(format!(
+                "the session took more than {limit} of this machine's time"
+            ))
+            .help("does it compute for ever? if not: --set travel.wall_limit=10h"))
+        };
+        journey(options, &Companion { echo: false, keeps_device, check: &check })
+    }
+}
+
+/// Its exit code is 0.
+fn succeeded(what: &str, left: &Left) -> Result<(), Failure> {
+    let code = left.outcome.code;
+    if code == 0 {
+        return Ok(());
+    }
+    let hint = match code {
+        137 => " (killed: did it take more memory than the guest has?)",
+        _ => "",
+    };
+    let [out, err] = &left.said;
+    let said = if err.trim().is_empty() { end_of(out) } else { end_of(err) };
+    Err(Failure::input(format!("{what} ended with code {code}{hint}: {said}")))
+}
+
+/// The last words, in one line.
+fn end_of(text: &str) -> String {
+    let mut end: Vec<&str> = Vec::new();
+    for line in text.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
+        let length: usize = end.iter().map(|line| line.len()).sum();
+        if length + line.len() > TOLD_MAX && !end.is_empty() {
+            break;
+        }
+        end.insert(0, line);
+    }
+    let words: String = end.join(" / ").chars().take(TOLD_MAX).collect();
+    if words.is_empty() { "it said nothing".into() } else { words }
+}
+
+fn measured(
+    left: Left,
+    travel: &Travel,
+    has_cache: bool,
+    began: Instant,
+) -> Result<Session, Failure> {
+    let name = travel.program.name();
+    let numbers = travel.program.read(&left.said[0]).map_err(|why| {
+        Failure::input(format!("what the program wrote is not {name}'s output: {why}"))
+    })?;
+    let report = &left.outcome.report;
+    let (histograms, bytes) = left.device_use;
+    let seconds = |s: f64| sim::Nanos((s * 1e9).round() as u64);
+    let mut notes = Vec::new();
+    if let Some(share) = report.free_cpu_share.filter(|share| *share >= DISTORTED) {
+        notes.push(format!(
+            "free CPU is {:.0} % of the run: compare by it, but its seconds are not those of a \
+             real machine",
+            share * 100.0
+        ));
+    }
+    if travel.write_cache.is_some() && !has_cache {
+        notes.push("the device has no write cache: travel.write_cache changes nothing".into());
+    }
+    Ok(Session {
+        histograms,
+        bytes,
+        counters: left.counters,
+        program: seconds(report.command_s),
+        sync: seconds(report.sync_s),
+        block: report
+            .disks
+            .first()
+            .map(|disk| block(disk, left.queue.as_ref()))
+            .unwrap_or_default(),
+        numbers,
+        digest: report.digest.clone(),
+        settings: settings(&left.settings, &report.kernel, report.memory_mib),
+        notes,
+        wall: began.elapsed(),
+    })
+}
+
+/// The program's and what came when its data was written back, together.
+fn block(disk: &DiskReport, queue: Option<&[Histogram; 4]>) -> Vec<BlockUse> {
+    let of = |op: Op| {
+        let us = queue.map(|all| &all[op as usize]).filter(|times| times.count() > 0);
+        let us = us.map(|times| {
+            [0.5, 0.95, 0.99, 1.0].map(|q| times.quantile(q).unwrap_or(0) as f64 / 1e3)
+        });
+        let mut all = BlockUse { op, queued: 0, merged: 0, dispatched: 0, bytes: 0, us };
+        for one in disk.block.iter().chain(&disk.block_sync).filter(|one| one.op == op.name()) {
+            all.queued += one.queued;
+            all.merged += one.merged;
+            all.dispatched += one.dispatched;
+            all.bytes += one.bytes;
+        }
+        all
+    };
+    Op::ALL.map(of).into()
+}
+
+/// Numbers as numbers.
+fn settings(read: &BTreeMap<String, String>, kernel: &str, memory_mib: u64) -> Map<String, Value> {
+    let value =
+        |text: &String| text.parse::<i64>().map_or_else(|_| text.clone().into(), Value::from);
+    let mut all: Map<String, Value> =
+        read.iter().map(|(name, text)| (name.clone(), value(text))).collect();
+    all.insert("kernel".into(), kernel.into());
+    all.insert("memory_mib".into(), memory_mib.into());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_one_line() {
+        assert_eq!(end_of("no space\n\n 3 records out\n"), "no space / 3 records out");
+        assert_eq!(end_of(" \n"), "it said nothing");
+        assert_eq!(end_of(&"x".repeat(1000)).len(), TOLD_MAX);
+        let many = end_of(&"a line\n".repeat(1000));
+        assert!(many.ends_with("a line / a line") && many.len() < 2 * TOLD_MAX);
+    }
+
+    #[test]
+    fn settings_are_numbers_where_they_can_be() {
+        let read = [("read_ahead_kb", "128"), ("scheduler", "bfq"), ("wbt_lat_usec", "-1")];
+        let read = read.map(|(name, text)| (name.to_string(), text.to_string())).into();
+        let all = settings(&read, "6.1", 256);
+        assert_eq!((&all["read_ahead_kb"], &all["wbt_lat_usec"]), (&128.into(), &(-1).into()));
+        assert_eq!((&all["scheduler"], &all["kernel"]), (&"bfq".into(), &"6.1".into()));
+    }
+}

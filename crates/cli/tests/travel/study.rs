@@ -1,0 +1,211 @@
+//! Studies that travel: what is refused before anything boots, what a point answers, and that a
+//! point which comes to nothing takes no other with it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Folder, can_travel, until};
+
+const DEVICE: &str = "[device.null]\nlatency = \"20us\"\ncapacity = \"64MiB\"\n";
+
+/// A study with these lines in its table `[travel]`, and what follows it.
+fn study(folder: &Folder, travel: &str, rest: &str) {
+    let text = format!("{DEVICE}[travel]\n{travel}\n{rest}");
+    std::fs::write(folder.path("study.toml"), text).unwrap();
+}
+
+/// Run it with these options; its exit code, result and complaints.
+fn run(folder: &Folder, options: &[&str]) -> (Option<i32>, Value, String) {
+    let all = [&["run", "study.toml", "--no-report", "--json"], options].concat();
+    let output = folder.blocklab(&all);
+    let result = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), result, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn refused(travel: &str, rest: &str, sets: &[&str], words: &[&str]) {
+    let folder = Folder::new();
+    study(&folder, travel, rest);
+    let options: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let (code, _, said) = run(&folder, &options);
+    assert!(matches!(code, Some(2 | 3)), "{travel}: {code:?} {said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    words.iter().for_each(|word| assert!(said.contains(word), "{travel}: no {word} in {said}"));
+    assert!(!folder.path("out").exists() && folder.leftovers().is_empty());
+}
+
+#[test]
+fn what_no_guest_can_do_is_refused_before_anything_boots() {
+    let sync = "command = 'sync'";
+    let with = |line: &str| format!("{sync}\n{line}");
+    let at = "study.toml:6:";
+    refused(&with("scheduler = 'cfq'"), "", &[], &["`cfq`", "mq-deadline", at]);
+    refused(&with("scheduler = 'mqdeadline'"), "", &[], &["did you mean `mq-deadline`?", at]);
+    refused(&with("file_system = 'ext33'"), "", &[], &["did you mean `ext3`?", at]);
+    refused(&with("program = 'fi0'"), "", &[], &["did you mean `fio`?", at]);
+    refused(&with("memory = '32MiB'"), "", &[], &["32 MiB of memory", "at least 64MiB", at]);
+    refused(&with("dirty = '0.5%'"), "", &[], &["a limit of 0.5%", at]);
+    refused(&with("mount_options = 'sync'"), "", &[], &["without a file system", at]);
+    refused(&with("arguments = { PATH = '/' }"), "", &[], &["`PATH` cannot be a variable", at]);
+    refused(&with("read_ahead = 4"), "", &[], &["did you mean `read_ahead_kb`?", at]);
+    refused(sync, "", &["travel.write_cache=through"], &["`through`", "write-through", "--set:1"]);
+    refused("command = 'no-such-program'", "", &[], &["`no-such-program`", "study.toml:5:"]);
+    refused("command = 'if'", "", &[], &["no shell can read travel.command"]);
+    refused("setup = 'x'", "", &[], &["missing field `command`"]);
+    refused(sync, "[workload.fio]", &[], &["exclude each other", at]);
+    refused(sync, "[run]\nrequests = 5", &[], &["no [run] beside [travel]", at]);
+    let swept = "[sweep]\n'travel.scheduler' = ['none', 'cfq']";
+    refused(sync, swept, &[], &["`cfq`", "study.toml:7:"]);
+    let expect = "[[expect]]\ntext = 'x'\nmetric = 'block_read_dispatche'\nmin = 1";
+    refused(sync, expect, &[], &["did you mean `block_read_dispatched`?", "study.toml:8:"]);
+    let missing = ["f2fs", "jfs", "reiserfs"].into_iter().find(|kind| {
+        !["/sbin", "/usr/sbin"].iter().any(|f| Path::new(f).join(format!("mkfs.{kind}")).exists())
+    });
+    if let Some(kind) = missing {
+        let line = format!("file_system = '{kind}'");
+        refused(&with(&line), "", &[], &[&format!("mkfs.{kind} is not installed"), "apt-get", at]);
+    }
+}
+
+/// Two points that read a file with and without read-ahead.
+const READ: &str = "
+setup = 'dd if=/dev/urandom of=f bs=1M count=$mib'
+command = 'cat f > /dev/null && echo $mib > g'
+arguments = { mib = 4 }
+file_system = 'ext4'
+mount_options = 'noatime,data=writeback'
+scheduler = 'mq-deadline'
+wbt = '0s'
+dirty = '8MiB'
+";
+
+#[test]
+fn two_points_answer_alike_twice_and_differ_as_they_should() {
+    if !can_travel(&["mkfs.ext4"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let sweep = "[sweep]\n'travel.read_ahead_kb' = [0, 128]\n";
+    study(&folder, READ, sweep);
+    let (code, first, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let metric = |run: usize, name: &str| first["runs"][run]["metrics"][name].as_f64().unwrap();
+    // 4 KiB each without read-ahead: the file's 4 MiB, and some metadata.
+    assert!((1024.0..1100.0).contains(&metric(0, "block_read_dispatched")));
+    assert!(metric(1, "block_read_dispatched") < 100.0);
+    assert_eq!((metric(0, "guest_read_ahead_kb"), metric(1, "guest_read_ahead_kb")), (0.0, 128.0));
+    // A page each; of some metadata less.
+    let kib = metric(0, "block_read_kib_mean");
+    assert!((3.9..=4.0).contains(&kib), "{kib}");
+    // Neither mkfs nor the setup's 4 MiB are counted.
+    assert!(metric(0, "block_write_mb") < 1.0, "{}", metric(0, "block_write_mb"));
+    assert!(metric(0, "program_s") > metric(1, "program_s"));
+    let settings = &first["runs"][0]["settings"];
+    let mounted = settings["mount_options"].as_str().unwrap();
+    assert!(mounted.contains("noatime") && mounted.contains("data=writeback"), "{mounted}");
+    assert_eq!(
+        (&settings["scheduler"], &settings["wbt_lat_usec"]),
+        (&"mq-deadline".into(), &0.into())
+    );
+    assert_eq!(settings["dirty_bytes"], 8 << 20);
+    let (code, second, said) = run(&folder, &["--jobs", "1", "--no-cache"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(first["digest"], second["digest"]);
+    assert_eq!(first["result_digest"], second["result_digest"]);
+    let (_, other, _) = run(&folder, &["--set", "study.seed=2"]);
+    assert_ne!(first["result_digest"], other["result_digest"]);
+    let (code, _, said) = run(&folder, &["--records"]);
+    assert!(code == Some(2) && said.contains("--records: a study that travels"), "{said}");
+    assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn a_point_that_comes_to_nothing_is_one_row() {
+    if !can_travel(&["mkfs.ext2"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let travel = "command = 'true'\nfile_system = 'ext2'\nlimit = '50s'";
+    let sweep = "[sweep]\n'travel.command' = ['echo fine > f', 'echo why >&2; exit 3', \
+                 'dd if=/dev/zero of=f bs=1M', 'sleep 100', 'echo c > /proc/sysrq-trigger']\n\
+                 [[expect]]\ntext = 'all'\nmetric = 'program_s'\n\
+                 where = { 'travel.command' = 'echo fine > f' }\nmin = 0\n";
+    study(&folder, travel, sweep);
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    let failed = |run: usize| result["runs"][run]["failed"].as_str().unwrap_or("").to_string();
+    assert_eq!(failed(0), "");
+    assert!(result["runs"][0]["metrics"]["block_write_dispatched"].as_f64() > Some(0.0));
+    assert_eq!(result["expectations"][0]["ok"], true);
+    assert_eq!(failed(1), "the program ended with code 3: why");
+    assert!(failed(2).contains("No space left on device"), "{}", failed(2));
+    assert!(failed(3).contains("after 50 s of virtual time"), "{}", failed(3));
+    assert!(failed(4).contains("the guest ended too early"), "{}", failed(4));
+    assert_eq!(result["runs"][4]["metrics"]["program_s"], Value::Null);
+    assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn an_interrupted_study_goes_on_where_it_stopped() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    // The guest sees this machine's files, but has folders of its own where temporary ones are.
+    let name = format!("go-on-{}", std::process::id());
+    let go_on = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_file(&go_on);
+    let wait = format!("until [ -e {} ]; do :; done", go_on.display());
+    study(
+        &folder,
+        "command = 'true'",
+        &format!("[sweep]\n'travel.command' = ['true', '{wait}']\n"),
+    );
+    let mut first =
+        folder.command(&["run", "study.toml", "--no-report", "--jobs", "1"]).spawn().unwrap();
+    let kept = folder.path("out/.study.unfinished");
+    let rows = || {
+        let rows = std::fs::read_dir(&kept).into_iter().flatten().flatten();
+        rows.filter(|row| row.path().extension().is_some_and(|end| end == "json")).count()
+    };
+    until("the first run is kept", || rows() == 1);
+    let id = first.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(first.wait().unwrap().code(), None, "it ends by the signal");
+    assert!(!folder.path("out/study").exists() && rows() == 1);
+    std::fs::write(&go_on, "").unwrap();
+    let (code, result, said) = run(&folder, &[]);
+    std::fs::remove_file(&go_on).unwrap();
+    assert_eq!(code, Some(0), "{said}");
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("1 runs were finished before this study was interrupted"), "{notes}");
+    let times = result["runs"].as_array().unwrap().iter();
+    assert!(times.clone().all(|run| run["metrics"]["program_s"].is_number()) && times.len() == 2);
+    assert!(!kept.exists() && folder.leftovers().is_empty());
+}
+
+#[test]
+fn a_programs_own_numbers_are_in_the_row() {
+    if !can_travel(&["fio"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let fio = "fio --name=t --filename=/dev/vda --size=1m --rw=randread --bs=4k --ioengine=psync \
+               --thread --direct=1 --clocksource=clock_gettime --output-format=json";
+    let travel = format!("command = '{fio}'\nprogram = 'fio'\nrecord_queue = true\n");
+    study(&folder, &travel, "");
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let metric = |name: &str| result["runs"][0]["metrics"][name].as_f64().unwrap();
+    assert_eq!(metric("block_read_dispatched"), 256.0);
+    // The device answers after 20 us, and nothing but the clock's reading takes time besides.
+    assert!((20.0..40.0).contains(&metric("fio_read_us_p50")), "{}", metric("fio_read_us_p50"));
+    assert!((20.0..40.0).contains(&metric("block_read_us_p99")));
+    assert!(metric("fio_read_iops") > 25_000.0);
+    study(&folder, "command = 'echo hello'\nprogram = 'fio'\n", "");
+    let (code, result, _) = run(&folder, &[]);
+    assert_eq!(code, Some(1));
+    let failed = result["runs"][0]["failed"].as_str().unwrap();
+    assert!(failed.contains("is not fio's output"), "{failed}");
+}

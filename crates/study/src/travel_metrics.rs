@@ -1,0 +1,132 @@
+//! What a travelled run answers with, beside the metrics of its device.
+
+use std::collections::BTreeMap;
+
+use sim::Op;
+
+use crate::program::Program;
+
+/// Those of a run, by name; `None` where one is undefined.
+type Metrics = BTreeMap<String, Option<f64>>;
+
+/// Of each operation at the block layer: the end of the metric's name, and its meaning.
+const BLOCK: [(&str, &str); 9] = [
+    ("queued", "{op}s that file systems gave to the block layer"),
+    ("merged", "{op}s that became part of another request in the block layer"),
+    ("dispatched", "{op}s that the block layer gave to the device"),
+    ("mb", "MB (10^6 bytes) of {op}s at the block layer"),
+    ("kib_mean", "mean size of a dispatched {op} in KiB"),
+    ("us_p50", "median time of a {op} in the block layer in microseconds; with record_queue"),
+    ("us_p95", "95th percentile of a {op}'s time in the block layer; with record_queue"),
+    ("us_p99", "99th percentile of a {op}'s time in the block layer; with record_queue"),
+    ("us_max", "longest time of a {op} in the block layer; with record_queue"),
+];
+
+const PLAIN: [(&str, &str); 4] = [
+    ("program_s", "virtual seconds of the travelled program"),
+    ("sync_s", "virtual seconds that it took after the program to write back what it left"),
+    ("block_flushes", "flushes that the block layer gave to the device"),
+    ("guest_read_ahead_kb", "KiB of read-ahead in the guest, read back when all was set"),
+];
+
+const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
+
+fn block_name(op: Op, end: &str) -> String {
+    format!("block_{}_{end}", op.name())
+}
+
+/// What a metric of a travelled run is in, by the words in its name.
+fn unit(name: &str) -> &'static str {
+    let units = [("mb_s", "MB/s"), ("iops", "1/s"), ("per_s", "1/s"), ("us", "us"), ("ms", "ms")];
+    let more = [("s", "s"), ("mb", "MB"), ("kib", "KiB"), ("kb", "KiB")];
+    let has = |word: &str| format!("_{name}_").contains(&format!("_{word}_"));
+    units.iter().chain(&more).find(|(word, _)| has(word)).map_or("", |&(_, unit)| unit)
+}
+
+/// (name, unit, meaning) of every metric that only travelled runs have.
+pub(crate) fn definitions() -> Vec<(String, &'static str, String)> {
+    let owned = |&(name, meaning): &(&str, &str)| (name.to_string(), unit(name), meaning.into());
+    let mut list: Vec<_> = PLAIN.iter().map(owned).collect();
+    for op in OPS {
+        let of_op = |(end, meaning): &(&str, &str)| {
+            let name = block_name(op, end);
+            let unit = unit(&name);
+            (name, unit, meaning.replace("{op}", op.name()))
+        };
+        list.extend(BLOCK.iter().map(of_op));
+    }
+    list.extend(Program::all().flat_map(|program| program.metrics()).map(owned));
+    list
+}
+
+/// One operation at the guest's block layer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BlockUse {
+    /// The operation.
+    pub op: Op,
+    /// What file systems gave it.
+    pub queued: u64,
+    /// Of these, what became part of another request.
+    pub merged: u64,
+    /// What the device was given.
+    pub dispatched: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Median, 95th and 99th percentile and maximum in microseconds, where they are known.
+    pub us: Option<[f64; 4]>,
+}
+
+/// Every metric of a travelled run of `program`, undefined.
+pub(crate) fn undefined(program: Program) -> Metrics {
+    let other = |name: &str| {
+        Program::all().any(|other| {
+            other != program && other.metrics().iter().any(|(metric, _)| *metric == name)
+        })
+    };
+    let names = definitions().into_iter().map(|(name, ..)| name);
+    names.filter(|name| !other(name)).map(|name| (name, None)).collect()
+}
+
+/// Add what the block layer counted.
+pub(crate) fn add_block(metrics: &mut Metrics, all: &[BlockUse]) {
+    for of_op in all {
+        if of_op.op == Op::Flush {
+            metrics.insert("block_flushes".into(), Some(of_op.dispatched as f64));
+            continue;
+        }
+        let mut put = |end, value: Option<f64>| {
+            metrics.insert(block_name(of_op.op, end), value);
+        };
+        put("queued", Some(of_op.queued as f64));
+        put("merged", Some(of_op.merged as f64));
+        put("dispatched", Some(of_op.dispatched as f64));
+        put("mb", Some(of_op.bytes as f64 / 1e6));
+        let requests = of_op.dispatched as f64;
+        put("kib_mean", (requests > 0.0).then(|| of_op.bytes as f64 / requests / 1024.0));
+        let us = of_op.us.map(|us| us.map(Some)).unwrap_or_default();
+        for (end, us) in ["us_p50", "us_p95", "us_p99", "us_max"].into_iter().zip(us) {
+            put(end, us);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_become_metrics_and_the_rest_is_undefined() {
+        let mut metrics = undefined(Program::default());
+        let read =
+            BlockUse { op: Op::Read, queued: 10, merged: 6, dispatched: 4, bytes: 65536, us: None };
+        let flush = BlockUse { op: Op::Flush, dispatched: 3, ..read };
+        add_block(&mut metrics, &[read, flush]);
+        assert_eq!(metrics["block_read_kib_mean"], Some(16.0));
+        assert_eq!(metrics["block_read_merged"], Some(6.0));
+        assert_eq!(metrics["block_flushes"], Some(3.0));
+        assert_eq!((metrics["block_read_us_p99"], metrics["block_write_mb"]), (None, None));
+        assert!(!metrics.contains_key("fio_read_iops"), "no metrics of another program");
+        let known: Vec<String> = definitions().into_iter().map(|(name, ..)| name).collect();
+        assert!(metrics.keys().all(|name| known.contains(name)));
+    }
+}
