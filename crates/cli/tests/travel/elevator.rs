@@ -78,13 +78,12 @@ fn process_and_priority_come_with_each_request() {
     let processes: Vec<u64> =
         journey.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let shares = journey.elevator()["shares"].as_array().unwrap();
-    let service = |process: u64| {
+    let service_ns = |process: u64| {
         let share = shares.iter().find(|share| share["process"] == process);
-        share.unwrap_or_else(|| panic!("no {process} in {shares:?}"))["service_ns"]
-            .as_f64()
-            .unwrap()
+        let share = share.unwrap_or_else(|| panic!("no {process} in {shares:?}"));
+        share["service_ns"].as_f64().unwrap()
     };
-    let ratio = service(processes[0]) / service(processes[1]);
+    let ratio = service_ns(processes[0]) / service_ns(processes[1]);
     // Its slices are 180 ms against 40 ms, and what is begun in one ends.
     assert!((4.0..5.0).contains(&ratio), "{ratio}: {shares:?}");
 }
