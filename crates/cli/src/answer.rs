@@ -102,7 +102,8 @@ fn claims(claims: &[Judged]) -> Vec<String> {
 fn notes(results: &Results) -> Vec<String> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     all.extend(results.notes.iter().map(|note| (note.as_str(), Vec::new())));
-    for run in &results.runs {
+    // Of those that failed, the verdict tells why.
+    for run in results.runs.iter().filter(|run| run.failed.is_none()) {
         for note in run.notes.iter().map(|note| without_file(note)) {
             match all.iter_mut().find(|(other, runs)| *other == note && !runs.is_empty()) {
                 Some((_, runs)) => runs.push(&run.label),

@@ -16,10 +16,13 @@ const BLOCK: [(&str, &str); 9] = [
     ("dispatched", "{op}s that the block layer gave to the device"),
     ("mb", "MB (10^6 bytes) of {op}s at the block layer"),
     ("kib_mean", "mean size of a dispatched {op} in KiB"),
-    ("us_p50", "median time of a {op} in the block layer in microseconds; with record_queue"),
-    ("us_p95", "95th percentile of a {op}'s time in the block layer; with record_queue"),
-    ("us_p99", "99th percentile of a {op}'s time in the block layer; with record_queue"),
-    ("us_max", "longest time of a {op} in the block layer; with record_queue"),
+    (
+        "latency_us_p50",
+        "median time of a {op} in the block layer in microseconds; with record_queue",
+    ),
+    ("latency_us_p95", "95th percentile of a {op}'s time in the block layer; with record_queue"),
+    ("latency_us_p99", "99th percentile of a {op}'s time in the block layer; with record_queue"),
+    ("latency_us_max", "longest time of a {op} in the block layer; with record_queue"),
 ];
 
 const PLAIN: [(&str, &str); 4] = [
@@ -104,7 +107,10 @@ pub(crate) fn add_block(metrics: &mut Metrics, all: &[BlockUse]) {
         let requests = of_op.dispatched as f64;
         put("kib_mean", (requests > 0.0).then(|| of_op.bytes as f64 / requests / 1024.0));
         let us = of_op.us.map(|us| us.map(Some)).unwrap_or_default();
-        for (end, us) in ["us_p50", "us_p95", "us_p99", "us_max"].into_iter().zip(us) {
+        for (end, us) in ["latency_us_p50", "latency_us_p95", "latency_us_p99", "latency_us_max"]
+            .into_iter()
+            .zip(us)
+        {
             put(end, us);
         }
     }
@@ -124,7 +130,7 @@ mod tests {
         assert_eq!(metrics["block_read_kib_mean"], Some(16.0));
         assert_eq!(metrics["block_read_merged"], Some(6.0));
         assert_eq!(metrics["block_flushes"], Some(3.0));
-        assert_eq!((metrics["block_read_us_p99"], metrics["block_write_mb"]), (None, None));
+        assert_eq!((metrics["block_read_latency_us_p99"], metrics["block_write_mb"]), (None, None));
         assert!(!metrics.contains_key("fio_read_iops"), "no metrics of another program");
         let known: Vec<String> = definitions().into_iter().map(|(name, ..)| name).collect();
         assert!(metrics.keys().all(|name| known.contains(name)));

@@ -89,7 +89,7 @@ impl RunResult {
             // The words may be this machine's.
             result_digest: digest::of(&"failed"),
             metrics,
-            notes: Vec::new(),
+            notes: vec![format!("it failed: {why}")],
             tables: Tables::default(),
             failed: Some(why),
             settings: Map::new(),

@@ -11,23 +11,29 @@ pub(super) const PROGRAM: Definition = Definition {
     metrics: &[
         ("fio_read_iops", "reads per second, as fio counts"),
         ("fio_read_mb_s", "MB (10^6 bytes) read per second, as fio counts"),
-        ("fio_read_us_mean", "mean time of a read in fio in microseconds"),
-        ("fio_read_us_p50", "median time of a read in fio in microseconds"),
-        ("fio_read_us_p99", "99th percentile of a read's time in fio in microseconds"),
-        ("fio_read_us_p99_9", "99.9th percentile of a read's time in fio in microseconds"),
-        ("fio_read_us_max", "longest read in fio in microseconds"),
+        ("fio_read_latency_us_mean", "mean time of a read in fio in microseconds"),
+        ("fio_read_latency_us_p50", "median time of a read in fio in microseconds"),
+        ("fio_read_latency_us_p99", "99th percentile of a read's time in fio in microseconds"),
+        ("fio_read_latency_us_p99_9", "99.9th percentile of a read's time in fio in microseconds"),
+        ("fio_read_latency_us_max", "longest read in fio in microseconds"),
         ("fio_write_iops", "writes per second, as fio counts"),
         ("fio_write_mb_s", "MB (10^6 bytes) written per second, as fio counts"),
-        ("fio_write_us_mean", "mean time of a write in fio in microseconds"),
-        ("fio_write_us_p50", "median time of a write in fio in microseconds"),
-        ("fio_write_us_p99", "99th percentile of a write's time in fio in microseconds"),
-        ("fio_write_us_p99_9", "99.9th percentile of a write's time in fio in microseconds"),
-        ("fio_write_us_max", "longest write in fio in microseconds"),
-        ("fio_sync_us_mean", "mean time of an fsync in fio in microseconds"),
-        ("fio_sync_us_p50", "median time of an fsync in fio in microseconds"),
-        ("fio_sync_us_p99", "99th percentile of an fsync's time in fio in microseconds"),
-        ("fio_sync_us_p99_9", "99.9th percentile of an fsync's time in fio in microseconds"),
-        ("fio_sync_us_max", "longest fsync in fio in microseconds"),
+        ("fio_write_latency_us_mean", "mean time of a write in fio in microseconds"),
+        ("fio_write_latency_us_p50", "median time of a write in fio in microseconds"),
+        ("fio_write_latency_us_p99", "99th percentile of a write's time in fio in microseconds"),
+        (
+            "fio_write_latency_us_p99_9",
+            "99.9th percentile of a write's time in fio in microseconds",
+        ),
+        ("fio_write_latency_us_max", "longest write in fio in microseconds"),
+        ("fio_sync_latency_us_mean", "mean time of an fsync in fio in microseconds"),
+        ("fio_sync_latency_us_p50", "median time of an fsync in fio in microseconds"),
+        ("fio_sync_latency_us_p99", "99th percentile of an fsync's time in fio in microseconds"),
+        (
+            "fio_sync_latency_us_p99_9",
+            "99.9th percentile of an fsync's time in fio in microseconds",
+        ),
+        ("fio_sync_latency_us_max", "longest fsync in fio in microseconds"),
     ],
     read,
 };
@@ -79,11 +85,11 @@ fn about(kind: &str, jobs: &[&Value]) -> Numbers {
     let values = [
         ("iops", rates.then(|| sum("iops"))),
         ("mb_s", rates.then(|| sum("bw_bytes") / 1e6)),
-        ("us_mean", Some(mean)),
-        ("us_p50", percentile("50.000000")),
-        ("us_p99", percentile("99.000000")),
-        ("us_p99_9", percentile("99.900000")),
-        ("us_max", largest(&|job| job["lat_ns"]["max"].as_f64())),
+        ("latency_us_mean", Some(mean)),
+        ("latency_us_p50", percentile("50.000000")),
+        ("latency_us_p99", percentile("99.000000")),
+        ("latency_us_p99_9", percentile("99.900000")),
+        ("latency_us_max", largest(&|job| job["lat_ns"]["max"].as_f64())),
     ];
     let named = |(end, value): (&str, Option<f64>)| {
         let name = format!("fio_{kind}_{end}");
@@ -123,12 +129,21 @@ mod tests {
         let [one, other] = writers;
         let numbers = read(&output(json!([reader, one, other]))).unwrap();
         assert_eq!((numbers["fio_read_iops"], numbers["fio_read_mb_s"]), (30.5, 0.5));
-        assert_eq!((numbers["fio_read_us_p50"], numbers["fio_read_us_p99_9"]), (1.5, 8.0));
+        assert_eq!(
+            (numbers["fio_read_latency_us_p50"], numbers["fio_read_latency_us_p99_9"]),
+            (1.5, 8.0)
+        );
         assert_eq!((numbers["fio_write_iops"], numbers["fio_write_mb_s"]), (30.0, 6.0));
-        assert_eq!((numbers["fio_write_us_p99"], numbers["fio_write_us_max"]), (7.0, 9.5));
-        assert_eq!(numbers["fio_write_us_mean"], 4.0);
-        assert_eq!((numbers["fio_sync_us_p99"], numbers["fio_sync_us_mean"]), (88.0, 70.0));
-        assert!(!numbers.contains_key("fio_read_us_p99"));
+        assert_eq!(
+            (numbers["fio_write_latency_us_p99"], numbers["fio_write_latency_us_max"]),
+            (7.0, 9.5)
+        );
+        assert_eq!(numbers["fio_write_latency_us_mean"], 4.0);
+        assert_eq!(
+            (numbers["fio_sync_latency_us_p99"], numbers["fio_sync_latency_us_mean"]),
+            (88.0, 70.0)
+        );
+        assert!(!numbers.contains_key("fio_read_latency_us_p99"));
     }
 
     #[test]
