@@ -31,8 +31,10 @@ pub fn related<'a>(
     let wanted = words(name);
     let scored = candidates.into_iter().map(|(candidate, meaning)| {
         let (own, told) = (words(candidate), words(meaning));
-        let points =
-            |word| 3 * usize::from(own.contains(word)) + 2 * usize::from(told.contains(word));
+        let points = |word| match (own.contains(word), told.contains(word)) {
+            (true, _) => 3,
+            (false, told) => 2 * usize::from(told),
+        };
         (wanted.iter().map(points).sum::<usize>(), candidate)
     });
     let (score, best) = scored.min_by_key(|&(score, name)| (usize::MAX - score, name.len()))?;
