@@ -41,6 +41,10 @@ pub fn find(name: &str) -> Result<(String, String), Failure> {
             Err(Failure::input(format!("`{name}` can mean several things"))
                 .expected(format!("one of {}", paths.join(", "))))
         }
+        (None, _) if metrics::check_name(name).is_ok() => {
+            // Of a part of a device: what it is of the whole.
+            find(&format!("metric.{}", metrics::of_device(name)))
+        }
         (None, _) => {
             let paths = all.iter().map(|(path, _)| path.as_str());
             let names = paths.clone().chain(paths.map(last));
@@ -160,6 +164,7 @@ mod tests {
         assert_eq!((path.as_str(), find("device.null").unwrap().1), ("device.null", text));
         let unknown = find("nul").unwrap_err().to_string();
         assert!(unknown.contains("did you mean `null`?"), "{unknown}");
+        assert_eq!(find("fast.waf").unwrap(), find("metric.waf").unwrap());
     }
 
     #[test]

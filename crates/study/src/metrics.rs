@@ -106,7 +106,7 @@ pub fn definitions() -> Vec<Definition> {
 }
 
 /// The metric without the part of the device in front: `waf` of `fast.waf`.
-fn of_device(name: &str) -> &str {
+pub(crate) fn of_device(name: &str) -> &str {
     let mut own = name;
     while let Some((part, rest)) = own.split_once('.')
         && PARTS.contains(&part)
