@@ -93,6 +93,6 @@ def metric(name: str, value: float | None) -> str:
         case "1/s":
             number = significant(value) if value < 1000 else count(value)
             return f"{number}{SPACE}/s"
-        case "MB/s" | "MB" | "MiB" | "KiB" as known:
+        case "MB/s" | "MiB/s" | "MB" | "MiB" | "KiB" as known:
             return f"{significant(value)}{SPACE}{known}"
     return count(value) if float(value).is_integer() else significant(value)

@@ -32,6 +32,12 @@ pub fn of_reader(mut from: impl Read) -> io::Result<String> {
     }
 }
 
+/// Whether `text` may be a digest.
+pub(crate) fn is_one(text: &str) -> bool {
+    let digits = 2 * Sha256::output_size();
+    text.len() == digits && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a String takes all");
@@ -75,6 +81,7 @@ mod tests {
         assert_eq!(digest(r#"{"a":1,"b":2}"#), digest(r#"{"b":2,"a":1}"#));
         assert_ne!(digest(r#"{"a":[1,2]}"#), digest(r#"{"a":[12]}"#));
         assert_ne!(digest(r#"{"a":1}"#), digest(r#"{"a":"1"}"#));
+        assert!(is_one(&digest("1")) && !is_one("0123") && !is_one(&"g".repeat(64)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::digest;
 use crate::planned::PlannedRun;
 use crate::prepared::Gate;
 use crate::results::Measured;
@@ -79,7 +80,46 @@ impl Kept {
 
     /// The study is finished.
     pub(crate) fn clear(&self) {
-        // What does not go is of the same digests, and so does no harm.
-        let _ = fs::remove_dir_all(&self.folder);
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if is_row(&entry.path()) {
+                // What does not go is of the same digests, and so does no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        // It stays while there is something in it that is not ours.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Whether a file is one of ours by its name: a run's digest, whole or being written.
+fn is_row(file: &Path) -> bool {
+    let extension = file.extension().is_some_and(|end| end == "json" || end == "partial");
+    extension && file.file_stem().and_then(|stem| stem.to_str()).is_some_and(digest::is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_run_of_ours_stays() {
+        let home = std::env::temp_dir().join(format!("blocklab-kept-{}", std::process::id()));
+        let kept = Kept::beside(&home.join("results"));
+        kept.clear();
+        fs::create_dir_all(&kept.folder).unwrap();
+        let foreign = ["mine.json", "notes", "0123.json"].map(|name| kept.folder.join(name));
+        let digest = digest::of(&"a run");
+        let ours = ["json", "partial"].map(|end| kept.folder.join(format!("{digest}.{end}")));
+        for file in foreign.iter().chain(&ours) {
+            fs::write(file, "{}").unwrap();
+        }
+        kept.clear();
+        assert!(foreign.iter().all(|file| file.exists()) && !ours.iter().any(|file| file.exists()));
+        for file in foreign {
+            fs::remove_file(file).unwrap();
+        }
+        kept.clear();
+        assert!(!kept.folder.exists());
+        fs::remove_dir(home).unwrap();
     }
 }

@@ -159,7 +159,8 @@ pub(crate) fn simulated(
     outcome: &Outcome,
 ) -> Metrics {
     let mut metrics = Metrics::new();
-    Readings { total, series: Some(series), after_cut: false }.add_to(&mut metrics);
+    let readings = Readings { total, series: Some(series), after_cut: false };
+    counted::declared().for_each(|metric| readings.add(metric, &mut metrics));
     let time = recorder.measured(outcome.end);
     rates(&mut metrics, recorder, time);
     let (read, write) = (recorder.histogram(Op::Read), recorder.histogram(Op::Write));
@@ -183,11 +184,9 @@ pub(crate) fn simulated(
 pub(crate) fn add_rebuild(metrics: &mut Metrics, device: &dyn Device) {
     let mut counters = Counters::default();
     device.counters(&mut counters);
-    let mut after = Metrics::new();
-    Readings { total: &counters, series: None, after_cut: true }.add_to(&mut after);
-    let cut = |m: &Metric| matches!(m.formula, Formula::AfterPowerCut(..));
-    after.retain(|name, _| counted::declared().any(|m| cut(m) && m.name == of_device(name)));
-    metrics.append(&mut after);
+    let readings = Readings { total: &counters, series: None, after_cut: true };
+    let shown = |metric: &&Metric| matches!(metric.formula, Formula::AfterPowerCut(..));
+    counted::declared().filter(shown).for_each(|metric| readings.add(metric, metrics));
 }
 
 fn rates(metrics: &mut Metrics, recorder: &Recorder, time: Nanos) {

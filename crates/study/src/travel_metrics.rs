@@ -4,32 +4,41 @@ use std::collections::BTreeMap;
 
 use sim::Op;
 
-use crate::program::Program;
+use crate::program::{Declared, Program};
 
 /// Those of a run, by name; `None` where one is undefined.
 type Metrics = BTreeMap<String, Option<f64>>;
 
-/// Of each operation at the block layer: the end of the metric's name, and its meaning.
-const BLOCK: [(&str, &str); 9] = [
-    ("queued", "{op}s that file systems gave to the block layer"),
-    ("merged", "{op}s that became part of another request in the block layer"),
-    ("dispatched", "{op}s that the block layer gave to the device"),
-    ("mb", "MB (10^6 bytes) of {op}s at the block layer"),
-    ("kib_mean", "mean size of a dispatched {op} in KiB"),
+/// Of each operation at the block layer: the end of the metric's name, its unit and its meaning.
+const BLOCK: [Declared; 9] = [
+    ("queued", "", "{op}s that file systems gave to the block layer"),
+    ("merged", "", "{op}s that became part of another request in the block layer"),
+    ("dispatched", "", "{op}s that the block layer gave to the device"),
+    ("mb", "MB", "MB (10^6 bytes) of {op}s at the block layer"),
+    ("kib_mean", "KiB", "mean size of a dispatched {op} in KiB"),
     (
         "latency_us_p50",
+        "us",
         "median time of a {op} in the block layer in microseconds; with record_queue",
     ),
-    ("latency_us_p95", "95th percentile of a {op}'s time in the block layer; with record_queue"),
-    ("latency_us_p99", "99th percentile of a {op}'s time in the block layer; with record_queue"),
-    ("latency_us_max", "longest time of a {op} in the block layer; with record_queue"),
+    (
+        "latency_us_p95",
+        "us",
+        "95th percentile of a {op}'s time in the block layer; with record_queue",
+    ),
+    (
+        "latency_us_p99",
+        "us",
+        "99th percentile of a {op}'s time in the block layer; with record_queue",
+    ),
+    ("latency_us_max", "us", "longest time of a {op} in the block layer; with record_queue"),
 ];
 
-const PLAIN: [(&str, &str); 4] = [
-    ("program_s", "virtual seconds of the travelled program"),
-    ("sync_s", "virtual seconds that it took after the program to write back what it left"),
-    ("block_flushes", "flushes that the block layer gave to the device"),
-    ("guest_read_ahead_kb", "KiB of read-ahead in the guest, read back when all was set"),
+const PLAIN: [Declared; 4] = [
+    ("program_s", "s", "virtual seconds of the travelled program"),
+    ("sync_s", "s", "virtual seconds that it took after the program to write back what it left"),
+    ("block_flushes", "", "flushes that the block layer gave to the device"),
+    ("guest_read_ahead_kb", "KiB", "KiB of read-ahead in the guest, read back when all was set"),
 ];
 
 const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
@@ -38,23 +47,13 @@ fn block_name(op: Op, end: &str) -> String {
     format!("block_{}_{end}", op.name())
 }
 
-/// What a metric of a travelled run is in, by the words in its name.
-fn unit(name: &str) -> &'static str {
-    let units = [("mb_s", "MB/s"), ("iops", "1/s"), ("per_s", "1/s"), ("us", "us"), ("ms", "ms")];
-    let more = [("s", "s"), ("mb", "MB"), ("kib", "KiB"), ("kb", "KiB")];
-    let has = |word: &str| format!("_{name}_").contains(&format!("_{word}_"));
-    units.iter().chain(&more).find(|(word, _)| has(word)).map_or("", |&(_, unit)| unit)
-}
-
 /// (name, unit, meaning) of every metric that only travelled runs have.
 pub(crate) fn definitions() -> Vec<(String, &'static str, String)> {
-    let owned = |&(name, meaning): &(&str, &str)| (name.to_string(), unit(name), meaning.into());
+    let owned = |&(name, unit, meaning): &Declared| (name.to_string(), unit, meaning.into());
     let mut list: Vec<_> = PLAIN.iter().map(owned).collect();
     for op in OPS {
-        let of_op = |(end, meaning): &(&str, &str)| {
-            let name = block_name(op, end);
-            let unit = unit(&name);
-            (name, unit, meaning.replace("{op}", op.name()))
+        let of_op = |&(end, unit, meaning): &Declared| {
+            (block_name(op, end), unit, meaning.replace("{op}", op.name()))
         };
         list.extend(BLOCK.iter().map(of_op));
     }
@@ -83,7 +82,7 @@ pub struct BlockUse {
 pub(crate) fn undefined(program: Program) -> Metrics {
     let other = |name: &str| {
         Program::all().any(|other| {
-            other != program && other.metrics().iter().any(|(metric, _)| *metric == name)
+            other != program && other.metrics().iter().any(|(metric, ..)| *metric == name)
         })
     };
     let names = definitions().into_iter().map(|(name, ..)| name);

@@ -241,10 +241,12 @@ fn left(
     (asked, wall_s): (report::Asked, f64),
     (control, companion): (&Path, &Companion),
 ) -> Left {
-    let said = |name: &str| match companion.echo {
-        true => String::new(),
-        false => String::from_utf8_lossy(&std::fs::read(control.join(name)).unwrap_or_default())
-            .into_owned(),
+    let said = |name: &str| {
+        if companion.echo {
+            return String::new();
+        }
+        let output = std::fs::read(control.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
     };
     let [boot, program, sync, _] = &server.phases[0].all;
     let mut device_use = Statistics::default();

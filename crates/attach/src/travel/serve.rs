@@ -114,10 +114,8 @@ impl Server {
             let (limits, read_only) = (*export.engine.limits(), export.read_only);
             let backend =
                 Backend::new(index as u32, &export.identity.serial, limits, 1, read_only, true);
-            let offered = |plain: Backend| match elevator {
-                true => plain.offer_submitters(),
-                false => Ok(plain),
-            };
+            let offered =
+                |plain: Backend| if *elevator { plain.offer_submitters() } else { Ok(plain) };
             all.push(Disk {
                 backend: backend.and_then(offered).map_err(broken)?,
                 listener: listen(&guest::socket(index), token)?,

@@ -174,24 +174,24 @@ impl Core {
 
     /// Is this version on every device that says that it is a member?
     fn recorded(&self, version: u64) -> bool {
-        (0..DEVICES)
-            .filter(|&slot| self.says_member(slot))
-            .all(|slot| self.superblocks.written[slot] >= version)
+        let asked = |slot: &Slot| match planted!(self.config.rules, JoinerUntold) {
+            true => self.members[*slot].state == State::Member,
+            false => self.says_member(*slot),
+        };
+        (0..DEVICES).filter(asked).all(|slot| self.superblocks.written[slot] >= version)
     }
 
     /// A member, or one that is writing that it is.
     fn says_member(&self, slot: Slot) -> bool {
-        let says_so = matches!(self.superblocks.join[slot], Some(Join::Written(_)));
-        let counts = says_so && !planted!(self.config.rules, JoinerUntold);
-        self.members[slot].state == State::Member || counts
+        self.members[slot].state == State::Member
+            || matches!(self.superblocks.join[slot], Some(Join::Written(_)))
     }
 
     pub(super) fn pump_superblocks(&mut self) {
         for slot in 0..DEVICES {
-            let due = self.members[slot].state == State::Member
-                || matches!(self.superblocks.join[slot], Some(Join::Written(_)));
             let all = &self.superblocks;
-            if due && all.in_flight[slot] == 0 && all.written[slot] < all.wanted {
+            if self.says_member(slot) && all.in_flight[slot] == 0 && all.written[slot] < all.wanted
+            {
                 let superblock = Box::new(self.superblock_of(slot));
                 self.write_superblock(slot, superblock);
             }

@@ -25,16 +25,13 @@ pub(super) struct Readings<'a> {
 }
 
 impl Readings<'_> {
-    /// Add every metric of the device, undefined ones included, and those of its parts that are
-    /// defined, under the part's name.
-    pub(super) fn add_to(&self, metrics: &mut Metrics) {
-        for metric in declared() {
-            metrics.insert(metric.name.into(), self.value(metric));
-            for part in &self.total.parts {
-                let own = [part.as_str()];
-                if let Some(value) = self.of(metric.formula, &own) {
-                    metrics.insert(format!("{part}.{}", metric.name), Some(value));
-                }
+    /// Add the metric of the device, also where it is undefined, and of its parts that define it,
+    /// under the part's name.
+    pub(super) fn add(&self, metric: &Metric, metrics: &mut Metrics) {
+        metrics.insert(metric.name.into(), self.value(metric));
+        for part in &self.total.parts {
+            if let Some(value) = self.of(metric.formula, &[part]) {
+                metrics.insert(format!("{part}.{}", metric.name), Some(value));
             }
         }
     }
@@ -136,7 +133,8 @@ mod tests {
 
     fn metrics(total: &Counters) -> Metrics {
         let mut metrics = Metrics::new();
-        Readings { total, series: None, after_cut: false }.add_to(&mut metrics);
+        let readings = Readings { total, series: None, after_cut: false };
+        declared().for_each(|metric| readings.add(metric, &mut metrics));
         metrics
     }
 

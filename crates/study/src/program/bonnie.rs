@@ -2,21 +2,21 @@
 //! writes. What was too quick to be measured stands there as plus signs, and is left out.
 
 use super::scan::number;
-use super::{Definition, Numbers};
+use super::{Numbers, Parser};
 
-pub(super) const PROGRAM: Definition = Definition {
+pub(super) const PROGRAM: Parser = Parser {
     name: "bonnie++",
     executable: Some("bonnie++"),
     metrics: &[
-        ("bonnie_write_char_mib_s", "MiB per second that bonnie++ wrote byte by byte"),
-        ("bonnie_write_mib_s", "MiB per second that bonnie++ wrote in blocks"),
-        ("bonnie_rewrite_mib_s", "MiB per second that bonnie++ read and wrote again"),
-        ("bonnie_read_char_mib_s", "MiB per second that bonnie++ read byte by byte"),
-        ("bonnie_read_mib_s", "MiB per second that bonnie++ read in blocks"),
-        ("bonnie_seeks_per_s", "random seeks per second of bonnie++"),
-        ("bonnie_create_per_s", "files per second that bonnie++ created in order"),
-        ("bonnie_stat_per_s", "files per second that bonnie++ looked at in order"),
-        ("bonnie_delete_per_s", "files per second that bonnie++ deleted in order"),
+        ("bonnie_write_char_mib_s", "MiB/s", "MiB per second that bonnie++ wrote byte by byte"),
+        ("bonnie_write_mib_s", "MiB/s", "MiB per second that bonnie++ wrote in blocks"),
+        ("bonnie_rewrite_mib_s", "MiB/s", "MiB per second that bonnie++ read and wrote again"),
+        ("bonnie_read_char_mib_s", "MiB/s", "MiB per second that bonnie++ read byte by byte"),
+        ("bonnie_read_mib_s", "MiB/s", "MiB per second that bonnie++ read in blocks"),
+        ("bonnie_seeks_per_s", "1/s", "random seeks per second of bonnie++"),
+        ("bonnie_create_per_s", "1/s", "files per second that bonnie++ created in order"),
+        ("bonnie_stat_per_s", "1/s", "files per second that bonnie++ looked at in order"),
+        ("bonnie_delete_per_s", "1/s", "files per second that bonnie++ deleted in order"),
     ],
     read,
 };
@@ -41,7 +41,7 @@ fn read(text: &str) -> Result<Numbers, String> {
     let (rates, files) = columns(values[0]);
     let at = |index: usize| values.get(index).and_then(|word| number(word));
     let mut numbers = Numbers::new();
-    for (index, (metric, _)) in PROGRAM.metrics.iter().enumerate() {
+    for (index, (metric, ..)) in PROGRAM.metrics.iter().enumerate() {
         let value = match index {
             0..5 => at(rates + 2 * index).map(|kib_s| kib_s / 1024.0),
             5..RATES => at(rates + 2 * index),

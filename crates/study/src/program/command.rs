@@ -1,6 +1,6 @@
 //! Any command: it took its time, and what it says is for people.
 
-use super::{Definition, Numbers};
+use super::{Numbers, Parser};
 
-pub(super) const PROGRAM: Definition =
-    Definition { name: "command", executable: None, metrics: &[], read: |_| Ok(Numbers::new()) };
+pub(super) const PROGRAM: Parser =
+    Parser { name: "command", executable: None, metrics: &[], read: |_| Ok(Numbers::new()) };

@@ -1,19 +1,19 @@
 //! dbench 4: a file server's clients.
 
 use super::scan::{before, number};
-use super::{Definition, Numbers};
+use super::{Numbers, Parser};
 
-pub(super) const PROGRAM: Definition = Definition {
+pub(super) const PROGRAM: Parser = Parser {
     name: "dbench",
     executable: Some("dbench"),
     metrics: &[
-        ("dbench_mb_s", "MB read and written per second, as dbench counts"),
-        ("dbench_clients", "dbench's clients"),
-        ("dbench_operations", "operations that dbench counted"),
-        ("dbench_latency_ms_max", "longest operation of dbench in milliseconds"),
-        ("dbench_flushes", "dbench's flushes: one fsync each"),
-        ("dbench_flush_ms_mean", "mean time of dbench's flushes in milliseconds"),
-        ("dbench_flush_ms_max", "longest of dbench's flushes in milliseconds"),
+        ("dbench_mb_s", "MB/s", "MB read and written per second, as dbench counts"),
+        ("dbench_clients", "", "dbench's clients"),
+        ("dbench_operations", "", "operations that dbench counted"),
+        ("dbench_latency_ms_max", "ms", "longest operation of dbench in milliseconds"),
+        ("dbench_flushes", "", "dbench's flushes: one fsync each"),
+        ("dbench_flush_ms_mean", "ms", "mean time of dbench's flushes in milliseconds"),
+        ("dbench_flush_ms_max", "ms", "longest of dbench's flushes in milliseconds"),
     ],
     read,
 };

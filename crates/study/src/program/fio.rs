@@ -3,37 +3,55 @@
 
 use serde_json::Value;
 
-use super::{Definition, Numbers};
+use super::{Numbers, Parser};
 
-pub(super) const PROGRAM: Definition = Definition {
+pub(super) const PROGRAM: Parser = Parser {
     name: "fio",
     executable: Some("fio"),
     metrics: &[
-        ("fio_read_iops", "reads per second, as fio counts"),
-        ("fio_read_mb_s", "MB (10^6 bytes) read per second, as fio counts"),
-        ("fio_read_latency_us_mean", "mean time of a read in fio in microseconds"),
-        ("fio_read_latency_us_p50", "median time of a read in fio in microseconds"),
-        ("fio_read_latency_us_p99", "99th percentile of a read's time in fio in microseconds"),
-        ("fio_read_latency_us_p99_9", "99.9th percentile of a read's time in fio in microseconds"),
-        ("fio_read_latency_us_max", "longest read in fio in microseconds"),
-        ("fio_write_iops", "writes per second, as fio counts"),
-        ("fio_write_mb_s", "MB (10^6 bytes) written per second, as fio counts"),
-        ("fio_write_latency_us_mean", "mean time of a write in fio in microseconds"),
-        ("fio_write_latency_us_p50", "median time of a write in fio in microseconds"),
-        ("fio_write_latency_us_p99", "99th percentile of a write's time in fio in microseconds"),
+        ("fio_read_iops", "1/s", "reads per second, as fio counts"),
+        ("fio_read_mb_s", "MB/s", "MB (10^6 bytes) read per second, as fio counts"),
+        ("fio_read_latency_us_mean", "us", "mean time of a read in fio in microseconds"),
+        ("fio_read_latency_us_p50", "us", "median time of a read in fio in microseconds"),
+        (
+            "fio_read_latency_us_p99",
+            "us",
+            "99th percentile of a read's time in fio in microseconds",
+        ),
+        (
+            "fio_read_latency_us_p99_9",
+            "us",
+            "99.9th percentile of a read's time in fio in microseconds",
+        ),
+        ("fio_read_latency_us_max", "us", "longest read in fio in microseconds"),
+        ("fio_write_iops", "1/s", "writes per second, as fio counts"),
+        ("fio_write_mb_s", "MB/s", "MB (10^6 bytes) written per second, as fio counts"),
+        ("fio_write_latency_us_mean", "us", "mean time of a write in fio in microseconds"),
+        ("fio_write_latency_us_p50", "us", "median time of a write in fio in microseconds"),
+        (
+            "fio_write_latency_us_p99",
+            "us",
+            "99th percentile of a write's time in fio in microseconds",
+        ),
         (
             "fio_write_latency_us_p99_9",
+            "us",
             "99.9th percentile of a write's time in fio in microseconds",
         ),
-        ("fio_write_latency_us_max", "longest write in fio in microseconds"),
-        ("fio_sync_latency_us_mean", "mean time of an fsync in fio in microseconds"),
-        ("fio_sync_latency_us_p50", "median time of an fsync in fio in microseconds"),
-        ("fio_sync_latency_us_p99", "99th percentile of an fsync's time in fio in microseconds"),
+        ("fio_write_latency_us_max", "us", "longest write in fio in microseconds"),
+        ("fio_sync_latency_us_mean", "us", "mean time of an fsync in fio in microseconds"),
+        ("fio_sync_latency_us_p50", "us", "median time of an fsync in fio in microseconds"),
+        (
+            "fio_sync_latency_us_p99",
+            "us",
+            "99th percentile of an fsync's time in fio in microseconds",
+        ),
         (
             "fio_sync_latency_us_p99_9",
+            "us",
             "99.9th percentile of an fsync's time in fio in microseconds",
         ),
-        ("fio_sync_latency_us_max", "longest fsync in fio in microseconds"),
+        ("fio_sync_latency_us_max", "us", "longest fsync in fio in microseconds"),
     ],
     read,
 };
@@ -93,7 +111,7 @@ fn about(kind: &str, jobs: &[&Value]) -> Numbers {
     ];
     let named = |(end, value): (&str, Option<f64>)| {
         let name = format!("fio_{kind}_{end}");
-        let (metric, _) = PROGRAM.metrics.iter().find(|(metric, _)| *metric == name)?;
+        let (metric, ..) = PROGRAM.metrics.iter().find(|(metric, ..)| *metric == name)?;
         Some((*metric, value.filter(|value| value.is_finite())?))
     };
     values.into_iter().filter_map(named).collect()

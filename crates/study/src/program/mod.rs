@@ -9,13 +9,16 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+/// A metric as a table declares it: name, unit (as in `docs/metrics.md`) and meaning.
+pub(crate) type Declared = (&'static str, &'static str, &'static str);
+
 /// A program whose output is understood.
-pub(crate) struct Definition {
+pub(crate) struct Parser {
     name: &'static str,
     /// What must be installed, where the name says it.
     executable: Option<&'static str>,
-    /// (name, meaning) of every metric that it may report.
-    metrics: &'static [(&'static str, &'static str)],
+    /// Every metric that it may report.
+    metrics: &'static [Declared],
     read: fn(&str) -> Result<Numbers, String>,
 }
 
@@ -25,7 +28,7 @@ pub type Numbers = BTreeMap<&'static str, f64>;
 macro_rules! programs {
     ($($module:ident)*) => {
         $(mod $module;)*
-        const ALL: &[&Definition] = &[$(&$module::PROGRAM),*];
+        const ALL: &[&Parser] = &[$(&$module::PROGRAM),*];
     };
 }
 
@@ -39,7 +42,7 @@ programs! {
 
 /// How the output of a travelled command is read.
 #[derive(Clone, Copy)]
-pub struct Program(&'static Definition);
+pub struct Program(&'static Parser);
 
 impl Program {
     /// All of them.
@@ -57,8 +60,8 @@ impl Program {
         self.0.executable
     }
 
-    /// (name, meaning) of every metric that it may report.
-    pub(crate) fn metrics(&self) -> &'static [(&'static str, &'static str)] {
+    /// Every metric that it may report.
+    pub(crate) fn metrics(&self) -> &'static [Declared] {
         self.0.metrics
     }
 
@@ -139,7 +142,7 @@ mod tests {
         for program in Program::all() {
             let first = program.name().split('+').next().unwrap();
             let own = |name: &str| name.starts_with(&format!("{first}_"));
-            assert!(program.metrics().iter().all(|(name, _)| own(name)), "{program:?}");
+            assert!(program.metrics().iter().all(|(name, ..)| own(name)), "{program:?}");
         }
     }
 }

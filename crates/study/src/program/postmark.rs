@@ -2,20 +2,24 @@
 //! the time that was measured outside says more than its rates.
 
 use super::scan::before;
-use super::{Definition, Numbers};
+use super::{Numbers, Parser};
 
-pub(super) const PROGRAM: Definition = Definition {
+pub(super) const PROGRAM: Parser = Parser {
     name: "postmark",
     executable: Some("postmark"),
     metrics: &[
-        ("postmark_s", "whole seconds that postmark counted"),
-        ("postmark_transactions_per_s", "transactions per second, as postmark counts seconds"),
-        ("postmark_created", "files that postmark created"),
-        ("postmark_read", "files that postmark read"),
-        ("postmark_appended", "files that postmark appended to"),
-        ("postmark_deleted", "files that postmark deleted"),
-        ("postmark_read_mib", "MiB that postmark read"),
-        ("postmark_written_mib", "MiB that postmark wrote"),
+        ("postmark_s", "s", "whole seconds that postmark counted"),
+        (
+            "postmark_transactions_per_s",
+            "1/s",
+            "transactions per second, as postmark counts seconds",
+        ),
+        ("postmark_created", "", "files that postmark created"),
+        ("postmark_read", "", "files that postmark read"),
+        ("postmark_appended", "", "files that postmark appended to"),
+        ("postmark_deleted", "", "files that postmark deleted"),
+        ("postmark_read_mib", "MiB", "MiB that postmark read"),
+        ("postmark_written_mib", "MiB", "MiB that postmark wrote"),
     ],
     read,
 };

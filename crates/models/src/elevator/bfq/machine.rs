@@ -1,12 +1,10 @@
 //! The state machine: turns, budgets, waiting for a process, and raised weights.
 
-use std::collections::BTreeMap;
-
 use sim::{Counters, Nanos, Op, Priority, PriorityClass, Request, snapshot_fields};
 
 use super::Params;
 use super::service::{Entity, choose, span};
-use crate::elevator::linux::habits::Habits;
+use crate::elevator::linux::owners::Owners;
 use crate::elevator::linux::pool::{Fifo, NONE, Piece, Pool};
 use crate::elevator::linux::sorted::{OneWay, Sorted};
 use crate::elevator::{Context, Kind, Policy};
@@ -116,11 +114,7 @@ pub(super) struct Bfq {
     nr_requests: u32,
     rotational: bool,
     turns: Vec<Turn>,
-    /// Numbers of processes.
-    numbers: BTreeMap<u32, u32>,
-    /// By number: the queue of a process, and what is known of it.
-    processes: Vec<(u32, Habits)>,
-    shared: BTreeMap<(u8, u8), u32>,
+    owners: Owners,
     /// Virtual time, per class.
     clocks: [u64; CLASSES],
     active: u32,
@@ -138,9 +132,7 @@ pub(super) struct Bfq {
 
 snapshot_fields!(Bfq {
     turns,
-    numbers,
-    processes,
-    shared,
+    owners,
     clocks,
     active,
     began,
@@ -161,9 +153,7 @@ impl Bfq {
             nr_requests: context.nr_requests.unwrap_or(Kind::TODAY.nr_requests),
             rotational: context.rotational,
             turns: Vec::new(),
-            numbers: BTreeMap::new(),
-            processes: Vec::new(),
-            shared: BTreeMap::new(),
+            owners: Owners::default(),
             clocks: [0; CLASSES],
             active: NONE,
             began: Nanos::ZERO,
@@ -191,35 +181,12 @@ impl Bfq {
         }
     }
 
-    fn find(&self, what: &Request) -> Option<u32> {
-        match what.is_sync() {
-            true => self.numbers.get(&what.process).map(|&n| self.processes[n as usize].0),
-            false => self.shared.get(&shelf(what.priority)).copied(),
-        }
-        .filter(|&queue| queue != NONE)
-    }
-
-    /// The number of a process.
-    fn number(&mut self, process: u32) -> u32 {
-        if let Some(&number) = self.numbers.get(&process) {
-            return number;
-        }
-        let number = self.processes.len() as u32;
-        self.processes.push((NONE, Habits::default()));
-        self.numbers.insert(process, number);
-        number
-    }
-
     /// The queue of a request by the process of this number.
     fn of(&mut self, now: Nanos, what: &Request, owner: u32) -> u32 {
-        let sync = what.is_sync();
-        let known = match sync {
-            true => self.processes[owner as usize].0,
-            false => self.shared.get(&shelf(what.priority)).copied().unwrap_or(NONE),
-        };
-        if known != NONE {
+        if let Some(known) = self.owners.queue(what, owner) {
             return known;
         }
+        let sync = what.is_sync();
         let queue = self.turns.len() as u32;
         let entity = Entity::new(self.max_budget());
         let idles = sync && what.priority.class() != PriorityClass::Idle;
@@ -238,15 +205,8 @@ impl Bfq {
             raised_until,
             ..Turn::default()
         });
-        match sync {
-            true => self.processes[owner as usize].0 = queue,
-            false => _ = self.shared.insert(shelf(priority), queue),
-        }
+        self.owners.assign(what, owner, queue);
         queue
-    }
-
-    fn habits(&mut self, owner: u32) -> &mut Habits {
-        &mut self.processes[owner as usize].1
     }
 
     fn stop_idling(&mut self, now: Nanos) {
@@ -356,7 +316,7 @@ impl Bfq {
 
     fn learn(&mut self, now: Nanos, pool: &Pool, rq: u32) {
         let (what, idle) = (pool[rq].what, self.params.slice_idle.0);
-        let habits = self.habits(pool[rq].owner);
+        let habits = self.owners.habits(pool[rq].owner);
         let think = now.since(habits.answered).min(Nanos(2 * idle.0));
         habits.think.add(think.0);
         habits.seek_to(what.lba.0);
@@ -401,19 +361,10 @@ fn charge(pool: &Pool, rq: u32) -> u64 {
     if pool[rq].is_sync() { sectors } else { sectors * ASYNC_CHARGE }
 }
 
-/// Which shared queue a priority goes to.
-fn shelf(priority: Priority) -> (u8, u8) {
-    match priority.class() {
-        PriorityClass::RealTime => (0, priority.level()),
-        PriorityClass::None | PriorityClass::BestEffort => (1, priority.level()),
-        PriorityClass::Idle => (2, 0),
-    }
-}
-
 impl Policy for Bfq {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
         let what = pool[rq].what;
-        let owner = self.number(what.process);
+        let owner = self.owners.number(what.process);
         let queue = self.of(now, &what, owner);
         (pool[rq].queue, pool[rq].owner) = (queue, owner);
         pool[rq].time = now;
@@ -477,13 +428,13 @@ impl Policy for Bfq {
         let (queue, what) = (pool[rq].queue, pool[rq].what);
         self.turns[queue as usize].dispatched -= 1;
         if what.is_sync() {
-            self.habits(pool[rq].owner).answered = now;
+            self.owners.habits(pool[rq].owner).answered = now;
         }
         let turn = &self.turns[queue as usize];
         let waits = queue == self.active && turn.sorted.is_empty() && turn.dispatched == 0;
         if waits && turn.idles && self.may_idle() {
             let (owner, idle) = (turn.owner, self.params.slice_idle.0);
-            let seek = self.habits(owner).seek;
+            let seek = self.owners.habits(owner).seek;
             let seeks = seek.is_valid() && seek.mean > SEEKY;
             self.idle_until = now + if seeks { idle.min(SEEKY_IDLE) } else { idle };
             self.idle_since = now;
@@ -502,11 +453,11 @@ impl Policy for Bfq {
     }
 
     fn may_merge(&self, pool: &Pool, rq: u32, piece: &Piece) -> bool {
-        self.find(&piece.what) == Some(pool[rq].queue)
+        self.owners.find(&piece.what) == Some(pool[rq].queue)
     }
 
     fn front(&self, _pool: &Pool, piece: &Piece) -> Option<u32> {
-        let queue = self.find(&piece.what)?;
+        let queue = self.owners.find(&piece.what)?;
         self.turns[queue as usize].sorted.at(piece.what.end().0)
     }
 

@@ -229,7 +229,7 @@ impl Cfq {
     /// A process asks: is it worth while to wait for it after its next answer?
     fn learn(&mut self, now: Nanos, pool: &Pool, rq: u32) {
         let (what, idle) = (pool[rq].what, self.params.slice_idle.0);
-        let habits = self.turns.habits(pool[rq].owner);
+        let habits = self.turns.owners.habits(pool[rq].owner);
         let think = now.since(habits.answered).min(Nanos(2 * idle.0));
         habits.think.add(think.0);
         habits.seek_to(what.lba.0);
@@ -265,7 +265,7 @@ impl Cfq {
         let (waited_for, start) = (active.waited_for, pool[rq].start());
         let Some(process) = self.active_process.filter(|_| waited_for) else { return false };
         let distance = start.abs_diff(self.position);
-        let seek = self.turns.habits(process).seek;
+        let seek = self.turns.owners.habits(process).seek;
         seek.is_valid() && distance <= seek.mean
     }
 
@@ -277,7 +277,7 @@ impl Cfq {
             return;
         }
         turn.waited_for = true;
-        let seek = self.turns.habits(process).seek;
+        let seek = self.turns.owners.habits(process).seek;
         let seeks = seek.is_valid() && seek.mean > SEEKY;
         let idle = self.params.slice_idle.0;
         self.stop_idling(now);
@@ -289,7 +289,7 @@ impl Cfq {
 impl Policy for Cfq {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
         let what = pool[rq].what;
-        let owner = self.turns.number(what.process);
+        let owner = self.turns.owners.number(what.process);
         let queue = self.turns.of(&what, owner);
         (pool[rq].queue, pool[rq].owner) = (queue, owner);
         pool[rq].time = now;
@@ -371,7 +371,7 @@ impl Policy for Cfq {
             self.last_answer = now;
         }
         if pool[rq].is_sync() {
-            self.turns.habits(pool[rq].owner).answered = now;
+            self.turns.owners.habits(pool[rq].owner).answered = now;
         }
         if self.active != queue {
             return;
@@ -410,11 +410,11 @@ impl Policy for Cfq {
     }
 
     fn may_merge(&self, pool: &Pool, rq: u32, piece: &Piece) -> bool {
-        self.turns.find(&piece.what) == Some(pool[rq].queue)
+        self.turns.owners.find(&piece.what) == Some(pool[rq].queue)
     }
 
     fn front(&self, _pool: &Pool, piece: &Piece) -> Option<u32> {
-        let queue = self.turns.find(&piece.what)?;
+        let queue = self.turns.owners.find(&piece.what)?;
         self.turns.all[queue as usize].sorted.at(piece.what.end().0)
     }
 
@@ -446,7 +446,7 @@ impl Policy for Cfq {
     }
 
     fn expects(&self, what: &Request) -> bool {
-        let queue = self.turns.find(what);
+        let queue = self.turns.owners.find(what);
         queue.is_some_and(|queue| self.turns.all[queue as usize].waited_for)
     }
 

@@ -1,10 +1,10 @@
 //! The queues of cfq and the order of their turns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sim::{Nanos, Priority, PriorityClass, Request, snapshot_fields};
 
-use crate::elevator::linux::habits::Habits;
+use crate::elevator::linux::owners::Owners;
 use crate::elevator::linux::pool::{Fifo, NONE};
 use crate::elevator::linux::sorted::Sorted;
 
@@ -100,71 +100,26 @@ type Place = (u8, i64, u64);
 #[derive(Clone, Default, Debug)]
 pub(super) struct Turns {
     pub(super) all: Vec<Turn>,
-    /// Numbers of processes.
-    numbers: BTreeMap<u32, u32>,
-    /// By number: the queue of a process, and what is known of it.
-    processes: Vec<(u32, Habits)>,
-    /// Of priorities, for all that nobody waits for.
-    shared: BTreeMap<u8, u32>,
+    pub(super) owners: Owners,
     /// Those with requests: (place, queue).
     service: BTreeSet<(Place, u32)>,
     stamp: u64,
 }
 
-snapshot_fields!(Turns { all, numbers, processes, shared, service, stamp });
-
-/// Which shared queue a priority goes to.
-fn shelf(priority: Priority) -> u8 {
-    match priority.class() {
-        PriorityClass::RealTime => priority.level(),
-        PriorityClass::None | PriorityClass::BestEffort => 8 + priority.level(),
-        PriorityClass::Idle => 16,
-    }
-}
+snapshot_fields!(Turns { all, owners, service, stamp });
 
 impl Turns {
-    /// The queue of a request, if there is one yet.
-    pub(super) fn find(&self, what: &Request) -> Option<u32> {
-        match what.is_sync() {
-            true => self.numbers.get(&what.process).map(|&n| self.processes[n as usize].0),
-            false => self.shared.get(&shelf(what.priority)).copied(),
-        }
-        .filter(|&queue| queue != NONE)
-    }
-
-    /// The number of a process.
-    pub(super) fn number(&mut self, process: u32) -> u32 {
-        if let Some(&number) = self.numbers.get(&process) {
-            return number;
-        }
-        let number = self.processes.len() as u32;
-        self.processes.push((NONE, Habits::default()));
-        self.numbers.insert(process, number);
-        number
-    }
-
     /// The queue of a request by the process of this number.
     pub(super) fn of(&mut self, what: &Request, owner: u32) -> u32 {
-        let sync = what.is_sync();
-        let known = match sync {
-            true => self.processes[owner as usize].0,
-            false => self.shared.get(&shelf(what.priority)).copied().unwrap_or(NONE),
-        };
-        if known != NONE {
+        if let Some(known) = self.owners.queue(what, owner) {
             return known;
         }
+        let sync = what.is_sync();
         let queue = self.all.len() as u32;
         let idles = sync && what.priority.class() != PriorityClass::Idle;
         self.all.push(Turn { sync, priority: what.priority, idles, ..Turn::default() });
-        match sync {
-            true => self.processes[owner as usize].0 = queue,
-            false => _ = self.shared.insert(shelf(what.priority), queue),
-        }
+        self.owners.assign(what, owner, queue);
         queue
-    }
-
-    pub(super) fn habits(&mut self, owner: u32) -> &mut Habits {
-        &mut self.processes[owner as usize].1
     }
 
     /// Queues with requests.

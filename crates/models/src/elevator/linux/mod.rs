@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 mod extent;
 pub(crate) mod habits;
+pub(crate) mod owners;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod share;
