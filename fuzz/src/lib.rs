@@ -7,6 +7,7 @@ use attach::Extent;
 use attach::frontend::loop_device::wire as fuse;
 use attach::frontend::nbd::{Ask, ExportInfo, Machine, Parsed};
 use disk::{demerit, disksim};
+use models::registry::ElevatorPolicy;
 use trace::TraceFormat;
 use trace::{Context, LocalityMeter, SummaryMeter, open};
 use workload::fio;
@@ -45,6 +46,19 @@ pub fn read_programs(bytes: &[u8]) {
         let Ok(numbers) = program.read(&text) else { continue };
         assert!(numbers.values().all(|value| value.is_finite()), "{program:?}: {numbers:?}");
     }
+}
+
+/// Give `bytes`, read as a recorded queue, to the elevator that the first of them chooses. Nothing
+/// that can be written there makes it panic.
+pub fn compare_queue(bytes: &[u8]) {
+    let Some((&first, recording)) = bytes.split_first() else { return };
+    let read = Box::new(std::io::Cursor::new(recording.to_vec()));
+    let Ok(events) = trace::queue_events("bytes", read) else { return };
+    let name = ElevatorPolicy::NAMES[usize::from(first) % ElevatorPolicy::NAMES.len()];
+    let policy = ElevatorPolicy::from_name(name).expect("it is registered");
+    let elevator = models::device::elevator::Params { policy, ..Default::default() };
+    let Ok(result) = elevator.beside(&events, true) else { return };
+    assert!(result.same_choices <= result.choices && result.real_choices <= result.choices);
 }
 
 /// Read `bytes` as whatever they look like.

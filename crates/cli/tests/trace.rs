@@ -214,3 +214,60 @@ fn unknown_names_list_the_known_ones() {
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
 }
+
+/// `trace beside` of a recording: (difference of dispatched requests, share of equal next choices).
+fn beside(recording: &str, policy: &str, more: &[&str]) -> (f64, f64) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = ["../../traces", "tests/recordings"].map(|at| root.join(at).join(recording));
+    let file = file.iter().find(|file| file.exists()).unwrap();
+    let arguments = ["beside", file.to_str().unwrap(), "--policy", policy, "--json"];
+    let output = trace(&[&arguments, more].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let all = json(&output);
+    let number = |key: &str| all[key].as_f64().unwrap();
+    (number("dispatched_difference"), number("same_choices"))
+}
+
+/// Of Linux 6.18 on a loop device, and of Linux 6.1 in a guest of `travel`.
+#[test]
+fn a_modelled_elevator_joins_what_the_real_one_joined() {
+    // Pages of a run are one segment there.
+    let loop_device = ["--with", "max_segments=65535"];
+    for (recording, bound) in [
+        ("postmark-ss-ext3.blkparse.zst", 0.001),
+        ("bonnie-ext3.blkparse.zst", 0.001),
+        ("postmark-ll10-ext3-mq-deadline.blkparse.zst", 0.011),
+    ] {
+        let (difference, _) = beside(recording, "mq-deadline", &loop_device);
+        assert!(difference.abs() <= bound, "{recording}: {difference}");
+        let none = [&loop_device[..], &["--with", "nomerges=true"]].concat();
+        let (difference, _) = beside(recording, "mq-deadline", &none);
+        assert!(difference > 0.02, "{recording}, nothing joined: {difference}");
+    }
+}
+
+#[test]
+fn a_modelled_elevator_sends_in_the_order_of_the_real_one() {
+    for (recording, policy, other, bound) in [
+        ("travel-mq-deadline.blkparse.zst", "mq-deadline", "bfq", 0.95),
+        ("travel-bfq.blkparse.zst", "bfq", "mq-deadline", 0.85),
+    ] {
+        let (difference, same) = beside(recording, policy, &[]);
+        assert!(same >= bound && difference.abs() < 0.025, "{policy}: {same} {difference}");
+        let (_, same) = beside(recording, other, &[]);
+        assert!(same < bound, "{other} beside a recording of {policy}: {same}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_says_why() {
+    let file = fixture("sample.blkparse");
+    for (arguments, expected) in [
+        (["--policy", "mq-deadlin"], "there is no elevator \"mq-deadlin\""),
+        (["--policy", "none"], "the recording is of several devices"),
+    ] {
+        let output = trace(&[&["beside", file.to_str().unwrap()], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+}

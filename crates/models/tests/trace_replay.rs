@@ -109,6 +109,70 @@ fn back_to_back_waits_for_the_completion_and_the_pause() {
     assert_eq!(times(&log), [1_000_000, 1_015_000, 1_030_000]);
 }
 
+/// A recording of a device that takes 100 us for a read and 290 us for a write: (us, process,
+/// action, flags, sector).
+const RECORDED: [(u64, u32, &str, &str, u64); 15] = [
+    (0, 1, "Q", "R", 0),
+    (10, 2, "Q", "W", 100),
+    (12, 2, "Q", "W", 200),
+    (14, 2, "Q", "W", 300),
+    (100, 0, "C", "R", 0),
+    (130, 1, "Q", "R", 8),
+    (230, 0, "C", "R", 8),
+    (240, 3, "Q", "WS", 400),
+    (260, 1, "Q", "R", 16),
+    (300, 0, "C", "W", 100),
+    (305, 0, "C", "W", 200),
+    (310, 2, "Q", "W", 500),
+    (360, 0, "C", "R", 16),
+    (500, 4, "Q", "R", 600),
+    (530, 0, "C", "WS", 400),
+];
+
+fn recorded() -> String {
+    RECORDED.iter().fold(String::new(), |mut text, (us, pid, action, flags, sector)| {
+        let name = if *action == "C" { "0" } else { "p" };
+        let _ =
+            writeln!(text, "8,0 0 1 0.000{us:03}000 {pid} {action} {flags} {sector} + 8 [{name}]");
+        text
+    })
+}
+
+#[test]
+fn dependencies_keep_computing_time_and_leave_out_the_old_devices_time() {
+    let near = "replay.dependencies.handover = \"50us\"";
+    let (log, notes) = replay(&recorded(), near, 0).unwrap();
+    let issued: Vec<_> = log.issued.iter().map(|(at, r)| (at / 1000, r.lba.0)).collect();
+    assert_eq!(
+        issued,
+        [
+            (0, 0),
+            (10, 100), // nothing before it: its recorded time
+            (12, 200), // as long after the one before as it was
+            (14, 300),
+            (27, 500), // had no room until 200 was written, at 22 now
+            (40, 8),   // 30 us of computing
+            (60, 400), // woken by another process's answer, at 50 now
+            (80, 16),
+            (500, 600),
+        ]
+    );
+    assert!(notes.iter().any(|n| n.contains("4 of 9 requests follow a completion")), "{notes:?}");
+    // Without a handover only those count that a process waited for itself.
+    let own = "replay.dependencies.handover = \"0us\"";
+    let issued: Vec<_> = replay(&recorded(), own, 1_000_000).unwrap().0.issued;
+    let at = |lba| issued.iter().find(|(_, r)| r.lba.0 == lba).unwrap().0 - 1_000_000;
+    assert_eq!((at(400), at(500), at(16)), (240_000, 14_000 + 296_000, 80_000));
+}
+
+#[test]
+fn dependencies_need_completions() {
+    let only: String =
+        recorded().lines().filter(|l| !l.contains(" C ")).map(|l| format!("{l}\n")).collect();
+    let error = replay(&only, "replay = \"dependencies\"", 0).map(drop).unwrap_err();
+    assert!(error.contains("does not say when requests completed"), "{error}");
+}
+
 #[test]
 fn a_trace_without_times_needs_another_pace() {
     let arc = "10 8 0 0\n20 8 0 1\n";

@@ -9,7 +9,7 @@ use crate::units::Nanos;
 /// What a workload wants next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demand {
-    /// Issue this request now. The driver sets its id.
+    /// Issue this request now. The driver sets its id: from 0, in the order of issue.
     Issue(Request),
     /// Nothing before this moment (later than now); ask again then, or after a completion.
     At(Nanos),

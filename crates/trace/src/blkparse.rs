@@ -93,11 +93,11 @@ const NAMES_MAX: usize = 4096;
 
 /// What the flags of an event say; `op` is `None` for a passthrough command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Flags {
-    preflush: bool,
-    op: Option<Op>,
-    fua: bool,
-    sync: bool,
+pub(crate) struct Flags {
+    pub(crate) preflush: bool,
+    pub(crate) op: Option<Op>,
+    pub(crate) fua: bool,
+    pub(crate) sync: bool,
 }
 
 impl Flags {
@@ -128,11 +128,58 @@ impl Flags {
 }
 
 /// Where an event happened.
-struct Event {
-    time: u64,
-    device: u32,
-    process: u32,
-    flags: Flags,
+pub(crate) struct Event {
+    pub(crate) time: u64,
+    pub(crate) device: u32,
+    pub(crate) process: u32,
+    pub(crate) flags: Flags,
+}
+
+/// The beginning of a line up to the flags: an event and its action. None for a line without one:
+/// a note, or blkparse's summary.
+#[inline]
+pub(crate) fn begin<'a>(line: &mut Cursor<'a>) -> Result<Option<(Event, &'a [u8])>, Fault> {
+    line.skip_blanks();
+    if !line.peek().is_ascii_digit() {
+        return summary(line).map(|()| None);
+    }
+    let major = line.number_u32_to(b',', "a device such as 8,0")?;
+    let minor = line.number_u32("a device such as 8,0")?;
+    let device = device_number(major, minor).ok_or(Fault { at: 0, expected: "a device" })?;
+    line.number_u32("a CPU number")?;
+    line.number("a sequence number")?;
+    let time = line.decimal(9, "a time in seconds")?;
+    let process = line.number_u32("a process id")?;
+    let action = line.word("an action such as Q, D or C")?;
+    if action.len() > 2 || !action[0].is_ascii_alphabetic() {
+        line.skip_back(action.len());
+        return line.fault_here("an action such as Q, D or C");
+    }
+    if action == b"m" {
+        return Ok(None);
+    }
+    let word = line.word("flags such as R or WS")?;
+    let Some(flags) = Flags::parse(word) else {
+        line.skip_back(word.len());
+        return line.fault_here("flags such as R, WS or FN");
+    };
+    Ok(Some((Event { time, device, process, flags }, action)))
+}
+
+/// First sector and sectors; 0 where there are none.
+#[inline]
+pub(crate) fn extent(line: &mut Cursor<'_>) -> Result<(u64, u32), Fault> {
+    line.skip_blanks();
+    if !line.peek().is_ascii_digit() {
+        return Ok((0, 0));
+    }
+    let sector = line.sector()?;
+    line.skip_blanks();
+    if line.peek() != b'+' {
+        return Ok((sector, 0));
+    }
+    line.skip(1);
+    Ok((sector, line.sectors()?))
 }
 
 impl LineParser for Blkparse {
@@ -142,30 +189,7 @@ impl LineParser for Blkparse {
 
     #[inline]
     fn line(&mut self, line: &mut Cursor<'_>, sink: &mut Sink<'_>) -> Result<(), Fault> {
-        line.skip_blanks();
-        if !line.peek().is_ascii_digit() {
-            return summary(line);
-        }
-        let major = line.number_u32_to(b',', "a device such as 8,0")?;
-        let minor = line.number_u32("a device such as 8,0")?;
-        let device = device_number(major, minor).ok_or(Fault { at: 0, expected: "a device" })?;
-        line.number_u32("a CPU number")?;
-        line.number("a sequence number")?;
-        let time = line.decimal(9, "a time in seconds")?;
-        let process = line.number_u32("a process id")?;
-        let action = line.word("an action such as Q, D or C")?;
-        if action.len() > 2 || !action[0].is_ascii_alphabetic() {
-            line.skip_back(action.len());
-            return line.fault_here("an action such as Q, D or C");
-        }
-        if action == b"m" {
-            return Ok(());
-        }
-        let word = line.word("flags such as R or WS")?;
-        let Some(flags) = Flags::parse(word) else {
-            line.skip_back(word.len());
-            return line.fault_here("flags such as R, WS or FN");
-        };
+        let Some((event, action)) = begin(line)? else { return Ok(()) };
         let wanted = action == [self.action];
         let completes = self.events.pairs() && action == b"C";
         if !wanted && !completes {
@@ -173,7 +197,6 @@ impl LineParser for Blkparse {
             line.skip_blanks();
             return if line.is_at_end() { line.fault_here("sectors or a name") } else { Ok(()) };
         }
-        let event = Event { time, device, process, flags };
         self.event(line, sink, &event, wanted)
     }
 
@@ -216,18 +239,12 @@ impl Blkparse {
             sink.remarks.skip("passthrough commands");
             return Ok(());
         };
-        line.skip_blanks();
         let (mut sector, mut sectors) = (0, 0);
         // A flush may carry an address without a meaning.
         if op == Op::Flush {
             line.skip_to(b'[');
-        } else if line.peek().is_ascii_digit() {
-            sector = line.sector()?;
-            line.skip_blanks();
-            if line.peek() == b'+' {
-                line.skip(1);
-                sectors = line.sectors()?;
-            }
+        } else {
+            (sector, sectors) = extent(line)?;
         }
         let name = name(line)?;
         if wanted && self.named != Some(event.process) {

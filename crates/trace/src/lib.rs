@@ -13,6 +13,7 @@ mod gzip;
 mod input;
 mod lines;
 mod locality;
+mod queue_events;
 mod sink;
 mod summary;
 mod write;
@@ -23,6 +24,7 @@ pub use detect::{Begun, Trace, open};
 pub use error::{TraceError, TracePlace};
 pub use input::Input;
 pub use locality::{Locality, LocalityMeter};
+pub use queue_events::{QueueAction, QueueEvent, queue_events};
 pub use summary::{Summary, SummaryMeter};
 pub use write::{Carries, Writer};
 
@@ -41,6 +43,20 @@ sim::registry! {
         Vscsi = "vscsi" => vscsi,
         Arc = "arc" => arc,
         Wiscsee = "wiscsee" => wiscsee,
+    }
+}
+
+impl TraceFormat {
+    /// The same format, looking up response times where that is a choice.
+    #[must_use]
+    pub fn with_responses(mut self) -> TraceFormat {
+        match &mut self {
+            TraceFormat::Blkparse(format) => format.responses = true,
+            TraceFormat::Blktrace(format) => format.responses = true,
+            TraceFormat::Wiscsee(format) => format.responses = true,
+            _ => {}
+        }
+        self
     }
 }
 

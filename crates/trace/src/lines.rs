@@ -195,6 +195,17 @@ impl<P: LineParser> Reader for Lines<P> {
     }
 }
 
+/// Read a whole trace with a parser that keeps what it reads.
+pub(crate) fn read_whole<P: LineParser>(parser: P, input: Input) -> Result<P, TraceError> {
+    let remarks = Remarks::default();
+    let mut lines = Lines { parser, input, remarks, line: 0, finished: false };
+    let mut none = Vec::new();
+    while !lines.finished {
+        lines.fill(&mut none)?;
+    }
+    Ok(lines.parser)
+}
+
 #[inline]
 fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)

@@ -1,5 +1,6 @@
 //! `blocklab trace`: describe, convert and measure recorded traces.
 
+mod beside;
 mod convert;
 mod info;
 mod output;
@@ -22,6 +23,8 @@ enum TraceVerb {
     Info(info::Args),
     /// Write a trace in another text format, compressed by the name's end (.gz, .zst)
     Convert(convert::Args),
+    /// Give a recorded queue to a modelled elevator and compare what each made of it
+    Beside(beside::Args),
     /// Measure reuse, overwrites, arrivals and queue depths, as JSON
     RecordStats(record_stats::Args),
 }
@@ -31,6 +34,7 @@ impl Args {
         match self.verb {
             TraceVerb::Info(args) => args.run(),
             TraceVerb::Convert(args) => args.run(),
+            TraceVerb::Beside(args) => args.run(),
             TraceVerb::RecordStats(args) => args.run(),
         }
     }

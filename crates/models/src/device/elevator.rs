@@ -51,15 +51,19 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::{Device, Nanos};
+use sim::{Bytes, Device, Nanos, Rng};
+use trace::QueueEvent;
 
-use crate::device::{Context, check_depth};
+use crate::device::{Context, check_depth, null};
 use crate::elevator::counted::QUEUE;
-use crate::elevator::{self, linux, within};
+use crate::elevator::{self, BesideRecording, Built, linux, within};
 use crate::raid::legs::Legs;
 use crate::registry::{DeviceModel, ElevatorPolicy};
-use config::{ConfigError, Duration};
-use linux::queue::{Queue, Settings};
+use config::{ConfigError, Duration, Size};
+use linux::queue::{Queue, Settings, recorded};
+
+/// Requests in the largest pool.
+const NR_REQUESTS_MAX: u32 = 1 << 13;
 
 /// Parameters of an elevator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -119,21 +123,26 @@ impl Params {
     /// What is wrong with the device or the policy, named after it, or a value out of range.
     pub fn build(&self, context: &Context) -> Result<Box<dyn Device>, ConfigError> {
         check_depth(self.queue_depth_max)?;
+        let device = self.device.build_leg("device", context)?;
+        let below = Legs::new(vec![("device", device)]);
+        let limits = below.limits(0);
+        let depth = self.queue_depth.unwrap_or(limits.queue_depth_max);
+        within("queue_depth", depth, 1..=limits.queue_depth_max)?;
+        let (built, settings) = self.settings(limits.rotational, depth)?;
+        Ok(Box::new(Queue::new(below, built.policy, built.kind, settings)))
+    }
+
+    /// The policy, and the queue's settings before a device of this depth.
+    fn settings(&self, rotational: bool, depth: u32) -> Result<(Built, Settings), ConfigError> {
         within("max_sectors_kb", self.max_sectors_kb, 4..=1 << 20)?;
         within("max_segments", self.max_segments, 1..=1 << 16)?;
         within("unplug_thresh", self.unplug_thresh, 1..=1 << 16)?;
         within("processes", self.processes, 0..=1024)?;
         if let Some(nr_requests) = self.nr_requests {
             // As in the kernel: the pool never has fewer than four.
-            within("nr_requests", nr_requests, 4..=1 << 13)?;
+            within("nr_requests", nr_requests, 4..=NR_REQUESTS_MAX)?;
         }
-        let device = self.device.build_leg("device", context)?;
-        let below = Legs::new(vec![("device", device)]);
-        let limits = below.limits(0);
-        let depth = self.queue_depth.unwrap_or(limits.queue_depth_max);
-        within("queue_depth", depth, 1..=limits.queue_depth_max)?;
-        let policy =
-            elevator::Context { nr_requests: self.nr_requests, rotational: limits.rotational };
+        let policy = elevator::Context { nr_requests: self.nr_requests, rotational };
         let name = self.policy.name();
         let built = self.policy.build(&policy).map_err(|e| e.within(name).within("policy"))?;
         let nr_requests = self.nr_requests.unwrap_or(built.kind.nr_requests);
@@ -150,14 +159,36 @@ impl Params {
             unplug_delay: self.unplug_delay.0,
             processes: self.processes,
         };
-        Ok(Box::new(Queue::new(below, built.policy, built.kind, settings)))
+        Ok((built, settings))
+    }
+
+    /// What this elevator makes of a recorded stream, without a device below: `device`,
+    /// `queue_depth` and `nr_requests` have no meaning, since what was recorded had room.
+    ///
+    /// # Errors
+    /// A value out of range, named after it.
+    pub fn beside(
+        &self,
+        events: &[QueueEvent],
+        rotational: bool,
+    ) -> Result<BesideRecording, ConfigError> {
+        let params = Params { nr_requests: Some(NR_REQUESTS_MAX), ..self.clone() };
+        let (built, settings) = params.settings(rotational, NR_REQUESTS_MAX)?;
+        let nothing = null::Params {
+            capacity: Size(Bytes(1 << 62)),
+            queue_depth_max: u32::MAX,
+            ..Default::default()
+        };
+        let below = nothing.build(&Context { rng: Rng::new(0, "beside") })?;
+        let below = Legs::new(vec![("device", below)]);
+        let queue = Queue::new(below, built.policy, built.kind, settings);
+        Ok(recorded::beside(queue, events))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Rng;
 
     fn error(params: Params) -> String {
         let built = params.build(&Context { rng: Rng::new(1, "elevator") });

@@ -6,6 +6,8 @@ pub(crate) mod linux;
 
 mod mutant;
 
+pub use linux::queue::recorded::{BesideRecording, Sent};
+
 use sim::{Counters, Nanos, Request};
 
 use config::ConfigError;

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Nanos;
 
-use crate::replay::{Pace, Turn};
+use crate::replay::{Order, Pace, Turn};
 
 /// Parameters of replay back to back.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -34,12 +34,12 @@ pub struct Params {
 }
 
 impl Params {
-    /// Build the pace.
+    /// Build the order.
     ///
     /// # Errors
     /// Never.
-    pub fn build(&self, _context: &()) -> Result<Box<dyn Pace>, ConfigError> {
-        Ok(Box::new(BackToBack { pause: self.pause.0 }))
+    pub fn build(&self, _context: &()) -> Result<Order, ConfigError> {
+        Ok(Order::Paced(Box::new(BackToBack { pause: self.pause.0 })))
     }
 }
 

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Nanos;
 
-use crate::replay::{Pace, Turn};
+use crate::replay::{Order, Pace, Turn};
 
 /// Parameters of replay in a closed loop.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -41,15 +41,15 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Build the pace.
+    /// Build the order.
     ///
     /// # Errors
     /// When the depth is 0.
-    pub fn build(&self, _context: &()) -> Result<Box<dyn Pace>, ConfigError> {
+    pub fn build(&self, _context: &()) -> Result<Order, ConfigError> {
         if self.depth == 0 {
             return Err(ConfigError::new("closed-loop.depth", "expected at least 1, got 0"));
         }
-        Ok(Box::new(ClosedLoop { depth: self.depth }))
+        Ok(Order::Paced(Box::new(ClosedLoop { depth: self.depth })))
     }
 }
 

@@ -5,10 +5,34 @@ use sim::Nanos;
 
 sim::registry! {
     /// When a replayed trace issues its next request.
-    pub enum Replay("replay"): () => Result<Box<dyn Pace>, ConfigError> = {
+    pub enum Replay("replay"): () => Result<Order, ConfigError> = {
         Timestamps = "timestamps" => timestamps,
         ClosedLoop = "closed-loop" => closed_loop,
         BackToBack = "back-to-back" => back_to_back,
+        Dependencies = "dependencies" => dependencies,
+    }
+}
+
+/// What decides when a request is issued.
+pub enum Order {
+    /// Requests in the order of the trace, each when the pace lets it go.
+    Paced(Box<dyn Pace>),
+    /// Each request follows another one, as far as the trace shows.
+    Dependencies {
+        /// Requests of a process that are closer than this follow each other.
+        burst: Nanos,
+        /// Others follow the latest completion, where it is not longer ago than this.
+        handover: Nanos,
+    },
+}
+
+impl Order {
+    /// True when requests need a time: a trace without times is then refused.
+    pub fn needs_times(&self) -> bool {
+        match self {
+            Order::Paced(pace) => pace.needs_times(),
+            Order::Dependencies { .. } => true,
+        }
     }
 }
 

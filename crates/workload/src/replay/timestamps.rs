@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::Nanos;
 
-use crate::replay::{Pace, Turn};
+use crate::replay::{Order, Pace, Turn};
 
 /// Parameters of replay by timestamps.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -45,16 +45,18 @@ impl Default for Params {
 const ONE: u64 = 1_000_000;
 
 impl Params {
-    /// Build the pace.
+    /// Build the order.
     ///
     /// # Errors
     /// When the scale is out of range.
-    pub fn build(&self, _context: &()) -> Result<Box<dyn Pace>, ConfigError> {
+    pub fn build(&self, _context: &()) -> Result<Order, ConfigError> {
         if !(0.0..=1000.0).contains(&self.scale) {
             let message = format!("expected a factor between 0 and 1000, got {}", self.scale);
             return Err(ConfigError::new("timestamps.scale", message));
         }
-        Ok(Box::new(Timestamps { millionths: (self.scale * ONE as f64).round() as u64 }))
+        Ok(Order::Paced(Box::new(Timestamps {
+            millionths: (self.scale * ONE as f64).round() as u64,
+        })))
     }
 }
 

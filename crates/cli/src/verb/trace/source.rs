@@ -31,15 +31,7 @@ impl Source {
     /// Open the trace. With `responses`, formats that can look up response times do.
     pub(super) fn open(&self, responses: bool) -> Result<Reading, Failure> {
         let named = self.named_format()?;
-        let (read, length): (Box<dyn Read + Send>, u64) = if self.file.as_os_str() == "-" {
-            (Box::new(std::io::stdin()), 0)
-        } else {
-            let file = File::open(&self.file).map_err(|error| {
-                Failure::input(format!("cannot open {}: {error}", self.file.display()))
-            })?;
-            let length = file.metadata().map_or(0, |about| about.len());
-            (Box::new(file), length)
-        };
+        let (read, length) = open_file(&self.file)?;
         let done = Arc::new(AtomicU64::new(0));
         let read = Box::new(Counted { read, done: done.clone() });
         let wrong = |error| failure(&self.file, error);
@@ -50,7 +42,9 @@ impl Source {
             Some(format) => format,
             None => begun.recognise(&context).map_err(wrong)?,
         };
-        let trace = begun.read_as(self.configured(&format, responses)?, &context);
+        let format = self.configured(&format)?;
+        let format = if responses { format.with_responses() } else { format };
+        let trace = begun.read_as(format, &context);
         Ok(Reading { trace, file: self.file.clone(), progress: Progress::new(length, done) })
     }
 
@@ -63,7 +57,7 @@ impl Source {
         Ok(Some(format))
     }
 
-    fn configured(&self, format: &TraceFormat, responses: bool) -> Result<TraceFormat, Failure> {
+    fn configured(&self, format: &TraceFormat) -> Result<TraceFormat, Failure> {
         let wrong = |error: serde_json::Error| {
             Failure::input(format!("--with does not suit the format: {error}"))
                 .help(format!("blocklab explain trace.{}", format.name()))
@@ -71,19 +65,22 @@ impl Source {
         let mut value = serde_json::to_value(format).map_err(wrong)?;
         let table = value[format.name()].as_object_mut().map(std::mem::take);
         let mut table: Map<String, Value> = table.unwrap_or_default();
-        if responses && table.contains_key("responses") {
-            table.insert("responses".into(), true.into());
-        }
-        for parameter in &self.parameters {
-            let (key, text) = parameter.split_once('=').ok_or_else(|| {
-                Failure::input(format!("--with {parameter} sets nothing")).expected("KEY=VALUE")
-            })?;
-            let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
-            table.insert(key.into(), value);
-        }
+        set_all(&mut table, &self.parameters)?;
         value[format.name()] = table.into();
         serde_json::from_value(value).map_err(wrong)
     }
+}
+
+/// Put `KEY=VALUE`s into a table.
+pub(super) fn set_all(table: &mut Map<String, Value>, pairs: &[String]) -> Result<(), Failure> {
+    for pair in pairs {
+        let (key, text) = pair.split_once('=').ok_or_else(|| {
+            Failure::input(format!("--with {pair} sets nothing")).expected("KEY=VALUE")
+        })?;
+        let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+        table.insert(key.into(), value);
+    }
+    Ok(())
 }
 
 /// An open trace.
@@ -119,8 +116,19 @@ impl Reading {
     }
 }
 
+/// The bytes of a trace, and how many there are, where that is known; `-` is standard input.
+pub(super) fn open_file(path: &Path) -> Result<(Box<dyn Read + Send>, u64), Failure> {
+    if path.as_os_str() == "-" {
+        return Ok((Box::new(std::io::stdin()), 0));
+    }
+    let file = File::open(path)
+        .map_err(|error| Failure::input(format!("cannot open {}: {error}", path.display())))?;
+    let length = file.metadata().map_or(0, |about| about.len());
+    Ok((Box::new(file), length))
+}
+
 /// The failure a person sees.
-fn failure(file: &Path, error: TraceError) -> Failure {
+pub(super) fn failure(file: &Path, error: TraceError) -> Failure {
     let place =
         |line_column, byte, quote| study::Place { file: file.into(), line_column, byte, quote };
     let failure = match error.format {

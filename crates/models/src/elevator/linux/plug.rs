@@ -59,6 +59,18 @@ impl TaskPlugs {
         (!self.tasks.is_empty()).then(|| self.tasks.remove(0).requests)
     }
 
+    /// The plug of one process, emptied.
+    pub(super) fn hand_over_of(&mut self, process: u32) -> Option<Vec<u32>> {
+        let index = self.tasks.iter().position(|task| task.process == process)?;
+        Some(self.tasks.remove(index).requests)
+    }
+
+    /// Take one request out of its plug.
+    pub(super) fn remove(&mut self, rq: u32) {
+        self.tasks.iter_mut().for_each(|task| task.requests.retain(|&other| other != rq));
+        self.tasks.retain(|task| !task.requests.is_empty());
+    }
+
     /// A list that was handed over is empty again.
     pub(super) fn reuse(&mut self, mut list: Vec<u32>) {
         list.clear();

@@ -303,6 +303,18 @@ impl Pool {
         hosts
     }
 
+    /// The request in a plug that holds a sector.
+    pub(super) fn plugged_at(&self, sector: u64) -> Option<u32> {
+        let holds =
+            |rq: &Rq| rq.state == State::Plugged && (rq.start()..rq.end()).contains(&sector);
+        self.rqs.iter().position(holds).map(|index| index as u32)
+    }
+
+    /// Requests in a state.
+    pub(super) fn count(&self, state: State) -> usize {
+        self.rqs.iter().filter(|rq| rq.state == state).count()
+    }
+
     /// Make a request findable by its end.
     pub(crate) fn chain(&mut self, rq: u32) {
         let head = chain(self[rq].end());

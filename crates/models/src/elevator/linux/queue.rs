@@ -1,5 +1,7 @@
 //! The queue before a device: bios come in, requests go out.
 
+pub(crate) mod recorded;
+
 use std::collections::VecDeque;
 
 use sim::{

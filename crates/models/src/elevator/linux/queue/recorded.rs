@@ -1,0 +1,252 @@
+//! An elevator beside a recording of a real one: it is given the same requests, its plugs are
+//! handed over when the real ones were, and it may send as much as the real one sent by then. What
+//! it joins, and in which order it sends, is its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sim::{Completions, Nanos, Op, Request, RequestId};
+use trace::{QueueAction, QueueEvent};
+
+use super::super::pool::State;
+use super::{PLACE_BITS, Queue};
+
+/// Choices are looked for so many places away: an early difference shifts all that follow.
+const NEAR: usize = 1024;
+
+/// What one side sent, and in which order.
+#[derive(Clone, Default, Debug)]
+pub struct Sent {
+    /// (operation, first sector, sectors) of every request that could have been joined.
+    pub requests: Vec<(Op, u64, u32)>,
+}
+
+impl Sent {
+    /// Requests of an operation.
+    pub fn count(&self, op: Op) -> usize {
+        self.requests.iter().filter(|request| request.0 == op).count()
+    }
+
+    /// Mean size in KiB; 0 for none.
+    pub fn mean_kib(&self) -> f64 {
+        let sectors: u64 = self.requests.iter().map(|request| u64::from(request.2)).sum();
+        sectors as f64 / 2.0 / self.requests.len().max(1) as f64
+    }
+
+    /// Mean distance from the end of a request to the begin of the next, in sectors.
+    pub fn mean_seek_sectors(&self) -> f64 {
+        let pairs = self.requests.windows(2);
+        let seeks = pairs.map(|pair| (pair[0].1 + u64::from(pair[0].2)).abs_diff(pair[1].1));
+        let sum: u128 = seeks.map(u128::from).sum();
+        sum as f64 / self.requests.len().saturating_sub(1).max(1) as f64
+    }
+
+    /// Half the sum of the differences between two distributions of sizes, 0 to 1.
+    pub fn size_distance(&self, other: &Sent) -> f64 {
+        let mut shares: BTreeMap<u32, f64> = BTreeMap::new();
+        for (side, sign) in [(self, 1.0), (other, -1.0)] {
+            for request in &side.requests {
+                *shares.entry(request.2).or_default() += sign / side.requests.len() as f64;
+            }
+        }
+        shares.values().map(|share| share.abs()).sum::<f64>() / 2.0
+    }
+}
+
+/// What an elevator made of a recorded stream.
+#[derive(Clone, Default, Debug)]
+pub struct BesideRecording {
+    /// Requests that came in and could be joined.
+    pub queued: usize,
+    /// Flushes, and what goes with one, which nothing joins: left out on both sides.
+    pub alone: usize,
+    /// What was recorded.
+    pub recorded: Sent,
+    /// What the model sent.
+    pub modelled: Sent,
+    /// Of all recorded choices: how often the model sent the same two requests one after the
+    /// other.
+    pub same_choices: usize,
+    /// Recorded choices.
+    pub choices: usize,
+    /// Of these: those that the model had before it when more than one request waited.
+    pub real_choices: usize,
+    /// Of these again: how often it chose the same.
+    pub same_real_choices: usize,
+}
+
+/// Give an elevator what was recorded.
+pub(crate) fn beside(mut queue: Queue, events: &[QueueEvent]) -> BesideRecording {
+    // Nothing goes without leave.
+    queue.settings.depth = 0;
+    let mut model = Model::new(queue);
+    let premature = premature_unplugs(events);
+    for (index, event) in events.iter().enumerate() {
+        model.event(event, premature[index]);
+    }
+    model.credit = i64::MAX;
+    model.send(model.now);
+    let Model { mut result, had_choice, .. } = model;
+    result.compare(&had_choice);
+    result
+}
+
+/// Which events hand over a plug before the request that was just queued goes into it: the task's
+/// next event says that its plug is begun anew.
+fn premature_unplugs(events: &[QueueEvent]) -> Vec<bool> {
+    let mut next: BTreeMap<u32, QueueAction> = BTreeMap::new();
+    let mut premature = vec![false; events.len()];
+    for (index, event) in events.iter().enumerate().rev() {
+        use QueueAction::{Plugged, Queued, Unplugged};
+        if let Queued | Plugged | Unplugged = event.action {
+            let before = next.insert(event.request.process, event.action);
+            premature[index] = event.action == Unplugged && before == Some(Plugged);
+        }
+    }
+    premature
+}
+
+struct Model {
+    queue: Queue,
+    /// Sectors that it may send.
+    credit: i64,
+    /// Requests that nothing joins and that were not sent yet: first sector and sectors.
+    alone: Vec<(u64, u32)>,
+    /// What is in the device: where it ends and its name, by first sector.
+    out: BTreeMap<u64, (u64, RequestId)>,
+    /// Last sectors of what was completed before the model sent it.
+    early: BTreeSet<u64>,
+    /// For each request that was sent: did another one wait as well?
+    had_choice: Vec<bool>,
+    /// Time does not go back, whatever the recording says.
+    now: Nanos,
+    result: BesideRecording,
+}
+
+impl Model {
+    fn new(queue: Queue) -> Model {
+        Model {
+            queue,
+            credit: 0,
+            alone: Vec::new(),
+            out: BTreeMap::new(),
+            early: BTreeSet::new(),
+            had_choice: Vec::new(),
+            now: Nanos::ZERO,
+            result: BesideRecording::default(),
+        }
+    }
+
+    fn event(&mut self, event: &QueueEvent, premature: bool) {
+        let QueueEvent { action, request, alone, .. } = *event;
+        let time = self.now.max(event.time);
+        self.now = time;
+        if self.queue.policy.next_event().is_some_and(|at| at <= time) {
+            self.queue.policy.timer(time, &self.queue.pool);
+        }
+        match action {
+            QueueAction::Queued if request.sectors == 0 => {}
+            QueueAction::Queued if alone => {
+                self.result.alone += 1;
+                self.alone.push((request.lba.0, request.sectors));
+            }
+            QueueAction::Queued => {
+                self.result.queued += 1;
+                self.queue.inside += 1;
+                self.queue.enter(time, request);
+            }
+            QueueAction::Plugged => {}
+            // The model's plug has the rule by which this one was full.
+            QueueAction::Unplugged if premature => {}
+            QueueAction::Unplugged => {
+                if let Some(list) = self.queue.plugs.hand_over_of(request.process) {
+                    self.queue.insert_all(time, list);
+                }
+            }
+            QueueAction::Inserted => self.hand_over(time, request),
+            QueueAction::Dispatched => self.dispatched(time, request),
+            QueueAction::Completed => self.completed(time, request),
+        }
+    }
+
+    /// A request without a plug around it, or one that went past the scheduler.
+    fn hand_over(&mut self, now: Nanos, request: Request) {
+        let Some(rq) = self.queue.pool.plugged_at(request.lba.0) else { return };
+        self.queue.plugs.remove(rq);
+        if !self.queue.merge_at_insert(now, rq) {
+            self.queue.insert(now, rq);
+        }
+    }
+
+    fn dispatched(&mut self, now: Nanos, request: Request) {
+        let (first, sectors) = (request.lba.0, request.sectors);
+        let alone = self.alone.iter().position(|&alone| alone == (first, sectors));
+        if let Some(index) = alone {
+            self.alone.swap_remove(index);
+        } else if sectors > 0 {
+            self.result.recorded.requests.push((request.op, first, sectors));
+            self.hand_over(now, request);
+            self.credit += i64::from(sectors);
+            self.send(now);
+        }
+    }
+
+    /// Send what the real one has sent by now.
+    fn send(&mut self, now: Nanos) {
+        while self.credit > 0 {
+            let waiting = self.queue.pool.count(State::Queued);
+            let Some(rq) = self.queue.next(now) else { break };
+            self.queue.start(now, rq);
+            let what = self.queue.pool[rq].what;
+            self.credit -= i64::from(what.sectors);
+            self.had_choice.push(waiting > 1);
+            self.result.modelled.requests.push((what.op, what.lba.0, what.sectors));
+            let name = RequestId(self.queue.sequence << PLACE_BITS | u64::from(rq));
+            self.out.insert(what.lba.0, (what.end().0, name));
+            let early = self.early.range(what.lba.0..what.end().0).next().copied();
+            if early.is_some_and(|sector| self.early.remove(&sector)) {
+                self.finish(now, what.lba.0);
+            }
+        }
+    }
+
+    fn completed(&mut self, now: Nanos, request: Request) {
+        if request.sectors == 0 {
+            return;
+        }
+        let last = request.end().0 - 1;
+        let out = self.out.range(..=last).next_back();
+        match out.filter(|(_, (end, _))| *end > last).map(|(&first, _)| first) {
+            Some(first) => self.finish(now, first),
+            None => drop(self.early.insert(last)),
+        }
+    }
+
+    fn finish(&mut self, now: Nanos, first: u64) {
+        if let Some((_, name)) = self.out.remove(&first) {
+            self.queue.finish(now, name, &mut Completions::new());
+        }
+    }
+}
+
+impl BesideRecording {
+    /// Look for each recorded pair of neighbours among those of the model.
+    fn compare(&mut self, had_choice: &[bool]) {
+        let mut pairs: BTreeMap<[(bool, u64); 2], Vec<usize>> = BTreeMap::new();
+        let place = |&(op, first, _): &(Op, u64, u32)| (op == Op::Read, first);
+        for (at, pair) in self.modelled.requests.windows(2).enumerate() {
+            pairs.entry([place(&pair[0]), place(&pair[1])]).or_default().push(at);
+        }
+        for (at, pair) in self.recorded.requests.windows(2).enumerate() {
+            self.choices += 1;
+            let found = pairs.get_mut(&[place(&pair[0]), place(&pair[1])]);
+            let near = found.and_then(|places| {
+                let index = places.iter().position(|place| place.abs_diff(at) <= NEAR)?;
+                Some(places.swap_remove(index))
+            });
+            let choice = near.is_none_or(|place| had_choice[place + 1]);
+            self.same_choices += usize::from(near.is_some());
+            self.real_choices += usize::from(choice);
+            self.same_real_choices += usize::from(choice && near.is_some());
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Replay in which a request follows what it followed when it was recorded; see
+//! [`crate::replay::Replay::Dependencies`].
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use sim::{Completion, Demand, Nanos, Request, Workload, WorkloadError};
+use trace::Record;
+
+use super::source::Source;
+
+/// No request: the end of a list.
+const NONE: u32 = u32::MAX;
+
+/// What a request may follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    Issue(u32),
+    Completion(u32),
+}
+
+/// A request and what follows it.
+struct Node {
+    request: Request,
+    /// Between what it follows and its own issue.
+    gap: Nanos,
+    /// The first that follows its issue, and the first that follows its completion.
+    after_issue: u32,
+    after_completion: u32,
+    /// The next that follows the same.
+    sibling: u32,
+}
+
+/// A recorded closed loop.
+pub(super) struct Dependent {
+    source: Source,
+    nodes: Vec<Node>,
+    /// When what may be issued is due; without the start of the replay for those that follow
+    /// nothing.
+    due: BinaryHeap<Reverse<(Nanos, u32)>>,
+    started: bool,
+    /// What was issued, by its id.
+    issued: Vec<u32>,
+    in_flight: u64,
+    /// Requests that follow a completion.
+    following: u64,
+}
+
+impl Dependent {
+    /// Read the whole trace.
+    pub(super) fn new(
+        mut source: Source,
+        (burst, handover): (Nanos, Nanos),
+    ) -> Result<Dependent, WorkloadError> {
+        let (mut nodes, mut due) = (Vec::<Node>::new(), BinaryHeap::new());
+        let mut past = Past { burst, handover, ..Past::default() };
+        let (mut first, mut following) = (None, 0);
+        while let Some(record) = source.peek()? {
+            let index = u32::try_from(nodes.len()).ok().filter(|&index| index < NONE);
+            let index = index.ok_or_else(|| {
+                WorkloadError("a replay by dependencies takes at most 2^32 - 2 requests".into())
+            })?;
+            let time = record.time.unwrap_or(past.now).max(past.now);
+            let origin = *first.get_or_insert(time);
+            let (event, gap) = match past.followed(time, record.request.process) {
+                Some((event, at)) => (Some(event), time.since(at)),
+                None => (None, time.since(origin)),
+            };
+            let sibling = match event {
+                None => {
+                    due.push(Reverse((gap, index)));
+                    NONE
+                }
+                Some(Event::Issue(other)) => {
+                    std::mem::replace(&mut nodes[other as usize].after_issue, index)
+                }
+                Some(Event::Completion(other)) => {
+                    following += 1;
+                    std::mem::replace(&mut nodes[other as usize].after_completion, index)
+                }
+            };
+            past.add(index, time, &record);
+            let request = source.place(&record)?;
+            source.advance();
+            let (after_issue, after_completion) = (NONE, NONE);
+            nodes.push(Node { request, gap, after_issue, after_completion, sibling });
+        }
+        if !past.answered {
+            let file = source.file();
+            return Err(WorkloadError(format!(
+                "{file}: the trace does not say when requests completed, so nothing can follow \
+                 them; choose \"timestamps\" or \"closed-loop\""
+            )));
+        }
+        let (issued, in_flight, started) = (Vec::new(), 0, false);
+        Ok(Dependent { source, nodes, due, started, issued, in_flight, following })
+    }
+
+    /// What follows an event is due some time after it.
+    fn release(&mut self, mut next: u32, at: Nanos) {
+        while next != NONE {
+            let node = &self.nodes[next as usize];
+            self.due.push(Reverse((at.saturating_add(node.gap), next)));
+            next = node.sibling;
+        }
+    }
+}
+
+impl Workload for Dependent {
+    fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+        if !std::mem::replace(&mut self.started, true) {
+            let from_here = |Reverse((at, index))| Reverse((now.saturating_add(at), index));
+            self.due = self.due.drain().map(from_here).collect();
+        }
+        let Some(&Reverse((at, index))) = self.due.peek() else {
+            return Ok(if self.in_flight > 0 { Demand::Wait } else { Demand::End });
+        };
+        if at > now {
+            return Ok(Demand::At(at));
+        }
+        self.due.pop();
+        self.in_flight += 1;
+        self.issued.push(index);
+        self.release(self.nodes[index as usize].after_issue, now);
+        Ok(Demand::Issue(self.nodes[index as usize].request))
+    }
+
+    fn complete(&mut self, request: &Request, completion: Completion) {
+        self.in_flight -= 1;
+        let index = self.issued[request.id.0 as usize];
+        self.release(self.nodes[index as usize].after_completion, completion.at);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.source.notes();
+        let (file, following, all) = (self.source.file(), self.following, self.nodes.len());
+        notes.push(format!(
+            "{file}: {following} of {all} requests follow a completion, the rest another request \
+             of their process"
+        ));
+        notes
+    }
+}
+
+/// What happened up to a moment of the recording.
+#[derive(Default)]
+struct Past {
+    burst: Nanos,
+    handover: Nanos,
+    now: Nanos,
+    /// What will complete, by time; and whether its process waits for it.
+    pending: BinaryHeap<Reverse<(Nanos, u32, u32, bool)>>,
+    /// The latest thing that each process did or waited for, and when.
+    own: BTreeMap<u32, (Nanos, Event)>,
+    /// The latest completion of all.
+    latest: Option<(Nanos, Event)>,
+    /// Some completion is known.
+    answered: bool,
+}
+
+impl Past {
+    /// What a request of `process` at `time` follows, and when that was.
+    fn followed(&mut self, time: Nanos, process: u32) -> Option<(Event, Nanos)> {
+        self.now = time;
+        while let Some(&Reverse((at, index, of, waited_for))) = self.pending.peek()
+            && at <= time
+        {
+            self.pending.pop();
+            let event = (at, Event::Completion(index));
+            self.latest = Some(event);
+            if waited_for {
+                self.own.insert(of, event);
+            }
+        }
+        let own = self.own.get(&process).copied();
+        let burst = own.filter(|&(at, _)| time.since(at) <= self.burst);
+        let other = self.latest.filter(|&(at, _)| time.since(at) <= self.handover);
+        let found = burst.or(other).or(own);
+        found.map(|(at, event)| (event, at))
+    }
+
+    fn add(&mut self, index: u32, time: Nanos, record: &Record) {
+        let process = record.request.process;
+        self.own.insert(process, (time, Event::Issue(index)));
+        if let Some(response) = record.response {
+            self.answered = true;
+            let done = time.saturating_add(response);
+            self.pending.push(Reverse((done, index, process, record.request.is_sync())));
+        }
+    }
+}
