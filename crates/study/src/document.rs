@@ -184,6 +184,8 @@ pub struct Expect {
     pub text: String,
     /// The metric it is about.
     pub metric: String,
+    /// Divide by this metric of the same run.
+    pub per: Option<String>,
     /// Which runs: the value, or a list of values, of each named axis. Without it: all.
     #[serde(default, rename = "where")]
     pub which: BTreeMap<String, AxisValue>,
@@ -228,6 +230,8 @@ pub struct Claim {
     pub source: String,
     /// The metric it is about.
     pub metric: String,
+    /// Divide by this metric of the same run.
+    pub per: Option<String>,
     /// Which runs: the value, or a list of values, of each named axis. Without it: all.
     #[serde(default, rename = "where")]
     pub which: BTreeMap<String, AxisValue>,

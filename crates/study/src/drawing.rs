@@ -58,8 +58,8 @@ pub struct Dot {
 
 impl Figure {
     pub(crate) fn selection(&self) -> Selection<'_> {
-        let Figure { y, which, relative_to, .. } = self;
-        Selection { metric: y, which, relative_to }
+        let Figure { y, per, which, relative_to, .. } = self;
+        Selection { metric: y, per: per.as_deref(), which, relative_to }
     }
 
     /// How it is drawn; `numbers` says whether `x` is an axis of numbers, if it is an axis.
@@ -89,7 +89,7 @@ impl Figure {
             x: self.x.clone(),
             x_is_axis,
             y: self.y.clone(),
-            relative: !self.relative_to.is_empty(),
+            relative: !self.relative_to.is_empty() || self.per.is_some(),
             series: self.series.as_ref().map_or_else(left, |axis| vec![axis.clone()]),
             panels: self.panels.clone(),
             x_label: label(&self.x_label, self.x.clone()),
@@ -103,7 +103,8 @@ impl Figure {
 
     fn points(&self, x_is_axis: bool, runs: &Runs) -> Vec<Dot> {
         let as_is = BTreeMap::new();
-        let across = Selection { metric: &self.x, which: &self.which, relative_to: &as_is };
+        let across =
+            Selection { metric: &self.x, per: None, which: &self.which, relative_to: &as_is };
         let across = (!x_is_axis).then(|| across.points(runs));
         let mut points = Vec::new();
         for (index, (params, y)) in self.selection().points(runs).into_iter().enumerate() {

@@ -43,21 +43,22 @@ pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
 #[derive(Clone, Copy)]
 pub(crate) struct Selection<'a> {
     pub(crate) metric: &'a str,
+    pub(crate) per: Option<&'a str>,
     pub(crate) which: &'a BTreeMap<String, AxisValue>,
     pub(crate) relative_to: &'a BTreeMap<String, AxisValue>,
 }
 
 impl Expect {
     pub(crate) fn selection(&self) -> Selection<'_> {
-        let Expect { metric, which, relative_to, .. } = self;
-        Selection { metric, which, relative_to }
+        let Expect { metric, per, which, relative_to, .. } = self;
+        Selection { metric, per: per.as_deref(), which, relative_to }
     }
 }
 
 impl Claim {
     pub(crate) fn selection(&self) -> Selection<'_> {
-        let Claim { metric, which, relative_to, .. } = self;
-        Selection { metric, which, relative_to }
+        let Claim { metric, per, which, relative_to, .. } = self;
+        Selection { metric, per: per.as_deref(), which, relative_to }
     }
 }
 
@@ -85,7 +86,7 @@ impl Selection<'_> {
     }
 
     fn value(&self, run: &PlannedRun, metrics: &Metrics, runs: &Runs) -> Option<f64> {
-        let value = metrics.get(self.metric).copied().flatten()?;
+        let value = self.own_value(metrics)?;
         if self.relative_to.is_empty() {
             return Some(value);
         }
@@ -97,8 +98,16 @@ impl Selection<'_> {
                 && base.params.iter().zip(&run.params).all(|(found, own)| other(found, own))
         };
         let (_, base) = runs.iter().find(is_base)?;
-        let base = base.get(self.metric).copied().flatten()?;
+        let base = self.own_value(base)?;
         (base != 0.0).then(|| value / base)
+    }
+
+    /// The metric of a run, divided by the other one.
+    fn own_value(&self, metrics: &Metrics) -> Option<f64> {
+        let of = |name: &str| metrics.get(name).copied().flatten();
+        let value = of(self.metric)?;
+        let Some(per) = self.per else { return Some(value) };
+        of(per).filter(|&per| per != 0.0).map(|per| value / per)
     }
 
     fn selects(&self, run: &PlannedRun) -> bool {
@@ -195,9 +204,13 @@ fn holds(expect: &Expect, value: f64) -> bool {
 /// The metric in words.
 pub(crate) fn name(selection: Selection) -> String {
     let base: Vec<String> = selection.relative_to.values().map(AxisValue::label).collect();
+    let metric = match selection.per {
+        Some(per) => format!("{} per {per}", selection.metric),
+        None => selection.metric.to_string(),
+    };
     match base[..] {
-        [] => selection.metric.to_string(),
-        _ => format!("{} / that of {}", selection.metric, base.join(", ")),
+        [] => metric,
+        _ => format!("{metric} / that of {}", base.join(", ")),
     }
 }
 

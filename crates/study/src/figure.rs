@@ -22,6 +22,8 @@ pub struct Figure {
     pub x: String,
     /// The metric it is about.
     pub y: String,
+    /// Divide `y` by this metric of the same run.
+    pub per: Option<String>,
     /// The axis whose values have a colour each. Without it: all axes that are left.
     pub series: Option<String>,
     /// The axis with a panel per value.

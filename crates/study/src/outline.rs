@@ -98,6 +98,9 @@ fn wrong(failure: Failure, keys: &[&str]) -> Wrong {
 /// The names in a statement about a metric, which stands at `metric`.
 fn about(selection: &Selection, metric: &str, axes: &[Axis]) -> Result<(), Wrong> {
     metrics::check_name(selection.metric).map_err(|failure| wrong(failure, &[metric]))?;
+    if let Some(per) = selection.per {
+        metrics::check_name(per).map_err(|failure| wrong(failure, &["per"]))?;
+    }
     values("where", selection.which, axes)?;
     values("relative_to", selection.relative_to, axes)
 }

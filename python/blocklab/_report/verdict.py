@@ -102,7 +102,8 @@ def judge_claims(data: RunDirectory) -> Claims | None:
 
 def _unit_of(document: dict[str, Any]) -> str:
     """The metric a statement is about; nothing for a ratio, which has no unit."""
-    return "" if document.get("relative_to") else str(document.get("metric", ""))
+    is_ratio = document.get("relative_to") or document.get("per")
+    return "" if is_ratio else str(document.get("metric", ""))
 
 
 def judge(data: RunDirectory) -> Verdict:
@@ -129,6 +130,8 @@ def judge(data: RunDirectory) -> Verdict:
 def _metric_of(document: dict[str, Any]) -> str:
     base = [_layout.value_text(value) for value in (document.get("relative_to") or {}).values()]
     name = str(document.get("metric", ""))
+    if document.get("per"):
+        name += f" per {document['per']}"
     return f"{name} / that of {', '.join(base)}" if base else name
 
 

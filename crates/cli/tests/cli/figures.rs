@@ -39,6 +39,22 @@ fn an_axis_of_numbers_is_drawn_as_lines_with_the_other_axes_as_series() {
 }
 
 #[test]
+fn a_metric_is_divided_by_another_one_of_the_same_run() {
+    let keys = "x = \"workload.fio.iodepth\"\nper = \"throughput_mb_s\"";
+    let both = "relative_to = { \"device.null.latency\" = \"10us\" }";
+    let figure = drawn(keys);
+    assert_eq!(figure["y_label"], "iops per throughput_mb_s");
+    let requests_per_mb = 1e6 / 4096.0;
+    let near = |value: &Value| (value.as_f64().unwrap() / requests_per_mb - 1.0).abs() < 1e-9;
+    assert!(column(&figure, "y").iter().all(near), "{figure}");
+    let figure = drawn(&format!("{keys}\n{both}"));
+    assert_eq!(figure["y_label"], "iops per throughput_mb_s / that of 10us");
+    assert!(column(&figure, "y").iter().all(|y| (y.as_f64().unwrap() - 1.0).abs() < 1e-9));
+    let wrong = "x = \"workload.fio.iodepth\"\nper = \"throughput_mbs\"";
+    self::figure(wrong).refuses(&["throughput_mbs", "throughput_mb_s", "study.toml:20:"]);
+}
+
+#[test]
 fn a_list_selects_several_values() {
     let some = drawn("x = \"device.null.latency\"\nwhere = { \"workload.fio.iodepth\" = [4] }");
     assert_eq!((&some["kind"], &some["series"]), (&json!("bars"), &json!([])));
