@@ -17,6 +17,7 @@ mod engine;
 mod event_loop;
 mod fault;
 pub mod frontend;
+pub mod host;
 mod identity;
 mod live;
 pub mod mirror;

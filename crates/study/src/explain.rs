@@ -10,9 +10,13 @@ use crate::{library, metrics};
 /// A kind of thing and its entries: (name, one line).
 pub type Kind = (&'static str, Vec<(String, String)>);
 
-/// Everything that can be chosen, by kind: studies, parts, each slot of models, metrics.
+/// Everything that can be chosen, by kind: studies, parts, hosts, each slot of models, metrics.
 pub fn kinds() -> Vec<Kind> {
-    let mut kinds = vec![("studies", studies()), ("parts", parts())];
+    let mut kinds = vec![
+        ("studies", studies()),
+        ("parts", titled(library::parts(), "part")),
+        ("hosts", titled(library::hosts(), "host")),
+    ];
     for Slot { slot, entries, .. } in SLOTS {
         let entry = |(name, _): &(&str, &str)| {
             let text = documentation(slot, name).unwrap_or_default();
@@ -73,7 +77,9 @@ fn all() -> Vec<(String, String)> {
             all.push((format!("{slot}.{name}"), with_parameters(&text, &parameters(slot, name))));
         }
     }
-    for (kind, list) in [("part", library::parts()), ("study", library::studies())] {
+    let shipped =
+        [("part", library::parts()), ("host", library::hosts()), ("study", library::studies())];
+    for (kind, list) in shipped {
         all.extend(list.iter().map(|(name, text)| (format!("{kind}.{name}"), text.to_string())));
     }
     let metrics = metrics::definitions().into_iter();
@@ -115,12 +121,13 @@ fn studies() -> Vec<(String, String)> {
     library::studies().iter().map(title).collect()
 }
 
-fn parts() -> Vec<(String, String)> {
+/// Shipped files with the title and the status that their table `about` says.
+fn titled(list: &[(&str, &str)], about: &str) -> Vec<(String, String)> {
     let line = |(name, text): &(&str, &str)| {
-        let (title, status) = (entry(text, "part", "title"), entry(text, "part", "status"));
+        let (title, status) = (entry(text, about, "title"), entry(text, about, "status"));
         ((*name).to_string(), format!("{title} ({status})"))
     };
-    library::parts().iter().map(line).collect()
+    list.iter().map(line).collect()
 }
 
 /// A string of a shipped file; nothing when it is not there.

@@ -13,6 +13,7 @@ use crate::files::Files;
 use crate::library;
 use crate::load::{Loaded, unreadable};
 use crate::locate;
+use crate::part;
 use crate::tree::{Data, Node, Text};
 
 /// More runs than this are a mistake, and their plan alone would fill the memory.
@@ -199,7 +200,31 @@ fn resolve(
         tree.assign(&path, axis.values[index].1.clone());
     }
     let part = lay_part_under(&mut tree, files)?;
+    lay_elevator_before(&mut tree)?;
     Ok((tree, part))
+}
+
+/// The elevator that `travel.elevator` names stands before the device. It takes every bio that a
+/// guest can have on its way, as behind `blocklab travel --elevator`.
+fn lay_elevator_before(tree: &mut Node) -> Result<(), Failure> {
+    let Some(wanted) = tree.get("travel").and_then(|travel| travel.get("elevator")) else {
+        return Ok(());
+    };
+    let (origin, value) = (wanted.value.clone(), wanted.to_value());
+    // What is no string is refused where the table is read.
+    let Some(policy) = value.as_str() else { return Ok(()) };
+    part::check_policy(policy).map_err(|failure| failure.at(origin.place()))?;
+    if tree.get("device").is_some_and(|device| device.get("elevator").is_some()) {
+        return Err(Failure::input(format!("travel.elevator: {policy} before an elevator"))
+            .at(origin.place())
+            .expected("one of the two: a device without one, or no travel.elevator"));
+    }
+    part::put_behind(tree, policy, &origin);
+    let data = Data::Leaf(i64::from(part::BIOS_MAX).into());
+    let room = Node { key: origin.clone(), value: origin, data };
+    let path = ["device", "elevator", "queue_depth_max"].map(String::from);
+    tree.assign(&path, room);
+    Ok(())
 }
 
 /// Replace a device's `part = "..."` by the part's own keys, below the device's; the same in the

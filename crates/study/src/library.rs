@@ -1,4 +1,4 @@
-//! What the binary carries with it: the shipped parts and studies.
+//! What the binary carries with it: the shipped parts, hosts and studies.
 
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
@@ -8,6 +8,11 @@ pub const CODE_VERSION: &str = env!("BLOCKLAB_CODE_VERSION");
 /// (name, text) of every shipped part.
 pub fn parts() -> &'static [(&'static str, &'static str)] {
     PARTS
+}
+
+/// (name, text) of every shipped profile of a host.
+pub fn hosts() -> &'static [(&'static str, &'static str)] {
+    HOSTS
 }
 
 /// (name, text) of every shipped study.

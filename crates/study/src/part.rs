@@ -31,6 +31,8 @@ pub struct BuiltPart {
     pub digest: String,
 }
 
+/// As many bios of a disk a guest can have on their way: what an elevator behind it has to take.
+pub const BIOS_MAX: u16 = 4096;
 /// The table of what a part tells the block layer.
 const BLOCK: &str = "block";
 /// The model that an elevator before a part is.
@@ -80,7 +82,8 @@ pub fn build_part_behind(
     let mut root = Node::table(origin);
     root.put("device", device);
     if let Some(policy) = policy {
-        put_behind(&mut root, policy);
+        let origin = Origin { text: Text::new("--elevator", policy), span: 0..policy.len() };
+        put_behind(&mut root, policy, &origin);
     }
     let block = tree.take(BLOCK).unwrap_or_else(|| Node::table(root.value.clone()));
     root.put(BLOCK, block);
@@ -107,12 +110,12 @@ pub fn build_part_behind(
     Ok(BuiltPart { device, model, elevator, part, block, digest: digest::of(&json) })
 }
 
-fn check_policy(policy: &str) -> Result<(), Failure> {
+pub(crate) fn check_policy(policy: &str) -> Result<(), Failure> {
     if ElevatorPolicy::NAMES.contains(&policy) {
         return Ok(());
     }
     let known = ElevatorPolicy::NAMES.iter().copied();
-    Err(Failure::input(format!("--elevator {policy}: no such elevator"))
+    Err(Failure::input(format!("`{policy}` is no elevator"))
         .expected(names::expected(policy, known))
         .help("blocklab explain elevator"))
 }
@@ -125,9 +128,9 @@ pub fn elevator_of(device: &DeviceModel) -> Option<String> {
     }
 }
 
-/// Put an elevator of this policy before the device.
-fn put_behind(root: &mut Node, policy: &str) {
-    let origin = Origin { text: Text::new("--elevator", policy), span: 0..policy.len() };
+/// Put an elevator of this policy, named at `origin`, before the device.
+pub(crate) fn put_behind(root: &mut Node, policy: &str, origin: &Origin) {
+    let origin = origin.clone();
     let (mut outer, mut elevator) = (Node::table(origin.clone()), Node::table(origin.clone()));
     let mut choice = Node::table(origin.clone());
     choice.put(policy, Node::table(origin));

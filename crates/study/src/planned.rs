@@ -12,6 +12,7 @@ use crate::axis_value::AxisValue;
 use crate::document::Point;
 use crate::files::Files;
 use crate::grid::Part;
+use crate::host::{self, Host};
 use crate::locate;
 use crate::recorder::Progress;
 use crate::tree::Node;
@@ -55,6 +56,14 @@ impl Setup<'_> {
     /// The root of this run's random streams.
     pub fn rng(&self) -> Rng {
         rng(self.point, self.repeat)
+    }
+
+    /// The host whose code a program in a guest runs as; `None` where code is free.
+    ///
+    /// # Errors
+    /// What is wrong with the profile, with its place.
+    pub fn host(&self) -> Result<Option<Host>, Failure> {
+        self.point.travel.as_ref().map_or(Ok(None), |travel| host::find(&travel.host, self.files))
     }
 
     /// A failure at the place of the value that the keys lead to.

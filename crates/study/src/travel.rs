@@ -9,6 +9,7 @@ use sim::{Bytes, Nanos};
 
 use crate::amount::Amount;
 use crate::axis_value::AxisValue;
+use crate::host;
 use crate::program::Program;
 
 /// A program in a real Linux guest, in virtual time. Every key can be swept and set.
@@ -36,8 +37,14 @@ pub struct Travel {
     /// How it is mounted, separated by commas.
     #[serde(default)]
     pub mount_options: String,
+    /// The host whose processor's time code is charged: the name of a profile, or its file. "none":
+    /// code is free.
+    #[serde(default = "Travel::host")]
+    pub host: String,
     /// The I/O scheduler. Default: the kernel's.
     pub scheduler: Option<Scheduler>,
+    /// An elevator of this policy between the guest and the device, instead of a scheduler.
+    pub elevator: Option<String>,
     /// Read-ahead of the page cache in KiB, set last of all. Default: the kernel's.
     pub read_ahead_kb: Option<u32>,
     /// The device's write cache. Default: as the device has it.
@@ -66,6 +73,9 @@ pub struct Travel {
 }
 
 impl Travel {
+    fn host() -> String {
+        host::NONE.into()
+    }
     fn memory() -> Size {
         Size(Bytes::from_mib(256))
     }

@@ -34,9 +34,14 @@ const BLOCK: [Declared; 9] = [
     ("latency_us_max", "us", "longest time of a {op} in the block layer; with record_queue"),
 ];
 
-const PLAIN: [Declared; 4] = [
+const PLAIN: [Declared; 5] = [
     ("program_s", "s", "virtual seconds of the travelled program"),
     ("sync_s", "s", "virtual seconds that it took after the program to write back what it left"),
+    (
+        "processor_share",
+        "",
+        "share of the travelled program's time that its code was charged; with travel.host",
+    ),
     ("block_flushes", "", "flushes that the block layer gave to the device"),
     ("guest_read_ahead_kb", "KiB", "KiB of read-ahead in the guest, read back when all was set"),
 ];

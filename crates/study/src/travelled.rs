@@ -25,6 +25,8 @@ pub struct Session {
     pub program: Nanos,
     /// Of writing back what it left.
     pub sync: Nanos,
+    /// Of the program's time what its code was charged, where it was.
+    pub processor: Option<Nanos>,
     /// The guest's block layer.
     pub block: Vec<BlockUse>,
     /// What the program says.
@@ -62,6 +64,9 @@ impl Session {
         travel_metrics::add_block(&mut all, &self.block);
         all.insert("program_s".into(), Some(self.program.as_secs_f64()));
         all.insert("sync_s".into(), Some(self.sync.as_secs_f64()));
+        let program = self.program.as_secs_f64();
+        let share = self.processor.filter(|_| program > 0.0).map(|ns| ns.as_secs_f64() / program);
+        all.insert("processor_share".into(), share);
         let read_ahead = self.settings.get("read_ahead_kb").and_then(Value::as_f64);
         all.insert("guest_read_ahead_kb".into(), read_ahead);
         all.extend(self.numbers.into_iter().map(|(name, value)| (name.to_string(), Some(value))));

@@ -1,10 +1,10 @@
-//! Every value of a part says where it comes from.
+//! Every value of a part, and of a host, says where it comes from.
 
 use super::Finding;
 use crate::tree::{File, Tree};
 
-/// Tables that describe the part instead of parametrising it.
-const ABOUT: [&str; 2] = ["part", "source"];
+/// Hosts have a folder of their own.
+const HOSTS: &str = "devices/hosts/";
 const STATUS: [&str; 4] = ["sketch", "datasheet", "calibrated", "validated"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -23,14 +23,15 @@ fn check_part(file: &File) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    let status = table.get("part").and_then(|p| p.get("status")).and_then(|s| s.as_str());
+    let about = if file.path.starts_with(HOSTS) { "host" } else { "part" };
+    let status = table.get(about).and_then(|p| p.get("status")).and_then(|s| s.as_str());
     if !status.is_some_and(|status| STATUS.contains(&status)) {
-        let what = format!("[part] has no status of {}", STATUS.join(", "));
-        findings.push(found("status", what, "say how far the part can be trusted"));
+        let what = format!("[{about}] has no status of {}", STATUS.join(", "));
+        findings.push(found("status", what, &format!("say how far the {about} can be trusted")));
     }
     let (mut values, mut sources) = (Vec::new(), Vec::new());
     for (key, value) in &table {
-        if !ABOUT.contains(&key.as_str()) {
+        if ![about, "source"].contains(&key.as_str()) {
             leaves(key, value, &mut values);
         }
     }
@@ -108,6 +109,20 @@ mod tests {
         let sources = "[source]\n\"ssd\" = \"datasheet\"\n\"ssd.nan\" = \"table 2\"\n";
         let expected = (12, "the source `ssd.nan` covers no value".into());
         assert_eq!(findings(&format!("{PART}{sources}")), [expected]);
+    }
+
+    #[test]
+    fn a_host_is_looked_at_as_a_part_is() {
+        let host = "[host]\nname = \"x\"\nstatus = \"sketch\"\n[processor]\ncores = 2\n";
+        let found = |path: &str, text: &str| {
+            let findings = check(&Tree::planted(&[(path, text)]));
+            findings.into_iter().map(|f| (f.line, f.what)).collect::<Vec<_>>()
+        };
+        let sources = "[source]\n\"processor.cores\" = \"counted\"\n";
+        assert_eq!(found("devices/hosts/x.toml", &format!("{host}{sources}")), []);
+        let missing = (5, "`processor.cores` has no source".to_string());
+        assert_eq!(found("devices/hosts/x.toml", host), [missing]);
+        assert!(found("devices/x.toml", &format!("{host}{sources}"))[0].1.contains("[part]"));
     }
 
     #[test]

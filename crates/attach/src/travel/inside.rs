@@ -17,6 +17,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
 use super::plan::{self, BlockStatistics, Disk, Findings, GuestPlan, Mkfs};
+use super::processor::{self, Charges};
 use super::settings::{self, Settings};
 
 /// Where the host's folder is mounted.
@@ -121,15 +122,19 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
         plan.record_queue_kib.map(|kib| Recording::start(kib, &plan.disks)).transpose()?;
     let before = statistics(&plan)?;
     mark(plan::BEGUN);
+    // Asked of a kernel that charges only: a call that fails takes time.
+    let charged_ns = plan.charges.as_ref().map(Charges::begin).transpose()?;
     findings.began_ns = now_ns();
     let ended = run(&plan);
     findings.ended_ns = now_ns();
+    findings.charged_ns = charged_ns.map(|before| processor::paid_ns() - before);
     let after = statistics(&plan)?;
     mark(plan::ENDED);
     rustix::fs::sync();
     findings.synced_ns = now_ns();
     let synced = statistics(&plan)?;
     mark(plan::SYNCED);
+    charged_ns.map_or(Ok(()), |_| processor::end())?;
     if let Some(recording) = recording {
         findings.queue_lost = recording.stop()?;
     }

@@ -13,6 +13,7 @@ pub mod kernel;
 mod one_core;
 mod phases;
 pub(crate) mod plan;
+mod processor;
 mod queue;
 mod report;
 mod serve;
@@ -24,7 +25,7 @@ use std::time::Instant;
 
 use config::Duration;
 use sim::{Nanos, Rng};
-use study::Failure;
+use study::{Failure, Host};
 
 use crate::clock::Clock;
 use crate::private_folder::PrivateFolder;
@@ -46,6 +47,7 @@ use file_system::find_program;
 use guest::Boot;
 use one_core::OneCore;
 use plan::{Findings, GuestPlan};
+use processor::Charges;
 use serve::{End, Server};
 
 /// Less memory does not boot.
@@ -90,6 +92,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// What the program reads from its standard input.
     pub input: Vec<u8>,
+    /// What code is charged as; `None`: it is free.
+    pub host: Option<Host>,
     /// What only studies set.
     pub settings: Settings,
 }
@@ -200,6 +204,7 @@ pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, F
         mkfs: options.mkfs,
         seed: options.seed,
         command: options.command,
+        host: options.host,
     };
     let found = (findings, latencies);
     Ok(left(&mut server, &origins, found, (asked, wall_s), (control, companion)))
@@ -352,6 +357,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         folder,
         entropy: (0..4).flat_map(|_| rng.next_u64().to_le_bytes()).collect(),
         record_queue_kib: options.record_queue.is_some().then_some(QUEUE_KIB),
+        charges: options.host.as_ref().map(|host| Charges::of(&host.costs)),
         settings: options.settings.clone(),
     })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::processor::Charges;
 use super::settings::Settings;
 
 /// The plan's file.
@@ -40,6 +41,8 @@ pub(super) struct GuestPlan {
     pub(super) entropy: Vec<u8>,
     /// Record the queues; KiB of memory for it.
     pub(super) record_queue_kib: Option<u32>,
+    /// What code is charged; `None`: it is free.
+    pub(super) charges: Option<Charges>,
     pub(super) settings: Settings,
 }
 
@@ -73,6 +76,8 @@ pub(super) struct Findings {
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
     pub(super) synced_ns: u64,
+    /// What was charged while the program ran, where anything was to be.
+    pub(super) charged_ns: Option<u64>,
     pub(super) kernel: String,
     /// Of each disk: before the program, after it, after its data was written back.
     pub(super) statistics: Vec<[BlockStatistics; 3]>,

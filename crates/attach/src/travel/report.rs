@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sim::{Histogram, Op};
-use study::metrics;
+use study::{Host, host, metrics};
 
 use crate::session::open::Origin;
 use crate::statistics::{Operation, Quantiles};
@@ -12,9 +12,13 @@ use super::plan::{BlockStatistics, Findings};
 use super::queue::Latencies;
 use super::serve::Server;
 
-/// What travel does not model; in every report.
-pub(super) const LEAVES_OUT: [&str; 3] = [
-    "CPU time is free: exact where the device is the limit, too fast where the CPU is",
+/// What travel does not model where code is free.
+const FREE: &str =
+    "CPU time is free: exact where the device is the limit, too fast where the CPU is";
+/// And where it is charged.
+const CHARGED: &str = "a program's own computing is free: charged is what the kernel does for it";
+/// In every report.
+const LEAVES_OUT: [&str; 2] = [
     "one CPU: the guest's kernel is not SMP, so every disk has one queue",
     "a program that asks the processor for the time (fio's default) or for random numbers sees \
      the host's; fio: --clocksource=clock_gettime",
@@ -37,6 +41,14 @@ pub struct Report {
     pub whole_s: f64,
     /// Wall seconds of all of it.
     pub wall_s: f64,
+    /// The host whose code was charged; `none`: code was free.
+    pub host: String,
+    /// Virtual seconds of the program that were charged for code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_s: Option<f64>,
+    /// Their share of the program's time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_share: Option<f64>,
     /// CPU seconds of this machine that the guest took while the program ran, where they are known;
     /// they cost no virtual time.
     pub free_cpu_s: Option<f64>,
@@ -125,6 +137,7 @@ pub(super) struct Asked {
     pub(super) mkfs: Option<String>,
     pub(super) seed: u64,
     pub(super) command: Vec<String>,
+    pub(super) host: Option<Host>,
 }
 
 /// Operation, and where the kernel has its requests, merges, sectors and milliseconds.
@@ -172,9 +185,11 @@ pub(super) fn of(
     wall_s: f64,
 ) -> Report {
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-    let Findings { began_ns, ended_ns, synced_ns, .. } = findings;
+    let Findings { began_ns, ended_ns, synced_ns, charged_ns, .. } = findings;
     let command_s = seconds(began_ns, ended_ns);
     let free_cpu_s = server.free_cpu.seconds();
+    let processor_s = charged_ns.map(|ns| ns as f64 / 1e9);
+    let left_out = if asked.host.is_some() { CHARGED } else { FREE };
     let mut disks = Vec::new();
     for (index, identity) in origins.iter().enumerate() {
         let export = &server.shared.exports[index];
@@ -211,6 +226,9 @@ pub(super) fn of(
         sync_s: seconds(ended_ns, synced_ns),
         whole_s: server.now().0 as f64 / 1e9,
         wall_s,
+        host: asked.host.map_or_else(|| host::NONE.into(), |host| host.name),
+        processor_s,
+        processor_share: processor_s.map(|s| s / command_s.max(1e-9)),
         free_cpu_s,
         free_cpu_share: free_cpu_s.map(|free| free / (free + command_s).max(1e-9)),
         memory_mib: asked.memory_mib,
@@ -219,7 +237,7 @@ pub(super) fn of(
         queue_depth: asked.queue_depth,
         digest: server.digest.to_string(),
         disks,
-        leaves_out: LEAVES_OUT.to_vec(),
+        leaves_out: [left_out].into_iter().chain(LEAVES_OUT).collect(),
     }
 }
 
@@ -269,7 +287,7 @@ impl Report {
              wall time",
             self.command_s, self.sync_s, self.kernel, self.memory_mib, self.wall_s
         )];
-        lines.extend(self.free_cpu());
+        lines.extend(self.processor().or_else(|| self.free_cpu()));
         for disk in &self.disks {
             let waf = disk.waf.map_or(String::new(), |waf| format!(", WAF {waf:.3}"));
             let busy = format!(", busy {:.0} % of the time", disk.busy_share * 100.0);
@@ -292,6 +310,16 @@ impl Report {
         lines.push(format!("digest {}", self.digest));
         lines.extend(self.leaves_out.iter().map(|what| format!("left out: {what}")));
         lines
+    }
+
+    /// How much of the result is code.
+    fn processor(&self) -> Option<String> {
+        let (s, share) = (self.processor_s?, self.processor_share?);
+        Some(format!(
+            "processor time: {:.0} % of the run, {s:.6} s, charged as on {}",
+            share * 100.0,
+            self.host
+        ))
     }
 
     /// How far the result may be off because code takes no time.

@@ -34,6 +34,16 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
     for (key, limit) in [("dirty", travel.dirty), ("dirty_background", travel.dirty_background)] {
         limit.map_or(Ok(()), dirty).map_err(at(key))?;
     }
+    if let (Some(scheduler), Some(elevator)) =
+        (&travel.scheduler, study::elevator_of(&setup.point.device))
+    {
+        let failure = Failure::input(format!(
+            "travel.scheduler = \"{}\" above the elevator {elevator}",
+            name_of(scheduler)
+        ));
+        let failure = failure.expected("one of the two: an elevator gets what no scheduler saw");
+        return Err(at("scheduler")(failure));
+    }
     for name in travel.arguments.keys() {
         argument(name).map_err(|failure| setup.at(&["travel", "arguments", name], failure))?;
     }

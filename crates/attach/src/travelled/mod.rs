@@ -63,10 +63,19 @@ impl Runner for Travelling {
     fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
         let Some(travel) = &setup.point.travel else { return Simulated.plan(setup) };
         check::travel(setup, travel)?;
+        let charged = setup.host().map_err(|failure| match failure.place {
+            // What is wrong inside a profile has its place there.
+            Some(_) => failure,
+            None => setup.at(&["travel", "host"], failure),
+        })?;
         let host = self.host()?;
         self.disks.expect(setup, travel);
         // Its path is on the kernel's command line, with which its random numbers begin.
-        Ok(Some(json!({ "kernel": host.kernel_digest, "program": host.program })))
+        let mut depends = json!({ "kernel": host.kernel_digest, "program": host.program });
+        if let Some(charged) = charged {
+            depends["host"] = json!(charged.costs);
+        }
+        Ok(Some(depends))
     }
 
     fn run(&self, job: Job) -> Result<RunResult, Failure> {

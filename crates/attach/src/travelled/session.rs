@@ -98,6 +98,7 @@ impl Guest<'_> {
     fn measure(&self, device: DeviceOptions) -> Result<Left, Failure> {
         let travel = self.travel;
         let mut options = self.options("travel", device, &travel.command);
+        options.host = self.setup.host()?;
         options.scheduler = travel.scheduler.as_ref().map(name_of);
         options.read_ahead_kib = travel.read_ahead_kb;
         options.write_back = travel.write_cache.map(|cache| cache != WriteCache::Off);
@@ -141,6 +142,7 @@ impl Guest<'_> {
             record_queue: None,
             command: ["/bin/sh", "-c", command].map(String::from).into(),
             input: Vec::new(),
+            host: None,
             settings: Settings {
                 mount_options: travel.mount_options.clone(),
                 environment: arguments.map(|(name, value)| (name.clone(), value.label())).collect(),
@@ -212,8 +214,13 @@ fn measured(
     let report = &left.outcome.report;
     let (histograms, bytes) = left.device_use;
     let seconds = |s: f64| sim::Nanos((s * 1e9).round() as u64);
+    let mut settings = settings(&left.settings, &report.kernel, report.memory_mib);
     let mut notes = Vec::new();
-    if let Some(share) = report.free_cpu_share.filter(|share| *share >= DISTORTED) {
+    if report.processor_s.is_some() {
+        settings.insert("host".into(), report.host.clone().into());
+    }
+    let free = report.free_cpu_share.filter(|_| report.processor_s.is_none());
+    if let Some(share) = free.filter(|share| *share >= DISTORTED) {
         notes.push(format!(
             "free CPU is {:.0} % of the run: compare by it, but its seconds are not those of a \
              real machine",
@@ -229,6 +236,7 @@ fn measured(
         counters: left.counters,
         program: seconds(report.command_s),
         sync: seconds(report.sync_s),
+        processor: report.processor_s.map(seconds),
         block: report
             .disks
             .first()
@@ -236,7 +244,7 @@ fn measured(
             .unwrap_or_default(),
         numbers,
         digest: report.digest.clone(),
-        settings: settings(&left.settings, &report.kernel, report.memory_mib),
+        settings,
         notes,
         wall: began.elapsed(),
     })

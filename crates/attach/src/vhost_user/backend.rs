@@ -22,7 +22,7 @@ use super::message::{Header, Malformed, Message, RingAddresses, protocol};
 /// Entries of a queue at most; QEMU's largest.
 const QUEUE_SIZE_MAX: u16 = 1024;
 /// The same where every bio comes by itself: what a kernel has in its own queue is on its way here.
-pub const BIOS_MAX: u16 = 4096;
+pub const BIOS_MAX: u16 = study::BIOS_MAX;
 
 /// What a message is answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]

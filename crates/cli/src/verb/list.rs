@@ -7,7 +7,7 @@ use crate::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only this kind: studies, parts, metrics, or a slot of models such as gc
+    /// Only this kind: studies, parts, hosts, metrics, or a slot of models such as gc
     kind: Option<String>,
     /// One JSON object on stdout
     #[arg(long)]

@@ -33,6 +33,8 @@ verbs! {
     Travel => travel,
     /// The kernel that `travel` boots: build, status
     Kernel => kernel,
+    /// What code costs on a host, which `travel --host` charges: measure
+    Host => host,
     /// The first process of a guest of `travel`
     #[command(hide = true)]
     TravelGuest => travel_guest,

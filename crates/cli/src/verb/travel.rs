@@ -13,9 +13,6 @@ use study::Failure;
 use super::kernel;
 use super::results::{Results, check_data};
 
-/// In a kernel what was joined waits in few requests. Here each bio has to be taken, as many as a
-/// guest can have on their way.
-const BIOS: &str = "elevator.queue_depth_max=4096";
 /// How long standard input may take before somebody is told.
 const WAITS_QUIETLY: time::Duration = time::Duration::from_secs(1);
 
@@ -34,6 +31,10 @@ pub(crate) struct Args {
     /// The guest's memory
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     mem: String,
+    /// Charge code the time of this host's processor: a profile that is shipped (`blocklab list
+    /// hosts`), or a file of `blocklab host measure`; none: code is free
+    #[arg(long, value_name = "PROFILE", default_value = study::host::NONE)]
+    host: String,
     /// The I/O scheduler of every device [default: the kernel's]
     #[arg(long, value_name = "NAME",
           value_parser = clap::builder::PossibleValuesParser::new(SCHEDULERS))]
@@ -105,7 +106,9 @@ impl Args {
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
         let elevator = self.elevator.as_deref();
-        let room = elevator.map(|_| BIOS.to_string());
+        // In a kernel what was joined waits in few requests. Here each bio has to be taken, as many
+        // as a guest can have on their way.
+        let room = elevator.map(|_| format!("elevator.queue_depth_max={}", study::BIOS_MAX));
         let sets: Vec<String> = room.into_iter().chain(self.sets).collect();
         for (text, letter) in self.parts.iter().zip('a'..='z') {
             let part = study::build_part_behind(elevator, text, &sets, self.seed)?;
@@ -128,6 +131,7 @@ impl Args {
             record_queue: self.record_queue,
             command: self.command,
             input: input()?,
+            host: study::host(&self.host)?,
             settings: Settings::default(),
         })
     }

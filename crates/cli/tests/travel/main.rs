@@ -5,6 +5,7 @@
 mod common;
 mod elevator;
 mod errors;
+mod host;
 mod journey;
 mod repeat;
 mod study;

@@ -13,7 +13,7 @@ pub(super) struct Change {
 }
 
 /// All of them.
-pub(super) const CHANGES: [Change; 2] = [REGISTERS, SUBMITTER];
+pub(super) const CHANGES: [Change; 3] = [REGISTERS, SUBMITTER, PROCESSOR];
 
 /// Kernels before 6.13 keep 2,696 bytes of floating-point state, and give that to the host, which
 /// takes its whole state or none: 11,008 bytes where the processor has AMX. Without this no program
@@ -86,10 +86,148 @@ static blk_status_t virtblk_setup_cmd(",
         ),
         (
             "arch/um/drivers/virtio_uml.c",
-            "	int num = MAX_SUPPORTED_QUEUE_SIZE;\n",
+            "int num = MAX_SUPPORTED_QUEUE_SIZE;\n",
             "\
 	/* A device that has an elevator takes all bios that are on their way. */
 	int num = __virtio_test_bit(vdev, 60) ? 4096 : MAX_SUPPORTED_QUEUE_SIZE;\n",
+        ),
+    ],
+};
+
+/// Code takes the time that a host would need for it: what is owed, by calls, bytes copied, switches
+/// of task, pages, files made and requests of block devices, becomes virtual time at the end of a
+/// call, when a task goes on after it waited, and while nothing can run. [`super::super::processor`]
+/// sets the values; all 0, as a kernel boots, nothing is owed and every moment is as without this.
+const PROCESSOR: Change = Change {
+    lost: Some("--host"),
+    edits: &[
+        (
+            "include/linux/sched.h",
+            "asmlinkage void schedule(void);\n",
+            "\
+asmlinkage void schedule(void);
+
+/* What the code of a host costs: see arch/um/kernel/skas/syscall.c. */
+enum host_cost {
+	HOST_SWITCH, HOST_FAULT, HOST_CREATE, HOST_TO_PROGRAM, HOST_FROM_PROGRAM,
+	HOST_NONE, HOST_MQ_DEADLINE, HOST_KYBER, HOST_BFQ, HOST_COSTS
+};
+/* Parts are of 1024: of one event, or the bytes of a KiB. */
+void host_owe(enum host_cost which, unsigned long parts);
+/* True when time passed. */
+bool host_pay(void);
+",
+        ),
+        (
+            "arch/um/kernel/skas/syscall.c",
+            "#include <asm/delay.h>\n",
+            "\
+#include <asm/delay.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/moduleparam.h>
+#include <linux/sched.h>
+#include <linux/sched/stat.h>
+
+#undef MODULE_PARAM_PREFIX
+#define MODULE_PARAM_PREFIX \"host.\"
+
+/* In ns: of each call, and of what enum host_cost names. */
+static unsigned int host_calls[512];
+static unsigned int host_costs[HOST_COSTS];
+/* So many tasks run at once; 0: code is free. */
+static unsigned int host_cores;
+/* In 1/1024 ns. */
+static unsigned long long host_owed;
+/* In ns. */
+static unsigned long long host_paid;
+
+module_param_array_named(calls, host_calls, uint, NULL, 0600);
+module_param_array_named(costs, host_costs, uint, NULL, 0600);
+module_param_named(cores, host_cores, uint, 0600);
+module_param_named(paid, host_paid, ullong, 0400);
+
+void host_owe(enum host_cost which, unsigned long parts)
+{
+	host_owed += (unsigned long long)host_costs[which] * parts;
+}
+
+bool host_pay(void)
+{
+	unsigned int tasks = clamp(nr_running(), 1U, max(host_cores, 1U));
+	unsigned long long ns = div_u64(host_owed, 1024 * tasks);
+
+	if (!host_cores)
+		host_owed = ns = 0;
+	if (!ns)
+		return false;
+	host_owed -= ns * 1024 * tasks;
+	host_paid += ns;
+	time_travel_ndelay(ns);
+	return true;
+}
+",
+        ),
+        (
+            "arch/um/kernel/skas/syscall.c",
+            "		PT_REGS_SET_SYSCALL_RETURN(regs, ret);\n",
+            "		PT_REGS_SET_SYSCALL_RETURN(regs, ret);
+		host_owed += 1024ULL * host_calls[min(syscall, 511)];\n",
+        ),
+        (
+            "arch/um/kernel/skas/syscall.c",
+            "if (IS_ERR_VALUE(ret) &&",
+            "if (!host_pay() && IS_ERR_VALUE(ret) &&",
+        ),
+        (
+            "kernel/sched/core.c",
+            "	sched_update_worker(tsk);\n}\nEXPORT_SYMBOL(schedule);",
+            "	sched_update_worker(tsk);\n	host_pay();\n}\nEXPORT_SYMBOL(schedule);",
+        ),
+        (
+            "arch/um/kernel/process.c",
+            "	um_idle_sleep();\n	raw_local_irq_enable();\n",
+            "	if (!host_pay())\n		um_idle_sleep();\n	raw_local_irq_enable();\n",
+        ),
+        (
+            "arch/um/kernel/process.c",
+            "	to->thread.prev_sched = from;\n",
+            "	to->thread.prev_sched = from;\n	host_owe(HOST_SWITCH, 1024);\n",
+        ),
+        (
+            "arch/um/kernel/trap.c",
+            "	*code_out = SEGV_MAPERR;\n",
+            "	*code_out = SEGV_MAPERR;\n	host_owe(HOST_FAULT, 1024);\n",
+        ),
+        (
+            "arch/um/kernel/skas/uaccess.c",
+            "	return buffer_op((unsigned long) from, n, 0, copy_chunk_from_user, &to);\n",
+            "	host_owe(HOST_FROM_PROGRAM, n);
+	return buffer_op((unsigned long) from, n, 0, copy_chunk_from_user, &to);\n",
+        ),
+        (
+            "arch/um/kernel/skas/uaccess.c",
+            "	return buffer_op((unsigned long) to, n, 1, copy_chunk_to_user, &from);\n",
+            "	host_owe(HOST_TO_PROGRAM, n);
+	return buffer_op((unsigned long) to, n, 1, copy_chunk_to_user, &from);\n",
+        ),
+        (
+            "fs/namei.c",
+            "		file->f_mode |= FMODE_CREATED;\n",
+            "		file->f_mode |= FMODE_CREATED;\n		host_owe(HOST_CREATE, 1024);\n",
+        ),
+        (
+            "block/blk-mq.c",
+            "void blk_mq_complete_request(struct request *rq)\n{\n",
+            "\
+void blk_mq_complete_request(struct request *rq)
+{
+	struct elevator_queue *elevator = rq->q->elevator;
+	char first = elevator ? *elevator->type->elevator_name : 'n';
+
+	/* mq-deadline, kyber, bfq, none. */
+	host_owe(first == 'm' ? HOST_MQ_DEADLINE : first == 'k' ? HOST_KYBER :
+		 first == 'b' ? HOST_BFQ : HOST_NONE, 1024);\n",
         ),
     ],
 };
@@ -184,7 +322,7 @@ mod tests {
     #[test]
     fn what_a_kernel_cannot_do_without_a_change_is_said() {
         let nothing = std::env::temp_dir().join("no-such-tree");
-        assert_eq!(make(&nothing).unwrap(), ["--elevator"]);
+        assert_eq!(make(&nothing).unwrap(), ["--elevator", "--host"]);
     }
 
     /// The driver and the device agree on which feature it is.

@@ -41,6 +41,12 @@ pub fn cache() -> Result<PathBuf, Failure> {
     Ok(base.join("blocklab").join("kernel"))
 }
 
+/// What is changed in the kernel's source.
+#[cfg(test)]
+pub(super) fn changed() -> impl Iterator<Item = &'static str> {
+    edits::text()
+}
+
 /// Tells kernels of different configurations apart.
 fn configuration() -> String {
     let mut digest = Digest::default();

@@ -1,0 +1,42 @@
+//! `blocklab host`: profiles of the processor that `travel --host` charges.
+
+use std::path::PathBuf;
+
+use study::Failure;
+
+use crate::say;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: HostVerb,
+}
+
+#[derive(clap::Subcommand)]
+enum HostVerb {
+    /// Measure what this machine's processor needs for its kernel's code: a profile on stdout
+    Measure {
+        /// Where files are made and removed; its file system is part of what is measured
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+        /// What the profile calls itself
+        #[arg(long, value_name = "NAME", default_value = "mine")]
+        name: String,
+        /// The values as one JSON object on stdout, instead of a file
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        let HostVerb::Measure { dir, name, json } = self.verb;
+        let measured = attach::host::measure(&dir)?;
+        if json {
+            say(serde_json::json!({ "host": name, "costs": measured.costs }));
+        } else {
+            say(measured.toml(&name).trim_end());
+        }
+        Ok(0)
+    }
+}
