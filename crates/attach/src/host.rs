@@ -287,9 +287,9 @@ fn page_faults() -> io::Result<Duration> {
     let mut batches = Vec::new();
     for _ in 0..BATCHES {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE;
         // SAFETY: a new place, which nothing else has, and which is unmapped below.
-        let place =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)? };
+        let place = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)? };
         // SAFETY: only how large its pages are changes.
         unsafe { madvise(place, bytes, Advice::LinuxNoHugepage)? };
         let mut at = 0;
