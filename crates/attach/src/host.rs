@@ -27,10 +27,15 @@ const BATCHES: usize = 25;
 /// Calls in a batch where nothing else decides.
 const CALLS: usize = 2000;
 /// Files that are there at a time: more than the nearest caches hold, less than the farthest.
-const FILES: usize = 1000;
+const FILES: usize = 3000;
+/// Of them open at a time.
+const OPEN: usize = 256;
 /// What a file has.
 const PAGE: usize = 4096;
-const PAGES_OF_FILE: usize = 3;
+const PAGES_OF_FILE: u64 = 3;
+/// Bytes of a read or write that mostly copies, and how many of them.
+const LARGE: u64 = 64 << 10;
+const LARGE_CALLS: usize = 256;
 /// Pages that are touched in a batch.
 const PAGES: usize = 4096;
 /// Turns of two tasks, and processes that are started, in a batch.
@@ -87,11 +92,15 @@ fn on_one_core(folder: &Path, cores: u32) -> io::Result<Costs> {
     let page_fault = page_faults()?;
     let [read, write] = bytes(folder)?;
     let amid = Amid::measure(folder)?;
-    let mean = |times: &[u64]| ns(amid.mean(times));
-    let open = mean(&amid.open);
-    let create = ns(amid.mean(&amid.create).saturating_sub(open.0.0));
-    let per_kib =
-        |page: Duration, byte: Duration| ns(page.0.0.saturating_sub(byte.0.0) * 1024 / PAGE as u64);
+    let [to_program, from_program] = copies(folder)?;
+    let per_kib = |whole: u64, byte: Duration| ns(whole.saturating_sub(byte.0.0) * 1024 / LARGE);
+    let copy = Copies {
+        to_program: per_kib(to_program, read),
+        from_program: per_kib(from_program, write),
+    };
+    // What a new file's first pages take beyond a call and a copy: blocks to find, a longer list.
+    let copied_ns = PAGES_OF_FILE * (write.0.0 + copy.from_program.0.0 * PAGE as u64 / 1024);
+    let first_ns = amid.pages.0.0.saturating_sub(copied_ns);
     let (fork, exec) = processes(page_fault)?;
     let file = File::open(folder.join("bytes"))?;
     Ok(Costs {
@@ -101,21 +110,18 @@ fn on_one_core(folder: &Path, cores: u32) -> io::Result<Costs> {
             read,
             write,
             seek: calls(|| (&file).seek(SeekFrom::Start(1)).map(|_| ()))?,
-            open,
-            create,
-            close: mean(&amid.close),
-            stat: mean(&amid.stat),
-            remove: mean(&amid.remove),
-            rename: mean(&amid.rename),
+            open: amid.open,
+            create: Duration(Nanos(amid.create.0.0 + first_ns)),
+            close: amid.close,
+            stat: amid.stat,
+            remove: amid.remove,
+            rename: amid.rename,
             list: listing(folder)?,
             sync: calls(|| file.sync_data())?,
             fork,
             exec,
         },
-        copy: Copies {
-            to_program: per_kib(mean(&amid.read_page), read),
-            from_program: per_kib(mean(&amid.write_page), write),
-        },
+        copy,
         request: Requests {
             none: ns(REQUEST_NS[0]),
             mq_deadline: ns(REQUEST_NS[1]),
@@ -174,85 +180,84 @@ fn bytes(folder: &Path) -> io::Result<[Duration; 2]> {
     Ok(times.map(|times| ns(quartile(times))))
 }
 
-/// What is done with files: each call is timed amid the others, because in a loop of its own every
-/// cache would be warm and every page one that was just given back.
-#[derive(Default)]
-struct Amid {
-    /// Of the clock itself.
-    clock_ns: u64,
-    create: Vec<u64>,
-    open: Vec<u64>,
-    close: Vec<u64>,
-    stat: Vec<u64>,
-    rename: Vec<u64>,
-    remove: Vec<u64>,
-    read_page: Vec<u64>,
-    write_page: Vec<u64>,
+/// Nanoseconds of a large read and of a large write, one after the other.
+fn copies(folder: &Path) -> io::Result<[u64; 2]> {
+    let mut large = vec![1; LARGE as usize];
+    let path = folder.join("large");
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..BATCHES / 5 {
+        let mut file = File::create(&path)?;
+        times[1].push(own(LARGE_CALLS, || file.write_all(&large))?);
+        let mut file = File::open(&path)?;
+        times[0].push(own(LARGE_CALLS, || file.read_exact(&mut large))?);
+    }
+    Ok(times.map(quartile))
 }
 
-/// What `work` takes, and what it gives.
-fn clocked<T>(times: &mut Vec<u64>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let mut done = Err(io::ErrorKind::Other.into());
-    let took = timed(ClockId::ThreadCPUTime, || {
-        done = work();
-        Ok(())
-    })?;
-    times.push(took);
-    done
+/// What is done with files. Each kind is done to all of them before the next, so that every call
+/// finds the nearest caches full of others.
+struct Amid {
+    create: Duration,
+    open: Duration,
+    close: Duration,
+    stat: Duration,
+    rename: Duration,
+    remove: Duration,
+    /// What a new file's pages take.
+    pages: Duration,
 }
 
 impl Amid {
-    /// Make many files, work with them, remove them.
     fn measure(folder: &Path) -> io::Result<Amid> {
-        let mut amid = Amid::default();
-        let mut clock = Vec::new();
-        (0..CALLS).try_for_each(|_| clocked(&mut clock, || Ok(())))?;
-        amid.clock_ns = quartile(clock);
-        let path = |number: usize| folder.join(format!("file{number}"));
-        (0..FILES).try_for_each(|number| amid.make(&path(number)))?;
-        let mut rng = sim::Rng::new(1, "host");
-        for number in FILES..2 * FILES {
-            // Of those that are there, any.
-            let any = number - FILES + rng.below(FILES as u64) as usize;
-            amid.read(&path(any))?;
-            clocked(&mut amid.stat, || std::fs::metadata(path(any)))?;
-            let (from, to) = (path(number - FILES), folder.join("renamed"));
-            clocked(&mut amid.rename, || std::fs::rename(from, &to))?;
-            clocked(&mut amid.remove, || std::fs::remove_file(&to))?;
-            amid.make(&path(number))?;
+        let mut times = [const { Vec::new() }; 7];
+        for _ in 0..BATCHES / 5 {
+            let batch = Amid::batch(folder)?;
+            times.iter_mut().zip(batch).for_each(|(times, took)| times.push(took));
         }
-        Ok(amid)
-    }
-
-    fn make(&mut self, path: &Path) -> io::Result<()> {
-        let mut file = clocked(&mut self.create, || File::create_new(path))?;
-        for _ in 0..PAGES_OF_FILE {
-            clocked(&mut self.write_page, || file.write_all(&[1; PAGE]))?;
-        }
-        self.close(file)
-    }
-
-    fn read(&mut self, path: &Path) -> io::Result<()> {
-        let mut file = clocked(&mut self.open, || File::open(path))?;
-        let mut page = [0; PAGE];
-        for _ in 0..PAGES_OF_FILE {
-            clocked(&mut self.read_page, || file.read_exact(&mut page))?;
-        }
-        self.close(file)
-    }
-
-    fn close(&mut self, file: File) -> io::Result<()> {
-        clocked(&mut self.close, || {
-            drop(file);
-            Ok(())
+        let [empty, full, pair, close, stat, rename, remove] = times.map(quartile);
+        Ok(Amid {
+            create: ns(empty.saturating_sub(pair)),
+            open: ns(pair.saturating_sub(close)),
+            close: ns(close),
+            stat: ns(stat),
+            rename: ns(rename),
+            remove: ns(remove),
+            pages: ns(full.saturating_sub(empty)),
         })
     }
 
-    /// The mean without the clock. Now and then a call does what many calls left to be done, so the
-    /// longest belong to it.
-    fn mean(&self, times: &[u64]) -> u64 {
-        let mean = times.iter().sum::<u64>() / times.len().max(1) as u64;
-        mean.saturating_sub(self.clock_ns)
+    /// Nanoseconds a file: made empty; made with pages; opened and closed; closed; asked for;
+    /// renamed; removed.
+    fn batch(folder: &Path) -> io::Result<[u64; 7]> {
+        let each = |work: &dyn Fn(&Path) -> io::Result<()>, ending: &str| {
+            let paths: Vec<_> = (0..FILES).map(|n| folder.join(format!("{n}{ending}"))).collect();
+            let mut paths = paths.iter();
+            own(FILES, || work(paths.next().ok_or(io::ErrorKind::NotFound)?))
+        };
+        let empty = each(&|path| File::create_new(path).map(drop), "e")?;
+        each(&|path| std::fs::remove_file(path), "e")?;
+        let write = |path: &Path| {
+            let mut file = File::create_new(path)?;
+            (0..PAGES_OF_FILE).try_for_each(|_| file.write_all(&[1; PAGE]))
+        };
+        let full = each(&write, "")?;
+        let pair = each(&|path| File::open(path).map(drop), "")?;
+        let close = Amid::close(folder)?;
+        let stat = each(&|path| std::fs::metadata(path).map(drop), "")?;
+        let renamed = |path: &Path| path.with_extension("r");
+        let rename = each(&|path| std::fs::rename(path, renamed(path)), "")?;
+        let remove = each(&|path| std::fs::remove_file(path), ".r")?;
+        Ok([empty, full, pair, close, stat, rename, remove])
+    }
+
+    /// Nanoseconds a file, of as many as may be open.
+    fn close(folder: &Path) -> io::Result<u64> {
+        let files = (0..OPEN).map(|number| File::open(folder.join(number.to_string())));
+        let mut files = files.collect::<io::Result<Vec<_>>>()?;
+        own(OPEN, || {
+            drop(files.pop());
+            Ok(())
+        })
     }
 }
 
@@ -282,9 +287,9 @@ fn page_faults() -> io::Result<Duration> {
     let mut batches = Vec::new();
     for _ in 0..BATCHES {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE;
         // SAFETY: a new place, which nothing else has, and which is unmapped below.
-        let place =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)? };
+        let place = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)? };
         // SAFETY: only how large its pages are changes.
         unsafe { madvise(place, bytes, Advice::LinuxNoHugepage)? };
         let mut at = 0;
@@ -419,7 +424,7 @@ impl Measured {
             text.push('\n');
         }
         let batches = format!("lower quartile of {BATCHES} batches");
-        let amid = format!("mean amid work with {FILES} files");
+        let amid = format!("{FILES} files in turn");
         let loops = "read and write of a byte, seek, list, sync and other in loops of their own";
         let sources = [
             ("processor.cores", format!("{by}: those that it may run on")),
@@ -429,7 +434,10 @@ impl Measured {
             ),
             ("processor.page_fault", format!("{by}: new pages of memory, 4 KiB each; {batches}")),
             ("call", format!("{by} on {on}: {amid}; {loops}; {batches}")),
-            ("copy", format!("{by} on {on}: 4 KiB from the page cache, and to new pages; {amid}")),
+            (
+                "copy",
+                format!("{by} on {on}: 64 KiB from the page cache, and to new pages; {batches}"),
+            ),
             ("request", REQUEST_SOURCE.into()),
         ];
         text.push_str("[source]\n");

@@ -9,11 +9,11 @@ use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::axis_value::AxisValue;
 use crate::document::Point;
+use crate::elevator;
 use crate::files::Files;
 use crate::library;
 use crate::load::{Loaded, unreadable};
 use crate::locate;
-use crate::part;
 use crate::tree::{Data, Node, Text};
 
 /// More runs than this are a mistake, and their plan alone would fill the memory.
@@ -213,14 +213,14 @@ fn lay_elevator_before(tree: &mut Node) -> Result<(), Failure> {
     let (origin, value) = (wanted.value.clone(), wanted.to_value());
     // What is no string is refused where the table is read.
     let Some(policy) = value.as_str() else { return Ok(()) };
-    part::check_policy(policy).map_err(|failure| failure.at(origin.place()))?;
+    elevator::check(policy).map_err(|failure| failure.at(origin.place()))?;
     if tree.get("device").is_some_and(|device| device.get("elevator").is_some()) {
         return Err(Failure::input(format!("travel.elevator: {policy} before an elevator"))
             .at(origin.place())
             .expected("one of the two: a device without one, or no travel.elevator"));
     }
-    part::put_behind(tree, policy, &origin);
-    let data = Data::Leaf(i64::from(part::BIOS_MAX).into());
+    elevator::put_before_device(tree, policy, &origin);
+    let data = Data::Leaf(i64::from(elevator::BIOS_MAX).into());
     let room = Node { key: origin.clone(), value: origin, data };
     let path = ["device", "elevator", "queue_depth_max"].map(String::from);
     tree.assign(&path, room);

@@ -75,7 +75,8 @@ pub struct Calls {
     pub seek: Duration,
     /// open of a file that is there.
     pub open: Duration,
-    /// What open takes longer where it makes the file.
+    /// What open takes longer where it makes the file, and what the file's first pages take beyond
+    /// calls and copies.
     pub create: Duration,
     /// close.
     pub close: Duration,

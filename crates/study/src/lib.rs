@@ -8,6 +8,7 @@ mod block;
 mod digest;
 mod document;
 mod drawing;
+mod elevator;
 mod expect;
 pub mod explain;
 mod figure;
@@ -62,6 +63,7 @@ pub use document::{
     UntilSteady,
 };
 pub use drawing::{Dot, Drawing};
+pub use elevator::BIOS_MAX;
 pub use expect::{Judged, Standing, Verdict};
 pub use figure::{Figure, Front};
 pub use grid::Part;
@@ -69,7 +71,7 @@ pub use host::{Host, host};
 pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use options::Options;
 pub use overwrite::{check_distinct, check_overwrite, is_full};
-pub use part::{BIOS_MAX, BuiltPart, build_part, build_part_behind, elevator_of};
+pub use part::{BuiltPart, build_part, build_part_behind, elevator_of};
 pub use plan::Plan;
 pub use planned::{DeviceSummary, PlannedRun, Setup};
 pub use prepared::Gate;

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use config::{Failure, names};
-use models::registry::{DeviceModel, ElevatorPolicy};
+use models::registry::DeviceModel;
 use sim::{Device, Rng};
 
 use crate::block::Block;
 use crate::digest;
+use crate::elevator::{self, ELEVATOR};
 use crate::files::Files;
 use crate::grid::{self, Part, parse_part, part_text};
 use crate::library::CODE_VERSION;
@@ -31,12 +32,8 @@ pub struct BuiltPart {
     pub digest: String,
 }
 
-/// As many bios of a disk a guest can have on their way: what an elevator behind it has to take.
-pub const BIOS_MAX: u16 = 4096;
 /// The table of what a part tells the block layer.
 const BLOCK: &str = "block";
-/// The model that an elevator before a part is.
-const ELEVATOR: &str = "elevator";
 
 /// Build the part `name` (a path, or the name of a shipped one) with `sets` laid over it:
 /// `ssd.gc=greedy`, `block.serial=A1`, or `device.ssd.gc=greedy` as in a study. It is the very
@@ -59,7 +56,7 @@ pub fn build_part_behind(
     sets: &[String],
     seed: u64,
 ) -> Result<BuiltPart, Failure> {
-    policy.map_or(Ok(()), check_policy)?;
+    policy.map_or(Ok(()), elevator::check)?;
     let text = part_text(name, &Files::new(Path::new("")))
         .map_err(|failure| failure.help("blocklab list parts"))?;
     let (mut tree, part) = parse_part(name, &text)?;
@@ -83,7 +80,7 @@ pub fn build_part_behind(
     root.put("device", device);
     if let Some(policy) = policy {
         let origin = Origin { text: Text::new("--elevator", policy), span: 0..policy.len() };
-        put_behind(&mut root, policy, &origin);
+        elevator::put_before_device(&mut root, policy, &origin);
     }
     let block = tree.take(BLOCK).unwrap_or_else(|| Node::table(root.value.clone()));
     root.put(BLOCK, block);
@@ -110,36 +107,12 @@ pub fn build_part_behind(
     Ok(BuiltPart { device, model, elevator, part, block, digest: digest::of(&json) })
 }
 
-pub(crate) fn check_policy(policy: &str) -> Result<(), Failure> {
-    if ElevatorPolicy::NAMES.contains(&policy) {
-        return Ok(());
-    }
-    let known = ElevatorPolicy::NAMES.iter().copied();
-    Err(Failure::input(format!("`{policy}` is no elevator"))
-        .expected(names::expected(policy, known))
-        .help("blocklab explain elevator"))
-}
-
 /// The policy's name, where the device is an elevator.
 pub fn elevator_of(device: &DeviceModel) -> Option<String> {
     match device {
         DeviceModel::Elevator(params) => Some(params.policy.name().to_string()),
         _ => None,
     }
-}
-
-/// Put an elevator of this policy, named at `origin`, before the device.
-pub(crate) fn put_behind(root: &mut Node, policy: &str, origin: &Origin) {
-    let origin = origin.clone();
-    let (mut outer, mut elevator) = (Node::table(origin.clone()), Node::table(origin.clone()));
-    let mut choice = Node::table(origin.clone());
-    choice.put(policy, Node::table(origin));
-    elevator.put("policy", choice);
-    if let Some(device) = root.take("device") {
-        elevator.put("device", device);
-    }
-    outer.put(ELEVATOR, elevator);
-    root.put("device", outer);
 }
 
 fn lay_sets(root: &mut Node, sets: &[String], model: &str, behind: bool) -> Result<(), Failure> {

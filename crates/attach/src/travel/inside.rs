@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -122,10 +122,13 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
         plan.record_queue_kib.map(|kib| Recording::start(kib, &plan.disks)).transpose()?;
     let before = statistics(&plan)?;
     mark(plan::BEGUN);
-    // Asked of a kernel that charges only: a call that fails takes time.
-    let charged_ns = plan.charges.as_ref().map(Charges::begin).transpose()?;
     findings.began_ns = now_ns();
-    let ended = run(&plan);
+    let mut charged_ns = None;
+    let ended = command(&plan).and_then(|mut command| {
+        // From here on it is the program's code.
+        charged_ns = plan.charges.as_ref().map(Charges::begin).transpose()?;
+        command.status().map_err(|why| format!("cannot run {}: {why}", plan.program))
+    });
     findings.ended_ns = now_ns();
     findings.charged_ns = charged_ns.map(|before| processor::paid_ns() - before);
     let after = statistics(&plan)?;
@@ -322,7 +325,8 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn run(plan: &GuestPlan) -> Result<ExitStatus, String> {
+/// The program as it is to be run.
+fn command(plan: &GuestPlan) -> Result<Command, String> {
     // Every write to them is on the host when it returns: nothing of it lingers in the guest.
     let output = |name: &str| {
         let path = PathBuf::from(CONTROL).join(name);
@@ -336,7 +340,7 @@ fn run(plan: &GuestPlan) -> Result<ExitStatus, String> {
     command.env_clear().envs(environment()).envs(&plan.settings.environment);
     command.stdin(input.map_or(Stdio::null(), Stdio::from));
     command.stdout(output(plan::OUTPUT)?).stderr(output(plan::COMPLAINTS)?);
-    command.status().map_err(|why| format!("cannot run {}: {why}", plan.program))
+    Ok(command)
 }
 
 /// The kernel's own tracer of block queues, copied to the host while the program runs.

@@ -57,7 +57,7 @@ fn seconds(host: &str, more: &[&str], script: &str) -> (f64, Journey) {
 }
 
 /// Reads and writes of one byte.
-const BYTES: &str = "dd if=/dev/zero of=/tmp/f bs=1 count=20000 2>/dev/null";
+const BYTES: &str = "dd if=/dev/zero of=/dev/shm/f bs=1 count=20000 2>/dev/null";
 
 #[test]
 fn calls_are_charged_the_same_twice_and_not_without_a_host() {
@@ -74,8 +74,8 @@ fn calls_are_charged_the_same_twice_and_not_without_a_host() {
     assert_eq!(without_wall_time(plain.report), without_wall_time(without.report));
 
     let (first, charged) = seconds("round.toml", &[], BYTES);
-    // 20,000 times 1 us and 2 us, and the start of two programs.
-    assert!((0.060..0.070).contains(&first), "{first}");
+    // 20,000 times 1 us and 2 us, a file that is made, and the start of two programs.
+    assert!((0.070..0.075).contains(&first), "{first}");
     let share = charged.number("/processor_share");
     assert!((0.95..=1.0).contains(&share), "{share}: there is no device to wait for");
     assert_eq!(charged.report["host"], "round.toml");
@@ -92,13 +92,15 @@ fn copies_files_requests_and_cores_have_their_prices() {
         return;
     }
     let taken = |script: &str| seconds("round.toml", &[], script).0;
-    let base = taken("dd if=/dev/zero of=/tmp/f bs=4k count=1 2>/dev/null");
+    let base = taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=1 2>/dev/null");
     // 16 MiB at 1 us a KiB, and 4,096 calls of 3 us.
-    let copied = taken("dd if=/dev/zero of=/tmp/f bs=4k count=4096 2>/dev/null") - base;
+    let copied = taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=4096 2>/dev/null") - base;
     assert!((0.028..0.032).contains(&copied), "{copied}");
     // A file that is made takes 10 ms more than one that is there.
-    let again = taken("dd if=/dev/zero of=/tmp/f bs=4k count=1 2>/dev/null; : > /tmp/f") - base;
-    let made = taken("dd if=/dev/zero of=/tmp/f bs=4k count=1 2>/dev/null; : > /tmp/g") - base;
+    let again =
+        taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=1 2>/dev/null; : > /dev/shm/f") - base;
+    let made =
+        taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=1 2>/dev/null; : > /dev/shm/g") - base;
     assert!((0.0095..0.0105).contains(&(made - again)), "{made} {again}");
     // 100 requests, one by one, of 20 us, and 1 ms or 4 ms of the processor for each.
     let direct = "dd if=/dev/vda of=/dev/null bs=4k count=100 iflag=direct 2>/dev/null";
@@ -106,10 +108,11 @@ fn copies_files_requests_and_cores_have_their_prices() {
         let took = seconds("round.toml", &["--sched", scheduler], direct).0;
         assert!((least_s..least_s + 0.02).contains(&took), "{scheduler}: {took}");
     }
-    // Two that write at once: on two cores in half the time.
-    let both = format!("{BYTES} & dd if=/dev/zero of=/tmp/g bs=1 count=20000 2>/dev/null; wait");
+    // Two that write at once: on two cores in half the time, but for the last slices of one.
+    let both =
+        format!("{BYTES} & dd if=/dev/zero of=/dev/shm/g bs=1 count=20000 2>/dev/null; wait");
     let (one, two) = (taken(&both), seconds("two.toml", &[], &both).0);
-    assert!((0.48..0.60).contains(&(two / one)), "{two} of {one}");
+    assert!((0.48..0.70).contains(&(two / one)), "{two} of {one}");
 }
 
 #[test]

@@ -94,10 +94,10 @@ static blk_status_t virtblk_setup_cmd(",
     ],
 };
 
-/// Code takes the time that a host would need for it: what is owed, by calls, bytes copied, switches
-/// of task, pages, files made and requests of block devices, becomes virtual time at the end of a
-/// call, when a task goes on after it waited, and while nothing can run. [`super::super::processor`]
-/// sets the values; all 0, as a kernel boots, nothing is owed and every moment is as without this.
+/// Code takes the time that a host would need for it: what is owed, by calls, bytes copied,
+/// switches of task, pages, files made and requests of block devices, becomes virtual time at the
+/// end of a call, when a task goes on after it waited, and while nothing can run. The module
+/// `processor` sets the values; all 0, as a kernel boots, every moment is as without this.
 const PROCESSOR: Change = Change {
     lost: Some("--host"),
     edits: &[
