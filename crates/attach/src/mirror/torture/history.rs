@@ -23,6 +23,19 @@ pub(super) struct History {
 /// What had been acknowledged of each sector at some moment.
 pub(super) struct Acked(Vec<u64>);
 
+/// A sector that holds what it must not.
+pub(super) struct Wrong {
+    pub(super) sector: u64,
+    what: String,
+}
+
+impl Wrong {
+    /// In words, with what is known of the sector.
+    pub(super) fn say(self, about: &str) -> String {
+        format!("sector {} {}\n{about}", self.sector, self.what)
+    }
+}
+
 /// A value as a sector holds it.
 pub(super) fn fill(sector: &mut [u8], value: u64) {
     sector.chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
@@ -89,11 +102,11 @@ impl History {
         start: u64,
         data: &[u8],
         after_start: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Wrong> {
         for (nth, bytes) in (start..).zip(data.chunks(SECTOR)) {
             let value = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
             if bytes.chunks(8).any(|word| word != value.to_le_bytes()) {
-                return Err(format!("sector {nth} is a mixture"));
+                return Err(Wrong { sector: nth, what: "is a mixture".into() });
             }
             let sector = &mut self.sectors[nth as usize];
             let allowed = |&(_, known): &(u64, u64)| known == value;
@@ -104,7 +117,8 @@ impl History {
             };
             if !fits {
                 let newest = sector.values.iter().rev().take(8).collect::<Vec<_>>();
-                return Err(format!("sector {nth} holds {value}, not one of {newest:?}"));
+                let what = format!("holds {value}, not one of {newest:?}");
+                return Err(Wrong { sector: nth, what });
             }
             if after_start {
                 sector.values = VecDeque::from([(self.number, value)]);

@@ -189,6 +189,7 @@ impl<'w> Host<'w> {
         let most = if self.world.rng.below(12) == 0 { 3000 } else { 48 };
         let range = self.range(most);
         let number = self.world.history.begin(range.clone(), false);
+        self.world.note(format!("{number} to {range:?}{}", if fua { ", FUA" } else { "" }));
         let mut data = vec![0; (range.end - range.start) as usize * SECTOR];
         data.chunks_mut(SECTOR).for_each(|sector| history::fill(sector, number));
         let asked = Asked::Write { range: range.clone(), number, durable: fua };
@@ -208,6 +209,7 @@ impl<'w> Host<'w> {
         }
         if range.start < range.end {
             let number = self.world.history.begin(range.clone(), true);
+            self.world.note(format!("{number}, zeros, to {range:?}"));
             let asked = Asked::Write { range: range.clone(), number, durable: fua };
             self.submit(command, &range, None, asked);
         }
@@ -251,7 +253,10 @@ impl<'w> Host<'w> {
             return Ok(());
         }
         match replies.remove(0).result {
-            Ok(data) => self.world.history.read(range.start, &data, after_start),
+            Ok(data) => {
+                let read = self.world.history.read(range.start, &data, after_start);
+                read.map_err(|wrong| self.wrong(wrong, after_start))
+            }
             Err(_) if self.world.history.is_perhaps_lost(range.clone()) => {
                 match range.end - range.start {
                     // A block by itself.
@@ -263,6 +268,12 @@ impl<'w> Host<'w> {
             }
             Err(why) => Err(format!("read: {why:?}")),
         }
+    }
+
+    fn wrong(&self, wrong: history::Wrong, after_start: bool) -> String {
+        let about = self.world.about(wrong.sector);
+        let (core, moment) = (&self.array.core, if after_start { "after a start" } else { "later" });
+        wrong.say(&format!("read {moment}, states {:?}; {about}", core.states()))
     }
 
     fn step(
@@ -314,7 +325,10 @@ impl<'w> Host<'w> {
                 history.acked(range, number, durable);
             }
             (Asked::Flush(covered), Ok(_)) => history.flushed(&covered),
-            (Asked::Read { range, .. }, Ok(data)) => history.read(range.start, &data, false)?,
+            (Asked::Read { range, .. }, Ok(data)) => {
+                let read = history.read(range.start, &data, false);
+                read.map_err(|wrong| self.wrong(wrong, false))?;
+            }
             (Asked::Read { unreadable: true, .. }, Err(_)) => {}
             (Asked::Read { range, .. }, Err(_)) if history.is_perhaps_lost(range.clone()) => {}
             (_, Err(why)) => return Err(format!("an error: {why:?}")),
@@ -359,6 +373,7 @@ impl<'w> Host<'w> {
         let switch = self.world.machine.switches(self.world.slots[slot].0).frozen;
         switch.store(true, Ordering::SeqCst);
         let length = Duration::from_millis(1 + self.world.rng.below(40));
+        self.world.note(format!("device {slot} freezes"));
         self.frozen = Some((switch, Instant::now() + length));
     }
 
@@ -369,6 +384,7 @@ impl<'w> Host<'w> {
         }
         let mode = [Mode::Strict, Mode::Log, Mode::Relaxed][self.world.rng.below(3) as usize];
         self.touch();
+        self.world.note(format!("the mode becomes {mode:?}"));
         let _ = self.array.set_mode(mode);
     }
 
@@ -379,6 +395,7 @@ impl<'w> Host<'w> {
         }
         self.touch();
         let leg = self.world.rng.below(LEGS as u64) as Slot;
+        self.world.note(format!("leg {leg} fails and is taken back"));
         let broken = self.world.machine.switches(self.world.slots[leg].0).broken;
         broken.store(true, Ordering::SeqCst);
         self.write(true)?;
@@ -401,6 +418,7 @@ impl<'w> Host<'w> {
             return Ok(());
         }
         let leg = self.world.rng.below(LEGS as u64) as Slot;
+        self.world.note(format!("leg {leg} is replaced"));
         let frozen = self.world.machine.switches(self.world.slots[leg].0).frozen;
         if self.world.rng.below(2) == 0 {
             frozen.store(true, Ordering::SeqCst);
@@ -448,6 +466,7 @@ impl<'w> Host<'w> {
         let start = first.saturating_sub(self.world.rng.below(300)) * 8;
         let end = (start + 8 * (first.saturating_sub(start / 8) + 1 + self.world.rng.below(200)))
             .min(self.world.sectors().end);
+        self.world.note(format!("blocks {bad:?} of the media are unreadable for a while"));
         self.world.history.may_be_lost(first * 8..(first + 8).min(geometry.blocks) * 8);
         self.read(start..end, true)?;
         let answered = self.quiesce();

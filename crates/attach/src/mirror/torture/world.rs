@@ -14,10 +14,11 @@ use sim::Rng;
 use super::history::History;
 use super::host::Host;
 use super::machine::Shared;
-use super::medium::{End, Medium};
+use super::medium::{End, Medium, Page};
 use super::pages;
 use crate::clock::Clock;
 use crate::mirror::engine::MirrorEngine;
+use crate::mirror::media::layout_of;
 use crate::mirror::open::{Start, open};
 use crate::mirror::{CreateOptions, Paths, create};
 
@@ -86,6 +87,8 @@ pub(super) struct World {
     well: bool,
     pub(super) history: History,
     pub(super) tally: Tally,
+    /// What happened, for whoever looks for a fault: a seed does not give the same run again.
+    diary: Vec<String>,
 }
 
 impl Drop for World {
@@ -126,6 +129,7 @@ impl World {
             well: false,
             history: History::new(BYTES / 512),
             tally: Tally::default(),
+            diary: Vec::new(),
         };
         world.insert([LEG_PAGES, LEG_PAGES, WITNESS_PAGES].map(Medium::new));
         let (paths, overwrite) = (world.paths(), Vec::new());
@@ -186,6 +190,7 @@ impl World {
             self.tally.losses_accepted += 1;
             opened = open(&start);
         }
+        self.note(format!("start {}, up to {steps} steps, without {without:?}", self.tally.starts));
         let opened = opened.map_err(|why| format!("no start: {why}\n{}", self.found()));
         let (devices, opened) = opened?;
         if self.machine.has_stopped() {
@@ -224,6 +229,7 @@ impl World {
             }
         }
         self.blank = (0..LEGS).find(|&leg| pages::superblock(&media[leg], leg).is_none());
+        self.note(format!("{end:?}, well {}, blank {:?}", self.well, self.blank));
         match self.absent {
             _ if self.blank.is_some() => self.absent = self.blank,
             Some(_) if self.rng.below(2) == 0 => self.absent = None,
@@ -238,6 +244,7 @@ impl World {
         // A leg that is alone has nothing but its own log to go by.
         let leg = [FAST, SLOW][self.rng.below(2) as usize];
         if end == End::PowerCut && self.absent != Some(leg) && self.rng.below(2) == 0 {
+            self.note(format!("a copy of the log of leg {leg} rots"));
             pages::rot_activity(&mut media[leg], leg, &mut self.rng);
         }
         // The dead go on in files that nobody looks at any more.
@@ -265,6 +272,28 @@ impl World {
         let left =
             |by: &Superblock| by.members[..LEGS].iter().position(|&is| is == Membership::Out);
         said.iter().flatten().filter(exposed).find_map(left)
+    }
+
+    pub(super) fn note(&mut self, what: String) {
+        self.diary.push(what);
+    }
+
+    /// What each leg holds of a sector, read now and for good, and how it came to that.
+    pub(super) fn about(&self, sector: u64) -> String {
+        let of = |leg: Slot| {
+            let medium = self.machine.medium(self.slots[leg].0);
+            let Some(superblock) = pages::superblock(&medium, leg) else { return "blank".into() };
+            let page = layout_of(leg, &superblock.geometry).data + sector / 8;
+            let at = (sector % 8 * 512) as usize;
+            let value = |page: Option<&Page>| {
+                let bytes = page.map_or([0; 8], |page| page[at..at + 8].try_into().expect("8"));
+                u64::from_le_bytes(bytes)
+            };
+            let (newest, kept) = (value(medium.newest(page)), value(medium.kept(page)));
+            format!("leg {leg} holds {newest}, {kept} for good, members {:?}", superblock.members)
+        };
+        let legs = [FAST, SLOW].map(of).join("; ");
+        format!("{legs}\n{}", self.diary.join("\n"))
     }
 
     /// What the legs say, for whoever looks for a fault.
