@@ -461,7 +461,11 @@ impl Flash {
         // A hidden block's count has the top bit set, so it never lowers the group's least.
         let group = &mut self.group_least[block / GROUP];
         *group = (*group).min(valid);
-        if self.blocks[block].withheld && !self.is_to_be_withheld(block as u32) {
+        // Few drives withhold blocks; on the others this would be a cache miss per page.
+        if self.map_victim_pages.is_some()
+            && self.blocks[block].withheld
+            && !self.is_to_be_withheld(block as u32)
+        {
             self.offer(block as u32);
         }
     }
