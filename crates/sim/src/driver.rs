@@ -85,9 +85,9 @@ impl std::error::Error for RunError {}
 ///
 /// # Errors
 /// When the workload fails, asks for what the device does not have, or the model is stuck.
-pub fn simulate<P: Probe + ?Sized>(
-    device: &mut dyn Device,
-    workload: &mut dyn Workload,
+pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
+    device: &mut D,
+    workload: &mut W,
     start: Nanos,
     stop: Stop,
     probe: &mut P,
@@ -113,8 +113,8 @@ pub fn simulate<P: Probe + ?Sized>(
     }
 }
 
-struct Run<'a, P: ?Sized> {
-    device: &'a mut dyn Device,
+struct Run<'a, D: ?Sized, P: ?Sized> {
+    device: &'a mut D,
     probe: &'a mut P,
     limits: crate::device::Limits,
     stop: Stop,
@@ -122,6 +122,8 @@ struct Run<'a, P: ?Sized> {
     issued: u64,
     in_flight: u64,
     ended: bool,
+    /// When the workload wants to be asked again, besides after a completion.
+    wake: Option<Nanos>,
     /// Issued requests from the oldest incomplete one on; `None` marks a completed one.
     window: VecDeque<Option<(Request, Nanos)>>,
     window_start: u64,
@@ -131,8 +133,8 @@ struct Run<'a, P: ?Sized> {
     outcome: Outcome,
 }
 
-impl<'a, P: Probe + ?Sized> Run<'a, P> {
-    fn new(device: &'a mut dyn Device, start: Nanos, stop: Stop, probe: &'a mut P) -> Self {
+impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
+    fn new(device: &'a mut D, start: Nanos, stop: Stop, probe: &'a mut P) -> Self {
         let out = match probe.wants_spans() {
             true => Completions::with_spans(),
             false => Completions::new(),
@@ -146,6 +148,7 @@ impl<'a, P: Probe + ?Sized> Run<'a, P> {
             issued: 0,
             in_flight: 0,
             ended: false,
+            wake: Some(start),
             window: VecDeque::new(),
             window_start: 0,
             held: VecDeque::new(),
@@ -161,16 +164,24 @@ impl<'a, P: Probe + ?Sized> Run<'a, P> {
     }
 
     /// Issue what the workload wants now; returns when it wants to be asked again.
-    fn issue(&mut self, workload: &mut dyn Workload) -> Result<Option<Nanos>, RunError> {
+    #[inline]
+    fn issue<W: Workload + ?Sized>(&mut self, workload: &mut W) -> Result<Option<Nanos>, RunError> {
         while !self.ended {
             if self.issued >= self.stop.requests || self.now >= self.stop.at {
                 self.ended = true;
                 break;
             }
+            // Most events lie between two answers of the device: the workload knows nothing new.
+            if self.wake.is_none_or(|wake| wake > self.now) {
+                return Ok(self.wake);
+            }
             match workload.next(self.now).map_err(RunError::Workload)? {
                 Demand::Issue(request) => self.take(request)?,
-                Demand::At(time) => return Ok(Some(time.min(self.stop.at).max(self.now))),
-                Demand::Wait => return Ok(None),
+                Demand::At(time) => {
+                    self.wake = Some(time.min(self.stop.at).max(self.now));
+                    return Ok(self.wake);
+                }
+                Demand::Wait => self.wake = None,
                 Demand::End => self.ended = true,
             }
         }
@@ -195,7 +206,7 @@ impl<'a, P: Probe + ?Sized> Run<'a, P> {
     }
 
     #[inline]
-    fn step_to(&mut self, next: Nanos, workload: &mut dyn Workload) {
+    fn step_to<W: Workload + ?Sized>(&mut self, next: Nanos, workload: &mut W) {
         self.outcome.in_flight_ns +=
             u128::from(next.since(self.now).0) * u128::from(self.in_flight);
         self.now = next;
@@ -206,6 +217,7 @@ impl<'a, P: Probe + ?Sized> Run<'a, P> {
         if self.out.done.is_empty() {
             return;
         }
+        self.wake = Some(next);
         let mut done = std::mem::take(&mut self.out.done);
         for completion in done.drain(..) {
             self.finish(completion, workload);
@@ -220,7 +232,11 @@ impl<'a, P: Probe + ?Sized> Run<'a, P> {
     }
 
     #[inline]
-    fn finish(&mut self, completion: crate::device::Completion, workload: &mut dyn Workload) {
+    fn finish<W: Workload + ?Sized>(
+        &mut self,
+        completion: crate::device::Completion,
+        workload: &mut W,
+    ) {
         let index = (completion.id.0 - self.window_start) as usize;
         let (request, issued) =
             self.window[index].take().expect("a device completes each request exactly once");
@@ -259,6 +275,66 @@ mod tests {
         assert_eq!(together.response_ns, 100 + 200 + 300);
         assert_eq!(together.in_flight_ns, together.response_ns);
         assert_eq!(run(8, &[0, 0, 0]).response_ns, 300);
+    }
+
+    /// A device that changes by itself every 10 ns, besides when a request completes.
+    #[derive(Clone)]
+    struct Restless {
+        device: FixedDelay,
+        next: Nanos,
+    }
+
+    crate::snapshot_fields!(Restless { device, next });
+
+    impl Device for Restless {
+        fn limits(&self) -> crate::Limits {
+            self.device.limits()
+        }
+        fn submit(&mut self, now: Nanos, request: Request) -> Result<(), Busy> {
+            self.next = now + Nanos(10);
+            self.device.submit(now, request)
+        }
+        fn next_event(&self) -> Option<Nanos> {
+            self.device.next_event().map(|time| time.min(self.next))
+        }
+        fn advance(&mut self, now: Nanos, out: &mut Completions) {
+            self.next = now + Nanos(10);
+            self.device.advance(now, out);
+        }
+        fn power_fail(&mut self, now: Nanos) -> crate::Survivors {
+            self.device.power_fail(now)
+        }
+        fn boxed_clone(&self) -> Box<dyn Device> {
+            Box::new(self.clone())
+        }
+    }
+
+    /// When a workload was asked; it issues a request each 250 ns and waits for the last of three.
+    #[derive(Default)]
+    struct Asked(Vec<u64>, u64);
+
+    impl Workload for Asked {
+        fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+            self.0.push(now.0);
+            Ok(match self.1 {
+                3 => Demand::Wait,
+                issued if now.0 >= issued * 250 => {
+                    self.1 += 1;
+                    Demand::Issue(Request::read(Lba(0), 1))
+                }
+                issued => Demand::At(Nanos(issued * 250)),
+            })
+        }
+    }
+
+    #[test]
+    fn a_workload_is_asked_at_its_time_and_after_completions_only() {
+        let mut device = Restless { device: FixedDelay::new(Nanos(100), 8), next: Nanos::MAX };
+        let mut asked = Asked::default();
+        let stop = Stop::default();
+        let outcome = simulate(&mut device, &mut asked, Nanos(0), stop, &mut NoProbe).unwrap();
+        assert_eq!((outcome.requests, outcome.end), (3, Nanos(600)));
+        assert_eq!(asked.0, [0, 0, 100, 250, 250, 350, 500, 500, 600]);
     }
 
     #[test]
