@@ -184,8 +184,9 @@ pub trait Device: Snapshot + Send {
         let _ = request;
     }
 
-    /// A write that [`Device::apply`] is given soon, some others before it: the model may fetch
-    /// what it will touch into the processor's cache. Changes nothing.
+    /// Where a request goes that comes soon, about [`AHEAD`](crate::AHEAD) others before it: the
+    /// model may fetch what it will touch into the processor's cache. Changes nothing, and the
+    /// request need not come.
     fn prefetch(&mut self, request: &Request) {
         let _ = request;
     }

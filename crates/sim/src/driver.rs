@@ -176,7 +176,12 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
                 return Ok(self.wake);
             }
             match workload.next(self.now).map_err(RunError::Workload)? {
-                Demand::Issue(request) => self.take(request)?,
+                Demand::Issue(request) => {
+                    self.take(request)?;
+                    if let Some(lba) = workload.ahead() {
+                        self.device.prefetch(&Request::read(lba, 1));
+                    }
+                }
                 Demand::At(time) => {
                     self.wake = Some(time.min(self.stop.at).max(self.now));
                     return Ok(self.wake);

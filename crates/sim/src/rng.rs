@@ -42,6 +42,13 @@ impl Rng {
         mix64(self.key.wrapping_add(self.counter.wrapping_mul(GAMMA)))
     }
 
+    /// This stream as it is when `draws` more were made from it.
+    #[inline]
+    pub fn ahead(mut self, draws: u64) -> Rng {
+        self.counter = self.counter.wrapping_add(draws);
+        self
+    }
+
     /// A uniform draw in `0..bound`. The bias is below bound / 2^64.
     ///
     /// # Panics
@@ -81,6 +88,14 @@ mod tests {
         assert_eq!(a.next_u64(), b.next_u64());
         assert_ne!(root.split("gc").next_u64(), root.split("wear").next_u64());
         assert_ne!(Rng::new(1, "x").next_u64(), Rng::new(2, "x").next_u64());
+    }
+
+    #[test]
+    fn looking_ahead_gives_the_draw_to_come() {
+        let mut rng = Rng::new(1, "ahead");
+        let later = rng.ahead(3).next_u64();
+        (0..3).for_each(|_| assert_ne!(rng.next_u64(), later));
+        assert_eq!(rng.next_u64(), later);
     }
 
     #[test]

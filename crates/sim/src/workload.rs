@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::device::Completion;
 use crate::request::Request;
-use crate::units::Nanos;
+use crate::units::{Lba, Nanos};
 
 /// What a workload wants next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,10 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
+/// So many requests ahead a device is told where one goes: enough for several looks at memory, one
+/// after the other, and few enough that what was fetched is still in the cache.
+pub const AHEAD: usize = 16;
+
 /// A stream of requests that may depend on completions.
 pub trait Workload {
     /// What to do at `now`. The driver asks again until the answer is not [`Demand::Issue`].
@@ -42,6 +46,12 @@ pub trait Workload {
     /// One of its requests completed.
     fn complete(&mut self, request: &Request, completion: Completion) {
         let _ = (request, completion);
+    }
+
+    /// Where the request goes that comes [`AHEAD`] requests after the latest one, if that is known
+    /// by now. A hint: it changes nothing, and need not come true.
+    fn ahead(&self) -> Option<Lba> {
+        None
     }
 
     /// What a reader of the results must know: addresses that were wrapped, flags that were
@@ -66,6 +76,9 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     }
     fn complete(&mut self, request: &Request, completion: Completion) {
         (**self).complete(request, completion);
+    }
+    fn ahead(&self) -> Option<Lba> {
+        (**self).ahead()
     }
     fn notes(&self) -> Vec<String> {
         (**self).notes()

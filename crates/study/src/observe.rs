@@ -172,6 +172,9 @@ impl Device for Observed<'_> {
     fn apply(&mut self, request: &Request) {
         self.device.apply(request);
     }
+    fn prefetch(&mut self, request: &Request) {
+        self.device.prefetch(request);
+    }
     fn counters(&self, out: &mut Counters) {
         self.device.counters(out);
     }

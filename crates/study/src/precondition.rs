@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use config::Failure;
-use sim::{Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
+use sim::{AHEAD, Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
 use crate::document::{Fill, Overwrite, Step, UntilSteady};
 use crate::files::Files;
@@ -62,9 +62,6 @@ fn fill(
     }
     Ok(())
 }
-
-/// Writes that the device is told of ahead.
-const AHEAD: usize = 16;
 
 fn overwrite(
     device: &mut dyn Device,

@@ -1,7 +1,7 @@
 //! A workload on a device that has been in use, and why it could not go on.
 
 use config::Failure;
-use sim::{Completion, Demand, Nanos, Request, RunError, Workload, WorkloadError};
+use sim::{Completion, Demand, Lba, Nanos, Request, RunError, Workload, WorkloadError};
 
 use crate::locate;
 use crate::planned::PlannedRun;
@@ -27,6 +27,10 @@ impl Workload for Shifted<'_> {
     fn complete(&mut self, request: &Request, completion: Completion) {
         let at = completion.at.since(self.start);
         self.inner.complete(request, Completion { at, ..completion });
+    }
+    #[inline]
+    fn ahead(&self) -> Option<Lba> {
+        self.inner.ahead()
     }
     fn notes(&self) -> Vec<String> {
         self.inner.notes()

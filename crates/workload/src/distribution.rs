@@ -86,6 +86,20 @@ impl Picker {
     }
 }
 
+impl Picker {
+    /// What the draw after `draws` more gives, where that is told at once.
+    #[inline]
+    pub(crate) fn ahead(&self, rng: &Rng, draws: u64) -> Option<u64> {
+        match self {
+            Picker::Uniform { blocks } => Some(rng.ahead(draws).below(*blocks)),
+            Picker::Once(once) if once.next + draws < once.blocks => {
+                Some(once.at(once.next + draws))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// (cumulative share of requests in percent, first block, blocks), none of them empty.
 fn zone_table(zones: &[(f64, f64)], blocks: u64) -> Vec<(f64, u64, u64)> {
     let (mut requests, mut space) = (0.0, 0.0);

@@ -1,6 +1,6 @@
 //! One running job.
 
-use sim::{Lba, Nanos, Op, Priority, Request, Rng, SECTOR_BYTES};
+use sim::{AHEAD, Lba, Nanos, Op, Priority, Request, Rng, SECTOR_BYTES};
 
 use super::options::{BlockSize, READ, TRIM, WRITE};
 use super::plan::Resolved;
@@ -74,6 +74,8 @@ pub(super) struct Job {
     align: [u64; 3],
     pickers: Vec<Picker>,
     picker_of: [usize; 3],
+    /// The alignment of requests of which each goes to the next draw of `places`.
+    drawn_align: Option<u64>,
     places: Rng,
     mix: Rng,
     lengths: Rng,
@@ -101,6 +103,10 @@ impl Job {
         let sizes = [READ, WRITE, TRIM].map(|d| sizes(&o.bs[d], o.bs_unaligned));
         let align = [READ, WRITE, TRIM].map(|d| o.ba[d].unwrap_or(o.bs[d].min()) / SECTOR_BYTES);
         let (pickers, picker_of) = pickers(plan, &align);
+        let mut used = [READ, WRITE, TRIM].into_iter().filter(|&d| o.rw.does[d]);
+        let drawn = o.rw.random && o.rw.every == 1 && !o.rw.trim_write();
+        let drawn = drawn && used.clone().all(|d| o.percentage_random[d] == 100);
+        let drawn_align = used.next().filter(|_| drawn).map(|d| align[d]);
         let sides = 1 + u64::from(o.rw.trim_write());
         let number_ios = match o.number_ios {
             0 => u64::MAX,
@@ -122,6 +128,7 @@ impl Job {
             align,
             pickers,
             picker_of,
+            drawn_align,
             places: plan.rng.split("places"),
             mix: plan.rng.split("mix"),
             lengths: plan.rng.split("lengths"),
@@ -331,6 +338,14 @@ impl Job {
                 self.due[direction].saturating_add(Nanos(gap as u64))
             }
         };
+    }
+
+    /// Where the request goes that comes [`AHEAD`] requests after the latest, if that is known.
+    #[inline]
+    pub(super) fn ahead(&self) -> Option<Lba> {
+        let [picker] = &self.pickers[..] else { return None };
+        let block = picker.ahead(&self.places, AHEAD as u64 - 1)?;
+        Some(Lba(self.plan.first + block * self.drawn_align?))
     }
 
     /// Start and length of the next request, in sectors of the region.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sim::{Completion, Demand, EventHeap, Nanos, Request, Workload, WorkloadError};
+use sim::{Completion, Demand, EventHeap, Lba, Nanos, Request, Workload, WorkloadError};
 
 use super::job::{Job, Poll};
 use super::plan::JobPlan;
@@ -31,6 +31,8 @@ pub struct Fio {
     /// The group that starts next, and how many jobs of the running one are not finished.
     next_group: u32,
     running: usize,
+    /// The job whose request was the latest.
+    latest: u32,
     measure_from: Nanos,
     notes: Vec<String>,
 }
@@ -53,6 +55,7 @@ impl Fio {
             timers: EventHeap::new(),
             next_group: 0,
             running: 0,
+            latest: 0,
             measure_from: ramps
                 .map(|o| o.startdelay.saturating_add(o.ramp_time))
                 .max()
@@ -107,6 +110,7 @@ impl Workload for Fio {
                 if self.ready.len() > 1 {
                     self.ready.rotate_left(1);
                 }
+                self.latest = index;
                 return Ok(Demand::Issue(request));
             }
             self.ready.pop_front();
@@ -131,6 +135,11 @@ impl Workload for Fio {
         if self.states[index as usize] == State::Blocked {
             self.wake(index);
         }
+    }
+
+    #[inline]
+    fn ahead(&self) -> Option<Lba> {
+        self.jobs[self.latest as usize].ahead()
     }
 
     fn measure_from(&self) -> Nanos {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use sim::testing::FixedDelay;
 use sim::{
-    Bytes, Completion, Limits, Nanos, Op, Priority, PriorityClass, Probe, Request, Rng, Stop,
+    Bytes, Completion, Demand, Limits, Nanos, Op, Priority, PriorityClass, Probe, Request, Rng, Stop,
     simulate,
 };
 
@@ -392,4 +392,31 @@ fn what_does_not_matter_or_was_adapted_is_said() {
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert!(notes[1].contains("iodepth 4096 exceeds the device's queue of 1024"));
     assert!(notes[2].contains("blocks may repeat"));
+}
+
+#[test]
+fn a_hint_of_where_a_request_goes_comes_true() {
+    let hints_of = |keys: &str| {
+        let text = format!("[j]\nbs=4k\nsize=1m\nloops=3\niodepth=8\n{keys}");
+        let mut fio = plan(1 << 30, &text).unwrap().start();
+        let (mut places, mut hints) = (Vec::new(), Vec::new());
+        while let Demand::Issue(request) = fio.next(Nanos::ZERO).unwrap() {
+            places.push(request.lba);
+            hints.push(fio.ahead());
+            fio.complete(&request, Completion { id: request.id, at: Nanos::ZERO });
+        }
+        let told = hints.iter().zip(&places[sim::AHEAD..]).filter(|(hint, place)| {
+            assert!(hint.is_none_or(|hint| hint == **place), "{keys}: {hint:?}, not {place:?}");
+            hint.is_some()
+        });
+        (told.count(), places.len())
+    };
+    let all = 3 * 256 - sim::AHEAD;
+    assert_eq!(hints_of("rw=randread\nnorandommap=1\noffset=2m"), (all, 3 * 256));
+    assert_eq!(hints_of("rw=randrw\nnorandommap=1").0, all);
+    // A new order of the blocks is drawn for each pass.
+    assert_eq!(hints_of("rw=randwrite").0, 3 * (256 - sim::AHEAD));
+    for unknown in ["rw=write", "rw=randread:4", "rw=randread\npercentage_random=50"] {
+        assert_eq!(hints_of(unknown).0, 0, "{unknown}");
+    }
 }

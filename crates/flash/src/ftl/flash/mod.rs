@@ -228,9 +228,12 @@ impl Flash {
         if self.is_valid(ppn) { self.spare.get(ppn as usize) } else { NONE }
     }
 
-    /// The page is superseded soon: fetch what that changes into the processor's cache.
+    /// The page is read or superseded soon: fetch what that looks at into the processor's cache.
     #[inline]
     pub fn prefetch(&self, ppn: u32) {
+        let block = self.geometry.pages_per_block.div(ppn) as usize;
+        sim::prefetch_index(&self.programmed, block);
+        sim::prefetch_index(&self.valid, block);
         self.live.prefetch(ppn as usize / 64);
     }
 

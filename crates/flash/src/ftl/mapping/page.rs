@@ -162,7 +162,9 @@ impl Mapping for PageMap {
 
     #[inline]
     fn prefetch_page(&mut self, flash: &Flash, lpn: u32) {
-        flash.prefetch(self.map.get(lpn as usize));
+        if (lpn as usize) < self.map.len() {
+            flash.prefetch(self.map.get(lpn as usize));
+        }
     }
 
     fn read(&mut self, _flash: &mut Flash, page: HostPage, plan: &mut Plan) {

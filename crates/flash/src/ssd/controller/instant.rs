@@ -41,7 +41,7 @@ impl Controller {
         }
     }
 
-    /// A write comes soon: fetch what it will touch. Where the page is now says the next place to
+    /// A request comes soon: fetch what it will touch. Where the page is now says the next place to
     /// look, so that is asked of one that was named some requests ago, whose entry is there by now.
     pub fn prefetch(&mut self, request: &Request) {
         let (lpn, _) = self.locate(request.lba.0);
