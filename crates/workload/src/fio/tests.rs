@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use sim::testing::FixedDelay;
 use sim::{
-    Bytes, Completion, Demand, Limits, Nanos, Op, Priority, PriorityClass, Probe, Request, Rng, Stop,
-    simulate,
+    Bytes, Completion, Demand, Limits, Nanos, Op, Priority, PriorityClass, Probe, Request, Rng,
+    Stop, simulate,
 };
 
 use super::*;
