@@ -97,12 +97,7 @@ impl History {
 
     /// Nothing is out, and this was read of the sectors from `start` on. After a start it may be
     /// anything that was not taken back by a promise, and that is what it stays.
-    pub(super) fn read(
-        &mut self,
-        start: u64,
-        data: &[u8],
-        after_start: bool,
-    ) -> Result<(), Wrong> {
+    pub(super) fn read(&mut self, start: u64, data: &[u8], after_start: bool) -> Result<(), Wrong> {
         for (nth, bytes) in (start..).zip(data.chunks(SECTOR)) {
             let value = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
             if bytes.chunks(8).any(|word| word != value.to_le_bytes()) {

@@ -272,8 +272,8 @@ impl<'w> Host<'w> {
 
     fn wrong(&self, wrong: history::Wrong, after_start: bool) -> String {
         let about = self.world.about(wrong.sector);
-        let (core, moment) = (&self.array.core, if after_start { "after a start" } else { "later" });
-        wrong.say(&format!("read {moment}, states {:?}; {about}", core.states()))
+        let moment = if after_start { "after a start" } else { "later" };
+        wrong.say(&format!("read {moment}, states {:?}; {about}", self.array.core.states()))
     }
 
     fn step(
