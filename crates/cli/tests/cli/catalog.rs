@@ -9,6 +9,7 @@ fn everything_listed_can_be_explained() {
         let kind = match kind.as_str() {
             "studies" => "study",
             "parts" => "part",
+            "hosts" => "host",
             "metrics" => "metric",
             slot => slot,
         };
