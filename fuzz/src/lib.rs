@@ -58,7 +58,7 @@ pub fn compare_queue(bytes: &[u8]) {
     let policy = ElevatorPolicy::from_name(name).expect("it is registered");
     let elevator = models::device::elevator::Params { policy, ..Default::default() };
     let Ok(result) = elevator.beside(&events, true) else { return };
-    assert!(result.same_choices <= result.choices && result.real_choices <= result.choices);
+    assert!(result.same_choices <= result.choices() && result.real_choices <= result.choices());
 }
 
 /// Read `bytes` as whatever they look like.
@@ -68,7 +68,7 @@ pub fn recognise(bytes: &[u8]) {
 
 /// The number of requests read; `None` when the trace is damaged.
 fn read(format: Option<&TraceFormat>, bytes: &[u8]) -> Option<u64> {
-    let context = Context { rng: Rng::new(1, "fuzz") };
+    let context = Context { rng: Rng::new(1, "fuzz"), responses: true };
     let input = Box::new(std::io::Cursor::new(bytes.to_vec()));
     let mut trace = open("fuzz", input, format, &context).ok()?;
     let (mut summary, mut batch) = (SummaryMeter::default(), Vec::new());

@@ -24,6 +24,8 @@ use crate::private_folder::PrivateFolder;
 
 /// Batches of each figure.
 const BATCHES: usize = 25;
+/// Where a batch is long.
+const LONG_BATCHES: usize = BATCHES / 5;
 /// Calls in a batch where nothing else decides.
 const CALLS: usize = 2000;
 /// Files that are there at a time: more than the nearest caches hold, less than the farthest.
@@ -185,7 +187,7 @@ fn copies(folder: &Path) -> io::Result<[u64; 2]> {
     let mut large = vec![1; LARGE as usize];
     let path = folder.join("large");
     let mut times = [const { Vec::new() }; 2];
-    for _ in 0..BATCHES / 5 {
+    for _ in 0..LONG_BATCHES {
         let mut file = File::create(&path)?;
         times[1].push(own(LARGE_CALLS, || file.write_all(&large))?);
         let mut file = File::open(&path)?;
@@ -210,7 +212,7 @@ struct Amid {
 impl Amid {
     fn measure(folder: &Path) -> io::Result<Amid> {
         let mut times = [const { Vec::new() }; 7];
-        for _ in 0..BATCHES / 5 {
+        for _ in 0..LONG_BATCHES {
             let batch = Amid::batch(folder)?;
             times.iter_mut().zip(batch).for_each(|(times, took)| times.push(took));
         }
@@ -337,7 +339,7 @@ fn processes(page_fault: Duration) -> io::Result<(Duration, Duration)> {
     let shell = |body: &str| -> io::Result<u64> {
         let script = format!("i=0; while [ $i -lt {PROCESSES} ]; do {body}; i=$((i+1)); done");
         let mut batches = Vec::new();
-        for _ in 0..BATCHES / 5 {
+        for _ in 0..LONG_BATCHES {
             let faults = faults_of_children()?;
             let took = timed(ClockId::Monotonic, || {
                 let status = Command::new("/bin/sh").args(["-c", &script]).status()?;
@@ -379,7 +381,6 @@ fn file_system(folder: &Path) -> String {
 impl Measured {
     /// As a profile's file.
     pub fn toml(&self, name: &str) -> String {
-        let Costs { processor, call, copy, request } = &self.costs;
         let release = rustix::system::uname();
         let linux = release.release().to_string_lossy().into_owned();
         let on = format!("Linux {linux}, {}", self.folder);
@@ -389,41 +390,10 @@ impl Measured {
              source.\n\n[host]\nname = {name:?}\ntitle = \"This machine: {on}\"\n\
              status = \"calibrated\"\n\n"
         );
-        let rows: [(&str, &[(&str, String)]); 4] = [
-            (
-                "processor",
-                &[
-                    ("cores", processor.cores.to_string()),
-                    ("context_switch", quoted(processor.context_switch)),
-                    ("page_fault", quoted(processor.page_fault)),
-                ],
-            ),
-            ("call", &call.all().map(|(name, cost)| (name, quoted(cost)))),
-            (
-                "copy",
-                &[
-                    ("to_program", quoted(copy.to_program)),
-                    ("from_program", quoted(copy.from_program)),
-                ],
-            ),
-            (
-                "request",
-                &[
-                    ("none", quoted(request.none)),
-                    ("mq-deadline", quoted(request.mq_deadline)),
-                    ("kyber", quoted(request.kyber)),
-                    ("bfq", quoted(request.bfq)),
-                ],
-            ),
-        ];
-        for (table, rows) in rows {
-            let _ = writeln!(text, "[{table}]");
-            for (key, value) in rows {
-                let _ = writeln!(text, "{key} = {value}");
-            }
-            text.push('\n');
-        }
+        text.push_str(&self.costs.toml());
+        text.push('\n');
         let batches = format!("lower quartile of {BATCHES} batches");
+        let long_batches = format!("lower quartile of {LONG_BATCHES} batches");
         let amid = format!("{FILES} files in turn");
         let loops = "read and write of a byte, seek, list, sync and other in loops of their own";
         let sources = [
@@ -433,10 +403,15 @@ impl Measured {
                 format!("{by}: half a byte's way to `cat` on the same core and back; {batches}"),
             ),
             ("processor.page_fault", format!("{by}: new pages of memory, 4 KiB each; {batches}")),
-            ("call", format!("{by} on {on}: {amid}; {loops}; {batches}")),
+            (
+                "call",
+                format!("{by} on {on}: {amid}, fork and exec, {long_batches}; {loops}, {batches}"),
+            ),
             (
                 "copy",
-                format!("{by} on {on}: 64 KiB from the page cache, and to new pages; {batches}"),
+                format!(
+                    "{by} on {on}: 64 KiB from the page cache, and to new pages; {long_batches}"
+                ),
             ),
             ("request", REQUEST_SOURCE.into()),
         ];
@@ -446,10 +421,6 @@ impl Measured {
         }
         text
     }
-}
-
-fn quoted(duration: Duration) -> String {
-    format!("\"{duration}\"")
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ impl Recorder {
 
 fn blkparse() -> Box<dyn Writer> {
     let format = TraceFormat::from_name("blkparse").expect("the registry has blkparse");
-    let format = format.build(&Context { rng: Rng::new(1, "record") });
+    let format = format.build(&Context { rng: Rng::new(1, "record"), responses: false });
     format.writer().expect("blkparse can be written")
 }
 

@@ -63,7 +63,7 @@ fn boxed(bytes: &[u8]) -> Box<dyn Read + Send> {
 }
 
 fn parse_all(bytes: &[u8]) -> u64 {
-    let context = trace::Context { rng: Rng::new(1, "bench") };
+    let context = trace::Context { rng: Rng::new(1, "bench"), responses: false };
     let mut trace: Trace =
         trace::open("bench", boxed(bytes), None, &context).expect("the bench's own trace");
     let (mut batch, mut requests) = (Vec::new(), 0);

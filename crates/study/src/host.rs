@@ -212,6 +212,14 @@ fn parse(name: &str, text: &Arc<Text>) -> Result<Host, Failure> {
 }
 
 impl Costs {
+    /// As a profile's tables.
+    ///
+    /// # Panics
+    /// Never: numbers and words are TOML.
+    pub fn toml(&self) -> String {
+        toml::to_string(self).expect("numbers and words are TOML")
+    }
+
     fn check(&self, tree: &Node) -> Result<(), Failure> {
         let Costs { processor, call, copy, request } = self;
         let refused = |path: [&str; 2], what: String, expected: String| {

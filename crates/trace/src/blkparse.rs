@@ -65,7 +65,7 @@ pub enum Action {
 
 impl Params {
     /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
+    pub fn build(&self, context: &Context) -> Box<dyn Format> {
         let action = match self.action {
             Action::Q => b'Q',
             Action::G => b'G',
@@ -73,7 +73,7 @@ impl Params {
             Action::D => b'D',
             Action::C => b'C',
         };
-        let events = Events::new(self.responses);
+        let events = Events::new(self.responses || context.responses);
         Box::new(Text(Blkparse { action, events, names: BTreeMap::new(), named: None }))
     }
 }

@@ -44,7 +44,7 @@ pub struct Params {
 
 impl Params {
     /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
+    pub fn build(&self, context: &Context) -> Box<dyn Format> {
         let action = match self.action {
             Action::Q => 1,
             Action::G => 4,
@@ -52,7 +52,7 @@ impl Params {
             Action::D => 7,
             Action::C => COMPLETE,
         };
-        let events = Events::new(self.responses);
+        let events = Events::new(self.responses || context.responses);
         Box::new(Binary(Blktrace { action, events, swapped: None }))
     }
 }

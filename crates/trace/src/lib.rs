@@ -46,20 +46,6 @@ sim::registry! {
     }
 }
 
-impl TraceFormat {
-    /// The same format, looking up response times where that is a choice.
-    #[must_use]
-    pub fn with_responses(mut self) -> TraceFormat {
-        match &mut self {
-            TraceFormat::Blkparse(format) => format.responses = true,
-            TraceFormat::Blktrace(format) => format.responses = true,
-            TraceFormat::Wiscsee(format) => format.responses = true,
-            _ => {}
-        }
-        self
-    }
-}
-
 /// Records a reader hands out at a time, about.
 pub const BATCH: usize = 1024;
 
@@ -83,6 +69,8 @@ pub struct Record {
 pub struct Context {
     /// The root of the random streams of formats that lack something.
     pub rng: Rng,
+    /// Look up response times also where the parameters do not ask for it.
+    pub responses: bool,
 }
 
 /// The first bytes of a decompressed trace.

@@ -40,8 +40,8 @@ pub struct Params {
 
 impl Params {
     /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Wiscsee { events: Events::new(self.responses) }))
+    pub fn build(&self, context: &Context) -> Box<dyn Format> {
+        Box::new(Text(Wiscsee { events: Events::new(self.responses || context.responses) }))
     }
 }
 

@@ -244,7 +244,7 @@ fn fixtures_survive_compression() {
 fn what_is_written_reads_back() {
     use trace::{Context, TraceFormat};
     let (_, records) = read_all("sample.blkparse").unwrap();
-    let context = Context { rng: sim::Rng::new(1, "test") };
+    let context = Context { rng: sim::Rng::new(1, "test"), responses: false };
     let mut written = Vec::new();
     for name in TraceFormat::NAMES {
         let format = TraceFormat::from_name(name).unwrap().build(&context);

@@ -84,9 +84,7 @@ impl Picker {
             }
         }
     }
-}
 
-impl Picker {
     /// What the draw after `draws` more gives, where that is told at once.
     #[inline]
     pub(crate) fn ahead(&self, rng: &Rng, draws: u64) -> Option<u64> {

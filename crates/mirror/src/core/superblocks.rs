@@ -174,11 +174,15 @@ impl Core {
 
     /// Is this version on every device that says that it is a member?
     fn recorded(&self, version: u64) -> bool {
-        let asked = |slot: &Slot| match planted!(self.config.rules, JoinerUntold) {
-            true => self.members[*slot].state == State::Member,
-            false => self.says_member(*slot),
+        let untold = planted!(self.config.rules, JoinerUntold);
+        let counts = |slot: &Slot| {
+            if untold {
+                self.members[*slot].state == State::Member
+            } else {
+                self.says_member(*slot)
+            }
         };
-        (0..DEVICES).filter(asked).all(|slot| self.superblocks.written[slot] >= version)
+        (0..DEVICES).filter(counts).all(|slot| self.superblocks.written[slot] >= version)
     }
 
     /// A member, or one that is writing that it is.

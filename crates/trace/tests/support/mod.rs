@@ -47,7 +47,7 @@ pub(crate) fn read_bytes(
     format: Option<&str>,
 ) -> Result<(Trace, Vec<Record>), TraceError> {
     let format: Option<TraceFormat> = format.map(|json| serde_json::from_str(json).unwrap());
-    let context = Context { rng: Rng::new(1, "test") };
+    let context = Context { rng: Rng::new(1, "test"), responses: false };
     let read = Box::new(Cursor::new(bytes.to_vec()));
     let mut trace = open("test", read, format.as_ref(), &context)?;
     let mut records = Vec::new();

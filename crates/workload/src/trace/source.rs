@@ -2,7 +2,7 @@
 
 use config::ConfigError;
 use sim::{Lba, Op, Request, WorkloadError};
-use trace::{self, Begun, Record, Trace, TraceError};
+use trace::{self, Record, Trace};
 
 use super::{Params, Remap};
 use crate::Context;
@@ -12,15 +12,9 @@ impl Params {
         let read = (context.open)(&self.file).map_err(|error| {
             ConfigError::new("file", format!("cannot open \"{}\": {error}", self.file))
         })?;
-        let formats = trace::Context { rng: context.rng.split("trace") };
-        let wrong = |error: TraceError| ConfigError::new("file", error.to_string());
-        let begun = Begun::new(&self.file, read).map_err(wrong)?;
-        let format = match &self.format {
-            Some(format) => format.clone(),
-            None => begun.recognise(&formats).map_err(wrong)?,
-        };
-        let format = if responses { format.with_responses() } else { format };
-        Ok(begun.read_as(format, &formats))
+        let formats = trace::Context { rng: context.rng.split("trace"), responses };
+        trace::open(&self.file, read, self.format.as_ref(), &formats)
+            .map_err(|error| ConfigError::new("file", error.to_string()))
     }
 
     /// The first sector past everything the trace touches: one pass over the whole trace.

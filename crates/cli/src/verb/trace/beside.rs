@@ -111,7 +111,7 @@ fn as_json(result: &BesideRecording) -> serde_json::Value {
         "size_distance": recorded.size_distance(modelled),
         "seek_difference":
             difference(modelled.mean_seek_sectors(), recorded.mean_seek_sectors()),
-        "same_choices": share(result.same_choices, result.choices),
+        "same_choices": share(result.same_choices, result.choices()),
         "same_choices_of_several": share(result.same_real_choices, result.real_choices),
     })
 }
@@ -137,12 +137,14 @@ fn as_text(result: &BesideRecording, policy: &str) -> String {
     line("mean seek, sectors", recorded.mean_seek_sectors(), modelled.mean_seek_sectors(), 0);
     let percent = |share: Option<f64>| share.map_or("-".into(), |s| format!("{:.2} %", 100.0 * s));
     let distance = percent(Some(recorded.size_distance(modelled)));
-    let same = percent(share(result.same_choices, result.choices));
+    let same = percent(share(result.same_choices, result.choices()));
     let of_several = percent(share(result.same_real_choices, result.real_choices));
     text += &format!("{:<28}{distance:>12}\n", "distance of the sizes");
     text += &format!(
         "{:<28}{same:>12}  of {}, {of_several} of {} where several waited\n",
-        "same next request", result.choices, result.real_choices
+        "same next request",
+        result.choices(),
+        result.real_choices
     );
     text
 }

@@ -87,7 +87,7 @@ impl Args {
 /// The writer of the format called `name`.
 fn writer_of(name: &str) -> Result<Box<dyn Writer>, Failure> {
     // Writers draw nothing at random.
-    let context = Context { rng: sim::Rng::new(0, "convert") };
+    let context = Context { rng: sim::Rng::new(0, "convert"), responses: false };
     let writer = |name: &str| TraceFormat::from_name(name)?.build(&context).writer();
     writer(name).ok_or_else(|| {
         let names = TraceFormat::NAMES.iter().filter(|name| writer(name).is_some());

@@ -37,14 +37,12 @@ impl Source {
         let wrong = |error| failure(&self.file, error);
         // A pipe can be read only once, so the format is recognised on the way.
         let begun = Begun::new(&self.file.to_string_lossy(), read).map_err(wrong)?;
-        let context = Context { rng: sim::Rng::new(self.seed, "trace") };
+        let context = Context { rng: sim::Rng::new(self.seed, "trace"), responses };
         let format = match named {
             Some(format) => format,
             None => begun.recognise(&context).map_err(wrong)?,
         };
-        let format = self.configured(&format)?;
-        let format = if responses { format.with_responses() } else { format };
-        let trace = begun.read_as(format, &context);
+        let trace = begun.read_as(self.configured(&format)?, &context);
         Ok(Reading { trace, file: self.file.clone(), progress: Progress::new(length, done) })
     }
 

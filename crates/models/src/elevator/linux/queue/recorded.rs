@@ -63,14 +63,12 @@ pub struct BesideRecording {
     pub recorded: Sent,
     /// What the model sent.
     pub modelled: Sent,
-    /// Of all recorded choices: how often the model sent the same two requests one after the
+    /// How many of the recorded choices the model made: it sent the same two requests one after the
     /// other.
     pub same_choices: usize,
-    /// Recorded choices.
-    pub choices: usize,
-    /// Of these: those that the model had before it when more than one request waited.
+    /// Recorded choices that the model had before it when more than one request waited.
     pub real_choices: usize,
-    /// Of these again: how often it chose the same.
+    /// How many of these it made.
     pub same_real_choices: usize,
 }
 
@@ -229,6 +227,11 @@ impl Model {
 }
 
 impl BesideRecording {
+    /// Recorded choices: requests that follow another one.
+    pub fn choices(&self) -> usize {
+        self.recorded.requests.len().saturating_sub(1)
+    }
+
     /// Look for each recorded pair of neighbours among those of the model.
     fn compare(&mut self, had_choice: &[bool]) {
         let mut pairs: BTreeMap<[(bool, u64); 2], Vec<usize>> = BTreeMap::new();
@@ -237,7 +240,6 @@ impl BesideRecording {
             pairs.entry([place(&pair[0]), place(&pair[1])]).or_default().push(at);
         }
         for (at, pair) in self.recorded.requests.windows(2).enumerate() {
-            self.choices += 1;
             let found = pairs.get_mut(&[place(&pair[0]), place(&pair[1])]);
             let near = found.and_then(|places| {
                 let index = places.iter().position(|place| place.abs_diff(at) <= NEAR)?;
