@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use mirror::Block;
@@ -32,6 +33,8 @@ const DEPTH: usize = 256;
 const ANSWERS: usize = 16 * DEPTH;
 /// Zeros are written so many pages at a time where the device cannot make them by itself.
 const ZERO_PAGES: usize = 64;
+/// A ring that goes waits so long for what the kernel was given.
+const PARTING: Duration = Duration::from_secs(1);
 /// Buffers that are kept for the next requests.
 const SPARE: usize = 64;
 
@@ -359,8 +362,24 @@ fn may_begin(flight: &Flight) -> io::Result<()> {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // What a device still does may write to its buffer at any time: it is never used again.
-        let out = self.flights.drain(..).flatten();
-        out.for_each(|flight| std::mem::forget(flight.buffer));
+        for lane in &mut self.lanes {
+            for index in lane.waiting.drain(..).chain(lane.full.drain(..)) {
+                self.flights[index] = None;
+            }
+        }
+        let end = Instant::now() + PARTING;
+        while self.flights.iter().any(Option::is_some) {
+            let left = types::Timespec::from(end.saturating_duration_since(Instant::now()));
+            let args = types::SubmitArgs::new().timespec(&left);
+            if self.ring.submitter().submit_with_args(1, &args).is_err() || Instant::now() >= end {
+                break;
+            }
+            for answer in self.ring.completion() {
+                self.flights[answer.user_data() as usize] = None;
+            }
+        }
+        // What a device that hangs still does may write to its buffer at any time, and the kernel
+        // may look its file up by number only then: neither is ever used again.
+        self.flights.drain(..).flatten().for_each(std::mem::forget);
     }
 }

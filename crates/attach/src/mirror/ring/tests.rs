@@ -1,7 +1,6 @@
 //! The ring on a file.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -220,4 +219,27 @@ fn a_medium_that_hangs_holds_up_no_other() {
     assert_eq!(bench.reads(0, 1), [1; 4096]);
     assert_eq!(bench.reads(9, 1), [0; 4096]);
     assert_eq!(bench.ring.lanes[lane].waiting.len(), 1);
+}
+
+/// The kernel looks up by its number which file some requests mean when it begins them.
+#[test]
+fn what_is_under_way_when_a_ring_goes_reaches_no_other_file() {
+    let path = std::env::temp_dir().join(format!("blocklab-ring-other-{}", std::process::id()));
+    std::fs::write(&path, vec![1; 4 << 20]).unwrap();
+    for _ in 0..100 {
+        let Some(mut bench) = Bench::new("ring-gone") else { break };
+        (0..64).for_each(|page| bench.begin(Work::Zero { page, pages: 1, durable: false }));
+        bench.ring.submit(&mut VecDeque::new());
+        drop(bench);
+        let others = std::iter::repeat_with(|| {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).open(&path).unwrap()
+        });
+        let _others: Vec<_> = others.take(8).collect();
+        let Some(mut bench) = Bench::new("ring-next") else { break };
+        bench.does(Work::Flush).unwrap();
+    }
+    let zeros = std::fs::read(&path).unwrap().iter().filter(|&&byte| byte == 0).count();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(zeros, 0, "bytes of another file");
 }

@@ -45,13 +45,16 @@ pub(super) struct Host<'w> {
     well: bool,
     /// Turns in a row without an answer.
     idle: u32,
+    /// What each device was when it was last looked at.
+    states: [State; DEVICES],
 }
 
 impl<'w> Host<'w> {
     pub(super) fn new(world: &'w mut World, array: MirrorEngine, clock: Clock) -> Host<'w> {
         let touched = array.core.mode() == Mode::Relaxed;
-        let (out, frozen) = (BTreeMap::new(), None);
-        Host { world, array, clock, out, tag: 0, frozen, touched, well: false, idle: 0 }
+        let (out, frozen, states) = (BTreeMap::new(), None, array.core.states());
+        world.note(format!("{:?} mode, {states:?}", array.core.mode()));
+        Host { world, array, clock, out, tag: 0, frozen, touched, well: false, idle: 0, states }
     }
 
     fn has_stopped(&self) -> bool {
@@ -289,7 +292,13 @@ impl<'w> Host<'w> {
             self.frozen = None;
         }
         self.array.advance(self.clock.now(), replies);
-        let _ = self.array.notices();
+        for notice in self.array.notices() {
+            self.world.note(notice);
+        }
+        let states = self.array.core.states();
+        if states != std::mem::replace(&mut self.states, states) {
+            self.world.note(format!("{states:?}"));
+        }
         if began.elapsed() > PATIENCE {
             return Err(format!("{what}: no answer in {PATIENCE:?}"));
         }
@@ -323,6 +332,7 @@ impl<'w> Host<'w> {
         match (asked, result) {
             (Asked::Write { range, number, durable }, Ok(_)) => {
                 history.acked(range, number, durable);
+                self.world.note(format!("{number} is done"));
             }
             (Asked::Flush(covered), Ok(_)) => history.flushed(&covered),
             (Asked::Read { range, .. }, Ok(data)) => {

@@ -85,18 +85,14 @@ pub(super) fn rot_activity(medium: &mut Medium, leg: Slot, rng: &mut Rng) {
     }
 }
 
-/// The data of both legs is the same.
-pub(super) fn alike(legs: &[Medium; LEGS], blocks: u64) -> Result<(), String> {
-    let Some(superblock) = superblock(&legs[0], 0) else {
-        return Err("the fast leg has no superblock".into());
-    };
+/// Is the data of both legs the same? If not, a block in which it is not.
+pub(super) fn alike(legs: &[Medium; LEGS], blocks: u64) -> Result<(), u64> {
+    let superblock = superblock(&legs[0], 0).ok_or(0_u64)?;
     let data = layout_of(0, &superblock.geometry).data;
     let zeros: Page = std::sync::Arc::new([0; 4096]);
-    for page in data..data + blocks {
-        let [a, b] = legs.each_ref().map(|leg| leg.kept(page).unwrap_or(&zeros));
-        if a != b {
-            return Err(format!("after a stop in order the legs differ in block {}", page - data));
-        }
-    }
-    Ok(())
+    let differs = |page: &u64| {
+        let [a, b] = legs.each_ref().map(|leg| leg.kept(*page).unwrap_or(&zeros));
+        a != b
+    };
+    (data..data + blocks).find(differs).map_or(Ok(()), |page| Err(page - data))
 }

@@ -159,12 +159,12 @@ impl World {
 
     /// Start, use, and end it so many times.
     pub(super) fn run(&mut self) -> Result<(), String> {
-        for _ in 0..self.plan.starts {
+        let all = (0..self.plan.starts).try_for_each(|_| {
             self.tally.starts += 1;
             self.life()?;
-            self.next_life()?;
-        }
-        Ok(())
+            self.next_life()
+        });
+        all.map_err(|why| format!("{why}\n{}", self.diary.join("\n")))
     }
 
     /// From a start to the end of the machine.
@@ -258,7 +258,11 @@ impl World {
     /// After a stop in order both legs are the same.
     pub(super) fn legs_are_alike(&self) -> Result<(), String> {
         let legs = [FAST, SLOW].map(|leg| self.machine.medium(self.slots[leg].0));
-        pages::alike(&legs, BYTES / 4096)
+        pages::alike(&legs, BYTES / 4096).map_err(|block| {
+            let about = self.about(block * 8);
+            let lost = self.history.is_perhaps_lost(block * 8..block * 8 + 8);
+            format!("the legs differ in block {block}, perhaps lost {lost}; {about}")
+        })
     }
 
     /// In relaxed mode a leg was left out, and the machine stopped before the other one held all:
@@ -278,7 +282,7 @@ impl World {
         self.diary.push(what);
     }
 
-    /// What each leg holds of a sector, read now and for good, and how it came to that.
+    /// What each leg holds of a sector, read now and for good.
     pub(super) fn about(&self, sector: u64) -> String {
         let of = |leg: Slot| {
             let medium = self.machine.medium(self.slots[leg].0);
@@ -292,8 +296,7 @@ impl World {
             let (newest, kept) = (value(medium.newest(page)), value(medium.kept(page)));
             format!("leg {leg} holds {newest}, {kept} for good, members {:?}", superblock.members)
         };
-        let legs = [FAST, SLOW].map(of).join("; ");
-        format!("{legs}\n{}", self.diary.join("\n"))
+        [FAST, SLOW].map(of).join("; ")
     }
 
     /// What the legs say, for whoever looks for a fault.
