@@ -135,7 +135,7 @@ impl<'w> Host<'w> {
             450..530 => self.write(true)?,
             530..650 => self.flush()?,
             650..750 => {
-                let range = self.range(64);
+                let range = self.range(64)?;
                 self.read(range, false)?;
             }
             750..830 => self.zero()?,
@@ -151,7 +151,7 @@ impl<'w> Host<'w> {
     }
 
     /// Some sectors, where nothing else is under way.
-    fn range(&mut self, most: u64) -> Range<u64> {
+    fn range(&mut self, most: u64) -> Result<Range<u64>, String> {
         let sectors = self.world.sectors().end;
         loop {
             let length = 1 + self.world.rng.below(most);
@@ -166,11 +166,9 @@ impl<'w> Host<'w> {
                 Asked::Flush(_) => false,
             };
             if !self.out.values().any(meets) {
-                return range;
+                return Ok(range);
             }
-            if self.turn().is_err() {
-                return range;
-            }
+            self.turn()?;
         }
     }
 
@@ -190,7 +188,7 @@ impl<'w> Host<'w> {
 
     fn write(&mut self, fua: bool) -> Result<(), String> {
         let most = if self.world.rng.below(12) == 0 { 3000 } else { 48 };
-        let range = self.range(most);
+        let range = self.range(most)?;
         let number = self.world.history.begin(range.clone(), false);
         self.world.note(format!("{number} to {range:?}{}", if fua { ", FUA" } else { "" }));
         let mut data = vec![0; (range.end - range.start) as usize * SECTOR];
@@ -201,7 +199,7 @@ impl<'w> Host<'w> {
     }
 
     fn zero(&mut self) -> Result<(), String> {
-        let mut range = self.range(128);
+        let mut range = self.range(128)?;
         let discard = self.world.rng.below(2) == 0;
         let fua = !discard && self.world.rng.below(2) == 0;
         let mut command = Command::WriteZeroes { fua, may_discard: true };
@@ -433,7 +431,7 @@ impl<'w> Host<'w> {
         if self.world.rng.below(2) == 0 {
             frozen.store(true, Ordering::SeqCst);
             for _ in 0..4 {
-                let range = self.range(64);
+                let range = self.range(64)?;
                 self.read(range, false)?;
                 self.write(false)?;
             }

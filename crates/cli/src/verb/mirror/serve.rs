@@ -47,11 +47,13 @@ pub(super) struct Args {
     /// A leg is slow while a request to it is older than this; `off` to keep slow legs
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_or_off)]
     slow_over: TimeOrOff,
-    /// Leave a leg out that was slow, while the other was not, for so many percent of the last
-    /// minute
+    /// Leave a leg out that was slow, while the other was not, for so many percent of the window
     #[arg(long, value_name = "PERCENT", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     slow_share: u32,
+    /// The window: the time of which slow shares are taken
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = window)]
+    slow_window: Nanos,
     /// Start although acknowledged flushes may be missing from what is there
     #[arg(long)]
     accept_loss: bool,
@@ -72,6 +74,14 @@ fn time_or_off(text: &str) -> Result<TimeOrOff, String> {
         Ok(Duration(Nanos::ZERO)) => Err("expected more than 0, or `off`".into()),
         Ok(Duration(time)) => Ok(TimeOrOff(Some(time))),
         Err(why) => Err(format!("{why}, or `off`")),
+    }
+}
+
+fn window(text: &str) -> Result<Nanos, String> {
+    match Duration::parse(text) {
+        Ok(Duration(time)) if time >= Nanos::from_secs(1) => Ok(time),
+        Ok(_) => Err("expected at least 1s".into()),
+        Err(why) => Err(why.to_string()),
     }
 }
 
@@ -101,7 +111,7 @@ impl Args {
         let slow = self.slow_over.0.map(|over| SlowRules {
             over,
             share_percent: self.slow_share,
-            ..SlowRules::default()
+            window: self.slow_window,
         });
         let flush_deadline = self.flush_deadline.0;
         let lag = LagRules { flush_deadline, slow, ..LagRules::default() };

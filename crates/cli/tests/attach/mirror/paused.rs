@@ -59,6 +59,10 @@ fn how_late_a_leg_may_be_is_an_option_that_status_shows() {
     let mut session = serve(&folder, &["--flush-deadline", "2500ms", "--slow-over", "off"]);
     assert!(text().contains("late    a flush waits 2.5 s for one leg; slow legs are kept"));
     session.end();
+    let mut session = serve(&folder, &["--slow-share", "20", "--slow-window", "5min"]);
+    assert!(text().contains("a leg may take over 1 s for 20 % of 300 s"), "{}", text());
+    session.end();
+    refused(&run(&folder, "serve", &[LEGS, &["--slow-window", "1ms"]]), &["at least 1s"]);
     refused(&run(&folder, "serve", &[LEGS, &["--slow-over", "0s"]]), &["more than 0, or `off`"]);
     refused(&run(&folder, "serve", &[LEGS, &["--slow-share", "0"]]), &["1..=100"]);
 }
