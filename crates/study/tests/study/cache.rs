@@ -110,7 +110,7 @@ fn damage_inside_a_table_ends_the_run_and_the_image() {
     assert_eq!(first.result_digest, bench.run(true).result_digest, "the drive is made anew");
 }
 
-/// Run with `cargo test --release -p blocklab-study --test cache -- --ignored --nocapture`.
+/// Run with `cargo test --release -p blocklab-study --test study -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement: writes an image of more than a gigabyte"]
 fn a_large_aged_drive_starts_quickly() {

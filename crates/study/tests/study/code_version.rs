@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../build/code_version.rs"]
+#[path = "../../build/code_version.rs"]
 mod code_version;
-#[path = "../build/rooms.rs"]
+#[path = "../../build/rooms.rs"]
 mod rooms;
 
 fn root() -> std::path::PathBuf {
