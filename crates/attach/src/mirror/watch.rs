@@ -45,12 +45,16 @@ pub(super) fn ask(
     }
     #[cfg(test)]
     {
+        machine::dawdle();
         let ticket = machine::began(fd, asked);
+        machine::dawdle();
         let answer = match work() {
             Ok(moved) => moved as i32,
             Err(why) => -why.raw_os_error().unwrap_or(libc::EIO),
         };
+        machine::dawdle();
         let answer = ticket.map_or(answer, |ticket| ticket.ended(answer));
+        machine::dawdle();
         match u32::try_from(answer) {
             Ok(moved) => Ok(moved as usize),
             Err(_) => Err(Errno::from_raw_os_error(-answer).into()),

@@ -87,6 +87,16 @@ pub(in crate::mirror) fn switches(file: &File) -> Switches {
     find(file.as_fd()).map_or_else(Switches::default, |(machine, medium)| machine.switches(medium))
 }
 
+/// Now and then a thread stands still for a while, as on a busy machine.
+pub(in crate::mirror) fn dawdle() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static STEP: AtomicU64 = AtomicU64::new(0);
+    let drawn = sim::mix64(STEP.fetch_add(1, Ordering::Relaxed));
+    if drawn % 64 == 0 {
+        std::thread::sleep(std::time::Duration::from_micros(drawn >> 32 & 0x7ff));
+    }
+}
+
 /// The kernel is asked for something.
 pub(in crate::mirror) fn began(fd: RawFd, asked: Asked<'_>) -> Option<Ticket> {
     // SAFETY: whoever asks the kernel has the file open.

@@ -55,6 +55,13 @@ impl Medium {
         cached.map(|written| &written.page).or_else(|| self.kept.get(&page))
     }
 
+    /// All pages as they are read now, but for those that were never written.
+    pub(super) fn written(&self) -> impl Iterator<Item = (u64, &Page)> {
+        let cached = self.cache.keys().filter(|&page| !self.kept.contains_key(page));
+        let pages = self.kept.keys().chain(cached);
+        pages.filter_map(|&page| Some((page, self.newest(page)?)))
+    }
+
     /// A page as it is on the medium; `None` for zeros.
     pub(super) fn kept(&self, page: u64) -> Option<&Page> {
         self.kept.get(&page)
@@ -72,10 +79,8 @@ impl Medium {
         let file =
             File::create(path).and_then(|file| file.set_len(self.pages * 4096).map(|()| file));
         let file = file.expect("a file in the folder of the test");
-        for &page in self.kept.keys().chain(self.cache.keys()) {
-            if let Some(bytes) = self.newest(page) {
-                file.write_all_at(&bytes[..], page * 4096).expect("room for a page");
-            }
+        for (page, bytes) in self.written() {
+            file.write_all_at(&bytes[..], page * 4096).expect("room for a page");
         }
     }
 

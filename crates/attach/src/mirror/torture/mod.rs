@@ -20,7 +20,7 @@ use super::mutant::{self, Mutant};
 use world::{Tally, TorturePlan, World};
 
 impl TorturePlan {
-    fn new(seed: u64) -> TorturePlan {
+    pub(in crate::mirror::torture) fn new(seed: u64) -> TorturePlan {
         let mode = [Mode::Strict, Mode::Log, Mode::Relaxed][(seed % 3) as usize];
         let (witness, cached) = ((seed / 3).is_multiple_of(2), seed / 6 % 2 == 1);
         TorturePlan { seed, mode, witness, cached, starts: 12, steps: 2000 }

@@ -8,13 +8,12 @@ use sim::Rng;
 use super::medium::{Medium, Page};
 use crate::mirror::media::layout_of;
 
-/// What it says it is, if anything.
+/// What it says it is, if anything: the newest copy that can be read, wherever it is.
 pub(super) fn superblock(medium: &Medium, slot: Slot) -> Option<Superblock> {
-    let copies = [0, 1, medium.pages() - 2, medium.pages() - 1];
-    let found = copies.into_iter().filter_map(|page| {
-        let place = Place { device: slot as u8, page };
-        Superblock::decode(place, &medium.newest(page)?[..]).ok()
-    });
+    let device = slot as u8;
+    let found = medium
+        .written()
+        .filter_map(|(page, bytes)| Superblock::decode(Place { device, page }, &bytes[..]).ok());
     found.max_by_key(|superblock| superblock.update)
 }
 
@@ -95,4 +94,22 @@ pub(super) fn alike(legs: &[Medium; LEGS], blocks: u64) -> Result<(), u64> {
         a != b
     };
     (data..data + blocks).find(differs).map_or(Ok(()), |page| Err(page - data))
+}
+
+#[cfg(test)]
+mod tests {
+    use mirror::FAST;
+
+    use super::super::world::{TorturePlan, World};
+    use super::*;
+
+    #[test]
+    fn copies_at_the_end_count() {
+        let world = World::new(TorturePlan::new(0));
+        let mut medium = world.machine.medium(world.slots[FAST].0);
+        let whole = superblock(&medium, FAST);
+        assert!(whole.is_some());
+        (0..2).for_each(|page| medium.rot(page));
+        assert_eq!(superblock(&medium, FAST), whole);
+    }
 }
