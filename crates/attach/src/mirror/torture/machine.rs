@@ -92,7 +92,7 @@ pub(in crate::mirror) fn dawdle() {
     use std::sync::atomic::{AtomicU64, Ordering};
     static STEP: AtomicU64 = AtomicU64::new(0);
     let drawn = sim::mix64(STEP.fetch_add(1, Ordering::Relaxed));
-    if drawn % 64 == 0 {
+    if drawn.is_multiple_of(64) {
         std::thread::sleep(std::time::Duration::from_micros(drawn >> 32 & 0x7ff));
     }
 }
