@@ -3,6 +3,7 @@
 //! Requests of four processes, half of them writes, go through each policy to a device that does
 //! next to nothing; what the same requests cost without an elevator is taken off. CPU time where
 //! Linux tells it, so that a busy machine does not blur the numbers; the best of several rounds.
+//! `-- cfq bfq` measures these only.
 
 use config::device::Context;
 use models::device::{elevator, null};
@@ -83,10 +84,12 @@ fn measure(model: &DeviceModel, sequential: bool) -> f64 {
 }
 
 fn main() {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     for (name, sequential) in [("random", false), ("sequential", true)] {
         let bare = measure(&below(), sequential);
         println!("{name:<11} without an elevator {bare:6.1} ns/request");
-        for policy in ElevatorPolicy::NAMES {
+        let wanted = |name: &&str| asked.is_empty() || asked.iter().any(|asked| asked == name);
+        for policy in ElevatorPolicy::NAMES.iter().copied().filter(wanted) {
             let params = elevator::Params {
                 device: Box::new(below()),
                 policy: ElevatorPolicy::from_name(policy).expect("it is a name of the registry"),
