@@ -66,9 +66,16 @@ impl Drop for PrivateFolder {
     }
 }
 
+/// Where large files without a name are made: /tmp is often memory, which may be too small.
+pub(crate) fn for_large_files() -> PathBuf {
+    let named = std::env::var_os("TMPDIR").filter(|name| !name.is_empty());
+    named.map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+}
+
 /// Folders that sessions left which were killed. The next session deletes them.
 pub fn abandoned_folders() -> Vec<PathBuf> {
-    let mut bases = vec![std::env::temp_dir(), PathBuf::from(MEMORY)];
+    let mut bases = vec![std::env::temp_dir(), PathBuf::from(MEMORY), for_large_files()];
+    bases.sort();
     bases.dedup();
     bases.iter().flat_map(|base| abandoned_below(base)).map(|(path, _)| path).collect()
 }

@@ -53,9 +53,9 @@ pub struct DeviceOptions {
     pub name: String,
     /// The device.
     pub part: BuiltPart,
-    /// The file that keeps its data; `None` for memory.
+    /// The file that keeps its data; `None`: it goes with the session.
     pub data: Option<PathBuf>,
-    /// Where it goes on, when it is not new and comes with its data in memory.
+    /// Where it goes on, when it is not new and comes with its data.
     pub start: Option<Start>,
 }
 
@@ -134,7 +134,7 @@ pub fn attach(
     let devices = options.devices;
     open::check_places(&devices, &[("--record", &options.record)])?;
     let (power_cuts, read_only, fill) = (options.power_cuts, options.read_only, options.fill);
-    let manner = Manner { dilation, power_cuts, read_only, fill };
+    let manner = Manner { dilation, power_cuts, read_only, fill, data_limit: None };
     let mut notes = Vec::new();
     let (exports, origins) = open::all(devices, manner, &mut notes)?;
     let mut shared = SharedState::new(exports, Clock::start());

@@ -1,10 +1,12 @@
-//! Where the payload lives: a sparse file, or memory.
+//! Where the payload lives: a sparse file with or without a name, or memory.
 //!
-//! Memory is a file without a name, so both have one implementation, and holes are the kernel's.
+//! Memory is a file without a name, too, so all have one implementation, and holes are the
+//! kernel's.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -12,6 +14,7 @@ use rustix::fs::{FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, 
 use sim::Bytes;
 use study::Failure;
 
+use crate::private_folder::{self, PrivateFolder};
 use crate::zeroes::{self, PUNCH};
 
 /// The bytes of one device.
@@ -19,8 +22,48 @@ use crate::zeroes::{self, PUNCH};
 pub struct Store {
     file: File,
     bytes: u64,
-    /// `None` for memory.
+    /// `None` for what goes with the session.
     path: Option<PathBuf>,
+    /// What it may take, where that is limited.
+    room: Option<Room>,
+}
+
+/// Room on this machine that a file without a name may take.
+#[derive(Debug)]
+struct Room {
+    limit: Bytes,
+    /// So much fits for sure: what is taken is looked at only when that is used up.
+    left: Cell<u64>,
+    /// Something did not fit.
+    is_used_up: Cell<bool>,
+}
+
+impl Room {
+    fn new(limit: Bytes) -> Room {
+        Room { limit, left: Cell::new(0), is_used_up: Cell::new(false) }
+    }
+
+    /// Take so many bytes of what is left to `file`.
+    fn take(&self, bytes: u64, file: &File) -> io::Result<()> {
+        if self.left.get() < bytes {
+            self.left.set(self.limit.0.saturating_sub(taken(file)?));
+        }
+        match self.left.get().checked_sub(bytes) {
+            Some(left) => self.left.set(left),
+            None => {
+                self.is_used_up.set(true);
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a file takes, without its holes.
+fn taken(file: &File) -> io::Result<u64> {
+    /// Of `st_blocks`, whatever the file system's are.
+    const BLOCK_BYTES: u64 = 512;
+    Ok(file.metadata()?.blocks() * BLOCK_BYTES)
 }
 
 /// A stretch of the device that is data or a hole.
@@ -45,7 +88,45 @@ impl Store {
         let fd = memfd_create("blocklab", MemfdFlags::CLOEXEC).map_err(|e| refused(e.into()))?;
         let file = File::from(fd);
         file.set_len(capacity.0).map_err(refused)?;
-        Ok(Store { file, bytes: capacity.0, path: None })
+        Ok(Store { file, bytes: capacity.0, path: None, room: None })
+    }
+
+    /// A sparse file without a name, which may take `limit` of this machine's disk and goes with
+    /// its last handle.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn temporary(capacity: Bytes, limit: Bytes) -> Result<Store, Failure> {
+        let base = private_folder::for_large_files();
+        let refused = |why: io::Error| {
+            let base = base.display();
+            Failure::machine(format!("cannot keep {capacity} of data in {base}: {why}"))
+                .expected("a folder for large files: TMPDIR, or /var/tmp without it")
+                .help("set TMPDIR to a folder of yours")
+        };
+        let folder = PrivateFolder::below(&base)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(folder.path.join("data"));
+        let file = file.map_err(refused)?;
+        file.set_len(capacity.0).map_err(refused)?;
+        Ok(Store { file, bytes: capacity.0, path: None, room: Some(Room::new(limit)) })
+    }
+
+    /// Why a write found no room.
+    pub(crate) fn full(&self) -> Failure {
+        if let Some(room) = self.room.as_ref().filter(|room| room.is_used_up.get()) {
+            let limit = room.limit;
+            return Failure::machine(format!("the guest's data takes more than {limit} here"))
+                .expected(
+                    "less, or a higher limit: --data-limit, or travel.data_limit of a study",
+                );
+        }
+        let place = self.path.clone().unwrap_or_else(private_folder::for_large_files);
+        let taken = Bytes(taken(&self.file).unwrap_or(0));
+        let place = place.display();
+        Failure::machine(format!("no room is left at {place}, where the guest's data is ({taken})"))
+            .expected("room for what the guest writes")
+            .help("delete something there, or set TMPDIR to a folder with more room")
     }
 
     /// The same bytes under another handle: what one writes, the other reads.
@@ -55,15 +136,16 @@ impl Store {
     pub(crate) fn share(&self) -> Result<Store, Failure> {
         let unusable = |why: io::Error| Failure::machine(format!("no handle for data: {why}"));
         let file = self.file.try_clone().map_err(unusable)?;
-        Ok(Store { file, bytes: self.bytes, path: self.path.clone() })
+        let room = self.room.as_ref().map(|room| Room::new(room.limit));
+        Ok(Store { file, bytes: self.bytes, path: self.path.clone(), room })
     }
 
-    /// A copy in memory, of what was written.
+    /// A [temporary](Store::temporary) copy of what was written.
     ///
     /// # Errors
-    /// When the kernel gives none.
-    pub(crate) fn fork(&self) -> Result<Store, Failure> {
-        let copy = Store::memory(Bytes(self.bytes))?;
+    /// When there is no room for it.
+    pub(crate) fn fork(&self, limit: Bytes) -> Result<Store, Failure> {
+        let copy = Store::temporary(Bytes(self.bytes), limit)?;
         let mut buffer = vec![0; 1 << 20];
         let mut copied = || -> io::Result<()> {
             let mut at = 0;
@@ -79,8 +161,10 @@ impl Store {
             }
             Ok(())
         };
-        copied()
-            .map_err(|why| Failure::machine(format!("cannot copy the device's data: {why}")))?;
+        copied().map_err(|why| match why.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => copy.full(),
+            _ => Failure::machine(format!("cannot copy the device's data: {why}")),
+        })?;
         Ok(copy)
     }
 
@@ -113,10 +197,10 @@ impl Store {
             .expected("data of the same device, or a new file")
             .help("name another file, or attach the part this one was made with"));
         }
-        Ok(Store { file, bytes: capacity.0, path: Some(path.to_path_buf()) })
+        Ok(Store { file, bytes: capacity.0, path: Some(path.to_path_buf()), room: None })
     }
 
-    /// Its file's name, or `None` for memory.
+    /// Its file's name, or `None` when it has none.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -149,9 +233,12 @@ impl Store {
     /// Write `data` at byte `offset`.
     ///
     /// # Errors
-    /// Those of the file: a full disk.
+    /// Those of the file: a full disk, or a limit.
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if let Some(room) = &self.room {
+            room.take(data.len() as u64, &self.file)?;
+        }
         self.file.write_all_at(data, offset)
     }
 
@@ -233,10 +320,11 @@ mod tests {
 
     #[test]
     fn a_fork_has_the_same_bytes_and_goes_its_own_way() {
-        let store = Store::memory(Bytes::from_mib(3)).unwrap();
+        let store = Store::temporary(Bytes::from_mib(3), Bytes::from_mib(1)).unwrap();
         store.write(4096, &[7; 4096]).unwrap();
         store.write((2 << 20) + 65536, &[9; 100]).unwrap();
-        let (fork, shared) = (store.fork().unwrap(), store.share().unwrap());
+        let fork = store.fork(Bytes::from_mib(1)).unwrap();
+        let shared = store.share().unwrap();
         store.write(4096, &[1; 4096]).unwrap();
         let first = |store: &Store, offset| {
             let mut byte = [0];
@@ -246,6 +334,32 @@ mod tests {
         assert_eq!((first(&fork, 4096), first(&shared, 4096)), (7, 1));
         assert_eq!((first(&fork, (2 << 20) + 65536), first(&fork, 0)), (9, 0));
         assert_eq!(fork.extents(0, 1 << 20, 9).unwrap()[0], Extent { bytes: 4096, hole: true });
+    }
+
+    #[test]
+    fn data_takes_no_more_room_than_its_limit_and_what_is_given_back_fits_again() {
+        let store = Store::temporary(Bytes::from_gib(1), Bytes::from_mib(1)).unwrap();
+        let piece = [7; 64 << 10];
+        let write = |store: &Store, at: u64| store.write(at << 20, &piece);
+        let fitted = (0..100).take_while(|&at| write(&store, at).is_ok()).count();
+        // A file system may take some more for itself.
+        assert!((12..=16).contains(&fitted), "{fitted} of 64 KiB each");
+        let full = write(&store, 200).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        assert!(store.full().message.contains("more than 1 MiB"), "{}", store.full());
+        let failure = store.fork(Bytes::from_kib(256)).unwrap_err();
+        assert!(failure.message.contains("more than 256 KiB"), "{failure}");
+        store.clear(0, 8 << 20).unwrap();
+        write(&store, 200).unwrap();
+    }
+
+    #[test]
+    fn a_full_file_system_is_named() {
+        let file = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
+        let store = Store { file, bytes: 4096, path: None, room: Some(Room::new(Bytes(1 << 20))) };
+        let why = store.write(0, &[1; 512]).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::StorageFull);
+        assert!(store.full().message.contains("no room is left at"), "{}", store.full());
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Travel {
     /// Further options of its mkfs, separated by blanks.
     #[serde(default)]
     pub mkfs_options: String,
+    /// Let mkfs discard what [[precondition]] wrote.
+    #[serde(default)]
+    pub mkfs_discard: bool,
     /// How it is mounted, separated by commas.
     #[serde(default)]
     pub mount_options: String,
@@ -66,6 +69,13 @@ pub struct Travel {
     /// A session that takes longer on this machine has failed.
     #[serde(default = "Travel::wall_limit")]
     pub wall_limit: Duration,
+    /// A session that computes for so much of this machine's processor time, while its own time
+    /// stands still, has failed.
+    #[serde(default = "Travel::compute_limit")]
+    pub compute_limit: Duration,
+    /// A session whose data takes more of this machine's disk has failed.
+    #[serde(default = "Travel::data_limit")]
+    pub data_limit: Size,
     /// Record the queue, for the block layer's times by percentile. Each of its events costs the
     /// guest 256 ns.
     #[serde(default)]
@@ -84,6 +94,12 @@ impl Travel {
     }
     fn wall_limit() -> Duration {
         Duration(Nanos::from_secs(3600))
+    }
+    fn compute_limit() -> Duration {
+        Duration(Nanos::from_secs(600))
+    }
+    fn data_limit() -> Size {
+        Size(Bytes::from_gib(16))
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Origin {
     /// The policy, where the device is an elevator.
     pub(crate) elevator: Option<String>,
     pub(crate) digest: String,
-    /// Where data and state are kept; `None` when the data is in memory.
+    /// Where data and state are kept; `None` when the data goes with the session.
     kept: Option<Kept>,
     /// What the device had counted before the session.
     before: Counters,
@@ -51,8 +51,8 @@ impl Origin {
         self.kept.as_mut().and_then(|kept| kept.mark.take()).into_iter().for_each(Mark::clear);
     }
 
-    /// Save the device's state beside its data. Data in memory is gone with the session, and a
-    /// state without it would lie.
+    /// Save the device's state beside its data. Data without a file of its own is gone with the session,
+    /// and a state without it would lie.
     pub(crate) fn save(&self, engine: &mut Engine) -> Result<(), Failure> {
         let Some(Kept { state, .. }) = &self.kept else { return Ok(()) };
         let synced = engine.data().store().sync();
@@ -124,6 +124,9 @@ pub(crate) struct Manner {
     pub(crate) power_cuts: bool,
     pub(crate) read_only: bool,
     pub(crate) fill: bool,
+    /// Data that is in no file of the user's is in one without a name, which takes at most so much;
+    /// `None`: in memory.
+    pub(crate) data_limit: Option<Bytes>,
 }
 
 /// Open every device; what the user must know goes to `notes`.
@@ -167,7 +170,10 @@ fn open(
     let (mut kept, mut restored) = (None, None);
     let store = match (&data, start) {
         (Some(path), _) => Store::file(path, capacity)?,
-        (None, None) => Store::memory(capacity)?,
+        (None, None) => match manner.data_limit {
+            Some(limit) => Store::temporary(capacity, limit)?,
+            None => Store::memory(capacity)?,
+        },
         (None, Some(Start { store, at, next_id })) => {
             restored = Some(Moment { at, next_id, data_modified_ns: None });
             store

@@ -31,11 +31,11 @@ pub const NAMES: [&str; 8] = {
     names
 };
 
-/// How `name` is made on the first disk.
+/// How `name` is made on the first disk, with these further options.
 ///
 /// # Errors
 /// When it is unknown, or its program is not installed.
-pub(super) fn command(name: &str, more: &[String]) -> Result<Mkfs, Failure> {
+pub(super) fn command(name: &str, more: &[String], discards: bool) -> Result<Mkfs, Failure> {
     let Some((_, options, package)) = ALL.iter().find(|(known, ..)| *known == name) else {
         let nearest = study::nearest(name, NAMES).map(|near| format!(" (nearest: {near})"));
         return Err(Failure::input(format!("--mkfs {name}: no such file system"))
@@ -49,12 +49,12 @@ pub(super) fn command(name: &str, more: &[String]) -> Result<Mkfs, Failure> {
     })?;
     let options = options.iter().map(|o| o.to_string()).chain(more.iter().cloned());
     let arguments = options.chain(["/dev/vda".into()]).collect();
-    Ok(Mkfs { program: program.display().to_string(), arguments })
+    Ok(Mkfs { program: program.display().to_string(), arguments, discards })
 }
 
 /// Fails when `name` cannot be made on this machine, as [`command`] says.
 pub(crate) fn check(name: &str) -> Result<(), Failure> {
-    command(name, &[]).map(drop)
+    command(name, &[], true).map(drop)
 }
 
 /// Where the guest finds `name`, which may be a path seen from `here`.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_unknown_file_system_gets_its_nearest() {
-        let failure = command("ext33", &[]).unwrap_err();
+        let failure = command("ext33", &[], true).unwrap_err();
         assert!(failure.expected.unwrap().contains("nearest: ext3"));
         assert_eq!(failure.kind, study::Kind::Input);
     }

@@ -20,6 +20,11 @@ impl FreeCpu {
         }
     }
 
+    /// Seconds since its boot.
+    pub(super) fn so_far_s(&self) -> f64 {
+        self.group.map_or(0.0, seconds_of)
+    }
+
     /// Seconds while the program ran.
     pub(super) fn seconds(&self) -> Option<f64> {
         let [began, ended] = self.marks_s;

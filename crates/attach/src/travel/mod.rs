@@ -18,13 +18,14 @@ mod queue;
 mod report;
 mod serve;
 mod settings;
+mod standstill;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use config::Duration;
-use sim::{Nanos, Rng};
+use sim::{Bytes, Nanos, Rng};
 use study::{Failure, Host};
 
 use crate::clock::Clock;
@@ -32,7 +33,7 @@ use crate::private_folder::PrivateFolder;
 use crate::record;
 use crate::session::DeviceOptions;
 use crate::session::open::{self, Manner};
-use crate::shared_state::SharedState;
+use crate::shared_state::{Export, SharedState};
 use crate::statistics::Statistics;
 use crate::vhost_user::backend::BIOS_MAX;
 
@@ -78,12 +79,17 @@ pub struct Options {
     pub write_back: Option<bool>,
     /// Make this file system on the first disk and mount it.
     pub mkfs: Option<String>,
-    /// Begin with every sector of a new device written.
+    /// Begin with every sector of a new device written; mkfs discards none of them.
     pub fill: bool,
     /// Root of the guest's random numbers.
     pub seed: u64,
     /// A guest that is not done at this moment of virtual time is ended.
     pub limit: Nanos,
+    /// A guest that computes for so much of this machine's processor time, while virtual time
+    /// stands still, is ended.
+    pub compute_limit: Duration,
+    /// What each device's data may take of this machine's disk, where it has no file.
+    pub data_limit: Bytes,
     /// Write every request of the first device to this trace.
     pub record: Option<PathBuf>,
     /// Write what the first disk's queue was given to this trace.
@@ -150,16 +156,23 @@ pub(crate) struct Left {
 }
 
 /// As [`travel`], in company.
-pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, Failure> {
+pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Left, Failure> {
     // The folder with the plan is best in memory: every line of output is synced.
     let (in_memory, private) = (PrivateFolder::in_memory()?, PrivateFolder::new()?);
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
     instruct(&options, control)?;
     let traces = [("--record", &options.record), ("--record-queue", &options.record_queue)];
     open::check_places(&options.devices, &traces)?;
-    let manner = Manner { dilation: 1, power_cuts: false, read_only: false, fill: options.fill };
+    let manner = Manner {
+        dilation: 1,
+        power_cuts: false,
+        read_only: false,
+        fill: options.fill,
+        data_limit: Some(options.data_limit),
+    };
     let mut notes = Vec::new();
-    let (exports, mut origins) = open::all(options.devices, manner, &mut notes)?;
+    let (exports, mut origins) =
+        open::all(std::mem::take(&mut options.devices), manner, &mut notes)?;
     notes.iter().for_each(|note| eprintln!("{note}"));
     let mut shared = SharedState::new(exports, Clock::start());
     open::record(&mut shared.exports, options.record.as_deref())?;
@@ -179,7 +192,8 @@ pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, F
         folder,
     };
     let elevators: Vec<bool> = origins.iter().map(|origin| origin.elevator.is_some()).collect();
-    let mut server = Server::new(shared, &elevators, (folder, control), options.limit)?;
+    let limits = (options.limit, options.compute_limit);
+    let mut server = Server::new(shared, &elevators, (folder, control), limits)?;
     let began = Instant::now();
     // Only one of the two runs at a time: on one core, handing over costs a fraction.
     let _one = OneCore::take();
@@ -188,7 +202,7 @@ pub(crate) fn journey(options: Options, companion: &Companion) -> Result<Left, F
     open::mark(&mut origins)?;
     let end = accompany(&mut server, &mut guest, control, companion)?;
     let wall_s = began.elapsed().as_secs_f64();
-    let findings = found(end, control, &guest, options.limit);
+    let findings = found(end, control, &guest, &options, &mut server.shared.exports);
     drop(guest);
     server.end_phase(3);
     // Whatever became of the guest.
@@ -321,7 +335,9 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
             .expected("a program of this machine: the guest has its files")
     })?;
     let more = &options.settings.mkfs_options;
-    let mkfs = options.mkfs.as_deref().map(|name| file_system::command(name, more)).transpose()?;
+    let discards = !options.fill && !options.settings.keep_fill;
+    let mkfs = options.mkfs.as_deref().map(|name| file_system::command(name, more, discards));
+    let mkfs = mkfs.transpose()?;
     let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
     let folder = match &mount {
         Some(_) => inside::MOUNT.to_string(),
@@ -367,7 +383,8 @@ fn found(
     end: End,
     control: &Path,
     guest: &guest::Guest,
-    limit: Nanos,
+    options: &Options,
+    exports: &mut [Export],
 ) -> Result<Findings, Failure> {
     let text = std::fs::read(control.join(plan::FINDINGS)).unwrap_or_default();
     let findings = serde_json::from_slice::<Findings>(&text);
@@ -383,6 +400,7 @@ fn found(
                 )
                 .help("blocklab kernel build, and travel without --kernel"))
         }
+        (Err(_), End::NoRoom(disk)) => Err(exports[disk].engine.data().store().full()),
         (Err(_), End::Interrupted) => Err(Failure::machine("interrupted")),
         (Err(_), End::Rebooted) => {
             Err(Failure::machine("the guest was rebooted: a journey is one boot of it")
@@ -392,9 +410,10 @@ fn found(
             Err(Failure::machine("the guest sleeps for ever: nothing is left that could wake it")
                 .help("the command waits for something that only the outside could do"))
         }
+        (Err(_), End::Computes) => Err(computes(options)),
         (Err(_), End::Limit) => Err(Failure::machine(format!(
             "the command had not ended after {} of virtual time",
-            Duration(limit)
+            Duration(options.limit)
         ))
         .help("does it wait for something that never comes? if not, give it more: --limit 2000h")),
         (Err(_), End::GuestGone) => {
@@ -409,6 +428,24 @@ fn found(
             })
         }
     }
+}
+
+/// Why a guest was ended that computed while its time stood still.
+fn computes(options: &Options) -> Failure {
+    let failure = Failure::machine(format!(
+        "the guest computed for {} of this machine's processor time while virtual time stood still",
+        options.compute_limit
+    ));
+    let failure = failure.expected(
+        "a program that sleeps, asks for the time or does I/O: code takes no time, so a loop that \
+         waits for time to pass never ends",
+    );
+    let longer = "if it only computes for long: --compute-limit 1h (travel.compute_limit)";
+    failure.help(match options.host {
+        None => format!("charge its system calls: --host PROFILE (travel.host); {longer}"),
+        // Even there a program's own computing is free.
+        Some(_) => longer.into(),
+    })
 }
 
 /// The program's output on its way out of the guest.

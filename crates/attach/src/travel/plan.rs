@@ -63,6 +63,8 @@ pub(super) struct Disk {
 pub(super) struct Mkfs {
     pub(super) program: String,
     pub(super) arguments: Vec<String>,
+    /// Its discards reach the device.
+    pub(super) discards: bool,
 }
 
 /// What happened.

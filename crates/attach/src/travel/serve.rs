@@ -10,7 +10,7 @@ use sim::{Counters, Digest, Nanos};
 use study::Failure;
 
 use crate::clock::Wall;
-use crate::order::Reply;
+use crate::order::{Refusal, Reply};
 use crate::poll::{Event, Interest, Poll};
 use crate::shared_state::SharedState;
 use crate::signals::Signals;
@@ -23,6 +23,7 @@ use super::free_cpu::FreeCpu;
 use super::guest;
 use super::phases::Phases;
 use super::plan;
+use super::standstill::Standstill;
 
 const LISTEN_CALENDAR: u64 = 1;
 const CALENDAR: u64 = 2;
@@ -59,6 +60,10 @@ pub(super) enum End {
     Deadlock,
     /// The virtual time that was given has passed.
     Limit,
+    /// It computes while its time stands still.
+    Computes,
+    /// There is no room for the data of this disk.
+    NoRoom(usize),
 }
 
 /// Calendar, disks, and everything that wakes them.
@@ -80,6 +85,7 @@ pub(super) struct Server {
     signals: Signals,
     pub(super) phases: Vec<Phases>,
     pub(super) free_cpu: FreeCpu,
+    standstill: Standstill,
     pub(super) digest: Digest,
     ended: Option<End>,
 }
@@ -93,13 +99,14 @@ fn unusable(why: impl std::fmt::Display) -> Failure {
 }
 
 impl Server {
-    /// Listen for a guest on sockets in `folder`; its time ends at `limit`. The devices that are
-    /// `elevators` get whole bios.
+    /// Listen for a guest on sockets in `folder`; its time ends at `limit`, and it may compute for
+    /// `compute_limit` while its time stands still. The devices that are `elevators` get whole
+    /// bios.
     pub(super) fn new(
         shared: SharedState,
         elevators: &[bool],
         (folder, control): (&Path, &Path),
-        limit: Nanos,
+        (limit, compute_limit): (Nanos, config::Duration),
     ) -> Result<Server, Failure> {
         let poll = Poll::new()?;
         let listen = |name: &str, token| -> Result<UnixListener, Failure> {
@@ -147,6 +154,7 @@ impl Server {
             signals,
             phases,
             free_cpu: FreeCpu::default(),
+            standstill: Standstill::new(std::time::Duration::from_nanos(compute_limit.0.0)),
             digest: Digest::default(),
             ended: None,
         })
@@ -216,8 +224,13 @@ impl Server {
         const LOOK_EVERY_NS: u64 = 100_000_000;
         self.send();
         self.poll.wait(LOOK_EVERY_NS, &mut self.events);
-        if self.events.is_empty() && tick() {
-            self.ended = Some(End::GuestGone);
+        if self.events.is_empty() {
+            let (now, cpu) = (self.calendar.now(), &self.free_cpu);
+            if tick() {
+                self.ended = Some(End::GuestGone);
+            } else if self.standstill.is_over(now, || cpu.so_far_s()) {
+                self.ended = Some(End::Computes);
+            }
         }
         let mut events = std::mem::take(&mut self.events);
         // A mark was made before anything the guest says afterwards, and its time comes before
@@ -468,6 +481,9 @@ impl Server {
                 timing.due.0,
             ] {
                 self.digest.add(value);
+            }
+            if matches!(reply.result, Err(Refusal::NoSpace)) {
+                self.ended = Some(End::NoRoom(index));
             }
             engine.statistics().replied(timing, order.bytes, wall);
             let (pool, budget) = (&mut shared.pool, &mut shared.budget);

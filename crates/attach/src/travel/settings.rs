@@ -12,6 +12,8 @@ pub struct Settings {
     pub mount: Option<String>,
     /// Further options of mkfs.
     pub mkfs_options: Vec<String>,
+    /// The device was written to before: mkfs discards nothing.
+    pub keep_fill: bool,
     /// Options of the mount, separated by commas.
     pub mount_options: String,
     /// Let the kernel believe that the first disk has no write cache to flush.

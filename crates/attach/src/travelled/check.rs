@@ -22,10 +22,12 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
     if let Some(kind) = &travel.file_system {
         file_system::check(&name_of(kind)).map_err(at("file_system"))?;
     } else {
-        for (key, text) in
-            [("mkfs_options", &travel.mkfs_options), ("mount_options", &travel.mount_options)]
-        {
-            if !text.is_empty() {
+        for (key, is_set) in [
+            ("mkfs_options", !travel.mkfs_options.is_empty()),
+            ("mkfs_discard", travel.mkfs_discard),
+            ("mount_options", !travel.mount_options.is_empty()),
+        ] {
+            if is_set {
                 let failure = Failure::input(format!("travel.{key} without a file system"));
                 return Err(at(key)(failure.expected("travel.file_system, such as \"ext4\"")));
             }

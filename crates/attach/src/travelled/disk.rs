@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
-use sim::{Device, Nanos};
+use sim::{Bytes, Device, Nanos};
 use study::{Failure, Setup, Travel};
 
 use crate::session::Start;
@@ -20,8 +20,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    fn fork(&self) -> Result<(Box<dyn Device>, Start), Failure> {
-        let start = Start { store: self.store.fork()?, at: self.at, next_id: self.next_id };
+    fn fork(&self, limit: Bytes) -> Result<(Box<dyn Device>, Start), Failure> {
+        let start = Start { store: self.store.fork(limit)?, at: self.at, next_id: self.next_id };
         Ok((self.device.boxed_clone(), start))
     }
 }
@@ -48,6 +48,7 @@ fn key(setup: &Setup, travel: &Travel) -> String {
     json!({
         "device": point.device, "precondition": point.precondition, "seed": point.study.seed,
         "repeat": setup.repeat, "file_system": kind, "mkfs_options": travel.mkfs_options,
+        "mkfs_discard": travel.mkfs_discard,
         "mount_options": travel.mount_options, "setup": travel.setup, "arguments": arguments,
         "memory": memory,
     })
@@ -77,7 +78,8 @@ impl Disks {
         shared.users = shared.users.saturating_sub(1);
         let is_last = shared.users == 0;
         let disk = shared.disk.get_or_insert_with(make);
-        let forked = disk.as_ref().map_err(Failure::clone).and_then(Disk::fork);
+        let forked =
+            disk.as_ref().map_err(Failure::clone).and_then(|disk| disk.fork(travel.data_limit.0));
         if is_last {
             shared.disk = None;
         }

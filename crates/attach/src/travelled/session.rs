@@ -44,7 +44,7 @@ pub(super) fn run(
         digest: run.digest.clone(),
     };
     let prepare = || {
-        let store = Store::memory(run.limits.capacity)?;
+        let store = Store::temporary(run.limits.capacity, travel.data_limit.0)?;
         let start = Start { store: store.share()?, at: start, next_id: 0 };
         guest
             .prepare(DeviceOptions {
@@ -89,6 +89,8 @@ impl Guest<'_> {
         options.mkfs = travel.file_system.as_ref().map(name_of);
         options.settings.mkfs_options =
             travel.mkfs_options.split_whitespace().map(String::from).collect();
+        options.settings.keep_fill =
+            !self.setup.point.precondition.is_empty() && !travel.mkfs_discard;
         let left = self.journey(options, true)?;
         succeeded("setup", &left)?;
         left.device.ok_or_else(|| Failure::bug("a device that was to be kept was not"))
@@ -138,6 +140,8 @@ impl Guest<'_> {
             fill: false,
             seed: self.setup.rng().split(purpose).next_u64(),
             limit: travel.limit.0,
+            compute_limit: travel.compute_limit,
+            data_limit: travel.data_limit.0,
             record: None,
             record_queue: None,
             command: ["/bin/sh", "-c", command].map(String::from).into(),

@@ -54,9 +54,12 @@ pub(crate) struct Args {
           value_parser = clap::builder::PossibleValuesParser::new(FILE_SYSTEMS))]
     mkfs: Option<String>,
     /// Keep the data in this sparse file, and the device's state in FILE.state; one per part
-    /// [default: memory]
+    /// [default: without a name, below TMPDIR or /var/tmp]
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
+    /// End a guest whose data takes more of this machine's disk; of each device that has no --data
+    #[arg(long, value_name = "SIZE", default_value = "16GiB")]
+    data_limit: String,
     /// Begin with drives of which every sector was written once
     #[arg(long)]
     fill: bool,
@@ -66,6 +69,10 @@ pub(crate) struct Args {
     /// End a guest that is not done after so much virtual time
     #[arg(long, value_name = "TIME", default_value = "720h")]
     limit: String,
+    /// End a guest that computes for so much of this machine's processor time while virtual time
+    /// stands still
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    compute_limit: String,
     /// Write every request of the first device to a trace that `blocklab run` can replay
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -99,9 +106,17 @@ impl Args {
     fn options(self) -> Result<Options, Failure> {
         check_data(&self.data, &self.parts)?;
         let memory_mib = memory(&self.mem)?;
-        let limit = Duration::parse(&self.limit).map_err(|why| {
-            Failure::input(format!("--limit {}: {why}", self.limit))
-                .expected("a time such as 90s, 5min or 24h")
+        let time = |option: &str, text: &str| {
+            Duration::parse(text).map_err(|why| {
+                Failure::input(format!("{option} {text}: {why}"))
+                    .expected("a time such as 90s, 5min or 24h")
+            })
+        };
+        let limit = time("--limit", &self.limit)?;
+        let compute_limit = time("--compute-limit", &self.compute_limit)?;
+        let data_limit = Size::parse(&self.data_limit).map_err(|why| {
+            Failure::input(format!("--data-limit {}: {why}", self.data_limit))
+                .expected("a size such as 500MiB or 64GiB")
         })?;
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
@@ -127,6 +142,8 @@ impl Args {
             fill: self.fill,
             seed: self.seed,
             limit: limit.0,
+            compute_limit,
+            data_limit: data_limit.0,
             record: self.record,
             record_queue: self.record_queue,
             command: self.command,

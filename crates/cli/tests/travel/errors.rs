@@ -21,6 +21,7 @@ fn what_the_user_got_wrong_is_named() {
     refused(&["part.toml", KERNEL, "--mem", "16M", "--", "true"], 2, "64M");
     refused(&["part.toml", KERNEL, "--mem", "lots", "--", "true"], 2, "--mem lots");
     refused(&["part.toml", KERNEL, "--limit", "5", "--", "true"], 2, "--limit 5");
+    refused(&["part.toml", KERNEL, "--data-limit", "5", "--", "true"], 2, "--data-limit 5");
     refused(&["part.toml", KERNEL, "--mkfs", "ext33", "--", "true"], 2, "ext3");
     refused(&["part.toml", KERNEL, "--sched", "cfq", "--", "true"], 2, "mq-deadline");
     refused(&["part.toml", KERNEL, "--", "no-such-program"], 2, "no-such-program");

@@ -7,6 +7,7 @@ mod elevator;
 mod errors;
 mod host;
 mod journey;
+mod limits;
 mod repeat;
 mod study;
 mod support;

@@ -47,6 +47,7 @@ fn what_no_guest_can_do_is_refused_before_anything_boots() {
     refused(&with("memory = '32MiB'"), "", &[], &["32 MiB of memory", "at least 64MiB", at]);
     refused(&with("dirty = '0.5%'"), "", &[], &["a limit of 0.5%", at]);
     refused(&with("mount_options = 'sync'"), "", &[], &["without a file system", at]);
+    refused(&with("mkfs_discard = true"), "", &[], &["without a file system", at]);
     refused(&with("arguments = { PATH = '/' }"), "", &[], &["`PATH` cannot be a variable", at]);
     refused(&with("read_ahead = 4"), "", &[], &["did you mean `read_ahead_kb`?", at]);
     refused(sync, "", &["travel.write_cache=through"], &["`through`", "write-through", "--set:1"]);
@@ -116,6 +117,31 @@ fn two_points_answer_alike_twice_and_differ_as_they_should() {
     let (code, _, said) = run(&folder, &["--records"]);
     assert!(code == Some(2) && said.contains("--records: a study that travels"), "{said}");
     assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn a_file_system_is_made_on_a_full_drive_without_emptying_it() {
+    if !can_travel(&["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]) {
+        return;
+    }
+    let folder = Folder::new();
+    // Where nothing is mapped there is nothing to read from flash.
+    let study = "[device.ssd]\npart = 'tlc-3d-128'\ngeometry.channels = 2\n\
+                 geometry.planes_per_die = 1\ngeometry.blocks_per_plane = 128\n\
+                 geometry.pages_per_block = 144\nover_provisioning = { ratio_percent = 20 }\n\
+                 [[precondition]]\nfill = {}\n\
+                 [travel]\nfile_system = 'ext4'\n\
+                 command = 'dd if=/dev/vda of=/dev/null bs=1M skip=200 count=8 iflag=direct'\n\
+                 [sweep]\n'travel.file_system' = ['ext4', 'xfs', 'btrfs']\n\
+                 'travel.mkfs_discard' = [false, true]\n";
+    std::fs::write(folder.path("study.toml"), study).unwrap();
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let seconds = |run: usize| result["runs"][run]["metrics"]["program_s"].as_f64().unwrap();
+    for (index, kind) in ["ext4", "xfs", "btrfs"].iter().enumerate() {
+        let (full, emptied) = (seconds(2 * index), seconds(2 * index + 1));
+        assert!(full > 2.0 * emptied, "{kind}: {full} s full, {emptied} s emptied");
+    }
 }
 
 #[test]
