@@ -66,7 +66,7 @@ impl Drop for PrivateFolder {
     }
 }
 
-/// Where large files without a name are made: /tmp is often memory, which may be too small.
+/// Where large files without a name are made: the usual folder is often memory, and may be small.
 pub(crate) fn for_large_files() -> PathBuf {
     let named = std::env::var_os("TMPDIR").filter(|name| !name.is_empty());
     named.map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)

@@ -91,9 +91,28 @@ fn message(plan: &Plan, watch: &Watch, share: f64, began: Instant) -> String {
         0 => ", preconditioning".to_string(),
         n => format!(", {} requests", HumanCount(n)),
     };
-    if share > 0.01 {
-        let left = began.elapsed().mul_f64((1.0 - share) / share);
+    let taken = watch.taken.load(Ordering::Relaxed) as f64 / plan.runs.len() as f64;
+    if let Some(left) = left(began.elapsed(), share, taken) {
         text += &format!(", {} left", HumanDuration(left));
     }
     text
+}
+
+/// How long the rest will take, once a percent is done here; the share `taken` was done before.
+fn left(elapsed: Duration, share: f64, taken: f64) -> Option<Duration> {
+    let here = share - taken;
+    (here > 0.01).then(|| elapsed.mul_f64((1.0 - share) / here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_before_says_nothing_about_the_pace() {
+        let left = |share, taken| left(Duration::from_secs(10), share, taken);
+        assert_eq!(left(0.75, 0.5), Some(Duration::from_secs(10)));
+        assert_eq!(left(0.5, 0.0), Some(Duration::from_secs(10)));
+        assert_eq!(left(0.5, 0.5), None);
+    }
 }

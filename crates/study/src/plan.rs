@@ -272,4 +272,28 @@ mod tests {
         let step = "[[precondition]]\nuntil_steady.workload.trace.file = \"no-such.log\"\n";
         assert_eq!(cause(&format!("[workload.fio]\n{step}")), Some(Cause::FileNotOpened));
     }
+    /// What travels needs a kernel to be planned, but not to be read.
+    #[derive(Debug)]
+    struct AnyGuest;
+
+    impl Runner for AnyGuest {
+        fn plan(&self, setup: &Setup) -> Result<Option<serde_json::Value>, Failure> {
+            if setup.point.travel.is_some() { Ok(None) } else { Simulated.plan(setup) }
+        }
+
+        fn run(&self, _: crate::Job) -> Result<crate::RunResult, Failure> {
+            unreachable!("nothing is run")
+        }
+    }
+
+    #[test]
+    fn every_shipped_study_that_travels_is_sound() {
+        let travelling = library::studies().iter().filter(|(_, text)| text.contains("[travel]"));
+        let mut points = 0;
+        for (name, _) in travelling {
+            let read = Plan::read_for(Box::new(AnyGuest), name, &[]);
+            points += read.unwrap_or_else(|failure| panic!("{name}: {failure}")).runs.len();
+        }
+        assert!(points > 100, "{points}");
+    }
 }

@@ -29,6 +29,8 @@ use crate::spool::Spools;
 pub struct Watch {
     /// Runs that are finished.
     pub done: AtomicUsize,
+    /// Of these, those that an interrupted run of the study had finished.
+    pub taken: AtomicUsize,
     /// One per run.
     pub runs: Vec<Progress>,
 }
@@ -37,7 +39,7 @@ impl Watch {
     /// A watch for a plan.
     pub fn new(plan: &Plan) -> Watch {
         let runs = plan.runs.iter().map(|_| Progress::default()).collect();
-        Watch { done: AtomicUsize::new(0), runs }
+        Watch { runs, ..Watch::default() }
     }
 
     /// End the study soon, as a failure that leaves nothing behind.
@@ -68,7 +70,7 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
         }
     });
     let mut notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let taken @ 1.. = queue.taken.into_inner() {
+    if let taken @ 1.. = watch.taken.load(Ordering::Relaxed) {
         notes.push(format!("{taken} runs were finished before this study was interrupted"));
     }
     let mut results = Vec::new();
@@ -123,8 +125,6 @@ struct RunQueue<'a> {
     directory: &'a Path,
     /// What an interrupted run of the study had finished.
     kept: &'a Kept,
-    /// How many of these were taken.
-    taken: AtomicUsize,
     /// What happened to the cache.
     notes: Mutex<Vec<String>>,
     next: AtomicUsize,
@@ -152,7 +152,6 @@ impl<'a> RunQueue<'a> {
             watch,
             directory,
             kept,
-            taken: AtomicUsize::new(0),
             notes: Mutex::default(),
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
@@ -178,7 +177,7 @@ impl<'a> RunQueue<'a> {
         // Who wants everything anew says so.
         let kept = self.options.cache.as_ref().and_then(|_| self.kept.load(run));
         if let Some(measured) = kept {
-            self.taken.fetch_add(1, Ordering::Relaxed);
+            self.watch.taken.fetch_add(1, Ordering::Relaxed);
             return Ok(measured);
         }
         let files = Files::new(&self.plan.directory);

@@ -51,8 +51,8 @@ impl Origin {
         self.kept.as_mut().and_then(|kept| kept.mark.take()).into_iter().for_each(Mark::clear);
     }
 
-    /// Save the device's state beside its data. Data without a file of its own is gone with the session,
-    /// and a state without it would lie.
+    /// Save the device's state beside its data. Data without a file of its own is gone with the
+    /// session, and a state without it would lie.
     pub(crate) fn save(&self, engine: &mut Engine) -> Result<(), Failure> {
         let Some(Kept { state, .. }) = &self.kept else { return Ok(()) };
         let synced = engine.data().store().sync();

@@ -306,6 +306,13 @@ fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
         .help("name a file in a folder that exists and has room")
 }
 
+fn mkfs(options: &Options) -> Result<Option<plan::Mkfs>, Failure> {
+    let more = &options.settings.mkfs_options;
+    let discards = !options.fill && !options.settings.keep_fill;
+    let command = |name: &String| file_system::command(name, more, discards);
+    options.mkfs.as_ref().map(command).transpose()
+}
+
 fn plan(options: &Options) -> Result<GuestPlan, Failure> {
     if options.memory_mib < MEMORY_MIN_MIB {
         return Err(Failure::input(format!("{} MiB of memory", options.memory_mib))
@@ -334,10 +341,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         Failure::input(format!("`{name}`: no such program"))
             .expected("a program of this machine: the guest has its files")
     })?;
-    let more = &options.settings.mkfs_options;
-    let discards = !options.fill && !options.settings.keep_fill;
-    let mkfs = options.mkfs.as_deref().map(|name| file_system::command(name, more, discards));
-    let mkfs = mkfs.transpose()?;
+    let mkfs = mkfs(options)?;
     let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
     let folder = match &mount {
         Some(_) => inside::MOUNT.to_string(),

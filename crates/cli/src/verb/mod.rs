@@ -10,6 +10,8 @@ macro_rules! verbs {
         $( mod $module; )+
 
         #[derive(clap::Subcommand)]
+        // There is one in a process.
+        #[allow(clippy::large_enum_variant)]
         pub(crate) enum Verb {
             $( $(#[$meta])* $variant($module::Args), )+
         }
