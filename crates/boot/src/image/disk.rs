@@ -102,7 +102,7 @@ pub(super) fn make(
     mke2fs.args(["-E", &layout]).arg(path).arg(format!("{}k", partition >> 10));
     tool::run(&mut mke2fs, b"")?;
 
-    let core = core_image()?;
+    let core = core_image(&unfinished.folder.join("core.img"))?;
     let code = boot_code()?;
     let begin = [code, partition_table(partition), core].concat();
     if begin.len() as u64 > PARTITION_AT {
@@ -116,10 +116,13 @@ pub(super) fn make(
     Ok(())
 }
 
-fn core_image() -> Result<Vec<u8>, Failure> {
+fn core_image(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut grub = Command::new("grub-mkimage");
+    // It writes to files only: it fails to synchronise a pipe.
+    grub.arg("-o").arg(path);
     grub.args(["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub"]).args(MODULES);
-    tool::run(&mut grub, b"")
+    tool::run(&mut grub, b"")?;
+    std::fs::read(path).map_err(|why| Failure::machine(format!("{}: {why}", path.display())))
 }
 
 fn boot_code() -> Result<Vec<u8>, Failure> {

@@ -32,7 +32,7 @@ pub(super) fn payload(file: &[u8]) -> Result<&[u8], Failure> {
         return Err(Failure::input("not a Linux kernel: no `HdrS` at byte 0x202")
             .expected("a bzImage (vmlinuz) for x86"));
     }
-    let version = u16::from_le_bytes([file[0x206], *file.get(0x207).unwrap_or(&0)]);
+    let version = file.get(0x206..0x208).map_or(0, |half| u16::from_le_bytes([half[0], half[1]]));
     if version < 0x208 {
         return Err(Failure::input(format!("boot protocol {version:#x}"))
             .expected("0x208 or newer (Linux 2.6.26), which says where the payload is"));
