@@ -13,10 +13,11 @@ BLOCKLAB := $(CURDIR)/.venv/bin/blocklab
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
 
-# What attach is tested with, as Debian calls it.
+# What attach and boot are tested with, as Debian calls it.
 CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 	e2fsprogs xfsprogs btrfs-progs util-linux \
-	qemu-system-x86 busybox-static nbd-client binutils mdadm dmsetup
+	qemu-system-x86 busybox-static nbd-client binutils mdadm dmsetup \
+	grub-common grub-pc-bin lzop xz-utils gzip
 
 # What travel runs in its guest.
 PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
@@ -32,7 +33,7 @@ help: ## Explain the tasks
 setup: ## Prepare this machine: .venv with blocklab and its Python package (quick when nothing changed)
 	@scripts/setup.sh
 
-clients: ## Install what attach and travel are tested with, and a guest's kernel (apt, as root)
+clients: ## Install what attach, travel and boot are tested with, and a guest's kernel (apt, as root)
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CLIENTS) $(PROGRAMS) $(BUILDERS)
 	scripts/guest.py --fetch

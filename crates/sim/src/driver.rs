@@ -28,7 +28,8 @@ impl Default for Stop {
 /// What a run did, as a whole. Details come from the [`Probe`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// When the last request completed (or the start, when there was none).
+    /// When the last request completed (or the start, when there was none), and what the workload
+    /// computes after that is done.
     pub end: Nanos,
     /// Requests completed.
     pub requests: u64,
@@ -107,6 +108,7 @@ pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
             break;
         }
     }
+    run.outcome.end += run.busy_after;
     match run.in_flight {
         0 => Ok(run.outcome),
         in_flight => Err(RunError::Stuck { in_flight, at: run.now }),
@@ -122,6 +124,8 @@ struct Run<'a, D: ?Sized, P: ?Sized> {
     issued: u64,
     in_flight: u64,
     ended: bool,
+    /// How long the workload goes on after its last completion.
+    busy_after: Nanos,
     /// When the workload wants to be asked again, besides after a completion.
     wake: Option<Nanos>,
     /// Issued requests from the oldest incomplete one on; `None` marks a completed one.
@@ -148,6 +152,7 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
             issued: 0,
             in_flight: 0,
             ended: false,
+            busy_after: Nanos::ZERO,
             wake: Some(start),
             window: VecDeque::new(),
             window_start: 0,
@@ -187,7 +192,10 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
                     return Ok(self.wake);
                 }
                 Demand::Wait => self.wake = None,
-                Demand::End => self.ended = true,
+                Demand::End => {
+                    self.ended = true;
+                    self.busy_after = workload.busy_after();
+                }
             }
         }
         Ok(None)

@@ -65,9 +65,18 @@ pub trait Workload {
     fn measure_from(&self) -> Nanos {
         Nanos::ZERO
     }
+
+    /// How long it goes on after its last request completed, when it answered [`Demand::End`]:
+    /// computing that needs no device but belongs to what is measured.
+    fn busy_after(&self) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn busy_after(&self) -> Nanos {
+        (**self).busy_after()
+    }
     fn measure_from(&self) -> Nanos {
         (**self).measure_from()
     }

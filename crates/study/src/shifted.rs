@@ -35,6 +35,10 @@ impl Workload for Shifted<'_> {
     fn notes(&self) -> Vec<String> {
         self.inner.notes()
     }
+    fn busy_after(&self) -> Nanos {
+        self.inner.busy_after()
+    }
+
     fn measure_from(&self) -> Nanos {
         self.inner.measure_from()
     }

@@ -1,5 +1,6 @@
 //! Workloads: anything that issues requests. One file each.
 
+pub mod boot_recording;
 mod closed_loop;
 mod distribution;
 mod extents;
@@ -11,10 +12,13 @@ use std::io::Read;
 use config::ConfigError;
 use sim::{Limits, Rng, Workload};
 
+pub use boot::{BootReplay, Until};
+
 sim::registry! {
     /// Anything that issues requests.
     pub enum WorkloadModel("workload"): Context<'_> => Built = {
         Bonnie = "bonnie" => bonnie,
+        Boot = "boot" => boot,
         Customers = "customers" => customers,
         Fio = "fio" => fio,
         Ie = "ie" => ie,

@@ -48,6 +48,8 @@ verbs! {
     Schema => schema,
     /// Describe, convert and measure recorded traces
     Trace => trace,
+    /// Boot images, and where the time of loading a kernel goes
+    Boot => boot,
     /// Mirror an SSD and a disk: make, serve, look at, and try to break it
     Mirror => mirror,
     /// Show what this machine can do, and the command that unlocks the rest

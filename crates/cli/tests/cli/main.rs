@@ -1,6 +1,7 @@
 //! Black-box tests of the command line.
 
 mod bad_input;
+mod boot;
 mod catalog;
 mod figures;
 mod mirror;

@@ -31,6 +31,7 @@ pub(super) fn all() -> Vec<Check> {
         io_uring(),
         guest_kernel(),
         file_systems(),
+        boot(),
         leftovers(),
     ]
 }
@@ -319,6 +320,22 @@ fn file_systems() -> Check {
         },
         command: (!programs.is_empty())
             .then(|| format!("sudo apt-get install {}", packages.join(" "))),
+    }
+}
+
+fn boot() -> Check {
+    let missing = boot::missing_packages();
+    Check {
+        name: "boot",
+        unlocks: "boot image and boot load: loading kernels in QEMU",
+        ok: missing.is_empty(),
+        required: false,
+        found: match missing.as_slice() {
+            [] => "QEMU, GRUB for a BIOS, gzip, lzop, xz".into(),
+            missing => format!("no {}", missing.join(", no ")),
+        },
+        command: (!missing.is_empty())
+            .then(|| format!("sudo apt-get install {}", missing.join(" "))),
     }
 }
 

@@ -1,0 +1,180 @@
+//! A disk that a BIOS boots: GRUB in the first MiB, then a file system, made without root and
+//! without a loop device.
+
+use std::fs::OpenOptions;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use config::Failure;
+
+use super::Variant;
+use crate::tool;
+
+/// Where the partition begins, in bytes.
+const PARTITION_AT: u64 = 1 << 20;
+/// Room beside the files.
+const SPARE_BYTES: u64 = 16 << 20;
+/// The file system's identity, the same in each image.
+const IDENTITY: &str = "626c6f63-6b6c-6162-0000-626f6f740000";
+/// Code of a boot sector, without the partition table.
+const BOOT_CODE_BYTES: usize = 440;
+/// What GRUB's image needs: the disk, the file system, the loaders, its filters, and ports.
+const MODULES: [&str; 10] = [
+    "biosdisk",
+    "part_msdos",
+    "ext2",
+    "linux",
+    "multiboot",
+    "gzio",
+    "xzio",
+    "lzopio",
+    "iorw",
+    "boot",
+];
+/// The kernel says only what is wrong, and ends when it panics.
+const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1";
+
+/// GRUB's commands. Writes to QEMU's panic device stop the guest where tracing begins and ends:
+/// one before the first read of the load, one after the last. The PM timer is read after each.
+fn commands(variant: Variant) -> String {
+    let (load, more) = match variant {
+        Variant::Shipped => ("linux", "initrd"),
+        _ => ("multiboot", "module"),
+    };
+    format!(
+        "outb 0x505 1\ninl 0x608\n{load} /boot/kernel {COMMAND_LINE}\n{more} /boot/initramfs\n\
+         inl 0x608\noutb 0x505 1\nboot\n"
+    )
+}
+
+/// What is removed again unless all went well.
+struct Unfinished {
+    path: PathBuf,
+    folder: PathBuf,
+    keep: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Make the disk at `path`.
+///
+/// # Errors
+/// When `path` exists or cannot be written, or the machine lacks GRUB or mke2fs.
+pub(super) fn make(
+    path: &Path,
+    variant: Variant,
+    kernel: &[u8],
+    initramfs: &[u8],
+) -> Result<(), Failure> {
+    let shown = path.display();
+    let opened = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut disk = opened.map_err(|why| {
+        Failure::input(format!("image {shown}: {why}")).expected("a name that is free")
+    })?;
+    let folder = path.with_extension(format!("files-{}", std::process::id()));
+    let mut unfinished = Unfinished { path: path.into(), folder, keep: false };
+    let wrong = |why: std::io::Error| Failure::machine(format!("image {shown}: {why}"));
+    let grub = unfinished.folder.join("boot/grub");
+    std::fs::create_dir_all(&grub).map_err(wrong)?;
+    let boot = unfinished.folder.join("boot");
+    std::fs::write(boot.join("kernel"), kernel).map_err(wrong)?;
+    std::fs::write(boot.join("initramfs"), initramfs).map_err(wrong)?;
+    std::fs::write(grub.join("grub.cfg"), commands(variant)).map_err(wrong)?;
+
+    let files = (kernel.len() + initramfs.len()) as u64;
+    // An eighth for the file system's tables.
+    let partition = (files + files / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
+    disk.set_len(PARTITION_AT + partition).map_err(wrong)?;
+    let mut mke2fs = Command::new("mke2fs");
+    // The same image each time: no random identity, no time of this machine.
+    mke2fs.env("E2FSPROGS_FAKE_TIME", "1000000000");
+    mke2fs.args(["-q", "-F", "-t", "ext2", "-U", IDENTITY, "-d"]);
+    mke2fs.arg(&unfinished.folder);
+    let layout = format!("offset={PARTITION_AT},root_owner=0:0,hash_seed={IDENTITY}");
+    mke2fs.args(["-E", &layout]).arg(path).arg(format!("{}k", partition >> 10));
+    tool::run(&mut mke2fs, b"")?;
+
+    let core = core_image(&unfinished.folder.join("core.img"))?;
+    let code = boot_code()?;
+    let begin = [code, partition_table(partition), core].concat();
+    if begin.len() as u64 > PARTITION_AT {
+        return Err(Failure::machine(format!(
+            "GRUB's image has {} bytes, more than the {PARTITION_AT} before the partition",
+            begin.len()
+        )));
+    }
+    disk.seek(SeekFrom::Start(0)).and_then(|_| disk.write_all(&begin)).map_err(wrong)?;
+    unfinished.keep = true;
+    Ok(())
+}
+
+fn core_image(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut grub = Command::new("grub-mkimage");
+    // It writes to files only: it fails to synchronise a pipe.
+    grub.arg("-o").arg(path);
+    grub.args(["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub"]).args(MODULES);
+    tool::run(&mut grub, b"")?;
+    std::fs::read(path).map_err(|why| Failure::machine(format!("{}: {why}", path.display())))
+}
+
+fn boot_code() -> Result<Vec<u8>, Failure> {
+    let name = tool::GRUB_BOOT_CODE;
+    let code = std::fs::read(name).map_err(|why| {
+        Failure::machine(format!("{name}: {why}")).help("sudo apt-get install grub-pc-bin")
+    })?;
+    match code.get(..BOOT_CODE_BYTES) {
+        Some(code) => Ok(code.to_vec()),
+        None => Err(Failure::machine(format!("{name}: shorter than {BOOT_CODE_BYTES} bytes"))),
+    }
+}
+
+/// The rest of the first sector: one Linux partition.
+fn partition_table(bytes: u64) -> Vec<u8> {
+    let mut out = vec![0; 6];
+    out.extend([0, 0, 0, 0, 0x83, 0, 0, 0]);
+    out.extend(((PARTITION_AT / 512) as u32).to_le_bytes());
+    out.extend(((bytes / 512) as u32).to_le_bytes());
+    out.resize(512 - BOOT_CODE_BYTES - 2, 0);
+    out.extend([0x55, 0xaa]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fills_the_sector() {
+        let table = partition_table(8 << 20);
+        assert_eq!(table.len(), 72);
+        assert_eq!(table[6..22], [0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 64, 0, 0]);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_left_alone() {
+        let path = std::env::temp_dir().join(format!("blocklab-disk-{}", std::process::id()));
+        std::fs::write(&path, "mine").unwrap();
+        let failure = make(&path, Variant::Plain, b"", b"").unwrap_err();
+        let kept = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((kept.as_str(), failure.exit_code()), ("mine", 2));
+    }
+
+    #[test]
+    fn what_was_begun_is_removed() {
+        let path = std::env::temp_dir().join(format!("blocklab-begun-{}", std::process::id()));
+        let folder = path.with_extension("files");
+        std::fs::create_dir_all(folder.join("boot")).unwrap();
+        std::fs::write(&path, "").unwrap();
+        drop(Unfinished { path: path.clone(), folder: folder.clone(), keep: false });
+        assert!(!path.exists() && !folder.exists());
+    }
+}

@@ -1,0 +1,12 @@
+//! The boot lab: boot images of a kernel stored in several ways, and what the loader computes and
+//! reads until the kernel's init runs, counted in QEMU.
+//!
+//! `image` makes the disk, `load` boots it and writes a [`workload::boot_recording::Recording`],
+//! which the workload `boot` replays on any device in virtual time; `compose` does so for a table.
+
+pub mod compose;
+pub mod image;
+pub mod load;
+mod tool;
+
+pub use tool::missing_packages;

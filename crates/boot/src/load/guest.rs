@@ -1,0 +1,177 @@
+//! QEMU, started, followed and always ended.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use config::Failure;
+use serde_json::{Value, json};
+
+use crate::tool;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// What the init's write to the exit device makes of QEMU's exit code.
+const INIT_REACHED: i32 = 33;
+/// Times of a load are in these; they are on only while it lasts, because they are many.
+const CLOCK_EVENTS: &str = "memory_region_ops_read";
+/// Lines of a guest that an error shows.
+const LAST_LINES: usize = 5;
+
+/// What a guest may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Time of this machine.
+    pub wall: Duration,
+    /// The guest's memory.
+    pub memory_mib: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { wall: Duration::from_secs(300), memory_mib: 512 }
+    }
+}
+
+/// What a boot left behind.
+pub(super) struct Seen {
+    pub(super) trace: Vec<u8>,
+    pub(super) console: Vec<u8>,
+}
+
+/// A folder that is removed with all that is in it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that is killed and waited for.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Boot the disk at `image` until its init has said that it runs.
+pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
+    let name = format!("blocklab-boot-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(name));
+    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.0.display()));
+    std::fs::create_dir(&folder.0).map_err(wrong)?;
+    let file = |name: &str| folder.0.join(name);
+    let mut child = command(image, &folder.0, limits)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(file("qemu")).map_err(wrong)?)
+        .spawn()
+        .map_err(|why| tool::missing(QEMU, &why))?;
+    let orders = child.stdin.take().expect("stdin is a pipe");
+    let answers = child.stdout.take().expect("stdout is a pipe");
+    let mut guest = Guest(child);
+    let (send, events) = channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(answers).lines().map_while(Result::ok);
+        lines.map_while(|line| send.send(line).ok()).for_each(drop);
+    });
+    let ended = follow(&events, orders, Instant::now() + limits.wall);
+    let code = match ended {
+        Ok(()) => guest.0.wait().map_err(wrong)?.code(),
+        Err(why) => {
+            drop(guest);
+            return Err(with_last_lines(Failure::machine(why), &folder.0));
+        }
+    };
+    if code != Some(INIT_REACHED) {
+        let message = "the guest ended before its kernel's init ran";
+        return Err(with_last_lines(Failure::machine(message), &folder.0));
+    }
+    let read = |name: &str| std::fs::read(file(name)).map_err(wrong);
+    Ok(Seen { trace: read("trace")?, console: read("console")? })
+}
+
+fn command(image: &Path, folder: &Path, limits: Limits) -> Command {
+    let mut qemu = Command::new(QEMU);
+    // A comma in a name of QEMU's is written twice.
+    let shown = |path: &Path| path.display().to_string().replace(',', ",,");
+    let file = |name: &str| format!("file:{}", folder.join(name).display());
+    let drive = format!("file={},if=none,id=disk,format=raw,snapshot=on", shown(image));
+    qemu.args(["-accel", "tcg", "-icount", "shift=0,sleep=on", "-machine", "pc"]);
+    qemu.args(["-cpu", "qemu64", "-smp", "1", "-m", &limits.memory_mib.to_string()]);
+    qemu.args(["-nodefaults", "-display", "none", "-vga", "none", "-nic", "none", "-no-reboot"]);
+    qemu.args(["-serial", &file("serial"), "-debugcon", &file("console"), "-qmp", "stdio"]);
+    qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
+    // The guest stops itself where tracing begins and ends.
+    qemu.args(["-device", "pvpanic,ioport=0x505", "-action", "panic=pause"]);
+    // Without a thread for the disk, a request is in the trace where the guest makes it.
+    qemu.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk,ioeventfd=off"]);
+    qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(folder.join("trace"));
+    qemu
+}
+
+/// Turn the clock's events on at the guest's first stop and off at its second, until QEMU ends.
+fn follow(events: &Receiver<String>, mut orders: ChildStdin, end: Instant) -> Result<(), String> {
+    let mut order = |name: &str, arguments: Value| {
+        let line = json!({ "execute": name, "arguments": arguments });
+        // When QEMU has ended, its answers end, too.
+        drop(writeln!(orders, "{line}"));
+    };
+    order("qmp_capabilities", json!({}));
+    let mut stops = 0;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let line = match events.recv_timeout(left) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err("the guest did not come to its kernel's init in time".into());
+            }
+        };
+        let answer: Value = serde_json::from_str(&line).unwrap_or_default();
+        if answer["event"] == "STOP" {
+            stops += 1;
+            order("trace-event-set-state", json!({ "name": CLOCK_EVENTS, "enable": stops == 1 }));
+            order("cont", json!({}));
+        } else if let Some(why) = answer["error"]["desc"].as_str() {
+            return Err(format!("QEMU: {why}"));
+        }
+    }
+}
+
+/// A failure with the last lines of the guest, or of QEMU.
+fn with_last_lines(failure: Failure, folder: &Path) -> Failure {
+    let text = |name| std::fs::read(folder.join(name)).unwrap_or_default();
+    let said = [text("qemu"), text("serial")].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    match lines.as_slice() {
+        [] => failure.help("it said nothing; a slow machine needs a longer --wall-limit"),
+        lines => failure.help(format!(
+            "its last lines:\n{}",
+            lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_what_the_guest_said_last() {
+        let name = format!("blocklab-lines-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        std::fs::create_dir(&folder.0).unwrap();
+        let quiet = with_last_lines(Failure::machine("ended"), &folder.0);
+        assert!(quiet.help.unwrap().contains("said nothing"));
+        std::fs::write(folder.0.join("serial"), "1\n2\n3\n4\n\nKernel panic\nend\n").unwrap();
+        let help = with_last_lines(Failure::machine("ended"), &folder.0).help.unwrap();
+        assert_eq!(help, "its last lines:\n2\n3\n4\nKernel panic\nend");
+    }
+}

@@ -1,0 +1,119 @@
+//! Booting an image in QEMU, by counted instructions, until the kernel's init runs.
+
+mod guest;
+mod queue;
+
+use std::path::Path;
+
+use config::Failure;
+use workload::boot_recording::Recording;
+
+use crate::image::{self, Image, Variant};
+use queue::Queue;
+
+pub use guest::Limits;
+
+/// What one boot gave.
+#[derive(Clone, Debug)]
+pub struct Boot {
+    /// For the workload `boot`.
+    pub recording: Recording,
+    /// Instructions from reset to the loader's first command.
+    pub before_instructions: u64,
+    /// Reads before that one.
+    pub before_reads: u64,
+    /// Instructions from reset to the kernel's entry, where a shim of ours counts them.
+    pub entry_instructions: Option<u64>,
+    /// Instructions from reset to the first one of the init, waiting for the disk included.
+    pub init_instructions: u64,
+}
+
+/// Boot `image`.
+///
+/// # Errors
+/// When QEMU is missing, or the guest does not reach its init in time: its last lines.
+pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
+    let seen = guest::run(&image.path, limits)?;
+    let queue = Queue::parse(&seen.trace)?;
+    let marks = Marks::parse(&seen.console)?;
+    let start = marks
+        .init
+        .checked_sub(queue.end_instructions)
+        .ok_or_else(|| Failure::bug(format!("init ran at {}, before it was loaded", marks.init)))?;
+    Ok(Boot {
+        before_instructions: queue.begin_instructions,
+        before_reads: queue.before_reads,
+        entry_instructions: marks.entry,
+        init_instructions: marks.init,
+        recording: Recording {
+            kernel: image.kernel.clone(),
+            variant: image.variant.name().into(),
+            file_bytes: image.file_bytes,
+            reads: queue.reads,
+            last_instructions: queue.last_instructions,
+            start_instructions: start,
+        },
+    })
+}
+
+/// Boot `kernel` stored as `variant`, from an image that is made for it and removed.
+///
+/// # Errors
+/// Those of [`image::make`] and [`boot`].
+pub fn boot_variant(kernel: &Path, variant: Variant, limits: Limits) -> Result<Boot, Failure> {
+    let name = format!("blocklab-boot-{}-{}.img", std::process::id(), variant.name());
+    let path = std::env::temp_dir().join(name);
+    let image = image::make(kernel, variant, &path)?;
+    let boot = boot(&image, limits);
+    let removed = std::fs::remove_file(&path);
+    let boot = boot?;
+    removed.map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
+    Ok(boot)
+}
+
+/// What the guest's code of ours wrote to the debug console: a letter and a count each.
+#[derive(PartialEq, Eq, Debug)]
+struct Marks {
+    entry: Option<u64>,
+    init: u64,
+}
+
+impl Marks {
+    fn parse(console: &[u8]) -> Result<Marks, Failure> {
+        let (mut entry, mut init) = (None, None);
+        let mut rest = console;
+        while let Some((letter, after)) = rest.split_first() {
+            let count = after.first_chunk().map(|bytes: &[u8; 8]| u64::from_le_bytes(*bytes));
+            match (letter, count) {
+                (b'K', Some(count)) => entry = Some(count),
+                (b'U', Some(count)) => init = Some(count),
+                // SeaBIOS writes its messages there, too.
+                _ => {
+                    rest = after;
+                    continue;
+                }
+            }
+            rest = &after[8..];
+        }
+        let init = init.ok_or_else(|| Failure::machine("the guest's init said nothing"))?;
+        Ok(Marks { entry, init })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_found_among_messages() {
+        let mut console = b"ok\n".to_vec();
+        console.push(b'K');
+        console.extend(667_300_000u64.to_le_bytes());
+        console.push(b'U');
+        console.extend(2_240_000_000u64.to_le_bytes());
+        let marks = Marks::parse(&console).unwrap();
+        assert_eq!(marks, Marks { entry: Some(667_300_000), init: 2_240_000_000 });
+        assert!(Marks::parse(&console[..16]).is_err());
+        assert!(Marks::parse(b"U123").is_err());
+    }
+}

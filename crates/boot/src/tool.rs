@@ -1,0 +1,87 @@
+//! Programs of the machine that are run to their end.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use config::Failure;
+
+/// Where GRUB keeps the first sector of a disk that a BIOS boots.
+pub(crate) const GRUB_BOOT_CODE: &str = "/usr/lib/grub/i386-pc/boot.img";
+
+/// The programs that are used, and the Debian package that has each.
+const PACKAGES: [(&str, &str); 9] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("grub-mkimage", "grub-common"),
+    ("mke2fs", "e2fsprogs"),
+    ("gzip", "gzip"),
+    ("xz", "xz-utils"),
+    ("lzop", "lzop"),
+    ("zstd", "zstd"),
+    ("lz4", "lz4"),
+    ("bzip2", "bzip2"),
+];
+
+/// The Debian packages of what images of all variants, and booting them, lack on this machine.
+pub fn missing_packages() -> Vec<&'static str> {
+    // The last three unpack kernels that are packed in a rare way.
+    let needed = PACKAGES.iter().take(PACKAGES.len() - 3);
+    let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let mut missing: Vec<&str> =
+        needed.filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect();
+    if !std::path::Path::new(GRUB_BOOT_CODE).exists() {
+        missing.push("grub-pc-bin");
+    }
+    missing
+}
+
+/// A program that could not be started.
+pub(crate) fn missing(program: &str, why: &std::io::Error) -> Failure {
+    let package = PACKAGES.iter().find(|(name, _)| *name == program).map(|(_, package)| package);
+    Failure::machine(format!("`{program}` cannot be started: {why}"))
+        .help(format!("sudo apt-get install {}", package.unwrap_or(&program)))
+}
+
+/// Run `command`, give it `input`, and return what it wrote.
+///
+/// # Errors
+/// When it cannot be started, or fails: the last line it said.
+pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let (stdin, stdout, stderr) = (Stdio::piped(), Stdio::piped(), Stdio::piped());
+    let spawned = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
+    let mut child = spawned.map_err(|why| missing(&program, &why))?;
+    let mut stdin = child.stdin.take().expect("stdin is a pipe");
+    let done = std::thread::scope(|scope| {
+        // A program that has enough closes its end; what it answers says whether that is right.
+        scope.spawn(move || drop(stdin.write_all(input)));
+        child.wait_with_output()
+    });
+    let done = done.map_err(|why| Failure::machine(format!("`{program}`: {why}")))?;
+    if done.status.success() {
+        return Ok(done.stdout);
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    let last = said.lines().last().unwrap_or("it said nothing");
+    Err(Failure::input(format!("`{program}` failed: {last}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_goes_in_and_output_comes_out() {
+        let long = vec![b'x'; 1 << 20];
+        assert_eq!(run(&mut Command::new("cat"), &long).unwrap(), long);
+    }
+
+    #[test]
+    fn what_is_missing_or_fails_is_named() {
+        let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let failure = missing("grub-mkimage", &absent);
+        assert_eq!(failure.exit_code(), 3);
+        assert_eq!(failure.help.unwrap(), "sudo apt-get install grub-common");
+        let failure = run(Command::new("sh").args(["-c", "echo no >&2; exit 1"]), b"").unwrap_err();
+        assert_eq!(failure.message, "`sh` failed: no");
+    }
+}

@@ -1,0 +1,262 @@
+//! `blocklab boot`: boot images, and where the time of loading a kernel goes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use boot::compose::{Times, compose, crossover};
+use boot::image::{self, Variant};
+use boot::load::{self, Limits};
+use serde_json::{Value, json};
+use study::Failure;
+use workload::Until;
+use workload::boot_recording::Recording;
+
+use crate::say;
+
+/// Longest recording that is read.
+const RECORDING_BYTES_MAX: u64 = 256 << 20;
+/// The two that the crossover is between.
+const LIGHT: &str = "plain";
+const DENSE: &str = "shipped";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: BootVerb,
+}
+
+#[derive(clap::Subcommand)]
+enum BootVerb {
+    /// Make a disk image that boots a kernel to an init that ends the guest
+    Image {
+        /// A vmlinuz, or the ELF file in it
+        kernel: PathBuf,
+        /// How the kernel is stored: shipped, plain, gzip, lzo, xz
+        #[arg(long, default_value = LIGHT)]
+        variant: String,
+        /// The image, which must not be there yet
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Boot a kernel in QEMU, or take recordings, and say what loading it takes on devices
+    Load(Load),
+}
+
+#[derive(clap::Args)]
+struct Load {
+    /// A vmlinuz to boot in each variant
+    #[arg(required_unless_present = "recording", conflicts_with = "recording")]
+    kernel: Option<PathBuf>,
+    /// How the kernel is stored; may be given several times (default: all)
+    #[arg(long)]
+    variant: Vec<String>,
+    /// A recording instead of a boot; may be given several times
+    #[arg(long, value_name = "FILE")]
+    recording: Vec<PathBuf>,
+    /// Keep the recordings in this folder, as KERNEL-VARIANT.boot
+    #[arg(long, value_name = "DIR", conflicts_with = "recording")]
+    record: Option<PathBuf>,
+    /// A part to load from; may be given several times
+    #[arg(long, value_name = "PART", default_values = ["wd-80g-5400", "mlc-970pro-like"])]
+    device: Vec<String>,
+    /// Speed of the processor
+    #[arg(long, value_name = "NUMBER", default_value_t = 3_000_000_000)]
+    instructions_per_second: u64,
+    /// Seconds of this machine that a boot may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    wall_limit: u64,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        match self.verb {
+            BootVerb::Image { kernel, variant, out } => {
+                let image = image::make(&kernel, Variant::named(&variant)?, &out)?;
+                say(format!("{}: {variant} kernel of {} bytes", out.display(), image.file_bytes));
+            }
+            BootVerb::Load(load) => load.run()?,
+        }
+        Ok(0)
+    }
+}
+
+impl Load {
+    fn run(&self) -> Result<(), Failure> {
+        let recordings = match &self.kernel {
+            Some(kernel) => self.record(kernel)?,
+            None => self.recording.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
+        };
+        let mut rows = Vec::new();
+        for device in &self.device {
+            for recording in &recordings {
+                let mut part = study::build_part(device, &[], 1)?;
+                let speed = self.instructions_per_second;
+                let times = compose(recording, part.device.as_mut(), speed, Until::Init)?;
+                rows.push(Row { device, recording, times });
+            }
+        }
+        match self.json {
+            true => say(self.as_json(&rows)),
+            false => self.show(&rows),
+        }
+        Ok(())
+    }
+
+    /// Boot each variant.
+    fn record(&self, kernel: &Path) -> Result<Vec<Recording>, Failure> {
+        let named = |name: &String| Variant::named(name);
+        let variants = match self.variant.is_empty() {
+            true => Variant::ALL.to_vec(),
+            false => self.variant.iter().map(named).collect::<Result<_, _>>()?,
+        };
+        let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
+        let mut recordings = Vec::new();
+        for variant in variants {
+            let boot = load::boot_variant(kernel, variant, limits)?;
+            if !self.json {
+                let told = told(&boot);
+                eprintln!("{}: {told}", variant.name());
+            }
+            if let Some(folder) = &self.record {
+                keep(folder, &boot.recording)?;
+            }
+            recordings.push(boot.recording);
+        }
+        Ok(recordings)
+    }
+
+    fn crossovers<'a>(&'a self, rows: &'a [Row<'a>]) -> impl Iterator<Item = (&'a str, Value)> {
+        self.device.iter().filter_map(|device| {
+            let of = |variant| {
+                rows.iter().find(|row| row.device == device && row.recording.variant == variant)
+            };
+            let (light, dense) = (of(LIGHT)?, of(DENSE)?);
+            let at = crossover(light.times, dense.times, self.instructions_per_second);
+            let bytes = light.recording.read_bytes() as f64;
+            Some((
+                device.as_str(),
+                at.map_or(Value::Null, |at| {
+                    json!({
+                        "device_factor": at.device_factor,
+                        "bandwidth_mb_s": bytes / 1e6 / (light.times.device_s * at.device_factor),
+                        "instructions_per_second": at.instructions_per_second,
+                    })
+                }),
+            ))
+        })
+    }
+
+    fn as_json(&self, rows: &[Row]) -> Value {
+        let crossovers: serde_json::Map<_, _> =
+            self.crossovers(rows).map(|(device, at)| (device.into(), at)).collect();
+        let rows: Vec<Value> = rows.iter().map(|row| row.as_json(winner(rows, row))).collect();
+        let speed = self.instructions_per_second;
+        json!({ "instructions_per_second": speed, "rows": rows, "crossovers": crossovers })
+    }
+
+    fn show(&self, rows: &[Row]) {
+        say(format!(
+            "{:16} {:8} {:>7} {:>6} {:>11} {:>9} {:>8}",
+            "device", "variant", "MB", "reads", "processor s", "device s", "total s"
+        ));
+        for row in rows {
+            let (recording, times) = (row.recording, row.times);
+            let line = format!(
+                "{:16} {:8} {:7.1} {:6} {:11.3} {:9.3} {:8.3}  {}",
+                row.device,
+                recording.variant,
+                recording.read_bytes() as f64 / 1e6,
+                recording.reads.len(),
+                times.processor_s,
+                times.device_s,
+                times.total_s(),
+                if winner(rows, row) { "fastest" } else { "" }
+            );
+            say(line.trim_end());
+        }
+        for (device, at) in self.crossovers(rows) {
+            say(match at["bandwidth_mb_s"].as_f64() {
+                None => format!("{device}: {LIGHT} and {DENSE} are never equal"),
+                Some(bandwidth) => format!(
+                    "{device}: {LIGHT} and {DENSE} are equal at {bandwidth:.1} MB/s of {LIGHT} \
+                     (each answer {:.2} times as long), or at {:.2} x 10^9 instructions/s",
+                    at["device_factor"].as_f64().unwrap_or_default(),
+                    at["instructions_per_second"].as_f64().unwrap_or_default() / 1e9
+                ),
+            });
+        }
+    }
+}
+
+/// One recording on one device.
+struct Row<'a> {
+    device: &'a String,
+    recording: &'a Recording,
+    times: Times,
+}
+
+impl Row<'_> {
+    fn as_json(&self, fastest: bool) -> Value {
+        json!({
+            "device": self.device,
+            "kernel": self.recording.kernel,
+            "variant": self.recording.variant,
+            "file_bytes": self.recording.file_bytes,
+            "read_bytes": self.recording.read_bytes(),
+            "reads": self.recording.reads.len(),
+            "load_instructions": self.recording.load_instructions(),
+            "start_instructions": self.recording.start_instructions,
+            "processor_s": self.times.processor_s,
+            "device_s": self.times.device_s,
+            "total_s": self.times.total_s(),
+            "fastest": fastest,
+        })
+    }
+}
+
+/// No other on the device is faster.
+fn winner(rows: &[Row], row: &Row) -> bool {
+    let mut others = rows.iter().filter(|other| other.device == row.device);
+    others.all(|other| other.times.total_s() >= row.times.total_s())
+}
+
+/// What a boot counted, in a line.
+fn told(boot: &load::Boot) -> String {
+    let giga = |instructions: u64| instructions as f64 / 1e9;
+    let recording = &boot.recording;
+    format!(
+        "{} bytes, {} reads; 10^9 instructions: {:.4} before the loader's first command, {:.4} to \
+         load, {:.4} from there to the kernel's init; {:.4} from reset, waiting included",
+        recording.file_bytes,
+        recording.reads.len() as u64 + boot.before_reads,
+        giga(boot.before_instructions),
+        giga(recording.load_instructions()),
+        giga(recording.start_instructions),
+        giga(boot.init_instructions),
+    )
+}
+
+fn read(path: &Path) -> Result<Recording, Failure> {
+    let shown = path.display();
+    let wrong = |why: String| Failure::input(format!("recording {shown}: {why}"));
+    let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
+    if bytes > RECORDING_BYTES_MAX {
+        return Err(wrong(format!("{bytes} bytes")).expected("a file of boot load --record"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
+    Recording::parse(&text).map_err(|why| wrong(why.to_string()))
+}
+
+/// Write a recording to a new file.
+fn keep(folder: &Path, recording: &Recording) -> Result<(), Failure> {
+    let path = folder.join(format!("{}-{}.boot", recording.kernel, recording.variant));
+    let wrong = |why: std::io::Error| {
+        Failure::input(format!("recording {}: {why}", path.display())).expected("a free name")
+    };
+    std::fs::create_dir_all(folder).map_err(wrong)?;
+    let mut file = std::fs::File::create_new(&path).map_err(wrong)?;
+    std::io::Write::write_all(&mut file, recording.to_string().as_bytes()).map_err(wrong)
+}
