@@ -1,5 +1,5 @@
 //! Studies from outside, in one program: linking takes longer than running.
 
 mod cache;
-mod code_version;
 mod runner;
+mod version;
