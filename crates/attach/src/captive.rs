@@ -20,6 +20,13 @@ pub(crate) struct Captive {
     has_terminal: bool,
 }
 
+/// Have what `command` starts killed when the thread that starts it ends, however that comes.
+pub fn dies_with_us(command: &mut Command) -> &mut Command {
+    let die = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: the call in it is async-signal-safe and touches no memory of ours.
+    unsafe { command.pre_exec(die) }
+}
+
 impl Captive {
     /// Run `command` by the shell, with the address in its variables.
     pub(crate) fn start(command: &str, address: &Address) -> Result<Captive, Failure> {

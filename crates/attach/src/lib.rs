@@ -43,6 +43,7 @@ mod volatile;
 mod zeroes;
 
 pub use buffer_pool::BufferPool;
+pub use captive::dies_with_us;
 pub use client_side::{Account, ClientSide};
 pub use clock::{Clock, Timeline, Wall};
 pub use data::{Data, WriteSink};
@@ -51,7 +52,7 @@ pub use fault::{FaultId, Faults, Kind, Rule};
 pub use identity::Identity;
 pub use order::{Command, Order, Refusal, Reply, Submitter, Ticket, Timing};
 pub use poll::{Event, Interest, Poll};
-pub use private_folder::abandoned_folders;
+pub use private_folder::{PrivateFolder, abandoned_folders};
 pub use realtime::{Priority, realtime_permitted};
 pub use record::Recorder;
 pub use report::{DeviceReport, Report};

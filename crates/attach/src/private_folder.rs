@@ -16,15 +16,19 @@ const PREFIX: &str = "blocklab-";
 
 /// A folder of our own; gone when dropped.
 #[derive(Debug)]
-pub(crate) struct PrivateFolder {
-    pub(crate) path: PathBuf,
+pub struct PrivateFolder {
+    /// Where it is.
+    pub path: PathBuf,
     /// Nobody deletes a folder that is locked; the lock goes with the process.
     _lock: File,
 }
 
 impl PrivateFolder {
     /// Below the system's folder for temporary files.
-    pub(crate) fn new() -> Result<PrivateFolder, Failure> {
+    ///
+    /// # Errors
+    /// When none can be made there.
+    pub fn new() -> Result<PrivateFolder, Failure> {
         PrivateFolder::below(&std::env::temp_dir())
     }
 

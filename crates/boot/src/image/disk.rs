@@ -6,6 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use attach::PrivateFolder;
 use config::Failure;
 
 use super::Variant;
@@ -48,10 +49,9 @@ fn commands(variant: Variant) -> String {
     )
 }
 
-/// What is removed again unless all went well.
+/// An image that is removed again unless all went well.
 struct Unfinished {
     path: PathBuf,
-    folder: PathBuf,
     keep: bool,
 }
 
@@ -60,7 +60,6 @@ impl Drop for Unfinished {
         if !self.keep {
             let _ = std::fs::remove_file(&self.path);
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -79,30 +78,31 @@ pub(super) fn make(
     let mut disk = opened.map_err(|why| {
         Failure::input(format!("image {shown}: {why}")).expected("a name that is free")
     })?;
-    let folder = path.with_extension(format!("files-{}", std::process::id()));
-    let mut unfinished = Unfinished { path: path.into(), folder, keep: false };
+    let mut unfinished = Unfinished { path: path.into(), keep: false };
+    let folder = PrivateFolder::new()?;
+    let files = folder.path.join("files");
     let wrong = |why: std::io::Error| Failure::machine(format!("image {shown}: {why}"));
-    let grub = unfinished.folder.join("boot/grub");
+    let grub = files.join("boot/grub");
     std::fs::create_dir_all(&grub).map_err(wrong)?;
-    let boot = unfinished.folder.join("boot");
+    let boot = files.join("boot");
     std::fs::write(boot.join("kernel"), kernel).map_err(wrong)?;
     std::fs::write(boot.join("initramfs"), initramfs).map_err(wrong)?;
     std::fs::write(grub.join("grub.cfg"), commands(variant)).map_err(wrong)?;
 
-    let files = (kernel.len() + initramfs.len()) as u64;
+    let bytes = (kernel.len() + initramfs.len()) as u64;
     // An eighth for the file system's tables.
-    let partition = (files + files / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
+    let partition = (bytes + bytes / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
     disk.set_len(PARTITION_AT + partition).map_err(wrong)?;
     let mut mke2fs = Command::new("mke2fs");
     // The same image each time: no random identity, no time of this machine.
     mke2fs.env("E2FSPROGS_FAKE_TIME", "1000000000");
     mke2fs.args(["-q", "-F", "-t", "ext2", "-U", IDENTITY, "-d"]);
-    mke2fs.arg(&unfinished.folder);
+    mke2fs.arg(&files);
     let layout = format!("offset={PARTITION_AT},root_owner=0:0,hash_seed={IDENTITY}");
     mke2fs.args(["-E", &layout]).arg(path).arg(format!("{}k", partition >> 10));
     tool::run(&mut mke2fs, b"")?;
 
-    let core = core_image(&unfinished.folder.join("core.img"))?;
+    let core = core_image(&folder.path.join("core.img"))?;
     let code = boot_code()?;
     let begin = [code, partition_table(partition), core].concat();
     if begin.len() as u64 > PARTITION_AT {
@@ -171,10 +171,8 @@ mod tests {
     #[test]
     fn what_was_begun_is_removed() {
         let path = std::env::temp_dir().join(format!("blocklab-begun-{}", std::process::id()));
-        let folder = path.with_extension("files");
-        std::fs::create_dir_all(folder.join("boot")).unwrap();
         std::fs::write(&path, "").unwrap();
-        drop(Unfinished { path: path.clone(), folder: folder.clone(), keep: false });
-        assert!(!path.exists() && !folder.exists());
+        drop(Unfinished { path: path.clone(), keep: false });
+        assert!(!path.exists());
     }
 }

@@ -1,11 +1,12 @@
 //! QEMU, started, followed and always ended.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 use serde_json::{Value, json};
 
@@ -40,15 +41,6 @@ pub(super) struct Seen {
     pub(super) console: Vec<u8>,
 }
 
-/// A folder that is removed with all that is in it.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A process that is killed and waited for.
 struct Guest(Child);
 
@@ -61,12 +53,10 @@ impl Drop for Guest {
 
 /// Boot the disk at `image` until its init has said that it runs.
 pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
-    let name = format!("blocklab-boot-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
-    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.0.display()));
-    std::fs::create_dir(&folder.0).map_err(wrong)?;
-    let file = |name: &str| folder.0.join(name);
-    let mut child = command(image, &folder.0, limits)
+    let folder = PrivateFolder::new()?;
+    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.path.display()));
+    let file = |name: &str| folder.path.join(name);
+    let mut child = dies_with_us(&mut command(image, &folder.path, limits))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(file("qemu")).map_err(wrong)?)
@@ -85,12 +75,12 @@ pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
         Ok(()) => guest.0.wait().map_err(wrong)?.code(),
         Err(why) => {
             drop(guest);
-            return Err(with_last_lines(Failure::machine(why), &folder.0));
+            return Err(with_last_lines(Failure::machine(why), &folder.path));
         }
     };
     if code != Some(INIT_REACHED) {
         let message = "the guest ended before its kernel's init ran";
-        return Err(with_last_lines(Failure::machine(message), &folder.0));
+        return Err(with_last_lines(Failure::machine(message), &folder.path));
     }
     let read = |name: &str| std::fs::read(file(name)).map_err(wrong);
     Ok(Seen { trace: read("trace")?, console: read("console")? })
@@ -165,13 +155,11 @@ mod tests {
 
     #[test]
     fn a_failure_shows_what_the_guest_said_last() {
-        let name = format!("blocklab-lines-{}", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(name));
-        std::fs::create_dir(&folder.0).unwrap();
-        let quiet = with_last_lines(Failure::machine("ended"), &folder.0);
+        let folder = PrivateFolder::new().unwrap();
+        let quiet = with_last_lines(Failure::machine("ended"), &folder.path);
         assert!(quiet.help.unwrap().contains("said nothing"));
-        std::fs::write(folder.0.join("serial"), "1\n2\n3\n4\n\nKernel panic\nend\n").unwrap();
-        let help = with_last_lines(Failure::machine("ended"), &folder.0).help.unwrap();
+        std::fs::write(folder.path.join("serial"), "1\n2\n3\n4\n\nKernel panic\nend\n").unwrap();
+        let help = with_last_lines(Failure::machine("ended"), &folder.path).help.unwrap();
         assert_eq!(help, "its last lines:\n2\n3\n4\nKernel panic\nend");
     }
 }

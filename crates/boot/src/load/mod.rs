@@ -5,6 +5,7 @@ mod queue;
 
 use std::path::Path;
 
+use attach::PrivateFolder;
 use config::Failure;
 use workload::boot_recording::Recording;
 
@@ -61,14 +62,8 @@ pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
 /// # Errors
 /// Those of [`image::make`] and [`boot`].
 pub fn boot_variant(kernel: &Path, variant: Variant, limits: Limits) -> Result<Boot, Failure> {
-    let name = format!("blocklab-boot-{}-{}.img", std::process::id(), variant.name());
-    let path = std::env::temp_dir().join(name);
-    let image = image::make(kernel, variant, &path)?;
-    let boot = boot(&image, limits);
-    let removed = std::fs::remove_file(&path);
-    let boot = boot?;
-    removed.map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
-    Ok(boot)
+    let folder = PrivateFolder::new()?;
+    boot(&image::make(kernel, variant, &folder.path.join("disk"))?, limits)
 }
 
 /// What the guest's code of ours wrote to the debug console: a letter and a count each.

@@ -37,6 +37,9 @@ enum BootVerb {
         /// The image, which must not be there yet
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
     },
     /// Boot a kernel in QEMU, or take recordings, and say what loading it takes on devices
     Load(Load),
@@ -73,9 +76,15 @@ struct Load {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
-            BootVerb::Image { kernel, variant, out } => {
+            BootVerb::Image { kernel, variant, out, json } => {
                 let image = image::make(&kernel, Variant::named(&variant)?, &out)?;
-                say(format!("{}: {variant} kernel of {} bytes", out.display(), image.file_bytes));
+                let (path, bytes) = (out.display(), image.file_bytes);
+                match json {
+                    true => say(json!({
+                        "image": path.to_string(), "variant": variant, "kernel_bytes": bytes,
+                    })),
+                    false => say(format!("{path}: {variant} kernel of {bytes} bytes")),
+                }
             }
             BootVerb::Load(load) => load.run()?,
         }

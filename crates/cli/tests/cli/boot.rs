@@ -1,11 +1,12 @@
 //! `blocklab boot`: recordings on devices, what is refused, and one kernel booted for real.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::skip::skip;
-use crate::support::Test;
+use crate::common::{skip, until};
+use crate::support::{Test, entries};
 
 /// A recording of `reads` reads of 32 KiB with so many instructions before each.
 fn recording(variant: &str, reads: usize, instructions: u64) -> String {
@@ -71,16 +72,73 @@ fn kernel() -> Option<PathBuf> {
     files.map(|file| file.path()).find(is_kernel)
 }
 
+/// A boot of that kernel stored plain, in the test's directory; `None` where it cannot be booted.
+fn booted(test: &Test, args: &[&str]) -> Option<Command> {
+    let Some(kernel) = kernel() else {
+        skip("boot", "no kernel of Debian's in the cache folder");
+        return None;
+    };
+    if let [missing, ..] = boot::missing_packages()[..] {
+        skip("boot", &format!("no {missing}"));
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    command.args(["boot", "load", "--variant", "plain", "--json"]).arg(kernel).args(args);
+    command.env("TMPDIR", test.path(""));
+    Some(command)
+}
+
+#[test]
+fn a_guest_that_is_not_done_in_time_is_ended() {
+    let test = Test::new();
+    let Some(mut command) = booted(&test, &["--wall-limit", "1"]) else { return };
+    let out = test.run_as(&mut command);
+    assert_eq!(out.code, 3, "{}", out.stderr);
+    assert!(out.stderr.contains("did not come to its kernel's init in time"), "{}", out.stderr);
+    assert_eq!(entries(&test.path("")), [""; 0]);
+}
+
+#[test]
+fn a_load_that_is_killed_takes_its_guest_along() {
+    let test = Test::new();
+    let Some(mut command) = booted(&test, &[]) else { return };
+    let mut load = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let status = |process: &str, key: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        line.map_or(String::new(), |value| value.trim().to_string())
+    };
+    let guest = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut names = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.find(|name| {
+            status(name, "PPid:") == load.id().to_string()
+                && status(name, "Name:").starts_with("qemu")
+        })
+    };
+    let mut found = None;
+    until("QEMU runs", || {
+        found = guest();
+        found.is_some()
+    });
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let found = found.unwrap();
+    // Nobody may be there to bury it.
+    until("QEMU is gone", || {
+        let state = status(&found, "State:");
+        state.is_empty() || state.starts_with('Z')
+    });
+    // What the dead one left goes with the next.
+    assert_eq!(test.run_as(booted(&test, &["--wall-limit", "1"]).as_mut().unwrap()).code, 3);
+    assert_eq!(entries(&test.path("")), [""; 0]);
+}
+
 #[test]
 fn a_plain_kernel_reaches_its_init() {
-    let Some(kernel) = kernel() else {
-        return skip("boot", "no kernel of Debian's in the cache folder");
-    };
-    let kernel = kernel.display().to_string();
-    let out = Test::new().args(&["boot", "load", &kernel, "--variant", "plain", "--json"]).run();
-    if out.code == 3 && out.stderr.contains("apt-get install") {
-        return skip("boot", &out.stderr);
-    }
+    let test = Test::new();
+    let Some(mut command) = booted(&test, &[]) else { return };
+    let out = test.run_as(&mut command);
     assert_eq!(out.code, 0, "{}", out.stderr);
     let answer: Value = serde_json::from_str(&out.stdout).unwrap();
     let row = &answer["rows"][0];

@@ -3,11 +3,12 @@
 mod bad_input;
 mod boot;
 mod catalog;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "most of it is for sessions")]
+mod common;
 mod figures;
 mod mirror;
 mod notes;
 mod out;
 mod run;
-#[path = "../../../../tests/skip.rs"]
-mod skip;
 mod support;

@@ -179,5 +179,5 @@ fn a_full_disk_is_exit_code_3_and_leaves_nothing() {
         }
         assert!(!output.stdout.contains("code 0"), "the disk was not full");
     }
-    crate::skip::skip("mount", "this machine lets nobody mount a small file system");
+    crate::common::skip("mount", "this machine lets nobody mount a small file system");
 }

@@ -66,7 +66,7 @@ pub(super) fn none_lost(before: &Medium, after: &Medium, leg: Slot) -> Result<()
     Ok(())
 }
 
-/// One of the two copies of the newest activity log rots.
+/// One of the two copies of the newest activity log rots; the last copy would be a second fault.
 pub(super) fn rot_activity(medium: &mut Medium, leg: Slot, rng: &mut Rng) {
     let Some(superblock) = superblock(medium, leg) else { return };
     let layout = layout_of(leg, &superblock.geometry);
@@ -75,12 +75,15 @@ pub(super) fn rot_activity(medium: &mut Medium, leg: Slot, rng: &mut Rng) {
         let place = Place { device: leg as u8, page };
         version(superblock.array, place, medium.kept(page)?).map(|version| (version, page))
     };
-    let found: Vec<(u64, u64)> = pages.filter_map(of).collect();
-    let Some(&(newest, _)) = found.iter().max() else { return };
-    let copies: Vec<u64> = found.iter().filter(|it| it.0 == newest).map(|it| it.1).collect();
-    // The last copy left would be a second fault.
-    if let [_, _] = copies[..] {
-        medium.rot(copies[rng.below(2) as usize]);
+    let Some((newest, page)) = pages.clone().filter_map(of).max() else { return };
+    let second = pages.start + ((page - pages.start) ^ 1);
+    match (of(second), medium.kept(second)) {
+        (Some((version, _)), _) if version == newest => {
+            medium.rot([page, second][rng.below(2) as usize]);
+        }
+        // Both pairs of pages were written before, but this second one never was.
+        (None, None) if newest > 2 => medium.rot(page),
+        _ => {}
     }
 }
 
