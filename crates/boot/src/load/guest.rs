@@ -17,6 +17,10 @@ const QEMU: &str = "qemu-system-x86_64";
 const INIT_REACHED: i32 = 33;
 /// Times of a load are in these; they are on only while it lasts, because they are many.
 const CLOCK_EVENTS: &str = "memory_region_ops_read";
+/// Longest trace. A guest that goes on reading the clock would fill the disk with it.
+const TRACE_BYTES_MAX: u64 = 4 << 30;
+/// How often its length is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Lines of a guest that an error shows.
 const LAST_LINES: usize = 5;
 
@@ -70,7 +74,7 @@ pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
         let lines = BufReader::new(answers).lines().map_while(Result::ok);
         lines.map_while(|line| send.send(line).ok()).for_each(drop);
     });
-    let ended = follow(&events, orders, Instant::now() + limits.wall);
+    let ended = follow(&events, orders, &file("trace"), Instant::now() + limits.wall);
     let code = match ended {
         Ok(()) => guest.0.wait().map_err(wrong)?.code(),
         Err(why) => {
@@ -106,7 +110,12 @@ fn command(image: &Path, folder: &Path, limits: Limits) -> Command {
 }
 
 /// Turn the clock's events on at the guest's first stop and off at its second, until QEMU ends.
-fn follow(events: &Receiver<String>, mut orders: ChildStdin, end: Instant) -> Result<(), String> {
+fn follow(
+    events: &Receiver<String>,
+    mut orders: ChildStdin,
+    trace: &Path,
+    end: Instant,
+) -> Result<(), String> {
     let mut order = |name: &str, arguments: Value| {
         let line = json!({ "execute": name, "arguments": arguments });
         // When QEMU has ended, its answers end, too.
@@ -116,11 +125,18 @@ fn follow(events: &Receiver<String>, mut orders: ChildStdin, end: Instant) -> Re
     let mut stops = 0;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let line = match events.recv_timeout(left) {
+        let line = match events.recv_timeout(left.min(LOOK_EVERY)) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => {
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                 return Err("the guest did not come to its kernel's init in time".into());
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let bytes = std::fs::metadata(trace).map_or(0, |found| found.len());
+                if bytes > TRACE_BYTES_MAX {
+                    return Err(format!("the guest's loader does not end: {bytes} bytes of trace"));
+                }
+                continue;
             }
         };
         let answer: Value = serde_json::from_str(&line).unwrap_or_default();
