@@ -5,8 +5,10 @@
 //! which the workload `boot` replays on any device in virtual time; `compose` does so for a table.
 
 pub mod compose;
+mod guest_program;
 pub mod image;
 pub mod load;
 mod tool;
 
+pub use guest_program::GUEST_PROGRAM;
 pub use tool::missing_packages;

@@ -14,9 +14,10 @@ pub(crate) enum Kind {
 
 /// The rooms and their kinds, left to right: one may use those before it, not those after it. A
 /// room stands here before it has a folder.
-pub(crate) const ROOMS: [(&str, Kind); 13] = [
+pub(crate) const ROOMS: [(&str, Kind); 15] = [
     ("sim", Kind::Pure),
     ("mirror", Kind::Pure),
+    ("resume", Kind::Pure),
     ("config", Kind::Pure),
     ("disk", Kind::Pure),
     ("flash", Kind::Pure),
@@ -25,6 +26,7 @@ pub(crate) const ROOMS: [(&str, Kind); 13] = [
     ("models", Kind::Pure),
     ("study", Kind::Results),
     ("attach", Kind::Edge),
+    ("guest", Kind::Edge),
     ("boot", Kind::Edge),
     ("cli", Kind::Edge),
     ("py", Kind::Edge),

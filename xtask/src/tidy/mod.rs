@@ -55,7 +55,7 @@ const RULES: [(&str, Rule); 16] = [
     ("modules name nothing behind a wall of their room", walls::check),
     ("modules of a room do not name each other in circles", circles::check),
     ("pure rooms name no clock, thread, file or unordered map", pure_rooms::check),
-    ("unsafe code lives in one room and says why it is sound", unsafe_code::check),
+    ("unsafe code lives at the edges and says why it is sound", unsafe_code::check),
     ("every model's doc comment has the house's form", doc_form::check),
     ("generated files are current", generated::check),
     ("every value of a part has a source", parts::check),

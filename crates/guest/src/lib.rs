@@ -1,0 +1,22 @@
+//! What runs inside a guest, or on a machine that is to be measured: one static program of a few
+//! hundred KiB with a verb for each task, built by the build script of `boot`, which carries it.
+
+/// What a verb is given and what it answers: its arguments, and the program's exit code.
+type Verb = fn(&[String]) -> Result<u8, String>;
+
+/// The verbs, one file and one line each.
+const VERBS: [(&str, &str, Verb); 0] = [];
+
+/// Run the verb that `arguments` begin with; 2 for wrong usage, 1 for what failed.
+pub fn run(arguments: &[String]) -> u8 {
+    let (verb, rest) = arguments.split_first().map_or(("", arguments), |(v, rest)| (v, rest));
+    let Some((_, _, verb)) = VERBS.iter().find(|(name, ..)| *name == verb) else {
+        let known = VERBS.map(|(name, does, _)| format!("  {name}  {does}\n")).concat();
+        eprint!("blocklab-guest: no verb `{verb}`; it knows\n{known}");
+        return 2;
+    };
+    verb(rest).unwrap_or_else(|why| {
+        eprintln!("blocklab-guest: {why}");
+        1
+    })
+}
