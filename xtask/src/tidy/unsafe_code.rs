@@ -1,4 +1,4 @@
-//! `unsafe` only where the kernel or the machine itself is spoken to, each with a `SAFETY:` comment above.
+//! `unsafe` only where the kernel or the machine is spoken to, each with a `SAFETY:` comment above.
 
 use super::Finding;
 use crate::rust::{Code, has_word};
