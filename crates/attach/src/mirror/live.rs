@@ -156,7 +156,7 @@ pub struct Range {
 /// When a leg is left out for being late, in seconds; nothing where that is switched off.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Lateness {
-    /// A flush has waited so long for it alone.
+    /// A flush or a write has waited so long for it alone.
     pub flush_deadline_s: Option<f64>,
     /// It is slow while a request is older than this.
     pub slow_over_s: Option<f64>,

@@ -66,7 +66,7 @@ impl MirrorEngine {
             Why::Stuck => format!("it did not answer for {}", lag.stuck_after),
             Why::HeldBack => {
                 let deadline = lag.flush_deadline.unwrap_or_default();
-                format!("a flush waited {deadline} for it alone")
+                format!("a flush or a write waited {deadline} for it alone")
             }
             Why::Slow => {
                 let SlowRules { over, share_percent, window } = lag.slow.unwrap_or_default();

@@ -163,7 +163,7 @@ pub enum Why {
     Asked,
     /// It did not answer a request for too long.
     Stuck,
-    /// A flush, or a write that must be durable at once, waited too long for it alone.
+    /// A flush or the acknowledgement of a write waited too long for it alone.
     HeldBack,
     /// It was slow, and the other leg was not, for too large a share of the time.
     Slow,

@@ -23,7 +23,7 @@ impl Core {
         }
         self.writes.recheck.clear();
         self.writes.exposed.clear();
-        self.writes.fua.clear();
+        self.writes.unanswered.clear();
         self.writes.roomless.clear();
         (self.writes.exposed_blocks, self.writes.starved) = (0, 0);
         self.writes.live_blocks = 0;

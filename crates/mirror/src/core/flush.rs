@@ -107,11 +107,11 @@ impl Core {
         self.again = true;
     }
 
-    /// When to look for the device that a flush, or a write that must be durable at once, waits
-    /// for.
+    /// When to look for the device that a flush or a write waits for.
     pub(super) fn flush_due(&self) -> Option<Nanos> {
         let deadline = self.config.lag.flush_deadline?;
-        let oldest = [self.flushes.oldest(), self.writes.oldest_fua()].into_iter().flatten().min();
+        let oldest =
+            [self.flushes.oldest(), self.writes.oldest_unanswered()].into_iter().flatten().min();
         let held = self.flushes.held.map(|(_, since)| since + grace(deadline));
         held.or(oldest.map(|since| since.saturating_add(deadline) - grace(deadline)))
     }
@@ -144,14 +144,19 @@ impl Core {
         let flushes = self.flushes.first..self.flushes.first + flushes.count() as u64;
         for index in self.writes.indices() {
             let write = self.writes.get(index);
-            let waits = write.cover.is_some_and(|flush| flushes.contains(&flush))
-                || (write.fua && overdue(write.since));
-            if waits && !write.satisfied {
-                let copies = self.copies_of(index);
-                for (slot, holds) in holds.iter_mut().enumerate() {
-                    let owes = slot < LEGS && !copies.home[slot];
-                    *holds |= copies.member[slot] && (owes || copies.stale[slot]);
-                }
+            let covered = write.cover.is_some_and(|flush| flushes.contains(&flush));
+            let unanswered = !write.acked && write.copy.is_none() && overdue(write.since);
+            if !unanswered && (!covered || write.satisfied) {
+                continue;
+            }
+            // A write without a promise waits only to be done: on both legs in strict mode, or,
+            // for room below the caps, on the second one.
+            let promised = (covered || write.fua) && !write.satisfied;
+            let copies = self.copies_of(index);
+            for (slot, holds) in holds.iter_mut().enumerate() {
+                let there = if promised { copies.home } else { copies.done };
+                let owes = slot < LEGS && !there[slot];
+                *holds |= copies.member[slot] && (owes || (promised && copies.stale[slot]));
             }
         }
         let goes_on = |slot: Slot| {

@@ -100,9 +100,7 @@ impl Core {
             ..Write::default()
         };
         let index = self.writes.insert(write);
-        if fua {
-            self.writes.fua.push_back((index, sequence, self.now));
-        }
+        self.writes.unanswered.push_back((index, sequence, self.now));
         self.writes.live_blocks += u64::from(span.blocks);
         self.stats.ram_max = self.stats.ram_max.max(self.writes.live_blocks);
         for leg in (0..LEGS).filter(|&leg| legs[leg] == OnLeg::Queued) {
@@ -196,7 +194,6 @@ impl Core {
         if let Some(flush) = write.cover {
             self.flushes.satisfied(flush);
         }
-        self.writes.trim_fua();
         self.again = true;
     }
 
@@ -245,6 +242,7 @@ impl Core {
 
     fn expose(&mut self, index: WriteIndex, copies: &Copies) {
         self.writes.get_mut(index).acked = true;
+        self.writes.trim_unanswered();
         self.stats.early_acks += u64::from(!copies.homes_done());
         if ack::exposed(&self.config.rules, copies) {
             self.count_exposed(index);

@@ -133,8 +133,8 @@ pub(super) struct Writes {
     pub(super) live_blocks: u64,
     pub(super) exposed_blocks: u64,
     pub(super) exposed: VecDeque<(WriteIndex, u64, Nanos)>,
-    /// Writes that must be durable at once, and since when, oldest first.
-    pub(super) fua: VecDeque<(WriteIndex, u64, Nanos)>,
+    /// Writes that are not acknowledged, and since when, oldest first.
+    pub(super) unanswered: VecDeque<(WriteIndex, u64, Nanos)>,
     /// Writes that only the caps keep from being acknowledged.
     pub(super) starved: u32,
     /// Writes that one leg has and that wait for room below the caps, with their numbers.
@@ -154,7 +154,7 @@ snapshot_fields!(Writes {
     live_blocks,
     exposed_blocks,
     exposed,
-    fua,
+    unanswered,
     starved,
     roomless,
     recheck,
@@ -175,7 +175,7 @@ impl Writes {
             live_blocks: 0,
             exposed_blocks: 0,
             exposed: VecDeque::new(),
-            fua: VecDeque::new(),
+            unanswered: VecDeque::new(),
             starved: 0,
             roomless: VecDeque::new(),
             recheck: Vec::new(),
@@ -277,19 +277,19 @@ impl Writes {
         self.exposed.front().map(|&(.., since)| since)
     }
 
-    /// Since when the oldest write that must be durable at once has waited for that.
-    pub(super) fn oldest_fua(&self) -> Option<Nanos> {
-        self.fua.front().map(|&(.., since)| since)
+    /// Since when the oldest write that is not acknowledged has waited for that.
+    pub(super) fn oldest_unanswered(&self) -> Option<Nanos> {
+        self.unanswered.front().map(|&(.., since)| since)
     }
 
-    /// Forget those that are durable.
-    pub(super) fn trim_fua(&mut self) {
-        while let Some(&(index, sequence, _)) = self.fua.front() {
+    /// Forget those that are acknowledged.
+    pub(super) fn trim_unanswered(&mut self) {
+        while let Some(&(index, sequence, _)) = self.unanswered.front() {
             let write = self.slab[index as usize].as_ref();
-            if write.is_some_and(|write| write.sequence == sequence && !write.satisfied) {
+            if write.is_some_and(|write| write.sequence == sequence && !write.acked) {
                 return;
             }
-            self.fua.pop_front();
+            self.unanswered.pop_front();
         }
     }
 

@@ -20,8 +20,8 @@ pub struct LagRules {
     pub stuck_after: Nanos,
     /// Leave it for an operator from this age on.
     pub fail_after: Nanos,
-    /// Leave a leg out that alone holds back a flush, or a write that must be durable at once, for
-    /// this long; `None` to wait.
+    /// Leave a leg out that alone holds back a flush or the acknowledgement of a write for this
+    /// long; `None` to wait.
     pub flush_deadline: Option<Nanos>,
     /// Leave a slow leg out; `None` to keep it.
     pub slow: Option<SlowRules>,

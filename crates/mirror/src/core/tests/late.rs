@@ -66,6 +66,29 @@ fn a_write_that_must_be_durable_at_once_has_the_same_deadline() {
 }
 
 #[test]
+fn a_plain_write_of_strict_mode_has_the_same_deadline() {
+    let strict = |config: &mut Config| config.rules.mode = Mode::Strict;
+    for (takes, most) in [(s(3), s(5)), (s(4), s(5)), (s(1), s(2))] {
+        // The second one waits for the first.
+        let mut bench = bench(takes, strict);
+        bench.write(Span::new(3, 1), 7, false);
+        let id = bench.write(Span::new(3, 1), 8, false);
+        let (took, result) = bench.ends(id);
+        result.unwrap();
+        assert!(took <= most + Nanos::from_millis(10), "{takes} a request: {took}");
+        let held = u32::from(takes > s(1)) as usize;
+        assert_eq!(bench.said(Notice::Left(SLOW, Why::HeldBack)), held, "{:?}", bench.notices);
+    }
+    let mut none = bench(s(4), |config| {
+        strict(config);
+        config.lag.flush_deadline = None;
+    });
+    none.write(Span::new(3, 1), 7, false);
+    let id = none.write(Span::new(3, 1), 8, false);
+    assert!(none.ends(id).0 > s(7) && none.is(SLOW, State::Member));
+}
+
+#[test]
 fn the_last_leg_is_waited_for() {
     let mut bench = bench(s(6), |config| config.lag.slow = Some(Default::default()));
     bench.tell(Event::Command(Command::Fail(FAST)));
