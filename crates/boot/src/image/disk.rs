@@ -9,7 +9,8 @@ use std::process::Command;
 use attach::PrivateFolder;
 use config::Failure;
 
-use super::Variant;
+use super::initramfs::NAME;
+use super::{FileSystem, Recipe, Variant};
 use crate::tool;
 
 /// Where the partition begins, in bytes.
@@ -20,19 +21,9 @@ const SPARE_BYTES: u64 = 16 << 20;
 const IDENTITY: &str = "626c6f63-6b6c-6162-0000-626f6f740000";
 /// Code of a boot sector, without the partition table.
 const BOOT_CODE_BYTES: usize = 440;
-/// What GRUB's image needs: the disk, the file system, the loaders, its filters, and ports.
-const MODULES: [&str; 10] = [
-    "biosdisk",
-    "part_msdos",
-    "ext2",
-    "linux",
-    "multiboot",
-    "gzio",
-    "xzio",
-    "lzopio",
-    "iorw",
-    "boot",
-];
+/// What GRUB's image needs beside the file system: the disk, the loaders, its filters, and ports.
+const MODULES: [&str; 9] =
+    ["biosdisk", "part_msdos", "linux", "multiboot", "gzio", "xzio", "lzopio", "iorw", "boot"];
 /// The kernel says only what is wrong, and ends when it panics.
 const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1";
 
@@ -41,10 +32,12 @@ const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1";
 fn commands(variant: Variant) -> String {
     let (load, more) = match variant {
         Variant::Shipped => ("linux", "initrd"),
-        _ => ("multiboot", "module"),
+        // The kernel unpacks it, not GRUB.
+        _ => ("multiboot", "module --nounzip"),
     };
+    let arguments = format!("{COMMAND_LINE} rdinit=/{NAME}");
     format!(
-        "outb 0x505 1\ninl 0x608\n{load} /boot/kernel {COMMAND_LINE}\n{more} /boot/initramfs\n\
+        "outb 0x505 1\ninl 0x608\n{load} /boot/kernel {arguments}\n{more} /boot/initramfs\n\
          inl 0x608\noutb 0x505 1\nboot\n"
     )
 }
@@ -69,7 +62,7 @@ impl Drop for Unfinished {
 /// When `path` exists or cannot be written, or the machine lacks GRUB or mke2fs.
 pub(super) fn make(
     path: &Path,
-    variant: Variant,
+    recipe: &Recipe,
     kernel: &[u8],
     initramfs: &[u8],
 ) -> Result<(), Failure> {
@@ -87,24 +80,17 @@ pub(super) fn make(
     let boot = files.join("boot");
     std::fs::write(boot.join("kernel"), kernel).map_err(wrong)?;
     std::fs::write(boot.join("initramfs"), initramfs).map_err(wrong)?;
-    std::fs::write(grub.join("grub.cfg"), commands(variant)).map_err(wrong)?;
+    std::fs::write(grub.join("grub.cfg"), commands(recipe.variant)).map_err(wrong)?;
 
     let bytes = (kernel.len() + initramfs.len()) as u64;
     // An eighth for the file system's tables.
     let partition = (bytes + bytes / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
     disk.set_len(PARTITION_AT + partition).map_err(wrong)?;
-    let mut mke2fs = Command::new("mke2fs");
-    // The same image each time: no random identity, no time of this machine.
-    mke2fs.env("E2FSPROGS_FAKE_TIME", "1000000000");
-    mke2fs.args(["-q", "-F", "-t", "ext2", "-U", IDENTITY, "-d"]);
-    mke2fs.arg(&files);
-    let layout = format!("offset={PARTITION_AT},root_owner=0:0,hash_seed={IDENTITY}");
-    mke2fs.args(["-E", &layout]).arg(path).arg(format!("{}k", partition >> 10));
-    tool::run(&mut mke2fs, b"")?;
+    fill(recipe.file_system, &files, path, partition)?;
 
-    let core = core_image(&folder.path.join("core.img"))?;
+    let core = core_image(recipe.file_system, &folder.path.join("core.img"))?;
     let code = boot_code()?;
-    let begin = [code, partition_table(partition), core].concat();
+    let begin = [code, partition_table(recipe.file_system, partition), core].concat();
     if begin.len() as u64 > PARTITION_AT {
         return Err(Failure::machine(format!(
             "GRUB's image has {} bytes, more than the {PARTITION_AT} before the partition",
@@ -116,11 +102,35 @@ pub(super) fn make(
     Ok(())
 }
 
-fn core_image(path: &Path) -> Result<Vec<u8>, Failure> {
+/// Make the file system with what is in `files`, the same each time: no random identity, no time of
+/// this machine.
+fn fill(kind: FileSystem, files: &Path, disk: &Path, bytes: u64) -> Result<(), Failure> {
+    if kind == FileSystem::Fat {
+        let place = format!("{}@@{PARTITION_AT}", disk.display());
+        let mut format = Command::new("mformat");
+        format.args(["-i", &place, "-F", "-T", &(bytes / 512).to_string(), "-N", "626c6f63", "::"]);
+        tool::run(&mut format, b"")?;
+        let mut copy = Command::new("mcopy");
+        copy.args(["-i", &place, "-s"]).arg(files.join("boot")).arg("::boot");
+        return tool::run(&mut copy, b"").map(drop);
+    }
+    let mut mke2fs = Command::new("mke2fs");
+    mke2fs.env("E2FSPROGS_FAKE_TIME", "1000000000");
+    mke2fs.args(["-q", "-F", "-t", kind.name(), "-U", IDENTITY, "-d"]).arg(files);
+    let layout = format!("offset={PARTITION_AT},root_owner=0:0,hash_seed={IDENTITY}");
+    mke2fs.args(["-E", &layout]).arg(disk).arg(format!("{}k", bytes >> 10));
+    tool::run(&mut mke2fs, b"").map(drop)
+}
+
+fn core_image(kind: FileSystem, path: &Path) -> Result<Vec<u8>, Failure> {
     let mut grub = Command::new("grub-mkimage");
     // It writes to files only: it fails to synchronise a pipe.
     grub.arg("-o").arg(path);
     grub.args(["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub"]).args(MODULES);
+    grub.arg(match kind {
+        FileSystem::Ext2 | FileSystem::Ext4 => "ext2",
+        FileSystem::Fat => "fat",
+    });
     tool::run(&mut grub, b"")?;
     std::fs::read(path).map_err(|why| Failure::machine(format!("{}: {why}", path.display())))
 }
@@ -136,10 +146,11 @@ fn boot_code() -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The rest of the first sector: one Linux partition.
-fn partition_table(bytes: u64) -> Vec<u8> {
+/// The rest of the first sector: one partition, of Linux or FAT32.
+fn partition_table(kind: FileSystem, bytes: u64) -> Vec<u8> {
     let mut out = vec![0; 6];
-    out.extend([0, 0, 0, 0, 0x83, 0, 0, 0]);
+    let kind = if kind == FileSystem::Fat { 0x0c } else { 0x83 };
+    out.extend([0, 0, 0, 0, kind, 0, 0, 0]);
     out.extend(((PARTITION_AT / 512) as u32).to_le_bytes());
     out.extend(((bytes / 512) as u32).to_le_bytes());
     out.resize(512 - BOOT_CODE_BYTES - 2, 0);
@@ -153,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_table_fills_the_sector() {
-        let table = partition_table(8 << 20);
+        let table = partition_table(FileSystem::Ext4, 8 << 20);
         assert_eq!(table.len(), 72);
         assert_eq!(table[6..22], [0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 64, 0, 0]);
     }
@@ -162,7 +173,7 @@ mod tests {
     fn a_file_that_is_there_is_left_alone() {
         let path = std::env::temp_dir().join(format!("blocklab-disk-{}", std::process::id()));
         std::fs::write(&path, "mine").unwrap();
-        let failure = make(&path, Variant::Plain, b"", b"").unwrap_err();
+        let failure = make(&path, &Recipe::default(), b"", b"").unwrap_err();
         let kept = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((kept.as_str(), failure.exit_code()), ("mine", 2));

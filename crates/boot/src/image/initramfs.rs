@@ -1,6 +1,16 @@
-//! The smallest initramfs: an init that says when it began, and ends the guest.
+//! What the kernel unpacks before its init: at least an init that says when it began, and ends the
+//! guest.
 
-/// Where the init's file is loaded.
+use std::path::PathBuf;
+
+use config::Failure;
+
+use super::archive::{self, Archive};
+use super::pack::{self, Packing};
+
+/// The init's file: not `init`, which is the user's.
+pub(super) const NAME: &str = "blocklab-init";
+/// Where it is loaded.
 const AT: u64 = 0x40_0000;
 
 /// The init, assembled; position independent:
@@ -22,10 +32,64 @@ const INIT: [u8; 54] = [
     0x08, 0xe2, 0xf7, 0x66, 0xba, 0xf4, 0x00, 0xb0, 0x10, 0xee, 0xeb, 0xfe,
 ];
 
+/// An initramfs of the user's: what is in it is unpacked, then our init runs instead of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Initramfs {
+    /// An archive, packed or not, perhaps behind others that are not.
+    pub file: PathBuf,
+    /// How it is stored, whatever it was; `None` for not packed.
+    pub packing: Option<Packing>,
+}
+
+impl Initramfs {
+    pub(super) fn packing_name(&self) -> &'static str {
+        self.packing.map_or("plain", Packing::name)
+    }
+
+    /// What is stored for a kernel of `version`.
+    pub(super) fn make(&self, version: Option<&str>) -> Result<Vec<u8>, Failure> {
+        let shown = self.file.display();
+        let wrong = |why: String| Failure::input(format!("initramfs {shown}: {why}"));
+        let file = std::fs::read(&self.file).map_err(|why| wrong(why.to_string()))?;
+        let (early, last) = take_apart(&file).map_err(|why| match why.exit_code() {
+            2 => wrong(why.message)
+                .expected("an archive as mkinitramfs, dracut or cpio -H newc make"),
+            _ => why,
+        })?;
+        let Archive { names, .. } = archive::read(&last).map_err(wrong)?;
+        if let (Some(version), Some(modules)) = (version, archive::modules_for(&names))
+            && version != modules
+        {
+            return Err(wrong(format!("its modules are for Linux {modules}"))
+                .expected(format!("those of the kernel, {version}")));
+        }
+        let last = self.packing.map_or(Ok(last.clone()), |packing| packing.pack(&last))?;
+        // Ours comes first: LZ4's old format says nowhere that it ends.
+        Ok([&smallest(), early, &last].concat())
+    }
+}
+
+/// The archives of an initramfs: those that are not packed but the last one, as they are, and the
+/// last one, unpacked.
+fn take_apart(file: &[u8]) -> Result<(&[u8], Vec<u8>), Failure> {
+    let mut at = 0;
+    loop {
+        let rest = &file[at..];
+        if let Some(program) = pack::unpacker(rest) {
+            return Ok((&file[..at], pack::unpack_by(program, rest)?));
+        }
+        let archive = archive::read(rest).map_err(Failure::input)?;
+        if archive.end == rest.len() {
+            return Ok((&file[..at], rest.to_vec()));
+        }
+        at += archive.end;
+    }
+}
+
 /// A cpio archive with the init.
 pub(super) fn smallest() -> Vec<u8> {
     let mut out = Vec::new();
-    entry(&mut out, "init", 0o100_755, &program());
+    entry(&mut out, NAME, 0o100_755, &program());
     entry(&mut out, "TRAILER!!!", 0, &[]);
     out
 }
@@ -52,7 +116,7 @@ fn program() -> Vec<u8> {
 }
 
 /// Append a file in the format `newc`, which has all numbers in hexadecimal.
-fn entry(out: &mut Vec<u8>, name: &str, mode: u32, data: &[u8]) {
+pub(super) fn entry(out: &mut Vec<u8>, name: &str, mode: u32, data: &[u8]) {
     out.extend(b"070701");
     let name_bytes = name.len() as u32 + 1;
     let bytes = data.len() as u32;
@@ -70,6 +134,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_early_archive_stays_before_the_packed_one() {
+        let (early, main) = (smallest(), smallest());
+        let packed = Packing::Gzip.pack(&main).unwrap();
+        let pad = vec![0; 512];
+        let file = [early.as_slice(), &pad, &packed].concat();
+        let (kept, last) = take_apart(&file).unwrap();
+        assert_eq!((kept.len(), last), (early.len() + 512, main.clone()));
+        assert_eq!(take_apart(&main).unwrap(), (&main[..0], main.clone()));
+        assert!(take_apart(&file[..early.len() + 100]).is_ok(), "zeros may follow");
+        assert!(take_apart(b"no archive").is_err() && take_apart(b"").is_err());
+    }
+
+    #[test]
+    fn modules_of_another_kernel_are_refused() {
+        let file = std::env::temp_dir().join(format!("blocklab-modules-{}", std::process::id()));
+        let mut archive = Vec::new();
+        entry(&mut archive, "lib/modules/6.1.0-1/a.ko", 0o100_644, b"abc");
+        entry(&mut archive, "TRAILER!!!", 0, &[]);
+        std::fs::write(&file, Packing::Gzip.pack(&archive).unwrap()).unwrap();
+        let initramfs = Initramfs { file: file.clone(), packing: None };
+        let (right, wrong) = (initramfs.make(Some("6.1.0-1")), initramfs.make(Some("6.12.0")));
+        std::fs::write(&file, "text").unwrap();
+        let text = initramfs.make(None);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(right.unwrap(), [smallest(), archive].concat());
+        assert!(wrong.unwrap_err().message.ends_with("its modules are for Linux 6.1.0-1"));
+        assert!(text.unwrap_err().message.ends_with("no entry at byte 0"));
+    }
+
+    #[test]
     fn the_archive_has_the_init_where_its_headers_say() {
         let archive = smallest();
         let number = |at: usize| {
@@ -77,8 +171,8 @@ mod tests {
             usize::from_str_radix(digits, 16).unwrap()
         };
         let bytes = number(6 + 6 * 8);
-        assert_eq!((bytes, number(6 + 11 * 8)), (program().len(), 5));
-        let start = (110usize + 5).next_multiple_of(4);
+        assert_eq!((bytes, number(6 + 11 * 8)), (program().len(), NAME.len() + 1));
+        let start = (110usize + NAME.len() + 1).next_multiple_of(4);
         assert_eq!(&archive[start..start + bytes], program());
         assert_eq!(archive.len() % 4, 0);
         assert_eq!(&program()[120..], INIT);

@@ -2,21 +2,9 @@
 //!
 //! Layout: Linux, `Documentation/arch/x86/boot.rst`.
 
-use std::process::Command;
-
 use config::Failure;
 
-use crate::tool;
-
-/// Magic bytes of a payload, and the program that unpacks it.
-const PACKERS: [(&[u8], &str); 6] = [
-    (&[0x1f, 0x8b], "gzip"),
-    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
-    (&[0x89, b'L', b'Z', b'O'], "lzop"),
-    (&[0x02, 0x21, 0x4c, 0x18], "lz4"),
-    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
-    (b"BZh", "bzip2"),
-];
+use super::pack;
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at.checked_add(4)?)?;
@@ -53,6 +41,15 @@ pub(super) fn payload(file: &[u8]) -> Result<&[u8], Failure> {
     })
 }
 
+/// The version that a bzImage tells, such as `6.1.0-56-amd64`.
+pub(super) fn version(file: &[u8]) -> Option<&str> {
+    payload(file).ok()?;
+    let offset = usize::from(u16::from_le_bytes([*file.get(0x20e)?, *file.get(0x20f)?]));
+    let text = file.get(offset.checked_add(0x200)?..)?;
+    let end = text.iter().take(256).position(|byte| matches!(byte, 0 | b' '))?;
+    std::str::from_utf8(&text[..end]).ok().filter(|_| offset > 0)
+}
+
 /// The ELF file in a kernel, which may be one already.
 ///
 /// # Errors
@@ -62,15 +59,15 @@ pub fn unpack(file: &[u8]) -> Result<Vec<u8>, Failure> {
         return Ok(file.to_vec());
     }
     let payload = payload(file)?;
-    let packer = PACKERS.iter().find(|(magic, _)| payload.starts_with(magic));
-    let Some((_, program)) = packer else {
-        let names = PACKERS.map(|(_, program)| program).join(", ");
-        return Err(Failure::input("its payload is compressed in an unknown way").expected(names));
+    let Some(program) = pack::unpacker(payload) else {
+        return Err(
+            Failure::input("its payload is compressed in an unknown way").expected(pack::known())
+        );
     };
     // All but gzip have their unpacked size behind them, which is not part of the format.
-    let size_bytes = if *program == "gzip" { 0 } else { 4 };
+    let size_bytes = if program == "gzip" { 0 } else { 4 };
     let packed = &payload[..payload.len().saturating_sub(size_bytes)];
-    tool::run(Command::new(program).arg("-dc"), packed)
+    pack::unpack_by(program, packed)
 }
 
 #[cfg(test)]
@@ -92,7 +89,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_payload_is_found_and_unpacked() {
-        let packed = tool::run(Command::new("gzip").arg("-n"), b"\x7fELF of a kernel").unwrap();
+        let packed = pack::Packing::Gzip.pack(b"\x7fELF of a kernel").unwrap();
         let file = bzimage(&packed);
         assert_eq!(payload(&file).unwrap(), packed);
         assert_eq!(unpack(&file).unwrap(), b"\x7fELF of a kernel");

@@ -1,26 +1,28 @@
 //! Boot images: a kernel taken apart, stored in one of several ways, on a disk that GRUB boots.
 
+mod archive;
 mod disk;
 mod elf;
 mod initramfs;
 mod kernel;
+mod pack;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use config::Failure;
 
 pub use elf::plain;
+pub use initramfs::Initramfs;
 pub use kernel::unpack;
-
-use crate::tool;
+pub use pack::Packing;
 
 /// How the kernel is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Variant {
     /// As the distribution ships it: it unpacks itself.
     Shipped,
     /// Not compressed; GRUB reads each part to where it runs.
+    #[default]
     Plain,
     /// The plain one, unpacked by GRUB while it reads.
     Gzip,
@@ -46,29 +48,65 @@ impl Variant {
         }
     }
 
-    /// The variant called `name`.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn named(name: &str) -> Result<Variant, Failure> {
-        Variant::ALL.into_iter().find(|variant| variant.name() == name).ok_or_else(|| {
-            let names = Variant::ALL.map(Variant::name).join(", ");
-            Failure::input(format!("variant `{name}`")).expected(names)
-        })
+    /// How the kernel's file is packed for GRUB's filter.
+    fn packing(self) -> Option<Packing> {
+        match self {
+            Variant::Shipped | Variant::Plain => None,
+            Variant::Gzip => Some(Packing::Gzip),
+            Variant::Lzo => Some(Packing::Lzo),
+            Variant::Xz => Some(Packing::Xz),
+        }
     }
+}
 
-    /// The program that compresses for GRUB's filter.
-    fn compressor(self) -> Option<Command> {
-        let (program, arguments): (&str, &[&str]) = match self {
-            Variant::Shipped | Variant::Plain => return None,
-            Variant::Gzip => ("gzip", &["-9n"]),
-            Variant::Lzo => ("lzop", &["-9"]),
-            // GRUB checks CRC32 without its cryptographic modules.
-            Variant::Xz => ("xz", &["-6", "--check=crc32"]),
-        };
-        let mut command = Command::new(program);
-        command.args(arguments);
-        Some(command)
+/// The file system that the loader reads.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum FileSystem {
+    /// Blocks in groups, found through lists of blocks.
+    #[default]
+    Ext2,
+    /// The same with extents.
+    Ext4,
+    /// FAT32, as on a partition of UEFI.
+    Fat,
+}
+
+impl FileSystem {
+    /// All of them.
+    pub const ALL: [FileSystem; 3] = [FileSystem::Ext2, FileSystem::Ext4, FileSystem::Fat];
+
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext2 => "ext2",
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Fat => "fat",
+        }
+    }
+}
+
+/// What is put on a disk, and how.
+#[derive(Clone, Default, Debug)]
+pub struct Recipe {
+    /// How the kernel is stored.
+    pub variant: Variant,
+    /// What it lies on.
+    pub file_system: FileSystem,
+    /// What is unpacked before our init runs; nothing else by default.
+    pub initramfs: Option<Initramfs>,
+}
+
+impl Recipe {
+    /// The name of a recording: the variant, and what is not as by default.
+    pub fn name(&self) -> String {
+        let mut name = self.variant.name().to_string();
+        if self.file_system != FileSystem::default() {
+            name.push_str(&format!("-{}", self.file_system.name()));
+        }
+        if let Some(initramfs) = &self.initramfs {
+            name.push_str(&format!("-initramfs-{}", initramfs.packing_name()));
+        }
+        name
     }
 }
 
@@ -79,17 +117,18 @@ pub struct Image {
     pub path: PathBuf,
     /// The kernel's file name.
     pub kernel: String,
-    /// How it is stored.
-    pub variant: Variant,
-    /// Size of the kernel's file on the disk.
+    /// The name of its recipe.
+    pub recipe: String,
+    /// Size of the kernel's file on the disk, and of the initramfs if there is one of the user's.
     pub file_bytes: u64,
 }
 
-/// Make a disk image at `path` that boots `kernel` stored as `variant`.
+/// Make a disk image at `path` that boots `kernel` as `recipe` says.
 ///
 /// # Errors
-/// When `path` exists, the kernel is not one, or the machine lacks a program.
-pub fn make(kernel: &Path, variant: Variant, path: &Path) -> Result<Image, Failure> {
+/// When `path` exists, the kernel is not one, the initramfs is of another kernel, or the machine
+/// lacks a program.
+pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failure> {
     let file = std::fs::read(kernel).map_err(|why| {
         Failure::input(format!("kernel {}: {why}", kernel.display()))
             .expected("a vmlinuz, such as apt-get download and dpkg -x of linux-image-... give")
@@ -98,22 +137,25 @@ pub fn make(kernel: &Path, variant: Variant, path: &Path) -> Result<Image, Failu
         failure.message = format!("{}: {}", kernel.display(), failure.message);
         failure
     };
-    let stored = match variant {
+    let initramfs = match &recipe.initramfs {
+        Some(initramfs) => initramfs.make(kernel::version(&file))?,
+        None => initramfs::smallest(),
+    };
+    let stored = match recipe.variant {
         Variant::Shipped => {
             kernel::payload(&file).map_err(told)?;
             file
         }
         _ => {
             let plain = plain(&unpack(&file).map_err(told)?).map_err(told)?;
-            match variant.compressor() {
-                None => plain,
-                Some(mut compressor) => tool::run(&mut compressor, &plain)?,
-            }
+            recipe.variant.packing().map_or(Ok(plain.clone()), |packing| packing.pack(&plain))?
         }
     };
-    disk::make(path, variant, &stored, &initramfs::smallest())?;
+    disk::make(path, recipe, &stored, &initramfs)?;
     let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy().into());
-    Ok(Image { path: path.into(), kernel: name, variant, file_bytes: stored.len() as u64 })
+    let more = recipe.initramfs.as_ref().map_or(0, |_| initramfs.len());
+    let file_bytes = (stored.len() + more) as u64;
+    Ok(Image { path: path.into(), kernel: name, recipe: recipe.name(), file_bytes })
 }
 
 #[cfg(test)]
@@ -121,11 +163,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_have_names() {
-        for variant in Variant::ALL {
-            assert_eq!(Variant::named(variant.name()), Ok(variant));
-        }
-        let failure = Variant::named("brotli").unwrap_err();
-        assert_eq!(failure.expected.unwrap(), "shipped, plain, gzip, lzo, xz");
+    fn a_recipe_is_named_by_what_is_not_usual() {
+        assert_eq!(Recipe::default().name(), "plain");
+        let file = PathBuf::from("initrd.img");
+        let initramfs = Some(Initramfs { file, packing: Some(Packing::Zstd) });
+        let recipe = Recipe { variant: Variant::Xz, file_system: FileSystem::Fat, initramfs };
+        assert_eq!(recipe.name(), "xz-fat-initramfs-zstd");
     }
 }

@@ -9,7 +9,7 @@ use attach::PrivateFolder;
 use config::Failure;
 use workload::boot_recording::Recording;
 
-use crate::image::{self, Image, Variant};
+use crate::image::{self, Image, Recipe};
 use queue::Queue;
 
 pub use guest::Limits;
@@ -48,7 +48,7 @@ pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
         init_instructions: marks.init,
         recording: Recording {
             kernel: image.kernel.clone(),
-            variant: image.variant.name().into(),
+            variant: image.recipe.clone(),
             file_bytes: image.file_bytes,
             reads: queue.reads,
             last_instructions: queue.last_instructions,
@@ -57,13 +57,13 @@ pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
     })
 }
 
-/// Boot `kernel` stored as `variant`, from an image that is made for it and removed.
+/// Boot `kernel` stored as `recipe` says, from an image that is made for it and removed.
 ///
 /// # Errors
 /// Those of [`image::make`] and [`boot`].
-pub fn boot_variant(kernel: &Path, variant: Variant, limits: Limits) -> Result<Boot, Failure> {
+pub fn boot_recipe(kernel: &Path, recipe: &Recipe, limits: Limits) -> Result<Boot, Failure> {
     let folder = PrivateFolder::new()?;
-    boot(&image::make(kernel, variant, &folder.path.join("disk"))?, limits)
+    boot(&image::make(kernel, recipe, &folder.path.join("disk"))?, limits)
 }
 
 /// What the guest's code of ours wrote to the debug console: a letter and a count each.

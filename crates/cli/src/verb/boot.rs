@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use boot::compose::{Times, compose, crossover};
-use boot::image::{self, Variant};
+use boot::image::{self, FileSystem, Initramfs, Packing, Recipe, Variant};
 use boot::load::{self, Limits};
 use serde_json::{Value, json};
 use study::Failure;
@@ -31,9 +31,8 @@ enum BootVerb {
     Image {
         /// A vmlinuz, or the ELF file in it
         kernel: PathBuf,
-        /// How the kernel is stored: shipped, plain, gzip, lzo, xz
-        #[arg(long, default_value = LIGHT)]
-        variant: String,
+        #[command(flatten)]
+        stored: Stored,
         /// The image, which must not be there yet
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
@@ -45,14 +44,32 @@ enum BootVerb {
     Load(Load),
 }
 
+/// How a kernel is stored. `image` makes the first of what is named, `load` boots each with each.
+#[derive(clap::Args)]
+struct Stored {
+    /// The kernel: shipped, plain, gzip, lzo, xz; `load` takes several (default: all, or shipped
+    /// with an initramfs)
+    #[arg(long)]
+    variant: Vec<String>,
+    /// The file system: ext2, ext4, fat; `load` takes several (default: ext2)
+    #[arg(long)]
+    file_system: Vec<String>,
+    /// An initramfs, which is unpacked before our init runs instead of its own
+    #[arg(long, value_name = "FILE")]
+    initramfs: Option<PathBuf>,
+    /// How it is stored, whatever it was: plain, gzip, lzo, xz, lz4, zstd; `load` takes several
+    /// (default: all)
+    #[arg(long, value_name = "WAY", requires = "initramfs")]
+    pack_initramfs: Vec<String>,
+}
+
 #[derive(clap::Args)]
 struct Load {
     /// A vmlinuz to boot in each variant
     #[arg(required_unless_present = "recording", conflicts_with = "recording")]
     kernel: Option<PathBuf>,
-    /// How the kernel is stored; may be given several times (default: all)
-    #[arg(long)]
-    variant: Vec<String>,
+    #[command(flatten)]
+    stored: Stored,
     /// A recording instead of a boot; may be given several times
     #[arg(long, value_name = "FILE")]
     recording: Vec<PathBuf>,
@@ -76,20 +93,89 @@ struct Load {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
-            BootVerb::Image { kernel, variant, out, json } => {
-                let image = image::make(&kernel, Variant::named(&variant)?, &out)?;
+            BootVerb::Image { kernel, stored, out, json } => {
+                let recipe = stored.only()?;
+                let image = image::make(&kernel, &recipe, &out)?;
+                let variant = image.recipe;
                 let (path, bytes) = (out.display(), image.file_bytes);
                 match json {
                     true => say(json!({
                         "image": path.to_string(), "variant": variant, "kernel_bytes": bytes,
                     })),
-                    false => say(format!("{path}: {variant} kernel of {bytes} bytes")),
+                    false => say(format!("{path}: {variant}, {bytes} bytes")),
                 }
             }
             BootVerb::Load(load) => load.run()?,
         }
         Ok(0)
     }
+}
+
+impl Stored {
+    /// Every combination of what is named.
+    fn all(&self) -> Result<Vec<Recipe>, Failure> {
+        let usual = match self.initramfs {
+            Some(_) => vec![Variant::Shipped],
+            None => Variant::ALL.to_vec(),
+        };
+        let variants = named("variant", &self.variant, &Variant::ALL.map(|v| (v.name(), v)))?;
+        let kinds = FileSystem::ALL.map(|kind| (kind.name(), kind));
+        let file_systems = named("file system", &self.file_system, &kinds)?;
+        let mut ways = vec![("plain", None)];
+        ways.extend(Packing::ALL.map(|packing| (packing.name(), Some(packing))));
+        let packings = named("packing", &self.pack_initramfs, &ways)?;
+        let initramfs: Vec<_> = match &self.initramfs {
+            None => vec![None],
+            Some(file) => (packings.unwrap_or(ways.iter().map(|way| way.1).collect()).into_iter())
+                .map(|packing| Some(Initramfs { file: file.clone(), packing }))
+                .collect(),
+        };
+        let mut recipes = Vec::new();
+        for variant in variants.unwrap_or(usual) {
+            for &file_system in file_systems.as_deref().unwrap_or(&[FileSystem::default()]) {
+                recipes.extend(initramfs.iter().map(|initramfs| Recipe {
+                    variant,
+                    file_system,
+                    initramfs: initramfs.clone(),
+                }));
+            }
+        }
+        Ok(recipes)
+    }
+
+    /// The one that an image is made by.
+    fn only(&self) -> Result<Recipe, Failure> {
+        let one = |names: &Vec<String>, usual: &str| match names.is_empty() {
+            true => vec![usual.to_string()],
+            false => names.clone(),
+        };
+        let (variant, file_system) = (one(&self.variant, LIGHT), self.file_system.clone());
+        let pack_initramfs = one(&self.pack_initramfs, "plain");
+        let initramfs = self.initramfs.clone();
+        let all = Stored { variant, file_system, initramfs, pack_initramfs }.all()?;
+        match <[Recipe; 1]>::try_from(all) {
+            Ok([recipe]) => Ok(recipe),
+            Err(all) => Err(Failure::input(format!("{} ways to store a kernel", all.len()))
+                .expected("one: an image holds one kernel")),
+        }
+    }
+}
+
+/// The values called `names`; `None` when there are no names.
+fn named<T: Clone>(
+    what: &str,
+    names: &[String],
+    known: &[(&str, T)],
+) -> Result<Option<Vec<T>>, Failure> {
+    let find = |name: &String| {
+        let found = known.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        found.ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            Failure::input(format!("{what} `{name}`")).expected(names.join(", "))
+        })
+    };
+    let found: Vec<T> = names.iter().map(find).collect::<Result<_, _>>()?;
+    Ok((!found.is_empty()).then_some(found))
 }
 
 impl Load {
@@ -114,20 +200,15 @@ impl Load {
         Ok(())
     }
 
-    /// Boot each variant.
+    /// Boot each way to store it.
     fn record(&self, kernel: &Path) -> Result<Vec<Recording>, Failure> {
-        let named = |name: &String| Variant::named(name);
-        let variants = match self.variant.is_empty() {
-            true => Variant::ALL.to_vec(),
-            false => self.variant.iter().map(named).collect::<Result<_, _>>()?,
-        };
         let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
         let mut recordings = Vec::new();
-        for variant in variants {
-            let boot = load::boot_variant(kernel, variant, limits)?;
+        for recipe in self.stored.all()? {
+            let boot = load::boot_recipe(kernel, &recipe, limits)?;
             if !self.json {
                 let told = told(&boot);
-                eprintln!("{}: {told}", variant.name());
+                eprintln!("{}: {told}", recipe.name());
             }
             if let Some(folder) = &self.record {
                 keep(folder, &boot.recording)?;
@@ -167,14 +248,16 @@ impl Load {
     }
 
     fn show(&self, rows: &[Row]) {
+        let names = rows.iter().map(|row| row.recording.variant.len());
+        let width = names.max().unwrap_or_default().max(8);
         say(format!(
-            "{:16} {:8} {:>7} {:>6} {:>11} {:>9} {:>8}",
+            "{:16} {:width$} {:>7} {:>6} {:>11} {:>9} {:>8}",
             "device", "variant", "MB", "reads", "processor s", "device s", "total s"
         ));
         for row in rows {
             let (recording, times) = (row.recording, row.times);
             let line = format!(
-                "{:16} {:8} {:7.1} {:6} {:11.3} {:9.3} {:8.3}  {}",
+                "{:16} {:width$} {:7.1} {:6} {:11.3} {:9.3} {:8.3}  {}",
                 row.device,
                 recording.variant,
                 recording.read_bytes() as f64 / 1e6,
