@@ -10,5 +10,5 @@ pub mod image;
 pub mod load;
 mod tool;
 
-pub use guest_program::GUEST_PROGRAM;
+pub use guest_program::{GUEST_PROGRAM, LOADER};
 pub use tool::missing_packages;

@@ -1,11 +1,21 @@
 //! What runs inside a guest, or on a machine that is to be measured: one static program of a few
 //! hundred KiB with a verb for each task, built by the build script of `boot`, which carries it.
 
+mod lab;
+mod suspend;
+
 /// What a verb is given and what it answers: its arguments, and the program's exit code.
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 0] = [];
+const VERBS: [(&str, &str, Verb); 2] = [
+    ("suspend", "the machine into an image that the loader resumes", suspend::verb),
+    (
+        "snapshot-lab",
+        "as the first process: suspend, and show that what comes back is what was",
+        lab::verb,
+    ),
+];
 
 /// Run the verb that `arguments` begin with; 2 for wrong usage, 1 for what failed.
 pub fn run(arguments: &[String]) -> u8 {

@@ -1,0 +1,313 @@
+//! From the disk to the jump.
+
+use core::arch::asm;
+use core::convert::Infallible;
+use core::fmt;
+
+use resume::machine::processor;
+use resume::{
+    Checksum, HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, PageTables,
+    Plan, Refusal, Runs, SECTOR_BYTES, SUMMED_PAGES, checksum, frames_needed,
+};
+
+use crate::machine::{cpuid, memory};
+use crate::say;
+use crate::start::Start;
+use crate::virtio::{Broken, Disk, PARTS_MAX};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+/// PCI devices of a bus.
+const DEVICES: u32 = 32;
+/// Most that one request reads.
+const REQUEST_BYTES: u64 = 4 << 20;
+
+// SAFETY: `link.ld` and `entry.s` define them.
+unsafe extern "C" {
+    static loader_start: u8;
+    static loader_end: u8;
+    static way_out: u8;
+    static way_out_end: u8;
+    static segments: [u64; 4];
+}
+
+/// Why nothing is resumed.
+pub(crate) enum Why {
+    /// The image says so.
+    Refused(Refusal),
+    /// A disk failed.
+    Broken,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Refused(refusal) => refusal.fmt(f),
+            Why::Broken => write!(f, "a disk did not answer as it should"),
+        }
+    }
+}
+
+impl From<Refusal> for Why {
+    fn from(refusal: Refusal) -> Why {
+        Why::Refused(refusal)
+    }
+}
+
+impl From<Broken> for Why {
+    fn from(_: Broken) -> Why {
+        Why::Broken
+    }
+}
+
+/// Room for a page on the way in.
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+impl Page {
+    fn sector(&self) -> &[u8; SECTOR_BYTES] {
+        self.0.first_chunk().expect("a page has several sectors")
+    }
+
+    fn part(&self, bytes: usize) -> [(u64, u32); 1] {
+        [(self.0.as_ptr() as u64, bytes as u32)]
+    }
+}
+
+/// Resume the image that a disk of the machine has.
+pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
+    let (device, mark) = find()?;
+    let mut page = Page([0; PAGE_BYTES]);
+    let mut disk = Disk::open(device).ok_or(Why::Broken)?;
+    disk.read(HEADER_SECTOR, &page.part(PAGE_BYTES))?;
+    let header = Header::read(&page.0, mark)?;
+    if header.processor != processor(cpuid) {
+        return Err(Refusal::Processor.into());
+    }
+    if header.memory != resume::machine::memory(start.map().iter().copied()) {
+        return Err(Refusal::Memory.into());
+    }
+    let (layout, own) = (header.layout(), own_frames());
+    let room = Room::new(&header, own, &start)?;
+    load(&mut disk, layout.table, layout.table_pages, room.table)?;
+    load(&mut disk, layout.sums, layout.sums_pages, room.sums)?;
+    let table = memory::slice(room.table * PAGE, header.table_bytes() as usize);
+    let sums = memory::slice(room.sums * PAGE, header.sums_bytes() as usize);
+    if checksum(table) != header.table_sum || checksum(sums) != header.sums_sum {
+        return Err(Refusal::Table.into());
+    }
+    let runs = Runs::check(table, header.frames, header.data_pages)?;
+    if !runs.free(room.first, room.end) {
+        return Err(Refusal::Scratch.into());
+    }
+    if !runs.iter().all(|run| start.usable(run.start * PAGE, run.end() * PAGE)) {
+        return Err(Refusal::Runs.into());
+    }
+    disk.reset();
+    unchanged(&header)?;
+
+    let mut disk = Disk::open(device).ok_or(Why::Broken)?;
+    // All memory is mapped from here on.
+    memory::fill(room.tables * PAGE, (frames_needed(header.frames) * PAGE / 8) as usize, 0);
+    let tables = PageTables { start: room.tables, frames: header.frames };
+    tables.write(header.entry.jump, header.entry.jump_physical, memory::set);
+    // SAFETY: these tables map all memory where it is, as those in use do.
+    unsafe { asm!("mov cr3, {}", in(reg) room.tables * PAGE) }
+    let plan = Plan::new(runs, own, room.aside)?;
+    let requests = read(&mut disk, &plan, layout.data)?;
+    verify(&plan, sums)?;
+    for piece in plan.pieces() {
+        if let Kind::Word(word) = piece.run.kind {
+            memory::fill(piece.at * PAGE, piece.run.count as usize * (PAGE_BYTES / 8), word);
+        }
+    }
+    // It is used once, whatever happens next.
+    page.0.fill(0);
+    disk.write(MARK_SECTOR, page.sector())?;
+    disk.reset();
+    let aside = plan.copies().count();
+    say(format_args!("{} pages, {aside} of them aside, {requests} reads", header.pages));
+    jump(&header, &plan, &room)
+}
+
+/// The disk with an image: its device and its mark.
+fn find() -> Result<(u32, Mark), Why> {
+    let page = Page([0; PAGE_BYTES]);
+    for device in 0..DEVICES {
+        let Some(mut disk) = Disk::open(device) else { continue };
+        disk.read(MARK_SECTOR, &page.part(SECTOR_BYTES))?;
+        disk.reset();
+        if let Ok(mark) = Mark::read(page.sector()) {
+            return Ok((device, mark));
+        }
+    }
+    Err(Refusal::NoMark.into())
+}
+
+/// Are the disks that were mounted there, and as they were?
+fn unchanged(header: &Header) -> Result<(), Why> {
+    let page = Page([0; PAGE_BYTES]);
+    for (index, wanted) in header.told_disks().iter().enumerate() {
+        let mut found = false;
+        for device in 0..DEVICES {
+            let Some(mut disk) = Disk::open(device) else { continue };
+            if disk.sectors == wanted.sectors {
+                disk.read(wanted.superblock_sector, &page.part(2 * SECTOR_BYTES))?;
+                found |= checksum(&page.0[..2 * SECTOR_BYTES]) == wanted.sum;
+            }
+            disk.reset();
+        }
+        if !found {
+            return Err(Refusal::Disk(index as u64).into());
+        }
+    }
+    Ok(())
+}
+
+/// First frame of the loader, and the one after its last.
+fn own_frames() -> (u64, u64) {
+    let (from, to) = (&raw const loader_start as u64, &raw const loader_end as u64);
+    (from / PAGE, to.div_ceil(PAGE))
+}
+
+/// Where the loader keeps what it needs until the jump: frames that the image does not have.
+struct Room {
+    first: u64,
+    table: u64,
+    sums: u64,
+    tables: u64,
+    aside: u64,
+    list: u64,
+    code: u64,
+    end: u64,
+}
+
+impl Room {
+    fn new(header: &Header, own: (u64, u64), start: &Start) -> Result<Room, Refusal> {
+        let layout = header.layout();
+        let first = header.scratch;
+        let end = first.checked_add(header.scratch_count).ok_or(Refusal::Scratch)?;
+        let table = first;
+        let sums = table.checked_add(layout.table_pages).ok_or(Refusal::Scratch)?;
+        let tables = sums.checked_add(layout.sums_pages).ok_or(Refusal::Scratch)?;
+        let aside = tables + frames_needed(header.frames);
+        let list = aside + (own.1 - own.0);
+        // Two words for each page aside, and for the end.
+        let code = list + ((own.1 - own.0 + 1) * 16).div_ceil(PAGE);
+        let apart = end <= own.0 || own.1 <= first;
+        // What is read before all memory is mapped lies below 4 GiB.
+        let usable = end < 1 << 20 && start.usable(first * PAGE, end * PAGE);
+        if code + 1 <= end && apart && usable {
+            Ok(Room { first, table, sums, tables, aside, list, code, end })
+        } else {
+            Err(Refusal::Scratch)
+        }
+    }
+}
+
+/// Read pages of the disk into frames in a row.
+fn load(disk: &mut Disk, page: u64, pages: u64, frame: u64) -> Result<(), Broken> {
+    let step = REQUEST_BYTES / PAGE;
+    for done in (0..pages).step_by(step as usize) {
+        let part = ((frame + done) * PAGE, ((pages - done).min(step) * PAGE) as u32);
+        disk.read((page + done) * PAGE_SECTORS, &[part])?;
+    }
+    Ok(())
+}
+
+/// Read the data, in as few requests as the disk takes; returns how many.
+fn read(disk: &mut Disk, plan: &Plan, data: u64) -> Result<u32, Broken> {
+    let mut parts = [(0, 0); PARTS_MAX];
+    // Of the request that is being made: where it begins, its parts, its bytes.
+    let (mut from, mut count, mut bytes, mut requests) = (0, 0, 0, 0);
+    for piece in plan.pieces() {
+        let Kind::Data(page) = piece.run.kind else { continue };
+        let (mut page, mut at, mut left) = (page, piece.at, u64::from(piece.run.count));
+        while left > 0 {
+            let goes_on = count > 0 && from + bytes / PAGE == page;
+            if count > 0 && (!goes_on || count == PARTS_MAX || bytes == REQUEST_BYTES) {
+                disk.read((data + from) * PAGE_SECTORS, &parts[..count])?;
+                (count, bytes, requests) = (0, 0, requests + 1);
+            }
+            if count == 0 {
+                from = page;
+            }
+            let step = left.min((REQUEST_BYTES - bytes) / PAGE);
+            parts[count] = (at * PAGE, (step * PAGE) as u32);
+            (count, bytes) = (count + 1, bytes + step * PAGE);
+            (page, at, left) = (page + step, at + step, left - step);
+        }
+    }
+    if count > 0 {
+        disk.read((data + from) * PAGE_SECTORS, &parts[..count])?;
+        requests += 1;
+    }
+    Ok(requests)
+}
+
+/// Compare the data with its checksums. Suspends write it in order of frames.
+fn verify(plan: &Plan, sums: &[u8]) -> Result<(), Refusal> {
+    let (sums, _) = sums.as_chunks::<4>();
+    let (mut next, mut sum) = (0, Checksum::default());
+    for piece in plan.pieces() {
+        let Kind::Data(page) = piece.run.kind else { continue };
+        if page != next {
+            return Err(Refusal::Runs);
+        }
+        let mut done = 0;
+        while done < u64::from(piece.run.count) {
+            let step = (u64::from(piece.run.count) - done).min(SUMMED_PAGES - next % SUMMED_PAGES);
+            sum.add(memory::slice((piece.at + done) * PAGE, (step * PAGE) as usize));
+            (done, next) = (done + step, next + step);
+            if next % SUMMED_PAGES == 0 {
+                compare(sums, next / SUMMED_PAGES - 1, core::mem::take(&mut sum))?;
+            }
+        }
+    }
+    match next % SUMMED_PAGES {
+        0 => Ok(()),
+        _ => compare(sums, next / SUMMED_PAGES, sum),
+    }
+}
+
+fn compare(sums: &[[u8; 4]], mib: u64, sum: Checksum) -> Result<(), Refusal> {
+    let right = sums.get(mib as usize) == Some(&sum.sum().to_le_bytes());
+    if right { Ok(()) } else { Err(Refusal::Data(mib)) }
+}
+
+/// Leave for good.
+fn jump(header: &Header, plan: &Plan, room: &Room) -> ! {
+    let mut at = room.list * PAGE;
+    for (to, from) in plan.copies() {
+        memory::set(at, to * PAGE);
+        memory::set(at + 8, from * PAGE);
+        at += 16;
+    }
+    memory::set(at, u64::MAX);
+    let code = room.code * PAGE;
+    let bytes = &raw const way_out_end as u64 - &raw const way_out as u64;
+    memory::write(code, memory::slice(&raw const way_out as u64, bytes as usize));
+    // Descriptors, and what LGDT reads: their last byte and where they are.
+    let (descriptors, pointer) = (code + 2048, code + 2048 + 64);
+    // SAFETY: the assembler made them.
+    let words = unsafe { segments };
+    for (index, word) in words.into_iter().enumerate() {
+        memory::set(descriptors + 8 * index as u64, word);
+    }
+    memory::write(pointer, &31u16.to_le_bytes());
+    memory::write(pointer + 2, &descriptors.to_le_bytes());
+    // SAFETY: the pages of the image are in place but for those in the list, which this code, that
+    // is in none of them, puts there; then the kernel takes over.
+    unsafe {
+        asm!(
+            "jmp rax",
+            in("rax") code,
+            in("rdi") room.list * PAGE,
+            in("rsi") room.tables * PAGE,
+            in("rdx") header.entry.cr3,
+            in("rcx") header.entry.jump,
+            in("r8") pointer,
+            in("r12") code + PAGE - 64,
+            options(noreturn)
+        )
+    }
+}
