@@ -8,6 +8,7 @@ pub mod compose;
 mod guest_program;
 pub mod image;
 pub mod load;
+pub mod snapshot;
 mod tool;
 
 pub use guest_program::{GUEST_PROGRAM, LOADER};

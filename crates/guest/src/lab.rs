@@ -12,12 +12,14 @@ use resume::checksum;
 use rustix::mount::{MountFlags, mount};
 
 use crate::suspend::{self, Ended, Order};
+use crate::swap;
 
 /// Where the guest's modules are, in the order in which they must be loaded.
 const MODULES: &str = "/modules";
 const TICK: Duration = Duration::from_millis(10);
 
-/// The verb: `snapshot-lab TARGET MIB [BYTES]`.
+/// The verb: `snapshot-lab TARGET MIB [BYTES]`. TARGET is a disk for an image of ours, or `swap:` and
+/// one for the kernel's own.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let told = lab(arguments);
     if let Err(why) = &told {
@@ -37,6 +39,10 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         [] => None,
     };
     begin()?;
+    let swap = target.strip_prefix("swap:").map(Path::new);
+    if let Some(disk) = swap {
+        swap::resume(disk)?;
+    }
     let memory = random(mib << 20)?;
     let nonce = random(8)?;
     let before = (checksum(&memory), checksum(&nonce));
@@ -45,7 +51,11 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     let ticked = ticks.load(Ordering::Relaxed);
     println!("lab: before digest={:08x} nonce={:08x} ticks={ticked}", before.0, before.1);
     let order = Order { target: Some(target.into()), bytes_max };
-    match suspend::run(&order)? {
+    let ended = match swap {
+        Some(disk) => swap::suspend(disk, bytes_max)?,
+        None => suspend::run(&order)?,
+    };
+    match ended {
         Ended::Written(report) => println!("lab: image {report}"),
         Ended::Resumed => {
             println!("lab: resumed");

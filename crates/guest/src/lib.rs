@@ -3,6 +3,7 @@
 
 mod lab;
 mod suspend;
+mod swap;
 
 /// What a verb is given and what it answers: its arguments, and the program's exit code.
 type Verb = fn(&[String]) -> Result<u8, String>;

@@ -1,0 +1,180 @@
+//! Snapshot boot tried in QEMU: a guest suspends itself, and the loader brings it back.
+
+mod guest;
+pub mod inspect;
+mod modules;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use config::Failure;
+
+use crate::image::archive_of;
+use guest::{Life, Start};
+
+/// A guest to suspend and resume.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// A vmlinuz.
+    pub kernel: PathBuf,
+    /// The folder of its modules; found beside the kernel when not said.
+    pub modules: Option<PathBuf>,
+    /// The guest's memory.
+    pub memory_mib: u32,
+    /// Of it, what is filled with what cannot be compressed.
+    pub filled_mib: u32,
+    /// What the guest's kernel shall get the image down to.
+    pub bytes_max: Option<u64>,
+    /// The processor, as QEMU calls it.
+    pub processor: String,
+    /// Time of this machine for each life.
+    pub wall: Duration,
+}
+
+/// Who brings the guest back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Our loader, from our image.
+    Loader,
+    /// A kernel that boots, from the image that the kernel makes.
+    Kernel,
+}
+
+/// What the guest said of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Witness {
+    digest: String,
+    nonce: String,
+    ticks: u64,
+}
+
+/// A suspend.
+#[derive(Clone, Debug)]
+pub struct Suspended {
+    before: Witness,
+    /// What is in the image: pages, kinds, bytes written; by name. Empty for the kernel's own.
+    pub counts: Vec<(String, f64)>,
+    /// From the start to the end.
+    pub wall_s: f64,
+}
+
+/// A resume.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    /// What the loader said.
+    pub loader: Option<String>,
+    /// From the start to the first line of the program that was suspended.
+    pub wall_s: f64,
+}
+
+impl Lab {
+    /// Make a disk for an image of the guest: a new file that holds zeros.
+    ///
+    /// # Errors
+    /// When there is such a file, or it cannot be made.
+    pub fn new_disk(&self, path: &Path) -> Result<(), Failure> {
+        let wrong = |why: std::io::Error| {
+            Failure::input(format!("{}: {why}", path.display())).expected("a name that is free")
+        };
+        let file = std::fs::File::create_new(path).map_err(wrong)?;
+        file.set_len(u64::from(self.memory_mib) << 20).map_err(wrong)
+    }
+
+    /// Let the guest suspend itself to `disk`, which exists and holds zeros.
+    ///
+    /// # Errors
+    /// When something is missing, or the guest does not do it: its last lines.
+    pub fn suspend(&self, way: Way, disk: &Path) -> Result<Suspended, Failure> {
+        let life = self.boot(way, disk)?;
+        let before = life.said("lab: before ").and_then(Witness::read);
+        let before = before.ok_or_else(|| life.failure("the guest did not come to its suspend"))?;
+        let counts = life.said("lab: image ").map(counts).unwrap_or_default();
+        if way == Way::Loader && counts.is_empty() {
+            return Err(life.failure("the guest wrote no image"));
+        }
+        Ok(Suspended { before, counts, wall_s: life.ended.as_secs_f64() })
+    }
+
+    /// Bring back the guest that `suspended` from `disk`, and compare.
+    ///
+    /// # Errors
+    /// When it does not come back, and why as the loader said it; or comes back changed.
+    pub fn resume(&self, way: Way, disk: &Path, suspended: &Suspended) -> Result<Resumed, Failure> {
+        let life = match way {
+            Way::Loader => Start::loader()?.run(self, disk)?,
+            Way::Kernel => self.boot(way, disk)?,
+        };
+        if let Some(why) = life.said("blocklab-loader: not resumed: ") {
+            return Err(Failure::input(format!("not resumed: {why}")));
+        }
+        let at = life.when("lab: resumed");
+        let at = at.ok_or_else(|| life.failure("the guest did not come back"))?;
+        let after = life.said("lab: after ").and_then(Witness::read);
+        let after = after.ok_or_else(|| life.failure("the guest came back and stopped"))?;
+        suspended.before.same(&after)?;
+        let loader = life.said("blocklab-loader: ").map(str::to_string);
+        Ok(Resumed { loader, wall_s: at.as_secs_f64() })
+    }
+
+    /// Boot the guest's kernel.
+    fn boot(&self, way: Way, disk: &Path) -> Result<Life, Failure> {
+        let modules = modules::find(&self.kernel, self.modules.as_deref())?;
+        let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
+        files.extend(modules);
+        let target = match way {
+            Way::Loader => "/dev/vda",
+            Way::Kernel => "swap:/dev/vda",
+        };
+        let bytes = self.bytes_max.map(|bytes| format!(" {bytes}")).unwrap_or_default();
+        let init =
+            format!("rdinit=/blocklab-guest -- snapshot-lab {target} {}{bytes}", self.filled_mib);
+        Start::kernel(&self.kernel, &archive_of(&files), &init)?.run(self, disk)
+    }
+}
+
+impl Witness {
+    fn read(line: &str) -> Option<Witness> {
+        let value = |key: &str| {
+            let word = line.split_whitespace().find_map(|word| word.strip_prefix(key));
+            word.map(str::to_string)
+        };
+        Some(Witness {
+            digest: value("digest=")?,
+            nonce: value("nonce=")?,
+            ticks: value("ticks=")?.parse().ok()?,
+        })
+    }
+
+    /// Is `after` a later moment of the same life?
+    fn same(&self, after: &Witness) -> Result<(), Failure> {
+        let same = (&self.digest, &self.nonce) == (&after.digest, &after.nonce);
+        if same && after.ticks > self.ticks {
+            return Ok(());
+        }
+        Err(Failure::bug(format!("the guest came back changed: {self:?} before, {after:?} after")))
+    }
+}
+
+/// `name=number` pairs.
+fn counts(line: &str) -> Vec<(String, f64)> {
+    let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+    pairs.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_life_is_not_taken_for_the_same() {
+        let line = |nonce: &str, ticks: u64| format!("digest=0a nonce={nonce} ticks={ticks}");
+        let read = |text: String| Witness::read(&text).unwrap();
+        let before = read(line("77", 8));
+        assert_eq!(before.same(&read(line("77", 60))), Ok(()));
+        // Booted anew, or with a clock that began again.
+        assert!(before.same(&read(line("78", 60))).is_err());
+        assert!(before.same(&read(line("77", 8))).is_err());
+        assert_eq!(Witness::read("digest=0a nonce=1"), None);
+        assert_eq!(counts("pages=3 x create_s=0.5")[1], ("create_s".to_string(), 0.5));
+    }
+}
