@@ -3,23 +3,26 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use resume::checksum;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
 
 /// Where the guest's modules are, in the order in which they must be loaded.
 const MODULES: &str = "/modules";
+/// A file that is written before and after.
+const LIFE: &str = "/mnt/life";
 const TICK: Duration = Duration::from_millis(10);
 
-/// The verb: `snapshot-lab TARGET MIB [BYTES]`. TARGET is a disk for an image of ours, or `swap:` and
-/// one for the kernel's own.
+/// The verb: `snapshot-lab TARGET MOUNTED MIB [BYTES]`. TARGET is a disk for an image of ours, or `swap:`
+/// and one for the kernel's own.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let told = lab(arguments);
     if let Err(why) = &told {
@@ -30,8 +33,8 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
 }
 
 fn lab(arguments: &[String]) -> Result<(), String> {
-    let [target, mib, rest @ ..] = arguments else {
-        return Err("expected TARGET, and MiB of memory to fill".into());
+    let [target, mounted, mib, rest @ ..] = arguments else {
+        return Err("expected TARGET, a disk with an ext4, and MiB of memory to fill".into());
     };
     let mib: usize = mib.parse().map_err(|why| format!("`{mib}`: {why}"))?;
     let bytes_max = match rest {
@@ -43,6 +46,9 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     if let Some(disk) = swap {
         swap::resume(disk)?;
     }
+    // Open and not yet on its disk when the machine goes.
+    let mut file = open(mounted)?;
+    writeln!(file, "before").map_err(|why| format!("{LIFE}: {why}"))?;
     let memory = random(mib << 20)?;
     let nonce = random(8)?;
     let before = (checksum(&memory), checksum(&nonce));
@@ -59,6 +65,9 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         Ended::Written(report) => println!("lab: image {report}"),
         Ended::Resumed => {
             println!("lab: resumed");
+            writeln!(file, "after").map_err(|why| format!("{LIFE}: {why}"))?;
+            drop(file);
+            unmount("/mnt", UnmountFlags::empty()).map_err(|why| format!("/mnt: {why}"))?;
             std::thread::sleep(10 * TICK);
             let after = (checksum(&memory), checksum(&nonce));
             let now = ticks.load(Ordering::Relaxed);
@@ -66,6 +75,14 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Mount the file system of a disk, and make a file in it.
+fn open(disk: &str) -> Result<File, String> {
+    let _ = fs::create_dir("/mnt");
+    mount(disk, "/mnt", "ext4", MountFlags::empty(), None)
+        .map_err(|why| format!("{disk}: {why}"))?;
+    File::create(LIFE).map_err(|why| format!("{LIFE}: {why}"))
 }
 
 /// Mount what the tools need, and load the modules.

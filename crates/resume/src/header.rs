@@ -14,6 +14,8 @@ pub const HEADER_SECTOR: u64 = PAGE_SECTORS;
 const DATA_PAGE: u64 = 2;
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"blkmark\x01");
 const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"blkresum");
+/// 512 GiB: what the page tables of the jump map.
+const FRAMES_MAX: u64 = 1 << 27;
 /// Disks that a header has room for.
 const DISKS_MAX: usize = 64;
 const DISK_BYTES: usize = 32;
@@ -249,7 +251,8 @@ impl Header {
             let field = |which: usize| u64_at(bytes, DISKS_AT + index * DISK_BYTES + which * 8);
             *disk = Disk { sectors: field(0), superblock_sector: field(1), sum: field(2) as u32 };
         }
-        if header.data_pages > header.frames || header.runs > header.frames {
+        let too_many = header.frames > FRAMES_MAX || header.pages > header.frames;
+        if too_many || header.data_pages > header.pages || header.runs > header.pages {
             return Err(Refusal::Header);
         }
         header.entry.check()?;

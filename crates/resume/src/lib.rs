@@ -21,7 +21,7 @@ mod stream;
 pub use checksum::{Checksum, checksum};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
-pub use plan::{Piece, Plan};
+pub use plan::{Parts, Piece, Plan, Room};
 pub use refusal::Refusal;
 pub use run::{Kind, RUN_BYTES, Run, Runs};
 pub use stream::Runner;

@@ -59,8 +59,8 @@ impl Run {
 pub struct Runs<'a>(&'a [u8]);
 
 impl<'a> Runs<'a> {
-    /// Check the table in `bytes`: every frame below `frames`, and of the data each page once, in
-    /// any order of the runs, `data_pages` in all.
+    /// Check the table in `bytes`: every frame below `frames`, and the data in the order of the
+    /// runs, `data_pages` in all.
     ///
     /// # Errors
     /// [`Refusal::Runs`].
@@ -75,8 +75,7 @@ impl<'a> Runs<'a> {
                 return Err(Refusal::Runs);
             }
             if let Kind::Data(page) = run.kind {
-                let last = page.checked_add(run.count.into()).ok_or(Refusal::Runs)?;
-                if last > data_pages {
+                if page != data {
                     return Err(Refusal::Runs);
                 }
                 data += u64::from(run.count);

@@ -6,20 +6,20 @@ use core::fmt;
 
 use resume::machine::processor;
 use resume::{
-    Checksum, HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, PageTables,
-    Plan, Refusal, Runs, SECTOR_BYTES, SUMMED_PAGES, checksum, frames_needed,
+    HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, PageTables, Plan,
+    Refusal, Room, Runs, SECTOR_BYTES, checksum, frames_needed,
 };
 
 use crate::machine::{cpuid, memory};
 use crate::say;
 use crate::start::Start;
-use crate::virtio::{Broken, Disk, PARTS_MAX};
+use crate::virtio::{Broken, Disk, PARTS_MAX, Part};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// PCI devices of a bus.
 const DEVICES: u32 = 32;
-/// Most that one request reads.
-const REQUEST_BYTES: u64 = 4 << 20;
+/// Most pages that one request reads.
+const REQUEST_PAGES: u64 = 1024;
 
 // SAFETY: `link.ld` and `entry.s` define them.
 unsafe extern "C" {
@@ -68,8 +68,8 @@ impl Page {
         self.0.first_chunk().expect("a page has several sectors")
     }
 
-    fn part(&self, bytes: usize) -> [(u64, u32); 1] {
-        [(self.0.as_ptr() as u64, bytes as u32)]
+    fn part(&self, bytes: usize) -> impl ExactSizeIterator<Item = Part> + Clone {
+        [(self.0.as_ptr() as u64, bytes as u32)].into_iter()
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
     let (device, mark) = find()?;
     let mut page = Page([0; PAGE_BYTES]);
     let mut disk = Disk::open(device).ok_or(Why::Broken)?;
-    disk.read(HEADER_SECTOR, &page.part(PAGE_BYTES))?;
+    disk.read(HEADER_SECTOR, page.part(PAGE_BYTES))?;
     let header = Header::read(&page.0, mark)?;
     if header.processor != processor(cpuid) {
         return Err(Refusal::Processor.into());
@@ -87,7 +87,7 @@ pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
         return Err(Refusal::Memory.into());
     }
     let (layout, own) = (header.layout(), own_frames());
-    let room = Room::new(&header, own, &start)?;
+    let room = Room::new(&header, own, |from, to| start.usable(from * PAGE, to * PAGE))?;
     load(&mut disk, layout.table, layout.table_pages, room.table)?;
     load(&mut disk, layout.sums, layout.sums_pages, room.sums)?;
     let table = memory::slice(room.table * PAGE, header.table_bytes() as usize);
@@ -113,8 +113,15 @@ pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
     // SAFETY: these tables map all memory where it is, as those in use do.
     unsafe { asm!("mov cr3, {}", in(reg) room.tables * PAGE) }
     let plan = Plan::new(runs, own, room.aside)?;
-    let requests = read(&mut disk, &plan, layout.data)?;
-    verify(&plan, sums)?;
+    let mut requests = 0;
+    plan.reads::<PARTS_MAX, _>(REQUEST_PAGES, |page, parts| {
+        requests += 1;
+        let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
+        disk.read((layout.data + page) * PAGE_SECTORS, parts)
+    })?;
+    plan.verify(sums, |sum, frame, pages| {
+        sum.add(memory::slice(frame * PAGE, (pages * PAGE) as usize));
+    })?;
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {
             memory::fill(piece.at * PAGE, piece.run.count as usize * (PAGE_BYTES / 8), word);
@@ -134,7 +141,7 @@ fn find() -> Result<(u32, Mark), Why> {
     let page = Page([0; PAGE_BYTES]);
     for device in 0..DEVICES {
         let Some(mut disk) = Disk::open(device) else { continue };
-        disk.read(MARK_SECTOR, &page.part(SECTOR_BYTES))?;
+        disk.read(MARK_SECTOR, page.part(SECTOR_BYTES))?;
         disk.reset();
         if let Ok(mark) = Mark::read(page.sector()) {
             return Ok((device, mark));
@@ -151,7 +158,7 @@ fn unchanged(header: &Header) -> Result<(), Why> {
         for device in 0..DEVICES {
             let Some(mut disk) = Disk::open(device) else { continue };
             if disk.sectors == wanted.sectors {
-                disk.read(wanted.superblock_sector, &page.part(2 * SECTOR_BYTES))?;
+                disk.read(wanted.superblock_sector, page.part(2 * SECTOR_BYTES))?;
                 found |= checksum(&page.0[..2 * SECTOR_BYTES]) == wanted.sum;
             }
             disk.reset();
@@ -169,109 +176,13 @@ fn own_frames() -> (u64, u64) {
     (from / PAGE, to.div_ceil(PAGE))
 }
 
-/// Where the loader keeps what it needs until the jump: frames that the image does not have.
-struct Room {
-    first: u64,
-    table: u64,
-    sums: u64,
-    tables: u64,
-    aside: u64,
-    list: u64,
-    code: u64,
-    end: u64,
-}
-
-impl Room {
-    fn new(header: &Header, own: (u64, u64), start: &Start) -> Result<Room, Refusal> {
-        let layout = header.layout();
-        let first = header.scratch;
-        let end = first.checked_add(header.scratch_count).ok_or(Refusal::Scratch)?;
-        let table = first;
-        let sums = table.checked_add(layout.table_pages).ok_or(Refusal::Scratch)?;
-        let tables = sums.checked_add(layout.sums_pages).ok_or(Refusal::Scratch)?;
-        let aside = tables + frames_needed(header.frames);
-        let list = aside + (own.1 - own.0);
-        // Two words for each page aside, and for the end.
-        let code = list + ((own.1 - own.0 + 1) * 16).div_ceil(PAGE);
-        let apart = end <= own.0 || own.1 <= first;
-        // What is read before all memory is mapped lies below 4 GiB.
-        let usable = end < 1 << 20 && start.usable(first * PAGE, end * PAGE);
-        if code + 1 <= end && apart && usable {
-            Ok(Room { first, table, sums, tables, aside, list, code, end })
-        } else {
-            Err(Refusal::Scratch)
-        }
-    }
-}
-
 /// Read pages of the disk into frames in a row.
 fn load(disk: &mut Disk, page: u64, pages: u64, frame: u64) -> Result<(), Broken> {
-    let step = REQUEST_BYTES / PAGE;
-    for done in (0..pages).step_by(step as usize) {
-        let part = ((frame + done) * PAGE, ((pages - done).min(step) * PAGE) as u32);
-        disk.read((page + done) * PAGE_SECTORS, &[part])?;
+    for done in (0..pages).step_by(REQUEST_PAGES as usize) {
+        let part = ((frame + done) * PAGE, ((pages - done).min(REQUEST_PAGES) * PAGE) as u32);
+        disk.read((page + done) * PAGE_SECTORS, [part].into_iter())?;
     }
     Ok(())
-}
-
-/// Read the data, in as few requests as the disk takes; returns how many.
-fn read(disk: &mut Disk, plan: &Plan, data: u64) -> Result<u32, Broken> {
-    let mut parts = [(0, 0); PARTS_MAX];
-    // Of the request that is being made: where it begins, its parts, its bytes.
-    let (mut from, mut count, mut bytes, mut requests) = (0, 0, 0, 0);
-    for piece in plan.pieces() {
-        let Kind::Data(page) = piece.run.kind else { continue };
-        let (mut page, mut at, mut left) = (page, piece.at, u64::from(piece.run.count));
-        while left > 0 {
-            let goes_on = count > 0 && from + bytes / PAGE == page;
-            if count > 0 && (!goes_on || count == PARTS_MAX || bytes == REQUEST_BYTES) {
-                disk.read((data + from) * PAGE_SECTORS, &parts[..count])?;
-                (count, bytes, requests) = (0, 0, requests + 1);
-            }
-            if count == 0 {
-                from = page;
-            }
-            let step = left.min((REQUEST_BYTES - bytes) / PAGE);
-            parts[count] = (at * PAGE, (step * PAGE) as u32);
-            (count, bytes) = (count + 1, bytes + step * PAGE);
-            (page, at, left) = (page + step, at + step, left - step);
-        }
-    }
-    if count > 0 {
-        disk.read((data + from) * PAGE_SECTORS, &parts[..count])?;
-        requests += 1;
-    }
-    Ok(requests)
-}
-
-/// Compare the data with its checksums. Suspends write it in order of frames.
-fn verify(plan: &Plan, sums: &[u8]) -> Result<(), Refusal> {
-    let (sums, _) = sums.as_chunks::<4>();
-    let (mut next, mut sum) = (0, Checksum::default());
-    for piece in plan.pieces() {
-        let Kind::Data(page) = piece.run.kind else { continue };
-        if page != next {
-            return Err(Refusal::Runs);
-        }
-        let mut done = 0;
-        while done < u64::from(piece.run.count) {
-            let step = (u64::from(piece.run.count) - done).min(SUMMED_PAGES - next % SUMMED_PAGES);
-            sum.add(memory::slice((piece.at + done) * PAGE, (step * PAGE) as usize));
-            (done, next) = (done + step, next + step);
-            if next % SUMMED_PAGES == 0 {
-                compare(sums, next / SUMMED_PAGES - 1, core::mem::take(&mut sum))?;
-            }
-        }
-    }
-    match next % SUMMED_PAGES {
-        0 => Ok(()),
-        _ => compare(sums, next / SUMMED_PAGES, sum),
-    }
-}
-
-fn compare(sums: &[[u8; 4]], mib: u64, sum: Checksum) -> Result<(), Refusal> {
-    let right = sums.get(mib as usize) == Some(&sum.sum().to_le_bytes());
-    if right { Ok(()) } else { Err(Refusal::Data(mib)) }
 }
 
 /// Leave for good.

@@ -94,17 +94,28 @@ impl Disk {
     }
 
     /// Read from `sector` on into `parts`.
-    pub(crate) fn read(&mut self, sector: u64, parts: &[Part]) -> Result<(), Broken> {
+    pub(crate) fn read(
+        &mut self,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+    ) -> Result<(), Broken> {
         self.request(0, sector, parts, DEVICE_WRITES)
     }
 
     /// Write a sector.
     pub(crate) fn write(&mut self, sector: u64, bytes: &[u8; SECTOR_BYTES]) -> Result<(), Broken> {
-        self.request(1, sector, &[(bytes.as_ptr() as u64, SECTOR_BYTES as u32)], 0)
+        let part = (bytes.as_ptr() as u64, SECTOR_BYTES as u32);
+        self.request(1, sector, [part].into_iter(), 0)
     }
 
-    fn request(&mut self, kind: u64, sector: u64, parts: &[Part], flag: u16) -> Result<(), Broken> {
-        let bytes: u64 = parts.iter().map(|part| u64::from(part.1)).sum();
+    fn request(
+        &mut self,
+        kind: u64,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+        flag: u16,
+    ) -> Result<(), Broken> {
+        let bytes: u64 = parts.clone().map(|part| u64::from(part.1)).sum();
         let end = sector.checked_add(bytes / SECTOR_BYTES as u64).ok_or(Broken)?;
         if parts.len() > PARTS_MAX || end > self.sectors {
             return Err(Broken);
@@ -116,9 +127,9 @@ impl Disk {
         memory::set(answer, 0xff);
         let last = parts.len() as u16 + 1;
         descriptor(0, (request, 16), NEXT, 1);
-        for (index, part) in parts.iter().enumerate() {
+        for (index, part) in parts.enumerate() {
             let index = index as u16 + 1;
-            descriptor(index, *part, NEXT | flag, index + 1);
+            descriptor(index, part, NEXT | flag, index + 1);
         }
         descriptor(last, (answer, 1), DEVICE_WRITES, 0);
         // SAFETY: the ring lies in the queue, which only this driver and the device use.

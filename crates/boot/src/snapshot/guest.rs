@@ -58,15 +58,17 @@ impl Start {
     }
 
     /// Run it to its end.
-    pub(super) fn run(self, lab: &Lab, disk: &Path) -> Result<Life, Failure> {
+    pub(super) fn run(self, lab: &Lab, disks: &[&Path]) -> Result<Life, Failure> {
         let mut qemu = Command::new(QEMU);
         qemu.args(["-accel", "tcg", "-machine", "pc", "-cpu", &lab.processor]);
         qemu.args(["-m", &lab.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
         qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
         qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
         // A comma in a name of QEMU's is written twice.
-        let shown = disk.display().to_string().replace(',', ",,");
-        qemu.args(["-drive", &format!("file={shown},if=virtio,format=raw")]);
+        for disk in disks {
+            let shown = disk.display().to_string().replace(',', ",,");
+            qemu.args(["-drive", &format!("file={shown},if=virtio,format=raw")]);
+        }
         qemu.args(&self.arguments);
         let errors = self.folder.path.join("qemu");
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", errors.display()));

@@ -10,7 +10,11 @@ use std::time::Duration;
 use config::Failure;
 
 use crate::image::archive_of;
+use crate::tool;
 use guest::{Life, Start};
+
+/// Size of the file system that a guest has mounted.
+const MOUNTED_MIB: u32 = 64;
 
 /// A guest to suspend and resume.
 #[derive(Clone, Debug)]
@@ -61,31 +65,67 @@ pub struct Suspended {
 /// A resume.
 #[derive(Clone, Debug)]
 pub struct Resumed {
+    after: Witness,
     /// What the loader said.
     pub loader: Option<String>,
     /// From the start to the first line of the program that was suspended.
     pub wall_s: f64,
 }
 
-impl Lab {
-    /// Make a disk for an image of the guest: a new file that holds zeros.
+/// The guest's disks: one for the image, and one with the file system that it has mounted.
+#[derive(Clone, Debug)]
+pub struct Disks {
+    /// For the image.
+    pub image: PathBuf,
+    /// With an ext4.
+    pub mounted: PathBuf,
+}
+
+impl Disks {
+    /// Make both, as new files: the image's holds zeros.
     ///
     /// # Errors
-    /// When there is such a file, or it cannot be made.
-    pub fn new_disk(&self, path: &Path) -> Result<(), Failure> {
-        let wrong = |why: std::io::Error| {
-            Failure::input(format!("{}: {why}", path.display())).expected("a name that is free")
-        };
-        let file = std::fs::File::create_new(path).map_err(wrong)?;
-        file.set_len(u64::from(self.memory_mib) << 20).map_err(wrong)
+    /// When there is one of them, or the machine lacks mke2fs.
+    pub fn new(lab: &Lab, image: &Path, mounted: &Path) -> Result<Disks, Failure> {
+        for (path, mib) in [(image, lab.memory_mib), (mounted, MOUNTED_MIB)] {
+            let wrong = |why: std::io::Error| {
+                Failure::input(format!("{}: {why}", path.display())).expected("a name that is free")
+            };
+            let file = std::fs::File::create_new(path).map_err(wrong)?;
+            file.set_len(u64::from(mib) << 20).map_err(wrong)?;
+        }
+        let mut mke2fs = std::process::Command::new("mke2fs");
+        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(mounted), b"")?;
+        Ok(Disks { image: image.into(), mounted: mounted.into() })
     }
 
-    /// Let the guest suspend itself to `disk`, which exists and holds zeros.
+    /// Is the file system as its kernel left it in order, with what the guest wrote to it after it
+    /// came back?
+    ///
+    /// # Errors
+    /// What e2fsck finds, or when the machine lacks it.
+    pub fn check(&self) -> Result<(), Failure> {
+        let mut e2fsck = std::process::Command::new("e2fsck");
+        tool::run(e2fsck.args(["-f", "-n"]).arg(&self.mounted), b"")?;
+        let mut debugfs = std::process::Command::new("debugfs");
+        let found = tool::run(debugfs.args(["-R", "cat /life"]).arg(&self.mounted), b"")?;
+        match found.as_slice() {
+            b"before\nafter\n" => Ok(()),
+            other => Err(Failure::bug(format!(
+                "the file that was written before and after holds {:?}",
+                String::from_utf8_lossy(other)
+            ))),
+        }
+    }
+}
+
+impl Lab {
+    /// Let the guest suspend itself.
     ///
     /// # Errors
     /// When something is missing, or the guest does not do it: its last lines.
-    pub fn suspend(&self, way: Way, disk: &Path) -> Result<Suspended, Failure> {
-        let life = self.boot(way, disk)?;
+    pub fn suspend(&self, way: Way, disks: &Disks) -> Result<Suspended, Failure> {
+        let life = self.boot(way, disks)?;
         let before = life.said("lab: before ").and_then(Witness::read);
         let before = before.ok_or_else(|| life.failure("the guest did not come to its suspend"))?;
         let counts = life.said("lab: image ").map(counts).unwrap_or_default();
@@ -95,14 +135,14 @@ impl Lab {
         Ok(Suspended { before, counts, wall_s: life.ended.as_secs_f64() })
     }
 
-    /// Bring back the guest that `suspended` from `disk`, and compare.
+    /// Bring the guest back.
     ///
     /// # Errors
-    /// When it does not come back, and why as the loader said it; or comes back changed.
-    pub fn resume(&self, way: Way, disk: &Path, suspended: &Suspended) -> Result<Resumed, Failure> {
+    /// When it does not come back, and why, as the loader said it.
+    pub fn wake(&self, way: Way, disks: &Disks) -> Result<Resumed, Failure> {
         let life = match way {
-            Way::Loader => Start::loader()?.run(self, disk)?,
-            Way::Kernel => self.boot(way, disk)?,
+            Way::Loader => Start::loader()?.run(self, &[&disks.image, &disks.mounted])?,
+            Way::Kernel => self.boot(way, disks)?,
         };
         if let Some(why) = life.said("blocklab-loader: not resumed: ") {
             return Err(Failure::input(format!("not resumed: {why}")));
@@ -111,13 +151,12 @@ impl Lab {
         let at = at.ok_or_else(|| life.failure("the guest did not come back"))?;
         let after = life.said("lab: after ").and_then(Witness::read);
         let after = after.ok_or_else(|| life.failure("the guest came back and stopped"))?;
-        suspended.before.same(&after)?;
         let loader = life.said("blocklab-loader: ").map(str::to_string);
-        Ok(Resumed { loader, wall_s: at.as_secs_f64() })
+        Ok(Resumed { after, loader, wall_s: at.as_secs_f64() })
     }
 
     /// Boot the guest's kernel.
-    fn boot(&self, way: Way, disk: &Path) -> Result<Life, Failure> {
+    fn boot(&self, way: Way, disks: &Disks) -> Result<Life, Failure> {
         let modules = modules::find(&self.kernel, self.modules.as_deref())?;
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
@@ -126,9 +165,21 @@ impl Lab {
             Way::Kernel => "swap:/dev/vda",
         };
         let bytes = self.bytes_max.map(|bytes| format!(" {bytes}")).unwrap_or_default();
+        let filled = self.filled_mib;
         let init =
-            format!("rdinit=/blocklab-guest -- snapshot-lab {target} {}{bytes}", self.filled_mib);
-        Start::kernel(&self.kernel, &archive_of(&files), &init)?.run(self, disk)
+            format!("rdinit=/blocklab-guest -- snapshot-lab {target} /dev/vdb {filled}{bytes}");
+        let start = Start::kernel(&self.kernel, &archive_of(&files), &init)?;
+        start.run(self, &[&disks.image, &disks.mounted])
+    }
+}
+
+impl Resumed {
+    /// Is this a later moment of the life that was suspended?
+    ///
+    /// # Errors
+    /// When it is not: that would be a bug.
+    pub fn is_of(&self, suspended: &Suspended) -> Result<(), Failure> {
+        suspended.before.same(&self.after)
     }
 }
 

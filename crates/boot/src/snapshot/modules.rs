@@ -7,10 +7,18 @@ use config::Failure;
 
 use crate::image::{kernel_version, unpack_any};
 
-/// What the guest's disk is behind.
-const WANTED: [&str; 2] = ["virtio_pci", "virtio_blk"];
+/// What the guest's disks and their file system are behind.
+const WANTED: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 /// Where those modules and what they need may be, below the folder of modules.
-const FOLDERS: [&str; 2] = ["kernel/drivers/virtio", "kernel/drivers/block"];
+const FOLDERS: [&str; 7] = [
+    "kernel/drivers/virtio",
+    "kernel/drivers/block",
+    "kernel/crypto",
+    "kernel/lib",
+    "kernel/fs",
+    "kernel/fs/jbd2",
+    "kernel/fs/ext4",
+];
 
 /// Files for the guest's archive: `modules/00-NAME` and so on. None for a kernel that has the
 /// drivers built in.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use boot::snapshot::{Lab, Resumed, Suspended, Way, inspect};
+use boot::snapshot::{Disks, Lab, Resumed, Suspended, Way, inspect};
 use serde_json::{Value, json};
 use study::Failure;
 
@@ -19,6 +19,8 @@ pub(crate) struct Args {
 enum SnapshotVerb {
     /// Suspend a guest in QEMU and bring it back by the loader, and show that nothing was lost
     Try(Try),
+    /// Bring a guest back from the image that `try --keep` left
+    Boot(Boot),
     /// Check an image, and say what is in it
     Info {
         /// A disk, partition or file with an image
@@ -36,25 +38,40 @@ struct Try {
     /// Where its modules are [default: beside it, as in the package]
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
-    /// The guest's memory
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
-    memory: u32,
-    /// How much of it a program fills with what cannot be compressed
+    #[command(flatten)]
+    guest: Guest,
+    /// How much of its memory a program fills with what cannot be compressed
     #[arg(long, value_name = "MIB", default_value_t = 60)]
     fill: u32,
     /// What the guest's kernel shall reclaim memory down to before the image is made
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
-    /// The processor, as QEMU calls it
-    #[arg(long, value_name = "NAME", default_value = "qemu64")]
-    processor: String,
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
-    /// Keep the image, which was not used yet, in this new file, and do not resume it
+    /// Keep the image in this new file, and the disk that is mounted in FILE.disk; do not resume
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     keep: Option<PathBuf>,
-    /// Seconds of this machine that each life of the guest may take
+}
+
+#[derive(clap::Args)]
+struct Boot {
+    /// What `try --keep` left; it can be used once
+    image: PathBuf,
+    #[command(flatten)]
+    guest: Guest,
+}
+
+/// The machine of a guest.
+#[derive(clap::Args)]
+struct Guest {
+    /// Its memory
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory: u32,
+    /// Its processor, as QEMU calls it
+    #[arg(long, value_name = "NAME", default_value = "qemu64")]
+    processor: String,
+    /// Seconds of this machine that each of its lives may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
     /// One JSON object on stdout
@@ -62,17 +79,66 @@ struct Try {
     json: bool,
 }
 
+impl Guest {
+    fn lab(&self) -> Lab {
+        Lab {
+            kernel: PathBuf::new(),
+            modules: None,
+            memory_mib: self.memory,
+            filled_mib: 0,
+            bytes_max: None,
+            processor: self.processor.clone(),
+            wall: Duration::from_secs(self.wall_limit),
+        }
+    }
+}
+
+impl Boot {
+    fn run(&self) -> Result<(), Failure> {
+        let disks = Disks { image: self.image.clone(), mounted: disk_beside(&self.image) };
+        for path in [&disks.image, &disks.mounted] {
+            std::fs::metadata(path)
+                .map_err(|why| Failure::input(format!("{}: {why}", path.display())))?;
+        }
+        let resumed = self.guest.lab().wake(Way::Loader, &disks)?;
+        disks.check()?;
+        if self.guest.json {
+            say(json!({ "resume_s": resumed.wall_s, "loader": resumed.loader }));
+        } else {
+            say(told_resume(&resumed));
+        }
+        Ok(())
+    }
+}
+
+/// The disk that a guest had mounted when it was suspended to `image`.
+fn disk_beside(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(".disk");
+    name.into()
+}
+
+fn told_resume(resumed: &Resumed) -> String {
+    let loader = resumed.loader.as_deref().map(|said| format!("  loader: {said}\n"));
+    let at = resumed.wall_s;
+    format!("{}  resumed {at:.2} s after the machine's start", loader.unwrap_or_default())
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
             SnapshotVerb::Try(order) => order.run()?,
+            SnapshotVerb::Boot(order) => order.run()?,
             SnapshotVerb::Info { image, json } => {
                 let found = inspect::image(&image)?;
-                match json {
-                    true => say(json!(found.as_pairs().into_iter().collect::<serde_json::Map<_, _>>())),
-                    false => found.as_pairs().iter().for_each(|(name, value)| {
-                        say(format!("{name:16} {}", value.to_string().trim_matches('"')));
-                    }),
+                let pairs = found.as_pairs();
+                if json {
+                    say(Value::Object(pairs.into_iter().collect()));
+                } else {
+                    let bare = |value: &Value| value.to_string().trim_matches('"').to_string();
+                    pairs
+                        .iter()
+                        .for_each(|(name, value)| say(format!("{name:16} {}", bare(value))));
                 }
             }
         }
@@ -92,15 +158,16 @@ impl Try {
         let lab = Lab {
             kernel: self.kernel.clone(),
             modules: self.modules.clone(),
-            memory_mib: self.memory,
             filled_mib: self.fill,
             bytes_max: self.size,
-            processor: self.processor.clone(),
-            wall: Duration::from_secs(self.wall_limit),
+            ..self.guest.lab()
         };
         if let Some(path) = &self.keep {
-            lab.new_disk(path)?;
-            let suspended = lab.suspend(Way::Loader, path).inspect_err(|_| remove(path))?;
+            let disks = Disks::new(&lab, path, &disk_beside(path))?;
+            let suspended = lab.suspend(Way::Loader, &disks).inspect_err(|_| {
+                let _ = std::fs::remove_file(&disks.image);
+                let _ = std::fs::remove_file(&disks.mounted);
+            })?;
             return self.tell(&[], Some((path, &suspended)));
         }
         let mut cycles = vec![cycle(&lab, Way::Loader)?];
@@ -115,7 +182,7 @@ impl Try {
             [ours, kernel] => Some(kernel.resumed.wall_s / ours.resumed.wall_s),
             _ => None,
         };
-        if self.json {
+        if self.guest.json {
             let cycles: Vec<Value> = cycles.iter().map(Cycle::as_json).collect();
             let kept = kept.map(|(path, suspended)| {
                 json!({ "image": path.display().to_string(), "counts": counts(suspended) })
@@ -131,14 +198,8 @@ impl Try {
             if !cycle.suspended.counts.is_empty() {
                 say(format!("  image: {}", told(&cycle.suspended)));
             }
-            if let Some(loader) = &cycle.resumed.loader {
-                say(format!("  loader: {loader}"));
-            }
-            say(format!(
-                "  resumed {:.2} s after the machine's start; memory, nonce and clock are those of \
-                 before",
-                cycle.resumed.wall_s
-            ));
+            say(told_resume(&cycle.resumed));
+            say("  its memory, its clock and its file system are those of before");
         }
         if let Some(ratio) = ratio {
             say(format!("the loader is {ratio:.1} times as fast as the kernel's own resume"));
@@ -149,23 +210,21 @@ impl Try {
 
 fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
     let folder = attach::PrivateFolder::new()?;
-    let disk = folder.path.join("disk");
-    lab.new_disk(&disk)?;
-    let suspended = lab.suspend(way, &disk)?;
-    let resumed = lab.resume(way, &disk, &suspended)?;
+    let path = |name: &str| folder.path.join(name);
+    let disks = Disks::new(lab, &path("image"), &path("mounted"))?;
+    let suspended = lab.suspend(way, &disks)?;
+    let resumed = lab.wake(way, &disks)?;
+    resumed.is_of(&suspended)?;
+    disks.check()?;
     if way == Way::Loader {
         // It was used: a second time must be refused.
-        match lab.resume(way, &disk, &suspended) {
+        match lab.wake(way, &disks) {
             Ok(_) => return Err(Failure::bug("an image was resumed twice")),
             Err(why) if why.message.contains("not resumed") => {}
             Err(why) => return Err(why),
         }
     }
     Ok(Cycle { way, suspended, resumed })
-}
-
-fn remove(path: &Path) {
-    let _ = std::fs::remove_file(path);
 }
 
 fn counts(suspended: &Suspended) -> Value {

@@ -4,12 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use resume::machine::{self, Range};
-use resume::{Disk, PAGE_BYTES};
+use resume::{Disk, Header, PAGE_BYTES};
 
 use super::target::sectors_sum;
 
+/// What a header says of this machine.
+pub(super) fn header(map: &[Range]) -> Result<Header, String> {
+    let memory = machine::memory(map.iter().copied());
+    let processor = processor();
+    let mut header = Header { frames: frames(map), processor, memory, ..Header::empty() };
+    for disk in disks()? {
+        if !header.add_disk(disk) {
+            return Err("more file systems are mounted than an image has room for".into());
+        }
+    }
+    Ok(header)
+}
+
 /// Digest of the processor.
-pub(super) fn processor() -> u64 {
+fn processor() -> u64 {
     machine::processor(|leaf| {
         let found = core::arch::x86_64::__cpuid_count(leaf, 0);
         [found.eax, found.ebx, found.ecx, found.edx]
@@ -57,13 +70,13 @@ pub(super) fn memory_map() -> Result<Vec<Range>, String> {
 }
 
 /// One after the last frame of usable memory.
-pub(super) fn frames(map: &[Range]) -> u64 {
+fn frames(map: &[Range]) -> u64 {
     let usable = map.iter().filter(|range| range.kind == Range::USABLE);
     usable.map(|range| (range.start + range.bytes) / PAGE_BYTES as u64).max().unwrap_or(0)
 }
 
 /// The file systems that are mounted from disks, as they are on these now.
-pub(super) fn disks() -> Result<Vec<Disk>, String> {
+fn disks() -> Result<Vec<Disk>, String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")
         .map_err(|why| format!("/proc/self/mountinfo: {why}"))?;
     let mut numbers: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(2)).collect();

@@ -3,19 +3,19 @@
 mod machine;
 mod snapshot;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use resume::kernel::{StreamHeader, listed};
 use resume::machine::Range;
-use resume::{
-    Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Run, Runner, checksum, frames_needed,
-};
+use resume::{Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Room, Run, Runner, checksum};
 use rustix::mm::{MlockAllFlags, mlockall};
 
-use snapshot::{Created, Snapshot};
-use target::{Data, Target};
+use snapshot::{Created, Snapshot, Source};
+use target::{Data, HEADER_PAGE, Nowhere, Store, Target};
 
 /// Frames that the loader may have for itself.
 const LOADER_FRAMES: u64 = 64;
@@ -127,9 +127,6 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
     // Nothing of this program may have to be fetched from a disk that is frozen.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         .map_err(|why| format!("mlock: {why}"))?;
-    if let Some(target) = &mut target {
-        target.erase_mark()?;
-    }
     let began = Instant::now();
     snapshot.freeze()?;
     if let Some(bytes) = order.bytes_max {
@@ -140,9 +137,13 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
         return Ok(Ended::Resumed);
     }
     let created = began.elapsed();
-    let written = write(&snapshot, &map, target.as_mut());
+    let mut nowhere = Nowhere;
+    let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
+    let written =
+        machine::header(&map).and_then(|header| write(&mut snapshot, header, &map, store));
     snapshot.free();
     let mut report = written?;
+    report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
     report.create = created;
     report.write = began.elapsed() - created;
     if target.is_none() {
@@ -180,27 +181,22 @@ impl Taken {
     }
 }
 
-/// Take the image from the kernel and write it.
+/// Take the image from the kernel and write it. `header` has what is known of the machine.
 fn write(
-    snapshot: &Snapshot,
+    source: &mut dyn Source,
+    header: Header,
     map: &[Range],
-    mut target: Option<&mut Target>,
+    store: &mut dyn Store,
 ) -> Result<Report, String> {
     let mut page = [0; PAGE_BYTES];
-    let bytes = snapshot.bytes()?;
-    snapshot.page(&mut page)?;
+    let bytes = source.bytes()?;
+    source.page(&mut page)?;
     let stream = StreamHeader::read(&page).map_err(unknown)?;
-    if let Some(target) = &target {
-        fits(bytes, target)?;
-    }
-    let taken = take(snapshot, stream, target.as_deref_mut())?;
-    let mut report = taken.report();
-    let Some(target) = target else { return Ok(report) };
-    let frames = machine::frames(map);
-    let header = Header { frames, entry: stream.entry, pages: taken.pages, ..Header::empty() };
-    finish(header, map, &taken, target)?;
-    report.written_bytes = target.written_bytes;
-    Ok(report)
+    fits(bytes, store.pages())?;
+    store.erase_mark()?;
+    let taken = take(source, stream, store)?;
+    finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
+    Ok(taken.report())
 }
 
 fn unknown(why: resume::Refusal) -> String {
@@ -208,26 +204,26 @@ fn unknown(why: resume::Refusal) -> String {
 }
 
 /// Is there room, even if each page were a run of its own?
-fn fits(bytes: u64, target: &Target) -> Result<(), String> {
+fn fits(bytes: u64, has_pages: u64) -> Result<(), String> {
     let pages = bytes.div_ceil(PAGE_BYTES as u64);
     let most = pages + pages * (RUN_BYTES + 4) as u64 / PAGE_BYTES as u64 + 8;
-    if most <= target.pages {
+    if most <= has_pages {
         return Ok(());
     }
-    let (needs, has) = (most * 4 >> 10, target.pages * 4 >> 10);
+    let (needs, has) = (most.div_ceil(256), has_pages / 256);
     Err(format!("the image may take {needs} MiB, the target has {has} MiB"))
 }
 
 /// Read the stream, and write the data as it comes.
 fn take(
-    snapshot: &Snapshot,
+    source: &mut dyn Source,
     stream: StreamHeader,
-    mut target: Option<&mut Target>,
+    store: &mut dyn Store,
 ) -> Result<Taken, String> {
     let mut page = [0; PAGE_BYTES];
     let mut frames = Vec::new();
     for _ in 0..stream.list_pages {
-        snapshot.page(&mut page)?;
+        source.page(&mut page)?;
         frames.extend(listed(&page));
     }
     let rising = frames.windows(2).all(|pair| pair[0].frame < pair[1].frame);
@@ -242,18 +238,14 @@ fn take(
             runs.extend(runner.zeros(listed.frame));
             continue;
         }
-        snapshot.page(&mut page)?;
+        source.page(&mut page)?;
         runs.extend(runner.page(listed.frame, &page));
-        if let Some(target) = target.as_deref_mut()
-            && runner.is_data()
-        {
-            data.add(&page, target)?;
+        if runner.is_data() {
+            data.add(&page, store)?;
         }
     }
     runs.extend(runner.end());
-    if let Some(target) = target {
-        data.flush(target)?;
-    }
+    data.flush(store)?;
     let (pages, data_pages) = (frames.len() as u64, runner.data_pages());
     Ok(Taken { pages, runs, data_pages, sums: data.sums })
 }
@@ -263,7 +255,7 @@ fn finish(
     mut header: Header,
     map: &[Range],
     taken: &Taken,
-    target: &mut Target,
+    store: &mut dyn Store,
 ) -> Result<(), String> {
     let table: Vec<u8> = taken.runs.iter().flat_map(Run::to_bytes).collect();
     let mut id = [0; 8];
@@ -272,35 +264,22 @@ fn finish(
     header.id = u64::from_le_bytes(id);
     header.runs = taken.runs.len() as u64;
     header.data_pages = taken.data_pages;
-    header.processor = machine::processor();
-    header.memory = resume::machine::memory(map.iter().copied());
+    header.pages = taken.pages;
     header.table_sum = checksum(&table);
     header.sums_sum = checksum(&taken.sums);
-    for disk in machine::disks()? {
-        if !header.add_disk(disk) {
-            return Err("more file systems are mounted than an image has room for".into());
-        }
-    }
     (header.scratch, header.scratch_count) = scratch(&header, map, &taken.runs)?;
     let Layout { table: table_at, sums, .. } = header.layout();
-    target.write_bytes(table_at, &table)?;
-    target.write_bytes(sums, &taken.sums)?;
+    store.write_bytes(table_at, &table)?;
+    store.write_bytes(sums, &taken.sums)?;
     let (bytes, header_sum) = header.to_bytes();
-    target.write_bytes(Target::HEADER_PAGE, &bytes)?;
-    target.sync()?;
-    target.write_mark(Mark { id: header.id, header_sum })
+    store.write_bytes(HEADER_PAGE, &bytes)?;
+    store.sync()?;
+    store.write_mark(Mark { id: header.id, header_sum })
 }
 
 /// Frames in a row that the image does not have, for the loader: the first, and how many.
 fn scratch(header: &Header, map: &[Range], runs: &[Run]) -> Result<(u64, u64), String> {
-    let layout = header.layout();
-    // Pages aside, the list of them, and the code of the jump.
-    let count = layout.table_pages
-        + layout.sums_pages
-        + frames_needed(header.frames)
-        + LOADER_FRAMES
-        + LOADER_FRAMES * 16 / PAGE_BYTES as u64
-        + 3;
+    let count = Room::frames(header, LOADER_FRAMES);
     let page = PAGE_BYTES as u64;
     for range in map.iter().filter(|range| range.kind == Range::USABLE) {
         let mut free = range.start.div_ceil(page).max(SCRATCH_FROM);

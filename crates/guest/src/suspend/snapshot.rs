@@ -11,6 +11,14 @@ use rustix::ioctl::{Getter, IntegerSetter, NoArg, Updater, ioctl, opcode};
 
 const GROUP: u8 = b'3';
 
+/// An image as a kernel gives it.
+pub(super) trait Source {
+    /// Its size.
+    fn bytes(&self) -> Result<u64, String>;
+    /// The next page of it.
+    fn page(&mut self, page: &mut [u8; PAGE_BYTES]) -> Result<(), String>;
+}
+
 /// The interface, open. What it froze it thaws when it goes.
 pub(super) struct Snapshot {
     file: File,
@@ -73,19 +81,6 @@ impl Snapshot {
         Ok(if suspended == 0 { Created::Resumed } else { Created::Now })
     }
 
-    /// Size of the image.
-    pub(super) fn bytes(&self) -> Result<u64, String> {
-        const SIZE: u32 = opcode::read::<i64>(GROUP, 14);
-        // SAFETY: the kernel writes an `loff_t`.
-        let bytes = unsafe { ioctl(&self.file, Getter::<SIZE, i64>::new()) };
-        bytes.map(|bytes| bytes as u64).map_err(|why| told("size", why))
-    }
-
-    /// The next page of the image.
-    pub(super) fn page(&self, page: &mut [u8; PAGE_BYTES]) -> Result<(), String> {
-        (&self.file).read_exact(page).map_err(|why| format!("/dev/snapshot: read: {why}"))
-    }
-
     /// Let the image go.
     pub(super) fn free(&self) {
         const FREE: u32 = opcode::none(GROUP, 5);
@@ -100,6 +95,19 @@ impl Snapshot {
             // SAFETY: the request takes no argument.
             let _ = unsafe { ioctl(&self.file, NoArg::<UNFREEZE>::new()) };
         }
+    }
+}
+
+impl Source for Snapshot {
+    fn bytes(&self) -> Result<u64, String> {
+        const SIZE: u32 = opcode::read::<i64>(GROUP, 14);
+        // SAFETY: the kernel writes an `loff_t`.
+        let bytes = unsafe { ioctl(&self.file, Getter::<SIZE, i64>::new()) };
+        bytes.map(|bytes| bytes as u64).map_err(|why| told("size", why))
+    }
+
+    fn page(&mut self, page: &mut [u8; PAGE_BYTES]) -> Result<(), String> {
+        (&self.file).read_exact(page).map_err(|why| format!("/dev/snapshot: read: {why}"))
     }
 }
 

@@ -20,12 +20,60 @@ impl Default for Page {
     }
 }
 
+/// What an image is written to, page by page. What was written before a `sync` that returned is
+/// durable; what was written since may be, in any order.
+pub(super) trait Store {
+    /// Write pages from page `at` on.
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String>;
+    /// Make all that was written durable.
+    fn sync(&mut self) -> Result<(), String>;
+    /// Its size in pages.
+    fn pages(&self) -> u64;
+
+    /// Write bytes, filled up with zeros, from page `at` on.
+    fn write_bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        let pages: Vec<Page> = bytes.chunks(PAGE_BYTES).map(filled).collect();
+        self.write(at, &pages)
+    }
+
+    /// From here on there is no image.
+    fn erase_mark(&mut self) -> Result<(), String> {
+        self.write(MARK_SECTOR, &[Page::default()])?;
+        self.sync()
+    }
+
+    /// From here on there is one.
+    fn write_mark(&mut self, mark: Mark) -> Result<(), String> {
+        self.write_bytes(MARK_SECTOR, &mark.to_bytes())?;
+        self.sync()
+    }
+}
+
+/// For an image that is only counted.
+pub(super) struct Nowhere;
+
+impl Store for Nowhere {
+    fn write(&mut self, _: u64, _: &[Page]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn pages(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// The page of the header.
+pub(super) const HEADER_PAGE: u64 = HEADER_SECTOR * SECTOR_BYTES as u64 / PAGE_BYTES as u64;
+
 /// A partition, disk or file that holds an image or nothing.
 pub(super) struct Target {
     file: File,
     name: String,
-    /// Its size in pages.
-    pub(super) pages: u64,
+    pages: u64,
     /// Bytes that were written to it.
     pub(super) written_bytes: u64,
 }
@@ -81,9 +129,10 @@ impl Target {
     pub(super) fn read(&self, at: u64, page: &mut Page) -> Result<(), String> {
         self.file.read_exact_at(&mut page.0, at).map_err(|why| format!("{}: {why}", self.name))
     }
+}
 
-    /// Write pages from page `at` on.
-    pub(super) fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+impl Store for Target {
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
         let mut done = 0;
         while done < pages.len() {
             let slices: Vec<IoSlice> =
@@ -100,31 +149,13 @@ impl Target {
         Ok(())
     }
 
-    /// Write bytes, filled up with zeros, from page `at` on.
-    pub(super) fn write_bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
-        let pages: Vec<Page> = bytes.chunks(PAGE_BYTES).map(filled).collect();
-        self.write(at, &pages)
-    }
-
-    /// Make all that was written durable.
-    pub(super) fn sync(&self) -> Result<(), String> {
+    fn sync(&mut self) -> Result<(), String> {
         self.file.sync_all().map_err(|why| format!("{}: sync: {why}", self.name))
     }
 
-    /// From here on there is no image.
-    pub(super) fn erase_mark(&mut self) -> Result<(), String> {
-        self.write(MARK_SECTOR, &[Page::default()])?;
-        self.sync()
+    fn pages(&self) -> u64 {
+        self.pages
     }
-
-    /// From here on there is one.
-    pub(super) fn write_mark(&mut self, mark: Mark) -> Result<(), String> {
-        self.write_bytes(MARK_SECTOR, &mark.to_bytes())?;
-        self.sync()
-    }
-
-    /// The page of the header.
-    pub(super) const HEADER_PAGE: u64 = HEADER_SECTOR * SECTOR_BYTES as u64 / PAGE_BYTES as u64;
 }
 
 fn filled(bytes: &[u8]) -> Page {
@@ -149,14 +180,18 @@ impl Data {
     }
 
     /// One more page.
-    pub(super) fn add(&mut self, page: &[u8; PAGE_BYTES], to: &mut Target) -> Result<(), String> {
+    pub(super) fn add(
+        &mut self,
+        page: &[u8; PAGE_BYTES],
+        to: &mut dyn Store,
+    ) -> Result<(), String> {
         self.pages[self.count].0 = *page;
         self.count += 1;
         if self.count < self.pages.len() { Ok(()) } else { self.flush(to) }
     }
 
     /// Write what waits.
-    pub(super) fn flush(&mut self, to: &mut Target) -> Result<(), String> {
+    pub(super) fn flush(&mut self, to: &mut dyn Store) -> Result<(), String> {
         let pages = &self.pages[..self.count];
         if pages.is_empty() {
             return Ok(());
