@@ -21,8 +21,8 @@ const MODULES: &str = "/modules";
 const LIFE: &str = "/mnt/life";
 const TICK: Duration = Duration::from_millis(10);
 
-/// The verb: `snapshot-lab TARGET MOUNTED MIB [BYTES]`. TARGET is a disk for an image of ours, or `swap:`
-/// and one for the kernel's own.
+/// The verb: `snapshot-lab TARGET MOUNTED MIB [BYTES]`. TARGET is a disk for an image of ours, or
+/// `swap:` and one for the kernel's own.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let told = lab(arguments);
     if let Err(why) = &told {
@@ -64,7 +64,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     match ended {
         Ended::Written(report) => println!("lab: image {report}"),
         Ended::Resumed => {
-            println!("lab: resumed");
+            println!("lab: resumed cycles={}", cycles());
             writeln!(file, "after").map_err(|why| format!("{LIFE}: {why}"))?;
             drop(file);
             unmount("/mnt", UnmountFlags::empty()).map_err(|why| format!("/mnt: {why}"))?;
@@ -75,6 +75,12 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The processor's clock, which counts instructions where a machine runs by them.
+fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and Linux allows it.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Mount the file system of a disk, and make a file in it.

@@ -58,6 +58,13 @@ impl Checksum {
         self.0 = sum;
     }
 
+    /// Take in more bytes, whole words, by a processor's instruction for it.
+    pub fn add_by(&mut self, bytes: &[u8], step: impl Fn(u32, u64) -> u32) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        self.0 = words.iter().fold(self.0, |sum, word| step(sum, u64::from_le_bytes(*word)));
+        self.add(rest);
+    }
+
     /// The sum of all that was taken in.
     pub fn sum(self) -> u32 {
         !self.0
@@ -81,6 +88,16 @@ mod tests {
         assert_eq!(checksum(&[0; 32]), 0x8a91_36aa);
         assert_eq!(checksum(&[0xff; 32]), 0x62a8_ab43);
         assert_eq!(checksum(b"123456789"), 0xe306_9283);
+        let by_bits = |sum: u32, word: u64| {
+            let mut sum = u64::from(sum) ^ word;
+            for _ in 0..64 {
+                sum = if sum & 1 != 0 { sum >> 1 ^ u64::from(POLYNOMIAL) } else { sum >> 1 };
+            }
+            sum as u32
+        };
+        let mut words = Checksum::default();
+        words.add_by(b"123456789", by_bits);
+        assert_eq!(words.sum(), 0xe306_9283);
         let mut parts = Checksum::default();
         parts.add(b"123");
         parts.add(b"456789");

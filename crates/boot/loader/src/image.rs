@@ -10,10 +10,10 @@ use resume::{
     Refusal, Room, Runs, SECTOR_BYTES, checksum, frames_needed,
 };
 
-use crate::machine::{cpuid, memory};
+use crate::machine::{add, cpuid, cycles, has_checksum, memory};
 use crate::say;
 use crate::start::Start;
-use crate::virtio::{Broken, Disk, PARTS_MAX, Part};
+use crate::virtio::{Broken, Disk, PARTS_MAX, Part, waited};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// PCI devices of a bus.
@@ -75,6 +75,7 @@ impl Page {
 
 /// Resume the image that a disk of the machine has.
 pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
+    let entered = cycles();
     let (device, mark) = find()?;
     let mut page = Page([0; PAGE_BYTES]);
     let mut disk = Disk::open(device).ok_or(Why::Broken)?;
@@ -119,8 +120,9 @@ pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
         let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
         disk.read((layout.data + page) * PAGE_SECTORS, parts)
     })?;
+    let quick = has_checksum();
     plan.verify(sums, |sum, frame, pages| {
-        sum.add(memory::slice(frame * PAGE, (pages * PAGE) as usize));
+        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), quick);
     })?;
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {
@@ -132,7 +134,12 @@ pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
     disk.write(MARK_SECTOR, page.sector())?;
     disk.reset();
     let aside = plan.copies().count();
-    say(format_args!("{} pages, {aside} of them aside, {requests} reads", header.pages));
+    let (jumped, pages) = (cycles(), header.pages);
+    say(format_args!(
+        "{pages} pages, {aside} of them aside, {requests} reads; cycles entered={entered} \
+         waited={} jumped={jumped}",
+        waited()
+    ));
     jump(&header, &plan, &room)
 }
 

@@ -45,10 +45,35 @@ pub(crate) fn in32(port: u16) -> u32 {
     value
 }
 
+/// The processor's clock.
+pub(crate) fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// EAX, EBX, ECX and EDX of a leaf.
 pub(crate) fn cpuid(leaf: u32) -> [u32; 4] {
     let found = core::arch::x86_64::__cpuid_count(leaf, 0);
     [found.eax, found.ebx, found.ecx, found.edx]
+}
+
+/// Take memory into a checksum, by the processor's instruction if it has that.
+pub(crate) fn add(sum: &mut resume::Checksum, bytes: &[u8], has_instruction: bool) {
+    #[target_feature(enable = "sse4.2")]
+    fn by_instruction(sum: &mut resume::Checksum, bytes: &[u8]) {
+        let step = |sum: u32, word| core::arch::x86_64::_mm_crc32_u64(sum.into(), word) as u32;
+        sum.add_by(bytes, step);
+    }
+    match has_instruction {
+        // SAFETY: the processor has it.
+        true => unsafe { by_instruction(sum, bytes) },
+        false => sum.add(bytes),
+    }
+}
+
+/// Does the processor have the instruction for CRC32C (SSE 4.2)?
+pub(crate) fn has_checksum() -> bool {
+    cpuid(1)[2] & 1 << 20 != 0
 }
 
 /// Memory at physical addresses, which are mapped where they are. The loader owns the machine: what

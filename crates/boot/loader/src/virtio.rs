@@ -2,11 +2,11 @@
 //!
 //! Virtual I/O Device (VIRTIO) 1.2, sections 2.7 and 5.2, and their notes on the legacy interface.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use resume::{PAGE_BYTES, SECTOR_BYTES};
 
-use crate::machine::{in8, in16, in32, memory, out8, out16, out32, pci, set_pci};
+use crate::machine::{cycles, in8, in16, in32, memory, out8, out16, out32, pci, set_pci};
 
 /// Vendor and device of a disk that has the legacy interface.
 const LEGACY_DISK: u32 = 0x1001_1af4;
@@ -44,6 +44,14 @@ struct Request {
 }
 
 static mut REQUEST: Request = Request { head: [0; 2], answer: 0 };
+
+/// Cycles that were spent waiting for disks.
+static WAITED: AtomicU64 = AtomicU64::new(0);
+
+/// Cycles that were spent waiting for disks.
+pub(crate) fn waited() -> u64 {
+    WAITED.load(Ordering::Relaxed)
+}
 
 /// A part of memory: address and bytes.
 pub(crate) type Part = (u64, u32);
@@ -142,6 +150,7 @@ impl Disk {
             number.write_volatile(next.wrapping_add(1));
         }
         fence(Ordering::SeqCst);
+        let asked = cycles();
         out16(self.ports + QUEUE_NOTIFY, 0);
         self.taken = self.taken.wrapping_add(1);
         // SAFETY: as above.
@@ -149,6 +158,7 @@ impl Disk {
             core::hint::spin_loop();
         }
         fence(Ordering::SeqCst);
+        WAITED.fetch_add(cycles() - asked, Ordering::Relaxed);
         match memory::slice(answer, 1) {
             [0] => Ok(()),
             _ => Err(Broken),

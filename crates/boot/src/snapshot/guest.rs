@@ -70,6 +70,9 @@ impl Start {
             qemu.args(["-drive", &format!("file={shown},if=virtio,format=raw")]);
         }
         qemu.args(&self.arguments);
+        if lab.counted {
+            qemu.args(["-icount", "shift=0,sleep=on"]);
+        }
         let errors = self.folder.path.join("qemu");
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", errors.display()));
         let began = Instant::now();

@@ -6,10 +6,14 @@ use std::path::Path;
 
 use config::Failure;
 use resume::{
-    Checksum, HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, Refusal, Runs,
-    SECTOR_BYTES, SUMMED_PAGES, checksum,
+    Checksum, HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Plan,
+    Refusal, Runs, SECTOR_BYTES, SUMMED_PAGES, checksum,
 };
 use serde_json::{Value, json};
+
+/// Parts and pages of a request of the loader's: `PARTS_MAX` and `REQUEST_PAGES` there.
+const LOADER_PARTS: usize = 120;
+const LOADER_PAGES: u64 = 1024;
 
 /// An image that is whole.
 #[derive(Clone, Debug)]
@@ -17,6 +21,8 @@ pub struct Found {
     header: Header,
     zero_pages: u64,
     word_pages: u64,
+    /// What the loader reads, in order: first sector and how many.
+    reads: Vec<(u64, u32)>,
 }
 
 /// Check all of the image at `path`.
@@ -66,10 +72,37 @@ pub fn image(path: &Path) -> Result<Found, Failure> {
         let words = runs.iter().filter(|run| matches!(run.kind, Kind::Word(word) if wanted(word)));
         words.map(|run| u64::from(run.count)).sum()
     };
-    Ok(Found { header, zero_pages: count(|word| word == 0), word_pages: count(|word| word != 0) })
+    let zero_pages = count(|word| word == 0);
+    let word_pages = count(|word| word != 0);
+    let reads = reads(&header, runs).map_err(refused)?;
+    Ok(Found { header, zero_pages, word_pages, reads })
+}
+
+/// What the loader reads of an image: the mark, the header, the tables, and the data.
+fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
+    let layout = header.layout();
+    let pages = |page: u64, pages: u64| (page * PAGE_SECTORS, (pages * PAGE_SECTORS) as u32);
+    let mut reads = vec![
+        (MARK_SECTOR, 1),
+        pages(HEADER_SECTOR / PAGE_SECTORS, 1),
+        pages(layout.table, layout.table_pages),
+        pages(layout.sums, layout.sums_pages),
+    ];
+    // Where the loader itself is makes a part more or less, not a request.
+    let plan = Plan::new(runs, (0, 0), header.frames)?;
+    plan.reads::<LOADER_PARTS, Refusal>(LOADER_PAGES, |page, parts| {
+        reads.push(pages(layout.data + page, parts.map(|(_, pages)| pages).sum()));
+        Ok(())
+    })?;
+    Ok(reads)
 }
 
 impl Found {
+    /// What the loader reads, in order: first sector, and how many.
+    pub fn reads(&self) -> &[(u64, u32)] {
+        &self.reads
+    }
+
     /// What is told about it, by name.
     pub fn as_pairs(&self) -> Vec<(String, Value)> {
         let header = &self.header;

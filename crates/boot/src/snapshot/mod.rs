@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::Failure;
+use workload::boot_recording::{Read, Recording};
 
 use crate::image::archive_of;
 use crate::tool;
@@ -31,6 +32,8 @@ pub struct Lab {
     pub bytes_max: Option<u64>,
     /// The processor, as QEMU calls it.
     pub processor: String,
+    /// Its clock counts instructions, one a nanosecond.
+    pub counted: bool,
     /// Time of this machine for each life.
     pub wall: Duration,
 }
@@ -70,6 +73,39 @@ pub struct Resumed {
     pub loader: Option<String>,
     /// From the start to the first line of the program that was suspended.
     pub wall_s: f64,
+    /// Cycles of the guest's clock: from the machine's start to the loader, in the loader, of these
+    /// waiting for disks, and from the jump to the program.
+    pub cycles: Option<Cycles>,
+}
+
+/// Where the cycles of a resume by the loader went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cycles {
+    /// From the machine's start to the loader.
+    pub before: u64,
+    /// In the loader, without waiting.
+    pub computed: u64,
+    /// In the loader, waiting for disks.
+    pub waited: u64,
+    /// From the jump to the program.
+    pub after: u64,
+}
+
+impl Cycles {
+    fn read(loader: &str, resumed: &str) -> Option<Cycles> {
+        let of = |line, name: &str| {
+            let found = counts(line).into_iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value as u64)
+        };
+        let (entered, jumped) = (of(loader, "entered")?, of(loader, "jumped")?);
+        let waited = of(loader, "waited")?;
+        Some(Cycles {
+            before: entered,
+            computed: jumped.checked_sub(entered)?.checked_sub(waited)?,
+            waited,
+            after: of(resumed, "cycles")?.checked_sub(jumped)?,
+        })
+    }
 }
 
 /// The guest's disks: one for the image, and one with the file system that it has mounted.
@@ -152,7 +188,9 @@ impl Lab {
         let after = life.said("lab: after ").and_then(Witness::read);
         let after = after.ok_or_else(|| life.failure("the guest came back and stopped"))?;
         let loader = life.said("blocklab-loader: ").map(str::to_string);
-        Ok(Resumed { after, loader, wall_s: at.as_secs_f64() })
+        let cycles = life.said("lab: resumed").zip(loader.as_deref());
+        let cycles = cycles.and_then(|(resumed, loader)| Cycles::read(loader, resumed));
+        Ok(Resumed { after, loader, wall_s: at.as_secs_f64(), cycles })
     }
 
     /// Boot the guest's kernel.
@@ -174,6 +212,26 @@ impl Lab {
 }
 
 impl Resumed {
+    /// What the loader computed and read of `disks`, for the workload `boot`.
+    ///
+    /// # Errors
+    /// When the image cannot be read again, or the machine did not count.
+    pub fn recording(&self, kernel: &Path, plan: &[(u64, u32)]) -> Result<Recording, Failure> {
+        let cycles = self.cycles.ok_or_else(|| Failure::bug("the guest did not count"))?;
+        let between = cycles.computed / (plan.len() as u64 + 1);
+        let read =
+            |&(sector, sectors): &(u64, u32)| Read { instructions: between, sector, sectors };
+        let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy());
+        Ok(Recording {
+            kernel: name.into_owned(),
+            variant: "snapshot".into(),
+            file_bytes: plan.iter().map(|(_, sectors)| u64::from(*sectors) * 512).sum(),
+            reads: plan.iter().map(read).collect(),
+            last_instructions: between,
+            start_instructions: cycles.after,
+        })
+    }
+
     /// Is this a later moment of the life that was suspended?
     ///
     /// # Errors
@@ -226,6 +284,10 @@ mod tests {
         assert!(before.same(&read(line("78", 60))).is_err());
         assert!(before.same(&read(line("77", 8))).is_err());
         assert_eq!(Witness::read("digest=0a nonce=1"), None);
+        let loader = "9 pages; cycles entered=100 waited=30 jumped=200";
+        let cycles = Cycles { before: 100, computed: 70, waited: 30, after: 50 };
+        assert_eq!(Cycles::read(loader, " cycles=250"), Some(cycles));
+        assert_eq!(Cycles::read(loader, " cycles=150"), None);
         assert_eq!(counts("pages=3 x create_s=0.5")[1], ("create_s".to_string(), 0.5));
     }
 }

@@ -49,6 +49,10 @@ struct Try {
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
+    /// Count instructions, and keep what the loader computed and read, for the workload `boot`, in
+    /// this new file
+    #[arg(long, value_name = "FILE", conflicts_with = "keep")]
+    record: Option<PathBuf>,
     /// Keep the image in this new file, and the disk that is mounted in FILE.disk; do not resume
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     keep: Option<PathBuf>,
@@ -87,6 +91,7 @@ impl Guest {
             memory_mib: self.memory,
             filled_mib: 0,
             bytes_max: None,
+            counted: false,
             processor: self.processor.clone(),
             wall: Duration::from_secs(self.wall_limit),
         }
@@ -151,6 +156,8 @@ struct Cycle {
     way: Way,
     suspended: Suspended,
     resumed: Resumed,
+    /// What the loader reads of the image.
+    reads: Vec<(u64, u32)>,
 }
 
 impl Try {
@@ -160,6 +167,7 @@ impl Try {
             modules: self.modules.clone(),
             filled_mib: self.fill,
             bytes_max: self.size,
+            counted: self.record.is_some(),
             ..self.guest.lab()
         };
         if let Some(path) = &self.keep {
@@ -171,6 +179,15 @@ impl Try {
             return self.tell(&[], Some((path, &suspended)));
         }
         let mut cycles = vec![cycle(&lab, Way::Loader)?];
+        if let Some(path) = &self.record {
+            let recording = cycles[0].resumed.recording(&self.kernel, &cycles[0].reads)?;
+            let mut file = std::fs::File::create_new(path).map_err(|why| {
+                Failure::input(format!("recording {}: {why}", path.display()))
+                    .expected("a name that is free")
+            })?;
+            std::io::Write::write_all(&mut file, recording.to_string().as_bytes())
+                .map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
+        }
         if self.against {
             cycles.push(cycle(&lab, Way::Kernel)?);
         }
@@ -213,6 +230,10 @@ fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
     let path = |name: &str| folder.path.join(name);
     let disks = Disks::new(lab, &path("image"), &path("mounted"))?;
     let suspended = lab.suspend(way, &disks)?;
+    let reads = match way {
+        Way::Loader => inspect::image(&disks.image)?.reads().to_vec(),
+        Way::Kernel => Vec::new(),
+    };
     let resumed = lab.wake(way, &disks)?;
     resumed.is_of(&suspended)?;
     disks.check()?;
@@ -224,7 +245,7 @@ fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
             Err(why) => return Err(why),
         }
     }
-    Ok(Cycle { way, suspended, resumed })
+    Ok(Cycle { way, suspended, resumed, reads })
 }
 
 fn counts(suspended: &Suspended) -> Value {
@@ -263,6 +284,10 @@ impl Cycle {
             "suspend_s": self.suspended.wall_s,
             "resume_s": self.resumed.wall_s,
             "loader": self.resumed.loader,
+            "cycles": self.resumed.cycles.map(|cycles| json!({
+                "before": cycles.before, "computed": cycles.computed,
+                "waited": cycles.waited, "after": cycles.after,
+            })),
         })
     }
 }
