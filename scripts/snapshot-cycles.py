@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Suspend and resume a guest again and again; in every other cycle the power goes at a random moment.
+"""Suspend and resume a guest again and again; the power goes in every other cycle.
 
     scripts/snapshot-cycles.py VMLINUZ [CYCLES]
 
