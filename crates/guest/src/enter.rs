@@ -1,0 +1,82 @@
+//! `enter`: become the init of a root file system, as process 1 of a namespace, and let systemd
+//! tell a recorder when a unit is reached. What that needs lies in memory: nothing of the root is
+//! changed, and nothing is read from it for it.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// In the root, and in memory.
+const FOLDER: &str = "run/blocklab";
+const UNITS: &str = "run/systemd/system";
+/// The service that tells.
+const SERVICE: &str = "blocklab-reached.service";
+
+/// The verb: ROOT UNIT INIT ARGUMENT...
+pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
+    let [root, unit, init, rest @ ..] = arguments else {
+        return Err("expected enter ROOT UNIT INIT ARGUMENT...".into());
+    };
+    let root = Path::new(root);
+    let failed = |what: &str| {
+        let what = format!("cannot {what} in {}", root.display());
+        move |why: rustix::io::Errno| format!("{what}: {why}")
+    };
+    // SAFETY: there is one thread, and nobody else has its mounts or its host's name.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC) }
+        .map_err(failed("have namespaces"))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(failed("have mounts of its own"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", root.join("run"), "tmpfs", flags, Some(c"mode=755"))
+        .map_err(failed("mount /run"))?;
+    tell(root, unit).map_err(|why| format!("cannot write to {}/run: {why}", root.display()))?;
+    std::env::set_current_dir(root).map_err(|why| format!("{}: {why}", root.display()))?;
+    if root != Path::new("/") {
+        mount_move(".", "/").map_err(failed("move the root"))?;
+        rustix::process::chroot(".").map_err(failed("change the root"))?;
+    }
+    let mut command = Command::new(init);
+    command.args(rest).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    Err(format!("cannot run {init}: {}", command.exec()))
+}
+
+/// A unit that runs this program once `unit` is active.
+fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
+    let (folder, units) = (root.join(FOLDER), root.join(UNITS));
+    let wants = units.join(format!("{unit}.wants"));
+    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&wants)?;
+    fs::copy("/proc/self/exe", folder.join("guest"))?;
+    fs::write(units.join(SERVICE), service(unit))?;
+    std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))
+}
+
+fn service(unit: &str) -> String {
+    format!(
+        "[Unit]\nDescription=Tell the recorder\nDefaultDependencies=no\nAfter={unit}\n\n\
+         [Service]\nType=oneshot\nExecStart=/{FOLDER}/guest mark {unit}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_wants_the_one_that_tells_after_it() {
+        let root = std::env::temp_dir().join(format!("blocklab-enter-{}", std::process::id()));
+        tell(&root, "multi-user.target").unwrap();
+        let wanted = root.join(UNITS).join("multi-user.target.wants").join(SERVICE);
+        let text = fs::read_to_string(wanted).unwrap();
+        let same = fs::read(root.join(FOLDER).join("guest")).unwrap().len();
+        fs::remove_dir_all(&root).unwrap();
+        assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
+        assert!(text.contains("guest mark multi-user.target\n"), "{text}");
+        assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
+    }
+}
