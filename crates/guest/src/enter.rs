@@ -12,6 +12,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// In the root, and in memory.
 const FOLDER: &str = "run/blocklab";
+const PROGRAM: &str = "blocklab-guest";
 const UNITS: &str = "run/systemd/system";
 /// The service that tells.
 const SERVICE: &str = "blocklab-reached.service";
@@ -51,7 +52,7 @@ fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
     let wants = units.join(format!("{unit}.wants"));
     fs::create_dir_all(&folder)?;
     fs::create_dir_all(&wants)?;
-    fs::copy("/proc/self/exe", folder.join("guest"))?;
+    fs::copy("/proc/self/exe", folder.join(PROGRAM))?;
     fs::write(units.join(SERVICE), service(unit))?;
     std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))
 }
@@ -59,7 +60,7 @@ fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
 fn service(unit: &str) -> String {
     format!(
         "[Unit]\nDescription=Tell the recorder\nDefaultDependencies=no\nAfter={unit}\n\n\
-         [Service]\nType=oneshot\nExecStart=/{FOLDER}/guest mark {unit}\n"
+         [Service]\nType=oneshot\nExecStart=/{FOLDER}/{PROGRAM} mark {unit}\n"
     )
 }
 
@@ -76,7 +77,7 @@ mod tests {
         let same = fs::read(root.join(FOLDER).join("guest")).unwrap().len();
         fs::remove_dir_all(&root).unwrap();
         assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
-        assert!(text.contains("guest mark multi-user.target\n"), "{text}");
+        assert!(text.contains("blocklab-guest mark multi-user.target\n"), "{text}");
         assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
     }
 }

@@ -4,6 +4,7 @@
 //! calendar that says what time it is and the devices are one thread: one clock, no race.
 
 pub mod calendar;
+mod disk;
 mod elevator;
 pub(crate) mod file_system;
 mod free_cpu;
@@ -37,6 +38,7 @@ use crate::shared_state::{Export, SharedState};
 use crate::statistics::Statistics;
 use crate::vhost_user::backend::BIOS_MAX;
 
+pub use disk::{Disk, Heard};
 pub use elevator::{ElevatorReport, ShareReport};
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub(crate) use inside::PATH as PROGRAMS;
@@ -188,6 +190,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
         memory_mib: options.memory_mib,
         queue_depth,
         disks: origins.len(),
+        words: &options.settings.kernel_words,
         control,
         folder,
     };
