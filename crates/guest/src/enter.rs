@@ -17,10 +17,13 @@ const UNITS: &str = "run/systemd/system";
 /// The service that tells.
 const SERVICE: &str = "blocklab-reached.service";
 
-/// The verb: ROOT UNIT INIT ARGUMENT...
+/// The service that reads a list of files early, and its program.
+const READ_AHEAD: &str = "readahead-list";
+
+/// The verb: ROOT UNIT LIST INIT ARGUMENT...; LIST may be empty.
 pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
-    let [root, unit, init, rest @ ..] = arguments else {
-        return Err("expected enter ROOT UNIT INIT ARGUMENT...".into());
+    let [root, unit, list, init, rest @ ..] = arguments else {
+        return Err("expected enter ROOT UNIT LIST INIT ARGUMENT...".into());
     };
     let root = Path::new(root);
     let failed = |what: &str| {
@@ -35,7 +38,11 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("tmpfs", root.join("run"), "tmpfs", flags, Some(c"mode=755"))
         .map_err(failed("mount /run"))?;
-    tell(root, unit).map_err(|why| format!("cannot write to {}/run: {why}", root.display()))?;
+    let unwritable = |why| format!("cannot write to {}/run: {why}", root.display());
+    tell(root, unit).map_err(unwritable)?;
+    if !list.is_empty() {
+        read_ahead(root, Path::new(list)).map_err(unwritable)?;
+    }
     std::env::set_current_dir(root).map_err(|why| format!("{}: {why}", root.display()))?;
     if root != Path::new("/") {
         mount_move(".", "/").map_err(failed("move the root"))?;
@@ -64,6 +71,22 @@ fn service(unit: &str) -> String {
     )
 }
 
+/// A unit that reads the files of a list before anything else runs.
+fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
+    let (folder, units) = (root.join(FOLDER), root.join(UNITS));
+    let (service, wants) = (format!("{READ_AHEAD}.service"), units.join("sysinit.target.wants"));
+    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&wants)?;
+    fs::copy("/proc/self/exe", folder.join(READ_AHEAD))?;
+    fs::copy(list, folder.join("list"))?;
+    let text = format!(
+        "[Unit]\nDescription=Read files that will be wanted\nDefaultDependencies=no\n\n\
+         [Service]\nType=simple\nExecStart=/{FOLDER}/{READ_AHEAD} read-ahead /{FOLDER}/list\n"
+    );
+    fs::write(units.join(&service), text)?;
+    std::os::unix::fs::symlink(Path::new("..").join(&service), wants.join(&service))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,12 +95,17 @@ mod tests {
     fn a_unit_wants_the_one_that_tells_after_it() {
         let root = std::env::temp_dir().join(format!("blocklab-enter-{}", std::process::id()));
         tell(&root, "multi-user.target").unwrap();
+        fs::write(root.join("list"), "/bin/sh\n").unwrap();
+        read_ahead(&root, &root.join("list")).unwrap();
+        let early = root.join(UNITS).join("sysinit.target.wants/readahead-list.service");
+        let early = fs::read_to_string(early).unwrap();
         let wanted = root.join(UNITS).join("multi-user.target.wants").join(SERVICE);
         let text = fs::read_to_string(wanted).unwrap();
-        let same = fs::read(root.join(FOLDER).join("guest")).unwrap().len();
+        let same = fs::read(root.join(FOLDER).join(PROGRAM)).unwrap().len();
         fs::remove_dir_all(&root).unwrap();
         assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
         assert!(text.contains("blocklab-guest mark multi-user.target\n"), "{text}");
+        assert!(early.contains("/readahead-list read-ahead /run/blocklab/list\n"), "{early}");
         assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
     }
 }

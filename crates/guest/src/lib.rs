@@ -2,15 +2,17 @@
 //! hundred KiB with a verb for each task, built by the build script of `boot`, which carries it.
 
 mod enter;
+mod read_ahead;
 pub mod record;
 
 /// What a verb is given and what it answers: its arguments, and the program's exit code.
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 3] = [
+const VERBS: [(&str, &str, Verb); 4] = [
     ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
     ("mark", "tells a recorder what is reached", record::mark),
+    ("read-ahead", "reads the files of a list", read_ahead::run),
     ("record", "starts an init and records who waits for what", record::run),
 ];
 

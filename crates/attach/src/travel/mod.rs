@@ -60,6 +60,9 @@ const INTERRUPTED: u8 = 130;
 /// Memory for the record of the queue before it is copied to the host.
 const QUEUE_KIB: u32 = 16 << 10;
 
+/// Folders that a guest has of its own: what the host has there is not in it.
+pub const COVERED: [&str; 5] = ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"];
+
 /// The block layer's own schedulers.
 pub const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
 
@@ -348,13 +351,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
     let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
     let folder = match &mount {
         Some(_) => inside::MOUNT.to_string(),
-        // What the guest covers with folders of its own is not there.
-        None if ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"]
-            .iter()
-            .any(|f| here.starts_with(f)) =>
-        {
-            "/".into()
-        }
+        None if COVERED.iter().any(|folder| here.starts_with(folder)) => "/".into(),
         None => here.display().to_string(),
     };
     let cache = |write_back| if write_back { "write back" } else { "write through" };

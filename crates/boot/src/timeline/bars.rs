@@ -56,7 +56,7 @@ pub struct Bar<'a> {
 pub fn bars(record: &Record) -> Vec<Bar<'_>> {
     let (start, end) = record.window_ns();
     let did = |process: &&Process| {
-        !process.is_kernel() || process.cpu_ns + process.queue_ns + process.io_ns > 0
+        !process.is_kernel() || [process.cpu_ns, process.queue_ns, process.io_ns] != [0; 3]
     };
     let mut all: Vec<Bar> = record
         .of_boot()

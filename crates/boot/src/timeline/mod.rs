@@ -1,8 +1,8 @@
 //! From process 1 to a unit: who computes, and who waits for the processor or for storage.
 //!
 //! `session` boots a root file system on a modelled device in virtual time and has it recorded by
-//! the guest's program; `record` reads what that wrote, `ranking` sorts it, `bars` puts it on an axis of
-//! time, `page` and `perfetto` draw that.
+//! the guest's program; `record` reads what that wrote, `ranking` sorts it, `bars` puts it on an
+//! axis of time, `page` and `perfetto` draw that.
 
 pub mod bars;
 pub mod page;

@@ -1,5 +1,5 @@
-//! A record, or two of them, as one page of HTML: processes on an axis of time, the ranking, and the
-//! difference.
+//! A record, or two of them, as one page of HTML: processes on an axis of time, the ranking, and
+//! the difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -118,9 +118,15 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
         lines.push(format!("{} after {:.6} s", one.milestone, seconds(one.at_ns - start)));
     }
     if let Some(recorder) = record.recorder() {
-        let share = recorder.cpu_ns as f64 / (end - start).max(1) as f64 * 100.0;
-        let all = seconds(recorder.cpu_ns);
-        lines.push(format!("the recorder itself: {all:.6} s of processor, {share:.2} % of it"));
+        let own = recorder.cpu_ns as f64;
+        let all = record.of_boot().map(|one| one.cpu_ns as f64).sum::<f64>() + own;
+        let of_time = own / (end - start).max(1) as f64 * 100.0;
+        lines.push(format!(
+            "the recorder itself: {:.6} s of processor, {of_time:.2} % of the time and {:.1} % of \
+             the processor's",
+            own / 1e9,
+            own / all.max(1.0) * 100.0
+        ));
     }
     if let Some(why) = &head.incomplete {
         lines.push(format!("the record is incomplete: {why}"));

@@ -30,6 +30,8 @@ pub struct Record {
     pub slices: Vec<Slice>,
     /// How long a look is before the next.
     pub slice_interval_ns: Option<u64>,
+    /// Files that were read, where that was asked for.
+    pub files: Vec<String>,
     /// In virtual time.
     pub travelled: Option<Travelled>,
 }
@@ -229,6 +231,7 @@ impl Record {
             sampled: Vec::new(),
             slices: Vec::new(),
             slice_interval_ns: None,
+            files: Vec::new(),
             travelled: None,
         };
         for (number, line) in lines {
@@ -256,6 +259,8 @@ impl Record {
             self.samples = Some(read(line)?);
         } else if has("slice_interval_ns") {
             self.slice_interval_ns = Some(read(line["slice_interval_ns"].clone())?);
+        } else if has("file") {
+            self.files.push(read(line["file"].clone())?);
         } else if has("travelled") {
             self.travelled = Some(read(line["travelled"].clone())?);
         } else {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use attach::travel::COVERED;
 use config::Failure;
 
 use crate::tool;
@@ -10,8 +11,6 @@ use crate::tool;
 /// What is in it beside what every Debian has.
 const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,cron,rsyslog,openssh-server";
 const SUITE: &str = "bookworm";
-/// Folders that a guest has of its own, over the host's.
-const COVERED: [&str; 5] = ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"];
 
 /// Where `make` puts it.
 ///

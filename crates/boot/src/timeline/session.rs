@@ -12,12 +12,15 @@ use crate::GUEST_PROGRAM;
 
 /// The file system of the root.
 const FILE_SYSTEM: &str = "ext4";
-/// Unpack the tar file `$0`. A machine without a number would be set up at its first boot.
+/// Unpack the tar file `$0`. A machine without a number would be set up at its first boot; files
+/// that nobody has read since have the time 0.
 const UNPACK: &str = "tar --numeric-owner -xpf \"$0\" && \
-                      echo 0123456789abcdef0123456789abcdef > etc/machine-id";
-/// Take the guest's program from standard input, into memory, and run it.
-const RUN: &str = "cd / && cat > run/blocklab-guest && chmod +x run/blocklab-guest && \
-                   exec run/blocklab-guest \"$@\"";
+                      echo 0123456789abcdef0123456789abcdef > etc/machine-id && \
+                      find . -xdev -type f -exec touch -a -d @0 {} +";
+/// Take the guest's program of `$0` bytes and a list of files from standard input, into memory, and
+/// run it.
+const RUN: &str = "cd / && head -c $0 > run/blocklab-guest && cat > run/files && \
+                   chmod +x run/blocklab-guest && exec run/blocklab-guest \"$@\"";
 /// Longest name of a unit.
 const UNIT_BYTES_MAX: usize = 200;
 
@@ -39,6 +42,10 @@ pub struct Boot {
     pub slice: Option<Duration>,
     /// How often to read every process's stat, as the paper does; `None` for never.
     pub sample: Option<Duration>,
+    /// Find out which files are read; it makes the kernel write down when.
+    pub files: bool,
+    /// A program reads these first.
+    pub read_ahead: Vec<String>,
     /// Root of the device's random streams and of the guest's random numbers.
     pub seed: u64,
     /// The guest's kernel.
@@ -73,6 +80,10 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
 
     let mut options = boot.options(boot.command());
     options.input = GUEST_PROGRAM.to_vec();
+    options.input.extend(boot.read_ahead.iter().flat_map(|path| format!("{path}\n").into_bytes()));
+    if boot.files {
+        options.settings.mount_options = "strictatime".into();
+    }
     options.host.clone_from(&boot.host);
     options.settings.mount = Some(FILE_SYSTEM.into());
     // Delays of the kernel's own threads, too, and all to the nanosecond.
@@ -117,8 +128,9 @@ pub fn check_unit(name: &str) -> Result<(), Failure> {
 
 impl Boot {
     fn command(&self) -> Vec<String> {
+        let bytes = GUEST_PROGRAM.len().to_string();
         let mut all =
-            ["/bin/sh", "-c", RUN, "sh", "record", "--root", "/mnt"].map(String::from).to_vec();
+            ["/bin/sh", "-c", RUN, &bytes, "record", "--root", "/mnt"].map(String::from).to_vec();
         let seconds = self.limit.0.0.div_ceil(1_000_000_000);
         all.extend(["--until".into(), self.until.clone(), "--limit".into(), seconds.to_string()]);
         if let Some(slice) = self.slice {
@@ -126,6 +138,12 @@ impl Boot {
         }
         if let Some(sample) = self.sample {
             all.extend(["--sample".into(), (sample.0.0 / 1_000_000).to_string()]);
+        }
+        if self.files {
+            all.extend(["--files", "yes"].map(String::from));
+        }
+        if !self.read_ahead.is_empty() {
+            all.extend(["--read-ahead", "/run/files"].map(String::from));
         }
         all.extend(["--", "/lib/systemd/systemd"].map(String::from));
         all

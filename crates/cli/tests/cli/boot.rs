@@ -73,6 +73,8 @@ fn what_cannot_be_recorded_is_told() {
         |more: &[&'static str]| told(&[&["record", "--device", "slc2010-paper"], more].concat());
     assert!(record(&["--root", "none.tar"]).contains("--root none.tar"));
     assert!(record(&["--slice", "1us"]).contains("1ms or more"));
+    assert!(record(&["--read-ahead", "a.record"]).contains("a.record: line 1"));
+    assert!(record(&["--until", "../x"]).contains("no name of a unit"));
     assert!(record(&["--host", "no-such-host"]).contains("no-such-host"));
     assert!(told(&["record", "--device", "no-such-part"]).contains("no-such-part"));
     assert!(told(&["report", "a.record"]).contains("a.record: line 1: format null"));

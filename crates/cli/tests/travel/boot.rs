@@ -93,3 +93,23 @@ fn a_unit_that_is_never_reached_is_told() {
     assert!(told.contains("no-such.target was not reached: the time was over"), "{told}");
     assert_eq!(folder.leftovers(), Vec::<String>::new());
 }
+
+#[test]
+fn a_list_of_files_is_recorded_and_read_ahead() {
+    if !can_boot() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = ["record", "--device", "slc2010-paper", "--slice", "0ms", "--out"];
+    boot(&folder, &[&record[..], &["a", "--files"]].concat());
+    let list = "a/slc2010-paper.record";
+    let text = std::fs::read_to_string(folder.path(list)).unwrap();
+    let files = text.lines().filter(|line| line.starts_with("{\"file\":")).count();
+    // Hundreds of some ten thousand.
+    assert!((100..3000).contains(&files), "{files}");
+    assert!(text.contains("/lib/systemd/systemd\"}"), "{text}");
+    let ahead = boot(&folder, &[&record[..], &["b", "--read-ahead", list]].concat());
+    let rows = ahead["boots"][0]["ranking"].as_array().unwrap();
+    let reader = rows.iter().find(|row| row["name"] == "readahead-list").unwrap();
+    assert!(reader["read_bytes"].as_u64().unwrap() > 10_000_000, "{reader}");
+}

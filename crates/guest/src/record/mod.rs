@@ -16,12 +16,14 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
 
+use crate::read_ahead::read_since;
 use netlink::Taskstats;
 use processes::{Processes, quoted};
 use sampled::{Sampler, Slices};
@@ -34,7 +36,8 @@ const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 
 /// How to use it.
 const USAGE: &str = "record [--to FILE] [--until MARK] [--limit SECONDS] [--sample MILLISECONDS] \
-                     [--slice MICROSECONDS] [--root DIR] [-- INIT ARGUMENT...]";
+                     [--slice MICROSECONDS] [--root DIR] [--files yes] [--read-ahead LIST] \
+                     [-- INIT ARGUMENT...]";
 
 /// What to do.
 struct Options {
@@ -44,7 +47,17 @@ struct Options {
     sample: Option<Duration>,
     slice: Option<Duration>,
     root: Option<String>,
+    /// Tell which files were read.
+    files: bool,
+    /// Let a program read the files of this list early.
+    read_ahead: Option<String>,
     init: Vec<String>,
+}
+
+impl Options {
+    fn root(&self) -> &str {
+        self.root.as_deref().unwrap_or("/")
+    }
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
@@ -55,6 +68,8 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         sample: None,
         slice: None,
         root: None,
+        files: false,
+        read_ahead: None,
         init: Vec::new(),
     };
     let mut rest = arguments.iter();
@@ -71,6 +86,8 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         match option.as_str() {
             "--to" => options.to = Some(value.clone()),
             "--until" => options.until.clone_from(value),
+            "--files" => options.files = value == "yes",
+            "--read-ahead" => options.read_ahead = Some(value.clone()),
             "--root" => options.root = Some(value.clone()),
             "--limit" => options.limit = Duration::from_secs(number()?),
             "--sample" => options.sample = Some(Duration::from_millis(number()?.max(1))),
@@ -141,7 +158,8 @@ fn start(options: &Options) -> Result<Child, String> {
     let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWPID) };
     unshared.map_err(|why| format!("no namespace for process 1: {why}"))?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("enter").arg(options.root.as_deref().unwrap_or("/")).arg(&options.until);
+    command.arg("enter").arg(options.root()).arg(&options.until);
+    command.arg(options.read_ahead.as_deref().unwrap_or(""));
     command.args(&options.init).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().map_err(|why| format!("cannot start process 1: {why}"))
 }
@@ -161,6 +179,8 @@ struct Recorder {
     slices: Option<Slices>,
     /// Tasks that lived, and forks until then, when it began.
     began: (u64, u64),
+    /// The same by the wall clock.
+    began_at: SystemTime,
     trouble: Option<String>,
 }
 
@@ -188,6 +208,7 @@ impl Recorder {
             sampler: options.sample.map(Sampler::every),
             slices: options.slice.map(Slices::every),
             began,
+            began_at: SystemTime::now(),
             trouble: None,
         })
     }
@@ -302,6 +323,10 @@ impl Recorder {
         }
         out.extend(self.sampler.iter().map(Sampler::lines));
         out.extend(self.slices.iter().map(Slices::lines));
+        if options.files {
+            let files = read_since(Path::new(options.root()), self.began_at);
+            out.extend(files.iter().map(|path| format!("{{\"file\":{}}}\n", quoted(path))));
+        }
         Ok(out)
     }
 }

@@ -1,5 +1,5 @@
-//! What the kernel says of a task: `struct taskstats` (Linux's `taskstats.h`) in messages of generic
-//! netlink. Total: whatever the bytes are, there is an answer.
+//! What the kernel says of a task: `struct taskstats` (Linux's `taskstats.h`) in messages of
+//! generic netlink. Total: whatever the bytes are, there is an answer.
 
 use std::fmt;
 

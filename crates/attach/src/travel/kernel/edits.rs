@@ -232,8 +232,9 @@ void blk_mq_complete_request(struct request *rq)
     ],
 };
 
-/// The scheduler's clock, by which delays and processor time of tasks are counted, ticks every 10 ms
-/// here. With `host.clock=1` on the command line it is virtual time itself; reading it costs nothing.
+/// The scheduler's clock, by which delays and processor time of tasks are counted, ticks every 10
+/// ms here. With `host.clock=1` on the command line it is virtual time itself; reading it costs
+/// nothing.
 const CLOCK: Change = Change {
     lost: Some("boot record"),
     edits: &[(

@@ -49,6 +49,12 @@ pub(super) struct Args {
     /// Beside it, read every process's stat this often, as the paper does
     #[arg(long, value_name = "TIME")]
     sample: Option<String>,
+    /// Keep in the record which files are read
+    #[arg(long)]
+    files: bool,
+    /// Let a program, readahead-list, read the files of this record first
+    #[arg(long, value_name = "RECORD", conflicts_with = "files")]
+    read_ahead: Option<PathBuf>,
     /// Root of the device's random streams and of the guest's random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -123,6 +129,7 @@ impl Args {
             Some(text) => interval("--sample", text)?,
             None => None,
         };
+        let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
         let memory_mib = travel::memory(&self.mem)?;
         let host = study::host(&self.host)?;
         // What is wrong with a part is said before anything boots.
@@ -143,6 +150,8 @@ impl Args {
                 memory_mib,
                 slice,
                 sample,
+                files: self.files,
+                read_ahead: read_ahead.clone(),
                 seed: self.seed,
                 kernel: kernel.clone(),
                 program: crate::binary::find()?,
@@ -165,8 +174,8 @@ impl Args {
 
     fn keep(&self, device: &str, booted: &Booted) -> Result<PathBuf, Failure> {
         let path = self.out.join(session::file_name(device));
-        let written = std::fs::create_dir_all(&self.out)
-            .and_then(|()| std::fs::write(&path, &booted.text));
+        let written =
+            std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&path, &booted.text));
         written.map_err(|why| {
             Failure::machine(format!("cannot write {}: {why}", path.display()))
                 .help("name another folder with --out DIR")
@@ -221,6 +230,16 @@ impl Report {
     }
 }
 
+/// The files that a record names.
+fn files(path: &Path) -> Result<Vec<String>, Failure> {
+    let files = read(path)?.files;
+    match files.is_empty() {
+        false => Ok(files),
+        true => Err(Failure::input(format!("--read-ahead {}: no files", path.display()))
+            .expected("a record of `blocklab boot record --files`")),
+    }
+}
+
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|why| {
         Failure::machine(format!("cannot write {}: {why}", path.display()))
@@ -231,7 +250,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn read(path: &Path) -> Result<Record, Failure> {
     let shown = path.display();
     let wrong = |why: String| {
-        Failure::input(format!("record {shown}: {why}")).expected("a file of `blocklab boot record`")
+        Failure::input(format!("record {shown}: {why}"))
+            .expected("a file of `blocklab boot record`")
     };
     let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
     if bytes > RECORD_BYTES_MAX {
