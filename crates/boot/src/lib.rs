@@ -3,12 +3,14 @@
 //!
 //! `image` makes the disk, `load` boots it and writes a [`workload::boot_recording::Recording`],
 //! which the workload `boot` replays on any device in virtual time; `compose` does so for a table.
+//! `timeline` is what comes after: who waits for what until a unit of the distribution is reached.
 
 pub mod compose;
 mod guest_program;
 pub mod image;
 pub mod load;
 pub mod snapshot;
+pub mod timeline;
 mod tool;
 
 pub use guest_program::{GUEST_PROGRAM, LOADER};

@@ -9,7 +9,7 @@ use config::Failure;
 pub(crate) const GRUB_BOOT_CODE: &str = "/usr/lib/grub/i386-pc/boot.img";
 
 /// The programs that are used, and the Debian package that has each.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 12] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("grub-mkimage", "grub-common"),
     ("mke2fs", "e2fsprogs"),
@@ -21,12 +21,13 @@ const PACKAGES: [(&str, &str); 11] = [
     ("mformat", "mtools"),
     ("mcopy", "mtools"),
     ("bzip2", "bzip2"),
+    ("mmdebstrap", "mmdebstrap"),
 ];
 
 /// The Debian packages of what images of all variants, and booting them, lack on this machine.
 pub fn missing_packages() -> Vec<&'static str> {
-    // The last one unpacks kernels that are packed in a rare way.
-    let needed = PACKAGES.iter().take(PACKAGES.len() - 1);
+    // The last two unpack kernels that are packed in a rare way, and make a root file system.
+    let needed = PACKAGES.iter().take(PACKAGES.len() - 2);
     let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     let mut missing: Vec<&str> =
         needed.filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect();

@@ -1,7 +1,10 @@
 //! What runs inside a guest, or on a machine that is to be measured: one static program of a few
 //! hundred KiB with a verb for each task, built by the build script of `boot`, which carries it.
 
+mod enter;
 mod lab;
+mod read_ahead;
+pub mod record;
 mod suspend;
 mod swap;
 
@@ -9,7 +12,11 @@ mod swap;
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 2] = [
+const VERBS: [(&str, &str, Verb); 6] = [
+    ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
+    ("mark", "tells a recorder what is reached", record::mark),
+    ("read-ahead", "reads the files of a list", read_ahead::run),
+    ("record", "starts an init and records who waits for what", record::run),
     ("suspend", "the machine into an image that the loader resumes", suspend::verb),
     (
         "snapshot-lab",

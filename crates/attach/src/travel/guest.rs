@@ -25,6 +25,8 @@ pub(super) struct Boot<'a> {
     pub(super) queue_depth: u32,
     /// How many disks there are.
     pub(super) disks: usize,
+    /// Further words for it.
+    pub(super) words: &'a [String],
     /// The folder with the plan.
     pub(super) control: &'a Path,
     /// The folder with the sockets, and for the kernel's own files.
@@ -73,6 +75,7 @@ impl Boot<'_> {
         // The kernel's random numbers begin with its command line, so no name of ours in it may
         // change from run to run. 2 is virtio's number of a block device.
         all.extend((0..self.disks).map(|index| format!("virtio_uml.device={}:2", socket(index))));
+        all.extend(self.words.iter().cloned());
         all.extend(["--".into(), "travel-guest".into(), CONTROL.into()]);
         let length: usize = all.iter().map(|word| word.len() + 1).sum();
         if length > COMMAND_LINE_MAX {

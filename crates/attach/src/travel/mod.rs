@@ -4,6 +4,7 @@
 //! calendar that says what time it is and the devices are one thread: one clock, no race.
 
 pub mod calendar;
+mod disk;
 mod elevator;
 pub(crate) mod file_system;
 mod free_cpu;
@@ -37,6 +38,7 @@ use crate::shared_state::{Export, SharedState};
 use crate::statistics::Statistics;
 use crate::vhost_user::backend::BIOS_MAX;
 
+pub use disk::{Disk, Heard};
 pub use elevator::{ElevatorReport, ShareReport};
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub(crate) use inside::PATH as PROGRAMS;
@@ -57,6 +59,9 @@ pub const MEMORY_MIN_MIB: u64 = 64;
 const INTERRUPTED: u8 = 130;
 /// Memory for the record of the queue before it is copied to the host.
 const QUEUE_KIB: u32 = 16 << 10;
+
+/// Folders that a guest has of its own: what the host has there is not in it.
+pub const COVERED: [&str; 5] = ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"];
 
 /// The block layer's own schedulers.
 pub const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
@@ -188,6 +193,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
         memory_mib: options.memory_mib,
         queue_depth,
         disks: origins.len(),
+        words: &options.settings.kernel_words,
         control,
         folder,
     };
@@ -345,13 +351,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
     let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
     let folder = match &mount {
         Some(_) => inside::MOUNT.to_string(),
-        // What the guest covers with folders of its own is not there.
-        None if ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"]
-            .iter()
-            .any(|f| here.starts_with(f)) =>
-        {
-            "/".into()
-        }
+        None if COVERED.iter().any(|folder| here.starts_with(folder)) => "/".into(),
         None => here.display().to_string(),
     };
     let cache = |write_back| if write_back { "write back" } else { "write through" };

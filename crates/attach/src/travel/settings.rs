@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
 
-/// What a study sets.
+/// What a study, or the boot lab, sets.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Mount this file system, which is there already.
@@ -22,6 +22,8 @@ pub struct Settings {
     pub wbt_us: Option<u64>,
     /// Values of files in /proc/sys/vm.
     pub memory: BTreeMap<String, u64>,
+    /// Further words of the kernel's command line.
+    pub kernel_words: Vec<String>,
     /// Variables of the program's environment.
     pub environment: BTreeMap<String, String>,
 }

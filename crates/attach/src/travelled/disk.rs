@@ -5,26 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
-use sim::{Bytes, Device, Nanos};
+use sim::Device;
 use study::{Failure, Setup, Travel};
 
 use crate::session::Start;
-use crate::store::Store;
-
-/// A device with its data, at rest.
-pub(super) struct Disk {
-    pub(super) device: Box<dyn Device>,
-    pub(super) store: Store,
-    pub(super) at: Nanos,
-    pub(super) next_id: u64,
-}
-
-impl Disk {
-    fn fork(&self, limit: Bytes) -> Result<(Box<dyn Device>, Start), Failure> {
-        let start = Start { store: self.store.fork(limit)?, at: self.at, next_id: self.next_id };
-        Ok((self.device.boxed_clone(), start))
-    }
-}
+use crate::travel::Disk;
 
 #[derive(Default)]
 struct Shared {

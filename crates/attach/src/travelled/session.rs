@@ -11,10 +11,10 @@ use study::{RunResult, Session, Setup, Travel, WriteCache, name_of};
 use crate::private_folder::PrivateFolder;
 use crate::session::{DeviceOptions, Start};
 use crate::store::Store;
-use crate::travel::{Companion, DiskReport, Left, Options, Settings, journey};
+use crate::travel::{Companion, Disk, DiskReport, Left, Options, Settings, journey};
 
 use super::Host;
-use super::disk::{Disk, Disks};
+use super::disk::Disks;
 
 /// Above this share of free CPU a result is called distorted.
 const DISTORTED: f64 = 0.1;

@@ -1,4 +1,6 @@
-//! `blocklab boot`: boot images, and where the time of loading a kernel goes.
+//! `blocklab boot`: boot images, where the time of loading a kernel goes, and who waits after it.
+
+mod record;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,6 +44,12 @@ enum BootVerb {
     },
     /// Boot a kernel in QEMU, or take recordings, and say what loading it takes on devices
     Load(Load),
+    /// Make the root file system of a small Debian for `boot record`, once
+    Root(record::Root),
+    /// Boot a root file system in virtual time and say who waits for what until a unit is reached
+    Record(record::Args),
+    /// Show records again, beside each other, and as pictures
+    Report(record::Report),
 }
 
 /// How a kernel is stored. `image` makes the first of what is named, `load` boots each with each.
@@ -106,6 +114,9 @@ impl Args {
                 }
             }
             BootVerb::Load(load) => load.run()?,
+            BootVerb::Root(root) => root.run()?,
+            BootVerb::Record(record) => record.run()?,
+            BootVerb::Report(report) => report.run()?,
         }
         Ok(0)
     }

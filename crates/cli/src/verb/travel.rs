@@ -179,7 +179,7 @@ fn input() -> Result<Vec<u8>, Failure> {
 }
 
 /// 256M and 256MiB are the same here, as they are to the kernel.
-fn memory(text: &str) -> Result<u64, Failure> {
+pub(super) fn memory(text: &str) -> Result<u64, Failure> {
     let number = text.strip_suffix(['M', 'G']).unwrap_or("");
     let mib = match number.parse::<u64>() {
         Ok(value) if text.ends_with('G') => value.checked_mul(1024),

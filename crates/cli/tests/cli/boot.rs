@@ -43,6 +43,43 @@ fn the_winner_and_the_crossover_are_told() {
     assert!(text.contains("plain and shipped are never equal"), "{text}");
 }
 
+/// A record of a boot in which two processes waited.
+const RECORD: &str = concat!(
+    "{\"format\":\"blocklab boot record 1\",\"kernel\":\"6.1\",\"until\":\"a.target\",",
+    "\"reached\":true,\"incomplete\":null,\"end_ns\":2000,\"recorder\":4,\"init\":5,",
+    "\"forks\":1,\"exits\":0,\"lost\":0}\n{\"milestone\":\"init\",\"at_ns\":0}\n",
+    "{\"pid\":5,\"parent\":4,\"name\":\"init\",\"start_ns\":0,\"io_ns\":3}\n",
+    "{\"pid\":6,\"parent\":5,\"name\":\"reader\",\"start_ns\":9,\"io_ns\":700}\n",
+);
+
+#[test]
+fn a_record_is_shown_again() {
+    let args = ["boot", "report", "a.record", "--json", "--html", "r.html"];
+    let out = Test::new().file("a.record", RECORD).args(&args).run();
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let rows = &answer["boots"][0]["ranking"];
+    assert_eq!((&rows[0]["name"], &rows[1]["io_ns"]), (&"reader".into(), &3.into()));
+}
+
+#[test]
+fn what_cannot_be_recorded_is_told() {
+    let told = |args: &[&str]| {
+        let out = Test::new().file("a.record", "{}").args(&["boot"]).args(args).run();
+        assert_eq!(out.code, 2, "{}", out.stderr);
+        out.stderr
+    };
+    let record =
+        |more: &[&'static str]| told(&[&["record", "--device", "slc2010-paper"], more].concat());
+    assert!(record(&["--root", "none.tar"]).contains("--root none.tar"));
+    assert!(record(&["--slice", "1us"]).contains("1ms or more"));
+    assert!(record(&["--read-ahead", "a.record"]).contains("a.record: line 1"));
+    assert!(record(&["--until", "../x"]).contains("no name of a unit"));
+    assert!(record(&["--host", "no-such-host"]).contains("no-such-host"));
+    assert!(told(&["record", "--device", "no-such-part"]).contains("no-such-part"));
+    assert!(told(&["report", "a.record"]).contains("a.record: line 1: format null"));
+}
+
 #[test]
 fn what_cannot_be_loaded_is_told() {
     let damaged = Test::new()

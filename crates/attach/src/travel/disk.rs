@@ -1,0 +1,70 @@
+//! A disk that one session prepares and others begin with.
+
+use sim::{Bytes, Device, Nanos};
+use study::{BuiltPart, Failure};
+
+use crate::session::{DeviceOptions, Start};
+use crate::store::Store;
+
+use super::{Companion, Options, Report, journey};
+
+/// A device with its data, at rest.
+pub struct Disk {
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) store: Store,
+    pub(crate) at: Nanos,
+    pub(crate) next_id: u64,
+}
+
+/// A session whose program's output is taken, not shown.
+pub struct Heard {
+    /// What was measured.
+    pub report: Report,
+    /// The program's exit code.
+    pub code: u8,
+    /// What it wrote, and what it said on stderr.
+    pub said: [String; 2],
+}
+
+impl Disk {
+    /// The disk as a session leaves it: of `part`, the only one that `options` then have.
+    ///
+    /// # Errors
+    /// When the session fails, or its program does.
+    pub fn prepared(part: BuiltPart, mut options: Options) -> Result<Disk, Failure> {
+        let store = Store::temporary(part.device.limits().capacity, options.data_limit)?;
+        let start = Start { store: store.share()?, at: Nanos(0), next_id: 0 };
+        options.devices =
+            vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
+        let companion = Companion { keeps_device: true, ..Companion::default() };
+        let left = journey(options, &companion)?;
+        if left.outcome.code != 0 {
+            let [_, complaints] = &left.said;
+            return Err(Failure::input(format!(
+                "the disk could not be prepared: {}",
+                complaints.trim().lines().next_back().unwrap_or("the program said nothing")
+            )));
+        }
+        let (device, at, next_id) =
+            left.device.ok_or_else(|| Failure::bug("a device that was to be kept was not"))?;
+        Ok(Disk { device, store, at, next_id })
+    }
+
+    /// Begin a session with it, as the only disk; `part` says what it is.
+    ///
+    /// # Errors
+    /// When the session fails.
+    pub fn travel(self, part: BuiltPart, mut options: Options) -> Result<Heard, Failure> {
+        let start = Start { store: self.store, at: self.at, next_id: self.next_id };
+        let part = BuiltPart { device: self.device, ..part };
+        options.devices =
+            vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
+        let left = journey(options, &Companion::default())?;
+        Ok(Heard { report: left.outcome.report, code: left.outcome.code, said: left.said })
+    }
+
+    pub(crate) fn fork(&self, limit: Bytes) -> Result<(Box<dyn Device>, Start), Failure> {
+        let start = Start { store: self.store.fork(limit)?, at: self.at, next_id: self.next_id };
+        Ok((self.device.boxed_clone(), start))
+    }
+}

@@ -1,0 +1,251 @@
+//! A record, or two of them, as one page of HTML: processes on an axis of time, the ranking, and
+//! the difference.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::bars::{Bar, Doing, bars};
+use super::ranking::{self, Row};
+use super::record::Record;
+
+/// Places of the ranking, and rows of the difference, that are shown.
+const ROWS: usize = 20;
+/// Of the picture, in pixels.
+const LABEL: u64 = 170;
+const WIDTH: u64 = 900;
+const ROW: u64 = 14;
+const TOP: u64 = 44;
+
+const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1120px;\
+    color:#1b1b1b}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+    td,th{padding:2px 12px;text-align:right;border-bottom:1px solid #e3e3e3}\
+    td:last-child,th:last-child{text-align:left}svg{display:block;font-size:10px}\
+    h2{margin-top:2em}.key{display:inline-block;width:.9em;height:.9em;margin:0 .4em 0 1.2em;\
+    vertical-align:-1px}p{max-width:75ch}";
+
+fn colour(doing: Doing) -> &'static str {
+    match doing {
+        Doing::Runs => "#3b76af",
+        Doing::Queues => "#efb73e",
+        Doing::WaitsForStorage => "#c3423f",
+    }
+}
+
+/// The page of named records, the second beside the first.
+pub fn page(records: &[(String, Record)]) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>Who waits in a \
+         boot</title>\n<style>{STYLE}</style>\n<h1>Who waits in a boot</h1>\n"
+    );
+    for (name, record) in records {
+        section(&mut out, name, record);
+    }
+    if let [(first, a), (second, b)] = records {
+        difference(&mut out, (first, a), (second, b));
+    }
+    out.push_str("</html>\n");
+    out
+}
+
+fn section(out: &mut String, name: &str, record: &Record) {
+    let _ = writeln!(out, "<h2>{}</h2>", escaped(name));
+    let text = ranking::lines(record, 0);
+    let told: Vec<String> = text
+        .iter()
+        .filter(|line| !line.trim_start().starts_with("I/O delay s"))
+        .map(|line| escaped(line))
+        .collect();
+    let _ = writeln!(out, "<p>{}</p>", told.join("<br>\n"));
+    out.push_str("<p>");
+    for doing in Doing::ALL {
+        let (colour, name) = (colour(doing), doing.name());
+        let _ = write!(out, "<span class=\"key\" style=\"background:{colour}\"></span>{name}");
+    }
+    out.push_str("<span class=\"key\" style=\"background:#e6e6e6\"></span>lives</p>\n");
+    picture(out, record);
+    table(out, &ranking::ranking(record));
+}
+
+/// A round step of the axis: at most ten of them.
+fn step_ns(window_ns: u64) -> u64 {
+    let mut step: u64 = 1;
+    loop {
+        for factor in [1, 2, 5] {
+            if step.saturating_mul(factor).saturating_mul(10) >= window_ns {
+                return step * factor;
+            }
+        }
+        step = step.saturating_mul(10);
+    }
+}
+
+fn picture(out: &mut String, record: &Record) {
+    let (start, end) = record.window_ns();
+    let window = (end - start).max(1);
+    let x =
+        |ns: u64| LABEL as f64 + (ns.saturating_sub(start)) as f64 / window as f64 * WIDTH as f64;
+    let all = bars(record);
+    let height = TOP + all.len() as u64 * ROW + 6;
+    let _ = writeln!(
+        out,
+        "<svg viewBox=\"0 0 {w} {height}\" width=\"{w}\" height=\"{height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">",
+        w = LABEL + WIDTH + 20
+    );
+    let step = step_ns(window);
+    for mark in (0..=window / step).map(|index| start + index * step) {
+        let at = x(mark);
+        let seconds = (mark - start) as f64 / 1e9;
+        let _ = writeln!(
+            out,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{height}\" \
+             stroke=\"#eee\"/><text x=\"{at:.1}\" y=\"{}\" fill=\"#666\">{} s</text>",
+            TOP - 4,
+            plain(seconds)
+        );
+    }
+    for (index, bar) in all.iter().enumerate() {
+        draw(out, bar, TOP + index as u64 * ROW, &x);
+    }
+    for one in record.milestones.iter().filter(|one| one.at_ns > start && one.at_ns <= end) {
+        let at = x(one.at_ns);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"16\" y2=\"{height}\" stroke=\"#2a7f3f\"/>\
+             <text x=\"{at:.1}\" y=\"12\" text-anchor=\"end\" fill=\"#2a7f3f\">{}</text>",
+            escaped(&one.milestone)
+        );
+    }
+    out.push_str("</svg>\n");
+}
+
+fn draw(out: &mut String, bar: &Bar, y: u64, x: &impl Fn(u64) -> f64) {
+    let name = match bar.process.is_kernel() {
+        true => format!("[{}]", bar.process.name),
+        false => bar.process.name.clone(),
+    };
+    let seconds = |ns: u64| plain(ns as f64 / 1e9);
+    let told = format!(
+        "{name} ({}): ran {} s, waited {} s for the processor, {} s for storage",
+        bar.process.pid,
+        seconds(bar.process.cpu_ns),
+        seconds(bar.process.queue_ns),
+        seconds(bar.process.io_ns)
+    );
+    let rectangle = |from: u64, to: u64, colour: &str| {
+        let (left, width) = (x(from), x(to) - x(from));
+        format!(
+            "<rect x=\"{left:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\" fill=\"{colour}\"/>",
+            y + 2,
+            width.max(0.1),
+            ROW - 4
+        )
+    };
+    let _ = write!(
+        out,
+        "<g><title>{}</title><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>{}",
+        escaped(&told),
+        LABEL - 6,
+        y + ROW - 4,
+        escaped(&name),
+        rectangle(bar.from_ns, bar.to_ns, "#e6e6e6")
+    );
+    for piece in &bar.pieces {
+        out.push_str(&rectangle(piece.from_ns, piece.to_ns, colour(piece.doing)));
+    }
+    out.push_str("</g>\n");
+}
+
+fn table(out: &mut String, rows: &[Row]) {
+    out.push_str(
+        "<h3>Who waited longest for storage</h3>\n<table><tr><th>I/O delay s<th>waits<th>processor \
+         s<th>run queue s<th>read MB<th>written MB<th>process</tr>\n",
+    );
+    for row in rows.iter().take(ROWS) {
+        let name = if row.kernel { format!("[{}]", row.name) } else { row.name.clone() };
+        let _ = writeln!(
+            out,
+            "<tr><td>{:.6}<td>{}<td>{:.6}<td>{:.6}<td>{:.2}<td>{:.2}<td>{}</tr>",
+            row.io_ns as f64 / 1e9,
+            row.io_waits,
+            row.cpu_ns as f64 / 1e9,
+            row.queue_ns as f64 / 1e9,
+            row.read_bytes as f64 / 1e6,
+            row.write_bytes as f64 / 1e6,
+            escaped(&name)
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+/// I/O delay of processes of the same name in both, the largest difference first.
+fn differences(a: &Record, b: &Record) -> Vec<(String, [u64; 2])> {
+    let mut all: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for (index, record) in [a, b].into_iter().enumerate() {
+        for row in ranking::ranking(record) {
+            let sum = &mut all.entry(row.name).or_default()[index];
+            *sum = sum.saturating_add(row.io_ns);
+        }
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|(_, [a, b])| std::cmp::Reverse(a.abs_diff(*b)));
+    all
+}
+
+fn difference(out: &mut String, (first, a): (&str, &Record), (second, b): (&str, &Record)) {
+    let length = |record: &Record| {
+        let (start, end) = record.window_ns();
+        (end - start) as f64 / 1e9
+    };
+    let _ = writeln!(
+        out,
+        "<h2>Difference</h2>\n<p>{} s and {} s of process 1. I/O delay by name, all processes of a \
+         name together:</p>\n<table><tr><th>{} s<th>{} s<th>difference s<th>process</tr>",
+        plain(length(a)),
+        plain(length(b)),
+        escaped(first),
+        escaped(second)
+    );
+    for (name, [a, b]) in differences(a, b).into_iter().take(ROWS) {
+        let (a, b) = (a as f64 / 1e9, b as f64 / 1e9);
+        let name = escaped(&name);
+        let _ = writeln!(out, "<tr><td>{a:.6}<td>{b:.6}<td>{:+.6}<td>{name}</tr>", b - a);
+    }
+    out.push_str("</table>\n");
+}
+
+/// As many digits as are needed.
+fn plain(seconds: f64) -> String {
+    let text = format!("{seconds:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::SMALL;
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_bar_for_each_process_and_no_name_is_markup() {
+        let record = Record::parse(SMALL).unwrap();
+        let one = page(&[("x & y".into(), record.clone())]);
+        assert_eq!(one.matches("<g>").count(), 3);
+        assert!(one.contains("a &lt;b&gt;") && !one.contains("a <b>") && one.contains("x &amp; y"));
+        assert!(one.contains(">a.target</text>") && !one.contains("Difference"));
+        let mut slower = record.clone();
+        slower.processes[4].io_ns = 1500;
+        assert_eq!(differences(&record, &slower)[0], ("a <b>".into(), [500, 1500]));
+        assert!(page(&[("a".into(), record), ("b".into(), slower)]).contains("+0.000001"));
+    }
+
+    #[test]
+    fn the_axis_has_round_steps() {
+        assert_eq!([5_750_000_000, 10, 1].map(step_ns), [1_000_000_000, 1, 1]);
+        assert_eq!(step_ns(210_000_000), 50_000_000);
+        assert_eq!([plain(0.25), plain(1.0), plain(0.0)], ["0.25", "1", "0"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! Who waited longest for storage.
+
+use serde::Serialize;
+
+use super::record::{Process, Record};
+
+/// Ticks in which the paper's way counts.
+const TICK_NS: u64 = 10_000_000;
+
+/// A place in the ranking.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// The process's name.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+    /// It is a thread of the kernel.
+    pub kernel: bool,
+    /// I/O delay.
+    pub io_ns: u64,
+    /// So many waits.
+    pub io_waits: u64,
+    /// On the processor.
+    pub cpu_ns: u64,
+    /// In the run queue.
+    pub queue_ns: u64,
+    /// Read.
+    pub read_bytes: u64,
+    /// Written.
+    pub write_bytes: u64,
+    /// Page faults with I/O.
+    pub major_faults: u64,
+}
+
+impl Row {
+    fn of(process: &Process) -> Row {
+        Row {
+            name: process.name.clone(),
+            pid: process.pid,
+            kernel: process.is_kernel(),
+            io_ns: process.io_ns,
+            io_waits: process.io_waits,
+            cpu_ns: process.cpu_ns,
+            queue_ns: process.queue_ns,
+            read_bytes: process.read_bytes,
+            write_bytes: process.write_bytes,
+            major_faults: process.major_faults,
+        }
+    }
+}
+
+/// All processes of a boot and the kernel's threads, who waited longest first.
+pub fn ranking(record: &Record) -> Vec<Row> {
+    let mut rows: Vec<Row> = record.of_boot().map(Row::of).collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse((row.io_ns, row.cpu_ns)), row.pid));
+    rows
+}
+
+/// How far the paper's way is off.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Bias {
+    /// From one look to the next.
+    pub interval_ns: u64,
+    /// Looks.
+    pub samples: u64,
+    /// Processes of the boot that it never saw.
+    pub unseen: usize,
+    /// Their I/O delay.
+    pub unseen_io_ns: u64,
+    /// I/O delay of all of them, exactly.
+    pub exact_io_ns: u64,
+    /// And as it was seen.
+    pub sampled_io_ns: u64,
+    /// The first names of its ranking.
+    pub leaders: Vec<String>,
+}
+
+/// Compare with the samples, where there are any.
+pub fn bias(record: &Record, leaders: usize) -> Option<Bias> {
+    let samples = record.samples?;
+    let all: Vec<&Process> = record.of_boot().collect();
+    let seen = |process: &&&Process| record.sampled.iter().any(|one| one.sampled == process.pid);
+    let unseen: Vec<&&Process> = all.iter().filter(|process| !seen(process)).collect();
+    let mut sampled: Vec<_> = record
+        .sampled
+        .iter()
+        .filter(|one| all.iter().any(|process| process.pid == one.sampled))
+        .collect();
+    sampled.sort_by_key(|one| (std::cmp::Reverse(one.io_ticks), one.sampled));
+    let sum = |delays: &mut dyn Iterator<Item = u64>| delays.fold(0, u64::saturating_add);
+    Some(Bias {
+        interval_ns: samples.sample_interval_ns,
+        samples: samples.samples,
+        unseen: unseen.len(),
+        unseen_io_ns: sum(&mut unseen.iter().map(|process| process.io_ns)),
+        exact_io_ns: sum(&mut all.iter().map(|process| process.io_ns)),
+        sampled_io_ns: sum(&mut sampled.iter().map(|one| one.io_ticks.saturating_mul(TICK_NS))),
+        leaders: sampled.iter().take(leaders).map(|one| one.name.clone()).collect(),
+    })
+}
+
+/// What a person reads: milestones, shares, and the first `rows` of the ranking.
+pub fn lines(record: &Record, rows: usize) -> Vec<String> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let (start, end) = record.window_ns();
+    let head = &record.head;
+    let mut lines =
+        vec![format!("{} after {:.6} s of process 1", head.until, seconds(end - start))];
+    if let Some(travelled) = &record.travelled {
+        let device_s = travelled.device_busy_share * 100.0;
+        let code = travelled.processor_share.map_or("code was free".into(), |share| {
+            format!("code took {:.1} % of it (as on {})", share * 100.0, travelled.host)
+        });
+        lines.push(format!("{} was busy {device_s:.1} % of it, {code}", travelled.device));
+    }
+    let inside = |at_ns: u64| at_ns > start && at_ns < end;
+    for one in record.milestones.iter().filter(|one| inside(one.at_ns)) {
+        lines.push(format!("{} after {:.6} s", one.milestone, seconds(one.at_ns - start)));
+    }
+    if let Some(recorder) = record.recorder() {
+        let own = recorder.cpu_ns as f64;
+        let all = record.of_boot().map(|one| one.cpu_ns as f64).sum::<f64>() + own;
+        let of_time = own / (end - start).max(1) as f64 * 100.0;
+        lines.push(format!(
+            "the recorder itself: {:.6} s of processor, {of_time:.2} % of the time and {:.1} % of \
+             the processor's",
+            own / 1e9,
+            own / all.max(1.0) * 100.0
+        ));
+    }
+    if let Some(why) = &head.incomplete {
+        lines.push(format!("the record is incomplete: {why}"));
+    }
+    lines.push(format!(
+        "{:>11} {:>6} {:>11} {:>11} {:>8} {:>8}  process",
+        "I/O delay s", "waits", "processor s", "run queue s", "read MB", "writ. MB"
+    ));
+    for row in ranking(record).iter().take(rows) {
+        let name = if row.kernel { format!("[{}]", row.name) } else { row.name.clone() };
+        lines.push(format!(
+            "{:11.6} {:6} {:11.6} {:11.6} {:8.2} {:8.2}  {name}",
+            seconds(row.io_ns),
+            row.io_waits,
+            seconds(row.cpu_ns),
+            seconds(row.queue_ns),
+            row.read_bytes as f64 / 1e6,
+            row.write_bytes as f64 / 1e6,
+        ));
+    }
+    if let Some(bias) = bias(record, 5) {
+        lines.push(format!(
+            "every {:.3} s, as the paper looks: {:.2} s of I/O delay instead of {:.2} s, {} \
+             processes unseen ({:.2} s); first: {}",
+            seconds(bias.interval_ns),
+            seconds(bias.sampled_io_ns),
+            seconds(bias.exact_io_ns),
+            bias.unseen,
+            seconds(bias.unseen_io_ns),
+            bias.leaders.join(", ")
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::SMALL;
+    use super::*;
+
+    #[test]
+    fn who_waits_longest_comes_first_and_the_recorder_not_at_all() {
+        let record = Record::parse(SMALL).unwrap();
+        let names: Vec<String> = ranking(&record).into_iter().map(|row| row.name).collect();
+        assert_eq!(names, ["a <b>", "systemd", "jbd2/vda-8"]);
+        let text = lines(&record, 2).join("\n");
+        assert!(text.starts_with("a.target after 0.000001 s of process 1"), "{text}");
+        assert!(text.contains("the recorder itself") && !text.contains("[jbd2"), "{text}");
+    }
+
+    #[test]
+    fn the_papers_way_is_compared_with_the_exact_one() {
+        let bias = bias(&Record::parse(SMALL).unwrap(), 5).unwrap();
+        assert_eq!((bias.unseen, bias.unseen_io_ns, bias.exact_io_ns), (2, 570, 870));
+        assert_eq!((bias.sampled_io_ns, bias.leaders), (30_000_000, vec!["systemd".to_string()]));
+    }
+}

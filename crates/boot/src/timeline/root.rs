@@ -1,0 +1,92 @@
+//! The root file system of a small Debian, kept in the cache folder as a tar file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use attach::travel::COVERED;
+use config::Failure;
+
+use crate::tool;
+
+/// What is in it beside what every Debian has.
+const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,cron,rsyslog,openssh-server";
+const SUITE: &str = "bookworm";
+
+/// Where `make` puts it.
+///
+/// # Errors
+/// When there is no cache folder.
+pub fn cached() -> Result<PathBuf, Failure> {
+    let kernels = attach::travel::kernel::cache()?;
+    let base = kernels.parent().unwrap_or(&kernels);
+    Ok(base.join("root").join(format!("debian-{SUITE}.tar")))
+}
+
+/// Make it with mmdebstrap, unless it is there.
+///
+/// # Errors
+/// When mmdebstrap is missing or fails.
+pub fn make() -> Result<PathBuf, Failure> {
+    let path = cached()?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    let unusable =
+        |why: std::io::Error| Failure::machine(format!("cannot use {}: {why}", path.display()));
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(unusable)?;
+    let unfinished = path.with_extension(format!("{}.tar", std::process::id()));
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--variant=essential", "--quiet", &format!("--include={PACKAGES}"), SUITE]);
+    let made = tool::run(command.arg(&unfinished), &[]);
+    if let Err(why) = made {
+        // What there is of it is of no use, and may be nothing.
+        let _ = std::fs::remove_file(&unfinished);
+        return Err(why);
+    }
+    // Half a root never has the name of a whole one.
+    std::fs::rename(&unfinished, &path).map_err(unusable)?;
+    Ok(path)
+}
+
+/// The root to boot: `wanted`, or the cached one; where a guest sees it, too.
+///
+/// # Errors
+/// When it is not there, or where guests do not see it.
+pub fn find(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
+    let Some(wanted) = wanted else {
+        let path = cached()?;
+        let there = path.is_file();
+        return there.then_some(path).ok_or_else(|| {
+            Failure::machine("there is no root file system to boot").help("blocklab boot root")
+        });
+    };
+    let shown = wanted.display();
+    let path = std::fs::canonicalize(wanted).map_err(|why| {
+        Failure::input(format!("--root {shown}: {why}"))
+            .expected("a tar file of a root file system with systemd")
+            .help("blocklab boot root makes one; leave --root out to take it")
+    })?;
+    match COVERED.iter().find(|folder| path.starts_with(folder)) {
+        None => Ok(path),
+        Some(folder) => Err(Failure::input(format!("--root {shown}: a guest does not see it"))
+            .expected(format!("a file outside of {folder}, which guests have of their own"))
+            .help("move it to your home folder")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_must_be_where_guests_see_it() {
+        let told = |path: &str| find(Some(Path::new(path))).unwrap_err();
+        assert!(told("no-such-root.tar").message.contains("no-such-root.tar"));
+        let file = std::env::temp_dir().join(format!("blocklab-root-{}", std::process::id()));
+        std::fs::write(&file, "").unwrap();
+        let found = find(Some(&file));
+        std::fs::remove_file(&file).unwrap();
+        let covered = COVERED.iter().any(|folder| file.starts_with(folder));
+        assert_eq!(found.is_err(), covered);
+    }
+}

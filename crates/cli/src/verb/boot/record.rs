@@ -1,0 +1,262 @@
+//! `blocklab boot root`, `record` and `report`: who waits for what until a unit is reached.
+
+use std::path::{Path, PathBuf};
+
+use boot::timeline::ranking::{self, Row};
+use boot::timeline::record::Record;
+use boot::timeline::session::{self, Boot, Booted};
+use boot::timeline::{page, perfetto, root};
+use config::Duration;
+use serde_json::{Value, json};
+use study::Failure;
+
+use crate::say;
+use crate::verb::{kernel, travel};
+
+/// Longest record that is read.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
+
+#[derive(clap::Args)]
+pub(super) struct Root {
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A part to boot from; may be given several times
+    #[arg(long, value_name = "PART", required = true)]
+    device: Vec<String>,
+    /// The tar file of a root file system with systemd [default: the one of `boot root`]
+    #[arg(long, value_name = "FILE")]
+    root: Option<PathBuf>,
+    /// Record until this unit is active
+    #[arg(long, value_name = "UNIT", default_value = "multi-user.target")]
+    until: String,
+    /// Keep the records in this folder, as PART.record
+    #[arg(long, value_name = "DIR", default_value = "out/boot")]
+    out: PathBuf,
+    /// Charge code the time of this host's processor (`blocklab list hosts`); none: code is free
+    #[arg(long, value_name = "PROFILE", default_value = "server-vm-2026")]
+    host: String,
+    /// The guest's memory
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    mem: String,
+    /// Look this often what every process used, for pictures; 0ms: never
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    slice: String,
+    /// Beside it, read every process's stat this often, as the paper does
+    #[arg(long, value_name = "TIME")]
+    sample: Option<String>,
+    /// Keep in the record which files are read
+    #[arg(long)]
+    files: bool,
+    /// Let a program, readahead-list, read the files of this record first
+    #[arg(long, value_name = "RECORD", conflicts_with = "files")]
+    read_ahead: Option<PathBuf>,
+    /// Root of the device's random streams and of the guest's random numbers
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// End a boot that is not done after so much virtual time
+    #[arg(long, value_name = "TIME", default_value = "2min")]
+    limit: String,
+    /// Places of the ranking that are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    rows: usize,
+    /// A User-Mode Linux with time travel [default: the one `blocklab kernel build` made]
+    #[arg(long, value_name = "PATH")]
+    kernel: Option<PathBuf>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Report {
+    /// A record, and one to compare it with
+    #[arg(value_name = "RECORD", required = true, num_args = 1..=2)]
+    records: Vec<PathBuf>,
+    /// The page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The first record as a trace for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Places of the ranking that are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    rows: usize,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Root {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let path = root::make()?;
+        match self.json {
+            true => say(json!({ "root": path.display().to_string() })),
+            false => say(path.display().to_string()),
+        }
+        Ok(())
+    }
+}
+
+fn time(option: &str, text: &str) -> Result<Duration, Failure> {
+    Duration::parse(text).map_err(|why| {
+        Failure::input(format!("{option} {text}: {why}"))
+            .expected("a time such as 20ms, 90s or 2min")
+    })
+}
+
+/// The intervals of looks have a least one: a look takes the guest's time.
+fn interval(option: &str, text: &str) -> Result<Option<Duration>, Failure> {
+    let every = time(option, text)?;
+    match every.0.0 {
+        0 => Ok(None),
+        ns if ns < 1_000_000 => {
+            Err(Failure::input(format!("{option} {text}")).expected("1ms or more, or 0ms"))
+        }
+        _ => Ok(Some(every)),
+    }
+}
+
+impl Args {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let limit = time("--limit", &self.limit)?;
+        let slice = interval("--slice", &self.slice)?;
+        let sample = match &self.sample {
+            Some(text) => interval("--sample", text)?,
+            None => None,
+        };
+        let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
+        let memory_mib = travel::memory(&self.mem)?;
+        let host = study::host(&self.host)?;
+        // What is wrong with a part is said before anything boots.
+        for device in &self.device {
+            study::build_part(device, &[], self.seed)?;
+        }
+        session::check_unit(&self.until)?;
+        let root = root::find(self.root.as_deref())?;
+        let kernel = kernel::find(self.kernel.clone())?;
+        let mut all = Vec::new();
+        for device in &self.device {
+            let boot = Boot {
+                device: device.clone(),
+                root: root.clone(),
+                until: self.until.clone(),
+                limit,
+                host: host.clone(),
+                memory_mib,
+                slice,
+                sample,
+                files: self.files,
+                read_ahead: read_ahead.clone(),
+                seed: self.seed,
+                kernel: kernel.clone(),
+                program: crate::binary::find()?,
+            };
+            let booted = session::record(&boot)?;
+            let path = self.keep(device, &booted)?;
+            if !self.json {
+                ranking::lines(&booted.record, self.rows).into_iter().for_each(say);
+                let report = &booted.report;
+                say(format!("digest {}, {:.1} s of wall time", report.digest, report.wall_s));
+                say(format!("record {}\n", path.display()));
+            }
+            all.push(told(&path, &booted.record));
+        }
+        if self.json {
+            say(json!({ "boots": all }));
+        }
+        Ok(())
+    }
+
+    fn keep(&self, device: &str, booted: &Booted) -> Result<PathBuf, Failure> {
+        let path = self.out.join(session::file_name(device));
+        let written =
+            std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&path, &booted.text));
+        written.map_err(|why| {
+            Failure::machine(format!("cannot write {}: {why}", path.display()))
+                .help("name another folder with --out DIR")
+        })?;
+        Ok(path)
+    }
+}
+
+/// A record for programs.
+fn told(path: &Path, record: &Record) -> Value {
+    let (start, end) = record.window_ns();
+    let rows: Vec<Row> = ranking::ranking(record);
+    json!({
+        "record": path.display().to_string(),
+        "head": record.head,
+        "boot_ns": end - start,
+        "milestones": record.milestones,
+        "travelled": record.travelled,
+        "recorder_cpu_ns": record.recorder().map(|one| one.cpu_ns),
+        "ranking": rows,
+        "bias": ranking::bias(record, 5),
+    })
+}
+
+impl Report {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let mut records = Vec::new();
+        for path in &self.records {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            records.push((name, read(path)?));
+        }
+        match self.json {
+            true => {
+                let all = self.records.iter().zip(&records);
+                let all: Vec<Value> = all.map(|(path, (_, record))| told(path, record)).collect();
+                say(json!({ "boots": all }));
+            }
+            false => {
+                for (name, record) in &records {
+                    say(name);
+                    ranking::lines(record, self.rows).into_iter().for_each(say);
+                }
+            }
+        }
+        if let Some(path) = &self.html {
+            write(path, &page::page(&records))?;
+        }
+        if let Some(path) = &self.perfetto {
+            write(path, &perfetto::trace(&records[0].1).to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// The files that a record names.
+fn files(path: &Path) -> Result<Vec<String>, Failure> {
+    let files = read(path)?.files;
+    match files.is_empty() {
+        false => Ok(files),
+        true => Err(Failure::input(format!("--read-ahead {}: no files", path.display()))
+            .expected("a record of `blocklab boot record --files`")),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|why| {
+        Failure::machine(format!("cannot write {}: {why}", path.display()))
+            .help("name a file in a folder that exists and has room")
+    })
+}
+
+fn read(path: &Path) -> Result<Record, Failure> {
+    let shown = path.display();
+    let wrong = |why: String| {
+        Failure::input(format!("record {shown}: {why}"))
+            .expected("a file of `blocklab boot record`")
+    };
+    let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
+    if bytes > RECORD_BYTES_MAX {
+        return Err(wrong(format!("{bytes} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
+    Record::parse(&text).map_err(|why| wrong(why.to_string()))
+}

@@ -1,0 +1,115 @@
+//! `blocklab boot record`: a distribution's boot, recorded, is the same twice; and what comes of
+//! records.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::common::skip;
+use crate::repeat::Load;
+use crate::support::{Folder, can_travel};
+
+/// True when there is a kernel and a root to boot; otherwise says why the test is skipped.
+fn can_boot() -> bool {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let root = cache.map(|cache| cache.join("blocklab/root/debian-bookworm.tar"));
+    if !root.is_some_and(|root| root.is_file()) {
+        skip("debian-root", "there is no root file system to boot");
+        return false;
+    }
+    can_travel(&["mkfs.ext4", "tar"])
+}
+
+/// The answer of `blocklab boot ... --json`.
+fn boot(folder: &Folder, args: &[&str]) -> Value {
+    let all: Vec<&str> = ["boot"].iter().chain(args).chain(&["--json"]).copied().collect();
+    let out = folder.blocklab(&all);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// What may differ between two boots that are the same.
+fn without_wall(record: &str) -> String {
+    let lines = record.lines().filter(|line| !line.starts_with("{\"travelled\""));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_boot_is_recorded_whole_and_the_same_on_a_busy_machine() {
+    if !can_boot() {
+        return;
+    }
+    let folder = Folder::new();
+    let args = |out| ["record", "--device", "slc2010-paper", "--sample", "50ms", "--out", out];
+    let first = boot(&folder, &args("a"));
+    let load = Load::new();
+    let second = boot(&folder, &args("b"));
+    drop(load);
+    let (a, b) = (&first["boots"][0], &second["boots"][0]);
+    assert_eq!(a["travelled"]["digest"], b["travelled"]["digest"]);
+    let text = |folder: &Folder, name: &str| {
+        without_wall(&std::fs::read_to_string(folder.path(name)).unwrap())
+    };
+    let of = |out| text(&folder, &format!("{out}/slc2010-paper.record"));
+    assert_eq!(of("a"), of("b"));
+    // Nothing is lost, and everything costs something.
+    assert_eq!((&a["head"]["lost"], &a["head"]["incomplete"]), (&0.into(), &Value::Null));
+    let rows = a["ranking"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    for name in ["systemd", "sshd", "cron", "dbus-daemon"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert_eq!(names[0], "systemd");
+    let boot_ns = a["boot_ns"].as_f64().unwrap();
+    let io_ns = rows[0]["io_ns"].as_f64().unwrap();
+    assert!(io_ns > 0.05 * boot_ns && io_ns < boot_ns, "{io_ns} of {boot_ns}");
+    let own = a["recorder_cpu_ns"].as_f64().unwrap();
+    assert!(own > 0.0 && own < 0.02 * boot_ns, "{own} of {boot_ns}");
+    // Samples miss processes that are shorter than their interval.
+    assert!(a["bias"]["unseen"].as_u64().unwrap() > 0, "{}", a["bias"]);
+
+    let record = "a/slc2010-paper.record";
+    let again = boot(&folder, &["report", record, "--html", "r.html", "--perfetto", "r.json"]);
+    assert_eq!(again["boots"][0]["ranking"], a["ranking"]);
+    let page = std::fs::read_to_string(folder.path("r.html")).unwrap();
+    assert!(page.contains(">multi-user.target</text>") && page.contains(">sshd</text>"));
+    let trace = folder.report("r.json");
+    assert!(trace["traceEvents"].as_array().unwrap().len() > rows.len(), "{trace}");
+    assert_eq!(folder.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_unit_that_is_never_reached_is_told() {
+    if !can_boot() {
+        return;
+    }
+    let folder = Folder::new();
+    let boot = ["boot", "record", "--device", "slc2010-paper", "--slice", "0ms"];
+    let out =
+        folder.blocklab(&[&boot[..], &["--until", "no-such.target", "--limit", "3s"]].concat());
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{told}");
+    assert!(told.contains("no-such.target was not reached: the time was over"), "{told}");
+    assert_eq!(folder.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_list_of_files_is_recorded_and_read_ahead() {
+    if !can_boot() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = ["record", "--device", "slc2010-paper", "--slice", "0ms", "--out"];
+    boot(&folder, &[&record[..], &["a", "--files"]].concat());
+    let list = "a/slc2010-paper.record";
+    let text = std::fs::read_to_string(folder.path(list)).unwrap();
+    let files = text.lines().filter(|line| line.starts_with("{\"file\":")).count();
+    // Hundreds of some ten thousand.
+    assert!((100..3000).contains(&files), "{files}");
+    assert!(text.contains("/lib/systemd/systemd\"}"), "{text}");
+    let ahead = boot(&folder, &[&record[..], &["b", "--read-ahead", list]].concat());
+    let rows = ahead["boots"][0]["ranking"].as_array().unwrap();
+    let reader = rows.iter().find(|row| row["name"] == "readahead-list").unwrap();
+    assert!(reader["read_bytes"].as_u64().unwrap() > 10_000_000, "{reader}");
+}

@@ -1,0 +1,111 @@
+//! `enter`: become the init of a root file system, as process 1 of a namespace, and let systemd
+//! tell a recorder when a unit is reached. What that needs lies in memory: nothing of the root is
+//! changed, and nothing is read from it for it.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// In the root, and in memory.
+const FOLDER: &str = "run/blocklab";
+const PROGRAM: &str = "blocklab-guest";
+const UNITS: &str = "run/systemd/system";
+/// The service that tells.
+const SERVICE: &str = "blocklab-reached.service";
+
+/// The service that reads a list of files early, and its program.
+const READ_AHEAD: &str = "readahead-list";
+
+/// The verb: ROOT UNIT LIST INIT ARGUMENT...; LIST may be empty.
+pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
+    let [root, unit, list, init, rest @ ..] = arguments else {
+        return Err("expected enter ROOT UNIT LIST INIT ARGUMENT...".into());
+    };
+    let root = Path::new(root);
+    let failed = |what: &str| {
+        let what = format!("cannot {what} in {}", root.display());
+        move |why: rustix::io::Errno| format!("{what}: {why}")
+    };
+    // SAFETY: there is one thread, and nobody else has its mounts or its host's name.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC) }
+        .map_err(failed("have namespaces"))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(failed("have mounts of its own"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", root.join("run"), "tmpfs", flags, Some(c"mode=755"))
+        .map_err(failed("mount /run"))?;
+    let unwritable = |why| format!("cannot write to {}/run: {why}", root.display());
+    tell(root, unit).map_err(unwritable)?;
+    if !list.is_empty() {
+        read_ahead(root, Path::new(list)).map_err(unwritable)?;
+    }
+    std::env::set_current_dir(root).map_err(|why| format!("{}: {why}", root.display()))?;
+    if root != Path::new("/") {
+        mount_move(".", "/").map_err(failed("move the root"))?;
+        rustix::process::chroot(".").map_err(failed("change the root"))?;
+    }
+    let mut command = Command::new(init);
+    command.args(rest).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    Err(format!("cannot run {init}: {}", command.exec()))
+}
+
+/// A unit that runs this program once `unit` is active.
+fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
+    let (folder, units) = (root.join(FOLDER), root.join(UNITS));
+    let wants = units.join(format!("{unit}.wants"));
+    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&wants)?;
+    fs::copy("/proc/self/exe", folder.join(PROGRAM))?;
+    fs::write(units.join(SERVICE), service(unit))?;
+    std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))
+}
+
+fn service(unit: &str) -> String {
+    format!(
+        "[Unit]\nDescription=Tell the recorder\nDefaultDependencies=no\nAfter={unit}\n\n\
+         [Service]\nType=oneshot\nExecStart=/{FOLDER}/{PROGRAM} mark {unit}\n"
+    )
+}
+
+/// A unit that reads the files of a list before anything else runs.
+fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
+    let (folder, units) = (root.join(FOLDER), root.join(UNITS));
+    let (service, wants) = (format!("{READ_AHEAD}.service"), units.join("sysinit.target.wants"));
+    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&wants)?;
+    fs::copy("/proc/self/exe", folder.join(READ_AHEAD))?;
+    fs::copy(list, folder.join("list"))?;
+    let text = format!(
+        "[Unit]\nDescription=Read files that will be wanted\nDefaultDependencies=no\n\n\
+         [Service]\nType=simple\nExecStart=/{FOLDER}/{READ_AHEAD} read-ahead /{FOLDER}/list\n"
+    );
+    fs::write(units.join(&service), text)?;
+    std::os::unix::fs::symlink(Path::new("..").join(&service), wants.join(&service))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_wants_the_one_that_tells_after_it() {
+        let root = std::env::temp_dir().join(format!("blocklab-enter-{}", std::process::id()));
+        tell(&root, "multi-user.target").unwrap();
+        fs::write(root.join("list"), "/bin/sh\n").unwrap();
+        read_ahead(&root, &root.join("list")).unwrap();
+        let early = root.join(UNITS).join("sysinit.target.wants/readahead-list.service");
+        let early = fs::read_to_string(early).unwrap();
+        let wanted = root.join(UNITS).join("multi-user.target.wants").join(SERVICE);
+        let text = fs::read_to_string(wanted).unwrap();
+        let same = fs::read(root.join(FOLDER).join(PROGRAM)).unwrap().len();
+        fs::remove_dir_all(&root).unwrap();
+        assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
+        assert!(text.contains("blocklab-guest mark multi-user.target\n"), "{text}");
+        assert!(early.contains("/readahead-list read-ahead /run/blocklab/list\n"), "{early}");
+        assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
+    }
+}

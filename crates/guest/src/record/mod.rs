@@ -1,0 +1,377 @@
+//! `record`: who waits for what, from the start of a process 1 until a mark is reached.
+//!
+//! As process 1 it starts a child that records and becomes the real init. As any other process it
+//! starts an init as process 1 of a namespace and records until it is done with it. What it finds
+//! stays in memory; it is written at the end, in lines of JSON.
+
+mod netlink;
+pub mod proc;
+pub mod processes;
+mod sampled;
+pub mod taskstats;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{MountFlags, mount};
+
+use crate::read_ahead::read_since;
+use netlink::Taskstats;
+use processes::{Processes, quoted};
+use sampled::{Sampler, Slices};
+
+/// The record's first line begins with this.
+pub const FORMAT: &str = "blocklab boot record 1";
+/// The socket that is told of milestones, in the abstract space.
+const MARKS: &[u8] = b"blocklab-record";
+const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
+
+/// How to use it.
+const USAGE: &str = "record [--to FILE] [--until MARK] [--limit SECONDS] [--sample MILLISECONDS] \
+                     [--slice MICROSECONDS] [--root DIR] [--files yes] [--read-ahead LIST] \
+                     [-- INIT ARGUMENT...]";
+
+/// What to do.
+struct Options {
+    to: Option<String>,
+    until: String,
+    limit: Duration,
+    sample: Option<Duration>,
+    slice: Option<Duration>,
+    root: Option<String>,
+    /// Tell which files were read.
+    files: bool,
+    /// Let a program read the files of this list early.
+    read_ahead: Option<String>,
+    init: Vec<String>,
+}
+
+impl Options {
+    fn root(&self) -> &str {
+        self.root.as_deref().unwrap_or("/")
+    }
+}
+
+fn options(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        to: None,
+        until: "reached".into(),
+        limit: Duration::from_secs(600),
+        sample: None,
+        slice: None,
+        root: None,
+        files: false,
+        read_ahead: None,
+        init: Vec::new(),
+    };
+    let mut rest = arguments.iter();
+    while let Some(option) = rest.next() {
+        if option == "--" {
+            options.init = rest.cloned().collect();
+            break;
+        }
+        let value = rest.next().ok_or(format!("{option} without a value; expected {USAGE}"))?;
+        let number = || {
+            let wrong = |_| format!("{option} {value}: not a whole number");
+            value.parse::<u64>().map_err(wrong)
+        };
+        match option.as_str() {
+            "--to" => options.to = Some(value.clone()),
+            "--until" => options.until.clone_from(value),
+            "--files" => options.files = value == "yes",
+            "--read-ahead" => options.read_ahead = Some(value.clone()),
+            "--root" => options.root = Some(value.clone()),
+            "--limit" => options.limit = Duration::from_secs(number()?),
+            "--sample" => options.sample = Some(Duration::from_millis(number()?.max(1))),
+            "--slice" => options.slice = Some(Duration::from_micros(number()?.max(1))),
+            _ => return Err(format!("no option {option}; expected {USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+/// The verb.
+pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
+    let options = options(arguments)?;
+    if std::process::id() == 1 {
+        return Err(before_init(arguments, &options));
+    }
+    let mut recorder = Recorder::new(&options)?;
+    if let Some(to) = &options.to {
+        // What must not be wrong at the end is tried at the beginning.
+        File::create(to).map_err(|why| format!("cannot write {to}: {why}"))?;
+    }
+    // Whoever waits for it goes on.
+    println!();
+    let mut init = (!options.init.is_empty()).then(|| start(&options)).transpose()?;
+    let reached = recorder.until(&options, init.as_mut());
+    let record = recorder.finish(&options, init.as_ref().map(Child::id), reached)?;
+    if let Some(mut init) = init {
+        // With process 1 the whole namespace ends.
+        let _ = init.kill();
+        let _ = init.wait();
+    }
+    match &options.to {
+        Some(to) => {
+            std::fs::write(to, &record).map_err(|why| format!("cannot write {to}: {why}"))?
+        }
+        None => {
+            let written = std::io::stdout().write_all(record.as_bytes());
+            written.map_err(|why| format!("cannot write the record: {why}"))?;
+        }
+    }
+    Ok(0)
+}
+
+/// As process 1: leave a child that records, and become the init. Only a failure returns.
+fn before_init(arguments: &[String], options: &Options) -> String {
+    // It is there already where an initramfs ran before.
+    let _ = mount("proc", "/proc", "proc", MountFlags::empty(), None);
+    let Some((program, rest)) = options.init.split_first() else {
+        return format!("as process 1 it needs an init; expected {USAGE}");
+    };
+    let own = arguments.iter().take_while(|argument| *argument != "--");
+    let child =
+        Command::new("/proc/self/exe").arg("record").args(own).stdout(Stdio::piped()).spawn();
+    match child {
+        // An init without a recorder is better than none.
+        Err(why) => eprintln!("blocklab-guest: nothing is recorded: {why}"),
+        // It listens when it has said something, or is gone.
+        Ok(child) => {
+            let _ = child.stdout.map(|mut said| said.read(&mut [0]));
+        }
+    }
+    format!("cannot run {program}: {}", Command::new(program).args(rest).exec())
+}
+
+/// Start the init as process 1 of a namespace.
+fn start(options: &Options) -> Result<Child, String> {
+    // SAFETY: only children get another namespace; what this process has stays as it is.
+    let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWPID) };
+    unshared.map_err(|why| format!("no namespace for process 1: {why}"))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("enter").arg(options.root()).arg(&options.until);
+    command.arg(options.read_ahead.as_deref().unwrap_or(""));
+    command.args(&options.init).stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().map_err(|why| format!("cannot start process 1: {why}"))
+}
+
+/// Since the kernel's start.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+struct Recorder {
+    taskstats: Taskstats,
+    marks: UnixDatagram,
+    milestones: Vec<(String, u64)>,
+    processes: Processes,
+    sampler: Option<Sampler>,
+    slices: Option<Slices>,
+    /// Tasks that lived, and forks until then, when it began.
+    began: (u64, u64),
+    /// The same by the wall clock.
+    began_at: SystemTime,
+    trouble: Option<String>,
+}
+
+impl Recorder {
+    fn new(options: &Options) -> Result<Recorder, String> {
+        std::fs::write(DELAY_ACCOUNTING, "1").map_err(|why| {
+            format!("{DELAY_ACCOUNTING}: {why}; it needs CONFIG_TASK_DELAY_ACCT, and root")
+        })?;
+        let address = SocketAddr::from_abstract_name(MARKS).map_err(|why| why.to_string())?;
+        let marks = UnixDatagram::bind_addr(&address)
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(|why| format!("no socket for marks: {why}; does another recorder run?"))?;
+        let mut taskstats = Taskstats::listen(proc::processors())?;
+        let alive = living_threads();
+        let began = (alive.len() as u64, proc::forks());
+        let mut processes = Processes::default();
+        for task in alive.iter().filter_map(|&pid| taskstats.thread(pid)) {
+            processes.lived_before(&task);
+        }
+        Ok(Recorder {
+            taskstats,
+            marks,
+            milestones: vec![("recorder".into(), now_ns())],
+            processes,
+            sampler: options.sample.map(Sampler::every),
+            slices: options.slice.map(Slices::every),
+            began,
+            began_at: SystemTime::now(),
+            trouble: None,
+        })
+    }
+
+    /// Record until the mark, the init's end or the limit; true when the mark was reached.
+    fn until(&mut self, options: &Options, mut init: Option<&mut Child>) -> bool {
+        let limit_ns = now_ns() + options.limit.as_nanos() as u64;
+        if init.is_some() {
+            self.milestones.push(("init".into(), now_ns()));
+        }
+        loop {
+            let dues = [
+                Some(limit_ns),
+                self.sampler.as_ref().map(Sampler::due_ns),
+                self.slices.as_ref().map(Slices::due_ns),
+            ];
+            let due_ns = dues.into_iter().flatten().min().unwrap_or(limit_ns);
+            self.wait(due_ns.saturating_sub(now_ns()));
+            self.take_exits();
+            if self.take_marks(&options.until) {
+                return true;
+            }
+            let now = now_ns();
+            if let Some(sampler) = &mut self.sampler {
+                sampler.look(now);
+            }
+            if let Some(slices) = &mut self.slices {
+                slices.look(now, &mut self.taskstats);
+            }
+            let gone = init.as_mut().is_some_and(|init| !matches!(init.try_wait(), Ok(None)));
+            if gone || now >= limit_ns {
+                let why = if gone { "the init ended" } else { "the time was over" };
+                self.trouble = Some(format!("{why} before {}", options.until));
+                return false;
+            }
+        }
+    }
+
+    fn wait(&self, ns: u64) {
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.taskstats.told.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.marks.as_fd(), PollFlags::IN),
+        ];
+        let (sec, nsec) = (ns / 1_000_000_000, ns % 1_000_000_000);
+        let timeout = Timespec { tv_sec: sec as i64, tv_nsec: nsec as i64 };
+        // Interrupted, it is called again.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    fn take_exits(&mut self) {
+        match self.taskstats.exits() {
+            Ok(tasks) => {
+                let now = now_ns();
+                tasks.iter().for_each(|task| self.processes.exited(task, now));
+            }
+            Err(why) => self.trouble = Some(why.to_string()),
+        }
+    }
+
+    /// True when the mark that ends the recording is among them.
+    fn take_marks(&mut self, until: &str) -> bool {
+        let mut name = [0; 256];
+        let mut reached = false;
+        while let Ok(bytes) = self.marks.recv(&mut name) {
+            let name = String::from_utf8_lossy(&name[..bytes]).into_owned();
+            reached |= name == until;
+            self.milestones.push((name, now_ns()));
+        }
+        reached
+    }
+
+    /// Everything as text.
+    fn finish(
+        mut self,
+        options: &Options,
+        init: Option<u32>,
+        reached: bool,
+    ) -> Result<String, String> {
+        let forks = proc::forks();
+        let end_ns = now_ns();
+        let alive = living_threads();
+        let tasks: Vec<_> = alive.iter().filter_map(|&pid| self.taskstats.thread(pid)).collect();
+        // Whoever exited since is in both, and no longer lives.
+        self.take_exits();
+        let forks = forks.saturating_sub(self.began.1);
+        let heard = self.processes.exits + alive.len() as u64;
+        let lost = (self.began.0 + forks).saturating_sub(heard);
+        for task in &tasks {
+            self.processes.lives(task, end_ns);
+        }
+        let lost_some = (lost > 0).then(|| format!("{lost} tasks were not heard of"));
+        let overflow = self.taskstats.overflowed.then(|| "exit records did not fit".to_string());
+        let incomplete = self.trouble.take().or(overflow).or(lost_some);
+        let version = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut out = format!(
+            "{{\"format\":{},\"kernel\":{},\"until\":{},\"reached\":{reached},\"incomplete\":{},\
+             \"end_ns\":{end_ns},\"recorder\":{},\"init\":{},\"forks\":{forks},\"exits\":{},\
+             \"lost\":{lost}}}\n",
+            quoted(FORMAT),
+            quoted(version.trim()),
+            quoted(&options.until),
+            incomplete.map_or("null".into(), |why| quoted(&why)),
+            std::process::id(),
+            init.unwrap_or(1),
+            self.processes.exits,
+        );
+        for (name, at_ns) in &self.milestones {
+            out.push_str(&format!("{{\"milestone\":{},\"at_ns\":{at_ns}}}\n", quoted(name)));
+        }
+        for (pid, process) in self.processes.in_order() {
+            out.push_str(&process.line(pid));
+        }
+        out.extend(self.sampler.iter().map(Sampler::lines));
+        out.extend(self.slices.iter().map(Slices::lines));
+        if options.files {
+            let files = read_since(Path::new(options.root()), self.began_at);
+            out.extend(files.iter().map(|path| format!("{{\"file\":{}}}\n", quoted(path))));
+        }
+        Ok(out)
+    }
+}
+
+/// All threads that have not ended.
+fn living_threads() -> Vec<u32> {
+    let mut all = Vec::new();
+    for pid in proc::numbers("/proc") {
+        for thread in proc::numbers(&format!("/proc/{pid}/task")) {
+            let stat = proc::stat_of(&format!("/proc/{pid}/task/{thread}"));
+            if stat.is_some_and(|stat| !matches!(stat.state, 'Z' | 'X')) {
+                all.push(thread);
+            }
+        }
+    }
+    all
+}
+
+/// Tell a recorder that something was reached; the verb `mark`.
+pub(super) fn mark(arguments: &[String]) -> Result<u8, String> {
+    let [name] = arguments else { return Err("expected mark NAME".into()) };
+    let address = SocketAddr::from_abstract_name(MARKS).map_err(|why| why.to_string())?;
+    let socket = UnixDatagram::unbound().map_err(|why| why.to_string())?;
+    let sent = socket.send_to_addr(name.as_bytes(), &address);
+    sent.map(|_| 0).map_err(|why| format!("no recorder listens: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Options, String> {
+        options(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_end_where_the_init_begins() {
+        let options = read(&["--slice", "500", "--to", "f", "--", "/sbin/init", "--to"]).unwrap();
+        assert_eq!(options.init, ["/sbin/init", "--to"]);
+        assert_eq!(
+            (options.to.as_deref(), options.slice),
+            (Some("f"), Some(Duration::from_micros(500)))
+        );
+        assert!(read(&["--until"]).err().unwrap().contains("--until without a value"));
+        assert!(read(&["--sample", "x"]).err().unwrap().contains("not a whole number"));
+        assert!(read(&["--other", "x"]).err().unwrap().contains("no option --other"));
+    }
+}
