@@ -46,6 +46,8 @@ pub struct Boot {
     pub files: bool,
     /// A program reads these first.
     pub read_ahead: Vec<String>,
+    /// Keep what was asked of the device, by whom and after what, in this new file.
+    pub queue: Option<PathBuf>,
     /// Root of the device's random streams and of the guest's random numbers.
     pub seed: u64,
     /// The guest's kernel.
@@ -85,6 +87,7 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
         options.settings.mount_options = "strictatime".into();
     }
     options.host.clone_from(&boot.host);
+    options.record_queue.clone_from(&boot.queue);
     options.settings.mount = Some(FILE_SYSTEM.into());
     // Delays of the kernel's own threads, too, and all to the nanosecond.
     options.settings.kernel_words = ["delayacct", "host.clock=1"].map(String::from).into();
@@ -100,6 +103,9 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     let text = format!("{}\n{line}\n", heard.said[0].trim());
     let record = Record::parse(&text)
         .map_err(|why| Failure::bug(format!("the guest's record cannot be read: {why}")))?;
+    if let Some(queue) = &boot.queue {
+        super::queue::cut(queue, record.window_ns().1)?;
+    }
     match record.head.reached {
         true => Ok(Booted { text, record, report: heard.report }),
         false => Err(unreached(boot, &record)),

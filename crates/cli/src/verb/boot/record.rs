@@ -55,6 +55,9 @@ pub(super) struct Args {
     /// Let a program, readahead-list, read the files of this record first
     #[arg(long, value_name = "RECORD", conflicts_with = "files")]
     read_ahead: Option<PathBuf>,
+    /// Keep the requests, too, as PART.blk: to replay the boot on other devices
+    #[arg(long)]
+    queue: bool,
     /// Root of the device's random streams and of the guest's random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -139,9 +142,17 @@ impl Args {
         session::check_unit(&self.until)?;
         let root = root::find(self.root.as_deref())?;
         let kernel = kernel::find(self.kernel.clone())?;
+        std::fs::create_dir_all(&self.out).map_err(|why| {
+            Failure::input(format!("--out {}: {why}", self.out.display()))
+                .expected("a folder, or a name that is free")
+        })?;
         let mut all = Vec::new();
         for device in &self.device {
+            let path = self.out.join(session::file_name(device));
+            replaceable(&path)?;
+            let queue = self.queue.then(|| path.with_extension("blk"));
             let boot = Boot {
+                queue,
                 device: device.clone(),
                 root: root.clone(),
                 until: self.until.clone(),
@@ -157,7 +168,7 @@ impl Args {
                 program: crate::binary::find()?,
             };
             let booted = session::record(&boot)?;
-            let path = self.keep(device, &booted)?;
+            self.keep(&path, &booted)?;
             if !self.json {
                 ranking::lines(&booted.record, self.rows).into_iter().for_each(say);
                 let report = &booted.report;
@@ -172,15 +183,9 @@ impl Args {
         Ok(())
     }
 
-    fn keep(&self, device: &str, booted: &Booted) -> Result<PathBuf, Failure> {
-        let path = self.out.join(session::file_name(device));
-        let written =
-            std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&path, &booted.text));
-        written.map_err(|why| {
-            Failure::machine(format!("cannot write {}: {why}", path.display()))
-                .help("name another folder with --out DIR")
-        })?;
-        Ok(path)
+    fn keep(&self, path: &Path, booted: &Booted) -> Result<(), Failure> {
+        std::fs::write(path, &booted.text)
+            .map_err(|why| Failure::machine(format!("cannot write {}: {why}", path.display())))
     }
 }
 
@@ -198,6 +203,14 @@ fn told(path: &Path, record: &Record) -> Value {
         "ranking": rows,
         "bias": ranking::bias(record, 5),
     })
+}
+
+/// A record may be replaced by the next one, nothing else.
+fn replaceable(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        read(path).map_err(|why| why.help("name another folder: --out DIR"))?;
+    }
+    Ok(())
 }
 
 impl Report {
