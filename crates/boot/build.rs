@@ -1,4 +1,5 @@
-//! Builds what runs in guests and carries it along: the static program of `guest`.
+//! Builds what runs in guests and carries it along: the static program of `guest`, and the loader
+//! that resumes images.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,15 +15,19 @@ fn main() {
         }
     }
     println!("cargo::rerun-if-changed=build.rs");
-    let built = build_guest(&crates.join("guest"), &out.join("guest"));
-    fs::copy(built, out.join("blocklab-guest")).expect("OUT_DIR can be written");
+    println!("cargo::rerun-if-changed=loader");
+    let built = build(&crates.join("guest"), "guest", "crt-static", &out.join("guest"));
+    fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
+    let built = build(&room.join("loader"), "release", "sse2", &out.join("loader"));
+    fs::copy(built.join("blocklab-loader"), out.join("blocklab-loader")).expect("OUT_DIR is ours");
 }
 
-/// Static, small, and in a target folder of its own: cargo holds the lock of the other.
-fn build_guest(crate_folder: &Path, target_folder: &Path) -> PathBuf {
+/// Static, small, and in a target folder of its own: cargo holds the lock of the other. Returns
+/// the folder with what was built.
+fn build(crate_folder: &Path, profile: &str, feature: &str, target_folder: &Path) -> PathBuf {
     let target = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
-    cargo.args(["build", "--quiet", "--profile", "guest", "--bin", "blocklab-guest"]);
+    cargo.args(["build", "--quiet", "--bins", "--profile", profile]);
     // With a target named, build scripts and macros are not made static, too.
     cargo.args(["--target", &target, "--target-dir"]).arg(target_folder);
     cargo.current_dir(crate_folder);
@@ -38,8 +43,13 @@ fn build_guest(crate_folder: &Path, target_folder: &Path) -> PathBuf {
             }
         }
     }
-    cargo.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
+    let flags = format!("-Ctarget-feature=+{feature} -Crelocation-model=static");
+    cargo.env("RUSTFLAGS", flags);
     let status = cargo.status().expect("cargo runs");
-    assert!(status.success(), "the guest's program could not be built: see cargo's words above");
-    target_folder.join(&target).join("guest/blocklab-guest")
+    assert!(
+        status.success(),
+        "{} could not be built: see cargo's words above",
+        crate_folder.display()
+    );
+    target_folder.join(&target).join(profile)
 }

@@ -1,4 +1,7 @@
-//! The program that runs in guests, as the build script made it.
+//! What runs in guests, as the build script made it.
 
 /// A static ELF executable of `blocklab-guest`.
 pub const GUEST_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab-guest"));
+
+/// The loader that resumes an image, with a PVH entry.
+pub const LOADER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab-loader"));

@@ -9,8 +9,9 @@ pub mod compose;
 mod guest_program;
 pub mod image;
 pub mod load;
+pub mod snapshot;
 pub mod timeline;
 mod tool;
 
-pub use guest_program::GUEST_PROGRAM;
+pub use guest_program::{GUEST_PROGRAM, LOADER};
 pub use tool::missing_packages;

@@ -2,18 +2,27 @@
 //! hundred KiB with a verb for each task, built by the build script of `boot`, which carries it.
 
 mod enter;
+mod lab;
 mod read_ahead;
 pub mod record;
+mod suspend;
+mod swap;
 
 /// What a verb is given and what it answers: its arguments, and the program's exit code.
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 4] = [
+const VERBS: [(&str, &str, Verb); 6] = [
     ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
     ("mark", "tells a recorder what is reached", record::mark),
     ("read-ahead", "reads the files of a list", read_ahead::run),
     ("record", "starts an init and records who waits for what", record::run),
+    ("suspend", "the machine into an image that the loader resumes", suspend::verb),
+    (
+        "snapshot-lab",
+        "as the first process: suspend, and show that what comes back is what was",
+        lab::verb,
+    ),
 ];
 
 /// Run the verb that `arguments` begin with; 2 for wrong usage, 1 for what failed.

@@ -91,6 +91,21 @@ impl Plan {
         Plan::of(runner, load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
     }
 
+    /// The recorded boots that it replays: the key of each, for `--set`, and its file.
+    pub fn recorded_boots(&self) -> Vec<(String, PathBuf)> {
+        let document: toml::Table = self.resolved.parse().unwrap_or_default();
+        let labelled = document.get("workloads").and_then(|all| all.as_table());
+        let labelled = labelled.into_iter().flatten();
+        let workloads = labelled.map(|(label, workload)| (format!("workloads.{label}"), workload));
+        let one = document.get("workload").map(|workload| ("workload".to_string(), workload));
+        let files = Files::new(&self.directory);
+        let found = workloads.chain(one).filter_map(|(key, workload)| {
+            let file = workload.get("boot")?.get("file")?.as_str()?;
+            Some((format!("{key}.boot.file"), files.locate(file).ok()?))
+        });
+        found.collect()
+    }
+
     /// True when its runs are sessions of a guest.
     pub fn travels(&self) -> bool {
         self.runs.iter().any(|run| run.point.travel.is_some())

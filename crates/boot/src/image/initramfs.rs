@@ -86,6 +86,19 @@ fn take_apart(file: &[u8]) -> Result<(&[u8], Vec<u8>), Failure> {
     }
 }
 
+/// A cpio archive of programs and other files, with the folders that they are in.
+pub(crate) fn archive_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    entry(&mut out, "dev", 0o40_755, &[]);
+    let mut folders: Vec<&str> =
+        files.iter().filter_map(|(name, _)| Some(name.rsplit_once('/')?.0)).collect();
+    folders.dedup();
+    folders.iter().for_each(|folder| entry(&mut out, folder, 0o40_755, &[]));
+    files.iter().for_each(|(name, bytes)| entry(&mut out, name, 0o100_755, bytes));
+    entry(&mut out, "TRAILER!!!", 0, &[]);
+    out
+}
+
 /// A cpio archive with the init.
 pub(super) fn smallest() -> Vec<u8> {
     let mut out = Vec::new();

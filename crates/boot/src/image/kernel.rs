@@ -42,7 +42,7 @@ pub(super) fn payload(file: &[u8]) -> Result<&[u8], Failure> {
 }
 
 /// The version that a bzImage tells, such as `6.1.0-56-amd64`.
-pub(super) fn version(file: &[u8]) -> Option<&str> {
+pub(crate) fn version(file: &[u8]) -> Option<&str> {
     payload(file).ok()?;
     let offset = usize::from(u16::from_le_bytes([*file.get(0x20e)?, *file.get(0x20f)?]));
     let text = file.get(offset.checked_add(0x200)?..)?;

@@ -13,8 +13,11 @@ use config::Failure;
 
 pub use elf::plain;
 pub use initramfs::Initramfs;
+pub(crate) use initramfs::archive_of;
 pub use kernel::unpack;
+pub(crate) use kernel::version as kernel_version;
 pub use pack::Packing;
+pub(crate) use pack::unpack_any;
 
 /// How the kernel is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -76,6 +76,17 @@ pub(super) fn unpack_by(program: &str, bytes: &[u8]) -> Result<Vec<u8>, Failure>
     tool::run(Command::new(program).arg("-dc"), bytes)
 }
 
+/// What is in `bytes`, packed or not.
+///
+/// # Errors
+/// Those of [`unpack_by`].
+pub(crate) fn unpack_any(bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    match unpacker(&bytes) {
+        Some(program) => unpack_by(program, &bytes),
+        None => Ok(bytes),
+    }
+}
+
 /// The ways of packing that are known, for errors.
 pub(super) fn known() -> String {
     PACKERS.map(|(_, program)| program).join(", ")

@@ -53,7 +53,7 @@ enum BootVerb {
 }
 
 /// How a kernel is stored. `image` makes the first of what is named, `load` boots each with each.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 struct Stored {
     /// The kernel: shipped, plain, gzip, lzo, xz; `load` takes several (default: all, or shipped
     /// with an initramfs)
@@ -351,6 +351,39 @@ fn read(path: &Path) -> Result<Recording, Failure> {
     }
     let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
     Recording::parse(&text).map_err(|why| wrong(why.to_string()))
+}
+
+/// Boot `kernel` in each way that the recordings of `known` (a key and a file each) were made, into
+/// `folder`; returns what `--set` lays over a study to replay the new ones.
+pub(super) fn record_anew(
+    kernel: &Path,
+    known: &[(String, PathBuf)],
+    folder: &Path,
+) -> Result<Vec<String>, Failure> {
+    if known.is_empty() {
+        return Err(Failure::input("--live, but the study replays no recorded boot")
+            .help("blocklab run boot/kernel-image --live VMLINUZ"));
+    }
+    let mut sets = Vec::new();
+    for (key, file) in known {
+        let stored = Stored { variant: vec![read(file)?.variant], ..Stored::default() };
+        let recipe = stored.only()?;
+        let path = folder.join(format!("{}.boot", recipe.name()));
+        if path.exists() {
+            // What is replaced is a recording.
+            read(&path)?;
+        }
+        eprintln!("booting {} kernel of {}", recipe.name(), kernel.display());
+        let recording = load::boot_recipe(kernel, &recipe, Limits::default())?.recording;
+        let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
+        std::fs::create_dir_all(folder).map_err(wrong)?;
+        let new = path.with_extension("boot.partial");
+        std::fs::write(&new, recording.to_string()).map_err(wrong)?;
+        std::fs::rename(&new, &path).map_err(wrong)?;
+        let path = std::path::absolute(&path).map_err(wrong)?;
+        sets.push(format!("{key}={}", path.display()));
+    }
+    Ok(sets)
 }
 
 /// Write a recording to a new file.

@@ -50,6 +50,8 @@ verbs! {
     Trace => trace,
     /// Boot images, and where the time of loading a kernel goes
     Boot => boot,
+    /// A machine back from its image, straight from the boot loader
+    Snapshot => snapshot,
     /// Mirror an SSD and a disk: make, serve, look at, and try to break it
     Mirror => mirror,
     /// Show what this machine can do, and the command that unlocks the rest

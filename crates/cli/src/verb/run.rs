@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use attach::Travelling;
 use study::{Cache, Failure, Options, Plan, Results, Watch};
 
+use super::boot;
 use crate::{answer, interrupt, progress, python, say};
 
 #[derive(clap::Args)]
@@ -34,6 +35,10 @@ pub(crate) struct Args {
     /// Write fio.json, in the shape of fio's own JSON output
     #[arg(long)]
     fio_json: bool,
+    /// Boot this vmlinuz in QEMU, stored as the study's recorded boots are, instead of replaying
+    /// those; the new recordings are kept in DIR.recordings
+    #[arg(long, value_name = "VMLINUZ")]
+    live: Option<PathBuf>,
     /// Make no report
     #[arg(long)]
     no_report: bool,
@@ -43,9 +48,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<u8, Failure> {
-        let travelling = Travelling::new(crate::binary::find);
-        let plan = Plan::read_for(Box::new(travelling), &self.study, &self.sets)?;
+    pub(crate) fn run(mut self) -> Result<u8, Failure> {
+        let mut plan = self.plan()?;
+        if let Some(kernel) = self.live.take() {
+            let folder = self.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
+            let mut folder = folder.into_os_string();
+            folder.push(".recordings");
+            let known = plan.recorded_boots();
+            self.sets.extend(boot::record_anew(&kernel, &known, Path::new(&folder))?);
+            plan = self.plan()?;
+        }
         let watch = Watch::new(&plan);
         let options = Options {
             jobs: self.jobs.map_or(0, usize::from),
@@ -65,6 +77,11 @@ impl Args {
             answer::lines(&results, report).iter().for_each(say);
         }
         Ok(u8::from(!results.as_expected()))
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let travelling = Travelling::new(crate::binary::find);
+        Plan::read_for(Box::new(travelling), &self.study, &self.sets)
     }
 
     /// A bug is reported with what repeats it.

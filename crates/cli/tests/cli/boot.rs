@@ -97,7 +97,7 @@ fn what_cannot_be_loaded_is_told() {
 }
 
 /// The kernel that `make clients` fetched.
-fn kernel() -> Option<PathBuf> {
+pub(crate) fn kernel() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let base = set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
     let folders = std::fs::read_dir(base.join("blocklab/guest")).ok()?.flatten();

@@ -11,4 +11,5 @@ mod mirror;
 mod notes;
 mod out;
 mod run;
+mod snapshot;
 mod support;

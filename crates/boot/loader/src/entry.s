@@ -1,0 +1,114 @@
+# The way in, by PVH, and the way out, into the kernel of the image.
+#
+# In: 32 bits, no paging, EBX has the address of the start information. The first 4 GiB are mapped
+# where they are, by pages of 2 MiB, and the processor goes to 64 bits with SSE and without
+# interrupts.
+
+.section .note.pvh, "a", @note
+    .long 4, 4, 18
+    .asciz "Xen"
+    .long start
+
+.text
+.code32
+.globl start
+start:
+    cli
+    movl $stack_top, %esp
+    # Top table, its first entry, and four tables of large pages.
+    movl $map_second, %eax
+    orl $3, %eax
+    movl %eax, map_top
+    movl $map_first, %eax
+    orl $3, %eax
+    movl $map_second, %edi
+    movl $4, %ecx
+1:  movl %eax, (%edi)
+    addl $4096, %eax
+    addl $8, %edi
+    loop 1b
+    movl $map_first, %edi
+    movl $0x83, %eax
+    movl $2048, %ecx
+2:  movl %eax, (%edi)
+    addl $0x200000, %eax
+    addl $8, %edi
+    loop 2b
+    movl $map_top, %eax
+    movl %eax, %cr3
+    # PAE, PGE, OSFXSR, OSXMMEXCPT.
+    movl %cr4, %eax
+    orl $0x6a0, %eax
+    movl %eax, %cr4
+    # EFER: SCE, LME, NXE. The kernel's tables have pages that are not executed.
+    movl $0xc0000080, %ecx
+    rdmsr
+    orl $0x901, %eax
+    wrmsr
+    # PG, MP, PE; no EM.
+    movl %cr0, %eax
+    andl $0xfffffffb, %eax
+    orl $0x80000003, %eax
+    movl %eax, %cr0
+    lgdt descriptors
+    ljmp $0x10, $long
+.code64
+long:
+    movl $0x18, %eax
+    movl %eax, %ds
+    movl %eax, %es
+    movl %eax, %ss
+    movl %ebx, %edi
+    call loader_main
+3:  hlt
+    jmp 3b
+
+# The way out, copied to a page that the image does not need. RDI: list of pairs (to, from) of
+# pages, ended by all ones; RSI: page tables for the jump; RDX: the kernel's own; RCX: its code;
+# R8: descriptors for LGDT there; R12: a stack there. Linux wants its tables in R9, its code
+# segment (0x10) and data segment (0x18), and nothing else.
+.globl way_out
+.globl way_out_end
+way_out:
+    movq %rdi, %r10
+    movq %rdx, %r9
+    movq %rcx, %r11
+    lgdt (%r8)
+    movq %r12, %rsp
+    movq %rsi, %cr3
+    movl $0x18, %eax
+    movl %eax, %ds
+    movl %eax, %es
+    movl %eax, %ss
+    leaq 4f(%rip), %rax
+    pushq $0x10
+    pushq %rax
+    lretq
+4:  cld
+5:  movq (%r10), %rdi
+    cmpq $-1, %rdi
+    je 6f
+    movq 8(%r10), %rsi
+    movl $512, %ecx
+    rep movsq
+    addq $16, %r10
+    jmp 5b
+6:  jmpq *%r11
+way_out_end:
+
+.data
+.balign 16
+.globl segments
+segments:
+    .quad 0, 0x00cf9b000000ffff, 0x00af9b000000ffff, 0x00cf93000000ffff
+descriptors:
+    .word 31
+    .long segments
+
+.bss
+.balign 4096
+map_top: .skip 4096
+map_second: .skip 4096
+map_first: .skip 16384
+.skip 16384
+stack_top:

@@ -1,0 +1,153 @@
+//! QEMU, whose serial line is read with the time of each line, and which is always ended.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use attach::{PrivateFolder, dies_with_us};
+use config::Failure;
+
+use super::Lab;
+use crate::tool;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Lines of a guest that an error shows.
+const LAST_LINES: usize = 5;
+/// Most lines that are kept.
+const LINES_MAX: usize = 100_000;
+
+/// What QEMU starts.
+pub(super) struct Start {
+    folder: PrivateFolder,
+    arguments: Vec<PathBuf>,
+}
+
+/// What a guest said, and when it ended.
+pub(super) struct Life {
+    lines: Vec<(Duration, String)>,
+    pub(super) ended: Duration,
+}
+
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Start {
+    /// A kernel with an initramfs and `init` behind its command line.
+    pub(super) fn kernel(kernel: &Path, initramfs: &[u8], init: &str) -> Result<Start, Failure> {
+        let folder = PrivateFolder::new()?;
+        let path = write(&folder, "initramfs", initramfs)?;
+        let line = format!("console=ttyS0 quiet loglevel=4 panic=-1 {init}");
+        let arguments = ["-kernel".into(), kernel.into(), "-initrd".into(), path];
+        let arguments = [&arguments[..], &["-append".into(), line.into()]].concat();
+        Ok(Start { folder, arguments })
+    }
+
+    /// The loader.
+    pub(super) fn loader() -> Result<Start, Failure> {
+        let folder = PrivateFolder::new()?;
+        let path = write(&folder, "loader", crate::LOADER)?;
+        Ok(Start { folder, arguments: vec!["-kernel".into(), path] })
+    }
+
+    /// Run it to its end.
+    pub(super) fn run(self, lab: &Lab, disks: &[&Path]) -> Result<Life, Failure> {
+        let mut qemu = Command::new(QEMU);
+        qemu.args(["-accel", "tcg", "-machine", "pc", "-cpu", &lab.processor]);
+        qemu.args(["-m", &lab.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
+        qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
+        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
+        // A comma in a name of QEMU's is written twice.
+        for disk in disks {
+            let shown = disk.display().to_string().replace(',', ",,");
+            qemu.args(["-drive", &format!("file={shown},if=virtio,format=raw")]);
+        }
+        qemu.args(&self.arguments);
+        if lab.counted {
+            qemu.args(["-icount", "shift=0,sleep=on"]);
+        }
+        let errors = self.folder.path.join("qemu");
+        let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", errors.display()));
+        let began = Instant::now();
+        let mut child = dies_with_us(&mut qemu)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&errors).map_err(wrong)?)
+            .spawn()
+            .map_err(|why| tool::missing(QEMU, &why))?;
+        let serial = child.stdout.take().expect("stdout is a pipe");
+        let mut guest = Guest(child);
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            let mut serial = BufReader::new(serial);
+            let mut line = Vec::new();
+            while serial.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+                let text = String::from_utf8_lossy(&line).trim().to_string();
+                if send.send((began.elapsed(), text)).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        let mut life = Life { lines: Vec::new(), ended: Duration::ZERO };
+        loop {
+            let left = lab.wall.saturating_sub(began.elapsed());
+            match lines.recv_timeout(left) {
+                Ok(line) if life.lines.len() < LINES_MAX => life.lines.push(line),
+                Ok(_) => return Err(life.failure("the guest does not stop talking")),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(life.failure("the guest was not done in time"));
+                }
+            }
+        }
+        guest.0.wait().map_err(wrong)?;
+        life.ended = began.elapsed();
+        let said = std::fs::read_to_string(&errors).unwrap_or_default();
+        if life.lines.is_empty() && !said.is_empty() {
+            let last = said.lines().last().unwrap_or_default();
+            return Err(Failure::machine(format!("QEMU: {last}")));
+        }
+        Ok(life)
+    }
+}
+
+fn write(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
+    let path = folder.path.join(name);
+    std::fs::write(&path, bytes)
+        .map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
+    Ok(path)
+}
+
+impl Life {
+    /// What follows `head` in the first line with it.
+    pub(super) fn said(&self, head: &str) -> Option<&str> {
+        self.lines.iter().find_map(|(_, line)| Some(&line[line.find(head)? + head.len()..]))
+    }
+
+    /// When that line came.
+    pub(super) fn when(&self, head: &str) -> Option<Duration> {
+        self.lines.iter().find(|(_, line)| line.contains(head)).map(|(at, _)| *at)
+    }
+
+    /// A failure with the guest's own words, or its last lines.
+    pub(super) fn failure(&self, what: &str) -> Failure {
+        let failure = Failure::machine(what);
+        if let Some(why) = self.said("lab: error: ") {
+            return failure.help(format!("the guest: {why}"));
+        }
+        let from = self.lines.len().saturating_sub(LAST_LINES);
+        let last: Vec<&str> = self.lines[from..].iter().map(|(_, line)| line.as_str()).collect();
+        match last.as_slice() {
+            [] => failure.help("it said nothing; a slow machine needs a longer --wall-limit"),
+            last => failure.help(format!("its last lines:\n{}", last.join("\n"))),
+        }
+    }
+}

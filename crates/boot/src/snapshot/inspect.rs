@@ -1,0 +1,124 @@
+//! What is in an image, looked at from outside.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use config::Failure;
+use resume::{
+    Checksum, HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Plan,
+    Refusal, Runs, SECTOR_BYTES, SUMMED_PAGES, checksum,
+};
+use serde_json::{Value, json};
+
+/// Parts and pages of a request of the loader's: `PARTS_MAX` and `REQUEST_PAGES` there.
+const LOADER_PARTS: usize = 120;
+const LOADER_PAGES: u64 = 1024;
+
+/// An image that is whole.
+#[derive(Clone, Debug)]
+pub struct Found {
+    header: Header,
+    zero_pages: u64,
+    word_pages: u64,
+    /// What the loader reads, in order: first sector and how many.
+    reads: Vec<(u64, u32)>,
+}
+
+/// Check all of the image at `path`.
+///
+/// # Errors
+/// Why there is none, or what is damaged.
+pub fn image(path: &Path) -> Result<Found, Failure> {
+    let shown = path.display();
+    let wrong = |why: std::io::Error| Failure::input(format!("image {shown}: {why}"));
+    let refused = |why: Refusal| Failure::input(format!("image {shown}: {why}"));
+    let file = File::open(path).map_err(wrong)?;
+    let read = |at: u64, bytes: &mut [u8]| file.read_exact_at(bytes, at).map_err(wrong);
+    let (mut sector, mut page) = ([0; SECTOR_BYTES], [0; PAGE_BYTES]);
+    read(MARK_SECTOR, &mut sector)?;
+    let mark = Mark::read(&sector).map_err(refused)?;
+    read(HEADER_SECTOR * SECTOR_BYTES as u64, &mut page)?;
+    let header = Header::read(&page, mark).map_err(refused)?;
+    let (layout, has) = (header.layout(), file.metadata().map_err(wrong)?.len());
+    // A device has no length here; what cannot be read is an error below.
+    if has > 0 && layout.end.saturating_mul(PAGE_BYTES as u64) > has {
+        return Err(Failure::input(format!("image {shown}: cut off: {has} bytes"))
+            .expected(format!("{} pages of {PAGE_BYTES} bytes", layout.end)));
+    }
+    let part = |at: u64, bytes: u64| {
+        let mut part = vec![0; bytes as usize];
+        read(at * PAGE_BYTES as u64, &mut part).map(|()| part)
+    };
+    let table = part(layout.table, header.table_bytes())?;
+    let sums = part(layout.sums, header.sums_bytes())?;
+    if checksum(&table) != header.table_sum || checksum(&sums) != header.sums_sum {
+        return Err(refused(Refusal::Table));
+    }
+    let runs = Runs::check(&table, header.frames, header.data_pages).map_err(refused)?;
+    let mut done = 0;
+    for (index, wanted) in sums.chunks(4).enumerate() {
+        let mut sum = Checksum::default();
+        for _ in 0..SUMMED_PAGES.min(header.data_pages - done) {
+            read((layout.data + done) * PAGE_BYTES as u64, &mut page)?;
+            sum.add(&page);
+            done += 1;
+        }
+        if sum.sum().to_le_bytes() != wanted {
+            return Err(refused(Refusal::Data(index as u64)));
+        }
+    }
+    let count = |wanted: fn(u64) -> bool| {
+        let words = runs.iter().filter(|run| matches!(run.kind, Kind::Word(word) if wanted(word)));
+        words.map(|run| u64::from(run.count)).sum()
+    };
+    let zero_pages = count(|word| word == 0);
+    let word_pages = count(|word| word != 0);
+    let reads = reads(&header, runs).map_err(refused)?;
+    Ok(Found { header, zero_pages, word_pages, reads })
+}
+
+/// What the loader reads of an image: the mark, the header, the tables, and the data.
+fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
+    let layout = header.layout();
+    let pages = |page: u64, pages: u64| (page * PAGE_SECTORS, (pages * PAGE_SECTORS) as u32);
+    let mut reads = vec![
+        (MARK_SECTOR, 1),
+        pages(HEADER_SECTOR / PAGE_SECTORS, 1),
+        pages(layout.table, layout.table_pages),
+        pages(layout.sums, layout.sums_pages),
+    ];
+    // Where the loader itself is makes a part more or less, not a request.
+    let plan = Plan::new(runs, (0, 0), header.frames)?;
+    plan.reads::<LOADER_PARTS, Refusal>(LOADER_PAGES, |page, parts| {
+        reads.push(pages(layout.data + page, parts.map(|(_, pages)| pages).sum()));
+        Ok(())
+    })?;
+    Ok(reads)
+}
+
+impl Found {
+    /// What the loader reads, in order: first sector, and how many.
+    pub fn reads(&self) -> &[(u64, u32)] {
+        &self.reads
+    }
+
+    /// What is told about it, by name.
+    pub fn as_pairs(&self) -> Vec<(String, Value)> {
+        let header = &self.header;
+        let pairs = [
+            ("id", json!(format!("{:016x}", header.id))),
+            ("pages", json!(header.pages)),
+            ("data_pages", json!(header.data_pages)),
+            ("zero_pages", json!(self.zero_pages)),
+            ("word_pages", json!(self.word_pages)),
+            ("runs", json!(header.runs)),
+            ("bytes", json!(header.layout().end * PAGE_BYTES as u64)),
+            ("memory_bytes", json!(header.frames * PAGE_BYTES as u64)),
+            ("entry", json!(format!("{:#x}", header.entry.jump))),
+            ("scratch_frame", json!(header.scratch)),
+            ("disks", json!(header.told_disks().len())),
+        ];
+        pairs.map(|(name, value)| (name.to_string(), value)).to_vec()
+    }
+}

@@ -1,0 +1,112 @@
+//! `blocklab snapshot`: a guest that goes and comes back, and images that must not be resumed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::boot::kernel;
+use crate::common::skip;
+use crate::support::{Output, Test, entries};
+
+/// `snapshot try` with the kernel that `make clients` fetched; `None` where it cannot be booted.
+fn tried(test: &Test, args: &[&str]) -> Option<Output> {
+    let Some(kernel) = kernel() else {
+        skip("boot", "no kernel of Debian's in the cache folder");
+        return None;
+    };
+    if let [missing, ..] = boot::missing_packages()[..] {
+        skip("boot", &format!("no {missing}"));
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    command.args(["snapshot", "try", "--fill", "20", "--json"]).arg(kernel).args(args);
+    command.env("TMPDIR", test.path("tmp"));
+    std::fs::create_dir_all(test.path("tmp")).unwrap();
+    Some(test.run_as(&mut command))
+}
+
+#[test]
+fn a_guest_comes_back_as_it_was() {
+    let test = Test::new();
+    let Some(out) = tried(&test, &[]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let cycle = &answer["cycles"][0];
+    let count = |name: &str| cycle["counts"][name].as_f64().unwrap();
+    assert_eq!(count("pages"), count("data") + count("zero") + count("word"));
+    // At least the 20 MiB; zeros and words are not written, and little else is.
+    assert!(count("data") > 5120.0 && count("zero") > 1000.0, "{cycle}");
+    assert!(count("written_bytes") < count("data") * 4096.0 * 1.02, "{cycle}");
+    // The loader itself is small.
+    let loader = cycle["loader"].as_str().unwrap();
+    let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(aside.parse::<u32>().unwrap() <= 40, "{loader}");
+    assert_eq!(entries(&test.path("tmp")), [""; 0]);
+}
+
+/// Change the bytes at `at`, and return what was there.
+fn change(file: &Path, at: u64, bytes: &[u8]) -> Vec<u8> {
+    let file = File::options().read(true).write(true).open(file).unwrap();
+    let mut before = vec![0; bytes.len()];
+    file.read_exact_at(&mut before, at).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+    before
+}
+
+#[test]
+fn what_does_not_fit_is_not_resumed_and_stays() {
+    let test = Test::new();
+    let image = test.path("image");
+    let Some(out) = tried(&test, &["--keep", &image.display().to_string()]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let resume = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+        command.args(["snapshot", "boot"]).arg(&image).args(args);
+        test.run_as(&mut command)
+    };
+    let info = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+        test.run_as(command.args(["snapshot", "info"]).arg(&image))
+    };
+    let refused = |args: &[&str], why: &str| {
+        let out = resume(args);
+        assert_eq!(out.code, 2, "{}{}", out.stdout, out.stderr);
+        assert!(out.stderr.contains(why), "{}", out.stderr);
+    };
+    assert!(info().stdout.contains("data_pages"));
+    refused(&["--memory", "640"], "the memory map is not that of the suspend");
+    refused(&["--processor", "max,la57=off"], "the processor is not that of the suspend");
+    // The mark, the header, the data.
+    for (at, why) in [(9, "no image"), (4096 + 50, "header is damaged"), (1 << 23, "in MiB 7")] {
+        let before = change(&image, at, b"\xa5");
+        refused(&[], why);
+        assert!(info().stderr.contains(why));
+        change(&image, at, &before);
+    }
+    // The file system was mounted in between: its superblock counts that.
+    let disk = test.path("image.disk");
+    let before = change(&disk, 1024 + 0x34, &[9, 0]);
+    refused(&[], "disk 0 of the suspend is missing or was written since");
+    change(&disk, 1024 + 0x34, &before);
+    // Nothing of that cost the image.
+    let out = resume(&[]);
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    assert!(out.stdout.contains("resumed"), "{}", out.stdout);
+    refused(&[], "one that was used");
+}
+
+#[test]
+fn what_cannot_be_tried_is_told() {
+    let run = |args: &[&str]| Test::new().file("text", "text").args(args).run();
+    let out = run(&["snapshot", "try", "text"]);
+    assert_eq!(out.code, 2);
+    assert!(out.stderr.contains("text: its version cannot be told"), "{}", out.stderr);
+    let out = run(&["snapshot", "info", "text"]);
+    assert_eq!(out.code, 2);
+    assert!(out.stderr.contains("image text: "), "{}", out.stderr);
+    let out = run(&["snapshot", "boot", "text"]);
+    assert!(out.stderr.contains("text.disk: No such file"), "{}", out.stderr);
+}

@@ -1,0 +1,298 @@
+//! `suspend`: the whole machine into an image, over `/dev/snapshot`, for the loader to resume.
+
+mod machine;
+mod snapshot;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use resume::kernel::{StreamHeader, listed};
+use resume::machine::Range;
+use resume::{Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Room, Run, Runner, checksum};
+use rustix::mm::{MlockAllFlags, mlockall};
+
+use snapshot::{Created, Snapshot, Source};
+use target::{Data, HEADER_PAGE, Nowhere, Store, Target};
+
+/// Frames that the loader may have for itself.
+const LOADER_FRAMES: u64 = 64;
+/// The loader lies below this frame.
+const SCRATCH_FROM: u64 = 16 << 20 >> 12;
+/// What it reads first lies below 4 GiB.
+const SCRATCH_TO: u64 = 1 << 20;
+
+/// What a suspend is asked for.
+pub(crate) struct Order {
+    /// Where the image goes; `None` to count only.
+    pub(crate) target: Option<PathBuf>,
+    /// Size that the kernel shall get the image down to.
+    pub(crate) bytes_max: Option<u64>,
+}
+
+/// What is in an image, and what it took.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Report {
+    pub(crate) pages: u64,
+    pub(crate) zero_pages: u64,
+    pub(crate) word_pages: u64,
+    pub(crate) data_pages: u64,
+    pub(crate) runs: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) create: Duration,
+    pub(crate) write: Duration,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "pages={} zero={} word={} data={} runs={} written_bytes={} create_s={:.3} \
+             write_s={:.3}",
+            self.pages,
+            self.zero_pages,
+            self.word_pages,
+            self.data_pages,
+            self.runs,
+            self.written_bytes,
+            self.create.as_secs_f64(),
+            self.write.as_secs_f64()
+        )
+    }
+}
+
+/// How a suspend ended.
+pub(crate) enum Ended {
+    /// The image is there, or was counted; the machine goes on.
+    Written(Report),
+    /// This is the machine that was resumed from the image.
+    Resumed,
+}
+
+const USAGE: &str = "usage: suspend TARGET [--size BYTES] | suspend --measure [--size BYTES]
+  TARGET     a partition, disk or file that holds an image of ours, or zeros
+  --measure  make the image, count its pages, and go on
+  --size     what the kernel shall reclaim memory down to";
+
+/// The verb.
+pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
+    let mut order = Order { target: None, bytes_max: None };
+    let mut measure = false;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--measure" => measure = true,
+            "--size" => {
+                let bytes = rest.next().and_then(|text| text.parse().ok());
+                order.bytes_max = Some(bytes.ok_or("--size: expected a number of bytes")?);
+            }
+            path if !path.starts_with('-') && order.target.is_none() => {
+                order.target = Some(path.into());
+            }
+            other => return Err(format!("`{other}`\n{USAGE}")),
+        }
+    }
+    if measure != order.target.is_none() {
+        return Err(format!("expected a target or --measure\n{USAGE}"));
+    }
+    match run(&order)? {
+        Ended::Written(report) => println!("image {report}"),
+        Ended::Resumed => {
+            println!("resumed");
+            return Ok(0);
+        }
+    }
+    if !measure {
+        off()?;
+    }
+    Ok(0)
+}
+
+/// Switch the machine off: what it was goes on from the image.
+pub(crate) fn off() -> Result<(), String> {
+    rustix::system::reboot(rustix::system::RebootCommand::PowerOff)
+        .map_err(|why| format!("power off: {why}"))
+}
+
+/// Make the image.
+pub(crate) fn run(order: &Order) -> Result<Ended, String> {
+    if machine::five_levels() {
+        return Err("the kernel uses five levels of page tables; boot it with no5lvl".into());
+    }
+    let map = machine::memory_map()?;
+    let mut target = order.target.as_deref().map(Target::open).transpose()?;
+    let mut snapshot = Snapshot::open()?;
+    // Nothing of this program may have to be fetched from a disk that is frozen.
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+        .map_err(|why| format!("mlock: {why}"))?;
+    let began = Instant::now();
+    snapshot.freeze()?;
+    if let Some(bytes) = order.bytes_max {
+        snapshot.prefer(bytes)?;
+    }
+    if snapshot.create()? == Created::Resumed {
+        snapshot.thaw();
+        return Ok(Ended::Resumed);
+    }
+    let created = began.elapsed();
+    let mut nowhere = Nowhere;
+    let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
+    let written =
+        machine::header(&map).and_then(|header| write(&mut snapshot, header, &map, store));
+    snapshot.free();
+    let mut report = written?;
+    report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
+    report.create = created;
+    report.write = began.elapsed() - created;
+    if target.is_none() {
+        snapshot.thaw();
+    } else {
+        // The machine goes off as it is: what ran must not write again to a disk that the image
+        // believes unchanged.
+        std::mem::forget(snapshot);
+    }
+    Ok(Ended::Written(report))
+}
+
+/// The runs of an image, and the checksums of its data.
+struct Taken {
+    pages: u64,
+    runs: Vec<Run>,
+    data_pages: u64,
+    sums: Vec<u8>,
+}
+
+impl Taken {
+    fn report(&self) -> Report {
+        let count = |wanted: fn(Kind) -> bool| {
+            let runs = self.runs.iter().filter(|run| wanted(run.kind));
+            runs.map(|run| u64::from(run.count)).sum()
+        };
+        Report {
+            pages: self.pages,
+            zero_pages: count(|kind| kind == Kind::Word(0)),
+            word_pages: count(|kind| matches!(kind, Kind::Word(word) if word != 0)),
+            data_pages: self.data_pages,
+            runs: self.runs.len() as u64,
+            ..Report::default()
+        }
+    }
+}
+
+/// Take the image from the kernel and write it. `header` has what is known of the machine.
+fn write(
+    source: &mut dyn Source,
+    header: Header,
+    map: &[Range],
+    store: &mut dyn Store,
+) -> Result<Report, String> {
+    let mut page = [0; PAGE_BYTES];
+    let bytes = source.bytes()?;
+    source.page(&mut page)?;
+    let stream = StreamHeader::read(&page).map_err(unknown)?;
+    fits(bytes, store.pages())?;
+    store.erase_mark()?;
+    let taken = take(source, stream, store)?;
+    finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
+    Ok(taken.report())
+}
+
+fn unknown(why: resume::Refusal) -> String {
+    format!("/dev/snapshot: {why}")
+}
+
+/// Is there room, even if each page were a run of its own?
+fn fits(bytes: u64, has_pages: u64) -> Result<(), String> {
+    let pages = bytes.div_ceil(PAGE_BYTES as u64);
+    let most = pages + pages * (RUN_BYTES + 4) as u64 / PAGE_BYTES as u64 + 8;
+    if most <= has_pages {
+        return Ok(());
+    }
+    let (needs, has) = (most.div_ceil(256), has_pages / 256);
+    Err(format!("the image may take {needs} MiB, the target has {has} MiB"))
+}
+
+/// Read the stream, and write the data as it comes.
+fn take(
+    source: &mut dyn Source,
+    stream: StreamHeader,
+    store: &mut dyn Store,
+) -> Result<Taken, String> {
+    let mut page = [0; PAGE_BYTES];
+    let mut frames = Vec::new();
+    for _ in 0..stream.list_pages {
+        source.page(&mut page)?;
+        frames.extend(listed(&page));
+    }
+    let rising = frames.windows(2).all(|pair| pair[0].frame < pair[1].frame);
+    let with_data = frames.iter().filter(|listed| !listed.zero).count() as u64;
+    if !rising || with_data != stream.data_pages {
+        return Err(unknown(resume::Refusal::Kernel));
+    }
+    let (mut runner, mut runs) = (Runner::default(), Vec::new());
+    let mut data = Data::new(Header::empty().layout().data);
+    for listed in &frames {
+        if listed.zero {
+            runs.extend(runner.zeros(listed.frame));
+            continue;
+        }
+        source.page(&mut page)?;
+        runs.extend(runner.page(listed.frame, &page));
+        if runner.is_data() {
+            data.add(&page, store)?;
+        }
+    }
+    runs.extend(runner.end());
+    data.flush(store)?;
+    let (pages, data_pages) = (frames.len() as u64, runner.data_pages());
+    Ok(Taken { pages, runs, data_pages, sums: data.sums })
+}
+
+/// Write what makes an image of the data, the mark last.
+fn finish(
+    mut header: Header,
+    map: &[Range],
+    taken: &Taken,
+    store: &mut dyn Store,
+) -> Result<(), String> {
+    let table: Vec<u8> = taken.runs.iter().flat_map(Run::to_bytes).collect();
+    let mut id = [0; 8];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+        .map_err(|why| format!("random numbers: {why}"))?;
+    header.id = u64::from_le_bytes(id);
+    header.runs = taken.runs.len() as u64;
+    header.data_pages = taken.data_pages;
+    header.pages = taken.pages;
+    header.table_sum = checksum(&table);
+    header.sums_sum = checksum(&taken.sums);
+    (header.scratch, header.scratch_count) = scratch(&header, map, &taken.runs)?;
+    let Layout { table: table_at, sums, .. } = header.layout();
+    store.write_bytes(table_at, &table)?;
+    store.write_bytes(sums, &taken.sums)?;
+    let (bytes, header_sum) = header.to_bytes();
+    store.write_bytes(HEADER_PAGE, &bytes)?;
+    store.sync()?;
+    store.write_mark(Mark { id: header.id, header_sum })
+}
+
+/// Frames in a row that the image does not have, for the loader: the first, and how many.
+fn scratch(header: &Header, map: &[Range], runs: &[Run]) -> Result<(u64, u64), String> {
+    let count = Room::frames(header, LOADER_FRAMES);
+    let page = PAGE_BYTES as u64;
+    for range in map.iter().filter(|range| range.kind == Range::USABLE) {
+        let mut free = range.start.div_ceil(page).max(SCRATCH_FROM);
+        let end = ((range.start + range.bytes) / page).min(SCRATCH_TO);
+        for run in runs {
+            if free + count <= run.start.min(end) {
+                return Ok((free, count));
+            }
+            free = free.max(run.end());
+        }
+        if free + count <= end {
+            return Ok((free, count));
+        }
+    }
+    Err(format!("no {} KiB of memory in a row are free for the loader", count * 4))
+}

@@ -1,0 +1,222 @@
+//! Where an image is written to.
+
+use std::fs::{File, OpenOptions};
+use std::io::IoSlice;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use resume::{HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_PAGES, checksum};
+use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::io::pwritev;
+
+/// A page where the kernel can take it from without copying.
+#[repr(C, align(4096))]
+#[derive(Clone)]
+pub(super) struct Page(pub(super) [u8; PAGE_BYTES]);
+
+impl Default for Page {
+    fn default() -> Page {
+        Page([0; PAGE_BYTES])
+    }
+}
+
+/// What an image is written to, page by page. What was written before a `sync` that returned is
+/// durable; what was written since may be, in any order.
+pub(super) trait Store {
+    /// Write pages from page `at` on.
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String>;
+    /// Make all that was written durable.
+    fn sync(&mut self) -> Result<(), String>;
+    /// Its size in pages.
+    fn pages(&self) -> u64;
+
+    /// Write bytes, filled up with zeros, from page `at` on.
+    fn write_bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        let pages: Vec<Page> = bytes.chunks(PAGE_BYTES).map(filled).collect();
+        self.write(at, &pages)
+    }
+
+    /// From here on there is no image.
+    fn erase_mark(&mut self) -> Result<(), String> {
+        self.write(MARK_SECTOR, &[Page::default()])?;
+        self.sync()
+    }
+
+    /// From here on there is one.
+    fn write_mark(&mut self, mark: Mark) -> Result<(), String> {
+        self.write_bytes(MARK_SECTOR, &mark.to_bytes())?;
+        self.sync()
+    }
+}
+
+/// For an image that is only counted.
+pub(super) struct Nowhere;
+
+impl Store for Nowhere {
+    fn write(&mut self, _: u64, _: &[Page]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn pages(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// The page of the header.
+pub(super) const HEADER_PAGE: u64 = HEADER_SECTOR * SECTOR_BYTES as u64 / PAGE_BYTES as u64;
+
+/// A partition, disk or file that holds an image or nothing.
+pub(super) struct Target {
+    file: File,
+    name: String,
+    pages: u64,
+    /// Bytes that were written to it.
+    pub(super) written_bytes: u64,
+}
+
+impl Target {
+    /// Open what is at `path`. What is there must be an image of ours, whole, used or not, or
+    /// nothing.
+    pub(super) fn open(path: &Path) -> Result<Target, String> {
+        let name = path.display().to_string();
+        let wrong = |why: std::io::Error| format!("{name}: {why}");
+        let kind = std::fs::metadata(path).map_err(wrong)?.file_type();
+        if !kind.is_block_device() && !kind.is_file() {
+            return Err(format!("{name}: expected a partition, a disk, or a file"));
+        }
+        let mut flags = OFlags::DIRECT;
+        if kind.is_block_device() {
+            // Nobody else may have it mounted or opened alike.
+            flags |= OFlags::EXCL;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        let file = options.open(path).map_err(|why| match why.kind() {
+            std::io::ErrorKind::ResourceBusy => format!("{name}: it is mounted, or used as swap"),
+            _ => wrong(why),
+        })?;
+        let bytes = seek(&file, SeekFrom::End(0)).map_err(|why| format!("{name}: {why}"))?;
+        let target = Target { file, name, pages: bytes / PAGE_BYTES as u64, written_bytes: 0 };
+        target.is_ours()?;
+        Ok(target)
+    }
+
+    fn is_ours(&self) -> Result<(), String> {
+        let mut page = [Page::default(), Page::default()];
+        for (index, page) in page.iter_mut().enumerate() {
+            self.read(index as u64 * PAGE_BYTES as u64, page)?;
+        }
+        let [first, header] = page;
+        let sector: &[u8; SECTOR_BYTES] = first.0.first_chunk().expect("a page has sectors");
+        let zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let marked = zeros(sector) || Mark::read(sector).is_ok();
+        let known = zeros(&header.0) || header.0.starts_with(b"blkresum");
+        if marked && zeros(&first.0[SECTOR_BYTES..]) && known {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: it holds something else than an image; if that may go: wipefs -a {0}, and zeros \
+             over its first 8 KiB",
+            self.name
+        ))
+    }
+
+    /// Read a page.
+    pub(super) fn read(&self, at: u64, page: &mut Page) -> Result<(), String> {
+        self.file.read_exact_at(&mut page.0, at).map_err(|why| format!("{}: {why}", self.name))
+    }
+}
+
+impl Store for Target {
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+        let mut done = 0;
+        while done < pages.len() {
+            let slices: Vec<IoSlice> =
+                pages[done..].iter().take(512).map(|page| IoSlice::new(&page.0)).collect();
+            let offset = (at + done as u64) * PAGE_BYTES as u64;
+            let bytes = pwritev(&self.file, &slices, offset);
+            let bytes = bytes.map_err(|why| format!("{}: write: {why}", self.name))?;
+            if bytes == 0 || bytes % PAGE_BYTES != 0 {
+                return Err(format!("{}: write: {bytes} bytes were taken", self.name));
+            }
+            self.written_bytes += bytes as u64;
+            done += bytes / PAGE_BYTES;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.file.sync_all().map_err(|why| format!("{}: sync: {why}", self.name))
+    }
+
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+}
+
+fn filled(bytes: &[u8]) -> Page {
+    let mut page = Page::default();
+    page.0[..bytes.len()].copy_from_slice(bytes);
+    page
+}
+
+/// Pages of data on their way, with the checksums of those that went.
+pub(super) struct Data {
+    pages: Vec<Page>,
+    count: usize,
+    at: u64,
+    /// One for each MiB.
+    pub(super) sums: Vec<u8>,
+}
+
+impl Data {
+    /// Data from page `at` of the target on.
+    pub(super) fn new(at: u64) -> Data {
+        Data { pages: vec![Page::default(); SUMMED_PAGES as usize], count: 0, at, sums: Vec::new() }
+    }
+
+    /// One more page.
+    pub(super) fn add(
+        &mut self,
+        page: &[u8; PAGE_BYTES],
+        to: &mut dyn Store,
+    ) -> Result<(), String> {
+        self.pages[self.count].0 = *page;
+        self.count += 1;
+        if self.count < self.pages.len() { Ok(()) } else { self.flush(to) }
+    }
+
+    /// Write what waits.
+    pub(super) fn flush(&mut self, to: &mut dyn Store) -> Result<(), String> {
+        let pages = &self.pages[..self.count];
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let mut sum = resume::Checksum::default();
+        pages.iter().for_each(|page| sum.add(&page.0));
+        self.sums.extend(sum.sum().to_le_bytes());
+        to.write(self.at, pages)?;
+        self.at += self.count as u64;
+        self.count = 0;
+        Ok(())
+    }
+}
+
+/// Checksum of two sectors of a disk, past all caches.
+pub(super) fn sectors_sum(disk: &Path, sector: u64) -> Result<u32, String> {
+    let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
+    let flags = OFlags::DIRECT.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(disk).map_err(wrong)?;
+    let at = sector * SECTOR_BYTES as u64;
+    let (page_at, within) = (at / PAGE_BYTES as u64 * PAGE_BYTES as u64, at as usize % PAGE_BYTES);
+    let mut pages = [Page::default(), Page::default()];
+    for (index, page) in pages.iter_mut().enumerate() {
+        file.read_exact_at(&mut page.0, page_at + (index * PAGE_BYTES) as u64).map_err(wrong)?;
+    }
+    let both = [pages[0].0, pages[1].0].concat();
+    Ok(checksum(&both[within..within + 2 * SECTOR_BYTES]))
+}

@@ -1,0 +1,196 @@
+//! The power goes while an image is written.
+
+use resume::machine::Range;
+use resume::{HEADER_SECTOR, Header, Mark, Refusal, SECTOR_BYTES};
+
+use super::*;
+use target::Page;
+
+const FRAMES: u64 = 1 << 16;
+const DISK_PAGES: usize = 1200;
+
+/// A kernel's image of `count` pages that differ by `life`.
+struct Kernel {
+    pages: Vec<[u8; PAGE_BYTES]>,
+    next: usize,
+}
+
+impl Kernel {
+    fn new(life: u8, count: u64) -> Kernel {
+        let words = |words: &[(usize, u64)]| {
+            let mut page = [0; PAGE_BYTES];
+            for (at, word) in words {
+                page[*at..at + 8].copy_from_slice(&word.to_le_bytes());
+            }
+            page
+        };
+        let head = words(&[
+            (0, 0xffff_ffff_8120_0040),
+            (8, 0x120_0040),
+            (16, 0x300_0000),
+            (24, 0x2345_6789_abcd_ef02),
+            (400, FRAMES),
+            (416, count),
+            (424, count + count.div_ceil(512) + 1),
+        ]);
+        let mut pages = vec![head];
+        let frame = |index: u64| 1000 + index + index / 7 * 2;
+        for first in (0..count).step_by(512) {
+            let list: Vec<(usize, u64)> = (0..512)
+                .map(|place| {
+                    (
+                        place as usize * 8,
+                        if first + place < count { frame(first + place) } else { u64::MAX },
+                    )
+                })
+                .collect();
+            pages.push(words(&list));
+        }
+        pages.extend((0..count).map(|index| match index % 5 {
+            0 => [0; PAGE_BYTES],
+            _ => words(&[(8, index << 8 | u64::from(life))]),
+        }));
+        Kernel { pages, next: 0 }
+    }
+}
+
+impl Source for Kernel {
+    fn bytes(&self) -> Result<u64, String> {
+        Ok((self.pages.len() * PAGE_BYTES) as u64)
+    }
+
+    fn page(&mut self, page: &mut [u8; PAGE_BYTES]) -> Result<(), String> {
+        *page = *self.pages.get(self.next).ok_or("the stream has ended")?;
+        self.next += 1;
+        Ok(())
+    }
+}
+
+/// What was written, in order; `None` is a sync.
+#[derive(Default)]
+struct Log(Vec<Option<(u64, Vec<Page>)>>);
+
+impl Store for Log {
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+        self.0.push(Some((at, pages.to_vec())));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.0.push(None);
+        Ok(())
+    }
+
+    fn pages(&self) -> u64 {
+        DISK_PAGES as u64
+    }
+}
+
+fn written(life: u8, count: u64) -> Log {
+    let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+    let header = Header { frames: FRAMES, ..Header::empty() };
+    let mut log = Log::default();
+    write(&mut Kernel::new(life, count), header, &map, &mut log).unwrap();
+    log
+}
+
+fn put(disk: &mut [u8], at: u64, pages: &[Page], bytes_max: usize) {
+    let bytes: Vec<u8> = pages.iter().flat_map(|page| page.0).take(bytes_max).collect();
+    disk[at as usize * PAGE_BYTES..][..bytes.len()].copy_from_slice(&bytes);
+}
+
+/// The life whose image is on the disk: all of it, or none at all.
+fn life(disk: &[u8]) -> Result<u8, Refusal> {
+    let mark = Mark::read(disk.first_chunk().unwrap())?;
+    let at = HEADER_SECTOR as usize * SECTOR_BYTES;
+    let header = Header::read(disk[at..].first_chunk().unwrap(), mark)?;
+    let layout = header.layout();
+    let part = |page: u64, bytes: u64| &disk[page as usize * PAGE_BYTES..][..bytes as usize];
+    let (table, sums) =
+        (part(layout.table, header.table_bytes()), part(layout.sums, header.sums_bytes()));
+    if checksum(table) != header.table_sum || checksum(sums) != header.sums_sum {
+        return Err(Refusal::Table);
+    }
+    let data = part(layout.data, header.data_pages * PAGE_BYTES as u64);
+    for (index, mib) in data.chunks(1 << 20).enumerate() {
+        if checksum(mib).to_le_bytes() != sums[index * 4..][..4] {
+            return Err(Refusal::Data(index as u64));
+        }
+    }
+    Ok(data[8])
+}
+
+#[test]
+fn a_cut_leaves_no_image_or_the_whole_one() {
+    let mut before = vec![0; DISK_PAGES * PAGE_BYTES];
+    for (at, pages) in written(1, 900).0.iter().flatten() {
+        put(&mut before, *at, pages, usize::MAX);
+    }
+    assert_eq!(life(&before), Ok(1));
+    let log = written(2, 700).0;
+    let mut durable = before;
+    let mut volatile: Vec<&(u64, Vec<Page>)> = Vec::new();
+    let (mut none, mut old, mut new) = (0, 0, 0);
+    let mut look = |disk: &[u8]| match life(disk) {
+        // Whoever finds a mark finds the image that it belongs to.
+        Err(why) => {
+            assert_eq!(why, Refusal::NoMark);
+            none += 1;
+        }
+        Ok(1) => old += 1,
+        Ok(_) => new += 1,
+    };
+    for step in log.iter().chain([&None]) {
+        match step {
+            None => {
+                volatile
+                    .drain(..)
+                    .for_each(|(at, pages)| put(&mut durable, *at, pages, usize::MAX));
+            }
+            Some(written) => volatile.push(written),
+        }
+        // All that is under way, all but one, only one, and one that is torn.
+        look(&durable);
+        for chosen in 0..volatile.len() {
+            for kind in 0..4 {
+                let mut disk = durable.clone();
+                for (index, (at, pages)) in volatile.iter().enumerate() {
+                    let bytes = match (kind, index == chosen) {
+                        (0, _) | (1, false) | (2, true) => usize::MAX,
+                        (3, true) => (pages.len() * PAGE_BYTES / 2).next_multiple_of(SECTOR_BYTES),
+                        _ => 0,
+                    };
+                    put(&mut disk, *at, pages, bytes);
+                }
+                look(&disk);
+            }
+        }
+    }
+    // Before the first write there is the old one; after the last, the new one.
+    assert!(old > 0 && none > 10 && new > 0, "{old} {none} {new}");
+}
+
+#[test]
+fn an_image_that_does_not_fit_is_refused_before_anything_is_written() {
+    let header = Header { frames: FRAMES, ..Header::empty() };
+    let mut log = Log::default();
+    let why = write(&mut Kernel::new(1, 1300), header, &[], &mut log).unwrap_err();
+    assert!(why.contains("the target has 4 MiB") && log.0.is_empty(), "{why}");
+}
+
+#[test]
+fn a_stream_of_another_kernel_is_refused() {
+    let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+    let header = Header { frames: FRAMES, ..Header::empty() };
+    let change = |page: usize, at: usize, byte: u8| {
+        let mut kernel = Kernel::new(1, 600);
+        kernel.pages[page][at] ^= byte;
+        write(&mut kernel, header, &map, &mut target::Nowhere).map(|report| report.pages)
+    };
+    assert_eq!(change(5, 8, 0), Ok(600));
+    // The magic word, the count of pages, the order of frames.
+    for (page, at) in [(0, 24), (0, 416), (1, 8)] {
+        let why = change(page, at, 0x40).unwrap_err();
+        assert!(why.contains("not known"), "{why}");
+    }
+}

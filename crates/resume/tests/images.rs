@@ -1,0 +1,257 @@
+//! Images that are made, damaged, and resumed into a memory that is only a map.
+
+use std::collections::BTreeMap;
+
+use resume::kernel::Entry;
+use resume::{
+    Disk, Header, Kind, Mark, PAGE_BYTES, Plan, Refusal, Room, Run, Runner, Runs, SECTOR_BYTES,
+    SUMMED_PAGES, checksum, frames_needed,
+};
+use sim::Rng;
+
+type Page = [u8; PAGE_BYTES];
+type Memory = BTreeMap<u64, Page>;
+
+const FRAMES: u64 = 4096;
+/// The loader's own frames.
+const OWN: (u64, u64) = (256, 267);
+
+/// A memory with runs of data, zeros and words, some of it in the loader's frames.
+fn memory(rng: &mut Rng) -> Memory {
+    let mut memory = Memory::new();
+    let mut frame = rng.below(300);
+    while frame < 700 {
+        let kind = rng.below(3);
+        for _ in 0..1 + rng.below(20) {
+            let mut page = [0; PAGE_BYTES];
+            match kind {
+                0 => {}
+                1 => page.fill(0x5a),
+                _ => page.chunks_exact_mut(8).for_each(|word| {
+                    word.copy_from_slice(&rng.next_u64().to_le_bytes());
+                }),
+            }
+            memory.insert(frame, page);
+            frame += 1;
+        }
+        frame += rng.below(3) * rng.below(60);
+    }
+    memory
+}
+
+fn entry() -> Entry {
+    Entry {
+        jump: 0xffff_ffff_8120_0040,
+        jump_physical: 0x120_0040,
+        cr3: 0x300_0000,
+        magic: 0x2345_6789_abcd_ef02,
+        map_sum: 7,
+    }
+}
+
+/// An image as it lies on its device.
+fn image(memory: &Memory) -> Vec<u8> {
+    let (mut runner, mut runs, mut data) = (Runner::default(), Vec::new(), Vec::new());
+    for (frame, page) in memory {
+        runs.extend(runner.page(*frame, page));
+        if runner.is_data() {
+            data.extend(page);
+        }
+    }
+    runs.extend(runner.end());
+    let table: Vec<u8> = runs.iter().flat_map(Run::to_bytes).collect();
+    let mib = SUMMED_PAGES as usize * PAGE_BYTES;
+    let sums: Vec<u8> = data.chunks(mib).flat_map(|part| checksum(part).to_le_bytes()).collect();
+    let mut header = Header {
+        id: 5,
+        entry: entry(),
+        frames: FRAMES,
+        pages: memory.len() as u64,
+        runs: runs.len() as u64,
+        data_pages: runner.data_pages(),
+        scratch: 3100,
+        table_sum: checksum(&table),
+        sums_sum: checksum(&sums),
+        ..Header::empty()
+    };
+    assert!(header.add_disk(Disk { sectors: 9, superblock_sector: 2, sum: 1 }));
+    header.scratch_count = Room::frames(&header, OWN.1 - OWN.0);
+    let layout = header.layout();
+    let mut out = vec![0; layout.end as usize * PAGE_BYTES];
+    let mut put = |page: u64, bytes: &[u8]| {
+        out[page as usize * PAGE_BYTES..][..bytes.len()].copy_from_slice(bytes);
+    };
+    let (bytes, header_sum) = header.to_bytes();
+    put(layout.data, &data);
+    put(layout.table, &table);
+    put(layout.sums, &sums);
+    put(1, &bytes);
+    put(0, &Mark { id: 5, header_sum }.to_bytes());
+    out
+}
+
+fn page_at(image: &[u8], page: u64) -> Result<Page, Refusal> {
+    let at = usize::try_from(page).ok().and_then(|page| page.checked_mul(PAGE_BYTES));
+    let bytes = at.and_then(|at| image.get(at..)?.first_chunk());
+    bytes.copied().ok_or(Refusal::Header)
+}
+
+fn part(image: &[u8], page: u64, bytes: u64) -> Result<Vec<u8>, Refusal> {
+    let mut out = Vec::new();
+    for index in 0..bytes.div_ceil(PAGE_BYTES as u64) {
+        out.extend(page_at(image, page + index)?);
+    }
+    out.truncate(bytes as usize);
+    Ok(out)
+}
+
+/// What the loader does, in its order.
+fn resume(image: &[u8]) -> Result<Memory, Refusal> {
+    let sector: &[u8; SECTOR_BYTES] = image.first_chunk().ok_or(Refusal::NoMark)?;
+    let mark = Mark::read(sector)?;
+    let header = Header::read(&page_at(image, 1)?, mark)?;
+    let layout = header.layout();
+    let room = Room::new(&header, OWN, |from, to| from < to && to <= FRAMES)?;
+    assert!(room.code < room.end && room.tables + frames_needed(header.frames) <= room.aside);
+    let table = part(image, layout.table, header.table_bytes())?;
+    let sums = part(image, layout.sums, header.sums_bytes())?;
+    if checksum(&table) != header.table_sum || checksum(&sums) != header.sums_sum {
+        return Err(Refusal::Table);
+    }
+    let runs = Runs::check(&table, header.frames.min(FRAMES), header.data_pages)?;
+    if !runs.free(room.first, room.end) {
+        return Err(Refusal::Scratch);
+    }
+    let plan = Plan::new(runs, OWN, room.aside)?;
+    let mut machine = Memory::new();
+    let mut next = 0;
+    plan.reads::<7, Refusal>(64, |from, parts| {
+        assert_eq!(from, next, "one after the other");
+        assert!(parts.len() <= 7);
+        for (frame, pages) in parts {
+            for index in 0..pages {
+                let page = page_at(image, layout.data + next)?;
+                let before = machine.insert(frame + index, page);
+                assert!(before.is_none(), "frame {} twice", frame + index);
+                next += 1;
+            }
+        }
+        assert!(next - from <= 64);
+        Ok(())
+    })?;
+    plan.verify(&sums, |sum, frame, pages| {
+        (frame..frame + pages).for_each(|frame| sum.add(&machine[&frame]));
+    })?;
+    for piece in plan.pieces() {
+        if let Kind::Word(word) = piece.run.kind {
+            let words: Vec<u8> = word.to_le_bytes().repeat(PAGE_BYTES / 8);
+            let page = words.try_into().unwrap();
+            for frame in piece.at..piece.at + u64::from(piece.run.count) {
+                assert!(machine.insert(frame, page).is_none());
+            }
+        }
+    }
+    // Until here nothing went where the loader is, nor where it keeps the rest of its things.
+    for frame in machine.keys() {
+        assert!(!(OWN.0..OWN.1).contains(frame) && *frame < FRAMES, "{frame}");
+        let kept = (room.first..room.end).contains(frame);
+        assert!(!kept || (room.aside..room.list).contains(frame), "{frame}");
+    }
+    let copies: Vec<_> = plan.copies().collect();
+    for (to, from) in copies {
+        let page = machine.remove(&from).unwrap();
+        assert!((OWN.0..OWN.1).contains(&to) && machine.insert(to, page).is_none());
+    }
+    Ok(machine)
+}
+
+#[test]
+fn what_was_comes_back() {
+    for seed in 0..60 {
+        let memory = memory(&mut Rng::new(seed, "images"));
+        assert!(resume(&image(&memory)) == Ok(memory), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_damaged_is_refused_or_makes_no_difference() {
+    let mut rng = Rng::new(1, "damage");
+    let memory = memory(&mut rng);
+    let whole = image(&memory);
+    let tables = whole.len() - 8 * PAGE_BYTES;
+    let mut refused = BTreeMap::new();
+    for _ in 0..10_000 {
+        let mut bad = whole.clone();
+        for _ in 0..1 + rng.below(3) {
+            // The mark, the header, the tables at the end, or anything.
+            let at = match rng.below(4) {
+                0 => rng.below(SECTOR_BYTES as u64) as usize,
+                1 => PAGE_BYTES + rng.below(PAGE_BYTES as u64) as usize,
+                2 => tables + rng.below((whole.len() - tables) as u64) as usize,
+                _ => rng.below(whole.len() as u64) as usize,
+            };
+            bad[at] ^= 1 << rng.below(8);
+        }
+        if rng.below(20) == 0 {
+            bad.truncate(rng.below(whole.len() as u64) as usize);
+        }
+        match resume(&bad) {
+            Ok(found) => assert!(found == memory),
+            Err(why) => {
+                let name = format!("{why:?}");
+                *refused.entry(name.split('(').next().unwrap().to_string()).or_insert(0) += 1;
+            }
+        }
+    }
+    let names: Vec<&str> = refused.keys().map(String::as_str).collect();
+    assert_eq!(names, ["Data", "Header", "NoMark", "Table"], "{refused:?}");
+}
+
+/// A header or a table that somebody made wrong, with the right checksums.
+#[test]
+fn what_is_wrong_on_purpose_goes_nowhere_else() {
+    let mut rng = Rng::new(2, "purpose");
+    let memory = memory(&mut rng);
+    let whole = image(&memory);
+    let mark = Mark::read(whole.first_chunk().unwrap()).unwrap();
+    let header = Header::read(&page_at(&whole, 1).unwrap(), mark).unwrap();
+    let table_at = header.layout().table as usize * PAGE_BYTES;
+    let mut refused = BTreeMap::new();
+    for _ in 0..10_000 {
+        let (mut bad, mut header) = (whole.clone(), header);
+        let wild = match rng.below(3) {
+            0 => rng.below(FRAMES * 2),
+            1 => u64::MAX - rng.below(4),
+            _ => rng.next_u64(),
+        };
+        match rng.below(12) {
+            0 => header.frames = wild,
+            1 => header.pages = wild,
+            2 => header.runs = wild,
+            3 => header.data_pages = wild,
+            4 => header.scratch = wild,
+            5 => header.scratch_count = wild,
+            6 => header.entry.jump = wild,
+            7 => header.disk_count = wild % 100,
+            _ => {
+                let run = rng.below(header.runs) as usize * resume::RUN_BYTES;
+                let field = [0, 8, 12, 16][rng.below(4) as usize];
+                let bytes = wild.to_le_bytes();
+                bad[table_at + run + field..][..4].copy_from_slice(&bytes[..4]);
+                let table = &bad[table_at..][..header.table_bytes() as usize];
+                header.table_sum = checksum(table);
+            }
+        }
+        let (bytes, header_sum) = header.to_bytes();
+        bad[PAGE_BYTES..2 * PAGE_BYTES].copy_from_slice(&bytes);
+        let mark = Mark { id: 5, header_sum }.to_bytes();
+        bad[..SECTOR_BYTES].copy_from_slice(&mark);
+        // `resume` itself looks at where each page goes.
+        if let Err(why) = resume(&bad) {
+            *refused.entry(format!("{why:?}")).or_insert(0) += 1;
+        }
+    }
+    for why in ["Header", "Kernel", "Runs", "Scratch", "Table"] {
+        assert!(refused.contains_key(why), "{why} never: {refused:?}");
+    }
+}
