@@ -138,6 +138,10 @@ fn before_init(arguments: &[String], options: &Options) -> String {
     let Some((program, rest)) = options.init.split_first() else {
         return format!("as process 1 it needs an init; expected {USAGE}");
     };
+    if options.to.is_none() {
+        eprintln!("blocklab-guest: nothing is recorded: as process 1 it needs --to FILE");
+        return become_init(program, rest);
+    }
     let own = arguments.iter().take_while(|argument| *argument != "--");
     let child =
         Command::new("/proc/self/exe").arg("record").args(own).stdout(Stdio::piped()).spawn();
@@ -149,7 +153,12 @@ fn before_init(arguments: &[String], options: &Options) -> String {
             let _ = child.stdout.map(|mut said| said.read(&mut [0]));
         }
     }
-    format!("cannot run {program}: {}", Command::new(program).args(rest).exec())
+    become_init(program, rest)
+}
+
+/// Only a failure returns.
+fn become_init(program: &str, arguments: &[String]) -> String {
+    format!("cannot run {program}: {}", Command::new(program).args(arguments).exec())
 }
 
 /// Start the init as process 1 of a namespace.
@@ -294,8 +303,7 @@ impl Recorder {
         // Whoever exited since is in both, and no longer lives.
         self.take_exits();
         let forks = forks.saturating_sub(self.began.1);
-        let heard = self.processes.exits + alive.len() as u64;
-        let lost = (self.began.0 + forks).saturating_sub(heard);
+        let lost = lost(self.began.0, forks, self.processes.exits, alive.len() as u64);
         for task in &tasks {
             self.processes.lives(task, end_ns);
         }
@@ -331,6 +339,11 @@ impl Recorder {
     }
 }
 
+/// Tasks that were there or were started, and neither were heard to end nor live.
+fn lost(before: u64, forks: u64, exits: u64, alive: u64) -> u64 {
+    (before + forks).saturating_sub(exits + alive)
+}
+
 /// All threads that have not ended.
 fn living_threads() -> Vec<u32> {
     let mut all = Vec::new();
@@ -360,6 +373,14 @@ mod tests {
 
     fn read(words: &[&str]) -> Result<Options, String> {
         options(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_task_that_was_not_heard_of_is_missed() {
+        assert_eq!(lost(30, 64, 40, 54), 0);
+        assert_eq!(lost(30, 64, 39, 54), 1);
+        // One that ended while it was looked for is in both.
+        assert_eq!(lost(30, 64, 41, 54), 0);
     }
 
     #[test]
