@@ -1,5 +1,5 @@
-//! What runs inside a guest, or on a machine that is to be measured: one static program of a few
-//! hundred KiB with a verb for each task, built by the build script of `boot`, which carries it.
+//! What runs inside a guest, or on a machine that is to be measured: one static program of 1.3 MB
+//! with a verb for each task, built by the build script of `boot`, which carries it.
 
 mod enter;
 mod lab;
