@@ -18,7 +18,7 @@ mod refusal;
 mod run;
 mod stream;
 
-pub use checksum::{Checksum, checksum};
+pub use checksum::{checksum, crc32c, crc32c_by};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
 pub use plan::{Parts, Piece, Plan, Room};

@@ -1,6 +1,5 @@
 //! Where the pages of an image go: to their frames, or, where the loader itself is, first aside.
 
-use crate::checksum::Checksum;
 use crate::header::Header;
 use crate::page_tables::frames_needed;
 use crate::refusal::Refusal;
@@ -82,28 +81,28 @@ impl<'a> Plan<'a> {
         if count == 0 { Ok(()) } else { read(from, parts[..count].iter().copied()) }
     }
 
-    /// Compare the data with its checksums: `add` takes so many pages from that frame on into a
-    /// checksum.
+    /// Compare the data with its checksums: `add` goes on with a checksum over so many pages from
+    /// that frame on.
     ///
     /// # Errors
     /// [`Refusal::Data`].
     pub fn verify(
         &self,
         sums: &[u8],
-        mut add: impl FnMut(&mut Checksum, u64, u64),
+        mut add: impl FnMut(u32, u64, u64) -> u32,
     ) -> Result<(), Refusal> {
         let (sums, _) = sums.as_chunks::<4>();
-        let compare = |mib: u64, sum: Checksum| {
-            let right = sums.get(mib as usize) == Some(&sum.sum().to_le_bytes());
+        let compare = |mib: u64, sum: u32| {
+            let right = sums.get(mib as usize) == Some(&sum.to_le_bytes());
             if right { Ok(()) } else { Err(Refusal::Data(mib)) }
         };
-        let (mut next, mut sum) = (0, Checksum::default());
+        let (mut next, mut sum) = (0, 0);
         for piece in self.pieces() {
             let Kind::Data(_) = piece.run.kind else { continue };
             let (mut at, mut left) = (piece.at, u64::from(piece.run.count));
             while left > 0 {
                 let step = left.min(SUMMED_PAGES - next % SUMMED_PAGES);
-                add(&mut sum, at, step);
+                sum = add(sum, at, step);
                 (at, left, next) = (at + step, left - step, next + step);
                 if next % SUMMED_PAGES == 0 {
                     compare(next / SUMMED_PAGES - 1, core::mem::take(&mut sum))?;

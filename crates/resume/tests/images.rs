@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use resume::kernel::Entry;
 use resume::{
     Disk, Header, Kind, Mark, PAGE_BYTES, Plan, Refusal, Room, Run, Runner, Runs, SECTOR_BYTES,
-    SUMMED_PAGES, checksum, frames_needed,
+    SUMMED_PAGES, checksum, crc32c, frames_needed,
 };
 use sim::Rng;
 
@@ -140,7 +140,7 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
         Ok(())
     })?;
     plan.verify(&sums, |sum, frame, pages| {
-        (frame..frame + pages).for_each(|frame| sum.add(&machine[&frame]));
+        (frame..frame + pages).fold(sum, |sum, frame| crc32c(sum, &machine[&frame]))
     })?;
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {

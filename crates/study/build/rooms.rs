@@ -16,8 +16,8 @@ pub(crate) enum Kind {
 /// room stands here before it has a folder.
 pub(crate) const ROOMS: [(&str, Kind); 15] = [
     ("sim", Kind::Pure),
-    ("mirror", Kind::Pure),
     ("resume", Kind::Pure),
+    ("mirror", Kind::Pure),
     ("config", Kind::Pure),
     ("disk", Kind::Pure),
     ("flash", Kind::Pure),

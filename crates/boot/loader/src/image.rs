@@ -122,7 +122,7 @@ pub(crate) fn resume(start: Start) -> Result<Infallible, Why> {
     })?;
     let quick = has_checksum();
     plan.verify(sums, |sum, frame, pages| {
-        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), quick);
+        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), quick)
     })?;
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {

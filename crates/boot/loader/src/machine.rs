@@ -57,17 +57,17 @@ pub(crate) fn cpuid(leaf: u32) -> [u32; 4] {
     [found.eax, found.ebx, found.ecx, found.edx]
 }
 
-/// Take memory into a checksum, by the processor's instruction if it has that.
-pub(crate) fn add(sum: &mut resume::Checksum, bytes: &[u8], has_instruction: bool) {
+/// Go on with a checksum over memory, by the processor's instruction if it has that.
+pub(crate) fn add(sum: u32, bytes: &[u8], has_instruction: bool) -> u32 {
     #[target_feature(enable = "sse4.2")]
-    fn by_instruction(sum: &mut resume::Checksum, bytes: &[u8]) {
+    fn by_instruction(sum: u32, bytes: &[u8]) -> u32 {
         let step = |sum: u32, word| core::arch::x86_64::_mm_crc32_u64(sum.into(), word) as u32;
-        sum.add_by(bytes, step);
+        resume::crc32c_by(sum, bytes, step)
     }
     match has_instruction {
         // SAFETY: the processor has it.
         true => unsafe { by_instruction(sum, bytes) },
-        false => sum.add(bytes),
+        false => resume::crc32c(sum, bytes),
     }
 }
 

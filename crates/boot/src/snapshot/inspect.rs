@@ -6,8 +6,8 @@ use std::path::Path;
 
 use config::Failure;
 use resume::{
-    Checksum, HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Plan,
-    Refusal, Runs, SECTOR_BYTES, SUMMED_PAGES, checksum,
+    HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Plan, Refusal, Runs,
+    SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c,
 };
 use serde_json::{Value, json};
 
@@ -58,13 +58,13 @@ pub fn image(path: &Path) -> Result<Found, Failure> {
     let runs = Runs::check(&table, header.frames, header.data_pages).map_err(refused)?;
     let mut done = 0;
     for (index, wanted) in sums.chunks(4).enumerate() {
-        let mut sum = Checksum::default();
+        let mut sum = 0;
         for _ in 0..SUMMED_PAGES.min(header.data_pages - done) {
             read((layout.data + done) * PAGE_BYTES as u64, &mut page)?;
-            sum.add(&page);
+            sum = crc32c(sum, &page);
             done += 1;
         }
-        if sum.sum().to_le_bytes() != wanted {
+        if u32::to_le_bytes(sum) != wanted {
             return Err(refused(Refusal::Data(index as u64)));
         }
     }

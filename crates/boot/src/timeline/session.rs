@@ -10,8 +10,8 @@ use study::Host;
 use super::record::{Record, Travelled};
 use crate::GUEST_PROGRAM;
 
-/// The file system of the root.
-const FILE_SYSTEM: &str = "ext4";
+/// The usual file system of a root.
+pub const FILE_SYSTEM: &str = "ext4";
 /// Unpack the tar file `$0`. A machine without a number would be set up at its first boot; files
 /// that nobody has read since have the time 0.
 const UNPACK: &str = "tar --numeric-owner -xpf \"$0\" && \
@@ -25,11 +25,18 @@ const RUN: &str = "cd / && head -c $0 > run/blocklab-guest && cat > run/files &&
 const UNIT_BYTES_MAX: usize = 200;
 
 /// What to boot, and how.
+#[derive(Clone)]
 pub struct Boot {
     /// The device: a part.
     pub device: String,
     /// The tar file of the root.
     pub root: PathBuf,
+    /// The file system that it is unpacked into.
+    pub file_system: String,
+    /// The I/O scheduler; `None` for the kernel's choice.
+    pub scheduler: Option<String>,
+    /// Read-ahead of the page cache; `None` for the kernel's choice.
+    pub read_ahead_kib: Option<u32>,
     /// Until this unit of systemd is active.
     pub until: String,
     /// Virtual time that it may take.
@@ -74,10 +81,12 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     let part = || study::build_part(&boot.device, &[], boot.seed);
     let root = boot.root.display().to_string();
     let mut unpack = boot.options(["/bin/sh", "-c", UNPACK, &root].map(String::from).into());
-    unpack.mkfs = Some(FILE_SYSTEM.into());
-    // Otherwise the kernel goes on making the file system while the root boots.
-    let at_once = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
-    unpack.settings.mkfs_options = at_once.map(String::from).into();
+    unpack.mkfs = Some(boot.file_system.clone());
+    if boot.file_system == FILE_SYSTEM {
+        // Otherwise the kernel goes on making the file system while the root boots.
+        let at_once = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        unpack.settings.mkfs_options = at_once.map(String::from).into();
+    }
     let disk = Disk::prepared(part()?, unpack)?;
 
     let mut options = boot.options(boot.command());
@@ -88,7 +97,9 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     }
     options.host.clone_from(&boot.host);
     options.record_queue.clone_from(&boot.queue);
-    options.settings.mount = Some(FILE_SYSTEM.into());
+    options.settings.mount = Some(boot.file_system.clone());
+    options.scheduler.clone_from(&boot.scheduler);
+    options.read_ahead_kib = boot.read_ahead_kib;
     // Delays of the kernel's own threads, too, and all to the nanosecond.
     options.settings.kernel_words = ["delayacct", "host.clock=1"].map(String::from).into();
     let heard = disk.travel(part()?, options)?;

@@ -1,5 +1,6 @@
 //! `blocklab boot`: boot images, where the time of loading a kernel goes, and who waits after it.
 
+mod advise;
 mod record;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ enum BootVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Change what may make a boot faster on a drive, boot with each change, and say what it saves
+    Advise(advise::Args),
     /// Boot a kernel in QEMU, or take recordings, and say what loading it takes on devices
     Load(Load),
     /// Make the root file system of a small Debian for `boot record`, once
@@ -114,6 +117,7 @@ impl Args {
                 }
             }
             BootVerb::Load(load) => load.run()?,
+            BootVerb::Advise(order) => order.run()?,
             BootVerb::Root(root) => root.run()?,
             BootVerb::Record(record) => record.run()?,
             BootVerb::Report(report) => report.run()?,

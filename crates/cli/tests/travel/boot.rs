@@ -113,3 +113,34 @@ fn a_list_of_files_is_recorded_and_read_ahead() {
     let reader = rows.iter().find(|row| row["name"] == "readahead-list").unwrap();
     assert!(reader["read_bytes"].as_u64().unwrap() > 10_000_000, "{reader}");
 }
+
+#[test]
+fn a_boot_is_predicted_on_another_drive() {
+    if !can_boot() {
+        return;
+    }
+    let folder = Folder::new();
+    let args = ["record", "--device", "wd-80g-5400", "--device", "emmc-51", "--queue"];
+    let booted = boot(&folder, &[&args[..], &["--slice", "0ms", "--out", "a"]].concat());
+    let booted_s = booted["boots"][1]["boot_ns"].as_f64().unwrap() / 1e9;
+    let trace = format!("workload.trace.file={}", folder.path("a/wd-80g-5400.blk").display());
+    let out = folder.blocklab(&[
+        "run",
+        "boot/another-drive",
+        "--set",
+        &trace,
+        "--set",
+        "report.figure=[]",
+        "--json",
+        "--no-report",
+        "--out",
+        "b",
+    ]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let answer: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let runs = answer["runs"].as_array().unwrap();
+    let emmc = runs.iter().find(|run| run["label"] == "emmc").unwrap();
+    let replayed_s = emmc["metrics"]["simulated_s"].as_f64().unwrap();
+    let off = replayed_s / booted_s - 1.0;
+    assert!(off.abs() < 0.1, "{replayed_s} s replayed, {booted_s} s booted");
+}

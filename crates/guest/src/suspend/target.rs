@@ -196,9 +196,8 @@ impl Data {
         if pages.is_empty() {
             return Ok(());
         }
-        let mut sum = resume::Checksum::default();
-        pages.iter().for_each(|page| sum.add(&page.0));
-        self.sums.extend(sum.sum().to_le_bytes());
+        let sum = pages.iter().fold(0, |sum, page| resume::crc32c(sum, &page.0));
+        self.sums.extend(sum.to_le_bytes());
         to.write(self.at, pages)?;
         self.at += self.count as u64;
         self.count = 0;

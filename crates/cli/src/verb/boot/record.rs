@@ -105,7 +105,7 @@ impl Root {
     }
 }
 
-fn time(option: &str, text: &str) -> Result<Duration, Failure> {
+pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     Duration::parse(text).map_err(|why| {
         Failure::input(format!("{option} {text}: {why}"))
             .expected("a time such as 20ms, 90s or 2min")
@@ -153,6 +153,9 @@ impl Args {
             let queue = self.queue.then(|| path.with_extension("blk"));
             let boot = Boot {
                 queue,
+                file_system: session::FILE_SYSTEM.into(),
+                scheduler: None,
+                read_ahead_kib: None,
                 device: device.clone(),
                 root: root.clone(),
                 until: self.until.clone(),
