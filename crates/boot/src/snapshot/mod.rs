@@ -156,6 +156,14 @@ impl Disks {
 }
 
 impl Lab {
+    /// Is the kernel one, with the modules that a guest needs?
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn check(&self) -> Result<(), Failure> {
+        modules::find(&self.kernel, self.modules.as_deref()).map(drop)
+    }
+
     /// Let the guest suspend itself.
     ///
     /// # Errors

@@ -170,6 +170,8 @@ impl Try {
             counted: self.record.is_some(),
             ..self.guest.lab()
         };
+        // What was asked for is looked at before what the machine lacks.
+        lab.check()?;
         if let Some(path) = &self.keep {
             let disks = Disks::new(&lab, path, &disk_beside(path))?;
             let suspended = lab.suspend(Way::Loader, &disks).inspect_err(|_| {
