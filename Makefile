@@ -51,6 +51,7 @@ test: ## Check everything that must hold on every commit
 test-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir $(TARGET)/loader --quiet -- -D warnings
 	cargo build --workspace --lib --bins --tests
 	cargo test --workspace --no-fail-fast --lib --bins --tests
 
