@@ -63,6 +63,26 @@ fn a_record_is_shown_again() {
 }
 
 #[test]
+fn a_report_takes_the_place_of_a_report_only() {
+    for (option, ours) in [
+        ("--html", "<!doctype html>\n<html lang=\"en\">older"),
+        ("--perfetto", "{\"displayTimeUnit\":\"ms\",\"older\":1}"),
+    ] {
+        let args = ["boot", "report", "a.record", option, "out"];
+        let run = |before: &str| {
+            let test = Test::new().file("a.record", RECORD).file("out", before).args(&args);
+            let out = test.run();
+            (out.code, out.stderr, std::fs::read_to_string(test.path("out")).unwrap())
+        };
+        let (code, told, kept) = run("my notes");
+        assert_eq!((code, kept.as_str()), (2, "my notes"), "{told}");
+        assert!(told.contains("out: it holds something else"), "{told}");
+        let (code, told, new) = run(ours);
+        assert!(code == 0 && !new.contains("older"), "{told}");
+    }
+}
+
+#[test]
 fn what_cannot_be_recorded_is_told() {
     let told = |args: &[&str]| {
         let out = Test::new().file("a.record", "{}").args(&["boot"]).args(args).run();

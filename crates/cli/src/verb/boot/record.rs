@@ -15,6 +15,8 @@ use crate::verb::{kernel, travel};
 
 /// Longest record that is read.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
+/// In these first bytes every page is like every other, and every trace.
+const SAME_BYTES: u64 = 18;
 
 #[derive(clap::Args)]
 pub(super) struct Root {
@@ -256,7 +258,16 @@ fn files(path: &Path) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// Write a page or a trace, over an older one at most: both begin as all of their kind do.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut begin = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = std::io::Read::read_to_end(&mut std::io::Read::take(file, SAME_BYTES), &mut begin);
+    }
+    if !begin.is_empty() && !text.as_bytes().starts_with(&begin) {
+        return Err(Failure::input(format!("{}: it holds something else", path.display()))
+            .expected("a name that is free, or an older file of `blocklab boot report`"));
+    }
     std::fs::write(path, text).map_err(|why| {
         Failure::machine(format!("cannot write {}: {why}", path.display()))
             .help("name a file in a folder that exists and has room")
