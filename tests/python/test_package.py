@@ -227,14 +227,18 @@ def test_a_bad_setting_names_itself(study: Path) -> None:
 
 
 def test_ctrl_c_stops_a_study_and_leaves_nothing(study: Path, tmp_path: Path) -> None:
+    # What a shell starts in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    endless = {"run.requests": 10**12, "workload.fio.loops": 10**6}
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            blocklab.run(study, set={"run.requests": 10**12}, out=tmp_path / "out")
+            blocklab.run(study, set=endless, out=tmp_path / "out")
     finally:
         timer.cancel()  # had the run failed at once, the signal would hit the other tests
         timer.join()
+        signal.signal(signal.SIGINT, before)
     assert list(tmp_path.iterdir()) == []
 
 
