@@ -3,17 +3,22 @@
 
 mod enter;
 mod lab;
+mod policy;
 mod read_ahead;
 pub mod record;
 mod suspend;
 mod swap;
 
+/// Bytes of a page.
+const PAGE_BYTES: u64 = resume::PAGE_BYTES as u64;
+
 /// What a verb is given and what it answers: its arguments, and the program's exit code.
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 6] = [
+const VERBS: [(&str, &str, Verb); 7] = [
     ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
+    ("lab-program", "a program that `snapshot-lab` starts", lab::app::verb),
     ("mark", "tells a recorder what is reached", record::mark),
     ("read-ahead", "reads the files of a list", read_ahead::run),
     ("record", "starts an init and records who waits for what", record::run),
@@ -37,4 +42,12 @@ pub fn run(arguments: &[String]) -> u8 {
         eprintln!("blocklab-guest: {why}");
         1
     })
+}
+
+/// Does this policy of which pages leave memory have to know what earlier resumes touched?
+///
+/// # Errors
+/// When there is no such policy: what is wrong with `text`, and what was expected.
+pub fn policy_learns(text: &str) -> Result<bool, String> {
+    policy::find(text).map(|policy| policy.learns())
 }

@@ -28,6 +28,8 @@ pub(super) struct Start {
 pub(super) struct Life {
     lines: Vec<(Duration, String)>,
     pub(super) ended: Duration,
+    /// What it read, in QEMU's words, if it counted.
+    pub(super) trace: Vec<u8>,
 }
 
 struct Guest(Child);
@@ -70,8 +72,11 @@ impl Start {
             qemu.args(["-drive", &format!("file={shown},if=virtio,format=raw")]);
         }
         qemu.args(&self.arguments);
+        qemu.args(["-smp", &lab.processors.to_string()]);
+        let trace = self.folder.path.join("trace");
         if lab.counted {
             qemu.args(["-icount", "shift=0,sleep=on"]);
+            qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(&trace);
         }
         let errors = self.folder.path.join("qemu");
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", errors.display()));
@@ -96,7 +101,7 @@ impl Start {
                 line.clear();
             }
         });
-        let mut life = Life { lines: Vec::new(), ended: Duration::ZERO };
+        let mut life = Life { lines: Vec::new(), ended: Duration::ZERO, trace: Vec::new() };
         loop {
             let left = lab.wall.saturating_sub(began.elapsed());
             match lines.recv_timeout(left) {
@@ -110,6 +115,9 @@ impl Start {
         }
         guest.0.wait().map_err(wrong)?;
         life.ended = began.elapsed();
+        if lab.counted {
+            life.trace = std::fs::read(&trace).map_err(wrong)?;
+        }
         let said = std::fs::read_to_string(&errors).unwrap_or_default();
         if life.lines.is_empty() && !said.is_empty() {
             let last = said.lines().last().unwrap_or_default();

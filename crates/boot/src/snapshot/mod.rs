@@ -3,6 +3,7 @@
 mod guest;
 pub mod inspect;
 mod modules;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +14,12 @@ use workload::boot_recording::{Read, Recording};
 use crate::image::archive_of;
 use crate::tool;
 use guest::{Life, Start};
+use trace::Trace;
 
 /// Size of the file system that a guest has mounted.
 const MOUNTED_MIB: u32 = 64;
+/// The policy by which no page leaves.
+pub const EVERYTHING: &str = "everything";
 
 /// A guest to suspend and resume.
 #[derive(Clone, Debug)]
@@ -26,12 +30,16 @@ pub struct Lab {
     pub modules: Option<PathBuf>,
     /// The guest's memory.
     pub memory_mib: u32,
-    /// Of it, what is filled with what cannot be compressed.
+    /// Of it, what a program fills with what cannot be compressed.
     pub filled_mib: u32,
-    /// What the guest's kernel shall get the image down to.
-    pub bytes_max: Option<u64>,
+    /// Of that, what the program works with.
+    pub hot_mib: u32,
+    /// Which pages leave memory for swap before the image is made.
+    pub policy: String,
     /// The processor, as QEMU calls it.
     pub processor: String,
+    /// How many of them.
+    pub processors: u32,
     /// Its clock counts instructions, one a nanosecond.
     pub counted: bool,
     /// Time of this machine for each life.
@@ -65,10 +73,24 @@ pub struct Suspended {
     pub wall_s: f64,
 }
 
+/// What became of a guest that was woken.
+#[derive(Clone, Debug)]
+pub enum Woken {
+    /// It lived to its end.
+    Back(Resumed),
+    /// It suspended itself once more, now that it is known which pages it works with: what is in
+    /// that image.
+    Again(Vec<(String, f64)>),
+}
+
 /// A resume.
 #[derive(Clone, Debug)]
 pub struct Resumed {
     after: Witness,
+    /// How the program came to work again: its pages, its time, what it waited for; by name.
+    pub work: Vec<(String, f64)>,
+    /// What was read, in order.
+    trace: Trace,
     /// What the loader said.
     pub loader: Option<String>,
     /// From the start to the first line of the program that was suspended.
@@ -92,10 +114,16 @@ pub struct Cycles {
 }
 
 impl Cycles {
-    fn read(loader: &str, resumed: &str) -> Option<Cycles> {
+    /// From what the loader said, if there was one, and from the guest's first line.
+    fn read(loader: Option<&str>, resumed: Option<&str>) -> Option<Cycles> {
         let of = |line, name: &str| {
             let found = counts(line).into_iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value as u64)
+        };
+        let end = of(resumed?, "cycles")?;
+        let Some(loader) = loader else {
+            // All of it is the kernel's, with its waiting.
+            return Some(Cycles { before: 0, computed: end, waited: 0, after: 0 });
         };
         let (entered, jumped) = (of(loader, "entered")?, of(loader, "jumped")?);
         let waited = of(loader, "waited")?;
@@ -103,27 +131,42 @@ impl Cycles {
             before: entered,
             computed: jumped.checked_sub(entered)?.checked_sub(waited)?,
             waited,
-            after: of(resumed, "cycles")?.checked_sub(jumped)?,
+            after: end.checked_sub(jumped)?,
         })
     }
 }
 
-/// The guest's disks: one for the image, and one with the file system that it has mounted.
+/// The guest's disks.
 #[derive(Clone, Debug)]
 pub struct Disks {
     /// For the image.
     pub image: PathBuf,
-    /// With an ext4.
+    /// With an ext4, which the guest has mounted.
     pub mounted: PathBuf,
+    /// For the pages that leave.
+    pub swap: PathBuf,
 }
 
 impl Disks {
-    /// Make both, as new files: the image's holds zeros.
+    /// The files that belong to the image in `image`.
+    pub fn of(image: &Path) -> Disks {
+        let beside = |end: &str| {
+            let mut name = image.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        Disks { image: image.into(), mounted: beside(".disk"), swap: beside(".swap") }
+    }
+
+    /// Make them, as new files: that of the image holds zeros.
     ///
     /// # Errors
     /// When there is one of them, or the machine lacks mke2fs.
-    pub fn new(lab: &Lab, image: &Path, mounted: &Path) -> Result<Disks, Failure> {
-        for (path, mib) in [(image, lab.memory_mib), (mounted, MOUNTED_MIB)] {
+    pub fn new(lab: &Lab, image: &Path) -> Result<Disks, Failure> {
+        let disks = Disks::of(image);
+        // No two are of one size: the loader tells them apart by that.
+        let sizes = [lab.memory_mib, MOUNTED_MIB, lab.memory_mib + 1];
+        for (path, mib) in disks.all().into_iter().zip(sizes) {
             let wrong = |why: std::io::Error| {
                 Failure::input(format!("{}: {why}", path.display())).expected("a name that is free")
             };
@@ -131,8 +174,13 @@ impl Disks {
             file.set_len(u64::from(mib) << 20).map_err(wrong)?;
         }
         let mut mke2fs = std::process::Command::new("mke2fs");
-        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(mounted), b"")?;
-        Ok(Disks { image: image.into(), mounted: mounted.into() })
+        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&disks.mounted), b"")?;
+        Ok(disks)
+    }
+
+    /// In the order in which a guest has them.
+    pub fn all(&self) -> [&Path; 3] {
+        [&self.image, &self.mounted, &self.swap]
     }
 
     /// Is the file system as its kernel left it in order, with what the guest wrote to it after it
@@ -156,12 +204,25 @@ impl Disks {
 }
 
 impl Lab {
-    /// Is the kernel one, with the modules that a guest needs?
+    /// Is the kernel one, with the modules that a guest needs, and is there such a policy?
     ///
     /// # Errors
     /// When it is not.
     pub fn check(&self) -> Result<(), Failure> {
+        self.learns()?;
+        if self.hot_mib > self.filled_mib {
+            let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
+            return Err(Failure::input(message).expected("at most what is filled"));
+        }
         modules::find(&self.kernel, self.modules.as_deref()).map(drop)
+    }
+
+    /// Does the policy have to know what an earlier resume touched?
+    ///
+    /// # Errors
+    /// When there is no such policy.
+    pub fn learns(&self) -> Result<bool, Failure> {
+        ::guest::policy_learns(&self.policy).map_err(Failure::input)
     }
 
     /// Let the guest suspend itself.
@@ -183,9 +244,9 @@ impl Lab {
     ///
     /// # Errors
     /// When it does not come back, and why, as the loader said it.
-    pub fn wake(&self, way: Way, disks: &Disks) -> Result<Resumed, Failure> {
+    pub fn wake(&self, way: Way, disks: &Disks) -> Result<Woken, Failure> {
         let life = match way {
-            Way::Loader => Start::loader()?.run(self, &[&disks.image, &disks.mounted])?,
+            Way::Loader => Start::loader()?.run(self, &disks.all())?,
             Way::Kernel => self.boot(way, disks)?,
         };
         if let Some(why) = life.said("blocklab-loader: not resumed: ") {
@@ -193,12 +254,16 @@ impl Lab {
         }
         let at = life.when("lab: resumed");
         let at = at.ok_or_else(|| life.failure("the guest did not come back"))?;
+        if let Some(image) = life.said("lab: image ") {
+            return Ok(Woken::Again(counts(image)));
+        }
         let after = life.said("lab: after ").and_then(Witness::read);
         let after = after.ok_or_else(|| life.failure("the guest came back and stopped"))?;
+        let work = life.said("lab: worked ").map(counts).unwrap_or_default();
         let loader = life.said("blocklab-loader: ").map(str::to_string);
-        let cycles = life.said("lab: resumed").zip(loader.as_deref());
-        let cycles = cycles.and_then(|(resumed, loader)| Cycles::read(loader, resumed));
-        Ok(Resumed { after, loader, wall_s: at.as_secs_f64(), cycles })
+        let cycles = Cycles::read(loader.as_deref(), life.said("lab: resumed"));
+        let (wall_s, trace) = (at.as_secs_f64(), Trace::parse(&life.trace));
+        Ok(Woken::Back(Resumed { after, work, trace, loader, wall_s, cycles }))
     }
 
     /// Boot the guest's kernel.
@@ -207,37 +272,68 @@ impl Lab {
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
         let target = match way {
-            Way::Loader => "/dev/vda",
-            Way::Kernel => "swap:/dev/vda",
+            Way::Loader => "target=/dev/vda",
+            Way::Kernel => "own=/dev/vda",
         };
-        let bytes = self.bytes_max.map(|bytes| format!(" {bytes}")).unwrap_or_default();
-        let filled = self.filled_mib;
-        let init =
-            format!("rdinit=/blocklab-guest -- snapshot-lab {target} /dev/vdb {filled}{bytes}");
+        let Lab { filled_mib: fill, hot_mib: hot, policy, .. } = self;
+        // Without swap nothing can leave by the kernel's choice.
+        let swap = if policy == EVERYTHING { "" } else { " swap=/dev/vdc" };
+        let init = format!(
+            "rdinit=/blocklab-guest -- snapshot-lab {target} mounted=/dev/vdb{swap} fill={fill} \
+             hot={hot} policy={policy}"
+        );
         let start = Start::kernel(&self.kernel, &archive_of(&files), &init)?;
-        start.run(self, &[&disks.image, &disks.mounted])
+        start.run(self, &disks.all())
     }
 }
 
 impl Resumed {
-    /// What the loader computed and read of `disks`, for the workload `boot`.
+    /// What was computed and read until the program ran again, for the workload `boot`, and, when
+    /// something had left memory, until it had worked. `plan` is what the loader reads of the
+    /// image, of `image_sectors`; swap lies behind it.
     ///
     /// # Errors
-    /// When the image cannot be read again, or the machine did not count.
-    pub fn recording(&self, kernel: &Path, plan: &[(u64, u32)]) -> Result<Recording, Failure> {
+    /// When the machine did not count.
+    pub fn recordings(
+        &self,
+        kernel: &Path,
+        plan: &[(u64, u32)],
+        image_sectors: u64,
+    ) -> Result<(Recording, Recording), Failure> {
         let cycles = self.cycles.ok_or_else(|| Failure::bug("the guest did not count"))?;
+        // The kernel's own resume: what it read of its image.
+        let plan = if plan.is_empty() { self.trace.of(0) } else { plan };
         let between = cycles.computed / (plan.len() as u64 + 1);
-        let read =
-            |&(sector, sectors): &(u64, u32)| Read { instructions: between, sector, sectors };
+        let read = |instructions: u64| {
+            move |&(sector, sectors): &(u64, u32)| Read { instructions, sector, sectors }
+        };
         let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy());
-        Ok(Recording {
+        let resumed = Recording {
             kernel: name.into_owned(),
             variant: "snapshot".into(),
             file_bytes: plan.iter().map(|(_, sectors)| u64::from(*sectors) * 512).sum(),
-            reads: plan.iter().map(read).collect(),
+            reads: plan.iter().map(read(between)).collect(),
             last_instructions: between,
             start_instructions: cycles.after,
-        })
+        };
+        let work = |name: &str| {
+            let found = self.work.iter().find(|(known, _)| known == name);
+            found.map_or(0, |(_, value)| *value as u64)
+        };
+        // Behind the read of its superblock, which is the loader's.
+        let swapped = self.trace.of(2).iter().skip(1).take(work("swap_reads") as usize);
+        let swapped: Vec<_> = swapped.map(|(at, sectors)| (at + image_sectors, *sectors)).collect();
+        let between = work("ran_ns") / (swapped.len() as u64 + 1);
+        let mut worked = resumed.clone();
+        worked.reads.extend(swapped.iter().map(read(between)));
+        match worked.reads.get_mut(plan.len()) {
+            Some(first) => {
+                first.instructions += resumed.last_instructions + resumed.start_instructions;
+                (worked.last_instructions, worked.start_instructions) = (between, 0);
+            }
+            None => worked.last_instructions += between,
+        }
+        Ok((resumed, worked))
     }
 
     /// Is this a later moment of the life that was suspended?
@@ -294,8 +390,8 @@ mod tests {
         assert_eq!(Witness::read("digest=0a nonce=1"), None);
         let loader = "9 pages; cycles entered=100 waited=30 jumped=200";
         let cycles = Cycles { before: 100, computed: 70, waited: 30, after: 50 };
-        assert_eq!(Cycles::read(loader, " cycles=250"), Some(cycles));
-        assert_eq!(Cycles::read(loader, " cycles=150"), None);
+        assert_eq!(Cycles::read(Some(loader), Some(" cycles=250")), Some(cycles));
+        assert_eq!(Cycles::read(Some(loader), Some(" cycles=150")), None);
         assert_eq!(counts("pages=3 x create_s=0.5")[1], ("create_s".to_string(), 0.5));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use boot::snapshot::{Disks, Lab, Resumed, Suspended, Way, inspect};
+use boot::snapshot::{Disks, EVERYTHING, Lab, Resumed, Suspended, Way, Woken, inspect};
 use serde_json::{Value, json};
 use study::Failure;
 
@@ -43,17 +43,21 @@ struct Try {
     /// How much of its memory a program fills with what cannot be compressed
     #[arg(long, value_name = "MIB", default_value_t = 60)]
     fill: u32,
-    /// What the guest's kernel shall reclaim memory down to before the image is made
-    #[arg(long, value_name = "BYTES")]
-    size: Option<u64>,
+    /// How much of that it works with
+    #[arg(long, value_name = "MIB", default_value_t = 10)]
+    hot: u32,
+    /// Which pages leave memory for swap before the image is made: everything, kernel[:BYTES],
+    /// all-out, program:NAMES, kind:KINDS, record, prefetch, random:SHARE
+    #[arg(long, value_name = "POLICY", default_value = EVERYTHING)]
+    policy: String,
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
-    /// Count instructions, and keep what the loader computed and read, for the workload `boot`, in
-    /// this new file
-    #[arg(long, value_name = "FILE", conflicts_with = "keep")]
+    /// Count instructions, and keep what was computed and read, for the workload `boot`, in this new
+    /// folder: until the program ran again, and until it had worked
+    #[arg(long, value_name = "DIR", conflicts_with = "keep")]
     record: Option<PathBuf>,
-    /// Keep the image in this new file, and the disk that is mounted in FILE.disk; do not resume
+    /// Keep the image in this new file, and the other disks in FILE.disk and FILE.swap; do not resume
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     keep: Option<PathBuf>,
 }
@@ -75,6 +79,10 @@ struct Guest {
     /// Its processor, as QEMU calls it
     #[arg(long, value_name = "NAME", default_value = "qemu64")]
     processor: String,
+    /// How many of them
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    processors: u32,
     /// Seconds of this machine that each of its lives may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
@@ -90,9 +98,11 @@ impl Guest {
             modules: None,
             memory_mib: self.memory,
             filled_mib: 0,
-            bytes_max: None,
+            hot_mib: 0,
+            policy: EVERYTHING.into(),
             counted: false,
             processor: self.processor.clone(),
+            processors: self.processors,
             wall: Duration::from_secs(self.wall_limit),
         }
     }
@@ -100,12 +110,14 @@ impl Guest {
 
 impl Boot {
     fn run(&self) -> Result<(), Failure> {
-        let disks = Disks { image: self.image.clone(), mounted: disk_beside(&self.image) };
-        for path in [&disks.image, &disks.mounted] {
+        let disks = Disks::of(&self.image);
+        for path in disks.all() {
             std::fs::metadata(path)
                 .map_err(|why| Failure::input(format!("{}: {why}", path.display())))?;
         }
-        let resumed = self.guest.lab().wake(Way::Loader, &disks)?;
+        let Woken::Back(resumed) = self.guest.lab().wake(Way::Loader, &disks)? else {
+            return Err(Failure::bug("it suspended itself again"));
+        };
         disks.check()?;
         if self.guest.json {
             say(json!({ "resume_s": resumed.wall_s, "loader": resumed.loader }));
@@ -116,17 +128,22 @@ impl Boot {
     }
 }
 
-/// The disk that a guest had mounted when it was suspended to `image`.
-fn disk_beside(image: &Path) -> PathBuf {
-    let mut name = image.as_os_str().to_owned();
-    name.push(".disk");
-    name.into()
-}
-
 fn told_resume(resumed: &Resumed) -> String {
     let loader = resumed.loader.as_deref().map(|said| format!("  loader: {said}\n"));
     let at = resumed.wall_s;
-    format!("{}  resumed {at:.2} s after the machine's start", loader.unwrap_or_default())
+    let work = |name: &str| {
+        let found = resumed.work.iter().find(|(known, _)| known == name);
+        found.map_or(0.0, |(_, value)| *value)
+    };
+    format!(
+        "{}  resumed {at:.2} s after the machine's start; its program worked with {} pages in \
+         {:.3} s, {} major faults, {} reads of swap",
+        loader.unwrap_or_default(),
+        work("pages"),
+        work("wall_ns") / 1e9,
+        work("major_faults"),
+        work("swap_reads")
+    )
 }
 
 impl Args {
@@ -166,34 +183,55 @@ impl Try {
             kernel: self.kernel.clone(),
             modules: self.modules.clone(),
             filled_mib: self.fill,
-            bytes_max: self.size,
+            hot_mib: self.hot.min(self.fill),
+            policy: self.policy.clone(),
             counted: self.record.is_some(),
             ..self.guest.lab()
         };
         // What was asked for is looked at before what the machine lacks.
         lab.check()?;
         if let Some(path) = &self.keep {
-            let disks = Disks::new(&lab, path, &disk_beside(path))?;
+            if lab.learns()? {
+                let message = format!("--keep: `{}` learns from resumes", self.policy);
+                return Err(Failure::input(message).expected("a policy that does not"));
+            }
+            let disks = Disks::new(&lab, path)?;
             let suspended = lab.suspend(Way::Loader, &disks).inspect_err(|_| {
-                let _ = std::fs::remove_file(&disks.image);
-                let _ = std::fs::remove_file(&disks.mounted);
+                for path in disks.all() {
+                    let _ = std::fs::remove_file(path);
+                }
             })?;
             return self.tell(&[], Some((path, &suspended)));
         }
-        let mut cycles = vec![cycle(&lab, Way::Loader)?];
-        if let Some(path) = &self.record {
-            let recording = cycles[0].resumed.recording(&self.kernel, &cycles[0].reads)?;
-            let mut file = std::fs::File::create_new(path).map_err(|why| {
-                Failure::input(format!("recording {}: {why}", path.display()))
+        if let Some(folder) = &self.record {
+            std::fs::create_dir(folder).map_err(|why| {
+                Failure::input(format!("recordings {}: {why}", folder.display()))
                     .expected("a name that is free")
             })?;
-            std::io::Write::write_all(&mut file, recording.to_string().as_bytes())
-                .map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
         }
+        let mut cycles = vec![cycle(&lab, Way::Loader)?];
         if self.against {
             cycles.push(cycle(&lab, Way::Kernel)?);
         }
+        if let Some(folder) = &self.record {
+            self.keep_recordings(folder, &cycles)?;
+        }
         self.tell(&cycles, None)
+    }
+
+    /// A file for each way and each moment.
+    fn keep_recordings(&self, folder: &Path, cycles: &[Cycle]) -> Result<(), Failure> {
+        let image_sectors = u64::from(self.guest.memory) << 11;
+        for cycle in cycles {
+            let (resumed, worked) =
+                cycle.resumed.recordings(&self.kernel, &cycle.reads, image_sectors)?;
+            for (recording, end) in [(resumed, "resumed"), (worked, "worked")] {
+                let path = folder.join(format!("{}-{end}.boot", cycle.name()));
+                std::fs::write(&path, recording.to_string())
+                    .map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
+            }
+        }
+        Ok(())
     }
 
     fn tell(&self, cycles: &[Cycle], kept: Option<(&Path, &Suspended)>) -> Result<(), Failure> {
@@ -229,14 +267,18 @@ impl Try {
 
 fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
     let folder = attach::PrivateFolder::new()?;
-    let path = |name: &str| folder.path.join(name);
-    let disks = Disks::new(lab, &path("image"), &path("mounted"))?;
-    let suspended = lab.suspend(way, &disks)?;
-    let reads = match way {
-        Way::Loader => inspect::image(&disks.image)?.reads().to_vec(),
-        Way::Kernel => Vec::new(),
+    let disks = Disks::new(lab, &folder.path.join("image"))?;
+    let mut suspended = lab.suspend(way, &disks)?;
+    let (resumed, reads) = loop {
+        let reads = match way {
+            Way::Loader => inspect::image(&disks.image)?.reads().to_vec(),
+            Way::Kernel => Vec::new(),
+        };
+        match lab.wake(way, &disks)? {
+            Woken::Back(resumed) => break (resumed, reads),
+            Woken::Again(counts) => suspended.counts = counts,
+        }
     };
-    let resumed = lab.wake(way, &disks)?;
     resumed.is_of(&suspended)?;
     disks.check()?;
     if way == Way::Loader {
@@ -251,8 +293,11 @@ fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
 }
 
 fn counts(suspended: &Suspended) -> Value {
-    let pairs = suspended.counts.iter().map(|(name, value)| (name.clone(), json!(value)));
-    Value::Object(pairs.collect())
+    pairs(&suspended.counts)
+}
+
+fn pairs(found: &[(String, f64)]) -> Value {
+    Value::Object(found.iter().map(|(name, value)| (name.clone(), json!(value))).collect())
 }
 
 /// The counts of an image in a line.
@@ -262,12 +307,13 @@ fn told(suspended: &Suspended) -> String {
         found.map_or(0.0, |(_, value)| *value)
     };
     format!(
-        "{} pages: {} of data, {} of zeros, {} of one word; {:.1} MB written",
+        "{} pages: {} of data, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB to swap",
         of("pages"),
         of("data"),
         of("zero"),
         of("word"),
-        of("written_bytes") / 1e6
+        of("written_bytes") / 1e6,
+        of("swapped") * 4096.0 / 1e6
     )
 }
 
@@ -286,6 +332,7 @@ impl Cycle {
             "suspend_s": self.suspended.wall_s,
             "resume_s": self.resumed.wall_s,
             "loader": self.resumed.loader,
+            "work": pairs(&self.resumed.work),
             "cycles": self.resumed.cycles.map(|cycles| json!({
                 "before": cycles.before, "computed": cycles.computed,
                 "waited": cycles.waited, "after": cycles.after,

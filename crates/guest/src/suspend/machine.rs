@@ -75,7 +75,32 @@ fn frames(map: &[Range]) -> u64 {
     usable.map(|range| (range.start + range.bytes) / PAGE_BYTES as u64).max().unwrap_or(0)
 }
 
-/// The file systems that are mounted from disks, as they are on these now.
+/// Pages that were written to swap since the boot.
+pub(super) fn swapped_pages() -> Result<u64, String> {
+    const PATH: &str = "/proc/vmstat";
+    let text = fs::read_to_string(PATH).map_err(|why| format!("{PATH}: {why}"))?;
+    let count = text.lines().find_map(|line| line.strip_prefix("pswpout "));
+    // A kernel without swap does not count.
+    Ok(count.and_then(|word| word.parse().ok()).unwrap_or(0))
+}
+
+/// The numbers of the disks that are swap.
+fn swaps() -> Vec<String> {
+    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let partitions = text.lines().skip(1).filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (path, kind) = (words.next()?, words.next()?);
+        (kind == "partition").then(|| path.to_string())
+    });
+    let number = |path: String| {
+        let device = rustix::fs::stat(&path).ok()?.st_rdev;
+        Some(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+    };
+    partitions.filter_map(number).collect()
+}
+
+/// The file systems that are mounted from disks and the disks that are swap, as they are now. The
+/// superblock of swap is where that of ext2 to ext4 is.
 fn disks() -> Result<Vec<Disk>, String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")
         .map_err(|why| format!("/proc/self/mountinfo: {why}"))?;
@@ -84,7 +109,9 @@ fn disks() -> Result<Vec<Disk>, String> {
     numbers.dedup();
     // Major 0 has no device.
     numbers.retain(|number| !number.starts_with("0:"));
-    numbers.into_iter().map(disk).collect()
+    let swaps = swaps();
+    let all = numbers.into_iter().chain(swaps.iter().map(String::as_str));
+    all.map(disk).collect()
 }
 
 fn disk(number: &str) -> Result<Disk, String> {

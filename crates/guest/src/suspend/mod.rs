@@ -14,6 +14,7 @@ use resume::machine::Range;
 use resume::{Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Room, Run, Runner, checksum};
 use rustix::mm::{MlockAllFlags, mlockall};
 
+use crate::policy::{self, Fetch, Left, Policy};
 use snapshot::{Created, Snapshot, Source};
 use target::{Data, HEADER_PAGE, Nowhere, Store, Target};
 
@@ -28,8 +29,10 @@ const SCRATCH_TO: u64 = 1 << 20;
 pub(crate) struct Order {
     /// Where the image goes; `None` to count only.
     pub(crate) target: Option<PathBuf>,
-    /// Size that the kernel shall get the image down to.
-    pub(crate) bytes_max: Option<u64>,
+    /// Which pages leave memory first.
+    pub(crate) policy: Box<dyn Policy>,
+    /// Where a policy that learns keeps what it knows.
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// What is in an image, and what it took.
@@ -40,6 +43,9 @@ pub(crate) struct Report {
     pub(crate) word_pages: u64,
     pub(crate) data_pages: u64,
     pub(crate) runs: u64,
+    pub(crate) left: Left,
+    /// Pages that were written to swap meanwhile.
+    pub(crate) swapped_pages: u64,
     pub(crate) written_bytes: u64,
     pub(crate) create: Duration,
     pub(crate) write: Duration,
@@ -49,13 +55,16 @@ impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "pages={} zero={} word={} data={} runs={} written_bytes={} create_s={:.3} \
-             write_s={:.3}",
+            "pages={} zero={} word={} data={} runs={} left={} kept={} swapped={} \
+             written_bytes={} create_s={:.3} write_s={:.3}",
             self.pages,
             self.zero_pages,
             self.word_pages,
             self.data_pages,
             self.runs,
+            self.left.pages,
+            self.left.kept,
+            self.swapped_pages,
             self.written_bytes,
             self.create.as_secs_f64(),
             self.write.as_secs_f64()
@@ -67,41 +76,50 @@ impl std::fmt::Display for Report {
 pub(crate) enum Ended {
     /// The image is there, or was counted; the machine goes on.
     Written(Report),
-    /// This is the machine that was resumed from the image.
-    Resumed,
+    /// This is the machine that was resumed from the image, with what may be fetched at once.
+    Resumed(Option<Fetch>),
 }
 
-const USAGE: &str = "usage: suspend TARGET [--size BYTES] | suspend --measure [--size BYTES]
+const USAGE: &str = "usage: suspend TARGET|--measure [--policy NAME[:ARGUMENT] [--record FILE]]
   TARGET     a partition, disk or file that holds an image of ours, or zeros
   --measure  make the image, count its pages, and go on
-  --size     what the kernel shall reclaim memory down to";
+  --record   what a policy that learns knows from one suspend to the next
+  --policy   which pages leave for swap first [default: everything], one of
+";
+
+fn usage() -> String {
+    format!("{USAGE}{}", policy::help())
+}
 
 /// The verb.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
-    let mut order = Order { target: None, bytes_max: None };
+    let mut order = Order { target: None, policy: policy::find("everything")?, record: None };
     let mut measure = false;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--measure" => measure = true,
-            "--size" => {
-                let bytes = rest.next().and_then(|text| text.parse().ok());
-                order.bytes_max = Some(bytes.ok_or("--size: expected a number of bytes")?);
+            "--policy" => {
+                order.policy = policy::find(rest.next().map_or("", String::as_str))?;
             }
+            "--record" => order.record = rest.next().map(PathBuf::from),
             path if !path.starts_with('-') && order.target.is_none() => {
                 order.target = Some(path.into());
             }
-            other => return Err(format!("`{other}`\n{USAGE}")),
+            other => return Err(format!("`{other}`\n{}", usage())),
         }
     }
     if measure != order.target.is_none() {
-        return Err(format!("expected a target or --measure\n{USAGE}"));
+        return Err(format!("expected a target or --measure\n{}", usage()));
+    }
+    if order.policy.learns() && order.record.is_none() {
+        return Err("this policy learns: expected --record FILE".into());
     }
     match run(&order)? {
         Ended::Written(report) => println!("image {report}"),
-        Ended::Resumed => {
+        Ended::Resumed(fetch) => {
             println!("resumed");
-            return Ok(0);
+            return fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0);
         }
     }
     if !measure {
@@ -129,12 +147,13 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
         .map_err(|why| format!("mlock: {why}"))?;
     let began = Instant::now();
     snapshot.freeze()?;
-    if let Some(bytes) = order.bytes_max {
-        snapshot.prefer(bytes)?;
-    }
+    let swapped_before = machine::swapped_pages()?;
+    let (left, fetch) = policy::swap_out(order.policy.as_ref(), order.record.as_deref())?;
+    // The kernel takes some of memory back by itself when it is not told how little.
+    snapshot.prefer(order.policy.kernel_bytes().unwrap_or(u64::MAX / 2))?;
     if snapshot.create()? == Created::Resumed {
         snapshot.thaw();
-        return Ok(Ended::Resumed);
+        return Ok(Ended::Resumed(fetch));
     }
     let created = began.elapsed();
     let mut nowhere = Nowhere;
@@ -144,6 +163,8 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
     snapshot.free();
     let mut report = written?;
     report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
+    report.left = left;
+    report.swapped_pages = machine::swapped_pages()?.saturating_sub(swapped_before);
     report.create = created;
     report.write = began.elapsed() - created;
     if target.is_none() {

@@ -1,10 +1,12 @@
 //! `snapshot-lab`: the first process of a guest that suspends itself, and, resumed, shows that
 //! nothing of it was lost.
 
+pub(crate) mod app;
+
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,17 +14,22 @@ use std::time::Duration;
 use resume::checksum;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
+use crate::policy::{self, Fetch};
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
+use app::App;
 
 /// Where the guest's modules are, in the order in which they must be loaded.
 const MODULES: &str = "/modules";
 /// A file that is written before and after.
 const LIFE: &str = "/mnt/life";
 const TICK: Duration = Duration::from_millis(10);
+/// What policies know from one suspend to the next.
+const RECORD: &str = "/record";
+/// How often the program works before the first suspend.
+const TOUCHES_BEFORE: usize = 4;
 
-/// The verb: `snapshot-lab TARGET MOUNTED MIB [BYTES]`. TARGET is a disk for an image of ours, or
-/// `swap:` and one for the kernel's own.
+/// The verb: `snapshot-lab KEY=VALUE...`.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let told = lab(arguments);
     if let Err(why) = &told {
@@ -33,47 +40,84 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
 }
 
 fn lab(arguments: &[String]) -> Result<(), String> {
-    let [target, mounted, mib, rest @ ..] = arguments else {
-        return Err("expected TARGET, a disk with an ext4, and MiB of memory to fill".into());
+    let value = |key: &str| {
+        arguments.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     };
-    let mib: usize = mib.parse().map_err(|why| format!("`{mib}`: {why}"))?;
-    let bytes_max = match rest {
-        [bytes, ..] => Some(bytes.parse().map_err(|why| format!("`{bytes}`: {why}"))?),
-        [] => None,
+    let needed = |key: &str| value(key).ok_or_else(|| format!("expected {key}=VALUE"));
+    let number = |key: &str| -> Result<usize, String> {
+        needed(key)?.parse().map_err(|why| format!("{key}: {why}"))
     };
+    let policy = policy::find(value("policy").unwrap_or("everything"))?;
     begin()?;
-    let swap = target.strip_prefix("swap:").map(Path::new);
-    if let Some(disk) = swap {
+    // Of the kernel's own way: the disk that its image goes to.
+    let own = value("own").map(Path::new);
+    if let Some(disk) = own {
         swap::resume(disk)?;
     }
     // Open and not yet on its disk when the machine goes.
-    let mut file = open(mounted)?;
+    let mut file = open(needed("mounted")?)?;
     writeln!(file, "before").map_err(|why| format!("{LIFE}: {why}"))?;
-    let memory = random(mib << 20)?;
-    let nonce = random(8)?;
-    let before = (checksum(&memory), checksum(&nonce));
+    let swap = value("swap").map(Path::new);
+    if let Some(disk) = swap {
+        swap::make(disk)?;
+        swap::on(disk)?;
+    }
+    let mut app = App::start(number("fill")?, number("hot")?)?;
+    let nonce = checksum(&random(8)?);
+    let digest = app.ask("digest")?;
+    for _ in 0..TOUCHES_BEFORE {
+        app.ask("touch")?;
+    }
     let ticks = count_ticks();
     std::thread::sleep(10 * TICK);
-    let ticked = ticks.load(Ordering::Relaxed);
-    println!("lab: before digest={:08x} nonce={:08x} ticks={ticked}", before.0, before.1);
-    let order = Order { target: Some(target.into()), bytes_max };
-    let ended = match swap {
-        Some(disk) => swap::suspend(disk, bytes_max)?,
-        None => suspend::run(&order)?,
+    let told = |when: &str, digest: &str| {
+        let ticks = ticks.load(Ordering::Relaxed);
+        println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks}");
     };
-    match ended {
-        Ended::Written(report) => println!("lab: image {report}"),
-        Ended::Resumed => {
-            println!("lab: resumed cycles={}", cycles());
-            writeln!(file, "after").map_err(|why| format!("{LIFE}: {why}"))?;
-            drop(file);
-            unmount("/mnt", UnmountFlags::empty()).map_err(|why| format!("/mnt: {why}"))?;
-            std::thread::sleep(10 * TICK);
-            let after = (checksum(&memory), checksum(&nonce));
-            let now = ticks.load(Ordering::Relaxed);
-            println!("lab: after digest={:08x} nonce={:08x} ticks={now}", after.0, after.1);
+    told("before", &digest);
+    let target = value("target").map(PathBuf::from);
+    let order = Order { target, policy, record: Some(RECORD.into()) };
+    // What a resume touches is known once there was one.
+    let rounds = if order.policy.learns() { 2 } else { 1 };
+    for _ in 0..rounds {
+        let ended = match own {
+            Some(disk) => swap::suspend(disk, order.policy.kernel_bytes())?,
+            None => suspend::run(&order)?,
+        };
+        match ended {
+            Ended::Written(report) => {
+                println!("lab: image {report}");
+                return Ok(());
+            }
+            Ended::Resumed(fetch) => {
+                println!("lab: resumed cycles={}", cycles());
+                work(&mut app, swap, fetch)?;
+            }
         }
     }
+    writeln!(file, "after").map_err(|why| format!("{LIFE}: {why}"))?;
+    drop(file);
+    unmount("/mnt", UnmountFlags::empty()).map_err(|why| format!("/mnt: {why}"))?;
+    std::thread::sleep(10 * TICK);
+    told("after", &app.ask("digest")?);
+    Ok(())
+}
+
+/// The program works again, with what it worked with before.
+fn work(app: &mut App, swap: Option<&Path>, fetch: Option<Fetch>) -> Result<(), String> {
+    let (began, faults) = (cycles(), app.major_faults()?);
+    let reads = swap.map(swap::reads).transpose()?;
+    if let Some(fetch) = fetch {
+        fetch.run()?;
+    }
+    let answer = app.ask("touch")?;
+    let faults = app.major_faults()? - faults;
+    let reads = match (reads, swap) {
+        (Some(before), Some(disk)) => swap::reads(disk)? - before,
+        _ => 0,
+    };
+    let all = cycles() - began;
+    println!("lab: worked {answer} all_cycles={all} major_faults={faults} swap_reads={reads}");
     Ok(())
 }
 
@@ -93,7 +137,8 @@ fn open(disk: &str) -> Result<File, String> {
 
 /// Mount what the tools need, and load the modules.
 fn begin() -> Result<(), String> {
-    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+    let group = ("cgroup2", "/sys/fs/cgroup");
+    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), group] {
         let _ = fs::create_dir(place);
         mount(kind, place, kind, MountFlags::empty(), None)
             .map_err(|why| format!("{place}: {why}"))?;

@@ -1,0 +1,242 @@
+//! Which pages leave memory before an image is made of the rest: one policy a file and a line.
+//!
+//! What leaves goes to swap while all programs stand still: `MADV_PAGEOUT` writes a page and leaves
+//! its copy in the swap cache, which would be in the image; reclaiming as much from the program's
+//! control group drops just those copies, because they are the first that the kernel looks at.
+
+mod all_out;
+mod everything;
+mod kernel;
+mod kind;
+mod prefetch;
+mod process;
+mod program;
+mod random;
+mod record;
+mod record_file;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::PAGE_BYTES;
+use process::{Advice, Kind, Process};
+use record_file::RecordFile;
+
+/// A page of a program that is in memory.
+pub(crate) struct Page<'a> {
+    /// The program's name.
+    program: &'a str,
+    /// What it is for.
+    kind: Kind,
+    /// Its address over the size of a page.
+    number: u64,
+    /// Was it touched since an earlier resume?
+    touched: bool,
+}
+
+/// A choice.
+pub(crate) trait Policy {
+    /// Does this page leave?
+    fn leaves(&self, page: &Page) -> bool;
+
+    /// What the kernel shall reclaim memory down to by its own choice, if it shall.
+    fn kernel_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Are touched pages fetched as soon as the machine is back?
+    fn fetches(&self) -> bool {
+        false
+    }
+
+    /// Does it have to know what earlier resumes touched?
+    fn learns(&self) -> bool {
+        false
+    }
+}
+
+/// What follows the name of a policy, behind a colon.
+type Make = fn(Option<&str>) -> Result<Box<dyn Policy>, String>;
+
+/// The policies, one file and one line each.
+const POLICIES: [(&str, &str, Make); 8] = [
+    ("everything", "all pages are in the image", everything::make),
+    ("kernel", "what the kernel takes back when asked for BYTES [default: 0]", kernel::make),
+    ("all-out", "no page of a program is in the image", all_out::make),
+    ("program", "those of the programs NAME,... leave", program::make),
+    ("kind", "those of a kind leave: heap, stack, anonymous, file, shared", kind::make),
+    ("record", "what earlier resumes touched stays, the rest leaves", record::make),
+    ("prefetch", "all leave; what earlier resumes touched is fetched at once", prefetch::make),
+    ("random", "this share of the pages leaves, by lot", random::make),
+];
+
+/// Make the policy that `text` names.
+pub(crate) fn find(text: &str) -> Result<Box<dyn Policy>, String> {
+    let (name, argument) = match text.split_once(':') {
+        Some((name, argument)) => (name, Some(argument)),
+        None => (text, None),
+    };
+    match POLICIES.iter().find(|(known, ..)| *known == name) {
+        Some((.., make)) => make(argument).map_err(|why| format!("--policy {text}: {why}")),
+        None => Err(format!("--policy {text}: expected one of\n{}", help())),
+    }
+}
+
+/// The policies, a line each.
+pub(crate) fn help() -> String {
+    POLICIES.map(|(name, does, _)| format!("  {name:11} {does}\n")).concat()
+}
+
+fn no_argument(argument: Option<&str>) -> Result<(), String> {
+    argument.map_or(Ok(()), |_| Err("expected nothing behind its name".into()))
+}
+
+/// What left.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Left {
+    /// Pages that were told to leave.
+    pub(crate) pages: u64,
+    /// Pages of programs that stayed.
+    pub(crate) kept: u64,
+}
+
+/// Pages that are fetched after the resume.
+pub(crate) struct Fetch(Vec<(Process, Vec<u64>)>);
+
+impl Fetch {
+    /// Ask for them; the kernel reads while programs run.
+    pub(crate) fn run(&self) -> Result<(), String> {
+        self.0.iter().try_for_each(|(process, pages)| {
+            process.advise(Advice::WillNeed, &ranges(pages.iter().copied()))
+        })
+    }
+}
+
+/// Let the pages leave that the policy chooses. All programs stand still. `record` is where a
+/// policy that learns keeps what it knows.
+pub(crate) fn swap_out(
+    policy: &dyn Policy,
+    record: Option<&Path>,
+) -> Result<(Left, Option<Fetch>), String> {
+    let known = match record {
+        Some(path) if policy.learns() => RecordFile::read(path)?,
+        _ => RecordFile::default(),
+    };
+    let (mut left, mut fetch, mut learnt) = (Left::default(), Vec::new(), RecordFile::default());
+    let mut reclaim: BTreeMap<PathBuf, u64> = BTreeMap::new();
+    for process in Process::all()? {
+        let Some(group) = process.reclaim_file() else { continue };
+        // Copies in swap that nobody has: read ahead of an earlier demand.
+        let spare = reclaim.entry(group).or_insert_with_key(|group| swap_cached(group));
+        let (mut hot, mut cold, mut touched_pages) = (Vec::new(), Vec::new(), Vec::new());
+        for mapping in process.mappings()? {
+            for (number, in_swap) in process.present(&mapping)? {
+                if in_swap {
+                    *spare = spare.saturating_sub(PAGE_BYTES);
+                }
+                let touched = known.was_touched(&process, number);
+                let page = Page { program: &process.name, kind: mapping.kind, number, touched };
+                if touched {
+                    touched_pages.push(number);
+                }
+                match policy.leaves(&page) {
+                    true if touched => hot.push(number),
+                    true => cold.push(number),
+                    false => left.kept += 1,
+                }
+            }
+        }
+        // Those that come back together lie together.
+        process.advise(Advice::PageOut, &ranges(hot.iter().copied()))?;
+        process.advise(Advice::PageOut, &ranges(cold.iter().copied()))?;
+        left.pages += (hot.len() + cold.len()) as u64;
+        *spare += (hot.len() + cold.len()) as u64 * PAGE_BYTES;
+        learnt.add(&process, &touched_pages, hot.iter().chain(&cold).copied());
+        if policy.fetches() && !hot.is_empty() {
+            fetch.push((process, hot));
+        }
+    }
+    for (file, bytes) in reclaim.iter().filter(|(_, bytes)| **bytes > 0) {
+        // The kernel says so when it found less; what counts is what the image has in the end.
+        let _ = fs::write(file, bytes.to_string());
+    }
+    if let Some(path) = record.filter(|_| policy.learns()) {
+        learnt.write(path)?;
+    }
+    Ok((left, Some(Fetch(fetch)).filter(|fetch| !fetch.0.is_empty())))
+}
+
+/// Bytes of a control group that are in memory and in swap.
+fn swap_cached(reclaim_file: &Path) -> u64 {
+    let text = fs::read_to_string(reclaim_file.with_file_name("memory.stat")).unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("swapcached "));
+    count.and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// Pages in rising order as ranges of addresses: first byte, and how many.
+fn ranges(pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for page in pages {
+        match ranges.last_mut() {
+            Some((from, bytes)) if *from + *bytes == page * PAGE_BYTES => *bytes += PAGE_BYTES,
+            _ => ranges.push((page * PAGE_BYTES, PAGE_BYTES)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaving(policy: &str) -> Vec<u64> {
+        let policy = find(policy).unwrap();
+        let page = |number: u64| Page {
+            program: if number < 50 { "one" } else { "two" },
+            kind: if number.is_multiple_of(2) { Kind::Heap } else { Kind::File },
+            number,
+            touched: number < 10,
+        };
+        (0..100).filter(|number| policy.leaves(&page(*number))).collect()
+    }
+
+    #[test]
+    fn each_policy_chooses_as_it_says() {
+        assert_eq!(leaving("everything"), [0; 0]);
+        assert_eq!(leaving("kernel:4096"), [0; 0]);
+        assert_eq!(find("kernel:4096").unwrap().kernel_bytes(), Some(4096));
+        assert_eq!(leaving("all-out").len(), 100);
+        assert_eq!(leaving("program:two,three"), (50..100).collect::<Vec<u64>>());
+        assert_eq!(leaving("kind:heap"), (0..100).step_by(2).collect::<Vec<u64>>());
+        assert_eq!(leaving("record"), (10..100).collect::<Vec<u64>>());
+        assert_eq!(leaving("prefetch").len(), 100);
+        assert!(find("prefetch").unwrap().fetches());
+        let some = leaving("random:0.75");
+        assert!((60..90).contains(&some.len()), "{some:?}");
+        assert_eq!(some, leaving("random:0.75"), "by lot, but the same");
+    }
+
+    #[test]
+    fn what_is_no_policy_is_told() {
+        for (text, why) in [
+            ("lru", "expected one of\n  everything"),
+            ("record:1", "expected nothing behind its name"),
+            ("random:2", "expected a share from 0 to 1"),
+            ("random", "expected a share from 0 to 1"),
+            ("kernel:x", "expected a number of bytes"),
+            ("kind:heaps", "expected heap, stack"),
+            ("program:", "expected names of programs"),
+        ] {
+            let told = find(text).err().unwrap();
+            assert!(told.starts_with(&format!("--policy {text}: ")), "{told}");
+            assert!(told.contains(why), "{told}");
+        }
+    }
+
+    #[test]
+    fn pages_in_a_row_are_one_range() {
+        let found = ranges([1, 2, 3, 7, 9, 10].into_iter());
+        assert_eq!(found, [(4096, 12288), (28672, 4096), (36864, 8192)]);
+    }
+}
