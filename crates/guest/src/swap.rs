@@ -9,7 +9,6 @@ use std::path::Path;
 use crate::PAGE_BYTES;
 use crate::suspend::Ended;
 
-
 /// Go on as what was suspended to `disk`, if something was: then this does not return.
 pub(crate) fn resume(disk: &Path) -> Result<(), String> {
     let name = disk.file_name().unwrap_or_default();
@@ -29,9 +28,8 @@ pub(crate) fn suspend(disk: &Path, bytes_max: Option<u64>) -> Result<Ended, Stri
         let path = format!("/sys/power/{name}");
         fs::write(&path, value).map_err(|why| format!("{path}: {why}"))
     };
-    if let Some(bytes) = bytes_max {
-        set("image_size", &bytes.to_string())?;
-    }
+    // What it reads as a larger number it takes for 0.
+    set("image_size", &bytes_max.unwrap_or(1 << 60).to_string())?;
     set("disk", "shutdown")?;
     set("state", "disk")?;
     Ok(Ended::Resumed(None))

@@ -53,11 +53,11 @@ struct Try {
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
-    /// Count instructions, and keep what was computed and read, for the workload `boot`, in this new
-    /// folder: until the program ran again, and until it had worked
+    /// Count instructions, and keep in this new folder what was computed and read, for the workload
+    /// `boot`: until the program ran again, and until it had worked
     #[arg(long, value_name = "DIR", conflicts_with = "keep")]
     record: Option<PathBuf>,
-    /// Keep the image in this new file, and the other disks in FILE.disk and FILE.swap; do not resume
+    /// Keep the image in this new file, the other disks in FILE.disk and FILE.swap; do not resume
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     keep: Option<PathBuf>,
 }
@@ -189,12 +189,12 @@ impl Try {
             ..self.guest.lab()
         };
         // What was asked for is looked at before what the machine lacks.
+        if self.keep.is_some() && lab.learns()? {
+            let message = format!("--keep: `{}` learns from resumes", self.policy);
+            return Err(Failure::input(message).expected("a policy that does not"));
+        }
         lab.check()?;
         if let Some(path) = &self.keep {
-            if lab.learns()? {
-                let message = format!("--keep: `{}` learns from resumes", self.policy);
-                return Err(Failure::input(message).expected("a policy that does not"));
-            }
             let disks = Disks::new(&lab, path)?;
             let suspended = lab.suspend(Way::Loader, &disks).inspect_err(|_| {
                 for path in disks.all() {

@@ -22,7 +22,10 @@ fn tried(test: &Test, args: &[&str]) -> Option<Output> {
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
-    command.args(["snapshot", "try", "--fill", "20", "--json"]).arg(kernel).args(args);
+    command.args(["snapshot", "try", "--json"]).arg(kernel).args(args);
+    if !args.contains(&"--fill") {
+        command.args(["--fill", "20"]);
+    }
     command.env("TMPDIR", test.path("tmp"));
     std::fs::create_dir_all(test.path("tmp")).unwrap();
     Some(test.run_as(&mut command))
@@ -45,6 +48,22 @@ fn a_guest_comes_back_as_it_was() {
     let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(aside.parse::<u32>().unwrap() <= 40, "{loader}");
     assert_eq!(entries(&test.path("tmp")), [""; 0]);
+}
+
+#[test]
+fn what_is_worked_with_stays_in_the_image_once_it_is_known() {
+    let test = Test::new();
+    let args = ["--fill", "40", "--hot", "8", "--processors", "2", "--policy"];
+    let Some(out) = tried(&test, &[&args[..], &["record"]].concat()) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let cycle = &answer["cycles"][0];
+    let count = |of: &str, name: &str| cycle[of][name].as_f64().unwrap();
+    assert_eq!(count("work", "pages"), 2048.0);
+    // Of 10,240 pages the 2,048 stay, and with them no fault waits for swap.
+    let stayed = count("counts", "kept");
+    assert!((2048.0..4096.0).contains(&stayed), "{cycle}");
+    assert!(count("work", "major_faults") < 64.0, "{cycle}");
 }
 
 /// Change the bytes at `at`, and return what was there.
@@ -104,6 +123,12 @@ fn what_cannot_be_tried_is_told() {
     let out = run(&["snapshot", "try", "text"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("text: its version cannot be told"), "{}", out.stderr);
+    let out = run(&["snapshot", "try", "text", "--policy", "lru"]);
+    assert_eq!(out.code, 2);
+    assert!(out.stderr.contains("expected one of\n  everything"), "{}", out.stderr);
+    let out = run(&["snapshot", "try", "text", "--policy", "record", "--keep", "new"]);
+    assert_eq!(out.code, 2);
+    assert!(out.stderr.contains("`record` learns from resumes"), "{}", out.stderr);
     let out = run(&["snapshot", "info", "text"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("image text: "), "{}", out.stderr);

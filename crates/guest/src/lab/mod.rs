@@ -40,9 +40,8 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
 }
 
 fn lab(arguments: &[String]) -> Result<(), String> {
-    let value = |key: &str| {
-        arguments.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
-    };
+    let value =
+        |key: &str| arguments.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let needed = |key: &str| value(key).ok_or_else(|| format!("expected {key}=VALUE"));
     let number = |key: &str| -> Result<usize, String> {
         needed(key)?.parse().map_err(|why| format!("{key}: {why}"))
