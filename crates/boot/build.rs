@@ -1,6 +1,9 @@
 //! Builds what runs in guests and carries it along: the static program of `guest`, and the loader
 //! that resumes images.
 
+#[path = "build/pe.rs"]
+mod pe;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -15,16 +18,25 @@ fn main() {
         }
     }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=loader");
-    let built = build(&crates.join("guest"), "guest", "crt-static", &out.join("guest"));
+    let built = build(&crates.join("guest"), "guest", "crt-static", "static", &out.join("guest"));
     fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
-    let built = build(&room.join("loader"), "release", "sse2", &out.join("loader"));
+    let built = build(&room.join("loader"), "release", "sse2", "pie", &out.join("loader"));
     fs::copy(built.join("blocklab-loader"), out.join("blocklab-loader")).expect("OUT_DIR is ours");
+    let efi = fs::read(built.join("blocklab-efi")).expect("it was built");
+    fs::write(out.join("blocklab.efi"), pe::from_elf(&efi)).expect("OUT_DIR is ours");
 }
 
 /// Static, small, and in a target folder of its own: cargo holds the lock of the other. Returns
 /// the folder with what was built.
-fn build(crate_folder: &Path, profile: &str, feature: &str, target_folder: &Path) -> PathBuf {
+fn build(
+    crate_folder: &Path,
+    profile: &str,
+    feature: &str,
+    model: &str,
+    target_folder: &Path,
+) -> PathBuf {
     let target = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo.args(["build", "--quiet", "--bins", "--profile", profile]);
@@ -43,7 +55,7 @@ fn build(crate_folder: &Path, profile: &str, feature: &str, target_folder: &Path
             }
         }
     }
-    let flags = format!("-Ctarget-feature=+{feature} -Crelocation-model=static");
+    let flags = format!("-Ctarget-feature=+{feature} -Crelocation-model={model}");
     cargo.env("RUSTFLAGS", flags);
     let status = cargo.status().expect("cargo runs");
     assert!(

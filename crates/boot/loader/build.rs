@@ -1,12 +1,15 @@
-//! The linker is told to make a program that runs without a system below it.
+//! The linker is told to make programs that run without a system below them.
 
 fn main() {
     let room = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    println!("cargo::rerun-if-changed=link.ld");
-    let script = format!("-Wl,-T,{room}/link.ld");
-    for argument in
-        ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none", &script]
+    for (program, folder, kind) in
+        [("blocklab-loader", "pvh", "-static"), ("blocklab-efi", "efi", "-static-pie")]
     {
-        println!("cargo::rustc-link-arg-bins={argument}");
+        let script = format!("{room}/src/{folder}/link.ld");
+        println!("cargo::rerun-if-changed={script}");
+        let script = format!("-Wl,-T,{script}");
+        for argument in ["-nostdlib", "-nostartfiles", kind, "-Wl,--build-id=none", &script] {
+            println!("cargo::rustc-link-arg-bin={program}={argument}");
+        }
     }
 }

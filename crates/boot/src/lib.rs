@@ -13,5 +13,5 @@ pub mod snapshot;
 pub mod timeline;
 mod tool;
 
-pub use guest_program::{GUEST_PROGRAM, LOADER};
+pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI};
 pub use tool::missing_packages;

@@ -40,6 +40,39 @@ impl Range {
     pub const USABLE: u32 = 1;
 }
 
+/// What Linux's boot code makes of a kind of memory in a UEFI memory map, in the numbers of E820.
+/// Linux, `drivers/firmware/efi/libstub/x86-stub.c`, `setup_e820`.
+pub fn kind_of_efi(kind: u32) -> u32 {
+    match kind {
+        // Of the loader, of the firmware until it has left, and free.
+        1..=4 | 7 => Range::USABLE,
+        8 => 5,
+        9 => 3,
+        10 => 4,
+        14 => 7,
+        _ => 2,
+    }
+}
+
+/// Sort a memory map, and make one of ranges of a kind that touch; returns how many are left.
+pub fn merge(map: &mut [Range]) -> usize {
+    map.sort_unstable();
+    let mut count = 0;
+    for index in 0..map.len() {
+        let range = map[index];
+        match map[..count].last_mut() {
+            Some(last) if last.kind == range.kind && last.start + last.bytes == range.start => {
+                last.bytes += range.bytes;
+            }
+            _ => {
+                map[count] = range;
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
 /// Digest of a memory map in rising order.
 pub fn memory(map: impl Iterator<Item = Range>) -> u64 {
     let mut sum = 0;
@@ -49,4 +82,32 @@ pub fn memory(map: impl Iterator<Item = Range>) -> u64 {
         sum = crc32c(sum, &range.kind.to_le_bytes());
     }
     u64::from(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_touches_is_one() {
+        let range =
+            |start: u64, bytes: u64, efi: u32| Range { start, bytes, kind: kind_of_efi(efi) };
+        // Free, of the firmware until it leaves, of its services, tables, and free again.
+        let mut map = [
+            range(0x9000, 0x1000, 7),
+            range(0, 0x4000, 7),
+            range(0x4000, 0x2000, 4),
+            range(0x6000, 0x1000, 6),
+            range(0x7000, 0x2000, 9),
+        ];
+        let count = merge(&mut map);
+        let kinds = map[..count].iter().map(|range| (range.start, range.bytes, range.kind));
+        assert!(kinds.eq([
+            (0, 0x6000, 1),
+            (0x6000, 0x1000, 2),
+            (0x7000, 0x2000, 3),
+            (0x9000, 0x1000, 1)
+        ]));
+        assert_eq!(merge(&mut []), 0);
+    }
 }

@@ -18,37 +18,51 @@ pub struct Piece {
     pub at: u64,
 }
 
-/// Which frames are the loader's, and where it keeps what belongs into them.
+/// Frames that are not free while the loader runs, and where it keeps what belongs into them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Moved {
+    /// The first frame.
+    pub from: u64,
+    /// The frame after the last one.
+    pub to: u64,
+    /// Where the page of the first frame is kept; the others follow.
+    pub at: u64,
+}
+
+impl Moved {
+    fn aside_end(&self) -> Option<u64> {
+        self.at.checked_add(self.to.checked_sub(self.from)?)
+    }
+}
+
+/// Where each page of an image goes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     runs: Runs<'a>,
-    /// First frame of the loader, and the one after its last.
-    own: (u64, u64),
-    /// Where the page of the loader's first frame is kept; the others follow.
-    aside: u64,
+    moved: &'a [Moved],
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for a loader in the frames `own` (first, one after the last) that keeps their pages
-    /// from frame `aside` on.
+    /// A plan for a loader that keeps the pages of the frames in `moved`, which are in rising order
+    /// and apart, aside.
     ///
     /// # Errors
-    /// [`Refusal::Scratch`] when the frames aside are in the image or the loader's own.
-    pub fn new(runs: Runs<'a>, own: (u64, u64), aside: u64) -> Result<Plan<'a>, Refusal> {
-        let end = aside.checked_add(own.1.saturating_sub(own.0)).ok_or(Refusal::Scratch)?;
-        let apart = own.1 <= aside || end <= own.0;
-        if apart && runs.free(aside, end) {
-            Ok(Plan { runs, own, aside })
-        } else {
-            Err(Refusal::Scratch)
-        }
+    /// [`Refusal::Scratch`] when the frames aside are in the image, or not free either.
+    pub fn new(runs: Runs<'a>, moved: &'a [Moved]) -> Result<Plan<'a>, Refusal> {
+        let rising = moved.windows(2).all(|pair| pair[0].to <= pair[1].from);
+        let sound = moved.iter().all(|one| {
+            let Some(end) = one.aside_end() else { return false };
+            let apart = |other: &Moved| other.to <= one.at || end <= other.from;
+            one.from <= one.to && moved.iter().all(apart) && runs.free(one.at, end)
+        });
+        if rising && sound { Ok(Plan { runs, moved }) } else { Err(Refusal::Scratch) }
     }
 
-    /// All pages of the image, in order of frames; none of the pieces goes to a frame of the
-    /// loader's.
+    /// All pages of the image, in order of frames; none of the pieces goes to a frame that is not
+    /// free.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> + use<'a> {
-        let (own, aside) = (self.own, self.aside);
-        self.runs.iter().flat_map(move |run| split(run, own, aside).into_iter().flatten())
+        let moved = self.moved;
+        self.runs.iter().flat_map(move |run| Split { rest: Some(run), moved })
     }
 
     /// Read all data: `read` is told the first page of a request, counted from the data's begin,
@@ -125,19 +139,43 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The parts of a run before, in and behind the loader's frames.
-fn split(run: Run, own: (u64, u64), aside: u64) -> [Option<Piece>; 3] {
-    let part = |from: u64, to: u64, moved: bool| {
-        let (from, to) = (from.max(run.start), to.min(run.end()));
-        let count = to.checked_sub(from).filter(|count| *count > 0)? as u32;
-        let kind = match run.kind {
-            Kind::Data(page) => Kind::Data(page + (from - run.start)),
-            word => word,
+/// The parts of a run that go to places of their own.
+struct Split<'a> {
+    rest: Option<Run>,
+    moved: &'a [Moved],
+}
+
+impl Iterator for Split<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let run = self.rest.take()?;
+        let next = self.moved.partition_point(|moved| moved.to <= run.start);
+        let (end, at) = match self.moved.get(next) {
+            Some(moved) if moved.from <= run.start => {
+                (moved.to, moved.at + (run.start - moved.from))
+            }
+            Some(moved) => (moved.from, run.start),
+            None => (u64::MAX, run.start),
         };
-        let at = if moved { aside + (from - own.0) } else { from };
-        Some(Piece { run: Run { start: from, count, kind }, at })
+        let (part, rest) = cut(run, end);
+        self.rest = rest;
+        Some(Piece { run: part, at })
+    }
+}
+
+/// The part of a run before a frame, which is behind its first one, and the rest.
+fn cut(run: Run, frame: u64) -> (Run, Option<Run>) {
+    if run.end() <= frame {
+        return (run, None);
+    }
+    let count = (frame - run.start) as u32;
+    let kind = match run.kind {
+        Kind::Data(page) => Kind::Data(page + u64::from(count)),
+        word => word,
     };
-    [part(0, own.0, false), part(own.0, own.1, true), part(own.1, u64::MAX, false)]
+    let rest = Run { start: frame, count: run.count - count, kind };
+    (Run { count, ..run }, Some(rest))
 }
 
 /// Where the loader keeps what it needs until the jump: frames that the image does not have.

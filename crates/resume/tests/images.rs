@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use resume::kernel::Entry;
 use resume::{
-    Disk, Header, Kind, Mark, PAGE_BYTES, Plan, Refusal, Room, Run, Runner, Runs, SECTOR_BYTES,
-    SUMMED_PAGES, checksum, crc32c, frames_needed,
+    Disk, Header, Kind, Mark, Moved, PAGE_BYTES, Plan, Refusal, Room, Run, Runner, Runs,
+    SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c, frames_needed,
 };
 use sim::Rng;
 
@@ -15,6 +15,24 @@ type Memory = BTreeMap<u64, Page>;
 const FRAMES: u64 = 4096;
 /// The loader's own frames.
 const OWN: (u64, u64) = (256, 267);
+/// Others that are not free, as of a firmware: in a row with the loader's, of one frame, and far.
+const OTHERS: [(u64, u64); 4] = [(3, 20), (251, 256), (300, 301), (650, 720)];
+
+/// All of them in order, with places from frame `at` on.
+fn moved(at: u64) -> Vec<Moved> {
+    let mut all = [&[OWN][..], &OTHERS].concat();
+    all.sort_unstable();
+    let mut at = at;
+    let place = |(from, to): (u64, u64)| {
+        at += to - from;
+        Moved { from, to, at: at - (to - from) }
+    };
+    all.into_iter().map(place).collect()
+}
+
+fn is_taken(frame: u64) -> bool {
+    moved(0).iter().any(|moved| (moved.from..moved.to).contains(&frame))
+}
 
 /// A memory with runs of data, zeros and words, some of it in the loader's frames.
 fn memory(rng: &mut Rng) -> Memory {
@@ -75,7 +93,7 @@ fn image(memory: &Memory) -> Vec<u8> {
         ..Header::empty()
     };
     assert!(header.add_disk(Disk { sectors: 9, superblock_sector: 2, sum: 1 }));
-    header.scratch_count = Room::frames(&header, OWN.1 - OWN.0);
+    header.scratch_count = Room::frames(&header, OWN.1 - OWN.0 + 100);
     let layout = header.layout();
     let mut out = vec![0; layout.end as usize * PAGE_BYTES];
     let mut put = |page: u64, bytes: &[u8]| {
@@ -122,7 +140,11 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
     if !runs.free(room.first, room.end) {
         return Err(Refusal::Scratch);
     }
-    let plan = Plan::new(runs, OWN, room.aside)?;
+    // At the end, as a firmware gives it.
+    let aside = FRAMES - 200;
+    let moved = moved(aside);
+    let kept_end = moved.last().map_or(0, |last| last.at + last.to - last.from);
+    let plan = Plan::new(runs, &moved)?;
     let mut machine = Memory::new();
     let mut next = 0;
     plan.reads::<7, Refusal>(64, |from, parts| {
@@ -153,14 +175,14 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
     }
     // Until here nothing went where the loader is, nor where it keeps the rest of its things.
     for frame in machine.keys() {
-        assert!(!(OWN.0..OWN.1).contains(frame) && *frame < FRAMES, "{frame}");
+        assert!(!is_taken(*frame) && *frame < FRAMES, "{frame}");
         let kept = (room.first..room.end).contains(frame);
-        assert!(!kept || (room.aside..room.list).contains(frame), "{frame}");
+        assert!(!kept || (aside..kept_end).contains(frame), "{frame}");
     }
     let copies: Vec<_> = plan.copies().collect();
     for (to, from) in copies {
         let page = machine.remove(&from).unwrap();
-        assert!((OWN.0..OWN.1).contains(&to) && machine.insert(to, page).is_none());
+        assert!(is_taken(to) && machine.insert(to, page).is_none());
     }
     Ok(machine)
 }

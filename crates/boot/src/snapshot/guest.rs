@@ -13,6 +13,8 @@ use super::Lab;
 use crate::tool;
 
 const QEMU: &str = "qemu-system-x86_64";
+/// What the loader says when it does nothing.
+pub(super) const NOT_RESUMED: &str = "blocklab-loader: not resumed: ";
 /// Lines of a guest that an error shows.
 const LAST_LINES: usize = 5;
 /// Most lines that are kept.
@@ -53,31 +55,46 @@ impl Start {
     }
 
     /// The loader.
-    pub(super) fn loader() -> Result<Start, Failure> {
+    pub(super) fn loader(uefi: bool) -> Result<Start, Failure> {
         let folder = PrivateFolder::new()?;
-        let path = write(&folder, "loader", crate::LOADER)?;
+        let loader = if uefi { crate::LOADER_EFI } else { crate::LOADER };
+        let path = write(&folder, "loader", loader)?;
         Ok(Start { folder, arguments: vec!["-kernel".into(), path] })
     }
 
-    /// Run it to its end.
-    pub(super) fn run(self, lab: &Lab, disks: &[&Path]) -> Result<Life, Failure> {
+    /// QEMU as the lab wants it.
+    fn command(&self, lab: &Lab, disks: &[&Path], trace: &Path) -> Result<Command, Failure> {
         let mut qemu = Command::new(QEMU);
         qemu.args(["-accel", "tcg", "-machine", "pc", "-cpu", &lab.processor]);
         qemu.args(["-m", &lab.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
         qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
         qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
         // A comma in a name of QEMU's is written twice.
-        for disk in disks {
+        for (index, disk) in disks.iter().enumerate() {
             let shown = disk.display().to_string().replace(',', ",,");
-            qemu.args(["-drive", &format!("file={shown},if=virtio,format=raw")]);
+            let interface = if lab.nvme { "none" } else { "virtio" };
+            let drive = format!("file={shown},if={interface},format=raw,id=disk{index}");
+            qemu.args(["-drive", &drive]);
+            if lab.nvme {
+                qemu.args(["-device", &format!("nvme,drive=disk{index},serial=lab{index}")]);
+            }
         }
         qemu.args(&self.arguments);
         qemu.args(["-smp", &lab.processors.to_string()]);
-        let trace = self.folder.path.join("trace");
+        if lab.uefi {
+            qemu.arg("-bios").arg(firmware()?);
+        }
         if lab.counted {
             qemu.args(["-icount", "shift=0,sleep=on"]);
-            qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(&trace);
+            qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(trace);
         }
+        Ok(qemu)
+    }
+
+    /// Run it to its end.
+    pub(super) fn run(self, lab: &Lab, disks: &[&Path]) -> Result<Life, Failure> {
+        let trace = self.folder.path.join("trace");
+        let mut qemu = self.command(lab, disks, &trace)?;
         let errors = self.folder.path.join("qemu");
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", errors.display()));
         let began = Instant::now();
@@ -105,6 +122,12 @@ impl Start {
         loop {
             let left = lab.wall.saturating_sub(began.elapsed());
             match lines.recv_timeout(left) {
+                // A firmware would go on with what it starts next.
+                Ok(line) if line.1.contains(NOT_RESUMED) => {
+                    life.lines.push(line);
+                    drop(guest);
+                    return Ok(life);
+                }
                 Ok(line) if life.lines.len() < LINES_MAX => life.lines.push(line),
                 Ok(_) => return Err(life.failure("the guest does not stop talking")),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -125,6 +148,21 @@ impl Start {
         }
         Ok(life)
     }
+}
+
+/// A UEFI firmware for virtual machines.
+fn firmware() -> Result<&'static str, Failure> {
+    const PLACES: [&str; 4] = [
+        "/usr/share/ovmf/OVMF.fd",
+        "/usr/share/OVMF/OVMF.fd",
+        "/usr/share/edk2/ovmf/OVMF.fd",
+        "/usr/share/edk2-ovmf/OVMF.fd",
+    ];
+    PLACES.into_iter().find(|place| Path::new(place).is_file()).ok_or_else(|| {
+        Failure::machine("there is no UEFI firmware for virtual machines")
+            .expected(format!("one of {}", PLACES.join(", ")))
+            .help("apt-get install ovmf")
+    })
 }
 
 fn write(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {

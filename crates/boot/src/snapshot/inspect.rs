@@ -89,7 +89,7 @@ fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
         pages(layout.sums, layout.sums_pages),
     ];
     // Where the loader itself is makes a part more or less, not a request.
-    let plan = Plan::new(runs, (0, 0), header.frames)?;
+    let plan = Plan::new(runs, &[])?;
     plan.reads::<LOADER_PARTS, Refusal>(LOADER_PAGES, |page, parts| {
         reads.push(pages(layout.data + page, parts.map(|(_, pages)| pages).sum()));
         Ok(())

@@ -13,7 +13,7 @@ use workload::boot_recording::{Read, Recording};
 
 use crate::image::archive_of;
 use crate::tool;
-use guest::{Life, Start};
+use guest::{Life, NOT_RESUMED, Start};
 use trace::Trace;
 
 /// Size of the file system that a guest has mounted.
@@ -40,6 +40,10 @@ pub struct Lab {
     pub processor: String,
     /// How many of them.
     pub processors: u32,
+    /// The machine starts by UEFI, not by a BIOS.
+    pub uefi: bool,
+    /// Its disks are NVMe drives, not virtio's.
+    pub nvme: bool,
     /// Its clock counts instructions, one a nanosecond.
     pub counted: bool,
     /// Time of this machine for each life.
@@ -210,6 +214,12 @@ impl Lab {
     /// When it is not.
     pub fn check(&self) -> Result<(), Failure> {
         self.learns()?;
+        if self.nvme && !self.uefi {
+            return Err(Failure::input(
+                "NVMe drives: the loader for a BIOS has no driver for them",
+            )
+            .expected("--uefi beside --nvme"));
+        }
         if self.hot_mib > self.filled_mib {
             let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
             return Err(Failure::input(message).expected("at most what is filled"));
@@ -246,10 +256,10 @@ impl Lab {
     /// When it does not come back, and why, as the loader said it.
     pub fn wake(&self, way: Way, disks: &Disks) -> Result<Woken, Failure> {
         let life = match way {
-            Way::Loader => Start::loader()?.run(self, &disks.all())?,
+            Way::Loader => Start::loader(self.uefi)?.run(self, &disks.all())?,
             Way::Kernel => self.boot(way, disks)?,
         };
-        if let Some(why) = life.said("blocklab-loader: not resumed: ") {
+        if let Some(why) = life.said(NOT_RESUMED) {
             return Err(Failure::input(format!("not resumed: {why}")));
         }
         let at = life.when("lab: resumed");
@@ -271,17 +281,21 @@ impl Lab {
         let modules = modules::find(&self.kernel, self.modules.as_deref())?;
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
-        let target = match way {
-            Way::Loader => "target=/dev/vda",
-            Way::Kernel => "own=/dev/vda",
+        let [image, mounted, swap] = match self.nvme {
+            // A kernel numbers them as it finds them.
+            true => ["serial:lab0", "serial:lab1", "serial:lab2"],
+            false => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
         };
+        let way = if way == Way::Loader { "target" } else { "own" };
         let Lab { filled_mib: fill, hot_mib: hot, policy, .. } = self;
-        // Without swap nothing can leave by the kernel's choice.
-        let swap = if policy == EVERYTHING { "" } else { " swap=/dev/vdc" };
-        let init = format!(
-            "rdinit=/blocklab-guest -- snapshot-lab {target} mounted=/dev/vdb{swap} fill={fill} \
+        let mut init = format!(
+            "rdinit=/blocklab-guest -- snapshot-lab {way}={image} mounted={mounted} fill={fill} \
              hot={hot} policy={policy}"
         );
+        // Without swap nothing can leave by the kernel's choice.
+        if policy != EVERYTHING {
+            init += &format!(" swap={swap}");
+        }
         let start = Start::kernel(&self.kernel, &archive_of(&files), &init)?;
         start.run(self, &disks.all())
     }

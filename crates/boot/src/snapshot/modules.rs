@@ -8,11 +8,14 @@ use config::Failure;
 use crate::image::{kernel_version, unpack_any};
 
 /// What the guest's disks and their file system are behind.
-const WANTED: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
+const WANTED: [&str; 5] = ["virtio_pci", "virtio_blk", "nvme", "crc32c_generic", "ext4"];
 /// Where those modules and what they need may be, below the folder of modules.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 10] = [
     "kernel/drivers/virtio",
     "kernel/drivers/block",
+    "kernel/drivers/nvme/host",
+    "kernel/drivers/nvme/common",
+    "kernel/block",
     "kernel/crypto",
     "kernel/lib",
     "kernel/fs",
@@ -87,7 +90,7 @@ fn add(
         if needed == name || ordered.len() > 64 {
             return Err(wrong(format!("it needs `{needed}`")));
         }
-        add(needed, there, ordered)?;
+        add(&needed.replace('-', "_"), there, ordered)?;
     }
     ordered.push((name.to_string(), bytes));
     Ok(())
@@ -115,7 +118,7 @@ mod tests {
         };
         write("virtio/virtio.ko", "virtio_ring");
         write("virtio/virtio_ring.ko", "");
-        write("virtio/virtio_pci.ko", "virtio_ring,virtio");
+        write("virtio/virtio_pci.ko", "virtio-ring,virtio");
         write("virtio/virtio_mem.ko", "virtio");
         write("block/virtio_blk.ko", "virtio,virtio_ring,built_in");
         let found = find(Path::new("none"), Some(&folder.path)).unwrap();

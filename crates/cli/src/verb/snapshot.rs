@@ -1,5 +1,7 @@
 //! `blocklab snapshot`: a machine back from its image, straight from the boot loader.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +23,11 @@ enum SnapshotVerb {
     Try(Try),
     /// Bring a guest back from the image that `try --keep` left
     Boot(Boot),
+    /// The programs for a machine of your own, into a new folder: the suspend tool and the loader
+    Tools {
+        /// A folder that is made
+        folder: PathBuf,
+    },
     /// Check an image, and say what is in it
     Info {
         /// A disk, partition or file with an image
@@ -83,6 +90,12 @@ struct Guest {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     processors: u32,
+    /// It starts by UEFI, and the loader is a program for that
+    #[arg(long)]
+    uefi: bool,
+    /// Its disks are NVMe drives
+    #[arg(long)]
+    nvme: bool,
     /// Seconds of this machine that each of its lives may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
@@ -103,6 +116,8 @@ impl Guest {
             counted: false,
             processor: self.processor.clone(),
             processors: self.processors,
+            uefi: self.uefi,
+            nvme: self.nvme,
             wall: Duration::from_secs(self.wall_limit),
         }
     }
@@ -151,6 +166,7 @@ impl Args {
         match self.verb {
             SnapshotVerb::Try(order) => order.run()?,
             SnapshotVerb::Boot(order) => order.run()?,
+            SnapshotVerb::Tools { folder } => write_tools(&folder)?,
             SnapshotVerb::Info { image, json } => {
                 let found = inspect::image(&image)?;
                 let pairs = found.as_pairs();
@@ -166,6 +182,23 @@ impl Args {
         }
         Ok(0)
     }
+}
+
+/// What runs elsewhere, each as a file.
+fn write_tools(folder: &Path) -> Result<(), Failure> {
+    let wrong = |why: std::io::Error| Failure::input(format!("{}: {why}", folder.display()));
+    std::fs::create_dir(folder).map_err(|why| wrong(why).expected("a name that is free"))?;
+    for (name, bytes) in [
+        ("blocklab-guest", boot::GUEST_PROGRAM),
+        ("blocklab.efi", boot::LOADER_EFI),
+        ("blocklab-loader", boot::LOADER),
+    ] {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).map_err(wrong)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(wrong)?;
+        say(path.display());
+    }
+    Ok(())
 }
 
 /// A guest that went and came back.

@@ -66,6 +66,45 @@ fn what_is_worked_with_stays_in_the_image_once_it_is_known() {
     assert!(count("work", "major_faults") < 64.0, "{cycle}");
 }
 
+#[test]
+fn it_comes_back_by_uefi_from_nvme() {
+    if !Path::new("/usr/share/ovmf/OVMF.fd").exists() {
+        skip("boot", "no ovmf");
+        return;
+    }
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--uefi", "--nvme"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    // The firmware has much of memory, and what belongs there comes last.
+    let loader = answer["cycles"][0]["loader"].as_str().unwrap();
+    let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!((100..20_000).contains(&aside.parse::<u32>().unwrap()), "{loader}");
+}
+
+#[test]
+fn the_tools_are_written_once() {
+    let test = Test::new();
+    let run = || {
+        Test::run_as(
+            &test,
+            Command::new(env!("CARGO_BIN_EXE_blocklab"))
+                .args(["snapshot", "tools"])
+                .arg(test.path("tools")),
+        )
+    };
+    let out = run();
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    assert_eq!(entries(&test.path("tools")), ["blocklab-guest", "blocklab-loader", "blocklab.efi"]);
+    // A PE program, and one for Linux.
+    assert_eq!(&std::fs::read(test.path("tools/blocklab.efi")).unwrap()[..2], b"MZ");
+    let guest = Command::new(test.path("tools/blocklab-guest")).arg("suspend").output().unwrap();
+    assert!(String::from_utf8_lossy(&guest.stderr).contains("usage: suspend TARGET"));
+    let again = run();
+    assert_eq!(again.code, 2);
+    assert!(again.stderr.contains("a name that is free"), "{}", again.stderr);
+}
+
 /// Change the bytes at `at`, and return what was there.
 fn change(file: &Path, at: u64, bytes: &[u8]) -> Vec<u8> {
     let file = File::options().read(true).write(true).open(file).unwrap();
@@ -123,6 +162,8 @@ fn what_cannot_be_tried_is_told() {
     let out = run(&["snapshot", "try", "text"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("text: its version cannot be told"), "{}", out.stderr);
+    let out = run(&["snapshot", "try", "text", "--nvme"]);
+    assert!(out.stderr.contains("expected: --uefi beside --nvme"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--policy", "lru"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("expected one of\n  everything"), "{}", out.stderr);

@@ -48,7 +48,7 @@ fn hot_groups(bytes: usize, hot_bytes: usize) -> Vec<usize> {
     let group = GROUP_PAGES * PAGE_BYTES as usize;
     let groups = bytes / group;
     // Multiplying by a number without a common factor visits each group once.
-    let step = (groups * 5 / 8 | 1..).find(|step| gcd(*step, groups.max(1)) == 1).unwrap_or(1);
+    let step = (((groups * 5 / 8) | 1)..).find(|step| gcd(*step, groups.max(1)) == 1).unwrap_or(1);
     let count = (hot_bytes / group).min(groups);
     (0..count).map(|index| index * step % groups * group).collect()
 }

@@ -48,16 +48,17 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     };
     let policy = policy::find(value("policy").unwrap_or("everything"))?;
     begin()?;
+    let disk = |key: &str| value(key).map(appears).transpose();
     // Of the kernel's own way: the disk that its image goes to.
-    let own = value("own").map(Path::new);
-    if let Some(disk) = own {
+    let own = disk("own")?;
+    if let Some(disk) = &own {
         swap::resume(disk)?;
     }
     // Open and not yet on its disk when the machine goes.
-    let mut file = open(needed("mounted")?)?;
+    let mut file = open(&appears(needed("mounted")?)?)?;
     writeln!(file, "before").map_err(|why| format!("{LIFE}: {why}"))?;
-    let swap = value("swap").map(Path::new);
-    if let Some(disk) = swap {
+    let swap = disk("swap")?;
+    if let Some(disk) = &swap {
         swap::make(disk)?;
         swap::on(disk)?;
     }
@@ -74,12 +75,11 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks}");
     };
     told("before", &digest);
-    let target = value("target").map(PathBuf::from);
-    let order = Order { target, policy, record: Some(RECORD.into()) };
+    let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()) };
     // What a resume touches is known once there was one.
     let rounds = if order.policy.learns() { 2 } else { 1 };
     for _ in 0..rounds {
-        let ended = match own {
+        let ended = match &own {
             Some(disk) => swap::suspend(disk, order.policy.kernel_bytes())?,
             None => suspend::run(&order)?,
         };
@@ -90,7 +90,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
             }
             Ended::Resumed(fetch) => {
                 println!("lab: resumed cycles={}", cycles());
-                work(&mut app, swap, fetch)?;
+                work(&mut app, swap.as_deref(), fetch)?;
             }
         }
     }
@@ -120,6 +120,31 @@ fn work(app: &mut App, swap: Option<&Path>, fetch: Option<Fetch>) -> Result<(), 
     Ok(())
 }
 
+/// Where a disk is, whose driver may still look for it: a path, or the serial number of an NVMe
+/// drive.
+fn appears(disk: &str) -> Result<PathBuf, String> {
+    for _ in 0..500 {
+        let path = match disk.strip_prefix("serial:") {
+            Some(serial) => nvme(serial),
+            None => Some(disk.into()),
+        };
+        if let Some(path) = path.filter(|path| path.exists()) {
+            return Ok(path);
+        }
+        std::thread::sleep(TICK);
+    }
+    Err(format!("{disk}: no such disk"))
+}
+
+fn nvme(serial: &str) -> Option<PathBuf> {
+    let drives = fs::read_dir("/sys/class/nvme").ok()?.flatten();
+    let has = |drive: &fs::DirEntry| {
+        fs::read_to_string(drive.path().join("serial")).is_ok_and(|text| text.trim() == serial)
+    };
+    let drive = drives.into_iter().find(has)?;
+    Some(Path::new("/dev").join(format!("{}n1", drive.file_name().display())))
+}
+
 /// The processor's clock, which counts instructions where a machine runs by them.
 fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction, and Linux allows it.
@@ -127,10 +152,10 @@ fn cycles() -> u64 {
 }
 
 /// Mount the file system of a disk, and make a file in it.
-fn open(disk: &str) -> Result<File, String> {
+fn open(disk: &Path) -> Result<File, String> {
     let _ = fs::create_dir("/mnt");
     mount(disk, "/mnt", "ext4", MountFlags::empty(), None)
-        .map_err(|why| format!("{disk}: {why}"))?;
+        .map_err(|why| format!("{}: {why}", disk.display()))?;
     File::create(LIFE).map_err(|why| format!("{LIFE}: {why}"))
 }
 

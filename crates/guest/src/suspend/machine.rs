@@ -65,7 +65,8 @@ pub(super) fn memory_map() -> Result<Vec<Range>, String> {
         };
         map.push(Range { start, bytes: end - start + 1, kind });
     }
-    map.sort_unstable();
+    let count = machine::merge(&mut map);
+    map.truncate(count);
     Ok(map)
 }
 

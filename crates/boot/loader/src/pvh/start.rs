@@ -4,8 +4,6 @@
 
 use resume::machine::Range;
 
-use crate::machine::memory;
-
 const MAGIC: u32 = 0x336e_c578;
 const RANGES_MAX: usize = 64;
 
@@ -17,16 +15,11 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Read it from `address`; empty when there is none.
-    pub(crate) fn read(address: u32) -> Start {
+    /// Read it from the address `information`, by `word`; empty when there is none.
+    pub(crate) fn read(information: u64, word: impl Fn(u64) -> u64) -> Start {
         let none = Range { start: 0, bytes: 0, kind: 0 };
         let mut start = Start { ranges: [none; RANGES_MAX], count: 0 };
-        let word = |at: u64| {
-            let bytes = memory::slice(at, 8);
-            u64::from_le_bytes(*bytes.first_chunk().unwrap_or(&[0; 8]))
-        };
-        let information = u64::from(address);
-        if address == 0 || word(information) as u32 != MAGIC {
+        if information == 0 || word(information) as u32 != MAGIC {
             return start;
         }
         let (map, entries) = (word(information + 40), word(information + 48) as u32);

@@ -1,6 +1,6 @@
-# The way in, by PVH, and the way out, into the kernel of the image.
+# The way in, by PVH.
 #
-# In: 32 bits, no paging, EBX has the address of the start information. The first 4 GiB are mapped
+# 32 bits, no paging, EBX has the address of the start information. The first 4 GiB are mapped
 # where they are, by pages of 2 MiB, and the processor goes to 64 bits with SSE and without
 # interrupts.
 
@@ -63,42 +63,8 @@ long:
 3:  hlt
     jmp 3b
 
-# The way out, copied to a page that the image does not need. RDI: list of pairs (to, from) of
-# pages, ended by all ones; RSI: page tables for the jump; RDX: the kernel's own; RCX: its code;
-# R8: descriptors for LGDT there; R12: a stack there. Linux wants its tables in R9, its code
-# segment (0x10) and data segment (0x18), and nothing else.
-.globl way_out
-.globl way_out_end
-way_out:
-    movq %rdi, %r10
-    movq %rdx, %r9
-    movq %rcx, %r11
-    lgdt (%r8)
-    movq %r12, %rsp
-    movq %rsi, %cr3
-    movl $0x18, %eax
-    movl %eax, %ds
-    movl %eax, %es
-    movl %eax, %ss
-    leaq 4f(%rip), %rax
-    pushq $0x10
-    pushq %rax
-    lretq
-4:  cld
-5:  movq (%r10), %rdi
-    cmpq $-1, %rdi
-    je 6f
-    movq 8(%r10), %rsi
-    movl $512, %ecx
-    rep movsq
-    addq $16, %r10
-    jmp 5b
-6:  jmpq *%r11
-way_out_end:
-
 .data
 .balign 16
-.globl segments
 segments:
     .quad 0, 0x00cf9b000000ffff, 0x00af9b000000ffff, 0x00cf93000000ffff
 descriptors:

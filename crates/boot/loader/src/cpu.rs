@@ -1,64 +1,19 @@
-//! The machine below: ports, memory at physical addresses, the serial line, PCI's registers.
-
-use core::arch::asm;
-use core::fmt::{self, Write};
-
-/// Write a byte to a port.
-pub(crate) fn out8(port: u16, value: u8) {
-    // SAFETY: the ports that are named here are those of the devices that the loader owns.
-    unsafe { asm!("out dx, al", in("dx") port, in("al") value) }
-}
-
-/// Write two bytes to a port.
-pub(crate) fn out16(port: u16, value: u16) {
-    // SAFETY: as above.
-    unsafe { asm!("out dx, ax", in("dx") port, in("ax") value) }
-}
-
-/// Write four bytes to a port.
-pub(crate) fn out32(port: u16, value: u32) {
-    // SAFETY: as above.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value) }
-}
-
-/// Read a byte from a port.
-pub(crate) fn in8(port: u16) -> u8 {
-    let value;
-    // SAFETY: reading the ports of these devices changes nothing that is relied on.
-    unsafe { asm!("in al, dx", in("dx") port, out("al") value) }
-    value
-}
-
-/// Read two bytes from a port.
-pub(crate) fn in16(port: u16) -> u16 {
-    let value;
-    // SAFETY: as above.
-    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value) }
-    value
-}
-
-/// Read four bytes from a port.
-pub(crate) fn in32(port: u16) -> u32 {
-    let value;
-    // SAFETY: as above.
-    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value) }
-    value
-}
+//! The processor, and memory at physical addresses.
 
 /// The processor's clock.
-pub(crate) fn cycles() -> u64 {
+pub fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// EAX, EBX, ECX and EDX of a leaf.
-pub(crate) fn cpuid(leaf: u32) -> [u32; 4] {
+pub fn cpuid(leaf: u32) -> [u32; 4] {
     let found = core::arch::x86_64::__cpuid_count(leaf, 0);
     [found.eax, found.ebx, found.ecx, found.edx]
 }
 
 /// Go on with a checksum over memory, by the processor's instruction if it has that.
-pub(crate) fn add(sum: u32, bytes: &[u8], has_instruction: bool) -> u32 {
+pub fn add(sum: u32, bytes: &[u8], has_instruction: bool) -> u32 {
     #[target_feature(enable = "sse4.2")]
     fn by_instruction(sum: u32, bytes: &[u8]) -> u32 {
         let step = |sum: u32, word| core::arch::x86_64::_mm_crc32_u64(sum.into(), word) as u32;
@@ -72,74 +27,37 @@ pub(crate) fn add(sum: u32, bytes: &[u8], has_instruction: bool) -> u32 {
 }
 
 /// Does the processor have the instruction for CRC32C (SSE 4.2)?
-pub(crate) fn has_checksum() -> bool {
+pub fn has_checksum() -> bool {
     cpuid(1)[2] & 1 << 20 != 0
 }
 
 /// Memory at physical addresses, which are mapped where they are. The loader owns the machine: what
 /// it reads and writes is either its own, the firmware's tables, or a frame of the image.
-pub(crate) mod memory {
+pub mod memory {
     /// `bytes` bytes at `address`, for as long as nobody writes there.
-    pub(crate) fn slice(address: u64, bytes: usize) -> &'static [u8] {
+    pub fn slice(address: u64, bytes: usize) -> &'static [u8] {
         // SAFETY: memory that is there and mapped; the callers write elsewhere while they look.
         unsafe { core::slice::from_raw_parts(address as *const u8, bytes) }
     }
 
     /// Write a word.
-    pub(crate) fn set(address: u64, word: u64) {
+    pub fn set(address: u64, word: u64) {
         // SAFETY: memory that is there and mapped, in a frame that was found free.
         unsafe { (address as *mut u64).write_volatile(word) }
     }
 
     /// Fill `words` words.
-    pub(crate) fn fill(address: u64, words: usize, word: u64) {
+    pub fn fill(address: u64, words: usize, word: u64) {
         // SAFETY: as above.
         let place = unsafe { core::slice::from_raw_parts_mut(address as *mut u64, words) };
         place.fill(word);
     }
 
     /// Write bytes.
-    pub(crate) fn write(address: u64, bytes: &[u8]) {
+    pub fn write(address: u64, bytes: &[u8]) {
         // SAFETY: as above; `bytes` is not there.
         let place = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, bytes.len()) };
         place.copy_from_slice(bytes);
-    }
-}
-
-/// The first serial line, and QEMU's debug console beside it.
-pub(crate) struct Console;
-
-impl Write for Console {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        const LINE: u16 = 0x3f8;
-        for byte in text.bytes() {
-            // A line that is not there reads as all ones.
-            while in8(LINE + 5) & 0x20 == 0 {}
-            out8(LINE, byte);
-            out8(0xe9, byte);
-        }
-        Ok(())
-    }
-}
-
-/// A register of a device's PCI configuration on bus 0.
-pub(crate) fn pci(device: u32, register: u32) -> u32 {
-    out32(0xcf8, 1 << 31 | device << 11 | register);
-    in32(0xcfc)
-}
-
-/// Write one.
-pub(crate) fn set_pci(device: u32, register: u32, value: u32) {
-    out32(0xcf8, 1 << 31 | device << 11 | register);
-    out32(0xcfc, value);
-}
-
-/// Stop for good, and end a virtual machine that has QEMU's exit device.
-pub(crate) fn stop() -> ! {
-    out8(0xf4, 0x21);
-    loop {
-        // SAFETY: it waits; interrupts are off.
-        unsafe { asm!("cli", "hlt") }
     }
 }
 

@@ -6,13 +6,14 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use resume::{PAGE_BYTES, SECTOR_BYTES};
 
-use crate::machine::{cycles, in8, in16, in32, memory, out8, out16, out32, pci, set_pci};
+use blocklab_loader::cpu::{cycles, memory};
+use blocklab_loader::{Broken, Disk, PARTS_MAX, Part};
+
+use blocklab_loader::ports::{in8, in16, in32, out8, out16, out32, pci, set_pci};
 
 /// Vendor and device of a disk that has the legacy interface.
 const LEGACY_DISK: u32 = 0x1001_1af4;
 const QUEUE_BYTES: usize = 16384;
-/// Parts of memory that one request reads into.
-pub(crate) const PARTS_MAX: usize = 120;
 
 // Offsets in the legacy interface's ports.
 const GUEST_FEATURES: u16 = 4;
@@ -53,26 +54,19 @@ pub(crate) fn waited() -> u64 {
     WAITED.load(Ordering::Relaxed)
 }
 
-/// A part of memory: address and bytes.
-pub(crate) type Part = (u64, u32);
-
 /// A disk that was made ready.
-pub(crate) struct Disk {
+pub(crate) struct Virtio {
     ports: u16,
     size: u16,
     available: u64,
     used: u64,
     taken: u16,
-    /// Its size.
-    pub(crate) sectors: u64,
+    sectors: u64,
 }
 
-/// It did not do what it was asked.
-pub(crate) struct Broken;
-
-impl Disk {
+impl Virtio {
     /// The disk that is PCI device `device`, if that is one.
-    pub(crate) fn open(device: u32) -> Option<Disk> {
+    pub(crate) fn open(device: u32) -> Option<Virtio> {
         if pci(device, 0) != LEGACY_DISK {
             return None;
         }
@@ -98,22 +92,7 @@ impl Disk {
         out8(ports + STATUS, READY);
         let half = |at: u16| u64::from(in32(ports + CAPACITY + at));
         let sectors = half(0) | half(4) << 32;
-        Some(Disk { ports, size, available, used, taken: 0, sectors })
-    }
-
-    /// Read from `sector` on into `parts`.
-    pub(crate) fn read(
-        &mut self,
-        sector: u64,
-        parts: impl ExactSizeIterator<Item = Part> + Clone,
-    ) -> Result<(), Broken> {
-        self.request(0, sector, parts, DEVICE_WRITES)
-    }
-
-    /// Write a sector.
-    pub(crate) fn write(&mut self, sector: u64, bytes: &[u8; SECTOR_BYTES]) -> Result<(), Broken> {
-        let part = (bytes.as_ptr() as u64, SECTOR_BYTES as u32);
-        self.request(1, sector, [part].into_iter(), 0)
+        Some(Virtio { ports, size, available, used, taken: 0, sectors })
     }
 
     fn request(
@@ -164,9 +143,27 @@ impl Disk {
             _ => Err(Broken),
         }
     }
+}
 
-    /// End all that the device may still do to memory.
-    pub(crate) fn reset(&mut self) {
+impl Disk for Virtio {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn read(
+        &mut self,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+    ) -> Result<(), Broken> {
+        self.request(0, sector, parts, DEVICE_WRITES)
+    }
+
+    fn write(&mut self, sector: u64, bytes: &[u8; SECTOR_BYTES]) -> Result<(), Broken> {
+        let part = (bytes.as_ptr() as u64, SECTOR_BYTES as u32);
+        self.request(1, sector, [part].into_iter(), 0)
+    }
+
+    fn reset(&mut self) {
         out8(self.ports + STATUS, 0);
         while in8(self.ports + STATUS) != 0 {}
     }

@@ -1,0 +1,110 @@
+//! A disk or partition by the firmware's driver.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use blocklab_loader::cpu::cycles;
+use blocklab_loader::{Broken, Disk, Part};
+use resume::{PAGE_BYTES, SECTOR_BYTES};
+use uefi::Handle;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol};
+use uefi::proto::media::block::BlockIO;
+
+/// Cycles that were spent waiting for disks.
+static WAITED: AtomicU64 = AtomicU64::new(0);
+
+/// Cycles that were spent waiting for disks.
+pub(crate) fn waited() -> u64 {
+    WAITED.load(Ordering::Relaxed)
+}
+
+/// A page where a driver can take it from.
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+/// A disk or partition.
+pub(crate) struct Block {
+    io: ScopedProtocol<BlockIO>,
+    medium: u32,
+    block_sectors: u64,
+    sectors: u64,
+}
+
+impl Block {
+    /// The one behind a handle, if it has a medium with blocks of at most a page.
+    pub(crate) fn open(handle: Handle) -> Option<Block> {
+        let params = OpenProtocolParams { handle, agent: boot::image_handle(), controller: None };
+        let how = OpenProtocolAttributes::GetProtocol;
+        // SAFETY: the firmware's own drivers keep it open, too; nothing runs beside this program.
+        let io = unsafe { boot::open_protocol::<BlockIO>(params, how) }.ok()?;
+        let media = io.media();
+        let bytes = u64::from(media.block_size());
+        let whole = bytes.is_multiple_of(SECTOR_BYTES as u64) && bytes > 0;
+        if !media.is_media_present() || !whole || !(PAGE_BYTES as u64).is_multiple_of(bytes) {
+            return None;
+        }
+        let block_sectors = bytes / SECTOR_BYTES as u64;
+        let sectors = (media.last_block() + 1).checked_mul(block_sectors)?;
+        Some(Block { medium: media.media_id(), block_sectors, sectors, io })
+    }
+
+    /// Read bytes of whole blocks.
+    fn read_blocks(&self, sector: u64, to: &mut [u8]) -> Result<(), Broken> {
+        let end = sector + (to.len() / SECTOR_BYTES) as u64;
+        if end > self.sectors {
+            return Err(Broken);
+        }
+        let asked = cycles();
+        let read = self.io.read_blocks(self.medium, sector / self.block_sectors, to);
+        WAITED.fetch_add(cycles() - asked, Ordering::Relaxed);
+        read.map_err(|_| Broken)
+    }
+}
+
+impl Disk for Block {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn read(
+        &mut self,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+    ) -> Result<(), Broken> {
+        let mut sector = sector;
+        for (address, bytes) in parts {
+            let count = u64::from(bytes) / SECTOR_BYTES as u64;
+            // SAFETY: memory that was claimed for this, or a buffer of the loader's.
+            let to = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) };
+            let whole = |number: u64| number.is_multiple_of(self.block_sectors);
+            if whole(sector) && whole(count) {
+                self.read_blocks(sector, to)?;
+            } else {
+                // Some sectors of larger blocks, never more than a page.
+                let mut page = Page([0; PAGE_BYTES]);
+                let first = sector / self.block_sectors * self.block_sectors;
+                let skip = (sector - first) as usize * SECTOR_BYTES;
+                let part = skip..skip + to.len();
+                let whole = part.end.next_multiple_of(self.block_sectors as usize * SECTOR_BYTES);
+                let whole = page.0.get_mut(..whole).ok_or(Broken)?;
+                self.read_blocks(first, whole)?;
+                to.copy_from_slice(&whole[part]);
+            }
+            sector += count;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, sector: u64, bytes: &[u8; SECTOR_BYTES]) -> Result<(), Broken> {
+        let mut page = Page([0; PAGE_BYTES]);
+        let first = sector / self.block_sectors * self.block_sectors;
+        let whole = self.block_sectors as usize * SECTOR_BYTES;
+        self.read_blocks(first, &mut page.0[..whole])?;
+        let skip = (sector - first) as usize * SECTOR_BYTES;
+        page.0[skip..skip + SECTOR_BYTES].copy_from_slice(bytes);
+        let block = first / self.block_sectors;
+        self.io.write_blocks(self.medium, block, &page.0[..whole]).map_err(|_| Broken)?;
+        self.io.flush_blocks().map_err(|_| Broken)
+    }
+
+    fn reset(&mut self) {}
+}

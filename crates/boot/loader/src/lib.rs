@@ -1,0 +1,315 @@
+//! Resumes an image of a Linux kernel: finds it, checks it, puts its pages where they belong, and
+//! enters the kernel as if it had resumed itself. What is not right is said, and the image is left
+//! as it is. What starts the loader, and what it runs on, is a [`Firmware`]: a program each.
+#![no_std]
+
+pub mod cpu;
+pub mod ports;
+
+use core::arch::{asm, global_asm};
+use core::convert::Infallible;
+use core::fmt;
+
+use resume::machine::processor;
+use resume::{
+    HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, Moved, PAGE_BYTES, PAGE_SECTORS, PageTables,
+    Plan, Refusal, Runs, SECTOR_BYTES, checksum, frames_needed,
+};
+
+use cpu::{add, cpuid, cycles, has_checksum, memory};
+
+global_asm!(include_str!("way_out.s"), options(att_syntax));
+
+const PAGE: u64 = PAGE_BYTES as u64;
+/// Most pages that one request reads.
+const REQUEST_PAGES: u64 = 1024;
+/// Parts of memory that one request reads into.
+pub const PARTS_MAX: usize = 120;
+/// Code segment, data segment, and nothing else.
+const SEGMENTS: [u64; 4] = [0, 0x00cf_9b00_0000_ffff, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
+
+// SAFETY: `way_out.s` defines them.
+unsafe extern "C" {
+    static way_out: u8;
+    static way_out_end: u8;
+}
+
+/// A part of memory: address and bytes.
+pub type Part = (u64, u32);
+
+/// A disk or partition that was made ready.
+pub trait Disk {
+    /// Its size.
+    fn sectors(&self) -> u64;
+
+    /// Read from `sector` on into `parts`, at most [`PARTS_MAX`] of them.
+    ///
+    /// # Errors
+    /// When it does not do that.
+    fn read(
+        &mut self,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+    ) -> Result<(), Broken>;
+
+    /// Write a sector, durably.
+    ///
+    /// # Errors
+    /// When it does not do that.
+    fn write(&mut self, sector: u64, bytes: &[u8; SECTOR_BYTES]) -> Result<(), Broken>;
+
+    /// End all that it may still do to memory.
+    fn reset(&mut self);
+}
+
+/// It did not do what it was asked.
+pub struct Broken;
+
+/// Frames for what is needed until the jump, none of them in the image.
+pub struct Places {
+    /// Where what cannot go to its frame yet is kept.
+    pub moved: &'static [Moved],
+    /// Page tables.
+    pub tables: u64,
+    /// The list of what is kept aside: two words for each page and for the end.
+    pub list: u64,
+    /// The code of the jump.
+    pub code: u64,
+}
+
+/// What the loader runs on.
+pub trait Firmware {
+    /// Its disks.
+    type Disk: Disk;
+
+    /// How many disks and partitions there may be.
+    fn disks(&self) -> u32;
+
+    /// Make a disk ready; `None` when there is none with this number.
+    fn open(&mut self, number: u32) -> Option<Self::Disk>;
+
+    /// Digest of the memory map.
+    fn memory(&self) -> u64;
+
+    /// Are all frames from one to another usable memory?
+    fn usable(&self, from: u64, to: u64) -> bool;
+
+    /// Frames for the run table and the checksums.
+    ///
+    /// # Errors
+    /// When there are none.
+    fn place_tables(&mut self, header: &Header) -> Result<(u64, u64), Refusal>;
+
+    /// Take the frames of the image that are free, and find places for the rest.
+    ///
+    /// # Errors
+    /// When there are none.
+    fn claim(&mut self, header: &Header, runs: Runs) -> Result<Places, Refusal>;
+
+    /// These tables map all memory where it is: use them, if those in use do not.
+    fn map(&mut self, tables: u64);
+
+    /// All is in place: the firmware has nothing to do any more.
+    ///
+    /// # Errors
+    /// When it does not let go.
+    fn leave(&mut self) -> Result<(), Broken>;
+
+    /// Say a line.
+    fn say(&mut self, line: fmt::Arguments);
+
+    /// Cycles that were spent waiting for disks, if that is known.
+    fn waited(&self) -> u64;
+}
+
+/// Why nothing is resumed.
+pub enum Why {
+    /// The image says so.
+    Refused(Refusal),
+    /// A disk failed.
+    Broken,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Refused(refusal) => refusal.fmt(f),
+            Why::Broken => write!(f, "a disk did not answer as it should"),
+        }
+    }
+}
+
+impl From<Refusal> for Why {
+    fn from(refusal: Refusal) -> Why {
+        Why::Refused(refusal)
+    }
+}
+
+impl From<Broken> for Why {
+    fn from(_: Broken) -> Why {
+        Why::Broken
+    }
+}
+
+/// Room for a page on the way in.
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+impl Page {
+    fn sector(&self) -> &[u8; SECTOR_BYTES] {
+        self.0.first_chunk().expect("a page has several sectors")
+    }
+
+    fn part(&self, bytes: usize) -> impl ExactSizeIterator<Item = Part> + Clone {
+        [(self.0.as_ptr() as u64, bytes as u32)].into_iter()
+    }
+}
+
+/// Resume the image that a disk of the machine has.
+///
+/// # Errors
+/// Why it is not resumed. The image is as it was, unless a disk broke while its mark was erased.
+pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
+    let entered = cycles();
+    let (number, mark) = find(firmware)?;
+    let mut page = Page([0; PAGE_BYTES]);
+    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
+    disk.read(HEADER_SECTOR, page.part(PAGE_BYTES))?;
+    let header = Header::read(&page.0, mark)?;
+    if header.processor != processor(cpuid) {
+        return Err(Refusal::Processor.into());
+    }
+    if header.memory != firmware.memory() {
+        return Err(Refusal::Memory.into());
+    }
+    let layout = header.layout();
+    let (table, sums) = firmware.place_tables(&header)?;
+    load(&mut disk, layout.table, layout.table_pages, table)?;
+    load(&mut disk, layout.sums, layout.sums_pages, sums)?;
+    let table = memory::slice(table * PAGE, header.table_bytes() as usize);
+    let sums = memory::slice(sums * PAGE, header.sums_bytes() as usize);
+    if checksum(table) != header.table_sum || checksum(sums) != header.sums_sum {
+        return Err(Refusal::Table.into());
+    }
+    let runs = Runs::check(table, header.frames, header.data_pages)?;
+    if !runs.iter().all(|run| firmware.usable(run.start, run.end())) {
+        return Err(Refusal::Runs.into());
+    }
+    disk.reset();
+    unchanged(firmware, &header)?;
+
+    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
+    let places = firmware.claim(&header, runs)?;
+    memory::fill(places.tables * PAGE, (frames_needed(header.frames) * PAGE / 8) as usize, 0);
+    let tables = PageTables { start: places.tables, frames: header.frames };
+    tables.write(header.entry.jump, header.entry.jump_physical, memory::set);
+    firmware.map(places.tables);
+    let plan = Plan::new(runs, places.moved)?;
+    let mut requests = 0;
+    plan.reads::<PARTS_MAX, _>(REQUEST_PAGES, |page, parts| {
+        requests += 1;
+        let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
+        disk.read((layout.data + page) * PAGE_SECTORS, parts)
+    })?;
+    let quick = has_checksum();
+    plan.verify(sums, |sum, frame, pages| {
+        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), quick)
+    })?;
+    for piece in plan.pieces() {
+        if let Kind::Word(word) = piece.run.kind {
+            memory::fill(piece.at * PAGE, piece.run.count as usize * (PAGE_BYTES / 8), word);
+        }
+    }
+    // It is used once, whatever happens next.
+    page.0.fill(0);
+    disk.write(MARK_SECTOR, page.sector())?;
+    disk.reset();
+    let aside = plan.copies().count();
+    let (jumped, pages, waited) = (cycles(), header.pages, firmware.waited());
+    firmware.say(format_args!(
+        "{pages} pages, {aside} of them aside, {requests} reads; cycles entered={entered} \
+         waited={waited} jumped={jumped}"
+    ));
+    firmware.leave()?;
+    jump(&header, &plan, &places)
+}
+
+/// The disk with an image: its number and its mark.
+fn find<F: Firmware>(firmware: &mut F) -> Result<(u32, Mark), Why> {
+    let page = Page([0; PAGE_BYTES]);
+    for number in 0..firmware.disks() {
+        let Some(mut disk) = firmware.open(number) else { continue };
+        let read = disk.read(MARK_SECTOR, page.part(SECTOR_BYTES));
+        disk.reset();
+        // A drive without a medium is not the one.
+        if let (Ok(()), Ok(mark)) = (read, Mark::read(page.sector())) {
+            return Ok((number, mark));
+        }
+    }
+    Err(Refusal::NoMark.into())
+}
+
+/// Are the disks that were mounted there, and as they were?
+fn unchanged<F: Firmware>(firmware: &mut F, header: &Header) -> Result<(), Why> {
+    let page = Page([0; PAGE_BYTES]);
+    for (index, wanted) in header.told_disks().iter().enumerate() {
+        let mut found = false;
+        for number in 0..firmware.disks() {
+            let Some(mut disk) = firmware.open(number) else { continue };
+            if disk.sectors() == wanted.sectors {
+                disk.read(wanted.superblock_sector, page.part(2 * SECTOR_BYTES))?;
+                found |= checksum(&page.0[..2 * SECTOR_BYTES]) == wanted.sum;
+            }
+            disk.reset();
+        }
+        if !found {
+            return Err(Refusal::Disk(index as u64).into());
+        }
+    }
+    Ok(())
+}
+
+/// Read pages of the disk into frames in a row.
+fn load(disk: &mut impl Disk, page: u64, pages: u64, frame: u64) -> Result<(), Broken> {
+    for done in (0..pages).step_by(REQUEST_PAGES as usize) {
+        let part = ((frame + done) * PAGE, ((pages - done).min(REQUEST_PAGES) * PAGE) as u32);
+        disk.read((page + done) * PAGE_SECTORS, [part].into_iter())?;
+    }
+    Ok(())
+}
+
+/// Leave for good.
+fn jump(header: &Header, plan: &Plan, places: &Places) -> ! {
+    let mut at = places.list * PAGE;
+    for (to, from) in plan.copies() {
+        memory::set(at, to * PAGE);
+        memory::set(at + 8, from * PAGE);
+        at += 16;
+    }
+    memory::set(at, u64::MAX);
+    let code = places.code * PAGE;
+    let bytes = &raw const way_out_end as u64 - &raw const way_out as u64;
+    memory::write(code, memory::slice(&raw const way_out as u64, bytes as usize));
+    // Descriptors, and what LGDT reads: their last byte and where they are.
+    let (descriptors, pointer) = (code + 2048, code + 2048 + 64);
+    for (index, word) in SEGMENTS.into_iter().enumerate() {
+        memory::set(descriptors + 8 * index as u64, word);
+    }
+    memory::write(pointer, &31u16.to_le_bytes());
+    memory::write(pointer + 2, &descriptors.to_le_bytes());
+    // SAFETY: the pages of the image are in place but for those in the list, which this code, that
+    // is in none of them, puts there; then the kernel takes over.
+    unsafe {
+        asm!(
+            "jmp rax",
+            in("rax") code,
+            in("rdi") places.list * PAGE,
+            in("rsi") places.tables * PAGE,
+            in("rdx") header.entry.cr3,
+            in("rcx") header.entry.jump,
+            in("r8") pointer,
+            in("r12") code + PAGE - 64,
+            options(noreturn)
+        )
+    }
+}
