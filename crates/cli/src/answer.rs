@@ -1,8 +1,7 @@
-//! The answer on the terminal: verdict, a small table, notes, where the rest is; about ten lines.
+//! The answer on the terminal, but for its table: verdict, notes, where the rest is.
 
 use study::{Judged, Results, RunSummary, Standing};
 
-const LINES_MAX: usize = 11;
 /// Expectations that fail are listed up to this number.
 const FAILING_MAX: usize = 2;
 /// Notes up to this number are told whole; the others are in result.json and the report.
@@ -10,39 +9,14 @@ const NOTES_MAX: usize = 3;
 const NOTE_COLUMNS: usize = 100;
 /// A note about more runs than this names so many of them.
 const NAMED_MAX: usize = 2;
-const LABEL_MAX: usize = 34;
 
-/// (heading, metric, digits after the point).
-const COLUMNS: [(&str, &str, usize); 6] = [
-    ("IOPS", "iops", 0),
-    ("MB/s", "throughput_mb_s", 1),
-    ("mean us", "latency_us_mean", 1),
-    ("p99 us", "latency_us_p99", 1),
-    ("WAF", "waf", 3),
-    ("busy", "utilisation_mean", 2),
-];
-
-/// The same of a study that travels.
-const TRAVELLED: [(&str, &str, usize); 6] = [
-    ("program s", "program_s", 3),
-    ("reads", "block_read_dispatched", 0),
-    ("writes", "block_write_dispatched", 0),
-    ("flushes", "block_flushes", 0),
-    ("WAF", "waf", 3),
-    ("busy", "utilisation_mean", 2),
-];
-
-/// The lines; `report` says where the report is, or how to get one.
-pub(crate) fn lines(results: &Results, report: Option<String>) -> Vec<String> {
-    let mut head = verdict(results);
-    let mut tail = vec![format!("results {}", results.directory.display())];
+/// The lines around the table: before it, and behind it. `report` says where the report is, or how
+/// to get one.
+pub(crate) fn around(results: &Results, report: Option<String>) -> (Vec<String>, Vec<String>) {
+    let mut tail = notes(results);
+    tail.push(format!("results {}", results.directory.display()));
     tail.extend(report);
-    let rows = LINES_MAX - head.len() - tail.len();
-    head.extend(table(&results.runs, rows));
-    // On top of the ten lines: what would mislead is never cut to make room.
-    head.extend(notes(results));
-    head.extend(tail);
-    head
+    (verdict(results), tail)
 }
 
 fn verdict(results: &Results) -> Vec<String> {
@@ -150,60 +124,9 @@ fn without_file(note: &str) -> &str {
     }
 }
 
-/// A heading and one line per run, at most `rows` lines; the last one counts what is left out.
-fn table(runs: &[RunSummary], rows: usize) -> Vec<String> {
-    // What is zero in every run, such as a latency where no time passes, says nothing.
-    let says_something =
-        |metric| runs.iter().any(|run| value(run, metric).is_some_and(|v| v != 0.0));
-    let travelled = runs.iter().any(|run| run.metrics.contains_key("program_s"));
-    let columns = if travelled { &TRAVELLED } else { &COLUMNS };
-    let mut columns: Vec<_> =
-        columns.iter().filter(|(_, metric, _)| says_something(metric)).collect();
-    if columns.is_empty() {
-        columns.push(&COLUMNS[0]); // the notes say why it is empty, too
-    }
-    let label = |run: &RunSummary| shorten(&run.label, LABEL_MAX);
-    let width = runs.iter().map(|run| label(run).chars().count()).max().unwrap_or(0);
-    let mut lines = vec![" ".repeat(width)];
-    columns.iter().for_each(|(heading, ..)| lines[0] += &format!("  {heading:>10}"));
-    let room = rows.saturating_sub(1);
-    let shown = if runs.len() <= room { runs.len() } else { room.saturating_sub(1) };
-    for run in &runs[..shown] {
-        let mut line = format!("{:width$}", label(run));
-        for (_, metric, digits) in &columns {
-            line += &match value(run, metric) {
-                Some(value) => format!("  {value:>10.digits$}"),
-                None => format!("  {:>10}", "-"),
-            };
-        }
-        lines.push(line);
-    }
-    if shown < runs.len() {
-        lines.push(format!("... and {} more runs in runs.parquet", runs.len() - shown));
-    }
-    lines
-}
-
-fn value(run: &RunSummary, metric: &str) -> Option<f64> {
-    run.metrics.get(metric).copied().flatten()
-}
-
-fn shorten(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_string();
-    }
-    text.chars().take(columns - 3).chain("...".chars()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_text_is_cut_and_says_so() {
-        assert_eq!(shorten("as it is", 8), "as it is");
-        assert_eq!(shorten("somewhat longer", 8), "somew...");
-    }
 
     #[test]
     fn a_long_note_is_told_whole() {

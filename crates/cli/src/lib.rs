@@ -8,6 +8,7 @@ mod binary;
 mod interrupt;
 mod progress;
 mod python;
+mod table;
 mod verb;
 
 use std::ffi::OsString;

@@ -106,6 +106,20 @@ impl Plan {
         found.collect()
     }
 
+    /// The metrics that it asks for, each once: of its claims, its expectations and its figures.
+    pub fn asked(&self) -> Vec<&str> {
+        let claims = self.claims.iter().map(|claim| &claim.metric);
+        let expectations = self.expectations.iter().map(|expect| &expect.metric);
+        let figures = self.report.figure.iter().map(|figure| &figure.y);
+        let mut asked: Vec<&str> = Vec::new();
+        for metric in claims.chain(expectations).chain(figures) {
+            if !asked.contains(&metric.as_str()) {
+                asked.push(metric);
+            }
+        }
+        asked
+    }
+
     /// True when its runs are sessions of a guest.
     pub fn travels(&self) -> bool {
         self.runs.iter().any(|run| run.point.travel.is_some())

@@ -8,6 +8,7 @@ use attach::Travelling;
 use study::{Cache, Failure, Options, Plan, Results, Watch};
 
 use super::boot;
+use crate::table::{self, Format};
 use crate::{answer, interrupt, progress, python, say};
 
 #[derive(clap::Args)]
@@ -26,6 +27,12 @@ pub(crate) struct Args {
     /// One JSON object on stdout and nothing else
     #[arg(long)]
     json: bool,
+    /// Show every run and every column
+    #[arg(long)]
+    all: bool,
+    /// How the table of runs is written; what is said beside CSV and Markdown goes to stderr
+    #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
+    format: Format,
     /// Keep every request, in requests.parquet
     #[arg(long)]
     records: bool,
@@ -74,7 +81,15 @@ impl Args {
         if self.json {
             say(results.to_json());
         } else {
-            answer::lines(&results, report).iter().for_each(say);
+            let (before, behind) = answer::around(&results, report);
+            let table = table::lines(&plan, &results.runs, self.format, self.all)?;
+            let beside: fn(&String) = match self.format {
+                Format::Table => |line| say(line),
+                Format::Csv | Format::Markdown => |line| eprintln!("{line}"),
+            };
+            before.iter().for_each(beside);
+            table.iter().for_each(say);
+            behind.iter().for_each(beside);
         }
         Ok(u8::from(!results.as_expected()))
     }

@@ -51,13 +51,29 @@ fn a_failing_expectation_is_exit_code_1() {
 }
 
 #[test]
-fn many_runs_still_take_about_ten_lines() {
+fn each_axis_and_what_is_asked_for_has_a_column() {
     let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\", \"3us\", \"4us\"]\n\
-                 \"workload.fio.iodepth\" = [1, 2, 3, 4]\n";
-    let output = Test::study(&format!("{STUDY}{sweep}")).run();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(output.stdout.lines().count() <= 11, "{}", output.stdout);
-    assert!(output.stdout.contains("more runs in runs.parquet"), "{}", output.stdout);
+                 \"workload.fio.iodepth\" = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\n\
+                 [[claim]]\ntext = \"c\"\nsource = \"s\"\nmetric = \"latency_us_p50\"\n\
+                 holds = { min = 0 }\n";
+    let run = |args: &[&str]| Test::study(&format!("{STUDY}{sweep}")).args(args).run();
+    let lines = |args: &[&str]| run(args).stdout.lines().map(str::to_string).collect::<Vec<_>>();
+    let shown = lines(&[]);
+    let heading = shown.iter().find(|line| line.contains("latency_us_p50")).expect("asked for");
+    let words: Vec<&str> = heading.split_whitespace().collect();
+    assert_eq!(&words[..4], ["latency", "iodepth", "latency_us_p50", "IOPS"], "{heading}");
+    assert!(shown.contains(&"... and 4 more runs; --all shows them".into()), "{shown:?}");
+    // 44 runs, and nothing about it is left out.
+    let all = lines(&["--all"]);
+    assert!(!all.iter().any(|line| line.contains("more runs")) && all.len() > 45);
+    let csv = run(&["--format", "csv"]);
+    let lines: Vec<&str> = csv.stdout.lines().collect();
+    assert_eq!(lines.len(), 45, "{}", csv.stdout);
+    assert!(lines[0].starts_with("device.null.latency,workload.fio.iodepth,latency_us_p50,iops"));
+    assert!(lines[1].starts_with("1us,1,1,"), "{}", lines[1]);
+    assert!(csv.stderr.contains("claims: 1 hold"), "{}", csv.stderr);
+    let markdown = run(&["--format", "markdown"]).stdout;
+    assert!(markdown.lines().count() == 46 && markdown.starts_with("| latency | iodepth |"));
 }
 
 #[test]
