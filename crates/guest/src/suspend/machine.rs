@@ -85,50 +85,153 @@ pub(super) fn swapped_pages() -> Result<u64, String> {
     Ok(count.and_then(|word| word.parse().ok()).unwrap_or(0))
 }
 
-/// The numbers of the disks that are swap.
-fn swaps() -> Vec<String> {
-    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let partitions = text.lines().skip(1).filter_map(|line| {
+/// A file system or swap that lies on a disk.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Use {
+    /// The device's numbers, as `major:minor`.
+    number: String,
+    kind: String,
+}
+
+impl Use {
+    /// Where the two sectors are that tell the state: of ext2 to ext4 and of swap behind the first
+    /// 1,024 bytes, of btrfs behind the first 64 KiB; of others, what is there.
+    fn superblock_sector(&self) -> u64 {
+        match self.kind.as_str() {
+            "ext2" | "ext3" | "ext4" | "swap" => 2,
+            "btrfs" => 128,
+            _ => 0,
+        }
+    }
+
+    /// Do these change with each mount for writing?
+    fn tells_mounts(&self) -> bool {
+        ["ext2", "ext3", "ext4", "btrfs"].contains(&self.kind.as_str())
+    }
+}
+
+/// The file systems of `/proc/self/mountinfo`: the device's numbers, the kind, and the source.
+fn mounted(text: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+    text.lines().filter_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        let mut tail = tail.split(' ');
+        Some((head.split(' ').nth(2)?, tail.next()?, tail.next()?))
+    })
+}
+
+/// The numbers of a block device.
+fn number(path: &str) -> Option<String> {
+    let device = rustix::fs::stat(path).ok()?.st_rdev;
+    Some(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
+/// What of this machine's disks is in use.
+fn uses() -> Result<Vec<Use>, String> {
+    const MOUNTS: &str = "/proc/self/mountinfo";
+    let mounts = fs::read_to_string(MOUNTS).map_err(|why| format!("{MOUNTS}: {why}"))?;
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let mounts = mounted(&mounts).filter_map(|(device, kind, source)| {
+        // Some, as btrfs, have a number of their own; others have no device.
+        let number = match device.strip_prefix("0:") {
+            Some(_) => number(source).filter(|_| source.starts_with("/dev/"))?,
+            None => device.to_string(),
+        };
+        Some(Use { number, kind: kind.into() })
+    });
+    // Those in files belong to a file system.
+    let swaps = swaps.lines().skip(1).filter_map(|line| {
         let mut words = line.split_whitespace();
         let (path, kind) = (words.next()?, words.next()?);
-        (kind == "partition").then(|| path.to_string())
+        let number = (kind == "partition").then(|| number(path)).flatten()?;
+        Some(Use { number, kind: "swap".into() })
     });
-    let number = |path: String| {
-        let device = rustix::fs::stat(&path).ok()?.st_rdev;
-        Some(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
-    };
-    partitions.filter_map(number).collect()
+    let mut uses: Vec<Use> = mounts.chain(swaps).collect();
+    uses.sort_unstable();
+    uses.dedup();
+    Ok(uses)
 }
 
-/// The file systems that are mounted from disks and the disks that are swap, as they are now. The
-/// superblock of swap is where that of ext2 to ext4 is.
+/// The file systems that are mounted from disks and the disks that are swap, as they are now: what
+/// must be the same when the machine is resumed.
 fn disks() -> Result<Vec<Disk>, String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")
-        .map_err(|why| format!("/proc/self/mountinfo: {why}"))?;
-    let mut numbers: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    // Major 0 has no device.
-    numbers.retain(|number| !number.starts_with("0:"));
-    let swaps = swaps();
-    let all = numbers.into_iter().chain(swaps.iter().map(String::as_str));
-    all.map(disk).collect()
+    let uses = uses()?;
+    let mut disks = Vec::new();
+    let mut tells = false;
+    for one in &uses {
+        if let Some(disk) = disk(one)? {
+            disks.push(disk);
+            tells |= one.tells_mounts();
+        }
+    }
+    if tells || disks.is_empty() {
+        return Ok(disks);
+    }
+    let kinds: Vec<&str> = uses.iter().map(|one| one.kind.as_str()).collect();
+    Err(format!(
+        "nothing would tell the loader that a file system was mounted meanwhile: expected one that is \
+         ext2 to ext4 or btrfs among those of disks, got {}",
+        kinds.join(", ")
+    ))
 }
 
-fn disk(number: &str) -> Result<Disk, String> {
+/// `None` for what lies in memory, or in a file of another file system.
+fn disk(of: &Use) -> Result<Option<Disk>, String> {
     let wrong = |path: &Path, why: String| format!("{}: {why}", path.display());
-    let part = fs::canonicalize(Path::new("/sys/dev/block").join(number))
-        .map_err(|why| format!("block device {number}: {why}"))?;
+    let part = fs::canonicalize(Path::new("/sys/dev/block").join(&of.number))
+        .map_err(|why| format!("block device {}: {why}", of.number))?;
     let number_in = |path: PathBuf| {
         let text = fs::read_to_string(&path).map_err(|why| wrong(&path, why.to_string()))?;
         text.trim().parse::<u64>().map_err(|why| wrong(&path, why.to_string()))
     };
     let is_part = part.join("partition").exists();
     let whole = if is_part { part.parent().unwrap_or(&part) } else { &part };
+    let name = whole.file_name().unwrap_or_default().to_string_lossy();
+    if whole.components().any(|part| part.as_os_str() == "virtual") {
+        return match ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind)) {
+            true => Ok(None),
+            false => Err(format!(
+                "{} is on {name}, which is made of other disks: the loader would not find it; \
+                 expected file systems and swap on disks or partitions",
+                of.kind
+            )),
+        };
+    }
     let start = if is_part { number_in(part.join("start"))? } else { 0 };
-    let name = whole.file_name().unwrap_or_default();
-    // Of ext2 to ext4, whose superblock follows the first 1,024 bytes and names the last mount.
-    let superblock_sector = start + 2;
-    let sum = sectors_sum(&Path::new("/dev").join(name), superblock_sector)?;
-    Ok(Disk { sectors: number_in(whole.join("size"))?, superblock_sector, sum })
+    let superblock_sector = start + of.superblock_sector();
+    let sum = sectors_sum(&Path::new("/dev").join(&*name), superblock_sector)?;
+    Ok(Some(Disk { sectors: number_in(whole.join("size"))?, superblock_sector, sum }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_told_with_their_kind_and_source() {
+        let text = "26 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+                    30 26 0:25 / /data rw,relatime shared:5 master:2 - btrfs /dev/sdb rw,space\n\
+                    31 26 0:6 / /dev rw - devtmpfs devtmpfs rw\nno line\n";
+        let found: Vec<_> = mounted(text).collect();
+        assert_eq!(found[0], ("254:1", "ext4", "/dev/vda1"));
+        assert_eq!(found[1], ("0:25", "btrfs", "/dev/sdb"));
+        assert_eq!(found[2..], [("0:6", "devtmpfs", "devtmpfs")]);
+    }
+
+    #[test]
+    fn state_is_told_where_each_kind_has_it() {
+        let of = |kind: &str| Use { number: "8:1".into(), kind: kind.into() };
+        let found = ["ext3", "btrfs", "swap", "xfs"].map(|kind| {
+            let one = of(kind);
+            (one.superblock_sector(), one.tells_mounts())
+        });
+        assert_eq!(found, [(2, true), (128, true), (2, false), (0, false)]);
+    }
+
+    #[test]
+    fn what_is_on_this_machine_is_found() {
+        // Whatever it is, it has a number that the kernel knows.
+        for one in uses().unwrap() {
+            assert!(Path::new("/sys/dev/block").join(&one.number).exists(), "{one:?}");
+        }
+    }
 }

@@ -140,6 +140,8 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
         return Err("the kernel uses five levels of page tables; boot it with no5lvl".into());
     }
     let map = machine::memory_map()?;
+    // What is refused is refused before anything stands still or leaves.
+    machine::header(&map)?;
     let mut target = order.target.as_deref().map(Target::open).transpose()?;
     let mut snapshot = Snapshot::open()?;
     // Nothing of this program may have to be fetched from a disk that is frozen.
