@@ -168,8 +168,8 @@ fn disks() -> Result<Vec<Disk>, String> {
     }
     let kinds: Vec<&str> = uses.iter().map(|one| one.kind.as_str()).collect();
     Err(format!(
-        "nothing would tell the loader that a file system was mounted meanwhile: expected one that is \
-         ext2 to ext4 or btrfs among those of disks, got {}",
+        "nothing would tell the loader that a file system was mounted meanwhile: expected one \
+         that is ext2 to ext4 or btrfs among those of disks, got {}",
         kinds.join(", ")
     ))
 }
