@@ -83,6 +83,15 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     if outcome.in_flight_ns != outcome.response_ns {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }
+    if let Some(asked) = section.requests.filter(|asked| outcome.requests < *asked)
+        && outcome.end < stop.at
+    {
+        notes.push(format!(
+            "the workload ended after {} of the {asked} requests that [run] asks for; a fio job goes \
+             on with loops or time_based",
+            outcome.requests
+        ));
+    }
     notes.extend(advice::notes(run, &metrics, (&backlog, start, &outcome)));
     Ok(RunResult {
         metrics,

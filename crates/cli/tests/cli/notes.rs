@@ -29,6 +29,18 @@ fn reads_of_what_was_never_written_are_told() {
 }
 
 #[test]
+fn a_workload_that_ends_early_is_told() {
+    let run = |job: &str| {
+        let study = "[device.null]\n[workload.fio]\nsize = \"400KiB\"\n[run]\nrequests = 200\n";
+        let study = study.replace("[run]", &format!("{job}[run]"));
+        Test::study(&study).args(&["--json"]).json()["runs"][0]["notes"].to_string()
+    };
+    let early = run("");
+    assert!(early.contains("ended after 100 of the 200 requests"), "{early}");
+    assert_eq!(run("loops = 2\n"), "[]");
+}
+
+#[test]
 fn a_device_that_falls_behind_an_open_loop_is_told() {
     let overload = trace((0..20_000).map(|number| number * 10));
     let run = |replay: &str| {
