@@ -87,8 +87,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         && outcome.end < stop.at
     {
         notes.push(format!(
-            "the workload ended after {} of the {asked} requests that [run] asks for; a fio job goes \
-             on with loops or time_based",
+            "the workload ended after {} of the {asked} requests that [run] asks for; a fio job \
+             goes on with loops or time_based",
             outcome.requests
         ));
     }
