@@ -48,20 +48,20 @@ const VERDICTS: [Verdict; 4] = [Verdict::Clean, Verdict::Repaired, Verdict::Lost
 
 /// Mounting comes first: it is what brings a journal back. The output is for people.
 const SCRIPT: &str = r#"
-DISK=/dev/vda; found=0; cat > /tmp/acks
+DISK=/dev/vda; found=0; cat > /run/acks
 mounts() { mount -t "$FS" -o "$OPTIONS" $DISK /mnt; }
 intact() { eval "$FSCK"; }
 repair() { eval "$REPAIR"; }
 if [ -n "$FS" ]; then
-    if ! { mounts && umount /mnt && intact; } > /tmp/said 2>&1; then
-        tail -n 20 /tmp/said; found=1
-        if ! repair > /tmp/said 2>&1; then tail -n 20 /tmp/said; exit 3; fi
+    if ! { mounts && umount /mnt && intact; } > /run/said 2>&1; then
+        tail -n 20 /run/said; found=1
+        if ! repair > /run/said 2>&1; then tail -n 20 /run/said; exit 3; fi
     fi
-    if ! mounts > /tmp/said 2>&1; then cat /tmp/said; exit 3; fi
+    if ! mounts > /run/said 2>&1; then cat /run/said; exit 3; fi
     cd /mnt || exit 3
 fi
 if [ -n "$CHECK" ]; then
-    export BLOCKLAB_ACKS=/tmp/acks
+    export BLOCKLAB_ACKS=/run/acks
     /bin/sh -c "$CHECK" < /dev/null || exit 2
 fi
 exit $found

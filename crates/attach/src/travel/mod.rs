@@ -175,9 +175,6 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     let (in_memory, private) = (PrivateFolder::in_memory()?, PrivateFolder::new()?);
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
     instruct(&options, control)?;
-    if companion.keeps_requests {
-        ack::prepare(control, &options.program)?;
-    }
     let traces = [("--record", &options.record), ("--record-queue", &options.record_queue)];
     open::check_places(&options.devices, &traces)?;
     let manner = Manner {
@@ -194,8 +191,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     let mut shared = SharedState::new(exports, Clock::start());
     open::record(&mut shared.exports, options.record.as_deref())?;
     if companion.keeps_requests {
-        let log = RequestLog::new(options.data_limit)?;
-        shared.exports[0].engine.data().requests = Some(log);
+        keep_requests(&options, control, &mut shared.exports)?;
     }
     if let Some(path) = &options.record_queue {
         // What must not be wrong at the end is tried at the beginning.
@@ -244,6 +240,13 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     };
     let found = (findings, latencies);
     Ok(left(&mut server, &origins, found, (asked, wall_s), (control, companion)))
+}
+
+/// Keep all that the first disk is asked, and what the program is promised.
+fn keep_requests(options: &Options, control: &Path, exports: &mut [Export]) -> Result<(), Failure> {
+    ack::prepare(control, &options.program)?;
+    exports[0].engine.data().requests = Some(RequestLog::new(options.data_limit)?);
+    Ok(())
 }
 
 /// Serve the guest until it is gone.

@@ -38,9 +38,6 @@ pub(crate) struct Args {
     /// Options of the mount, separated by commas, such as nobarrier
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     mount_options: String,
-    /// The kernel believes that the drive has no write cache, and flushes nothing: the drive lies
-    #[arg(long)]
-    never_flush: bool,
     /// So many cuts, spread over the moments at which something changes [default: 100]
     #[arg(long, value_name = "N", group = "when",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -93,8 +90,9 @@ impl Args {
         let options = self.options()?;
         let progress = Progress::default();
         let stop = |_| progress.stopped.store(true, Ordering::Relaxed);
-        let report =
-            interrupt::during(stop, || told(&progress, || attach::crash::crash(options, &progress)))?;
+        let report = interrupt::during(stop, || {
+            told(&progress, || attach::crash::crash(options, &progress))
+        })?;
         let mut lines = report.lines();
         lines.push(format!("slowest medium {:.1} ms", report.build_ns_max as f64 / 1e6));
         lines.extend(repeat(&report));
@@ -138,7 +136,6 @@ impl Args {
                 settings: Settings {
                     mkfs_options: self.mkfs_options.split_whitespace().map(String::from).collect(),
                     mount_options: self.mount_options,
-                    never_flush: self.never_flush,
                     ..Settings::default()
                 },
             },
@@ -204,8 +201,7 @@ fn told<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (stop, stopped) = channel::<()>();
         scope.spawn(move || {
-            let every =
-                if std::io::stderr().is_terminal() { LINE_EVERY / 15 } else { LINE_EVERY };
+            let every = if std::io::stderr().is_terminal() { LINE_EVERY / 15 } else { LINE_EVERY };
             let mut began = None;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
                 let done = progress.done.load(Ordering::Relaxed);
@@ -215,9 +211,11 @@ fn told<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
                     continue;
                 }
                 let (since, before) = *began.get_or_insert((Instant::now(), done));
-                let pace = since.elapsed().as_secs_f64() / done.saturating_sub(before).max(1) as f64;
+                let pace =
+                    since.elapsed().as_secs_f64() / done.saturating_sub(before).max(1) as f64;
                 let left = (all - done.min(all)) as f64 * pace;
-                let left = if done > before { format!(", {left:.0} s left") } else { String::new() };
+                let left =
+                    if done > before { format!(", {left:.0} s left") } else { String::new() };
                 eprintln!("{done}/{all} cuts{left}");
             }
         });

@@ -1,4 +1,5 @@
-//! What `attach`, `travel` and `crash` share: where their measurements go, and the files of their devices.
+//! What `attach`, `travel` and `crash` share: where their measurements go, and the files of their
+//! devices.
 
 use std::path::{Path, PathBuf};
 
