@@ -3,11 +3,14 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-use sim::{LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
+use sim::{Bytes, LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
+
+use study::Failure;
 
 use crate::buffer_pool::BufferPool;
 use crate::fault::{Faults, Placement, Verdict};
 use crate::order::{Command, Order, Refusal};
+use crate::request_log::RequestLog;
 use crate::store::{Extent, Store};
 use crate::volatile::{VolatileLog, WriteTicket};
 
@@ -54,6 +57,8 @@ pub struct Data {
     log: Option<VolatileLog>,
     prune_at: usize,
     next_ticket: u64,
+    /// Everything that is asked, where that is wanted.
+    pub(crate) requests: Option<RequestLog>,
     /// Reads of so many bytes leave their data in the store.
     in_place: Option<RangeInclusive<u32>>,
 }
@@ -62,8 +67,16 @@ impl Data {
     /// The data in `store` of a device of `bytes`.
     pub fn new(store: Store, bytes: u64, rng: Rng) -> Data {
         let faults = Faults::new(rng);
-        let (log, in_place) = (None, None);
-        Data { store, bytes, faults, log, prune_at: PRUNE_BYTES, next_ticket: 0, in_place }
+        Data {
+            store,
+            bytes,
+            faults,
+            log: None,
+            prune_at: PRUNE_BYTES,
+            next_ticket: 0,
+            requests: None,
+            in_place: None,
+        }
     }
 
     /// Keep what writes replace, so that a power cut can lose what was not flushed.
@@ -116,6 +129,10 @@ impl Data {
 
     fn apply(&mut self, sink: &mut WriteSink, data: &[u8]) {
         let &mut WriteSink { ticket, offset, bytes, .. } = sink;
+        if let Some(Err(why)) = self.requests.as_mut().map(|log| log.arrived(ticket, data)) {
+            sink.result = Some(Err(refusal(&why)));
+            return;
+        }
         let mut placement = Placement { offset, keep: bytes };
         if !self.faults.is_empty() {
             sink.verdict = self.faults.verdict(Op::Write, offset, bytes);
@@ -232,6 +249,20 @@ impl Data {
             Some(log) => log.power_cut(&self.store, lost),
             None => Ok(()),
         }
+    }
+
+    /// A copy of the data as a power cut now leaves it; `lost` is what the device lost.
+    pub(crate) fn after_power_cut(
+        &self,
+        lost: &[LostWrite],
+        limit: Bytes,
+    ) -> Result<Store, Failure> {
+        let copy = self.store.fork(limit)?;
+        let mut log = self.log.clone().unwrap_or_default();
+        let undone = log.power_cut(&copy, lost);
+        undone
+            .map(|()| copy)
+            .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))
     }
 
     pub(crate) fn wants_pruning(&self) -> bool {

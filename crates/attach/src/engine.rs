@@ -8,7 +8,9 @@
 
 use std::collections::VecDeque;
 
-use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
+use sim::{Busy, Bytes, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
+
+use study::Failure;
 
 use crate::buffer_pool::BufferPool;
 use crate::clock::{Timeline, Wall};
@@ -174,6 +176,9 @@ impl Engine {
     ) {
         let mut result = self.check(order.offset, order.bytes).map(|()| Vec::new());
         let ticket = sink.as_ref().map(|sink| sink.ticket());
+        if let Some(log) = &mut self.data.requests {
+            log.submitted(arrived, order, ticket);
+        }
         let request = request_of(&order, &self.limits);
         let (offset, bytes) = (order.offset, u64::from(order.bytes));
         let mut verdict = sink.as_ref().map(WriteSink::verdict).unwrap_or_default();
@@ -325,6 +330,9 @@ impl Engine {
 
     /// Do all that is due at `now`; every reply that is due goes to `replies`.
     pub fn advance(&mut self, now: Wall, replies: &mut Vec<Reply>) {
+        if self.data.requests.is_some() && self.next_due() <= now {
+            self.data.requests.iter_mut().for_each(|log| log.advanced(now));
+        }
         self.run_until(self.timeline.device(now));
         while let Some(index) = self.delayed.pop_due(now) {
             self.finished.push_back(index);
@@ -390,6 +398,16 @@ impl Engine {
         Ok(PowerCut { lost_writes: survivors.lost.len(), forgotten })
     }
 
+    /// What a power cut at the present moment leaves, without one: the device, and a copy of the
+    /// data, which may take `limit` of this machine's disk.
+    pub(crate) fn after_power_cut(&mut self, limit: Bytes) -> Result<AfterCut, Failure> {
+        let mut device = self.device.boxed_clone();
+        let lost = device.power_fail(self.latest).lost;
+        self.data.prune(&lost);
+        let store = self.data.after_power_cut(&lost, limit)?;
+        Ok(AfterCut { device, store, lost_writes: lost.len() })
+    }
+
     /// Forget durable writes when much is kept; called between requests.
     pub fn tidy(&mut self) {
         if self.data.wants_pruning() {
@@ -428,6 +446,14 @@ impl Engine {
     pub fn finish_recording(&mut self) -> Result<(), study::Failure> {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
+}
+
+/// What a power cut leaves.
+pub(crate) struct AfterCut {
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) store: Store,
+    /// Acknowledged writes that were lost.
+    pub(crate) lost_writes: usize,
 }
 
 /// What a power cut did.

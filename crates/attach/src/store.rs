@@ -146,26 +146,35 @@ impl Store {
     /// When there is no room for it.
     pub(crate) fn fork(&self, limit: Bytes) -> Result<Store, Failure> {
         let copy = Store::temporary(Bytes(self.bytes), limit)?;
-        let mut buffer = vec![0; 1 << 20];
-        let mut copied = || -> io::Result<()> {
-            let mut at = 0;
-            while at < self.bytes {
-                let from = self.next(SeekFrom::Data(at))?;
-                let end = if from < self.bytes { self.next(SeekFrom::Hole(from))? } else { from };
-                for offset in (from..end).step_by(buffer.len()) {
-                    let bytes = (end - offset).min(buffer.len() as u64) as usize;
-                    self.read(offset, &mut buffer[..bytes])?;
-                    copy.write(offset, &buffer[..bytes])?;
-                }
-                at = end.max(at + 1);
-            }
-            Ok(())
-        };
-        copied().map_err(|why| match why.kind() {
+        let copied = self.for_each_written(|offset, data| copy.write(offset, data));
+        copied.map_err(|why| match why.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => copy.full(),
             _ => Failure::machine(format!("cannot copy the device's data: {why}")),
         })?;
         Ok(copy)
+    }
+
+    /// Show all that is not a hole, in the order of its place.
+    ///
+    /// # Errors
+    /// Those of the file and of `see`.
+    pub(crate) fn for_each_written(
+        &self,
+        mut see: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < self.bytes {
+            let from = self.next(SeekFrom::Data(at))?;
+            let end = if from < self.bytes { self.next(SeekFrom::Hole(from))? } else { from };
+            for offset in (from..end).step_by(buffer.len()) {
+                let bytes = (end - offset).min(buffer.len() as u64) as usize;
+                self.read(offset, &mut buffer[..bytes])?;
+                see(offset, &buffer[..bytes])?;
+            }
+            at = end.max(at + 1);
+        }
+        Ok(())
     }
 
     /// The sparse file at `path`; made when it does not exist.

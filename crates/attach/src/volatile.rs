@@ -18,7 +18,7 @@ pub struct WriteTicket(pub u64);
 /// Grain in which overlapping writes are told apart when old ones are forgotten.
 const BLOCK_BYTES: u64 = 64 << 10;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     ticket: WriteTicket,
     offset: u64,
@@ -33,7 +33,7 @@ impl Entry {
 }
 
 /// Writes that are not known to be durable, oldest first.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct VolatileLog {
     entries: VecDeque<Entry>,
     bytes: usize,

@@ -21,7 +21,7 @@ use super::processor::{self, Charges};
 use super::settings::{self, Settings};
 
 /// Where the host's folder is mounted.
-const CONTROL: &str = "/run/blocklab";
+pub(super) const CONTROL: &str = "/run/blocklab";
 /// Where the file system under test is mounted.
 pub(super) const MOUNT: &str = "/mnt";
 const TRACING: &str = "/sys/kernel/tracing";
@@ -333,7 +333,7 @@ fn mark(name: &str) {
 }
 
 /// The guest's time since its boot.
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -3,6 +3,7 @@
 //! The guest is User-Mode Linux in time-travel mode, its disks are vhost-user devices, and the
 //! calendar that says what time it is and the devices are one thread: one clock, no race.
 
+pub(crate) mod ack;
 pub mod calendar;
 mod disk;
 mod elevator;
@@ -32,12 +33,14 @@ use study::{Failure, Host};
 use crate::clock::Clock;
 use crate::private_folder::PrivateFolder;
 use crate::record;
+use crate::request_log::RequestLog;
 use crate::session::DeviceOptions;
 use crate::session::open::{self, Manner};
 use crate::shared_state::{Export, SharedState};
 use crate::statistics::Statistics;
 use crate::vhost_user::backend::BIOS_MAX;
 
+pub use ack::{TO as ACKS, acknowledge};
 pub use disk::{Disk, Heard};
 pub use elevator::{ElevatorReport, ShareReport};
 pub use file_system::NAMES as FILE_SYSTEMS;
@@ -133,13 +136,15 @@ pub(crate) struct Companion<'a> {
     pub(crate) echo: bool,
     /// The device is wanted as the session leaves it.
     pub(crate) keeps_device: bool,
+    /// All that the first disk is asked is kept, and what the program was promised.
+    pub(crate) keeps_requests: bool,
     /// Asked now and then; a failure ends the session.
     pub(crate) check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
 impl Default for Companion<'_> {
     fn default() -> Self {
-        Companion { echo: false, keeps_device: false, check: &|| Ok(()) }
+        Companion { echo: false, keeps_device: false, keeps_requests: false, check: &|| Ok(()) }
     }
 }
 
@@ -156,6 +161,10 @@ pub(crate) struct Left {
     pub(crate) counters: [sim::Counters; 2],
     /// Times in the block layer by operation, where the queue was recorded.
     pub(crate) queue: Option<[sim::Histogram; 4]>,
+    /// When the program began, when it ended, and when its data was written back.
+    pub(crate) moments: [Nanos; 3],
+    /// What the first disk was asked, and the promises: [`Companion::keeps_requests`].
+    pub(crate) requests: Option<(RequestLog, String)>,
     /// The device at rest, when that is, and its next request's number.
     pub(crate) device: Option<(Box<dyn sim::Device>, Nanos, u64)>,
 }
@@ -181,6 +190,9 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     notes.iter().for_each(|note| eprintln!("{note}"));
     let mut shared = SharedState::new(exports, Clock::start());
     open::record(&mut shared.exports, options.record.as_deref())?;
+    if companion.keeps_requests {
+        keep_requests(&options, control, &mut shared.exports)?;
+    }
     if let Some(path) = &options.record_queue {
         // What must not be wrong at the end is tried at the beginning.
         std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
@@ -214,10 +226,8 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     // Whatever became of the guest.
     open::close(&mut server.shared.exports, &mut origins)?;
     let findings = findings?;
-    let latencies = match &options.record_queue {
-        Some(path) => queue::convert(&control.join(plan::QUEUE), path, &findings)?,
-        None => Vec::new(),
-    };
+    let convert = |path| queue::convert(&control.join(plan::QUEUE), path, &findings);
+    let latencies = options.record_queue.as_deref().map_or(Ok(Vec::new()), convert)?;
     let asked = report::Asked {
         queue_depth,
         memory_mib: options.memory_mib,
@@ -226,8 +236,15 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
         command: options.command,
         host: options.host,
     };
-    let found = (findings, latencies);
-    Ok(left(&mut server, &origins, found, (asked, wall_s), (control, companion)))
+    let (found, asked) = ((findings, latencies), (asked, wall_s));
+    Ok(left(&mut server, &origins, found, asked, (control, companion)))
+}
+
+/// Keep all that the first disk is asked, and what the program is promised.
+fn keep_requests(options: &Options, control: &Path, exports: &mut [Export]) -> Result<(), Failure> {
+    ack::prepare(control, &options.program)?;
+    exports[0].engine.data().requests = Some(RequestLog::new(options.data_limit)?);
+    Ok(())
 }
 
 /// Serve the guest until it is gone.
@@ -273,7 +290,11 @@ fn left(
         let output = std::fs::read(control.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     };
+    let log = server.shared.exports[0].engine.data().requests.take();
+    let acks = || std::fs::read_to_string(control.join(plan::ACKS)).unwrap_or_default();
+    let requests = log.map(|log| (log, acks()));
     let [boot, program, sync, _] = &server.phases[0].all;
+    let moments = [boot.ended, program.ended, sync.ended];
     let mut device_use = Statistics::default();
     [program, sync].iter().for_each(|phase| device_use.merge(&phase.statistics));
     let (times, bytes) = device_use.times();
@@ -283,6 +304,8 @@ fn left(
         (device, at, engine.next_id())
     };
     Left {
+        moments,
+        requests,
         said: [plan::OUTPUT, plan::COMPLAINTS].map(said),
         device_use: (times.clone(), *bytes),
         counters: [boot.counters.clone(), sync.counters.clone()],

@@ -24,6 +24,10 @@ pub(super) const BEGUN: &str = "begun";
 pub(super) const ENDED: &str = "ended";
 /// Made when its data is written back, before anything else is.
 pub(super) const SYNCED: &str = "synced";
+/// What the program was promised, a line each: the moment in nanoseconds, and the text.
+pub(super) const ACKS: &str = "acks";
+/// Programs of ours for the program.
+pub(super) const HELPERS: &str = "bin";
 /// The kernel's record of the queues.
 pub(super) const QUEUE: &str = "queue";
 

@@ -169,7 +169,7 @@ impl Guest<'_> {
             ))
             .help("does it compute for ever? if not: --set travel.wall_limit=10h"))
         };
-        journey(options, &Companion { echo: false, keeps_device, check: &check })
+        journey(options, &Companion { keeps_device, check: &check, ..Companion::default() })
     }
 }
 

@@ -33,6 +33,8 @@ verbs! {
     Attach => attach,
     /// Run a program on a real Linux kernel in virtual time, on modelled devices
     Travel => travel,
+    /// Cut the power under a real kernel at many moments, and look at what is left
+    Crash => crash,
     /// The kernel that `travel` boots: build, status
     Kernel => kernel,
     /// What code costs on a host, which `travel --host` charges: measure
@@ -40,6 +42,9 @@ verbs! {
     /// The first process of a guest of `travel`
     #[command(hide = true)]
     TravelGuest => travel_guest,
+    /// What a program in a guest of `crash` was promised
+    #[command(hide = true)]
+    TravelAck => travel_ack,
     /// List what there is: studies, parts, models, metrics
     List => list,
     /// Explain a model, a part, a study or a metric

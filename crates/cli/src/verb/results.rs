@@ -1,4 +1,5 @@
-//! What `attach` and `travel` share: where their measurements go, and the files of their devices.
+//! What `attach`, `travel` and `crash` share: where their measurements go, and the files of their
+//! devices.
 
 use std::path::{Path, PathBuf};
 
@@ -69,15 +70,20 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
 }
 
 /// True for what `write` wrote: `attach` reports devices behind a frontend, `travel` disks of a
-/// kernel, and each device has a digest of all it depends on.
+/// kernel, and each device has a digest of all it depends on; `crash` reports cuts of a run.
 fn is_report(path: &Path) -> bool {
     let text = std::fs::read(path).unwrap_or_default();
     let Ok(report) = serde_json::from_slice::<serde_json::Value>(&text) else { return false };
-    [("frontend", "devices"), ("kernel", "disks")].iter().any(|(key, devices)| {
-        let devices = report[devices].as_array().filter(|all| !all.is_empty());
-        let known = |all: &Vec<serde_json::Value>| all.iter().all(|it| it["digest"].is_string());
-        report[key].is_string() && devices.is_some_and(known)
-    })
+    let cuts =
+        report["cuts"].as_array().is_some_and(|all| all.iter().all(|it| it["at_ns"].is_u64()));
+    let crash = cuts && report["moments_ns"].is_array() && report["command"].is_array();
+    crash
+        || [("frontend", "devices"), ("kernel", "disks")].iter().any(|(key, devices)| {
+            let devices = report[devices].as_array().filter(|all| !all.is_empty());
+            let known =
+                |all: &Vec<serde_json::Value>| all.iter().all(|it| it["digest"].is_string());
+            report[key].is_string() && devices.is_some_and(known)
+        })
 }
 
 /// There may not be more files than devices to keep in them.

@@ -4,6 +4,7 @@
 mod boot;
 #[path = "../common/mod.rs"]
 mod common;
+mod crash;
 mod elevator;
 mod errors;
 mod host;

@@ -1,0 +1,121 @@
+//! When the power is cut.
+
+use config::Duration;
+use sim::Nanos;
+use study::Failure;
+
+use crate::order::Command;
+use crate::request_log::Step;
+
+use super::Recorded;
+
+/// Which moments of a run are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cuts {
+    /// So many, evenly spread over the moments at which the device was asked or did something:
+    /// between two of those nothing changes.
+    Number(usize),
+    /// One in each such stretch of virtual time.
+    Every(Nanos),
+    /// When a flush came, and a nanosecond before and at its completion by the device.
+    AtFlush,
+    /// This one.
+    At(Nanos),
+}
+
+impl Cuts {
+    /// The moments, in their order.
+    pub(super) fn moments(self, recorded: &Recorded) -> Result<Vec<Nanos>, Failure> {
+        let [begin, _, end] = recorded.moments;
+        let steps = recorded.log.steps();
+        let inside = |at: &Nanos| (begin..=end).contains(at);
+        let moments: Vec<Nanos> = match self {
+            Cuts::At(at) if inside(&at) => vec![at],
+            Cuts::At(at) => {
+                return Err(Failure::input(format!("--at {}: nothing runs then", Duration(at)))
+                    .expected(format!(
+                        "a moment from {} to {}: the command's run",
+                        Duration(begin),
+                        Duration(end)
+                    )));
+            }
+            Cuts::Every(step) => {
+                (begin.0..=end.0).step_by(step.0.max(1) as usize).map(Nanos).collect()
+            }
+            Cuts::Number(number) => {
+                spread(distinct(steps.iter().map(|step| Nanos(step.at().0)).filter(inside)), number)
+            }
+            Cuts::AtFlush => distinct(at_flushes(steps).into_iter().filter(inside)),
+        };
+        if moments.is_empty() {
+            return Err(Failure::input("the device was asked nothing while the command ran")
+                .expected("a command that writes to /mnt, or to /dev/vda without --mkfs"));
+        }
+        Ok(moments)
+    }
+}
+
+/// Each once, in order.
+fn distinct(moments: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
+    let mut all: Vec<Nanos> = moments.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// At most `number` of them, the first and the last among them.
+fn spread(all: Vec<Nanos>, number: usize) -> Vec<Nanos> {
+    if number >= all.len() {
+        return all;
+    }
+    let gaps = number.saturating_sub(1).max(1);
+    (0..number).map(|index| all[index * (all.len() - 1) / gaps]).collect()
+}
+
+/// When flushes came, and what the device did next, with the nanosecond before.
+fn at_flushes(steps: &[Step]) -> Vec<Nanos> {
+    let mut all = Vec::new();
+    let mut waits = false;
+    for step in steps {
+        let at = Nanos(step.at().0);
+        match step {
+            Step::Submit { order, .. } if order.command == Command::Flush => {
+                all.push(at);
+                waits = true;
+            }
+            Step::Advance(_) if waits => {
+                all.extend([Nanos(at.0.saturating_sub(1)), at]);
+                waits = false;
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Wall;
+    use crate::order::{Order, Ticket};
+
+    #[test]
+    fn cuts_are_spread_from_the_first_to_the_last() {
+        let all: Vec<Nanos> = (0..100).map(Nanos).collect();
+        let found = |number| spread(all.clone(), number).iter().map(|at| at.0).collect::<Vec<_>>();
+        assert_eq!(found(4), [0, 33, 66, 99]);
+        assert_eq!((found(1), found(1000).len()), (vec![0], 100));
+    }
+
+    #[test]
+    fn a_flush_is_cut_before_and_when_it_is_done() {
+        let order = Order::new(Ticket::default(), Command::Flush, 0, 0);
+        let steps = [
+            Step::Advance(Wall(5)),
+            Step::Submit { at: Wall(10), order, data: 0 },
+            Step::Advance(Wall(20)),
+            Step::Advance(Wall(30)),
+        ];
+        assert_eq!(at_flushes(&steps), [10, 19, 20].map(Nanos));
+    }
+}

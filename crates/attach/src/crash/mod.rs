@@ -1,0 +1,285 @@
+//! The crash lab: a program runs once in a guest, the power is cut at any of its moments, and
+//! guests find out what is left.
+//!
+//! The run is kept as the calls of the device's engine. They are made again, up to the moment of
+//! each cut, so the medium of a cut is what the device model says it is, the device's own state
+//! included, and no program runs a second time.
+
+mod cuts;
+mod recovery;
+mod replay;
+mod report;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use sim::{Bytes, Device, Nanos};
+use study::{Block, BuiltPart, Failure, Part};
+
+use crate::request_log::RequestLog;
+use crate::session::DeviceOptions;
+use crate::travel::{self, Companion, journey};
+
+pub use cuts::Cuts;
+pub use report::{CutReport, Report, Verdict};
+
+use recovery::{Found, Recovery};
+use replay::{Medium, Replay};
+
+/// What to do.
+pub struct Options {
+    /// The device.
+    pub part: BuiltPart,
+    /// How the program runs. It has no devices, and no traces.
+    pub travel: travel::Options,
+    /// When the power is cut.
+    pub cuts: Cuts,
+    /// What looks at what is left: a line for `/bin/sh`.
+    pub check: Option<String>,
+    /// Guests at a time.
+    pub guests: usize,
+}
+
+/// How far it is; for whoever watches, and for whoever wants it to end.
+#[derive(Default, Debug)]
+pub struct Progress {
+    /// Cuts that were checked, and those there are; 0 while the program runs.
+    pub done: AtomicU64,
+    /// See `done`.
+    pub all: AtomicU64,
+    /// Set to end it.
+    pub stopped: AtomicBool,
+}
+
+impl Progress {
+    fn check(&self) -> Result<(), Failure> {
+        match self.stopped.load(Ordering::Relaxed) {
+            true => Err(Failure::machine("interrupted")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A promise: text that was acknowledged at a moment.
+pub(crate) struct Ack {
+    at: Nanos,
+    text: String,
+}
+
+/// What the run left to be cut.
+pub(crate) struct Recorded {
+    log: RequestLog,
+    acks: Vec<Ack>,
+    /// When the program began, when it ended, and when its data was written back.
+    moments: [Nanos; 3],
+}
+
+/// What is the same of the device in every session.
+struct Template {
+    model: String,
+    elevator: Option<String>,
+    part: Part,
+    digest: String,
+}
+
+impl Template {
+    /// The device as it comes out of the box, and the rest.
+    fn of(part: BuiltPart) -> (Box<dyn Device>, Template) {
+        let BuiltPart { device, model, elevator, part, digest, .. } = part;
+        (device, Template { model, elevator, part, digest })
+    }
+
+    /// As the only device of a session.
+    fn with(&self, device: Box<dyn Device>) -> BuiltPart {
+        let Part { name, title, status } = &self.part;
+        BuiltPart {
+            device,
+            model: self.model.clone(),
+            elevator: self.elevator.clone(),
+            part: Part { name: name.clone(), title: title.clone(), status: status.clone() },
+            block: Block::default(),
+            digest: self.digest.clone(),
+        }
+    }
+}
+
+/// Run the program, cut the power, and look at what is left each time.
+///
+/// # Errors
+/// When the program fails, its check fails without a cut, or the machine lacks something.
+pub fn crash(options: Options, progress: &Progress) -> Result<Report, Failure> {
+    let Options { part, travel, cuts, check, guests } = options;
+    let recovery = Recovery::new(&travel, check)?;
+    let limit = travel.data_limit;
+    let (device, template) = Template::of(part);
+    let command = travel.command.clone();
+    let recorded = record(device.boxed_clone(), &template, travel, progress)?;
+    let moments = cuts.moments(&recorded)?;
+    let replay = || Replay::new(device.boxed_clone(), &recorded.log, limit);
+    let shared = Shared { template: &template, acks: &recorded.acks, progress };
+    shared.sound(&recovery, replay()?)?;
+    progress.all.store(moments.len() as u64, Ordering::Relaxed);
+    let (found, equal, build_ns_max) =
+        shared.check_all(&recovery, replay()?, (&moments, limit), guests)?;
+    Ok(Report::of(&recorded, command, &moments, (found, equal), build_ns_max))
+}
+
+/// Run the program and keep all that the device was asked.
+fn record(
+    device: Box<dyn Device>,
+    template: &Template,
+    mut options: travel::Options,
+    progress: &Progress,
+) -> Result<Recorded, Failure> {
+    let part = template.with(device);
+    options.devices = vec![DeviceOptions { name: "vda".into(), part, data: None, start: None }];
+    options.settings.environment.extend(travel::ack::environment());
+    let check = || progress.check();
+    let companion = Companion { keeps_requests: true, check: &check, ..Companion::default() };
+    let left = journey(options, &companion)?;
+    let code = left.outcome.code;
+    if code != 0 {
+        let words = left.said.concat();
+        let last = words.trim().lines().next_back().unwrap_or("it said nothing").to_string();
+        return Err(Failure::input(format!("the command ended with code {code}: {last}"))
+            .expected("a command that succeeds where no power is cut"));
+    }
+    let (log, text) = left.requests.ok_or_else(|| Failure::bug("the run was not kept"))?;
+    Ok(Recorded { log, acks: promises(&text)?, moments: left.moments })
+}
+
+/// The promises, oldest first.
+fn promises(text: &str) -> Result<Vec<Ack>, Failure> {
+    let mut acks = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let ack = line.split_once(' ').and_then(|(at, text)| {
+            Some(Ack { at: Nanos(at.parse().ok()?), text: text.to_string() })
+        });
+        acks.push(ack.ok_or_else(|| {
+            Failure::input(format!("acknowledgement {}: `{line}` is none", index + 1))
+                .expected("the moment in nanoseconds (CLOCK_MONOTONIC), a blank, and a text")
+                .help("blocklab-ack TEXT writes such a line")
+        })?);
+    }
+    acks.sort_by_key(|ack| ack.at);
+    Ok(acks)
+}
+
+/// What all guests have in common.
+struct Shared<'a> {
+    template: &'a Template,
+    acks: &'a [Ack],
+    progress: &'a Progress,
+}
+
+/// A medium that waits for a guest: the first cut it is of.
+type Waiting = (usize, Nanos, Medium);
+/// What was found, by the index of the cut, and which earlier cut each of the others equals.
+type Checked = (BTreeMap<usize, Found>, BTreeMap<usize, usize>, u64);
+
+impl Shared<'_> {
+    /// Fails when what the run leaves without any cut is not as the check wants it.
+    fn sound(&self, recovery: &Recovery, mut replay: Replay<'_>) -> Result<(), Failure> {
+        let found = self.look(recovery, replay.to_the_end()?, self.acks)?;
+        if found.verdict == Verdict::Clean {
+            return Ok(());
+        }
+        let said = found.said;
+        Err(Failure::input(format!("the check fails without any power cut: {said}"))
+            .expected("a check that exits with 0 for what the command leaves when nothing fails")
+            .help("try it: blocklab travel PART --mkfs FS -- sh -c 'CMD && CHECK'"))
+    }
+
+    fn look(&self, recovery: &Recovery, medium: Medium, acks: &[Ack]) -> Result<Found, Failure> {
+        recovery.look(medium, acks, self.template, &|| self.progress.check())
+    }
+
+    /// Build every medium once, and check each in a guest.
+    fn check_all(
+        &self,
+        recovery: &Recovery,
+        mut replay: Replay<'_>,
+        (moments, limit): (&[Nanos], Bytes),
+        guests: usize,
+    ) -> Result<Checked, Failure> {
+        let (send, receive) = sync_channel::<Waiting>(guests);
+        let receive = Mutex::new(receive);
+        let results = Mutex::new(Ok(BTreeMap::new()));
+        let mut known = BTreeMap::new();
+        let (mut equal, mut build_ns_max) = (BTreeMap::new(), 0);
+        std::thread::scope(|scope| -> Result<(), Failure> {
+            let send = send; // dropped before the guests are waited for, also on failure
+            for _ in 0..guests {
+                let (own, receive, results) = (recovery.again(), &receive, &results);
+                scope.spawn(move || self.serve(own, receive, results));
+            }
+            // All that comes before the first cut is no part of building a medium.
+            moments.first().map_or(Ok(()), |&first| replay.advance_to(first))?;
+            for (index, &at) in moments.iter().enumerate() {
+                self.progress.check()?;
+                let began = std::time::Instant::now();
+                let medium = replay.cut(at, limit)?;
+                build_ns_max = build_ns_max.max(began.elapsed().as_nanos() as u64);
+                let promised = self.acks.partition_point(|ack| ack.at <= at);
+                match known.entry((medium.hash, promised)) {
+                    Entry::Occupied(first) => {
+                        equal.insert(index, *first.get());
+                        self.progress.done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Entry::Vacant(place) => {
+                        place.insert(index);
+                        if send.send((index, at, medium)).is_err() {
+                            break; // every guest has given up, and says why
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        Ok((results, equal, build_ns_max))
+    }
+
+    /// Check media until there are no more.
+    fn serve(
+        &self,
+        recovery: Recovery,
+        media: &Mutex<Receiver<Waiting>>,
+        results: &Mutex<Result<BTreeMap<usize, Found>, Failure>>,
+    ) {
+        loop {
+            let next = media.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((index, at, medium)) = next else { return };
+            let promised = self.acks.partition_point(|ack| ack.at <= at);
+            let found = self.look(&recovery, medium, &self.acks[..promised]);
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            match (found, results.as_mut()) {
+                (Ok(found), Ok(all)) => {
+                    all.insert(index, found);
+                }
+                (Err(why), Ok(_)) => {
+                    *results = Err(why);
+                    self.progress.stopped.store(true, Ordering::Relaxed);
+                }
+                _ => {}
+            }
+            self.progress.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_come_in_the_order_of_their_moments() {
+        let acks = promises("20 b c\n10 a\n").unwrap();
+        let found: Vec<_> = acks.iter().map(|ack| (ack.at.0, ack.text.as_str())).collect();
+        assert_eq!(found, [(10, "a"), (20, "b c")]);
+        assert!(promises("10 a\nsoon b\n").is_err_and(|why| why.message.contains("2: `soon b`")));
+    }
+}

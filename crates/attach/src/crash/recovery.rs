@@ -1,0 +1,213 @@
+//! What a guest does with a medium: mount it, let the file system's own check look, repair it where
+//! that finds something, and ask the check of the user.
+
+use study::Failure;
+
+use crate::travel::file_system::find_program;
+use crate::travel::{Companion, Options, Settings, journey};
+
+use super::replay::Medium;
+use super::{Ack, Template, Verdict};
+use crate::session::{DeviceOptions, Start};
+
+/// A file system's own check, which changes nothing, and what repairs it; `$DISK` is the disk.
+struct Tools {
+    name: &'static str,
+    check: &'static str,
+    repair: &'static str,
+    package: &'static str,
+}
+
+const fn extended(name: &'static str) -> Tools {
+    // 1 and 2 of e2fsck: errors were corrected.
+    let repair = "e2fsck -fy $DISK; [ $? -le 2 ]";
+    Tools { name, check: "e2fsck -fn $DISK", repair, package: "e2fsprogs" }
+}
+
+const TOOLS: [Tools; 5] = [
+    extended("ext2"),
+    extended("ext3"),
+    extended("ext4"),
+    Tools {
+        name: "xfs",
+        check: "xfs_repair -n $DISK",
+        repair: "xfs_repair $DISK",
+        package: "xfsprogs",
+    },
+    Tools {
+        name: "btrfs",
+        check: "btrfs check --readonly $DISK",
+        // Its repair is not for use by anybody without advice.
+        repair: "false",
+        package: "btrfs-progs",
+    },
+];
+
+/// Exit codes of the script say what it found.
+const VERDICTS: [Verdict; 4] = [Verdict::Clean, Verdict::Repaired, Verdict::Lost, Verdict::Refused];
+
+/// Mounting comes first: it is what brings a journal back. The output is for people.
+const SCRIPT: &str = r#"
+DISK=/dev/vda; found=0; cat > /run/acks
+mounts() { mount -t "$FS" -o "$OPTIONS" $DISK /mnt; }
+intact() { eval "$FSCK"; }
+repair() { eval "$REPAIR"; }
+if [ -n "$FS" ]; then
+    if ! { mounts && umount /mnt && intact; } > /run/said 2>&1; then
+        tail -n 20 /run/said; found=1
+        if ! repair > /run/said 2>&1; then tail -n 20 /run/said; exit 3; fi
+    fi
+    if ! mounts > /run/said 2>&1; then cat /run/said; exit 3; fi
+    cd /mnt || exit 3
+fi
+if [ -n "$CHECK" ]; then
+    export BLOCKLAB_ACKS=/run/acks
+    /bin/sh -c "$CHECK" < /dev/null || exit 2
+fi
+exit $found
+"#;
+
+/// How the failures begin of a kernel that does not survive a medium, or that hangs.
+const REFUSALS: [&str; 4] = [
+    "the guest was rebooted",
+    "the guest sleeps for ever",
+    "the guest ended too early",
+    "the guest computed for",
+];
+
+/// So much of what a guest said is told.
+const TOLD_MAX: usize = 2000;
+
+/// What a guest found.
+pub(crate) struct Found {
+    pub(super) verdict: Verdict,
+    pub(super) said: String,
+    pub(super) lost_writes: usize,
+}
+
+/// How media are looked at.
+pub(super) struct Recovery {
+    /// As the program's guest, but for what it does.
+    like: Options,
+}
+
+impl Recovery {
+    /// For media that a guest of `run` leaves.
+    pub(super) fn new(run: &Options, check: Option<String>) -> Result<Recovery, Failure> {
+        if run.mkfs.is_none() && check.is_none() {
+            return Err(Failure::input("there is nothing to check")
+                .expected("a file system, which has a check of its own, or a check of yours")
+                .help("--mkfs ext4, --check CMD, or both"));
+        }
+        let mut environment = run.settings.environment.clone();
+        let mut set = |name: &str, value: &str| environment.insert(name.into(), value.into());
+        if let Some(name) = &run.mkfs {
+            let tools = tools(name)?;
+            set("FS", name);
+            set("FSCK", tools.check);
+            set("REPAIR", tools.repair);
+            set(
+                "OPTIONS",
+                Some(run.settings.mount_options.as_str()).filter(|o| !o.is_empty()).unwrap_or("rw"),
+            );
+        }
+        set("CHECK", check.as_deref().unwrap_or_default());
+        let settings = Settings { environment, ..run.settings.clone() };
+        let like = Options {
+            mkfs: None,
+            fill: false,
+            command: ["/bin/sh", "-c", SCRIPT].map(String::from).into(),
+            settings,
+            ..like(run)
+        };
+        Ok(Recovery { like })
+    }
+
+    /// The same for another thread.
+    pub(super) fn again(&self) -> Recovery {
+        Recovery { like: like(&self.like) }
+    }
+
+    /// What a guest finds on `medium`, of which `acks` were promised.
+    pub(super) fn look(
+        &self,
+        medium: Medium,
+        acks: &[Ack],
+        template: &Template,
+        check: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<Found, Failure> {
+        let Medium { disk, lost_writes, .. } = medium;
+        let mut options = like(&self.like);
+        options.input =
+            acks.iter().flat_map(|ack| format!("{}\n", ack.text).into_bytes()).collect();
+        let start = Start { store: disk.store, at: disk.at, next_id: disk.next_id };
+        let part = template.with(disk.device);
+        options.devices =
+            vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
+        let left = journey(options, &Companion { check, ..Companion::default() });
+        // Asked to end, a guest says so: that is no finding.
+        check()?;
+        let (verdict, said) = match left {
+            Ok(left) => match VERDICTS.get(usize::from(left.outcome.code)) {
+                Some(verdict) => (*verdict, left.said.concat()),
+                None => (Verdict::Lost, left.said.concat()),
+            },
+            Err(why) if REFUSALS.iter().any(|begin| why.message.starts_with(begin)) => {
+                (Verdict::Refused, why.message)
+            }
+            Err(why) => return Err(why),
+        };
+        let said = said.trim();
+        let from = said.char_indices().rev().nth(TOLD_MAX - 1).map_or(0, |(at, _)| at);
+        Ok(Found { verdict, said: said[from..].to_string(), lost_writes })
+    }
+}
+
+fn tools(name: &str) -> Result<&'static Tools, Failure> {
+    let known = TOOLS.each_ref().map(|tools| tools.name);
+    let tools = TOOLS.iter().find(|tools| tools.name == name).ok_or_else(|| {
+        Failure::input(format!("--mkfs {name}: no check of its own is known here"))
+            .expected(known.join(", "))
+    })?;
+    let program = tools.check.split(' ').next().unwrap_or_default();
+    find_program(program, std::path::Path::new("/")).map(|_| tools).ok_or_else(|| {
+        Failure::machine(format!("{program} is not installed; the guest has this machine's files"))
+            .help(format!("sudo apt-get install {}", tools.package))
+    })
+}
+
+/// A session as another one, but for its devices.
+fn like(other: &Options) -> Options {
+    Options {
+        devices: Vec::new(),
+        kernel: other.kernel.clone(),
+        program: other.program.clone(),
+        memory_mib: other.memory_mib,
+        scheduler: other.scheduler.clone(),
+        read_ahead_kib: None,
+        write_back: other.write_back,
+        mkfs: other.mkfs.clone(),
+        fill: other.fill,
+        seed: other.seed,
+        limit: other.limit,
+        compute_limit: other.compute_limit,
+        data_limit: other.data_limit,
+        record: None,
+        record_queue: None,
+        command: other.command.clone(),
+        input: Vec::new(),
+        host: None,
+        settings: other.settings.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_a_known_check_is_refused() {
+        let failure = tools("jfs").err().unwrap();
+        assert!(failure.expected.unwrap().contains("btrfs"));
+    }
+}

@@ -1,0 +1,134 @@
+//! `blocklab crash` finds what planted mistakes lose, and nothing where there is none.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Folder, can_travel};
+
+/// A drive with a volatile write buffer.
+const DRIVE: &str = "tlc-3d-128";
+/// Every file that was promised is there, whole.
+const FILES: &str = "while read f; do test \"$(cat $f)\" = data-$f || \
+                     { echo \"$f is gone\"; exit 1; }; done < $BLOCKLAB_ACKS";
+
+struct Sweep {
+    code: Option<i32>,
+    report: Value,
+    stderr: String,
+}
+
+impl Folder {
+    fn crash(&self, args: &[&str], program: &str) -> Sweep {
+        let all = [&["crash", "--part", DRIVE], args, &["--", "sh", "-c", program]].concat();
+        let output = self.blocklab(&all);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Sweep { code: output.status.code(), report: self.report("out/crash/crash.json"), stderr }
+    }
+}
+
+impl Sweep {
+    fn count(&self, verdict: &str) -> u64 {
+        self.report["counts"][verdict].as_u64().unwrap_or_else(|| panic!("{}", self.stderr))
+    }
+}
+
+/// Three files, each promised after `durable`.
+fn files(durable: &str) -> String {
+    format!(
+        "for f in a b c; do echo data-$f > t; {durable} mv t $f; [ -z \"$DIR\" ] || sync .; \
+         blocklab-ack $f; done"
+    )
+}
+
+/// As it should be: the file, and then the folder with its name.
+fn right() -> String {
+    format!("DIR=1; {}", files("sync t;"))
+}
+
+#[test]
+fn what_was_never_synced_is_lost_and_the_first_cut_can_be_repeated() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let args = ["--mkfs", "ext4", "--cuts", "4", "--check", FILES];
+    let sweep = folder.crash(&args, &files(""));
+    assert_eq!(sweep.code, Some(1), "{}", sweep.stderr);
+    assert!(sweep.count("lost") > 0 && sweep.stderr.contains(" is gone"), "{}", sweep.stderr);
+    // The command it names finds the same in that one cut, and takes the place of the report.
+    let again =
+        sweep.stderr.lines().find_map(|line| line.strip_prefix("again: blocklab ")).unwrap();
+    let line = format!("'{}' {again}", env!("CARGO_BIN_EXE_blocklab"));
+    let shell = ["-c", &line];
+    let mut command = Command::new("sh");
+    let output = command.args(shell).current_dir(&folder.0).env("TMPDIR", &folder.0).output();
+    assert_eq!(output.unwrap().status.code(), Some(1), "{again}");
+    let once = folder.report("out/crash/crash.json");
+    let lost = sweep.report["cuts"].as_array().unwrap();
+    let first = lost.iter().find(|cut| cut["verdict"] == "lost").unwrap();
+    assert_eq!(once["cuts"].as_array().unwrap().len(), 1);
+    for key in ["at_ns", "verdict", "acks", "lost_writes", "said"] {
+        assert_eq!(once["cuts"][0][key], first[key], "{key}");
+    }
+    assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn what_is_synced_with_its_folder_stays() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let args = ["--mkfs", "ext4", "--cuts", "3", "--check", FILES];
+    let sweep = folder.crash(&args, &right());
+    assert_eq!(sweep.code, Some(0), "{}", sweep.stderr);
+    assert_eq!((sweep.count("clean"), sweep.report["acks"].as_u64()), (3, Some(3)));
+}
+
+#[test]
+fn a_file_system_without_a_journal_has_to_be_repaired() {
+    if !can_travel(&["mkfs.ext2", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let program = "mkdir d; for f in 1 2 3 4 5 6; do echo $f > d/$f; sync d/$f; rm -f d/1; done";
+    let sweep = folder.crash(&["--mkfs", "ext2", "--cuts", "4"], program);
+    assert!(sweep.count("repaired") > 0, "{}", sweep.stderr);
+}
+
+#[test]
+fn what_cannot_be_swept_is_refused_with_one_error() {
+    let refused = |args: &[&str], words: &str| {
+        let folder = Folder::new();
+        let sweep = folder.crash(&[&["--kernel=/bin/true"], args].concat(), "true");
+        assert_eq!(sweep.code, Some(2), "{args:?}: {}", sweep.stderr);
+        assert!(sweep.stderr.contains(words), "{args:?}: {}", sweep.stderr);
+        assert_eq!(sweep.stderr.matches("error:").count(), 1, "{}", sweep.stderr);
+        assert!(folder.leftovers().is_empty());
+    };
+    refused(&[], "nothing to check");
+    refused(&["--mkfs", "f2fs"], "no check of its own");
+    refused(&["--mkfs", "ext4", "--every", "0s"], "--every 0");
+    refused(&["--mkfs", "ext4", "--every", "5"], "--every 5");
+    refused(&["--mkfs", "ext4", "--every", "1ms", "--at", "5s"], "cannot be used with");
+    refused(&["--mkfs", "ext4", "--cuts", "0"], "--cuts");
+}
+
+#[test]
+fn a_check_that_fails_without_a_cut_and_a_command_that_fails_are_told() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let args = ["--mkfs", "ext4", "--check", "echo never; false"];
+    let sweep = folder.crash(&args, "echo x > x");
+    assert_eq!(sweep.code, Some(2), "{}", sweep.stderr);
+    assert!(sweep.stderr.contains("the check fails without any power cut: never"));
+    let sweep = folder.crash(&args, "echo sorry; exit 7");
+    assert_eq!(sweep.code, Some(2), "{}", sweep.stderr);
+    assert!(sweep.stderr.contains("ended with code 7: sorry"), "{}", sweep.stderr);
+    let sweep = folder.crash(&["--mkfs", "ext4", "--at", "1ns"], "echo x > x");
+    assert!(sweep.stderr.contains("nothing runs then"), "{}", sweep.stderr);
+    assert!(folder.leftovers().is_empty());
+}
