@@ -183,7 +183,7 @@ type Checked = (BTreeMap<usize, Found>, BTreeMap<usize, usize>, u64);
 impl Shared<'_> {
     /// Fails when what the run leaves without any cut is not as the check wants it.
     fn sound(&self, recovery: &Recovery, mut replay: Replay<'_>) -> Result<(), Failure> {
-        let found = self.look(recovery, replay.to_the_end()?, self.acks)?;
+        let found = self.look(recovery, replay.without_cut()?, self.acks)?;
         if found.verdict == Verdict::Clean {
             return Ok(());
         }

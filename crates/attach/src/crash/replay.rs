@@ -85,7 +85,7 @@ impl<'a> Replay<'a> {
     }
 
     /// What is there in the end, with no cut at all.
-    pub(super) fn to_the_end(&mut self) -> Result<Medium, Failure> {
+    pub(super) fn without_cut(&mut self) -> Result<Medium, Failure> {
         self.advance(Wall::NEVER)?;
         let (device, at) = self.engine.at_rest();
         let store = self.engine.data().store().share()?;
