@@ -27,6 +27,9 @@ enum SnapshotVerb {
     Tools {
         /// A folder that is made
         folder: PathBuf,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
     },
     /// Check an image, and say what is in it
     Info {
@@ -166,7 +169,7 @@ impl Args {
         match self.verb {
             SnapshotVerb::Try(order) => order.run()?,
             SnapshotVerb::Boot(order) => order.run()?,
-            SnapshotVerb::Tools { folder } => write_tools(&folder)?,
+            SnapshotVerb::Tools { folder, json } => write_tools(&folder, json)?,
             SnapshotVerb::Info { image, json } => {
                 let found = inspect::image(&image)?;
                 let pairs = found.as_pairs();
@@ -185,9 +188,10 @@ impl Args {
 }
 
 /// What runs elsewhere, each as a file.
-fn write_tools(folder: &Path) -> Result<(), Failure> {
+fn write_tools(folder: &Path, json: bool) -> Result<(), Failure> {
     let wrong = |why: std::io::Error| Failure::input(format!("{}: {why}", folder.display()));
     std::fs::create_dir(folder).map_err(|why| wrong(why).expected("a name that is free"))?;
+    let mut written = Vec::new();
     for (name, bytes) in [
         ("blocklab-guest", boot::GUEST_PROGRAM),
         ("blocklab.efi", boot::LOADER_EFI),
@@ -196,7 +200,12 @@ fn write_tools(folder: &Path) -> Result<(), Failure> {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(wrong)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(wrong)?;
-        say(path.display());
+        written.push(path.display().to_string());
+    }
+    if json {
+        say(json!({ "written": written }));
+    } else {
+        written.iter().for_each(say);
     }
     Ok(())
 }
