@@ -15,7 +15,7 @@ fn tiny(changes: &str) -> Box<dyn Device> {
     support::build(&text, "tiny")
 }
 
-const SHAPES: [(&str, &str); 17] = [
+const SHAPES: [(&str, &str); 18] = [
     ("plain", ""),
     ("fifo", "gc = 'fifo'"),
     ("random", "gc = 'random'"),
@@ -38,6 +38,11 @@ const SHAPES: [(&str, &str); 17] = [
         "suspend, page types, one-shot",
         "nand = { program_suspend = '5us', erase_suspend = '20us', multi_plane = 'same-page', \
          read = ['10us', '20us'], program = ['0us', '900us'] }",
+    ),
+    (
+        "units, planes as one, small reads, parity",
+        "nand = { units_per_page = 2, planes_as_one = 2, parity_every = 3, copy_back = false, \
+         read_small = { up_to = '512B', read = ['5us', '7us'] }, program_suspend = '5us' }",
     ),
     ("wear, host link", "wear.static = { threshold = 1, every = 2 }\nhost.bandwidth = '100MB/s'"),
 ];

@@ -31,11 +31,13 @@ pub fn acknowledge(text: &str) -> Result<(), Failure> {
         .map_err(|why| Failure::machine(format!("cannot write what is acknowledged: {why}")))
 }
 
-/// Give a guest whose folder is `control` the program `blocklab-ack`; `program` is ours.
-pub(super) fn prepare(control: &Path, program: &Path) -> Result<(), Failure> {
+/// Give a guest whose folder is `control` the program `blocklab-ack`.
+pub(super) fn prepare(control: &Path) -> Result<(), Failure> {
     let folder = control.join(plan::HELPERS);
     let path = folder.join("blocklab-ack");
-    let text = format!("#!/bin/sh\nexec '{}' travel-ack \"$*\"\n", program.display());
+    // Our own program is the guest's first process. Its path may lie below what the guest has
+    // another one of, as /tmp.
+    let text = "#!/bin/sh\nexec /proc/1/exe travel-ack \"$*\"\n";
     let made = std::fs::create_dir(&folder)
         .and_then(|()| std::fs::write(control.join(plan::ACKS), ""))
         .and_then(|()| std::fs::write(&path, text))

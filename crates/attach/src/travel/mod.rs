@@ -242,7 +242,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
 
 /// Keep all that the first disk is asked, and what the program is promised.
 fn keep_requests(options: &Options, control: &Path, exports: &mut [Export]) -> Result<(), Failure> {
-    ack::prepare(control, &options.program)?;
+    ack::prepare(control)?;
     exports[0].engine.data().requests = Some(RequestLog::new(options.data_limit)?);
     Ok(())
 }

@@ -51,7 +51,7 @@ use crate::ssd::geometry::{Geometry, GeometryParams};
 use crate::ssd::host::{HostParams, HostPath};
 use crate::ssd::nand::Nand;
 use crate::ssd::oracle::Oracle;
-use crate::ssd::timing::NandParams;
+use crate::ssd::timing::{NandParams, Timing};
 
 /// The text of this file: its comment is the page of the model.
 pub const SOURCE: &str = include_str!("ssd.rs");
@@ -245,6 +245,17 @@ impl Params {
         Ok(Box::new(self.build_around(context, |mapping| mapping)?))
     }
 
+    /// The timing of flash of this shape.
+    fn timing(&self) -> Result<Timing, ConfigError> {
+        let (units, pages) = (self.nand.units_per_page, self.geometry.pages_per_block);
+        let timing = self.nand.check().map_err(|e| e.within("nand"))?;
+        if !pages.is_multiple_of(units) {
+            let message = format!("expected a divisor of pages_per_block ({pages}), got {units}");
+            return Err(ConfigError::new("nand.units_per_page", message));
+        }
+        Ok(timing)
+    }
+
     /// Build the drive with what `wrap` makes of its mapping.
     pub(crate) fn build_around(
         &self,
@@ -252,7 +263,7 @@ impl Params {
         wrap: impl FnOnce(Box<dyn Mapping>) -> Box<dyn Mapping>,
     ) -> Result<Ssd, ConfigError> {
         let geometry = self.geometry.check().map_err(|e| e.within("geometry"))?;
-        let timing = self.nand.check().map_err(|e| e.within("nand"))?;
+        let timing = self.timing()?;
         let mut rules = self.rules(&geometry)?;
         let logical_pages = self.logical_pages(&geometry)?;
         if self.queue_depth_max == 0 || self.queue_depth_max > 1 << 20 {

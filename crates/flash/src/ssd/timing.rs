@@ -1,6 +1,6 @@
 //! NAND timing as a part table gives it.
 
-use config::{ConfigError, Duration, Rate};
+use config::{ConfigError, Duration, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Nanos, SECTOR_BYTES};
@@ -48,6 +48,33 @@ pub struct NandParams {
     pub erase_suspend: Option<Duration>,
     /// What blocks used as pSLC are like; absent: there are none. Their erase takes as long.
     pub pslc: Option<PslcParams>,
+    /// Pages of the FTL that a page of the flash holds: more than 1 is a map unit below the
+    /// flash's page. Page types count pages of the flash, the last unit programs all of them, and
+    /// each unit is read by itself.
+    pub units_per_page: u32,
+    /// Planes of the flash that a plane of the geometry stands for: they program and erase
+    /// together, a page of the flash lies over all of them, and units on different ones are
+    /// read at once. A drive whose superblocks span the planes of a die.
+    pub planes_as_one: u32,
+    /// Reads of a small part of a page, if they take another time.
+    pub read_small: Option<SmallReads>,
+    /// Pages of data for each page of parity over them; absent: none is written. Parity takes its
+    /// share of bus and tPROG from every program, evenly, and no room: sizes are those of the
+    /// flash that is left for data.
+    pub parity_every: Option<u32>,
+}
+
+/// The most of the flash's planes that are one.
+pub const PLANES_AS_ONE_MAX: u32 = 4;
+
+/// Reads that sense a part of a page.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SmallReads {
+    /// Reads of so much of a page or less.
+    pub up_to: Size,
+    /// Their tR per page type, as `read`.
+    pub read: Vec<Duration>,
 }
 
 /// Cells of several bits used as if they had one.
@@ -77,6 +104,10 @@ impl Default for NandParams {
             program_suspend: None,
             erase_suspend: None,
             pslc: None,
+            units_per_page: 1,
+            planes_as_one: 1,
+            read_small: None,
+            parity_every: None,
         }
     }
 }
@@ -85,6 +116,15 @@ impl Default for NandParams {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Timing {
     read_ns: Vec<u64>,
+    /// tR of reads of at most so many sectors.
+    small: Option<(u32, Vec<u64>)>,
+    units: u32,
+    /// Planes of the flash in one of the geometry.
+    pub planes_as_one: u32,
+    /// Parts per million that parity adds to what a program takes.
+    parity_ppm: u64,
+    /// Pages of data for one of parity.
+    pub parity_every: Option<u32>,
     program_ns: Vec<u64>,
     erase_ns: u64,
     command_ns: u64,
@@ -119,39 +159,47 @@ impl NandParams {
     /// # Errors
     /// Names the key that cannot be used.
     pub fn check(&self) -> Result<Timing, ConfigError> {
-        let types = |key: &str, list: &[Duration]| match list.len() {
-            0 | 9.. => {
-                let message = format!("expected 1 to 8 page types, got {}", list.len());
-                Err(ConfigError::new(key, message))
-            }
-            _ => Ok(list.iter().map(|d| d.0.0).collect::<Vec<_>>()),
-        };
         if self.bus.0 == 0 {
             return Err(ConfigError::new("bus", "expected a rate above 0, got 0B/s"));
         }
         let sector_bytes = SECTOR_BYTES + if self.spare_on_bus { 16 } else { 0 };
+        let parity_ppm = match self.parity_every {
+            Some(0) => return Err(ConfigError::new("parity_every", "expected 1 or more, got 0")),
+            every => every.map_or(0, |every| 1_000_000 / u64::from(every)),
+        };
+        let with_parity = |time: u64| time + parity_share(time, parity_ppm);
         let read_ns = types("read", &self.read)?;
-        let program_ns = types("program", &self.program)?;
+        let program_ns: Vec<u64> =
+            types("program", &self.program)?.into_iter().map(with_parity).collect();
         let erase_ns = self.erase.0.0;
         let pslc_ns = match &self.pslc {
             Some(pslc) if !(2..=5).contains(&pslc.bits_per_cell) => {
                 let message = format!("expected 2 to 5, got {}", pslc.bits_per_cell);
                 return Err(ConfigError::new("pslc.bits_per_cell", message));
             }
-            Some(pslc) => (pslc.read.0.0, pslc.program.0.0),
+            Some(pslc) => (pslc.read.0.0, with_parity(pslc.program.0.0)),
             None => (0, 0),
         };
+        let (units, as_one) = self.checked_units()?;
+        let small = self.checked_small_reads()?;
         let array_ns = match (&read_ns[..], &program_ns[..]) {
-            (&[read], &[program]) => Some(std::array::from_fn(|mode| {
-                let (read_from, _) = if mode & 8 != 0 { pslc_ns } else { (read, program) };
-                let (read, program) = if mode & 4 != 0 { pslc_ns } else { (read, program) };
-                [read, program, read_from + program, erase_ns][mode & 3]
-            })),
+            (&[read], &[program]) if units == 1 && small.is_none() => {
+                Some(std::array::from_fn(|mode| {
+                    let (read_from, _) = if mode & 8 != 0 { pslc_ns } else { (read, program) };
+                    let (read, program) = if mode & 4 != 0 { pslc_ns } else { (read, program) };
+                    [read, program, read_from + program, erase_ns][mode & 3]
+                }))
+            }
             _ => None,
         };
         Ok(Timing {
             pslc_ns,
             read_ns,
+            small,
+            units,
+            planes_as_one: as_one,
+            parity_ppm,
+            parity_every: self.parity_every,
             program_ns,
             erase_ns,
             array_ns,
@@ -165,6 +213,36 @@ impl NandParams {
     }
 }
 
+impl NandParams {
+    /// Units of a page, and the planes it lies over.
+    fn checked_units(&self) -> Result<(u32, u32), ConfigError> {
+        let (units, as_one) = (self.units_per_page, self.planes_as_one);
+        if !(1..=64).contains(&units) {
+            let message = format!("expected 1 to 64, got {units}");
+            return Err(ConfigError::new("units_per_page", message));
+        }
+        if as_one > PLANES_AS_ONE_MAX || as_one == 0 || !units.is_multiple_of(as_one) {
+            let message = format!(
+                "expected a divisor of units_per_page ({units}), at most {PLANES_AS_ONE_MAX}, \
+                 got {as_one}"
+            );
+            return Err(ConfigError::new("planes_as_one", message));
+        }
+        Ok((units, as_one))
+    }
+
+    /// Sectors that are a small read, and its tR by page type.
+    fn checked_small_reads(&self) -> Result<Option<(u32, Vec<u64>)>, ConfigError> {
+        let Some(small) = &self.read_small else { return Ok(None) };
+        if small.up_to.0.0 < SECTOR_BYTES {
+            let message = format!("expected at least a sector (512B), got {}", small.up_to.0);
+            return Err(ConfigError::new("read_small.up_to", message));
+        }
+        let times = types("read_small.read", &small.read)?;
+        Ok(Some(((small.up_to.0.0 / SECTOR_BYTES) as u32, times)))
+    }
+}
+
 impl Timing {
     /// Bus time of that many sectors.
     #[inline]
@@ -172,23 +250,33 @@ impl Timing {
         u64::from(sectors) * self.sector_ps / 1_000
     }
 
-    /// tR of a page of a block.
+    /// tR of that many sectors of a page of a block.
     #[inline]
-    pub fn read_ns(&self, page: u32) -> u64 {
-        by_type(&self.read_ns, page)
+    pub fn read_ns(&self, page: u32, sectors: u32) -> u64 {
+        let times = match &self.small {
+            Some((up_to, times)) if sectors <= *up_to => times,
+            _ => &self.read_ns,
+        };
+        by_type(times, page / self.units)
     }
 
-    /// tPROG of a page of a block.
+    /// Which of the planes that are one holds a page.
     #[inline]
-    pub fn program_ns(&self, page: u32) -> u64 {
-        by_type(&self.program_ns, page)
+    pub fn plane_within(&self, page: u32) -> u32 {
+        page % self.units * self.planes_as_one / self.units
+    }
+
+    /// The units before the last one wait for it in the flash's registers.
+    #[inline]
+    fn is_last_unit(&self, page: u32) -> bool {
+        page % self.units + 1 == self.units
     }
 
     /// The time all operations of a rebuild take one after another. A spare area crosses the bus
     /// as one sector.
     pub fn rebuild_ns(&self, rebuilt: Rebuilt, page_sectors: u32) -> u64 {
         let mean = |times: &[u64]| times.iter().sum::<u64>() / times.len() as u64;
-        let (read, program) = (mean(&self.read_ns), mean(&self.program_ns));
+        let (read, program) = (mean(&self.read_ns), mean(&self.program_ns) / u64::from(self.units));
         let page = self.command_ns + self.bus_ns(page_sectors);
         rebuilt.spare_reads * (self.command_ns + read + self.bus_ns(1))
             + rebuilt.page_reads * (read + page)
@@ -206,14 +294,23 @@ impl Timing {
             Some(by_mode) => by_mode[op.mode()],
             None => self.array_by_page(geometry, op),
         };
-        Phases { bus_in: self.command_ns + bus - out, array, bus_out: out }
+        let mut bus_in = self.command_ns + bus - out;
+        if self.parity_ppm > 0 && op.kind() == Kind::Program {
+            bus_in += parity_share(bus, self.parity_ppm);
+        }
+        Phases { bus_in, array, bus_out: out }
     }
 
     fn array_by_page(&self, geometry: &Geometry, op: FlashOp) -> u64 {
         let page = |ppn| geometry.block_page(ppn).1;
-        let read = |ppn, pslc| if pslc { self.pslc_ns.0 } else { self.read_ns(page(ppn)) };
-        let program =
-            || if op.is_pslc() { self.pslc_ns.1 } else { self.program_ns(page(op.ppn())) };
+        let read = |ppn, pslc| {
+            if pslc { self.pslc_ns.0 } else { self.read_ns(page(ppn), op.sectors()) }
+        };
+        let program = || match page(op.ppn()) {
+            page if !self.is_last_unit(page) => 0,
+            _ if op.is_pslc() => self.pslc_ns.1,
+            page => by_type(&self.program_ns, page / self.units),
+        };
         match op.kind() {
             Kind::Read => read(op.ppn(), op.is_pslc()),
             Kind::Program => program(),
@@ -223,10 +320,55 @@ impl Timing {
     }
 }
 
+/// Times by page type, in nanoseconds.
+fn types(key: &str, list: &[Duration]) -> Result<Vec<u64>, ConfigError> {
+    match list.len() {
+        0 | 9.. => {
+            let message = format!("expected 1 to 8 page types, got {}", list.len());
+            Err(ConfigError::new(key, message))
+        }
+        _ => Ok(list.iter().map(|d| d.0.0).collect()),
+    }
+}
+
+/// What parity adds.
+#[inline]
+fn parity_share(time: u64, ppm: u64) -> u64 {
+    time * ppm / 1_000_000
+}
+
 #[inline]
 fn by_type(times: &[u64], page: u32) -> u64 {
     match times {
         [one] => *one,
         many => many[page as usize % many.len()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_key() {
+        let none = NandParams::default();
+        let us = |n| Duration(Nanos::from_micros(n));
+        let small = |bytes, read| Some(SmallReads { up_to: Size(sim::Bytes(bytes)), read });
+        for (params, key) in [
+            (NandParams { units_per_page: 0, ..none.clone() }, "units_per_page"),
+            (NandParams { units_per_page: 65, ..none.clone() }, "units_per_page"),
+            (NandParams { planes_as_one: 2, ..none.clone() }, "planes_as_one"),
+            (NandParams { units_per_page: 8, planes_as_one: 8, ..none.clone() }, "planes_as_one"),
+            (NandParams { parity_every: Some(0), ..none.clone() }, "parity_every"),
+            (
+                NandParams { read_small: small(100, vec![us(1)]), ..none.clone() },
+                "read_small.up_to",
+            ),
+            (NandParams { read_small: small(512, vec![]), ..none.clone() }, "read_small.read"),
+        ] {
+            let refused = params.check().expect_err(key);
+            assert_eq!(refused.key, key);
+        }
+        assert!(none.check().is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! Timing against arithmetic: exact where the formula is exact.
 
 use sim::{
-    Completion, Demand, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request, Rng, Stepper,
-    Stop, Workload, WorkloadError,
+    Completion, Completions, Demand, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request,
+    Rng, Stepper, Stop, Workload, WorkloadError,
 };
 
 use crate::drive::{build, counters};
@@ -261,5 +261,52 @@ fn a_closed_network_stays_below_its_asymptotes() {
         if depth == 1 || depth == 64 {
             close(&format!("depth {depth}"), times.rate(), bound, 1e-3);
         }
+    }
+}
+
+#[test]
+fn units_below_the_flashs_page_share_a_program_and_parity_takes_its_share() {
+    let page = 4.0 * X as f64 + P as f64;
+    for (nand, share) in [("", 1.0), ("\nnand.parity_every = 4", 1.25)] {
+        let rest = format!("nand.units_per_page = 4{nand}");
+        let mut device = ssd(ONE_DIE, &rest);
+        let mut load = Load::closed(Op::Write, Pages::InOrder, &*device, 64);
+        let (times, _) = run(&mut *device, &mut load, 1_200);
+        close(&rest, times.rate(), 4e9 / (share * page), 0.002);
+        let counted = counters(&*device);
+        let parity = counted.get("flash_bytes_programmed.parity");
+        assert_eq!(parity, if share > 1.0 { 1_200 * 2048 / 4 } else { 0 });
+    }
+}
+
+#[test]
+fn units_on_different_planes_are_read_at_once() {
+    let x = X as f64;
+    for (as_one, together) in [(1, R as f64 + x), (2, (R as f64 + 2.0 * x) / 2.0)] {
+        let rest = format!("nand = {{ units_per_page = 2, planes_as_one = {as_one} }}");
+        let mut device = ssd(ONE_DIE, &rest);
+        fill(&mut *device);
+        let mut load = Load::closed(Op::Read, Pages::InOrder, &*device, 8);
+        let (times, _) = run(&mut *device, &mut load, 1_200);
+        close(&rest, times.rate(), 1e9 / together, 0.002);
+    }
+}
+
+#[test]
+fn a_small_part_of_a_page_is_read_sooner() {
+    let nand = "nand.read_small = { up_to = '1KiB', read = ['10us'] }";
+    let mut device = ssd(ONE_DIE, nand);
+    fill(&mut *device);
+    for (sectors, array) in [(1, 10_000), (2, 10_000), (3, R), (4, R)] {
+        let mut out = Completions::new();
+        device.submit(Nanos::ZERO, Request::read(Lba(0), sectors)).unwrap();
+        let mut at = Nanos::ZERO;
+        while out.done.is_empty() {
+            at = device.next_event().expect("the read ends");
+            device.advance(at, &mut out);
+        }
+        assert_eq!(at.0, array + u64::from(sectors) * X / 4, "{sectors} sectors");
+        device = ssd(ONE_DIE, nand);
+        fill(&mut *device);
     }
 }

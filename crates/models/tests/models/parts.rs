@@ -105,11 +105,12 @@ fn capacities_follow_from_the_geometry() {
         let device = params.build(&Context { rng: Rng::new(1, &name) }).unwrap();
         let limits = device.limits();
         let live = limits.capacity.0 as f64 / raw as f64;
-        assert!((0.75..0.96).contains(&live), "{name}: {live} of {raw} bytes");
+        assert!((0.65..0.96).contains(&live), "{name}: {live} of {raw} bytes");
         assert_eq!(u64::from(limits.block_bytes), g.page.0.0, "{name}");
         let types = [params.nand.read.len(), params.nand.program.len()];
         let one_shot = params.nand.program[0].0 == Nanos::ZERO;
-        let whole = types.iter().all(|&n| (g.pages_per_block as usize).is_multiple_of(n));
+        let pages = (g.pages_per_block / params.nand.units_per_page) as usize;
+        let whole = types.iter().all(|&n| pages.is_multiple_of(n));
         assert!(!one_shot || whole, "{name}: a block ends within a one-shot word line");
     }
 }
@@ -119,7 +120,9 @@ fn capacities_follow_from_the_geometry() {
 fn unloaded_read_ns(params: &Params, page_in_block: u32) -> u64 {
     let page = params.geometry.page.0.0.min(4096);
     let bytes = page + if params.nand.spare_on_bus { page / 32 } else { 0 };
-    let types = &params.nand.read;
+    let small = params.nand.read_small.as_ref().filter(|small| page <= small.up_to.0.0);
+    let types = small.map_or(&params.nand.read, |small| &small.read);
+    let page_in_block = page_in_block / params.nand.units_per_page;
     let array = types[page_in_block as usize % types.len()].0.0;
     let bus = bytes * 1_000_000_000 / params.nand.bus.0;
     let link = params.host.bandwidth.map_or(0, |rate| 4096 * 1_000_000_000 / rate.0);
@@ -160,7 +163,7 @@ fn shrink(mut params: Params) -> Params {
     let g = &mut params.geometry;
     (g.channels, g.packages_per_channel, g.dies_per_package) = (2, 1, 1);
     g.planes_per_die = g.planes_per_die.min(4);
-    (g.blocks_per_plane, g.pages_per_block) = (24, 12);
+    (g.blocks_per_plane, g.pages_per_block) = (24, 12 * params.nand.units_per_page);
     params.collection.reserve_blocks = 1;
     params.over_provisioning = flash::device::ssd::OverProvisioning::LivePercent(45.0);
     params.queue_depth_max = 64;

@@ -232,6 +232,11 @@ impl Controller {
             let bytes = counts.programs(cause) * self.geometry.page_bytes();
             out.add(format!("flash_bytes_programmed.{}", cause.name()), bytes);
         }
+        if let Some(every) = self.nand.timing().parity_every {
+            let programs: u64 = Cause::ALL.iter().map(|&cause| counts.programs(cause)).sum();
+            let bytes = programs * self.geometry.page_bytes() / u64::from(every);
+            out.add("flash_bytes_programmed.parity", bytes);
+        }
         for cause in Cause::ALL {
             let copybacks = counts.get(Kind::CopyBack, cause);
             out.add(format!("flash_copybacks.{}", cause.name()), copybacks);

@@ -270,7 +270,8 @@ impl Nand {
         let slot = list.pop(&mut self.slab);
         let op = self.slab[slot].op;
         let Phases { mut bus_in, mut array, bus_out } = self.timing.phases(&self.geometry, op);
-        if self.timing.multi_plane != MultiPlane::Off {
+        let reads_at_once = self.timing.planes_as_one > 1 && op.kind() == Kind::Read;
+        if self.timing.multi_plane != MultiPlane::Off || reads_at_once {
             let (geometry, timing) = (&self.geometry, &self.timing);
             let more = gather(list, &mut self.slab, geometry, timing, slot);
             bus_in += more.bus_in;
@@ -447,18 +448,26 @@ fn gather(
 ) -> Phases {
     let (mode, ppn) = (slab[first].op.mode(), slab[first].op.ppn());
     let page = geometry.block_page(ppn).1;
-    let mut planes_seen: u32 = 1 << (geometry.plane_of(ppn) % PLANES_PER_DIE_MAX);
+    let as_one = timing.planes_as_one;
+    let alone = as_one > 1 && slab[first].op.kind() == Kind::Read;
+    let plane_bit = |ppn| {
+        let plane = geometry.plane_of(ppn) % PLANES_PER_DIE_MAX;
+        let within = if alone { timing.plane_within(geometry.block_page(ppn).1) } else { 0 };
+        1_u64 << (plane * as_one + within)
+    };
+    let mut planes_seen = plane_bit(ppn);
     let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
     let (mut previous, mut slot, mut last) = (NIL, list.head(), first);
     // Two rounds over the planes: further back nothing fits in practice.
-    for _ in 0..2 * geometry.planes_per_die.get() {
+    for _ in 0..2 * geometry.planes_per_die.get() * as_one {
         if slot == NIL {
             break;
         }
         let (op, blocked, next) = (slab[slot].op, slab[slot].blocked, slab[slot].next);
-        let plane_bit = 1 << (geometry.plane_of(op.ppn()) % PLANES_PER_DIE_MAX);
-        let same_page =
-            timing.multi_plane == MultiPlane::AnyPage || geometry.block_page(op.ppn()).1 == page;
+        let plane_bit = plane_bit(op.ppn());
+        let same_page = alone
+            || timing.multi_plane == MultiPlane::AnyPage
+            || geometry.block_page(op.ppn()).1 == page;
         let fits = op.mode() == mode && same_page && !blocked;
         if planes_seen & plane_bit == 0 && fits {
             list.unlink_after(slab, previous);
