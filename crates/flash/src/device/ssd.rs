@@ -5,11 +5,15 @@
 //! group) at a time and sharing its channel's bus. The FTL plans flash operations; the NAND model
 //! times them: reads first, then writes in planned order, then background reads. Collection works
 //! a step at a time when its die has nothing else to do, and at once when free blocks run out.
+//! A page of the FTL may be a unit of a larger page of the flash, that page may lie over several
+//! planes that program and erase as one, small reads may take less, and parity may take its share.
 //!
 //! # Equation
 //! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
 //! reads/s = min(n / (R + X), 1 / X), writes/s = min(n / (X + P), 1 / X).
 //! Collecting a block of m valid pages with copy-back costs m (R + P) + E.
+//! With u units per page, a program of u pages takes u X + P; with parity after every k pages, all
+//! programs take (k + 1) / k of their bus time and tPROG.
 //!
 //! # Parameters
 //! `geometry`, `nand`, `over_provisioning`, `mapping`, `allocation`, `gc`, `collection`, `wear`,
@@ -18,11 +22,13 @@
 //! # What it leaves out
 //! Errors and their correction, retention, read disturb, bad blocks, cache reads and programs,
 //! the controller's own computing time, power. Data on its way through the controller is served
-//! from RAM. Partial page reads transfer only the sectors that were asked for.
+//! from RAM. Partial page reads transfer only the sectors that were asked for. Units of one page of
+//! the flash are sensed one by one, and parity takes no room.
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
-//! and MQSim (`docs/measured/fidelity-mqsim.md`); the NAND oracle checks every plan in tests.
+//! and MQSim (`docs/measured/fidelity-mqsim.md`), two drives that can be bought
+//! (`docs/measured/real-drives.md`); the NAND oracle checks every plan in tests.
 //!
 //! # References
 //! Agrawal et al., USENIX ATC 2008; Tavakkol et al., FAST 2018; Ha, Cho and Eom, J. KIISE 37(4),
