@@ -20,10 +20,11 @@ pub fn studies() -> &'static [(&'static str, &'static str)] {
     STUDIES
 }
 
-/// True when `name` is meant as a file of the user's rather than something shipped. Shipped studies
-/// of one subject share a folder, as in `wadpm/paper`.
+/// True when `name` is meant as a file of the user's rather than something shipped. Shipped parts
+/// and studies of one subject share a folder, as in `wadpm/paper`.
 pub(crate) fn is_path(name: &str) -> bool {
-    name.ends_with(".toml") || name.contains('/') && find(STUDIES, name).is_none()
+    let shipped = [PARTS, STUDIES].iter().any(|list| find(list, name).is_some());
+    name.ends_with(".toml") || name.contains('/') && !shipped
 }
 
 /// The text of the entry `name`.

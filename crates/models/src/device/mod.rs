@@ -12,6 +12,7 @@ sim::registry! {
         Hdd = "hdd" => hdd from disk,
         DisksimSsd = "disksim-ssd" => disksim_ssd from flash::device,
         Server = "server" => server,
+        Iocost = "iocost" => iocost,
         Raid1 = "raid1" => raid1,
         MdWriteBehind = "md-write-behind" => md_write_behind,
         Mirror = "mirror" => mirror,

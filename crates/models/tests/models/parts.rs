@@ -6,19 +6,23 @@ use std::path::Path;
 use config::device::Context;
 use flash::device::ssd::Params;
 use models::registry::DeviceModel;
-use sim::{Completions, Counters, Device, Lba, Nanos, Request, Rng, Stepper};
+use sim::{Completions, Counters, Device, Lba, Nanos, Op, Request, RequestId, Rng, Stepper};
 
-/// Every part as (file stem, table), in the order of their names.
+/// Every part as (name, table), in the order of their names.
 fn parts() -> Vec<(String, toml::Table)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../devices");
-    let files = std::fs::read_dir(&folder).expect("the parts are in devices/");
-    let mut paths: Vec<_> = files.map(|file| file.expect("a part file").path()).collect();
+    let devices = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../devices");
+    let mut paths = Vec::new();
+    for folder in [devices.clone(), devices.join("iocost")] {
+        let files = std::fs::read_dir(&folder).expect("the parts are in devices/");
+        paths.extend(files.map(|file| file.expect("a part file").path()));
+    }
     paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
     paths.sort();
     let read = |path: &std::path::PathBuf| {
         let text = std::fs::read_to_string(path).expect("a part file is text");
         let table = text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        (path.file_stem().unwrap().to_string_lossy().into_owned(), table)
+        let name = path.strip_prefix(&devices).expect("it was found there").with_extension("");
+        (name.to_string_lossy().into_owned(), table)
     };
     paths.iter().map(read).collect()
 }
@@ -156,6 +160,50 @@ fn an_unloaded_read_takes_what_the_table_says() {
             assert!(took.abs_diff(expected) <= 1, "{name}: row {row}: {took} ns, not {expected}");
         }
     }
+}
+
+/// Requests of so many sectors that a drive does in a second, one after the other.
+fn rate(device: &mut dyn Device, op: Op, sectors: u32, random: bool) -> f64 {
+    let places = device.limits().sectors() / u64::from(sectors);
+    let (mut rng, mut out, count) = (Rng::new(1, "places"), Completions::new(), 4_000);
+    // Each begins with a place of its own, so that the first one is not special.
+    let (mut now, start) = (Nanos::ZERO, rng.below(places - count));
+    for id in 0..count {
+        let place = if random { rng.below(places) } else { start + id };
+        let request = Request::new(op, Lba(place * u64::from(sectors)), sectors);
+        device.submit(now, Request { id: RequestId(id), ..request }).unwrap();
+        now = device.next_event().expect("the request ends");
+        device.advance(now, &mut out);
+    }
+    count as f64 / now.as_secs_f64()
+}
+
+#[test]
+fn a_drive_of_six_numbers_gives_each_within_a_tenth() {
+    let mut drives = 0;
+    for (name, table) in parts() {
+        let Some(numbers) = table.get("iocost").and_then(toml::Value::as_table) else { continue };
+        drives += 1;
+        let number = |key: &str| {
+            let text = numbers[key].to_string();
+            text.trim_matches('"').trim_end_matches("B/s").parse::<f64>().expect(key)
+        };
+        for (key, op, sectors, random) in [
+            ("rbps", Op::Read, 1 << 15, false),
+            ("rseqiops", Op::Read, 8, false),
+            ("rrandiops", Op::Read, 8, true),
+            ("wbps", Op::Write, 1 << 15, false),
+            ("wseqiops", Op::Write, 8, false),
+            ("wrandiops", Op::Write, 8, true),
+        ] {
+            let mut device = build(&name, "iocost", table["iocost"].clone());
+            let got = rate(&mut *device, op, sectors, random);
+            let got = if sectors > 8 { got * 512.0 * f64::from(sectors) } else { got };
+            let error = got / number(key) - 1.0;
+            assert!(error.abs() < 0.1, "{name}: {key} is {got}, not {}", number(key));
+        }
+    }
+    assert_eq!(drives, 36);
 }
 
 /// The same part with so few and small blocks that it collects all the time.
