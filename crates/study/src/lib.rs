@@ -71,7 +71,7 @@ pub use host::{Host, host};
 pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use options::Options;
 pub use overwrite::{check_distinct, check_overwrite, is_full};
-pub use part::{BuiltPart, build_part, build_part_behind, elevator_of};
+pub use part::{BuiltPart, build_part, build_part_behind, elevator_of, model_of};
 pub use plan::Plan;
 pub use planned::{DeviceSummary, PlannedRun, Setup};
 pub use prepared::Gate;

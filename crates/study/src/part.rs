@@ -35,6 +35,27 @@ pub struct BuiltPart {
 /// The table of what a part tells the block layer.
 const BLOCK: &str = "block";
 
+/// The model of the device that the part `name` (a path, or the name of a shipped one) describes.
+///
+/// # Errors
+/// When there is no such part, or it describes no device.
+pub fn model_of(name: &str) -> Result<String, Failure> {
+    let text = part_text(name, &Files::new(Path::new("")))
+        .map_err(|failure| failure.help("blocklab list parts"))?;
+    described(name, &parse_part(name, &text)?.0)
+}
+
+/// The model of the device that a part's tables describe.
+fn described(name: &str, tree: &Node) -> Result<String, Failure> {
+    let known = |key: &&str| DeviceModel::NAMES.contains(key);
+    let model = tree.entries().iter().map(|(key, _)| key.as_str()).find(known);
+    model.map(str::to_string).ok_or_else(|| {
+        Failure::input(format!("`{name}` describes no device"))
+            .expected(format!("a table of {}", DeviceModel::NAMES.join(", ")))
+            .help("a study is run by `blocklab run`; a part starts with `blocklab new part`")
+    })
+}
+
 /// Build the part `name` (a path, or the name of a shipped one) with `sets` laid over it:
 /// `ssd.gc=greedy`, `block.serial=A1`, or `device.ssd.gc=greedy` as in a study. It is the very
 /// device that a study of that seed builds.
@@ -61,13 +82,7 @@ pub fn build_part_behind(
         .map_err(|failure| failure.help("blocklab list parts"))?;
     let (mut tree, part) = parse_part(name, &text)?;
     let origin = Origin { text: text.clone(), span: 0..0 };
-    let known = |key: &&str| DeviceModel::NAMES.contains(key);
-    let Some(model) = tree.entries().iter().map(|(key, _)| key.as_str()).find(known) else {
-        return Err(Failure::input(format!("`{name}` describes no device"))
-            .expected(format!("a table of {}", DeviceModel::NAMES.join(", ")))
-            .help("a study is run by `blocklab run`; a part starts with `blocklab new part`"));
-    };
-    let model = model.to_string();
+    let model = described(name, &tree)?;
     if policy.is_some() && model == ELEVATOR {
         return Err(Failure::input(format!("--elevator: `{name}` is an elevator already"))
             .expected("a part without one")

@@ -124,18 +124,19 @@ fn heatmap(recorder: &Recorder) -> Vec<Column> {
 }
 
 /// Busy shares per bin. A device may book an operation when it begins; what exceeds a bin is
-/// carried into the next.
+/// carried into the next. What it takes back, as when a read suspends a program, is taken from the
+/// bins that follow.
 fn units(series: &Series) -> Vec<Column> {
     let (mut units, mut t, mut what, mut busy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut column = series.base.counts.len();
     for unit in &series.base.units {
         for (kind, _) in &unit.busy {
-            let mut carried = 0;
+            let mut carried = 0_i64;
             for (i, pair) in series.readings.windows(2).enumerate() {
                 let start = i as u64 * series.width;
                 let length = series.width.min(series.last.saturating_sub(start)).max(1);
-                let booked = carried + pair[1][column] - pair[0][column];
-                let within = booked.min(length);
+                let booked = carried + pair[1][column].wrapping_sub(pair[0][column]) as i64;
+                let within = booked.clamp(0, length as i64);
                 carried = booked - within;
                 units.push(unit.name.clone());
                 t.push(Nanos(start).as_secs_f64());

@@ -45,6 +45,8 @@ verbs! {
     /// What a program in a guest of `crash` was promised
     #[command(hide = true)]
     TravelAck => travel_ack,
+    /// How far a drive that was measured is from parts
+    Compare => compare,
     /// List what there is: studies, parts, models, metrics
     List => list,
     /// Explain a model, a part, a study or a metric

@@ -120,7 +120,11 @@ impl Args {
 }
 
 /// Run the study. A signal to end stops it first, so that what is half-written goes.
-fn interruptible(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Failure> {
+pub(super) fn interruptible(
+    plan: &Plan,
+    options: &Options,
+    watch: &Watch,
+) -> Result<Results, Failure> {
     let ended_by = AtomicI32::new(0);
     let stop = |signal| {
         ended_by.store(signal, Ordering::Relaxed);

@@ -6,6 +6,7 @@ mod catalog;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "most of it is for sessions")]
 mod common;
+mod compare;
 mod figures;
 mod mirror;
 mod notes;

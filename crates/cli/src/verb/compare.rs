@@ -1,0 +1,216 @@
+//! `blocklab compare`: how far is my drive from this part?
+
+use std::path::PathBuf;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use study::{Cache, Failure, Options, Plan, RunSummary, Watch};
+
+use super::run;
+use crate::say;
+
+mod points;
+
+use points::{METRICS, Point};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Parts, by name or file
+    #[arg(required = true)]
+    parts: Vec<String>,
+    /// What was measured on the drive: fio's JSON output, or a table
+    /// (docs/howto/compare-with-my-drive.md)
+    #[arg(long, value_name = "FILE")]
+    with: PathBuf,
+    /// Before it is measured, overwrite this much of the filled part at random, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    overwritten: u32,
+    /// Requests that each point is measured with
+    #[arg(long, value_name = "N", default_value_t = 50_000,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    requests: u64,
+    /// Change a key of each part that is such a device, as ssd.geometry.blocks_per_plane=64 does of
+    /// SSDs; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part beside the drive.
+struct Compared {
+    part: String,
+    /// By point and metric: what the part does there.
+    modelled: Vec<[Option<f64>; METRICS.len()]>,
+    notes: Vec<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        let (points, left_out) = points::read(&self.with)?;
+        let models: Result<Vec<String>, Failure> =
+            self.parts.iter().map(|part| study::model_of(part)).collect();
+        let models = models?;
+        let is_of_none = |set: &&String| !models.iter().any(|model| of_model(set, model));
+        if let Some(set) = self.sets.iter().find(is_of_none) {
+            return Err(Failure::input(format!("--set {set}: none of the parts is such a device"))
+                .expected(format!("a key of {}", models.join(", "))));
+        }
+        let pairs = self.parts.iter().zip(&models);
+        let compared: Result<Vec<Compared>, Failure> =
+            pairs.map(|(part, model)| self.compare(part, model, &points)).collect();
+        let compared = compared?;
+        if self.json {
+            say(as_json(&points, &compared, &left_out));
+        } else {
+            told(&points, &compared, &left_out).iter().for_each(say);
+        }
+        Ok(0)
+    }
+
+    fn compare(&self, part: &str, model: &str, points: &[Point]) -> Result<Compared, Failure> {
+        let folder = attach::PrivateFolder::new()?;
+        let path = folder.path.join("compare.toml");
+        let wrong = |why: std::io::Error| {
+            Failure::machine(format!("cannot write {}: {why}", path.display()))
+        };
+        std::fs::write(&path, self.study(part, model, points)).map_err(wrong)?;
+        let sets = self.sets.iter().filter(|set| of_model(set, model));
+        let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
+        let plan = Plan::read(&path.display().to_string(), &sets)?;
+        let options = Options {
+            out: Some(folder.path.join("results")),
+            cache: Cache::of_user()?,
+            ..Options::default()
+        };
+        let results = run::interruptible(&plan, &options, &Watch::new(&plan))?;
+        let modelled = points.iter().zip(&results.runs).map(|(point, run)| values(point, run));
+        let mut notes: Vec<String> =
+            results.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
+        notes.dedup();
+        Ok(Compared { part: part.to_string(), modelled: modelled.collect(), notes })
+    }
+
+    /// A study with a workload for each point.
+    fn study(&self, part: &str, model: &str, points: &[Point]) -> String {
+        // A string of JSON is one of TOML.
+        let quoted = |text: &str| json!(text).to_string();
+        // A part of the user's is looked for where he is, not where the study lies.
+        let place = std::path::absolute(part).ok().filter(|path| path.is_file());
+        let name = place.map_or(part.to_string(), |path| path.display().to_string());
+        let mut text = format!("[device.{model}]\npart = {}\n", quoted(&name));
+        text += "[[precondition]]\nfill = { span = \"100%\" }\n";
+        if self.overwritten > 0 {
+            let writes = format!("{}%", self.overwritten);
+            text += &format!("[[precondition]]\noverwrite = {{ writes = \"{writes}\" }}\n");
+        }
+        text += &format!("[run]\nrequests = {}\n", self.requests);
+        for (index, Point { rw, bs, iodepth, numjobs, .. }) in points.iter().enumerate() {
+            text += &format!(
+                "[workloads.p{index:04}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
+                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\nruntime = \"1h\"\n",
+                quoted(bs)
+            );
+        }
+        text
+    }
+}
+
+/// Is `KEY=VALUE` about a device of this model?
+fn of_model(set: &str, model: &str) -> bool {
+    set.split('.').next() == Some(model)
+}
+
+/// What a run gave of what was measured.
+fn values(point: &Point, run: &RunSummary) -> [Option<f64>; METRICS.len()] {
+    METRICS.map(|(_, metric)| {
+        let metric = format!("{}_{metric}", point.direction());
+        run.metrics.get(&metric).copied().flatten()
+    })
+}
+
+/// (modelled / measured - 1), where there are both.
+fn error(measured: Option<f64>, modelled: Option<f64>) -> Option<f64> {
+    Some(modelled? / measured? - 1.0)
+}
+
+impl Compared {
+    /// Size of the errors of one metric, or of all, least first.
+    fn errors(&self, points: &[Point], metric: Option<usize>) -> Vec<f64> {
+        let wanted = |index: &usize| metric.is_none_or(|only| only == *index);
+        let pairs = points.iter().zip(&self.modelled).flat_map(|(point, modelled)| {
+            let all = (0..METRICS.len()).filter(wanted);
+            all.filter_map(|index| error(point.measured[index], modelled[index]))
+        });
+        let mut errors: Vec<f64> = pairs.map(f64::abs).collect();
+        errors.sort_by(f64::total_cmp);
+        errors
+    }
+
+    /// The error that half of the numbers do not exceed.
+    fn median(&self, points: &[Point]) -> f64 {
+        let errors = self.errors(points, None);
+        errors.get(errors.len() / 2).copied().unwrap_or(f64::INFINITY)
+    }
+}
+
+fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<String> {
+    let mut ranked: Vec<&Compared> = compared.iter().collect();
+    ranked.sort_by(|a, b| a.median(points).total_cmp(&b.median(points)));
+    let mut lines = Vec::new();
+    for one in ranked {
+        let parts = METRICS.iter().enumerate().filter_map(|(index, (name, _))| {
+            let errors = one.errors(points, Some(index));
+            let (middle, worst) = (errors.get(errors.len() / 2)?, errors.last()?);
+            Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
+        });
+        let parts: Vec<String> = parts.collect();
+        lines.push(format!("{}: median errors: {}", one.part, parts.join(", ")));
+        lines.extend(one.notes.iter().map(|note| format!("note: {note}")));
+    }
+    lines.extend(left_out.iter().map(|what| format!("note: {what}")));
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut header = vec!["load".to_string(), String::new(), "drive".to_string()];
+    header.extend(compared.iter().flat_map(|one| [one.part.clone(), String::new()]));
+    table.set_header(header);
+    for (index, point) in points.iter().enumerate() {
+        for (metric, (name, _)) in METRICS.iter().enumerate() {
+            let Some(measured) = point.measured[metric] else { continue };
+            let mut row = vec![point.label(), (*name).into(), format!("{measured:.1}")];
+            for one in compared {
+                let modelled = one.modelled[index][metric];
+                row.push(modelled.map_or("none".into(), |value| format!("{value:.1}")));
+                let error = error(Some(measured), modelled);
+                row.push(error.map_or(String::new(), |error| format!("{:+.1} %", 100.0 * error)));
+            }
+            table.add_row(row);
+        }
+    }
+    let right = table.column_iter_mut().skip(2);
+    right.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    lines.extend(table.lines().map(|line| line.trim_end().to_string()));
+    lines
+}
+
+fn as_json(points: &[Point], compared: &[Compared], left_out: &[String]) -> Value {
+    let named = |values: &[Option<f64>; METRICS.len()]| -> Value {
+        METRICS
+            .iter()
+            .zip(values)
+            .map(|((_, name), value)| ((*name).to_string(), json!(value)))
+            .collect()
+    };
+    let parts = compared.iter().map(|one| {
+        let rows = points.iter().zip(&one.modelled).map(|(point, modelled)| {
+            json!({ "rw": point.rw, "bs": point.bs, "iodepth": point.iodepth,
+                    "numjobs": point.numjobs, "measured": named(&point.measured),
+                    "modelled": named(modelled) })
+        });
+        let rows: Vec<Value> = rows.collect();
+        json!({ "part": one.part, "median_error": one.median(points), "points": rows,
+                "notes": one.notes })
+    });
+    json!({ "parts": parts.collect::<Vec<_>>(), "left_out": left_out })
+}

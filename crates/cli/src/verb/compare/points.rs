@@ -1,0 +1,272 @@
+//! Points that were measured on a drive: fio's JSON output, or a table.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use study::Failure;
+
+/// What is compared: (name, the metric of a run behind `read_` or `write_`).
+pub(super) const METRICS: [(&str, &str); 4] = [
+    ("IOPS", "iops"),
+    ("mean us", "latency_us_mean"),
+    ("p50 us", "latency_us_p50"),
+    ("p99 us", "latency_us_p99"),
+];
+const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
+const COLUMNS: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
+
+/// One load, and what the drive did under it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Point {
+    /// As fio calls it.
+    pub(super) rw: String,
+    /// As fio writes it.
+    pub(super) bs: String,
+    pub(super) iodepth: u32,
+    pub(super) numjobs: u32,
+    /// By [`METRICS`]; what was not measured is left out.
+    pub(super) measured: [Option<f64>; METRICS.len()],
+}
+
+impl Point {
+    /// The half of a run's metrics that it is about.
+    pub(super) fn direction(&self) -> &'static str {
+        if self.rw.ends_with("read") { "read" } else { "write" }
+    }
+
+    /// For people.
+    pub(super) fn label(&self) -> String {
+        let jobs = if self.numjobs > 1 { format!("{} x ", self.numjobs) } else { String::new() };
+        format!("{} {} depth {jobs}{}", self.rw, self.bs, self.iodepth)
+    }
+
+    /// Why it cannot have been measured, if that is so: (what, what was expected).
+    fn wrong(&self) -> Option<(String, String)> {
+        let digits = self.bs.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        if !KINDS.contains(&self.rw.as_str()) {
+            return Some((format!("rw is `{}`", self.rw), format!("one of {}", KINDS.join(", "))));
+        }
+        if digits.parse::<u64>().map_or(true, |number| number == 0) {
+            return Some((format!("bs is `{}`", self.bs), "a size such as 4k".into()));
+        }
+        for (name, value) in [("iodepth", self.iodepth), ("numjobs", self.numjobs)] {
+            if !(1..=4096).contains(&value) {
+                return Some((format!("{name} is {value}"), "1 to 4096".into()));
+            }
+        }
+        let possible = |value: f64| value.is_finite() && value > 0.0;
+        let none = |(index, value): (usize, &Option<f64>)| {
+            value.filter(|&value| !possible(value)).map(|value| (METRICS[index].0, value))
+        };
+        if let Some((name, value)) = self.measured.iter().enumerate().find_map(none) {
+            return Some((format!("{name} is {value}"), "a number above 0".into()));
+        }
+        self.measured[0].is_none().then(|| ("there are no IOPS".into(), "IOPS above 0".into()))
+    }
+}
+
+/// The points of a file, and what of it says nothing that can be compared.
+///
+/// # Errors
+/// Names the file, the place in it, what is wrong and what was expected.
+pub(super) fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>), Failure> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
+    let is_json = text.trim_start().starts_with('{');
+    let (points, left_out) =
+        if is_json { of_fio(&text) } else { of_table(&text) }.map_err(|(what, expected)| {
+            Failure::input(format!("{name}: {what}"))
+                .expected(expected)
+                .help("docs/howto/compare-with-my-drive.md says what can be read")
+        })?;
+    if points.is_empty() {
+        return Err(Failure::input(format!("{name}: nothing to compare with"))
+            .expected(format!("jobs of one of {}", KINDS.join(", "))));
+    }
+    Ok((points, left_out))
+}
+
+type Wrong = (String, String);
+
+/// A line of the table.
+#[derive(Deserialize)]
+struct Row {
+    rw: String,
+    bs: String,
+    iodepth: u32,
+    numjobs: u32,
+    iops: Option<f64>,
+    mean_us: Option<f64>,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+}
+
+fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
+    let header = text.lines().next().unwrap_or_default().trim();
+    if header != COLUMNS {
+        let shown: String = header.chars().take(80).collect();
+        return Err((format!("line 1 is `{shown}`"), format!("fio's JSON, or `{COLUMNS}`")));
+    }
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let mut points = Vec::new();
+    for (index, row) in reader.deserialize::<Row>().enumerate() {
+        let line = index + 2;
+        let row = row.map_err(|why| (format!("line {line}: {why}"), COLUMNS.into()))?;
+        let measured = [row.iops, row.mean_us, row.p50_us, row.p99_us];
+        let Row { rw, bs, iodepth, numjobs, .. } = row;
+        let point = Point { rw, bs, iodepth, numjobs, measured };
+        if let Some((what, expected)) = point.wrong() {
+            return Err((format!("line {line}: {what}"), expected));
+        }
+        points.push(point);
+    }
+    Ok((points, Vec::new()))
+}
+
+/// A job's option: its own, or that of all.
+fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) -> Option<&'a str> {
+    let own = job.get("job options").and_then(Value::as_object);
+    let tables = own.into_iter().chain([global]);
+    tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
+}
+
+fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
+    let whole: Value = serde_json::from_str(text)
+        .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
+    let jobs = whole.get("jobs").and_then(Value::as_array).ok_or_else(|| {
+        ("there is no list `jobs`".to_string(), "the output of fio --output-format=json".into())
+    })?;
+    let none = Map::new();
+    let global = whole.get("global options").and_then(Value::as_object).unwrap_or(&none);
+    // Without group_reporting each clone of a job has an entry, all under one name.
+    let mut by_name: BTreeMap<(usize, &str), Vec<&Value>> = BTreeMap::new();
+    let mut order: Vec<&str> = Vec::new();
+    for job in jobs {
+        let name = job.get("jobname").and_then(Value::as_str).unwrap_or_default();
+        let place = order.iter().position(|known| *known == name).unwrap_or_else(|| {
+            order.push(name);
+            order.len() - 1
+        });
+        by_name.entry((place, name)).or_default().push(job);
+    }
+    let (mut points, mut left_out) = (Vec::new(), Vec::new());
+    for ((_, name), clones) in by_name {
+        let rw = option(global, clones[0], &["rw", "readwrite"]).unwrap_or("read");
+        if !KINDS.contains(&rw) {
+            left_out.push(format!("job `{name}`: rw={rw} is left out"));
+            continue;
+        }
+        let point = of_jobs(global, rw, &clones);
+        let point =
+            point.map_err(|(what, expected)| (format!("job `{name}`: {what}"), expected))?;
+        if let Some((what, expected)) = point.wrong() {
+            return Err((format!("job `{name}`: {what}"), expected));
+        }
+        points.push(point);
+    }
+    Ok((points, left_out))
+}
+
+/// The point of a job and its clones: rates add up, the mean is that of all, a percentile that of
+/// the clone in which it was largest.
+fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<Point, Wrong> {
+    let number = |names: &[&str]| match option(global, clones[0], names) {
+        None => Ok(1),
+        Some(text) => text
+            .trim()
+            .parse::<u32>()
+            .map_err(|_| (format!("{} is `{text}`", names[0]), "a whole number".to_string())),
+    };
+    let bs = option(global, clones[0], &["bs", "blocksize"]).unwrap_or("4k").to_string();
+    let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
+    let direction = if rw.ends_with("read") { "read" } else { "write" };
+    let of = |clone: &Value, pointer: &str| {
+        clone.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
+    };
+    let iops: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "iops")).collect();
+    let iops = iops.ok_or_else(|| (format!("no {direction}.iops"), "fio 3 or later".into()))?;
+    let total: f64 = iops.iter().sum();
+    let means: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "lat_ns/mean")).collect();
+    let mean = means.map(|means| {
+        means.iter().zip(&iops).map(|(mean, rate)| mean * rate).sum::<f64>() / total / 1e3
+    });
+    let largest = |key: &str| {
+        let pointer = format!("clat_ns/percentile/{key}");
+        let all = clones.iter().filter_map(|clone| of(clone, &pointer));
+        all.reduce(f64::max).map(|ns| ns / 1e3)
+    };
+    let measured = [Some(total), mean, largest("50.000000"), largest("99.000000")];
+    let numjobs = numjobs.max(clones.len() as u32);
+    Ok(Point { rw: rw.into(), bs, iodepth, numjobs, measured })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: &str = r#"{"jobname":"a","job options":{"iodepth":"8"},"read":{"iops":100.5,
+        "lat_ns":{"mean":2000},"clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
+
+    fn fio(jobs: &str) -> String {
+        format!(r#"{{"global options":{{"rw":"randread","bs":"4k"}},"jobs":[{jobs}]}}"#)
+    }
+
+    #[test]
+    fn a_job_is_a_point_and_its_clones_are_one() {
+        let (points, _) = of_fio(&fio(JOB)).unwrap();
+        let measured = [Some(100.5), Some(2.0), Some(1.5), Some(9.0)];
+        let one =
+            Point { rw: "randread".into(), bs: "4k".into(), iodepth: 8, numjobs: 1, measured };
+        assert_eq!(points, std::slice::from_ref(&one));
+        let (points, _) = of_fio(&fio(&[JOB, JOB].join(","))).unwrap();
+        let measured = [Some(201.0), Some(2.0), Some(1.5), Some(9.0)];
+        assert_eq!(points, [Point { numjobs: 2, measured, ..one }]);
+        assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
+    }
+
+    #[test]
+    fn mixed_jobs_are_left_out_with_a_word() {
+        let mixed = JOB.replace(r#""iodepth":"8""#, r#""rw":"randrw""#).replace("\"a\"", "\"m\"");
+        let (points, left_out) = of_fio(&fio(&[JOB, &mixed].join(","))).unwrap();
+        assert_eq!((points.len(), left_out), (1, vec!["job `m`: rw=randrw is left out".into()]));
+    }
+
+    #[test]
+    fn a_table_has_a_point_a_line() {
+        let text = format!("{COLUMNS}\nrandwrite,4k,128,4,150000,,3227,\n");
+        let (points, _) = of_table(&text).unwrap();
+        assert_eq!(points[0].measured, [Some(150_000.0), None, Some(3227.0), None]);
+        assert_eq!(points[0].direction(), "write");
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_place() {
+        let rows = [
+            ("trim,4k,1,1,1,,,", "line 2: rw is `trim`"),
+            ("read,fast,1,1,1,,,", "line 2: bs is `fast`"),
+            ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
+            ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
+            ("read,4k,1,1,NaN,,,", "line 2: IOPS is NaN"),
+            ("read,4k,1,1,,,,", "line 2: there are no IOPS"),
+            ("read,4k,1", "line 2: "),
+        ];
+        for (row, said) in rows {
+            let (what, _) = of_table(&format!("{COLUMNS}\n{row}\n")).unwrap_err();
+            assert!(what.starts_with(said), "{row}: {what}");
+        }
+        for (text, said) in [
+            ("{", "line 1: "),
+            ("{\"jobs\":3}", "there is no list `jobs`"),
+            (&*fio(&JOB.replace("\"8\"", "\"many\"")), "job `a`: iodepth is `many`"),
+            (&*fio(&JOB.replace("100.5", "\"x\"")), "job `a`: no read.iops"),
+            (&*fio(&JOB.replace("100.5", "0")), "job `a`: IOPS is 0"),
+        ] {
+            let (what, _) = of_fio(text).unwrap_err();
+            assert!(what.starts_with(said), "{text}: {what}");
+        }
+        assert!(of_table("a,b\n").unwrap_err().0.starts_with("line 1 is `a,b`"));
+    }
+}

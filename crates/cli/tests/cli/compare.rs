@@ -1,0 +1,65 @@
+//! `compare`: what was measured beside what parts do.
+
+use crate::support::Test;
+
+const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
+const NEAR: &str = "iocost/samsung-ssd-970-pro-512gb";
+const FAR: &str = "iocost/intel-ssdpekka256g7";
+
+#[test]
+fn the_nearest_part_is_said_first() {
+    // The random reads and writes of the one, which a saturated part does by construction.
+    let table = format!("{HEADER}\nrandread,4k,32,1,376844,,,\nrandwrite,4k,8,4,241421,132.5,,\n");
+    let said = |parts: [&str; 2]| {
+        let args = ["compare", parts[0], parts[1], "--with", "mine.csv", "--requests", "2000"];
+        Test::new().file("mine.csv", &table).args(&args).run()
+    };
+    for parts in [[NEAR, FAR], [FAR, NEAR]] {
+        let output = said(parts);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(output.stdout.starts_with(&format!("{NEAR}: median errors: IOPS 0.")));
+        for row in ["randread 4k depth 32", "randwrite 4k depth 4 x 8"] {
+            assert!(output.stdout.contains(row), "{}", output.stdout);
+        }
+    }
+    let args = ["compare", NEAR, "--with", "mine.csv", "--requests", "2000", "--json"];
+    let all = Test::new().file("mine.csv", &table).args(&args).json();
+    let part = &all["parts"][0];
+    assert!(part["median_error"].as_f64().unwrap() < 0.01, "{part}");
+    let points = part["points"].as_array().unwrap();
+    assert_eq!((points.len(), points[1]["measured"]["latency_us_mean"].as_f64()), (2, Some(132.5)));
+}
+
+#[test]
+fn the_example_of_the_how_to_works() {
+    let text = include_str!("../../../../docs/howto/compare-with-my-drive.md");
+    let (_, table) = text.rsplit_once("```\nrw,").expect("it ends with a table");
+    let (table, _) = table.split_once("```").unwrap();
+    let smaller = ["ssd.geometry.blocks_per_plane=64", "ssd.over_provisioning=\"7%\""];
+    for set in smaller {
+        assert!(text.contains(&format!("--set {set}")) || text.contains(&format!("--set '{set}'")));
+    }
+    let mut args = vec!["compare", "samsung-980-pro-1tb", "--with", "mine.csv"];
+    args.extend(["--requests", "3000", "--set", smaller[0], "--set", smaller[1]]);
+    let output = Test::new().file("mine.csv", &format!("rw,{table}")).args(&args).run();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stdout.contains("randwrite 4k depth 4 x 128"), "{}", output.stdout);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let row = "randread,4k,32,1,376844,,,";
+    let one = format!("{HEADER}\n{row}\n");
+    for (file, args, said) in [
+        ("a,b\n1,2\n", vec![NEAR], ["line 1 is `a,b`", HEADER]),
+        ("{\"jobs\":[]}", vec![NEAR], ["nothing to compare with", "randread"]),
+        (&*one, vec!["samsung"], ["there is no part named `samsung`", "blocklab list parts"]),
+        (&*one, vec![NEAR, "--set", "ssd.gc=greedy"], ["none of the parts", "a key of iocost"]),
+        (&*one, vec![NEAR, "--set", "iocost.rbp=1"], ["unknown name `rbp`", "rbps"]),
+        (&*one.replace("4k", "3"), vec![NEAR], ["3", "512"]),
+    ] {
+        let args = [&["compare"], &args[..], &["--with", "mine.csv"]].concat();
+        Test::new().file("mine.csv", file).args(&args).refuses(&said);
+    }
+    Test::new().args(&["compare", NEAR, "--with", "no.csv"]).refuses(&["no.csv"]);
+}
