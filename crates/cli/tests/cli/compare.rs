@@ -41,7 +41,7 @@ fn the_example_of_the_how_to_works() {
     }
     let mut args = vec!["compare", "samsung-980-pro-1tb", "--with", "mine.csv"];
     args.extend(["--requests", "3000", "--set", smaller[0], "--set", smaller[1]]);
-    let output = Test::new().file("mine.csv", &format!("rw,{table}")).args(&args).run();
+    let output = Test::new().file("mine.csv", format!("rw,{table}")).args(&args).run();
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(output.stdout.contains("randwrite 4k depth 4 x 128"), "{}", output.stdout);
 }
