@@ -12,7 +12,7 @@ use crate::fault::{Faults, Placement, Verdict};
 use crate::order::{Command, Order, Refusal};
 use crate::request_log::RequestLog;
 use crate::store::{Extent, Store};
-use crate::volatile::{VolatileLog, WriteTicket};
+use crate::volatile::{AtRisk, Fate, VolatileLog, WriteTicket};
 
 /// Replaced data is looked through for durable writes when it has grown to this.
 const PRUNE_BYTES: usize = 64 << 20;
@@ -184,9 +184,20 @@ impl Data {
         }
     }
 
-    pub(crate) fn acknowledged(&mut self, id: RequestId) {
+    /// A flush was submitted.
+    pub(crate) fn flush_came(&mut self, id: RequestId) {
         if let Some(log) = &mut self.log {
-            log.acknowledged(id);
+            log.flush_came(id);
+        }
+    }
+
+    /// The host was told that it is done.
+    pub(crate) fn acknowledged(&mut self, id: RequestId, command: Command) {
+        let Some(log) = &mut self.log else { return };
+        match command {
+            Command::Write { fua } => log.acknowledged(id, fua),
+            Command::Flush => log.flush_done(id),
+            _ => {}
         }
     }
 
@@ -260,6 +271,32 @@ impl Data {
         let copy = self.store.fork(limit)?;
         let mut log = self.log.clone().unwrap_or_default();
         let undone = log.power_cut(&copy, lost);
+        undone
+            .map(|()| copy)
+            .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))
+    }
+
+    /// From now on know which writes the contract makes safe, whatever the device says.
+    pub(crate) fn keep_contract(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.keep_contract();
+        }
+    }
+
+    /// By the contract, the writes that are not safe, oldest first.
+    pub(crate) fn at_risk(&self) -> Vec<AtRisk> {
+        self.log.as_ref().map(VolatileLog::at_risk).unwrap_or_default()
+    }
+
+    /// A copy of the data as a power cut may leave it by the contract: `fates` are those of the
+    /// writes at risk.
+    pub(crate) fn after_power_cut_as(
+        &self,
+        fates: &[Fate],
+        limit: Bytes,
+    ) -> Result<Store, Failure> {
+        let copy = self.store.fork(limit)?;
+        let undone = self.log.clone().unwrap_or_default().power_cut_as(&copy, fates);
         undone
             .map(|()| copy)
             .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))

@@ -21,6 +21,7 @@ use crate::order::{Command, Order, Refusal, Reply, Submitter, Timing};
 use crate::record::Recorder;
 use crate::statistics::Statistics;
 use crate::store::Store;
+use crate::volatile::Fate;
 
 struct InFlight {
     order: Order,
@@ -219,9 +220,12 @@ impl Engine {
             return;
         }
         self.enter(arrived, index);
+        let id = self.slot(index).request.id;
         if let Some(ticket) = ticket {
-            let id = self.slot(index).request.id;
             self.data.submitted(ticket, id);
+        }
+        if order.command == Command::Flush {
+            self.data.flush_came(id);
         }
     }
 
@@ -345,8 +349,8 @@ impl Engine {
     fn answer(&mut self, index: u32, replies: &mut Vec<Reply>) {
         let slot = self.slots[index as usize].take().expect("the slot is in use");
         self.free.push(index);
-        if matches!(slot.order.command, Command::Write { .. }) && slot.result.is_ok() {
-            self.data.acknowledged(slot.request.id);
+        if slot.result.is_ok() {
+            self.data.acknowledged(slot.request.id, slot.order.command);
         }
         let timing = Timing {
             op: slot.request.op,
@@ -406,6 +410,20 @@ impl Engine {
         self.data.prune(&lost);
         let store = self.data.after_power_cut(&lost, limit)?;
         Ok(AfterCut { device, store, lost_writes: lost.len() })
+    }
+
+    /// One of the media that a power cut at the present moment may leave by the contract of flush
+    /// and FUA, whatever the model says; the device is as the model says.
+    pub(crate) fn after_power_cut_as(
+        &mut self,
+        fates: &[Fate],
+        limit: Bytes,
+    ) -> Result<AfterCut, Failure> {
+        let mut device = self.device.boxed_clone();
+        device.power_fail(self.latest);
+        let store = self.data.after_power_cut_as(fates, limit)?;
+        let lost_writes = fates.iter().filter(|fate| **fate != Fate::Kept).count();
+        Ok(AfterCut { device, store, lost_writes })
     }
 
     /// Forget durable writes when much is kept; called between requests.

@@ -32,10 +32,40 @@ impl Entry {
     }
 }
 
+/// What a host may rely on, whatever the device does: a write is safe when it was done by FUA, or
+/// when a flush is done that came after it.
+#[derive(Clone, Default, Debug)]
+struct Contract {
+    /// What each flush that is not done makes safe.
+    flushes: BTreeMap<RequestId, BTreeSet<RequestId>>,
+    safe: BTreeSet<RequestId>,
+}
+
+/// What becomes of a write that was not safe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It is there.
+    Kept,
+    /// None of it is.
+    Lost,
+    /// Each sector is there or not, by these random bits, over and over.
+    Torn(u64),
+}
+
+/// A write that is not safe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct AtRisk {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
 /// Writes that are not known to be durable, oldest first.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct VolatileLog {
     entries: VecDeque<Entry>,
+    contract: Option<Contract>,
     bytes: usize,
     /// The device's names of the writes.
     ids: BTreeMap<WriteTicket, RequestId>,
@@ -74,18 +104,56 @@ impl VolatileLog {
         }
     }
 
+    /// From now on know what the host may rely on, and not what the device says.
+    pub(crate) fn keep_contract(&mut self) {
+        self.contract = Some(Contract::default());
+    }
+
     /// The host was told that write `id` is done.
-    pub(crate) fn acknowledged(&mut self, id: RequestId) {
+    pub(crate) fn acknowledged(&mut self, id: RequestId, fua: bool) {
         self.acknowledged.insert(id);
+        if let Some(contract) = self.contract.as_mut().filter(|_| fua) {
+            contract.safe.insert(id);
+        }
+    }
+
+    /// A flush came.
+    pub(crate) fn flush_came(&mut self, id: RequestId) {
+        if let Some(contract) = &mut self.contract {
+            contract.flushes.insert(id, self.acknowledged.clone());
+        }
+    }
+
+    /// A flush is done.
+    pub(crate) fn flush_done(&mut self, id: RequestId) {
+        if let Some(contract) = &mut self.contract {
+            contract.safe.extend(contract.flushes.remove(&id).unwrap_or_default());
+        }
+    }
+
+    /// By the contract, the writes that are not safe, oldest first.
+    pub(crate) fn at_risk(&self) -> Vec<AtRisk> {
+        let at_risk = self.entries.iter().filter(|entry| !self.is_safe(entry));
+        at_risk
+            .map(|entry| AtRisk { offset: entry.offset, bytes: entry.before.len() as u64 })
+            .collect()
+    }
+
+    fn is_safe(&self, entry: &Entry) -> bool {
+        let id = self.ids.get(&entry.ticket);
+        self.contract.as_ref().zip(id).is_some_and(|(contract, id)| contract.safe.contains(id))
     }
 
     /// Forget every write that a power cut now would not undo; `lost` are those it would.
     pub(crate) fn prune(&mut self, lost: &[LostWrite]) {
         let lost: BTreeSet<RequestId> = lost.iter().map(|lost| lost.id).collect();
         let (ids, acknowledged) = (self.ids.clone(), self.acknowledged.clone());
+        let safe = self.contract.as_ref().map(|contract| contract.safe.clone());
         let durable = |entry: &Entry| {
-            let id = ids.get(&entry.ticket);
-            id.is_some_and(|id| acknowledged.contains(id) && !lost.contains(id))
+            ids.get(&entry.ticket).is_some_and(|id| match &safe {
+                Some(safe) => safe.contains(id),
+                None => acknowledged.contains(id) && !lost.contains(id),
+            })
         };
         // A durable write over an older one at risk must be written again after the undoing.
         let mut at_risk = BTreeSet::new();
@@ -100,6 +168,9 @@ impl VolatileLog {
         self.ids.retain(|ticket, _| left.contains(ticket));
         let named: BTreeSet<RequestId> = self.ids.values().copied().collect();
         self.acknowledged.retain(|id| named.contains(id));
+        if let Some(contract) = &mut self.contract {
+            contract.safe.retain(|id| named.contains(id));
+        }
     }
 
     fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
@@ -112,15 +183,7 @@ impl VolatileLog {
     /// # Errors
     /// Those of the store.
     pub(crate) fn power_cut(&mut self, store: &Store, lost: &[LostWrite]) -> io::Result<()> {
-        // Newest to oldest, exchange what is there for what was there before...
-        let mut buffer = Vec::new();
-        for entry in self.entries.iter_mut().rev() {
-            buffer.resize(entry.before.len(), 0);
-            store.read(entry.offset, &mut buffer)?;
-            store.write(entry.offset, &entry.before)?;
-            std::mem::swap(&mut entry.before, &mut buffer);
-        }
-        // ... then, oldest to newest, write again what survives.
+        self.undo(store)?;
         for entry in &self.entries {
             let id = self.ids.get(&entry.ticket);
             if let Some(&id) = id.filter(|id| self.acknowledged.contains(id)) {
@@ -128,6 +191,48 @@ impl VolatileLog {
             }
         }
         *self = VolatileLog::default();
+        Ok(())
+    }
+
+    /// The same, but what becomes of the writes [at risk](VolatileLog::at_risk) is said: the
+    /// contract allows all of it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn power_cut_as(&mut self, store: &Store, fates: &[Fate]) -> io::Result<()> {
+        self.undo(store)?;
+        let mut fates = fates.iter().copied();
+        for entry in &self.entries {
+            let fate =
+                if self.is_safe(entry) { Fate::Kept } else { fates.next().unwrap_or(Fate::Lost) };
+            match fate {
+                Fate::Kept => store.write(entry.offset, &entry.before)?,
+                Fate::Lost => {}
+                Fate::Torn(bits) => {
+                    let sectors = entry.before.chunks(SECTOR_BYTES as usize).enumerate();
+                    for (index, sector) in sectors {
+                        if bits.rotate_right(index as u32) & 1 == 1 {
+                            store.write(entry.offset + index as u64 * SECTOR_BYTES, sector)?;
+                        }
+                    }
+                }
+            }
+        }
+        *self = VolatileLog::default();
+        Ok(())
+    }
+
+    /// Take every write back; what each wrote is in its `before` then.
+    fn undo(&mut self, store: &Store) -> io::Result<()> {
+        // Newest to oldest, exchange what is there for what was there before. What survives is
+        // written again oldest to newest.
+        let mut buffer = Vec::new();
+        for entry in self.entries.iter_mut().rev() {
+            buffer.resize(entry.before.len(), 0);
+            store.read(entry.offset, &mut buffer)?;
+            store.write(entry.offset, &entry.before)?;
+            std::mem::swap(&mut entry.before, &mut buffer);
+        }
         Ok(())
     }
 }
@@ -182,7 +287,7 @@ mod tests {
         write(&mut log, &store, 2, 1, 2); // survives
         write(&mut log, &store, 3, 2, 3); // its first sector is lost
         write(&mut log, &store, 4, 0, 4); // never acknowledged
-        (1..=3).for_each(|id| log.acknowledged(RequestId(id)));
+        (1..=3).for_each(|id| log.acknowledged(RequestId(id), false));
         let lost = [
             LostWrite { id: RequestId(1), lba: Lba(0), sectors: 2 },
             LostWrite { id: RequestId(3), lba: Lba(2), sectors: 1 },
@@ -197,7 +302,7 @@ mod tests {
         let mut log = VolatileLog::default();
         write(&mut log, &store, 1, 0, 1); // lost
         write(&mut log, &store, 2, 0, 2); // durable
-        (1..=2).for_each(|id| log.acknowledged(RequestId(id)));
+        (1..=2).for_each(|id| log.acknowledged(RequestId(id), false));
         let lost = [LostWrite { id: RequestId(1), lba: Lba(0), sectors: 2 }];
         log.prune(&lost);
         log.power_cut(&store, &lost).unwrap();
@@ -210,12 +315,46 @@ mod tests {
         let mut log = VolatileLog::default();
         write(&mut log, &store, 1, 0, 1);
         write(&mut log, &store, 2, 200, 2);
-        log.acknowledged(RequestId(1));
+        log.acknowledged(RequestId(1), false);
         log.prune(&[]);
         assert_eq!(log.bytes(), 1024);
         log.submitted(WriteTicket(3), RequestId(3));
         assert_eq!(log.ids.len(), 1);
         log.power_cut(&store, &[]).unwrap();
         assert_eq!(sectors(&store), [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn only_a_flush_that_came_later_makes_a_write_safe() {
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        log.keep_contract();
+        let id = |number| RequestId(number);
+        write(&mut log, &store, 1, 0, 1);
+        write(&mut log, &store, 2, 1, 2);
+        log.acknowledged(id(1), false);
+        log.flush_came(id(9));
+        log.acknowledged(id(2), false); // after the flush had come
+        let sectors_at_risk = |log: &VolatileLog| -> Vec<u64> {
+            log.at_risk().iter().map(|write| write.offset / SECTOR_BYTES).collect()
+        };
+        assert_eq!(sectors_at_risk(&log), [0, 1]);
+        log.flush_done(id(9));
+        // The device may say what it likes.
+        log.prune(&[]);
+        assert_eq!(sectors_at_risk(&log), [1]);
+        write(&mut log, &store, 3, 2, 3);
+        log.acknowledged(id(3), true);
+        assert_eq!(sectors_at_risk(&log), [1]);
+
+        let cut = |fate| {
+            let copy = store.fork(Bytes::from_mib(2)).unwrap();
+            log.clone().power_cut_as(&copy, &[fate]).unwrap();
+            sectors(&copy)
+        };
+        assert_eq!(cut(Fate::Lost), [1, 1, 3, 3]);
+        assert_eq!(cut(Fate::Kept), [1, 2, 3, 3]);
+        assert_eq!(cut(Fate::Torn(0b01)), [1, 2, 3, 3]);
+        assert_eq!(cut(Fate::Torn(0b10)), [1, 1, 3, 3]);
     }
 }

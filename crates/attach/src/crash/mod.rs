@@ -9,6 +9,8 @@ mod cuts;
 mod recovery;
 mod replay;
 mod report;
+mod shrink;
+mod subsets;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,7 +26,8 @@ use crate::session::DeviceOptions;
 use crate::travel::{self, Companion, journey};
 
 pub use cuts::Cuts;
-pub use report::{CutReport, Report, Verdict};
+pub use report::{Coverage, CutReport, Report, Verdict};
+pub use shrink::Smallest;
 
 use recovery::{Found, Recovery};
 use replay::{Medium, Replay};
@@ -37,10 +40,42 @@ pub struct Options {
     pub travel: travel::Options,
     /// When the power is cut.
     pub cuts: Cuts,
+    /// What a cut leaves.
+    pub media: Media,
     /// What looks at what is left: a line for `/bin/sh`.
     pub check: Option<String>,
     /// Guests at a time.
     pub guests: usize,
+}
+
+/// What is left of the writes that were not safe yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Media {
+    /// What the model of the device says.
+    Modelled,
+    /// So many of the subsets that the contract of flush and FUA allows, whatever the model says.
+    Subsets(u32),
+    /// One of those, by its number.
+    Subset(u32),
+}
+
+impl Media {
+    /// The subsets that are looked at where `at_risk` writes are not safe.
+    fn subsets(self, at_risk: usize) -> Vec<Option<u32>> {
+        match self {
+            Media::Modelled => vec![None],
+            Media::Subset(number) => vec![Some(number)],
+            Media::Subsets(_) if at_risk == 0 => vec![Some(0)],
+            Media::Subsets(count) => (0..count).map(Some).collect(),
+        }
+    }
+}
+
+/// One medium that is looked at.
+pub(crate) struct Cut {
+    at: Nanos,
+    subset: Option<u32>,
+    at_risk: usize,
 }
 
 /// How far it is; for whoever watches, and for whoever wants it to end.
@@ -111,20 +146,25 @@ impl Template {
 /// # Errors
 /// When the program fails, its check fails without a cut, or the machine lacks something.
 pub fn crash(options: Options, progress: &Progress) -> Result<Report, Failure> {
-    let Options { part, travel, cuts, check, guests } = options;
+    let Options { part, travel, cuts, media, check, guests } = options;
     let recovery = Recovery::new(&travel, check)?;
-    let limit = travel.data_limit;
+    let (limit, seed) = (travel.data_limit, travel.seed);
     let (device, template) = Template::of(part);
     let command = travel.command.clone();
     let recorded = record(device.boxed_clone(), &template, travel, progress)?;
     let moments = cuts.moments(&recorded)?;
-    let replay = || Replay::new(device.boxed_clone(), &recorded.log, limit);
-    let shared = Shared { template: &template, acks: &recorded.acks, progress };
+    let replay = || Replay::new(device.boxed_clone(), &recorded.log, limit, media);
+    let acks = &recorded.acks;
+    let shared = Shared { template: &template, acks, progress, media, seed, limit };
     shared.sound(&recovery, replay()?)?;
-    progress.all.store(moments.len() as u64, Ordering::Relaxed);
-    let (found, equal, build_ns_max) =
-        shared.check_all(&recovery, replay()?, (&moments, limit), guests)?;
-    Ok(Report::of(&recorded, command, &moments, (found, equal), build_ns_max))
+    let each = if let Media::Subsets(count) = media { u64::from(count) } else { 1 };
+    progress.all.store(each * moments.len() as u64, Ordering::Relaxed);
+    let checked = shared.check_all(&recovery, replay()?, &moments, guests)?;
+    let mut report = Report::of(&recorded, command, media, checked);
+    if let Some((at, number)) = report.first_failure().and_then(CutReport::subset) {
+        report.smallest = Some(shared.shrink(&recovery, replay()?, at, number)?);
+    }
+    Ok(report)
 }
 
 /// Run the program and keep all that the device was asked.
@@ -173,12 +213,24 @@ struct Shared<'a> {
     template: &'a Template,
     acks: &'a [Ack],
     progress: &'a Progress,
+    media: Media,
+    seed: u64,
+    limit: Bytes,
 }
 
 /// A medium that waits for a guest: the first cut it is of.
 type Waiting = (usize, Nanos, Medium);
-/// What was found, by the index of the cut, and which earlier cut each of the others equals.
-type Checked = (BTreeMap<usize, Found>, BTreeMap<usize, usize>, u64);
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Checked {
+    cuts: Vec<Cut>,
+    /// By the index of the cut.
+    found: BTreeMap<usize, Found>,
+    /// By the index of a cut that was not looked at, the earlier one that it equals.
+    equal: BTreeMap<usize, usize>,
+    build_ns_max: u64,
+}
 
 impl Shared<'_> {
     /// Fails when what the run leaves without any cut is not as the check wants it.
@@ -202,14 +254,14 @@ impl Shared<'_> {
         &self,
         recovery: &Recovery,
         mut replay: Replay<'_>,
-        (moments, limit): (&[Nanos], Bytes),
+        moments: &[Nanos],
         guests: usize,
     ) -> Result<Checked, Failure> {
         let (send, receive) = sync_channel::<Waiting>(guests);
         let receive = Mutex::new(receive);
         let results = Mutex::new(Ok(BTreeMap::new()));
         let mut known = BTreeMap::new();
-        let (mut equal, mut build_ns_max) = (BTreeMap::new(), 0);
+        let mut checked = Checked::default();
         std::thread::scope(|scope| -> Result<(), Failure> {
             let send = send; // dropped before the guests are waited for, also on failure
             for _ in 0..guests {
@@ -218,29 +270,55 @@ impl Shared<'_> {
             }
             // All that comes before the first cut is no part of building a medium.
             moments.first().map_or(Ok(()), |&first| replay.advance_to(first))?;
-            for (index, &at) in moments.iter().enumerate() {
-                self.progress.check()?;
-                let began = std::time::Instant::now();
-                let medium = replay.cut(at, limit)?;
-                build_ns_max = build_ns_max.max(began.elapsed().as_nanos() as u64);
-                let promised = self.acks.partition_point(|ack| ack.at <= at);
-                match known.entry((medium.hash, promised)) {
-                    Entry::Occupied(first) => {
-                        equal.insert(index, *first.get());
-                        self.progress.done.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Entry::Vacant(place) => {
-                        place.insert(index);
-                        if send.send((index, at, medium)).is_err() {
-                            break; // every guest has given up, and says why
+            for &at in moments {
+                replay.advance_to(at)?;
+                let at_risk = match self.media {
+                    Media::Modelled => 0,
+                    _ => replay.at_risk().len(),
+                };
+                let subsets = self.media.subsets(at_risk);
+                if let Media::Subsets(count) = self.media {
+                    let fewer = u64::from(count) - subsets.len() as u64;
+                    self.progress.done.fetch_add(fewer, Ordering::Relaxed);
+                }
+                for subset in subsets {
+                    self.progress.check()?;
+                    let index = checked.cuts.len();
+                    checked.cuts.push(Cut { at, subset, at_risk });
+                    let began = std::time::Instant::now();
+                    let medium = self.medium(&mut replay, &checked.cuts[index])?;
+                    let took = began.elapsed().as_nanos() as u64;
+                    checked.build_ns_max = checked.build_ns_max.max(took);
+                    let promised = self.acks.partition_point(|ack| ack.at <= at);
+                    match known.entry((medium.hash, promised)) {
+                        Entry::Occupied(first) => {
+                            checked.equal.insert(index, *first.get());
+                            self.progress.done.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Entry::Vacant(place) => {
+                            place.insert(index);
+                            if send.send((index, at, medium)).is_err() {
+                                return Ok(()); // every guest has given up, and says why
+                            }
                         }
                     }
                 }
             }
             Ok(())
         })?;
-        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        Ok((results, equal, build_ns_max))
+        checked.found = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        Ok(checked)
+    }
+
+    /// What `cut` leaves; the replay is there already.
+    fn medium(&self, replay: &mut Replay<'_>, cut: &Cut) -> Result<Medium, Failure> {
+        match cut.subset {
+            None => replay.cut(cut.at, self.limit),
+            Some(number) => {
+                let fates = subsets::fates(cut.at_risk, number, self.seed, cut.at.0);
+                replay.cut_as(cut.at, &fates, self.limit)
+            }
+        }
     }
 
     /// Check media until there are no more.

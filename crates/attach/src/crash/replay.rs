@@ -9,13 +9,17 @@ use crate::engine::Engine;
 use crate::request_log::{RequestLog, Step};
 use crate::store::Store;
 use crate::travel::Disk;
+use crate::volatile::{AtRisk, Fate};
+
+use super::Media;
 
 /// What a cut leaves.
 pub(super) struct Medium {
     pub(super) disk: Disk,
     /// Of the data alone.
     pub(super) hash: u64,
-    /// Acknowledged writes that the device lost.
+    /// Writes that are lost: acknowledged ones that the device lost, or of a subset those that are
+    /// not there whole.
     pub(super) lost_writes: usize,
 }
 
@@ -34,11 +38,15 @@ impl<'a> Replay<'a> {
         device: Box<dyn Device>,
         log: &'a RequestLog,
         limit: Bytes,
+        media: Media,
     ) -> Result<Replay<'a>, Failure> {
         let store = Store::temporary(device.limits().capacity, limit)?;
         let line = Timeline { start: Nanos(0), dilation: 1 };
         let mut engine = Engine::new(device, store, line, 0);
         engine.data().keep_volatile_log();
+        if media != Media::Modelled {
+            engine.data().keep_contract();
+        }
         Ok(Replay { engine, log, next: 0, pool: BufferPool::default() })
     }
 
@@ -78,6 +86,26 @@ impl<'a> Replay<'a> {
     pub(super) fn cut(&mut self, at: Nanos, limit: Bytes) -> Result<Medium, Failure> {
         self.advance_to(at)?;
         let left = self.engine.after_power_cut(limit)?;
+        let hash = hash(&left.store)?;
+        let next_id = self.engine.next_id();
+        let disk = Disk { device: left.device, store: left.store, at, next_id };
+        Ok(Medium { disk, hash, lost_writes: left.lost_writes })
+    }
+
+    /// By the contract, the writes that are not safe now.
+    pub(super) fn at_risk(&mut self) -> Vec<AtRisk> {
+        self.engine.data().prune(&[]);
+        self.engine.data().at_risk()
+    }
+
+    /// What a power cut now may leave of the writes at risk.
+    pub(super) fn cut_as(
+        &mut self,
+        at: Nanos,
+        fates: &[Fate],
+        limit: Bytes,
+    ) -> Result<Medium, Failure> {
+        let left = self.engine.after_power_cut_as(fates, limit)?;
         let hash = hash(&left.store)?;
         let next_id = self.engine.next_id();
         let disk = Disk { device: left.device, store: left.store, at, next_id };

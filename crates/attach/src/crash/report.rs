@@ -6,8 +6,12 @@ use config::Duration;
 use serde::Serialize;
 use sim::Nanos;
 
-use super::Recorded;
 use super::recovery::Found;
+use super::shrink::Smallest;
+use super::{Checked, Cut, Media, Recorded, subsets};
+
+/// So many of the writes whose loss is enough are told.
+const TOLD_MAX: usize = 8;
 
 /// What is left after a cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -48,10 +52,34 @@ pub struct CutReport {
     pub acks: usize,
     /// Acknowledged writes that the device lost.
     pub lost_writes: usize,
+    /// By the contract, writes that were not safe, and which of their subsets this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subset: Option<u32>,
+    /// See `subset`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_risk: Option<usize>,
     /// An earlier cut left the same bytes, with the same promises: that one was looked at.
     pub same_as_ns: Option<u64>,
     /// What the checks said, where they found something.
     pub said: String,
+}
+
+impl CutReport {
+    /// The moment, and the number of its subset.
+    pub(super) fn subset(&self) -> Option<(Nanos, u32)> {
+        Some((Nanos(self.at_ns), self.subset?))
+    }
+}
+
+/// How much of what the contract allows was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub struct Coverage {
+    /// Moments at which every subset of whole writes was looked at.
+    pub exhausted: usize,
+    /// Moments at which there are more.
+    pub sampled: usize,
+    /// The most writes that were at risk at one moment.
+    pub at_risk_max: usize,
 }
 
 /// All cuts.
@@ -73,6 +101,12 @@ pub struct Report {
     pub counts: BTreeMap<&'static str, usize>,
     /// Every cut, in the order of time.
     pub cuts: Vec<CutReport>,
+    /// If subsets were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<Coverage>,
+    /// The smallest loss that fails as the first failure does, if that is a subset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smallest: Option<Smallest>,
     /// The slowest building of a medium, on this machine.
     #[serde(skip)]
     pub build_ns_max: u64,
@@ -82,14 +116,14 @@ impl Report {
     pub(super) fn of(
         recorded: &Recorded,
         command: Vec<String>,
-        moments: &[Nanos],
-        (found, equal): (BTreeMap<usize, Found>, BTreeMap<usize, usize>),
-        build_ns_max: u64,
+        media: Media,
+        checked: Checked,
     ) -> Report {
+        let Checked { cuts: looked_at, found, equal, build_ns_max } = checked;
         let mut counts: BTreeMap<_, _> =
             Verdict::ALL.map(|verdict| (verdict.name(), 0)).into_iter().collect();
         let mut cuts = Vec::new();
-        for (index, at) in moments.iter().enumerate() {
+        for (index, cut) in looked_at.iter().enumerate() {
             let first = equal.get(&index);
             let Some(Found { verdict, said, lost_writes }) = found.get(first.unwrap_or(&index))
             else {
@@ -97,11 +131,13 @@ impl Report {
             };
             *counts.entry(verdict.name()).or_default() += 1;
             cuts.push(CutReport {
-                at_ns: at.0,
+                at_ns: cut.at.0,
                 verdict: *verdict,
-                acks: recorded.acks.partition_point(|ack| ack.at <= *at),
+                acks: recorded.acks.partition_point(|ack| ack.at <= cut.at),
                 lost_writes: *lost_writes,
-                same_as_ns: first.map(|first| moments[*first].0),
+                subset: cut.subset,
+                at_risk: cut.subset.map(|_| cut.at_risk),
+                same_as_ns: first.map(|first| looked_at[*first].at.0),
                 said: if *verdict == Verdict::Clean { String::new() } else { said.clone() },
             });
         }
@@ -114,6 +150,8 @@ impl Report {
             distinct: found.len(),
             counts,
             cuts,
+            coverage: coverage(&looked_at, media),
+            smallest: None,
             build_ns_max,
         }
     }
@@ -138,6 +176,12 @@ impl Report {
         lines.extend(
             Verdict::ALL.map(|it| format!("{:>9} {:>6}", it.name(), self.counts[it.name()])),
         );
+        if let Some(Coverage { exhausted, sampled, at_risk_max }) = &self.coverage {
+            lines.push(format!(
+                "every whole subset at {exhausted} moments, some at {sampled}; at most \
+                 {at_risk_max} writes at risk"
+            ));
+        }
         if let Some(cut) = self.first_failure() {
             let at = Duration(Nanos(cut.at_ns));
             lines.push(format!(
@@ -148,6 +192,38 @@ impl Report {
             ));
             lines.extend(cut.said.lines().map(|line| format!("    {line}")));
         }
+        if let Some(smallest) = &self.smallest {
+            let Smallest { lost, torn, at_risk, guests } = smallest;
+            lines.push(if lost.is_empty() {
+                "keeping every write mends nothing: what is gone was not asked of the drive".into()
+            } else {
+                format!(
+                    "enough to lose, of {at_risk} writes at risk ({guests} guests looked), \
+                     {torn} torn:"
+                )
+            });
+            let told = lost.iter().take(TOLD_MAX);
+            lines.extend(told.map(|it| format!("    {} bytes at {}", it.bytes, it.offset)));
+            if lost.len() > TOLD_MAX {
+                lines.push(format!("    and {} more", lost.len() - TOLD_MAX));
+            }
+        }
         lines
     }
+}
+
+fn coverage(cuts: &[Cut], media: Media) -> Option<Coverage> {
+    let Media::Subsets(count) = media else { return None };
+    let firsts = || cuts.iter().filter(|cut| cut.subset == Some(0));
+    // Each second number is a whole subset.
+    let all = |cut: &&Cut| {
+        subsets::whole_subsets(cut.at_risk)
+            .is_some_and(|it| cut.at_risk == 0 || it <= u64::from(count.div_ceil(2)))
+    };
+    let exhausted = firsts().filter(all).count();
+    Some(Coverage {
+        exhausted,
+        sampled: firsts().count() - exhausted,
+        at_risk_max: firsts().map(|cut| cut.at_risk).max().unwrap_or(0),
+    })
 }

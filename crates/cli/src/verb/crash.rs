@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{self, Instant};
 
-use attach::crash::{Cuts, Options, Progress, Report};
+use attach::crash::{Cuts, Media, Options, Progress, Report};
 use attach::travel::{self, Settings};
 use config::{Duration, Size};
 use study::Failure;
@@ -51,6 +51,13 @@ pub(crate) struct Args {
     /// One cut, at this moment of virtual time
     #[arg(long, value_name = "TIME", group = "when")]
     at: Option<String>,
+    /// Look not at what the drive's model leaves, but at N of the subsets of unsafe writes (whole,
+    /// torn, lost) that the contract of flush and FUA allows at each cut
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    subsets: Option<u32>,
+    /// Of these subsets the one with this number
+    #[arg(long, value_name = "NUMBER", requires = "at", conflicts_with = "subsets")]
+    subset: Option<u32>,
     /// What looks at what is left, a line for the shell; fails when something is missing. What was
     /// acknowledged before the cut is in the file $BLOCKLAB_ACKS, a line each
     #[arg(long, value_name = "CMD")]
@@ -108,10 +115,16 @@ impl Args {
                 .expected("a size such as 500MiB or 64GiB")
         })?;
         let limit = time("--limit", &self.limit)?;
+        let media = match (self.subsets, self.subset) {
+            (Some(count), _) => Media::Subsets(count),
+            (None, Some(number)) => Media::Subset(number),
+            (None, None) => Media::Modelled,
+        };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Options {
             part,
             cuts,
+            media,
             check: self.check,
             guests: self.guests.map_or(cores, |number| number as usize),
             travel: travel::Options {
@@ -167,21 +180,25 @@ fn time(option: &str, text: &str) -> Result<Duration, Failure> {
 
 /// The command that repeats the first failure: this one, with its cut alone.
 fn repeat(report: &Report) -> Option<String> {
-    let at = report.first_failure()?.at_ns;
+    let failure = report.first_failure()?;
     let mut words: Vec<String> = std::env::args().collect();
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let mut index = 1;
     let mut end_now = end;
     while index < end_now {
         let word = words[index].clone();
-        let takes_next = ["--cuts", "--every", "--at"].contains(&word.as_str());
-        let joined = ["--cuts=", "--every=", "--at="].iter().any(|it| word.starts_with(it));
+        const REPLACED: [&str; 5] = ["--cuts", "--every", "--at", "--subsets", "--subset"];
+        let takes_next = REPLACED.contains(&word.as_str());
+        let joined = word.split_once('=').is_some_and(|(name, _)| REPLACED.contains(&name));
         let drop = if takes_next { 2 } else { usize::from(joined || word == "--at-flush") };
         words.drain(index..(index + drop).min(end_now));
         end_now -= drop.min(end_now - index);
         index += usize::from(drop == 0);
     }
-    words.insert(end_now, format!("--at={at}ns"));
+    words.insert(end_now, format!("--at={}ns", failure.at_ns));
+    if let Some(number) = failure.subset {
+        words.insert(end_now + 1, format!("--subset={number}"));
+    }
     words[0] = "blocklab".into();
     let quoted = words.iter().map(|word| quote(word));
     Some(format!("again: {}", quoted.collect::<Vec<_>>().join(" ")))

@@ -86,6 +86,67 @@ fn what_is_synced_with_its_folder_stays() {
     assert_eq!((sweep.count("clean"), sweep.report["acks"].as_u64()), (3, Some(3)));
 }
 
+/// What loses what was promised is found; each is right but for one thing.
+#[test]
+fn a_missing_sync_of_the_folder_a_mount_without_barriers_and_a_lying_drive_are_found() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let (folder, right, file) = (Folder::new(), right(), files("sync t;"));
+    // It may lose all that mkfs wrote, and then repairing looks at the whole drive.
+    let (lying, small) = ("ssd.buffer.ignore_flush=true", "ssd.geometry.pages_per_block=48");
+    for (more, program) in [
+        (&["--cuts", "4"][..], &file),
+        (&["--cuts", "8", "--mount-options", "nobarrier"], &right),
+        (&["--cuts", "4", "--set", lying, "--set", small], &right),
+    ] {
+        let sweep = folder.crash(&[more, &["--mkfs", "ext4", "--check", FILES]].concat(), program);
+        assert_eq!(sweep.code, Some(1), "{more:?}: {}", sweep.stderr);
+        assert!(sweep.count("lost") + sweep.count("refused") > 0, "{more:?}: {}", sweep.stderr);
+    }
+}
+
+/// A log on the bare device: records of 4 KiB, each promised when it is durable.
+fn log(sum: &str) -> String {
+    format!(
+        "cd /run; for n in 1 2 3 4; do yes $n | head -c 4000 > r; {sum} < r > s; \
+         cat r s | dd of=/dev/vda bs=4096 seek=$n conv=sync iflag=fullblock oflag=direct && \
+         sync /dev/vda && blocklab-ack $n || exit 1; done"
+    )
+}
+
+/// Every promised record is there, and none is there that was not written whole.
+const RECORDS: &str = r#"cd /run; for n in 1 2 3 4; do
+    dd if=/dev/vda bs=4096 skip=$n count=1 of=b status=none
+    head -c 4000 b > r; tail -c 96 b | tr -d '\0' > s; $SUM < r > t
+    if cmp -s s t; then
+        yes $n | head -c 4000 | cmp -s - r || { [ $n -gt "$(wc -l < $BLOCKLAB_ACKS)" ] &&
+            cmp -s -n 4000 r /dev/zero; } || { echo "$n is torn"; exit 1; }
+    else
+        ! grep -qx $n $BLOCKLAB_ACKS || { echo "$n is gone"; exit 1; }
+    fi
+done"#;
+
+#[test]
+fn a_log_without_a_checksum_is_torn_by_some_subset_and_one_with_a_checksum_by_none() {
+    if !can_travel(&["dd", "cksum"]) {
+        return;
+    }
+    let folder = Folder::new();
+    for (sum, torn) in [("true", true), ("cksum", false)] {
+        let check = RECORDS.replace("$SUM", sum);
+        let args = ["--cuts", "8", "--subsets", "4", "--check", &check];
+        let sweep = folder.crash(&args, &log(sum));
+        assert_eq!(sweep.code, Some(i32::from(torn)), "{sum}: {}", sweep.stderr);
+        assert!(sweep.report["coverage"]["at_risk_max"].as_u64() > Some(0), "{}", sweep.stderr);
+        if torn {
+            assert!(sweep.stderr.contains("is torn"), "{}", sweep.stderr);
+            assert!(sweep.stderr.contains("--subset="), "{}", sweep.stderr);
+            assert_eq!(sweep.report["smallest"]["torn"], 1, "{}", sweep.stderr);
+        }
+    }
+}
+
 #[test]
 fn a_file_system_without_a_journal_has_to_be_repaired() {
     if !can_travel(&["mkfs.ext2", "e2fsck"]) {

@@ -41,6 +41,9 @@ pub struct BufferParams {
     pub destage_order: Destage,
     /// Capacitors finish what is in the buffer when the power fails.
     pub power_loss_protection: bool,
+    /// Flushes and FUA writes are answered at once, as no drive may: after a power failure what was
+    /// promised is gone.
+    pub ignore_flush: bool,
 }
 
 impl Default for BufferParams {
@@ -52,6 +55,7 @@ impl Default for BufferParams {
             destage_depth: 0,
             destage_order: Destage::Oldest,
             power_loss_protection: false,
+            ignore_flush: false,
         }
     }
 }
@@ -100,6 +104,7 @@ pub struct Buffer {
     /// Time to take a page in or to serve it.
     pub access: Nanos,
     protected: bool,
+    waits_for_flush: bool,
     // Ordered, so that nothing depends on a hash.
     pages: BTreeMap<u32, Page>,
     /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
@@ -170,6 +175,7 @@ impl Buffer {
             depth: depth as usize,
             access: params.access.0,
             protected: params.power_loss_protection,
+            waits_for_flush: !params.power_loss_protection && !params.ignore_flush,
             pages: BTreeMap::new(),
             order: VecDeque::new(),
             sorted: (params.destage_order == Destage::Sorted).then_some(0),
@@ -178,6 +184,11 @@ impl Buffer {
             programming: 0,
             flush_to: 0,
         }))
+    }
+
+    /// True when a flush waits until what is in the buffer is on flash.
+    pub fn waits_for_flush(&self) -> bool {
+        self.waits_for_flush
     }
 
     /// True when the buffer forgets its content with the power.

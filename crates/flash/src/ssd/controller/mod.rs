@@ -489,7 +489,7 @@ impl Controller {
 
     /// Let a flush or FUA write wait until all that is in the buffer now is on flash.
     fn wait_for_buffer(&mut self, slot: u32, now: Nanos) {
-        let Some(buffer) = self.buffer.0.as_mut().filter(|buffer| buffer.is_volatile()) else {
+        let Some(buffer) = self.buffer.0.as_mut().filter(|buffer| buffer.waits_for_flush()) else {
             return;
         };
         let fua = self.requests[slot as usize].fua;
