@@ -25,7 +25,7 @@ PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
 # What travel's kernel is built with.
 BUILDERS := build-essential flex bison bc xz-utils
 
-.PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long test-all bench fuzz docs clean
+.PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long test-all bench dist fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ test-all:
 bench: ## Measure speed on one core
 	cargo bench --workspace --benches
 
+dist: ## Build what is given to others into dist/: a static binary, and a wheel for Python
+	@scripts/dist.sh
+
 fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each
 	@fuzz/run.sh $(FUZZ_SECONDS)
 
@@ -84,4 +87,4 @@ docs: ## Write the generated documents and the API reference
 
 clean: ## Delete everything that can be made again
 	cargo clean
-	rm -rf out .venv
+	rm -rf out dist .venv

@@ -12,16 +12,34 @@ mod table;
 mod verb;
 
 use std::ffi::OsString;
+use std::sync::LazyLock;
 
 use clap::Parser;
 use study::Failure;
 
 /// A laboratory for Linux storage on flash.
 #[derive(Parser)]
-#[command(name = "blocklab", version, about, arg_required_else_help = true)]
+#[command(name = "blocklab", version, long_version = version(), about)]
+#[command(arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: verb::Verb,
+}
+
+/// The version, the commit (of an optimised build), and the digest of all code that numbers
+/// depend on.
+fn version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let commit = option_env!("BLOCKLAB_COMMIT").map(|commit| format!("\ncommit {commit}"));
+        let (version, commit) = (env!("CARGO_PKG_VERSION"), commit.unwrap_or_default());
+        format!("{version}{commit}\nresults of code {}", study::CODE_VERSION)
+    });
+    &TEXT
+}
+
+/// All that the command line knows.
+pub(crate) fn command() -> clap::Command {
+    <Arguments as clap::CommandFactory>::command()
 }
 
 /// Be the binary `blocklab`: run the command line of this process; returns the exit code.
@@ -76,9 +94,11 @@ mod tests {
     use super::Arguments;
 
     /// Without `--json`, and why.
-    const EXCEPTIONS: [(&str, &str); 2] = [
+    const EXCEPTIONS: [(&str, &str); 4] = [
         ("blocklab travel-guest", "the first process of a guest, which nobody calls"),
         ("blocklab travel-ack", "what stands in a guest as `blocklab-ack`, and says nothing"),
+        ("blocklab completions", "a script for a shell"),
+        ("blocklab man", "pages for people"),
     ];
 
     /// Names of all that does something, below `command` and itself, that `--json` is nothing to.

@@ -45,6 +45,16 @@ pub fn model_of(name: &str) -> Result<String, Failure> {
     described(name, &parse_part(name, &text)?.0)
 }
 
+/// The text of the part `name` (a path, or the name of a shipped one).
+///
+/// # Errors
+/// When there is no such part.
+pub fn part_source(name: &str) -> Result<String, Failure> {
+    let text = part_text(name, &Files::new(Path::new("")))
+        .map_err(|failure| failure.help("blocklab list parts"))?;
+    Ok(text.text.clone())
+}
+
 /// The model of the device that a part's tables describe.
 fn described(name: &str, tree: &Node) -> Result<String, Failure> {
     let known = |key: &&str| DeviceModel::NAMES.contains(key);

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
-use study::{Cache, Failure, Options, Plan, RunSummary, Watch};
+use study::Failure;
 
-use super::run;
+use super::measured::{
+    Bench, METRICS, Point, Values, error, errors, named, of_model, points, summary,
+};
 use crate::say;
-
-mod points;
-
-use points::{METRICS, Point};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -42,7 +40,7 @@ pub(crate) struct Args {
 struct Compared {
     part: String,
     /// By point and metric: what the part does there.
-    modelled: Vec<[Option<f64>; METRICS.len()]>,
+    modelled: Vec<Values>,
     notes: Vec<String>,
 }
 
@@ -70,87 +68,17 @@ impl Args {
     }
 
     fn compare(&self, part: &str, model: &str, points: &[Point]) -> Result<Compared, Failure> {
-        let folder = attach::PrivateFolder::new()?;
-        let path = folder.path.join("compare.toml");
-        let wrong = |why: std::io::Error| {
-            Failure::machine(format!("cannot write {}: {why}", path.display()))
-        };
-        std::fs::write(&path, self.study(part, model, points)).map_err(wrong)?;
-        let sets = self.sets.iter().filter(|set| of_model(set, model));
-        let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let plan = Plan::read(&path.display().to_string(), &sets)?;
-        let options = Options {
-            out: Some(folder.path.join("results")),
-            cache: Cache::of_user()?,
-            ..Options::default()
-        };
-        let results = run::interruptible(&plan, &options, &Watch::new(&plan))?;
-        let modelled = points.iter().zip(&results.runs).map(|(point, run)| values(point, run));
-        let mut notes: Vec<String> =
-            results.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
-        notes.dedup();
-        Ok(Compared { part: part.to_string(), modelled: modelled.collect(), notes })
+        let (overwritten, requests) = (self.overwritten, self.requests);
+        let bench = Bench { part, model, overwritten, requests, keep: true };
+        let (modelled, notes) = bench.run(points, &self.sets)?;
+        Ok(Compared { part: part.to_string(), modelled, notes })
     }
-
-    /// A study with a workload for each point.
-    fn study(&self, part: &str, model: &str, points: &[Point]) -> String {
-        // A string of JSON is one of TOML.
-        let quoted = |text: &str| json!(text).to_string();
-        // A part of the user's is looked for where he is, not where the study lies.
-        let place = std::path::absolute(part).ok().filter(|path| path.is_file());
-        let name = place.map_or(part.to_string(), |path| path.display().to_string());
-        let mut text = format!("[device.{model}]\npart = {}\n", quoted(&name));
-        text += "[[precondition]]\nfill = { span = \"100%\" }\n";
-        if self.overwritten > 0 {
-            let writes = format!("{}%", self.overwritten);
-            text += &format!("[[precondition]]\noverwrite = {{ writes = \"{writes}\" }}\n");
-        }
-        text += &format!("[run]\nrequests = {}\n", self.requests);
-        for (index, Point { rw, bs, iodepth, numjobs, .. }) in points.iter().enumerate() {
-            text += &format!(
-                "[workloads.p{index:04}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
-                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\nruntime = \"1h\"\n",
-                quoted(bs)
-            );
-        }
-        text
-    }
-}
-
-/// Is `KEY=VALUE` about a device of this model?
-fn of_model(set: &str, model: &str) -> bool {
-    set.split('.').next() == Some(model)
-}
-
-/// What a run gave of what was measured.
-fn values(point: &Point, run: &RunSummary) -> [Option<f64>; METRICS.len()] {
-    METRICS.map(|(_, metric)| {
-        let metric = format!("{}_{metric}", point.direction());
-        run.metrics.get(&metric).copied().flatten()
-    })
-}
-
-/// (modelled / measured - 1), where there are both.
-fn error(measured: Option<f64>, modelled: Option<f64>) -> Option<f64> {
-    Some(modelled? / measured? - 1.0)
 }
 
 impl Compared {
-    /// Size of the errors of one metric, or of all, least first.
-    fn errors(&self, points: &[Point], metric: Option<usize>) -> Vec<f64> {
-        let wanted = |index: &usize| metric.is_none_or(|only| only == *index);
-        let pairs = points.iter().zip(&self.modelled).flat_map(|(point, modelled)| {
-            let all = (0..METRICS.len()).filter(wanted);
-            all.filter_map(|index| error(point.measured[index], modelled[index]))
-        });
-        let mut errors: Vec<f64> = pairs.map(f64::abs).collect();
-        errors.sort_by(f64::total_cmp);
-        errors
-    }
-
     /// The error that half of the numbers do not exceed.
     fn median(&self, points: &[Point]) -> f64 {
-        let errors = self.errors(points, None);
+        let errors = errors(points, &self.modelled, None);
         errors.get(errors.len() / 2).copied().unwrap_or(f64::INFINITY)
     }
 }
@@ -160,13 +88,8 @@ fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<Str
     ranked.sort_by(|a, b| a.median(points).total_cmp(&b.median(points)));
     let mut lines = Vec::new();
     for one in ranked {
-        let parts = METRICS.iter().enumerate().filter_map(|(index, (name, _))| {
-            let errors = one.errors(points, Some(index));
-            let (middle, worst) = (errors.get(errors.len() / 2)?, errors.last()?);
-            Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
-        });
-        let parts: Vec<String> = parts.collect();
-        lines.push(format!("{}: median errors: {}", one.part, parts.join(", ")));
+        let errors = summary(points, &one.modelled);
+        lines.push(format!("{}: median errors: {errors}", one.part));
         lines.extend(one.notes.iter().map(|note| format!("note: {note}")));
     }
     lines.extend(left_out.iter().map(|what| format!("note: {what}")));
@@ -195,13 +118,6 @@ fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<Str
 }
 
 fn as_json(points: &[Point], compared: &[Compared], left_out: &[String]) -> Value {
-    let named = |values: &[Option<f64>; METRICS.len()]| -> Value {
-        METRICS
-            .iter()
-            .zip(values)
-            .map(|((_, name), value)| ((*name).to_string(), json!(value)))
-            .collect()
-    };
     let parts = compared.iter().map(|one| {
         let rows = points.iter().zip(&one.modelled).map(|(point, modelled)| {
             json!({ "rw": point.rw, "bs": point.bs, "iodepth": point.iodepth,

@@ -1,6 +1,7 @@
 //! The verbs: one file and one line each.
 
 mod frontend;
+mod measured;
 mod results;
 
 /// Declare the verbs. Each module offers `pub struct Args` (clap) with
@@ -47,6 +48,8 @@ verbs! {
     TravelAck => travel_ack,
     /// How far a drive that was measured is from parts
     Compare => compare,
+    /// A part of what was measured on a drive
+    Calibrate => calibrate,
     /// List what there is: studies, parts, models, metrics
     List => list,
     /// Explain a model, a part, a study or a metric
@@ -69,4 +72,8 @@ verbs! {
     New => new,
     /// Write the report of a run
     Report => report,
+    /// What a shell needs to complete command lines: `blocklab completions bash`
+    Completions => completions,
+    /// Write manual pages into a folder
+    Man => man,
 }

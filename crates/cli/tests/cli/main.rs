@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod boot;
+mod calibrate;
 mod catalog;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "most of it is for sessions")]

@@ -7,7 +7,6 @@
 mod answers;
 mod conduit;
 mod device;
-mod holders;
 mod mount;
 pub mod wire;
 
@@ -147,7 +146,7 @@ impl Loop {
 }
 
 fn used_by(device: &LoopDevice) -> String {
-    match holders::of(&device.path) {
+    match crate::holders::of(&device.path) {
         found if found.is_empty() => "by whom cannot be seen".into(),
         found => found.join("; "),
     }

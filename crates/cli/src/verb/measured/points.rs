@@ -3,41 +3,66 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use study::Failure;
 
 /// What is compared: (name, the metric of a run behind `read_` or `write_`).
-pub(super) const METRICS: [(&str, &str); 4] = [
+pub(crate) const METRICS: [(&str, &str); 4] = [
     ("IOPS", "iops"),
     ("mean us", "latency_us_mean"),
     ("p50 us", "latency_us_p50"),
     ("p99 us", "latency_us_p99"),
 ];
 const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
-const COLUMNS: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
+/// What fio has, too, and what is not compared.
+const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
+/// The columns of a table, and the names that others give them.
+const COLUMNS: [(&str, &[&str]); 8] = [
+    ("rw", &[]),
+    ("bs", &[]),
+    ("iodepth", &[]),
+    ("numjobs", &[]),
+    ("iops", &[]),
+    ("mean_us", &["lat_mean_us"]),
+    ("p50_us", &["p50"]),
+    ("p99_us", &["p99"]),
+];
+/// Without these there is no point.
+const NEEDED: [&str; 4] = ["rw", "bs", "iodepth", "iops"];
 
 /// One load, and what the drive did under it.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Point {
+pub(crate) struct Point {
     /// As fio calls it.
-    pub(super) rw: String,
+    pub(crate) rw: String,
     /// As fio writes it.
-    pub(super) bs: String,
-    pub(super) iodepth: u32,
-    pub(super) numjobs: u32,
+    pub(crate) bs: String,
+    pub(crate) iodepth: u32,
+    pub(crate) numjobs: u32,
     /// By [`METRICS`]; what was not measured is left out.
-    pub(super) measured: [Option<f64>; METRICS.len()],
+    pub(crate) measured: [Option<f64>; METRICS.len()],
 }
 
 impl Point {
     /// The half of a run's metrics that it is about.
-    pub(super) fn direction(&self) -> &'static str {
+    pub(crate) fn direction(&self) -> &'static str {
         if self.rw.ends_with("read") { "read" } else { "write" }
     }
 
+    /// The size of a request; 0 if it is none.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bs = self.bs.to_lowercase();
+        let digits = bs.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor = match bs[digits.len()..].chars().next() {
+            Some('k') => 1 << 10,
+            Some('m') => 1 << 20,
+            _ => 1,
+        };
+        digits.parse::<u64>().map_or(0, |number| number.saturating_mul(factor))
+    }
+
     /// For people.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let jobs = if self.numjobs > 1 { format!("{} x ", self.numjobs) } else { String::new() };
         format!("{} {} depth {jobs}{}", self.rw, self.bs, self.iodepth)
     }
@@ -71,7 +96,7 @@ impl Point {
 ///
 /// # Errors
 /// Names the file, the place in it, what is wrong and what was expected.
-pub(super) fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>), Failure> {
+pub(crate) fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>), Failure> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
@@ -91,39 +116,67 @@ pub(super) fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>), Failure> {
 
 type Wrong = (String, String);
 
-/// A line of the table.
-#[derive(Deserialize)]
-struct Row {
-    rw: String,
-    bs: String,
-    iodepth: u32,
-    numjobs: u32,
-    iops: Option<f64>,
-    mean_us: Option<f64>,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
+/// Where the columns are; others may stand between them.
+fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()], Wrong> {
+    let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);
+    let found =
+        COLUMNS.map(|(name, others)| place(name).or(others.iter().find_map(|&name| place(name))));
+    let missing = COLUMNS
+        .iter()
+        .zip(&found)
+        .find(|((name, _), place)| place.is_none() && NEEDED.contains(name));
+    let Some(((name, _), _)) = missing else { return Ok(found) };
+    let shown: String = header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect();
+    let known = COLUMNS.map(|(name, _)| name).join(",");
+    Err((
+        format!("line 1 is `{shown}`, without a column `{name}`"),
+        format!("fio's JSON, or a table with the columns {known}"),
+    ))
 }
 
 fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let header = text.lines().next().unwrap_or_default().trim();
-    if header != COLUMNS {
-        let shown: String = header.chars().take(80).collect();
-        return Err((format!("line 1 is `{shown}`"), format!("fio's JSON, or `{COLUMNS}`")));
-    }
-    let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let mut points = Vec::new();
-    for (index, row) in reader.deserialize::<Row>().enumerate() {
+    let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+    let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
+    let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
+    let places = columns(header)?;
+    let (mut points, mut left_out) = (Vec::new(), BTreeMap::<String, u64>::new());
+    for (index, row) in reader.records().enumerate() {
         let line = index + 2;
-        let row = row.map_err(|why| (format!("line {line}: {why}"), COLUMNS.into()))?;
-        let measured = [row.iops, row.mean_us, row.p50_us, row.p99_us];
-        let Row { rw, bs, iodepth, numjobs, .. } = row;
-        let point = Point { rw, bs, iodepth, numjobs, measured };
-        if let Some((what, expected)) = point.wrong() {
-            return Err((format!("line {line}: {what}"), expected));
+        let row = row.map_err(|why| (format!("line {line}: {why}"), "as many as line 1".into()))?;
+        let cells = places.map(|place| place.and_then(|place| row.get(place)).unwrap_or("").trim());
+        if MIXED.contains(&cells[0]) {
+            *left_out.entry(cells[0].to_string()).or_default() += 1;
+            continue;
         }
+        let point =
+            of_row(&cells).map_err(|(what, want)| (format!("line {line}: {what}"), want))?;
         points.push(point);
     }
-    Ok((points, Vec::new()))
+    let left_out = left_out.iter().map(|(rw, lines)| format!("{lines} lines of rw={rw} left out"));
+    Ok((points, left_out.collect()))
+}
+
+fn of_row(cells: &[&str; COLUMNS.len()]) -> Result<Point, Wrong> {
+    let whole = |index: usize| match cells[index] {
+        "" => Ok(1),
+        text => text.parse::<u32>().map_err(|_| {
+            (format!("{} is `{text}`", COLUMNS[index].0), "a whole number, 1 to 4096".to_string())
+        }),
+    };
+    let number = |index: usize| match cells[index] {
+        "" => Ok(None),
+        text => text.parse::<f64>().map(Some).map_err(|_| {
+            (format!("{} is `{text}`", COLUMNS[index].0), "a number above 0".to_string())
+        }),
+    };
+    let point = Point {
+        rw: cells[0].to_string(),
+        bs: cells[1].trim_end_matches(['b', 'B']).to_string(),
+        iodepth: whole(2)?,
+        numjobs: whole(3)?,
+        measured: [number(4)?, number(5)?, number(6)?, number(7)?],
+    };
+    point.wrong().map_or(Ok(point), Err)
 }
 
 /// A job's option: its own, or that of all.
@@ -207,6 +260,7 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
 mod tests {
     use super::*;
 
+    const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
     const JOB: &str = r#"{"jobname":"a","job options":{"iodepth":"8"},"read":{"iops":100.5,
         "lat_ns":{"mean":2000},"clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
 
@@ -236,16 +290,24 @@ mod tests {
 
     #[test]
     fn a_table_has_a_point_a_line() {
-        let text = format!("{COLUMNS}\nrandwrite,4k,128,4,150000,,3227,\n");
+        let text = format!("{HEADER}\nrandwrite,4k,128,4,150000,,3227,\n");
         let (points, _) = of_table(&text).unwrap();
         assert_eq!(points[0].measured, [Some(150_000.0), None, Some(3227.0), None]);
         assert_eq!(points[0].direction(), "write");
+        // With other columns between, under other names, and without what is not needed.
+        let text =
+            "file,bs,rw,iodepth,iops,p99,dir\na,4kb,randread,8,9,7,read\nb,4k,trim,1,1,1,x\n";
+        let (points, left_out) = of_table(text).unwrap();
+        assert_eq!((points[0].bs.as_str(), points[0].numjobs, points.len()), ("4k", 1, 1));
+        assert_eq!(points[0].measured, [Some(9.0), None, None, Some(7.0)]);
+        assert_eq!(left_out, ["1 lines of rw=trim left out"]);
     }
 
     #[test]
     fn what_cannot_be_is_named_with_its_place() {
         let rows = [
-            ("trim,4k,1,1,1,,,", "line 2: rw is `trim`"),
+            ("erase,4k,1,1,1,,,", "line 2: rw is `erase`"),
+            ("read,4k,1,1,x,,,", "line 2: iops is `x`"),
             ("read,fast,1,1,1,,,", "line 2: bs is `fast`"),
             ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
             ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
@@ -254,7 +316,7 @@ mod tests {
             ("read,4k,1", "line 2: "),
         ];
         for (row, said) in rows {
-            let (what, _) = of_table(&format!("{COLUMNS}\n{row}\n")).unwrap_err();
+            let (what, _) = of_table(&format!("{HEADER}\n{row}\n")).unwrap_err();
             assert!(what.starts_with(said), "{row}: {what}");
         }
         for (text, said) in [

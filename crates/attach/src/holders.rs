@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// One line for each that is found; without root some are not.
-pub(super) fn of(device: &Path) -> Vec<String> {
+pub fn of(device: &Path) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !found.contains(&line) {

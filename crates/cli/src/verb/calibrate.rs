@@ -1,0 +1,277 @@
+//! `blocklab calibrate`: a part of what was measured on a drive.
+
+use std::path::PathBuf;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use study::Failure;
+
+use super::measured::{
+    Bench, METRICS, Point, Values, error, errors, named, of_model, points, summary,
+};
+use crate::say;
+
+mod fit;
+mod knobs;
+mod probe;
+mod write;
+
+use fit::Fit;
+use knobs::{Base, DIES};
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    fit: Option<Fitting>,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Measure a drive with fio, for `calibrate --from`
+    Probe(probe::Args),
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        match (self.verb, self.fit) {
+            (Some(Verb::Probe(probe)), _) => probe.run(),
+            (None, Some(fit)) => fit.run(),
+            (None, None) => Err(Failure::bug("neither a verb nor a file to fit to")),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+struct Fitting {
+    /// What was measured on the drive: fio's JSON output, or a table
+    /// (docs/howto/compare-with-my-drive.md)
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// The part to begin with, by name or file: what is not fitted stays as it says
+    #[arg(long, value_name = "PART")]
+    base: String,
+    /// The part to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Fit this key and no others, as ssd.nand.read; may be repeated
+    #[arg(long = "fit", value_name = "KEY")]
+    keys: Vec<String>,
+    /// Hold back each Nth point, to judge the part by; 0 fits to all
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    hold_out: usize,
+    /// Parts that are tried
+    #[arg(long, value_name = "N", default_value_t = 500,
+          value_parser = clap::value_parser!(u64).range(10..))]
+    tries: u64,
+    /// Before it is measured, overwrite this much of the filled part at random, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    overwritten: u32,
+    /// Requests that each point is run with
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1_000..))]
+    requests: u64,
+    /// Change a key of the base, as ssd.geometry.channels=8; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// The same, only while parts are tried; an SSD has fewer blocks then, which are filled sooner
+    #[arg(long, value_name = "KEY=VALUE")]
+    while_fitting: Vec<String>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// Fewer points say too little about a drive.
+const POINTS_MIN: usize = 4;
+
+/// Points that are fitted to, and those that judge.
+struct Split {
+    fitted: Vec<Point>,
+    held: Vec<Point>,
+}
+
+impl Split {
+    /// Each `nth` point judges, in order of load; the first and the last are the ends of what is
+    /// known, and are fitted to.
+    fn new(mut points: Vec<Point>, nth: usize) -> Split {
+        points.sort_by_key(|point| {
+            (point.rw.clone(), point.bytes(), u64::from(point.iodepth) * u64::from(point.numjobs))
+        });
+        let last = points.len().saturating_sub(1);
+        let judges =
+            |index: &usize| nth > 0 && index % nth == nth / 2 && ![0, last].contains(index);
+        let (mut fitted, mut held) = (Vec::new(), Vec::new());
+        for (index, point) in points.into_iter().enumerate() {
+            if judges(&index) { held.push(point) } else { fitted.push(point) }
+        }
+        Split { fitted, held }
+    }
+}
+
+/// What came of it.
+struct Calibrated {
+    split: Split,
+    fit: Fit,
+    /// Of the part that was written.
+    fitted: Vec<Values>,
+    held: Vec<Values>,
+    notes: Vec<String>,
+}
+
+impl Fitting {
+    fn run(self) -> Result<u8, Failure> {
+        write::check_free(&self.out)?;
+        let (points, mut notes) = points::read(&self.from)?;
+        check_points(&points, &self.from)?;
+        let split = Split::new(points, self.hold_out);
+        let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;
+        if let Some(set) = self.while_fitting.iter().find(|set| !of_model(set, &base.model)) {
+            let wrong = format!("--while-fitting {set}: the base is no such device");
+            return Err(Failure::input(wrong).expected(format!("a key of {}", base.model)));
+        }
+        let bench = Bench {
+            part: &self.base,
+            model: &base.model,
+            overwritten: self.overwritten,
+            requests: self.requests,
+            keep: false,
+        };
+        let small = base.smaller(self.overwritten > 0);
+        let smaller = [&self.sets[..], &small, &self.while_fitting].concat();
+        let fit = fit::fit(&bench, &base, &split.fitted, &smaller, self.tries)?;
+        let mut sets = smaller;
+        sets.extend(base.sets(&fit.place));
+        let (fitted, more) = bench.run(&split.fitted, &sets)?;
+        notes.extend(more);
+        let held =
+            if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
+        let calibrated = Calibrated { split, fit, fitted, held, notes };
+        write::part(&self, &base, &calibrated)?;
+        if self.json {
+            say(calibrated.as_json(&base, &self.out.display().to_string()));
+        } else {
+            calibrated.told(&base).iter().for_each(say);
+            say(format!("wrote {}", self.out.display()));
+            say(format!(
+                "next: blocklab compare {} --with {}",
+                self.out.display(),
+                self.from.display()
+            ));
+        }
+        Ok(0)
+    }
+}
+
+fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure> {
+    let wrong = |what: String, expected: &str| {
+        Err(Failure::input(format!("{}: {what}", from.display()))
+            .expected(expected)
+            .help("docs/calibrate.md says what to measure, and `calibrate probe` measures it"))
+    };
+    if points.len() < POINTS_MIN {
+        return wrong(format!("{} points", points.len()), "4 points or more, at several depths");
+    }
+    let same = |metric: fn(&Point) -> Option<f64>| {
+        points.iter().all(|point| metric(point) == metric(&points[0]))
+    };
+    if same(|point| point.measured[0]) {
+        return wrong(
+            "all points have the same IOPS".into(),
+            "loads under which the drive differs",
+        );
+    }
+    Ok(())
+}
+
+/// Further off than this in the middle, a part is none of the drive.
+const FAR: f64 = 0.25;
+
+impl Calibrated {
+    /// Whether the part does about what the drive does.
+    fn fits(&self) -> bool {
+        let errors = errors(&self.split.fitted, &self.fitted, None);
+        errors.get(errors.len() / 2).is_none_or(|middle| *middle <= FAR)
+    }
+
+    fn told(&self, base: &Base) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.fits() {
+            lines.push(format!(
+                "no answer: with none of the values tried does this base do what the drive does; \
+                 half of the numbers are more than {:.0} % off; try another --base, or more \
+                 --tries",
+                100.0 * FAR
+            ));
+        }
+        lines.push(format!("fitted to:  {}", summary(&self.split.fitted, &self.fitted)));
+        lines.push(match self.held.len() {
+            0 => "held back:  no point; nothing judges this part".into(),
+            _ => format!("held back:  {}", summary(&self.split.held, &self.held)),
+        });
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["key", "value", "known to"]);
+        if let Some(dies) = self.fit.place.dies {
+            table.add_row([DIES.to_string(), dies.to_string(), self.fit.of_dies()]);
+        }
+        for (index, (key, value)) in base.values(&self.fit.place).into_iter().enumerate() {
+            table.add_row([key, value.to_string(), self.fit.known(index)]);
+        }
+        lines.extend(table.lines().map(|line| line.trim_end().to_string()));
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["load", "", "", "drive", "part", ""]);
+        let sets =
+            [("fitted", &self.split.fitted, &self.fitted), ("held", &self.split.held, &self.held)];
+        for (set, points, values) in sets {
+            for (point, values) in points.iter().zip(values) {
+                for (metric, (name, _)) in METRICS.iter().enumerate() {
+                    let Some(measured) = point.measured[metric] else { continue };
+                    let off = error(Some(measured), values[metric]);
+                    table.add_row([
+                        point.label(),
+                        set.into(),
+                        (*name).into(),
+                        format!("{measured:.1}"),
+                        values[metric].map_or("none".into(), |value| format!("{value:.1}")),
+                        off.map_or(String::new(), |off| format!("{:+.1} %", 100.0 * off)),
+                    ]);
+                }
+            }
+        }
+        let right = table.column_iter_mut().skip(3);
+        right.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        lines.extend(table.lines().map(|line| line.trim_end().to_string()));
+        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
+        lines
+    }
+
+    fn as_json(&self, base: &Base, out: &str) -> Value {
+        let values = base.values(&self.fit.place).into_iter().enumerate();
+        let keys: Vec<Value> = values
+            .map(|(index, (key, value))| {
+                json!({ "key": key, "value": value.to_string(),
+                    "standard_error": self.fit.spreads[index],
+                    "not_identified": self.fit.unknown[index] })
+            })
+            .collect();
+        let rows = |points: &[Point], values: &[Values]| -> Vec<Value> {
+            let row = |(point, values): (&Point, &Values)| {
+                json!({ "rw": point.rw, "bs": point.bs, "iodepth": point.iodepth,
+                        "numjobs": point.numjobs, "measured": named(&point.measured),
+                        "modelled": named(values) })
+            };
+            points.iter().zip(values).map(row).collect()
+        };
+        let dies =
+            self.fit.dies.iter().map(|(dies, error)| json!({ "dies": dies, "error": error }));
+        json!({ "part": out, "tries": self.fit.tries, "keys": keys,
+                "dies_per_package": self.fit.place.dies, "dies_tried": dies.collect::<Vec<_>>(),
+                "fits": self.fits(),
+                "fitted": rows(&self.split.fitted, &self.fitted),
+                "held_back": rows(&self.split.held, &self.held), "notes": self.notes })
+    }
+}

@@ -1,0 +1,372 @@
+//! What of a part is fitted.
+
+use study::Failure;
+use toml::{Table, Value};
+
+use super::super::measured::Point;
+
+/// What is fitted where nothing else is asked for: (model, keys).
+const KNOBS: [(&str, &[&str]); 3] = [
+    (
+        "ssd",
+        &[
+            "nand.read",
+            "nand.read_small.read",
+            "nand.program",
+            "nand.bus",
+            "buffer.access",
+            "host.completion",
+            "host.bandwidth",
+        ],
+    ),
+    ("iocost", &["rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"]),
+    ("hdd", &["rpm"]),
+];
+
+/// A quantity, or a list of them, that is scaled as one.
+pub(super) struct Knob {
+    /// With the model before it.
+    pub(super) key: String,
+    value: Value,
+}
+
+/// What a drive has, even if the part of an SSD that is begun with says nothing of it.
+const ADDED: [(&str, &str); 2] =
+    [("ssd.host.completion", "10us"), ("ssd.host.bandwidth", "4000MB/s")];
+
+/// The number that is looked for by doubling and halving: flash that works at once.
+pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
+const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
+const SPARE: &str = "ssd.over_provisioning";
+
+/// Pages that a part is filled with while it is fitted.
+const PAGES: i64 = 1 << 21;
+
+impl Knob {
+    /// The larger, the quicker; else it is a time.
+    pub(super) fn is_rate(&self) -> bool {
+        let is_time = |value: &Value| {
+            let unit = value.as_str().and_then(quantity).map(|(_, unit)| unit.trim());
+            unit.is_some_and(|unit| ["ns", "us", "ms", "s"].contains(&unit))
+        };
+        !match &self.value {
+            Value::Array(all) => all.iter().any(is_time),
+            value => is_time(value),
+        }
+    }
+}
+
+/// The part that is begun with.
+pub(super) struct Base {
+    /// The model of the device that it describes.
+    pub(super) model: String,
+    /// Its text, with the settings of the command line.
+    pub(super) table: Table,
+    pub(super) knobs: Vec<Knob>,
+    /// What was added to it, by key.
+    pub(super) added: Vec<String>,
+    /// Its dies in a package, if they are looked for.
+    pub(super) dies: Option<i64>,
+}
+
+/// Where all that is looked for is.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// By knob: the logarithm of its factor.
+    pub(super) logs: Vec<f64>,
+    pub(super) dies: Option<i64>,
+}
+
+/// A value is looked for within this factor of the base's.
+pub(super) const FACTOR_MAX: f64 = 100.0;
+
+impl Place {
+    /// By knob.
+    fn factors(&self) -> impl Iterator<Item = f64> {
+        let limit = FACTOR_MAX.ln();
+        self.logs.iter().map(move |log| log.clamp(-limit, limit).exp())
+    }
+}
+
+impl Base {
+    /// The part `name` with `sets` laid over it, to fit to `points`: `keys`, or those of its model.
+    pub(super) fn read(
+        name: &str,
+        sets: &[String],
+        keys: &[String],
+        points: &[Point],
+    ) -> Result<Base, Failure> {
+        let model = study::model_of(name)?;
+        // What the settings are is said by what builds it.
+        study::build_part(name, sets, 1)?;
+        let text = study::part_source(name)?;
+        let unreadable = |why: toml::de::Error| Failure::input(format!("{name}: {why}"));
+        let mut table: Table = text.parse().map_err(unreadable)?;
+        for set in sets {
+            let laid: Table = set.parse().map_err(unreadable)?;
+            lay(&mut table, laid);
+        }
+        let free = keys.is_empty() && model == "ssd";
+        let added = if free { add(&mut table, points) } else { Vec::new() };
+        let chosen = sets.iter().any(|set| set.starts_with("ssd.geometry"));
+        let dies = find(&table, DIES).and_then(Value::as_integer).filter(|_| free && !chosen);
+        let asked = keys.iter().map(String::as_str);
+        let usual =
+            KNOBS.iter().find(|(known, _)| *known == model).map_or(&[][..], |(_, keys)| keys);
+        let usual: Vec<String> = usual.iter().map(|key| format!("{model}.{key}")).collect();
+        let mut knobs = Vec::new();
+        for key in asked {
+            let value = find(&table, key).filter(|value| is_scalable(value));
+            let value = value.ok_or_else(|| {
+                Failure::input(format!("--fit {key}: `{name}` has no such quantity"))
+                    .expected(format!("a number that it states, such as {}", usual.join(", ")))
+            })?;
+            knobs.push(Knob { key: key.to_string(), value: value.clone() });
+        }
+        if keys.is_empty() {
+            knobs.extend(usual.iter().filter_map(|key| {
+                let value = find(&table, key).filter(|value| is_scalable(value))?;
+                Some(Knob { key: key.clone(), value: value.clone() })
+            }));
+        }
+        if knobs.is_empty() {
+            return Err(Failure::input(format!("{name}: nothing to fit in a {model}"))
+                .expected("a part that states quantities")
+                .help("--fit KEY names one"));
+        }
+        Ok(Base { model, table, knobs, added, dies })
+    }
+
+    /// Where the search begins: the base itself.
+    pub(super) fn place(&self) -> Place {
+        Place { logs: vec![0.0; self.knobs.len()], dies: self.dies }
+    }
+
+    /// The settings `KEY=VALUE` of a part at `place`.
+    pub(super) fn sets(&self, place: &Place) -> Vec<String> {
+        let added = self.added.iter().filter_map(|key| Some((key, find(&self.table, key)?)));
+        let mut sets: Vec<String> = added.map(|(key, value)| format!("{key}={value}")).collect();
+        sets.extend(place.dies.map(|dies| format!("{DIES}={dies}")));
+        sets.extend(self.values(place).iter().map(|(key, value)| format!("{key}={value}")));
+        sets
+    }
+
+    /// The value of each knob at `place`, by key.
+    pub(super) fn values(&self, place: &Place) -> Vec<(String, Value)> {
+        let pairs = self.knobs.iter().zip(place.factors());
+        pairs.map(|(knob, factor)| (knob.key.clone(), scale(&knob.value, factor))).collect()
+    }
+
+    /// The part's tables at `place`, as large as the base's.
+    pub(super) fn scaled(&self, place: &Place) -> Table {
+        let mut table = self.table.clone();
+        for (key, value) in self.values(place) {
+            put(&mut table, &key, value);
+        }
+        if let (Some(before), Some(dies)) = (self.dies, place.dies) {
+            put(&mut table, DIES, Value::Integer(dies));
+            if let Some(blocks) = find(&table, BLOCKS).and_then(Value::as_integer) {
+                let blocks = (blocks * before + dies - 1) / dies;
+                put(&mut table, BLOCKS, Value::Integer(blocks));
+            }
+        }
+        table
+    }
+
+    /// Settings for a smaller drive that does the same, and is filled sooner. Reads do not notice;
+    /// collection does if there are few blocks.
+    pub(super) fn smaller(&self, overwritten: bool) -> Vec<String> {
+        let of = |key: &str| {
+            let value = find(&self.table, &format!("ssd.geometry.{key}"));
+            value.map_or(Some(1), Value::as_integer).filter(|number| *number > 0)
+        };
+        let planes = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
+        let planes = planes.iter().try_fold(1i64, |product, key| product.checked_mul(of(key)?));
+        let page = find(&self.table, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
+        let (Some(planes), Some(pages), Some(blocks), Some(page)) =
+            (planes, of("pages_per_block"), of("blocks_per_plane"), page)
+        else {
+            return Vec::new();
+        };
+        let least = if overwritten { 128 } else { 24 };
+        let fewer = (PAGES / planes.saturating_mul(pages).max(1)).max(least);
+        if fewer >= blocks {
+            return Vec::new();
+        }
+        let mut sets = vec![format!("{BLOCKS}={fewer}")];
+        let physical = (planes * pages * blocks) as f64 * page;
+        let stated = find(&self.table, SPARE).and_then(|spare| spare.get("capacity")?.as_str());
+        match stated.and_then(bytes).filter(|capacity| *capacity < physical) {
+            _ if !overwritten => sets.push(format!("{SPARE}=\"28%\"")),
+            Some(capacity) => {
+                sets.push(format!(
+                    "{SPARE}={{ratio_percent={:.2}}}",
+                    100.0 * (physical / capacity - 1.0)
+                ));
+            }
+            None => {}
+        }
+        sets
+    }
+}
+
+/// Add to `table` what it does not say of [`ADDED`], and say what that was.
+fn add(table: &mut Table, points: &[Point]) -> Vec<String> {
+    let known = ADDED.map(|(key, value)| (key, Value::String(value.to_string())));
+    let mut missing: Vec<(&str, Value)> = known.into();
+    let read = |small: bool| {
+        let wanted = |point: &Point| point.rw.contains("read") && (point.bytes() <= 4096) == small;
+        points.iter().any(wanted)
+    };
+    let page = find(table, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
+    // A smaller read can be told from a larger one only where both were measured.
+    let told = read(true) && read(false) && page > Some(4096.0);
+    if let Some(read) = find(table, "ssd.nand.read").filter(|_| told) {
+        let up_to = Value::String("4KiB".into());
+        let small = [("up_to".to_string(), up_to), ("read".to_string(), read.clone())];
+        missing.push(("ssd.nand.read_small", Value::Table(Table::from_iter(small))));
+    }
+    missing.retain(|(key, _)| find(table, key).is_none());
+    for (key, value) in &missing {
+        let mut laid = value.clone();
+        for word in key.split('.').rev() {
+            laid = Value::Table(Table::from_iter([(word.to_string(), laid)]));
+        }
+        if let Value::Table(laid) = laid {
+            lay(table, laid);
+        }
+    }
+    missing.iter().map(|(key, _)| (*key).to_string()).collect()
+}
+
+/// `64KiB` in bytes.
+fn bytes(text: &str) -> Option<f64> {
+    config::Size::parse(text).ok().map(|size| size.0.0 as f64)
+}
+
+fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let mut words = key.split('.');
+    let first = table.get(words.next()?)?;
+    words.try_fold(first, |value, word| value.as_table()?.get(word))
+}
+
+fn put(table: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_string(), value);
+        }
+        Some((first, rest)) => {
+            let below = table.get_mut(first).and_then(Value::as_table_mut);
+            put(below.expect("the key was found before"), rest, value);
+        }
+    }
+}
+
+/// Lay one table over another.
+fn lay(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => lay(below, above),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}
+
+/// A number and its unit.
+fn quantity(text: &str) -> Option<(f64, &str)> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number = text[..split].parse::<f64>().ok()?;
+    Some((number, &text[split..]))
+}
+
+/// Whether `value` is a quantity above 0, or a list of quantities of which one is.
+fn is_scalable(value: &Value) -> bool {
+    match value {
+        Value::Integer(number) => *number > 0,
+        Value::Float(number) => *number > 0.0,
+        Value::String(text) => quantity(text).is_some_and(|(number, _)| number > 0.0),
+        Value::Array(all) => {
+            let known = |value: &Value| match value {
+                Value::String(text) => quantity(text).is_some(),
+                _ => false,
+            };
+            all.iter().all(known) && all.iter().any(is_scalable)
+        }
+        _ => false,
+    }
+}
+
+fn scale(value: &Value, factor: f64) -> Value {
+    match value {
+        Value::Integer(number) => Value::Integer((*number as f64 * factor).round().max(1.0) as i64),
+        Value::Float(number) => Value::Float(number * factor),
+        Value::String(text) => quantity(text).map_or(value.clone(), |(number, unit)| {
+            // Four digits: no measurement knows more.
+            let number = number * factor;
+            let digits = (3.0 - number.max(1e-9).log10().floor()).max(0.0) as usize;
+            let shown = format!("{number:.digits$}");
+            let shown = if shown.contains('.') {
+                shown.trim_end_matches('0').trim_end_matches('.')
+            } else {
+                &shown
+            };
+            Value::String(format!("{shown}{unit}"))
+        }),
+        Value::Array(all) => Value::Array(all.iter().map(|value| scale(value, factor)).collect()),
+        _ => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_scaled_with_their_units() {
+        let table: Table =
+            "a='85us'\nb=['0us','42.5us']\nc=7\nd='3240MB/s'\ne='no'".parse().unwrap();
+        let scaled = |key: &str, factor| scale(find(&table, key).unwrap(), factor).to_string();
+        assert_eq!(scaled("a", 1.1), "\"93.5us\"");
+        assert_eq!(scaled("b", 2.0), "[\"0us\", \"85us\"]");
+        assert_eq!((scaled("c", 2.0), scaled("d", 1.5)), ("14".into(), "\"4860MB/s\"".into()));
+        assert!(!is_scalable(find(&table, "e").unwrap()));
+    }
+
+    #[test]
+    fn the_base_is_what_the_part_says_and_what_is_set() {
+        let sets = ["ssd.nand.read_small.up_to=\"8KiB\"".to_string()];
+        let base = Base::read("samsung-980-pro-1tb", &sets, &[], &[]).unwrap();
+        assert_eq!((base.model.as_str(), base.knobs.len()), ("ssd", 6));
+        let place = Place { logs: vec![2f64.ln(); 6], dies: Some(8) };
+        assert!(base.sets(&place).contains(&"ssd.nand.bus=\"2400MB/s\"".to_string()));
+        let table = base.scaled(&place);
+        assert_eq!(find(&table, "ssd.host.completion").unwrap().as_str(), Some("34.8us"));
+        assert_eq!(find(&table, "ssd.nand.read_small.up_to").unwrap().as_str(), Some("8KiB"));
+        // Twice the dies, of half the size.
+        assert_eq!(find(&table, DIES).unwrap().as_integer(), Some(8));
+        assert_eq!(find(&table, BLOCKS).unwrap().as_integer(), Some(683));
+        let wrong = Base::read("samsung-980-pro-1tb", &[], &["ssd.gc".into()], &[]);
+        assert!(wrong.err().unwrap().to_string().contains("has no such quantity"));
+    }
+
+    #[test]
+    fn what_a_sketch_does_not_say_is_added() {
+        let point = |bs: &str| Point {
+            rw: "randread".into(),
+            bs: bs.into(),
+            iodepth: 1,
+            numjobs: 1,
+            measured: [Some(1.0), None, None, None],
+        };
+        let base = Base::read("tlc-3d-128", &[], &[], &[point("4k"), point("16k")]).unwrap();
+        let added = ["ssd.host.completion", "ssd.host.bandwidth", "ssd.nand.read_small"];
+        assert_eq!(base.added, added);
+        for sets in [base.sets(&base.place()), base.smaller(true), base.smaller(false)] {
+            study::build_part("tlc-3d-128", &sets, 1).unwrap();
+        }
+        let base = Base::read("tlc-3d-128", &[], &[], &[point("4k")]).unwrap();
+        assert_eq!(base.added, added[..2]);
+    }
+}

@@ -1,0 +1,131 @@
+//! fio, one load at a time.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use study::Failure;
+
+use super::plan::{Job, RAMP_SECONDS};
+use super::target::Target;
+use crate::interrupt;
+
+pub(super) struct Fio {
+    path: PathBuf,
+    engine: String,
+    runtime: u32,
+}
+
+impl Fio {
+    /// # Errors
+    /// There is no fio.
+    pub(super) fn new(path: &Path, engine: &str, runtime: u32) -> Result<Fio, Failure> {
+        let works = Command::new(path).arg("--version").stdin(Stdio::null()).output();
+        if !works.as_ref().is_ok_and(|out| out.stdout.starts_with(b"fio-")) {
+            return Err(Failure::machine(format!("{}: fio is not here", path.display()))
+                .help("apt install fio, or --fio PATH"));
+        }
+        Ok(Fio { path: path.to_path_buf(), engine: engine.to_string(), runtime })
+    }
+
+    /// fio's output for `job`, of which `rate` requests a second are the most.
+    ///
+    /// # Errors
+    /// What fio says; that it was interrupted.
+    pub(super) fn run(
+        &self,
+        target: &Target,
+        job: &Job,
+        rate: Option<f64>,
+    ) -> Result<String, Failure> {
+        let mut command = Command::new(&self.path);
+        command.args(["--output-format=json", "--thread", "--randrepeat=1", "--norandommap"]);
+        command.args(["--direct=1", "--group_reporting"]).arg(format!("--name={}", job.name));
+        match target.is_nbd {
+            true => command.arg("--ioengine=nbd").arg(format!("--uri={}", target.name)),
+            // A colon parts names for fio.
+            false => command
+                .arg(format!("--ioengine={}", self.engine))
+                .arg(format!("--filename={}", target.name.replace(':', "\\:"))),
+        };
+        if !job.writes {
+            command.arg("--readonly");
+        }
+        command.args(job.options.iter().map(|option| format!("--{option}")));
+        if !job.whole {
+            command.arg("--time_based").arg(format!("--runtime={}", self.runtime));
+            command.arg(format!("--ramp_time={RAMP_SECONDS}"));
+        }
+        if let (Some(percent), Some(rate)) = (job.load, rate) {
+            let offered = (rate * f64::from(percent) / 100.0).max(1.0);
+            command.arg(format!("--rate_iops={offered:.0}")).arg("--rate_process=poisson");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        attach::dies_with_us(&mut command);
+        let child = command.spawn().map_err(|why| Failure::machine(format!("fio: {why}")))?;
+        output(child, &job.name)
+    }
+}
+
+/// Wait for it, and end it if we are to end.
+fn output(mut child: Child, name: &str) -> Result<String, Failure> {
+    fn collect(from: Option<impl Read>) -> String {
+        let mut bytes = Vec::new();
+        // What could not be read is missing below.
+        let _ = from.map(|mut from| from.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+    let signal = AtomicI32::new(0);
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (status, out, err) = std::thread::scope(|scope| {
+        let out = scope.spawn(|| collect(out));
+        let err = scope.spawn(|| collect(err));
+        let status = interrupt::during(
+            |number| signal.store(number, Ordering::Relaxed),
+            || loop {
+                if signal.load(Ordering::Relaxed) != 0 {
+                    // It may have ended by itself.
+                    let _ = child.kill();
+                }
+                match child.try_wait() {
+                    Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+                    Ok(Some(status)) => break Ok(status),
+                    Err(why) => break Err(Failure::machine(format!("fio: {why}"))),
+                }
+            },
+        );
+        (status, out.join().unwrap_or_default(), err.join().unwrap_or_default())
+    });
+    if let number @ 1.. = signal.load(Ordering::Relaxed) {
+        interrupt::end_by(number);
+        return Err(Failure::machine("interrupted; the same command goes on"));
+    }
+    let status = status?;
+    let said = |what: &str| {
+        let line =
+            err.lines().chain(out.lines()).find(|line| line.contains("fio")).unwrap_or_default();
+        Err(Failure::machine(format!("fio, {name}: {what}: {line}"))
+            .help("--engine libaio or psync, if this kernel has no io_uring for you"))
+    };
+    if !status.success() {
+        return said(&format!("it ended with {status}"));
+    }
+    // Warnings may stand before it.
+    let begin = out.find('{').unwrap_or(out.len());
+    match iops(&out[begin..]) {
+        Some(rate) if rate > 0.0 => Ok(out[begin..].to_string()),
+        Some(_) => said("nothing was completed"),
+        None => said("what it wrote is not its JSON"),
+    }
+}
+
+/// Requests a second of fio's output.
+pub(super) fn iops(text: &str) -> Option<f64> {
+    let whole: Value = serde_json::from_str(text).ok()?;
+    let job = whole.get("jobs")?.get(0)?;
+    let of = |way: &str| job.get(way).and_then(|way| way.get("iops")).and_then(Value::as_f64);
+    Some(["read", "write", "trim"].iter().filter_map(|way| of(way)).sum())
+}

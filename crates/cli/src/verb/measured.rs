@@ -1,0 +1,136 @@
+//! What was measured on a drive, and the same loads on a part.
+
+use std::path::Path;
+
+use serde_json::json;
+use study::{Cache, Failure, Options, Plan, RunSummary, Watch};
+
+use super::run;
+
+pub(super) mod points;
+
+pub(super) use points::{METRICS, Point};
+
+/// By [`METRICS`]: what a drive or a part did under one load.
+pub(super) type Values = [Option<f64>; METRICS.len()];
+
+/// A part in the state that the drive was measured in.
+pub(super) struct Bench<'a> {
+    /// By name or file.
+    pub(super) part: &'a str,
+    /// The model of the device that it describes.
+    pub(super) model: &'a str,
+    /// Percent of it that are overwritten at random after it was filled.
+    pub(super) overwritten: u32,
+    /// Requests of each load.
+    pub(super) requests: u64,
+    /// Whether the filled part is kept for the next time.
+    pub(super) keep: bool,
+}
+
+impl Bench<'_> {
+    /// By point: what the part does with `sets` (`ssd.nand.read="50us"`) laid over it. And what is
+    /// to be said about it.
+    pub(super) fn run(
+        &self,
+        points: &[Point],
+        sets: &[String],
+    ) -> Result<(Vec<Values>, Vec<String>), Failure> {
+        let folder = attach::PrivateFolder::new()?;
+        let path = folder.path.join("measured.toml");
+        let wrong = |why: std::io::Error| {
+            Failure::machine(format!("cannot write {}: {why}", path.display()))
+        };
+        std::fs::write(&path, self.study(points)).map_err(wrong)?;
+        let sets = sets.iter().filter(|set| of_model(set, self.model));
+        let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
+        let plan = Plan::read(&path.display().to_string(), &sets)?;
+        let options = Options {
+            out: Some(folder.path.join("results")),
+            cache: if self.keep { Cache::of_user()? } else { None },
+            ..Options::default()
+        };
+        let watch = Watch::new(&plan);
+        let results = if self.keep {
+            run::interruptible(&plan, &options, &watch)?
+        } else {
+            // One of many, without a progress bar of its own.
+            study::run(&plan, &options, &watch)?
+        };
+        let values = points.iter().zip(&results.runs).map(|(point, run)| values(point, run));
+        let mut notes: Vec<String> =
+            results.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
+        notes.dedup();
+        Ok((values.collect(), notes))
+    }
+
+    /// A study with a workload for each point.
+    fn study(&self, points: &[Point]) -> String {
+        // A string of JSON is one of TOML.
+        let quoted = |text: &str| json!(text).to_string();
+        // A part of the user's is looked for where he is, not where the study lies.
+        let place = std::path::absolute(Path::new(self.part)).ok().filter(|path| path.is_file());
+        let name = place.map_or(self.part.to_string(), |path| path.display().to_string());
+        let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted(&name));
+        text += "[[precondition]]\nfill = { span = \"100%\" }\n";
+        if self.overwritten > 0 {
+            let writes = format!("{}%", self.overwritten);
+            text += &format!("[[precondition]]\noverwrite = {{ writes = \"{writes}\" }}\n");
+        }
+        text += &format!("[run]\nrequests = {}\n", self.requests);
+        for (index, Point { rw, bs, iodepth, numjobs, .. }) in points.iter().enumerate() {
+            text += &format!(
+                "[workloads.p{index:04}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
+                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\nruntime = \"1h\"\n",
+                quoted(bs)
+            );
+        }
+        text
+    }
+}
+
+/// Is `KEY=VALUE` about a device of this model?
+pub(super) fn of_model(set: &str, model: &str) -> bool {
+    set.split('.').next() == Some(model)
+}
+
+/// What a run gave of what was measured.
+fn values(point: &Point, run: &RunSummary) -> Values {
+    METRICS.map(|(_, metric)| {
+        let metric = format!("{}_{metric}", point.direction());
+        run.metrics.get(&metric).copied().flatten()
+    })
+}
+
+/// (modelled / measured - 1), where there are both.
+pub(super) fn error(measured: Option<f64>, modelled: Option<f64>) -> Option<f64> {
+    Some(modelled? / measured? - 1.0)
+}
+
+/// Sizes of the errors of one metric, or of all, least first.
+pub(super) fn errors(points: &[Point], modelled: &[Values], metric: Option<usize>) -> Vec<f64> {
+    let wanted = |index: &usize| metric.is_none_or(|only| only == *index);
+    let pairs = points.iter().zip(modelled).flat_map(|(point, modelled)| {
+        let all = (0..METRICS.len()).filter(wanted);
+        all.filter_map(|index| error(point.measured[index], modelled[index]))
+    });
+    let mut errors: Vec<f64> = pairs.map(f64::abs).collect();
+    errors.sort_by(f64::total_cmp);
+    errors
+}
+
+/// For people: the median and the worst error of each metric.
+pub(super) fn summary(points: &[Point], modelled: &[Values]) -> String {
+    let parts = METRICS.iter().enumerate().filter_map(|(index, (name, _))| {
+        let errors = errors(points, modelled, Some(index));
+        let (middle, worst) = (errors.get(errors.len() / 2)?, errors.last()?);
+        Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Values by the names that results have.
+pub(super) fn named(values: &Values) -> serde_json::Value {
+    let names = METRICS.iter().map(|(_, name)| (*name).to_string());
+    names.zip(values.iter().map(|value| json!(value))).collect()
+}

@@ -1,0 +1,256 @@
+//! `calibrate`: a part of what was measured.
+
+use crate::support::Test;
+
+const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
+const SMALL: [&str; 2] = ["ssd.geometry.blocks_per_plane=64", "ssd.over_provisioning=\"7%\""];
+
+/// What a part does, as a table of a drive.
+fn measured(part: &str, sets: &[&str], loads: &[(&str, &str, u32)]) -> String {
+    let rows = loads.iter().map(|(rw, bs, depth)| format!("{rw},{bs},{depth},1,1,,,\n"));
+    let asked = format!("{HEADER}\n{}", rows.collect::<String>());
+    let mut args = vec!["compare", part, "--with", "asked.csv", "--requests", "5000", "--json"];
+    sets.iter().for_each(|set| args.extend(["--set", set]));
+    let answer = Test::new().file("asked.csv", &asked).args(&args).json();
+    let points = answer["parts"][0]["points"].as_array().unwrap().iter().map(|point| {
+        let of = |name: &str| point["modelled"][name].as_f64().unwrap();
+        let text = |name: &str| point[name].as_str().unwrap().to_string();
+        format!(
+            "{},{},{},1,{},{},{},{}\n",
+            text("rw"),
+            text("bs"),
+            point["iodepth"],
+            of("iops"),
+            of("latency_us_mean"),
+            of("latency_us_p50"),
+            of("latency_us_p99")
+        )
+    });
+    format!("{HEADER}\n{}", points.collect::<String>())
+}
+
+fn value<'a>(answer: &'a serde_json::Value, key: &str) -> &'a serde_json::Value {
+    let keys = answer["keys"].as_array().unwrap();
+    keys.iter().find(|one| one["key"] == key).unwrap_or_else(|| panic!("no {key}: {answer}"))
+}
+
+/// The first number of a value.
+fn number(value: &serde_json::Value) -> f64 {
+    let text = value["value"].as_str().unwrap();
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    let begin = text.find(digits).unwrap();
+    let end = text[begin..].find(|c| !digits(c)).map_or(text.len(), |end| begin + end);
+    text[begin..end].parse().unwrap()
+}
+
+#[test]
+fn known_parameters_are_found_again() {
+    let loads: Vec<(&str, &str, u32)> =
+        [1, 2, 4, 8, 16, 32, 64, 128, 256].map(|depth| ("randread", "4k", depth)).into();
+    let loads = [&loads[..], &[("randread", "16k", 1), ("randread", "16k", 32)]].concat();
+    let mut sets = SMALL.to_vec();
+    sets.extend([
+        "ssd.nand.read=[\"70us\",\"70us\",\"86.47us\"]",
+        "ssd.nand.read_small.read=[\"40us\",\"40us\",\"56us\"]",
+        "ssd.host.completion=\"12us\"",
+        "ssd.host.bandwidth=\"2500MB/s\"",
+    ]);
+    let table = measured("samsung-980-pro-1tb", &sets, &loads);
+    let args = [
+        "calibrate",
+        "--from",
+        "mine.csv",
+        "--base",
+        "samsung-980-pro-1tb",
+        "--out",
+        "mine.toml",
+        "--requests",
+        "5000",
+        "--while-fitting",
+        SMALL[0],
+        "--while-fitting",
+        SMALL[1],
+        "--json",
+    ];
+    let test = Test::new().file("mine.csv", &table).args(&args);
+    let answer = test.json();
+    for (key, wanted) in [
+        ("ssd.nand.read", 70.0),
+        ("ssd.nand.read_small.read", 40.0),
+        ("ssd.host.completion", 12.0),
+        ("ssd.host.bandwidth", 2500.0),
+    ] {
+        let found = number(value(&answer, key));
+        assert!((found / wanted - 1.0).abs() < 0.05, "{key}: {found}, {answer}");
+        assert!(value(&answer, key)["not_identified"].is_null(), "{answer}");
+    }
+    // Reads say nothing of programs: the base's value stays, and is marked.
+    let program = value(&answer, "ssd.nand.program");
+    assert_eq!(program["not_identified"], "not known by these points");
+    assert_eq!(program["value"], "[\"0us\", \"0us\", \"786us\"]");
+
+    // The part says where it comes from, and is one that a second run does not overwrite.
+    let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
+    for said in
+        ["name = \"mine\"", "status = \"calibrated\"", "held back", "fitted: 8 points of mine.csv"]
+    {
+        assert!(part.contains(said), "{said}: {part}");
+    }
+    let again = Test::new().file("mine.csv", &table).file("mine.toml", &part);
+    again.args(&args[..args.len() - 1]).refuses(&["mine.toml exists already"]);
+    let compared = Test::new().file("mine.csv", &table).file("mine.toml", &part);
+    let mut args =
+        vec!["compare", "mine.toml", "--with", "mine.csv", "--requests", "5000", "--json"];
+    SMALL.iter().for_each(|set| args.extend(["--set", set]));
+    let error = compared.args(&args).json()["parts"][0]["median_error"].as_f64().unwrap();
+    assert!(error < 0.02, "{error}");
+}
+
+#[test]
+fn what_cannot_be_calibrated_is_refused() {
+    let row = |depth: u32, iops: &str| format!("randread,4k,{depth},1,{iops},,,\n");
+    let table = |rows: &[String]| format!("{HEADER}\n{}", rows.concat());
+    let few = table(&[row(1, "9"), row(2, "10")]);
+    let same = table(&[1, 2, 4, 8].map(|depth| row(depth, "7")));
+    let good = table(&[1, 2, 4, 8].map(|depth| row(depth, &depth.to_string())));
+    let base = "iocost/samsung-ssd-970-pro-512gb";
+    for (text, base, out, more, said) in [
+        (&few, base, "a.toml", &[][..], ["2 points", "4 points or more"]),
+        (&same, base, "a.toml", &[], ["all points have the same IOPS", "differs"]),
+        (&good, "nothing", "a.toml", &[], ["there is no part named `nothing`", "list parts"]),
+        (&good, base, "a.txt", &[], ["parts are TOML", ".toml"]),
+        (&good, base, "a.toml", &["--fit", "iocost.x"], ["no such quantity", "iocost.rbps"]),
+        (&good, base, "a.toml", &["--set", "iocost.rbp=1"], ["unknown name `rbp`", "rbps"]),
+        (&good, base, "a.toml", &["--while-fitting", "ssd.gc=1"], ["no such device", "iocost"]),
+        (&good, base, "no/a.toml", &[], ["no/a.toml", "folder"]),
+    ] {
+        let test = Test::new().file("mine.csv", text);
+        let args = ["calibrate", "--from", "mine.csv", "--base", base, "--out", out];
+        let test = test.args(&args).args(more);
+        test.refuses(&said);
+        assert!(!test.path(out).exists());
+    }
+}
+
+/// In place of fio: notes how it was called in `calls`, fails while there is a file `broken` and
+/// it was called ten times, and gives as many requests a second as it was called times.
+const FIO: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo fio-3.33; exit 0; }
+cd "$(dirname "$0")"
+echo "$@" >> calls
+times=$(wc -l < calls)
+[ -e broken ] && [ "$times" -gt 10 ] && { echo "fio: no more" >&2; exit 1; }
+for option; do
+  case $option in
+    --rw=*) rw=${option#*=};;
+    --bs=*) bs=${option#*=};;
+    --iodepth=*) depth=${option#*=};;
+  esac
+done
+case $rw in *read) way=read;; *trim) way=trim;; *) way=write; times=100;; esac
+cat << END
+{ "fio version": "fio-3.33", "jobs": [{
+    "jobname": "a",
+    "job options": { "rw": "$rw", "bs": "$bs", "iodepth": "$depth" },
+    "$way": {
+      "iops": $times,
+      "lat_ns": { "mean": 9000 },
+      "clat_ns": { "percentile": { "50.000000": 9000, "99.000000": 9900 } }
+    }
+}] }
+END
+"#;
+
+/// A folder with a drive (a file of 16 MiB) and the program above.
+fn drive() -> Test {
+    use std::os::unix::fs::PermissionsExt;
+    let test = Test::new().file("fio", FIO).file("drive", vec![7; 16 << 20]);
+    let runs = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(test.path("fio"), runs).unwrap();
+    let file = test.path("drive").display().to_string();
+    let fio = test.path("fio").display().to_string();
+    test.args(&["calibrate", "probe", "--file", &file, "--fio", &fio, "--out", "measured"])
+}
+
+/// How it was called.
+fn calls(test: &Test) -> Vec<String> {
+    let text = std::fs::read_to_string(test.path("calls")).unwrap_or_default();
+    text.lines().map(str::to_string).collect()
+}
+
+/// Of the input or of the machine: one error that says all of this.
+fn fails(test: &Test, said: &[&str]) {
+    let output = test.run();
+    assert!(output.code == 2 || output.code == 3, "{}", output.code);
+    for part in said {
+        assert!(output.stderr.contains(part), "{part:?} is not in:\n{}", output.stderr);
+    }
+}
+
+#[test]
+fn a_probe_only_reads_and_goes_on_where_it_was_interrupted() {
+    let test = drive().file("broken", "");
+    fails(&test, &["fio, randread-128k-1", "exit status: 1", "fio: no more"]);
+    assert_eq!(calls(&test).len(), 11);
+    std::fs::remove_file(test.path("broken")).unwrap();
+    let output = test.run();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stdout.contains("10 of the loads were measured before"), "{}", output.stdout);
+    let calls = calls(&test);
+    assert_eq!(calls.len(), 15, "four more loads, and the one that failed");
+    for call in &calls {
+        assert!(call.contains("--readonly") && !call.contains("write"), "{call}");
+    }
+    let merged = std::fs::read_to_string(test.path("measured/measured.json")).unwrap();
+    let merged: serde_json::Value = serde_json::from_str(&merged).unwrap();
+    assert_eq!(merged["jobs"].as_array().unwrap().len(), 14);
+    // Another plan is not mixed with it.
+    test.args(&["--runtime", "9"]).refuses(&["about another probe", "choose a new folder"]);
+}
+
+#[test]
+fn a_probe_writes_only_to_the_drive_that_is_named() {
+    let test = drive();
+    let word = test.path("drive").display().to_string();
+    let test = test.args(&["--overwrite", &word]);
+    let output = test.run();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let calls = calls(&test);
+    assert!(calls[0].contains("--rw=write") && !calls[0].contains("--time_based"), "{}", calls[0]);
+    let steady = calls.iter().filter(|call| call.contains("--name=steady"));
+    assert_eq!(steady.count(), 5, "a rate that does not change is steady after five rounds");
+    let offered = calls.iter().find(|call| call.contains("--name=load-75")).unwrap();
+    assert!(offered.contains("--rate_iops=75"), "{offered}");
+
+    let test = drive();
+    let said = test.args(&["--overwrite", "S5GXNX0W123456"]);
+    said.refuses(&["--overwrite S5GXNX0W123456 is not", "may be destroyed"]);
+    assert!(!said.path("calls").exists() && !said.path("measured").exists());
+}
+
+#[test]
+fn what_cannot_be_probed_is_refused() {
+    let file = |name: &str| format!("/nonexistent/{name}");
+    for (args, said) in [
+        (
+            &["--device", "/dev/null"][..],
+            ["--device /dev/null is something else", "a block device"],
+        ),
+        (&["--file", "small"], ["--file small has 3 bytes", "no cache holds"]),
+        (&["--file", &file("a")], ["there is none", "lsblk"]),
+        (&["--nbd", "localhost:10809"], ["no address of NBD", "nbd://"]),
+        (&["--file", "large", "--fio", "/nonexistent/fio"], ["fio is not here", "apt install fio"]),
+    ] {
+        let test = Test::new().file("small", "abc").file("large", vec![1; 16 << 20]);
+        let test = test.args(&["calibrate", "probe", "--out", "measured"]).args(args);
+        fails(&test, &said);
+        assert!(!test.path("measured").exists());
+    }
+    let test = drive().file("measured/thesis.tex", "mine");
+    test.refuses(&["is not empty, and no probe's", "a new folder"]);
+    assert_eq!(std::fs::read_to_string(test.path("measured/thesis.tex")).unwrap(), "mine");
+    let test = drive();
+    std::fs::write(test.path("fio"), "#!/bin/sh\n[ $1 = --version ] && echo fio-3 || echo no\n")
+        .unwrap();
+    fails(&test, &["what it wrote is not its JSON", "--engine"]);
+}
