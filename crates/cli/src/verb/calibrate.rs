@@ -63,7 +63,7 @@ struct Fitting {
     #[arg(long, value_name = "N", default_value_t = 3)]
     hold_out: usize,
     /// Parts that are tried
-    #[arg(long, value_name = "N", default_value_t = 500,
+    #[arg(long, value_name = "N", default_value_t = 800,
           value_parser = clap::value_parser!(u64).range(10..))]
     tries: u64,
     /// Before it is measured, overwrite this much of the filled part at random, in percent

@@ -3,7 +3,7 @@
 use crate::support::Test;
 
 const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
-const SMALL: [&str; 2] = ["ssd.geometry.blocks_per_plane=64", "ssd.over_provisioning=\"7%\""];
+const SMALL: [&str; 2] = ["ssd.geometry.blocks_per_plane=24", "ssd.over_provisioning=\"28%\""];
 
 /// What a part does, as a table of a drive.
 fn measured(part: &str, sets: &[&str], loads: &[(&str, &str, u32)]) -> String {
@@ -47,7 +47,8 @@ fn number(value: &serde_json::Value) -> f64 {
 fn known_parameters_are_found_again() {
     let loads: Vec<(&str, &str, u32)> =
         [1, 2, 4, 8, 16, 32, 64, 128, 256].map(|depth| ("randread", "4k", depth)).into();
-    let loads = [&loads[..], &[("randread", "16k", 1), ("randread", "16k", 32)]].concat();
+    let large = [("randread", "16k", 1), ("randread", "16k", 32)];
+    let loads = [&loads[..], &large].concat();
     let mut sets = SMALL.to_vec();
     sets.extend([
         "ssd.nand.read=[\"70us\",\"70us\",\"86.47us\"]",
@@ -82,7 +83,7 @@ fn known_parameters_are_found_again() {
     ] {
         let found = number(value(&answer, key));
         assert!((found / wanted - 1.0).abs() < 0.05, "{key}: {found}, {answer}");
-        assert!(value(&answer, key)["not_identified"].is_null(), "{answer}");
+        assert!(value(&answer, key)["not_identified"].is_null(), "{key}: {answer}");
     }
     // Reads say nothing of programs: the base's value stays, and is marked.
     let program = value(&answer, "ssd.nand.program");

@@ -61,8 +61,12 @@ const WEIGHTS: [f64; METRICS.len()] = [1.0, 1.0, 0.7, 0.35];
 /// An error above which a point is an outlier.
 const FAR: f64 = 0.15;
 /// How strongly a knob is held where the base has it: enough for one that the points say nothing
-/// of, and far less than any point says.
-const PULL: f64 = 1e-3;
+/// of, and less than any point says.
+const PULL: f64 = 0.02;
+/// Steps below this one are the last.
+const LAST_STEP: f64 = 0.04;
+/// The same in the end, when nothing runs away any more.
+const PULL_LAST: f64 = 1e-3;
 
 /// What parts are tried with.
 struct Trial<'a> {
@@ -122,6 +126,8 @@ fn rms(residuals: &[f64]) -> f64 {
 struct Best {
     cost: f64,
     place: Place,
+    /// See [`Descent`].
+    centre: Vec<f64>,
 }
 
 /// A descent from where the last one ended.
@@ -130,8 +136,12 @@ struct Descent<'a> {
     /// Knobs that are moved, by index.
     moved: &'a [usize],
     place: Place,
+    /// Where knobs are that the points say nothing of.
+    centre: &'a [f64],
     /// How far a knob is moved to see what it does.
     step: f64,
+    /// How strongly it is held at the centre.
+    pull: f64,
     /// Parts of which no more are run.
     limit: u64,
     here: Vec<f64>,
@@ -150,7 +160,7 @@ impl Descent<'_> {
         let cost = rms(&found);
         let mut best = self.best.borrow_mut();
         if cost < best.cost {
-            *best = Best { cost, place: place.clone() };
+            (best.cost, best.place) = (cost, place.clone());
         }
         Some(found)
     }
@@ -175,7 +185,8 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Descent<'_> {
         if self.here.is_empty() {
             return None;
         }
-        let pulls = self.moved.iter().map(|&knob| PULL * self.place.logs[knob]);
+        let pulls =
+            self.moved.iter().map(|&knob| self.pull * (self.place.logs[knob] - self.centre[knob]));
         Some(DVector::from_vec(self.here.iter().copied().chain(pulls).collect()))
     }
 
@@ -189,7 +200,7 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Descent<'_> {
             for (row, (beside, here)) in beside.iter().zip(&self.here).enumerate() {
                 slopes[(row, column)] = (beside - here) / self.step;
             }
-            slopes[(points + column, column)] = PULL;
+            slopes[(points + column, column)] = self.pull;
         }
         Some(slopes)
     }
@@ -224,7 +235,8 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let begin = trial.base.place();
     let at_base = trial.residuals(&begin)?;
     let moved = felt(trial, &begin, &at_base)?;
-    let mut best = Best { cost: rms(&at_base), place: begin };
+    let centre = begin.logs.clone();
+    let mut best = Best { cost: rms(&at_base), place: begin, centre };
     // What is needed in the end to say what is known.
     let limit = tries.saturating_sub(2 * moved.len() as u64 + 1);
     let at_most = |share: u64| limit.min(trial.bar.position() + share);
@@ -240,7 +252,7 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
                 break;
             }
             let place = Place { dies: Some(next), ..best.place.clone() };
-            let mut other = Best { cost: f64::INFINITY, place };
+            let mut other = Best { cost: f64::INFINITY, place, centre: best.centre.clone() };
             descend(trial, &moved, 0.2, at_most(share), &mut other)?;
             dies.push((next, other.cost));
             if other.cost > best.cost * NEARER {
@@ -250,9 +262,11 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
         }
     }
     // Wide steps see over what is uneven, narrow ones end it.
-    for step in [0.2, 0.05, 0.02] {
+    for step in [0.2, 0.05] {
         descend(trial, &moved, step, limit, &mut best)?;
     }
+    shake(trial, &moved, limit, &mut best)?;
+    descend(trial, &moved, LAST_STEP / 2.0, limit, &mut best)?;
     let chosen = best.place.dies;
     dies.iter_mut().filter(|(count, _)| Some(*count) == chosen).for_each(|one| one.1 = best.cost);
     dies.sort_by_key(|(count, _)| *count);
@@ -279,7 +293,7 @@ fn as_slow(trial: &Trial, moved: &[usize], best: &mut Best) -> Result<(), Failur
     }
     let cost = rms(&trial.residuals(&place)?);
     if cost < best.cost {
-        *best = Best { cost, place };
+        *best = Best { cost, centre: place.logs.clone(), place };
     }
     Ok(())
 }
@@ -303,6 +317,28 @@ fn felt(trial: &Trial, begin: &Place, at_base: &[f64]) -> Result<Vec<usize>, Fai
     Ok(felt)
 }
 
+/// Where one limit hides another, a small step of that other one does nothing, and a descent ends
+/// early with a knob far away: begin again with each knob where the base has it, and a little lower.
+fn shake(trial: &Trial, moved: &[usize], limit: u64, best: &mut Best) -> Result<(), Failure> {
+    let share = 6 * (moved.len() as u64 + 1);
+    for step in [0.0, -0.3, 0.3] {
+        for &knob in moved {
+            if best.cost < REPEAT {
+                return Ok(());
+            }
+            let mut place = best.place.clone();
+            place.logs[knob] = best.centre[knob] + step;
+            let mut other = Best { cost: f64::INFINITY, place, centre: best.centre.clone() };
+            let share = limit.min(trial.bar.position() + share);
+            descend(trial, moved, 0.1, share, &mut other)?;
+            if other.cost < best.cost {
+                *best = other;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// From the best to a better one, until `limit` parts were run.
 fn descend(
     trial: &Trial,
@@ -316,11 +352,15 @@ fn descend(
     }
     let failed = RefCell::new(None);
     let place = best.place.clone();
-    let found = RefCell::new(Best { cost: best.cost, place: place.clone() });
+    let centre = best.centre.clone();
+    let found =
+        RefCell::new(Best { cost: best.cost, place: place.clone(), centre: centre.clone() });
     let mut descent = Descent {
         trial,
         moved,
         place,
+        centre: &centre,
+        pull: if step < LAST_STEP { PULL_LAST } else { PULL },
         step,
         limit,
         here: Vec::new(),
@@ -330,7 +370,12 @@ fn descend(
     let begin = descent.params();
     descent.set_params(&begin);
     // What ends it (a minimum, or no parts left) is all the same: the best is kept aside.
-    let method = LevenbergMarquardt::new().with_xtol(1e-3).with_ftol(1e-4).with_stepbound(1.0);
+    let method = LevenbergMarquardt::new()
+        .with_xtol(1e-3)
+        .with_ftol(1e-4)
+        // A knob that does nothing now must not run away.
+        .with_scale_diag(false)
+        .with_stepbound(0.7);
     method.minimize(descent);
     *best = found.into_inner();
     failed.into_inner().map_or(Ok(()), Err)
@@ -380,7 +425,8 @@ fn judge(trial: &Trial, moved: &[usize], at: Place, dies: Vec<(i64, f64)>) -> Re
 fn spreads(slopes: &DMatrix<f64>, noise: f64) -> Vec<(f64, Option<usize>)> {
     let count = slopes.ncols();
     // A little more on the diagonal: what is not known is not known, and not a failure.
-    let information = slopes.transpose() * slopes + DMatrix::identity(count, count) * PULL.powi(2);
+    let information =
+        slopes.transpose() * slopes + DMatrix::identity(count, count) * PULL_LAST.powi(2);
     let Some(inverse) = information.try_inverse() else {
         return vec![(f64::INFINITY, None); count];
     };
