@@ -318,7 +318,7 @@ fn felt(trial: &Trial, begin: &Place, at_base: &[f64]) -> Result<Vec<usize>, Fai
 }
 
 /// Where one limit hides another, a small step of that other one does nothing, and a descent ends
-/// early with a knob far away: begin again with each knob where the base has it, and a little lower.
+/// early with a knob far away: begin again with each knob where the base has it, or near that.
 fn shake(trial: &Trial, moved: &[usize], limit: u64, best: &mut Best) -> Result<(), Failure> {
     let share = 6 * (moved.len() as u64 + 1);
     for step in [0.0, -0.3, 0.3] {
