@@ -98,7 +98,8 @@ install_libraries() {
     "$VENV/bin/python" - <<'EOF' | xargs -d '\n' "$VENV/bin/python" -m pip install
 import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")
+extras = project["optional-dependencies"]
+print(*project["dependencies"], *extras["dev"], *extras["ray"], sep="\n")
 EOF
 }
 

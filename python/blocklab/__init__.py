@@ -2,6 +2,7 @@
 
 >>> import blocklab
 >>> result = blocklab.run("first-look")            # doctest: +SKIP
+>>> result = blocklab.open("out/first-look")       # doctest: +SKIP
 >>> result.runs.select("label", "read_latency_us_p99")   # doctest: +SKIP
 >>> result.report()                                # doctest: +SKIP
 """
@@ -15,12 +16,14 @@ from typing import Any
 
 from . import _core
 from ._core import __version__
+from ._traces import trace
 from .errors import StudyError
-from .study import Claim, Expectation, Result, run
+from .result import Claim, Expectation, Figure, Result, open
+from .study import Study, run, sweep
 
 __all__ = [
-    "Claim", "Expectation", "Result", "StudyError", "__version__",
-    "explain", "list", "report", "run", "schema",
+    "Claim", "Expectation", "Figure", "Result", "Study", "StudyError", "__version__",
+    "explain", "list", "open", "report", "run", "schema", "sweep", "trace",
 ]  # fmt: skip
 
 

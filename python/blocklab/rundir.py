@@ -111,7 +111,7 @@ class RunDirectory:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
-        self.result = _read_result(self.path)
+        self.result = read_result(self.path)
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -180,7 +180,8 @@ class RunDirectory:
         return sorted(file for file in self.path.iterdir() if file.suffix in kinds)
 
 
-def _read_result(path: Path) -> dict[str, Any]:
+def read_result(path: Path) -> dict[str, Any]:
+    """`result.json` of a run directory; raises StudyError if no run finished there."""
     file = path / "result.json"
     if not path.is_dir():
         raise StudyError(

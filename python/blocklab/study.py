@@ -4,159 +4,185 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from . import _core
+from ._progress import shown
+from .result import Result
 
 #: What a key of a study may be set to: what TOML knows.
-Value = bool | int | float | str | list[Any] | dict[str, Any]
+Value = bool | int | float | str | Sequence[Any] | Mapping[str, Any]
+
+#: Told how far a study is: the share that is done, runs that are finished, runs there are.
+Tell = Callable[[float, int, int], None]
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """One expectation of the study, judged."""
+class Study:
+    """A question: devices, workloads, axes. It never changes; `set` and `sweep` give new ones.
 
-    #: The claim.
-    text: str
-    #: Whether it holds.
-    ok: bool
-    #: The measured value, None where the metric is undefined.
-    value: float | None
+    >>> depth = blocklab.Study("read-latency-vs-depth")         # doctest: +SKIP
+    >>> depth.sweep({"workload.fio.iodepth": [1, 2, 4]}).run()  # doctest: +SKIP
+    """
 
+    def __init__(self, study: str | PathLike[str] | Mapping[str, Value]) -> None:
+        """`study` is a file (with a `/` or ending in `.toml`), the name of a shipped study, or the
+        document itself, as `tomllib.load` would read it from a file. Files that a document names
+        are looked for in the current directory.
+        """
+        self._text: str | None
+        if isinstance(study, Mapping):
+            self._name, self._text = "study", "".join(_lines(study))
+        else:
+            self._name, self._text = fspath(study), None
+        self._sets: dict[str, Value] = {}
+        self._axes: dict[str, list[Value]] = {}
 
-@dataclass(frozen=True)
-class Claim:
-    """One claim of somebody else, judged by the study."""
+    def set(self, values: Mapping[str, Value]) -> Study:
+        """The same with values laid over keys: `{"device.ssd.gc": "greedy"}`. An axis that is set
+        to one value is gone."""
+        other = self._copy()
+        other._sets.update(values)
+        for key in values:
+            other._axes.pop(key, None)
+        return other
 
-    #: The claim.
-    text: str
-    #: Who says so, and where.
-    source: str
-    #: `"holds"`, `"holds in part"` or `"does not hold"`.
-    standing: str
-    #: Smallest and largest measured value, None where the metric is undefined everywhere.
-    range: tuple[float, float] | None
-    #: What would make it hold.
-    expected: str
+    def sweep(self, axes: Mapping[str, Sequence[Value]]) -> Study:
+        """The same with these axes, besides those it has: `{"workload.fio.iodepth": [1, 4]}`."""
+        other = self._copy()
+        other._axes.update({key: [*values] for key, values in axes.items()})
+        for key in axes:
+            other._sets.pop(key, None)
+        return other
 
-    @property
-    def holds(self) -> bool:
-        """True when it holds at every point it is about."""
-        return self.standing == "holds"
+    def __len__(self) -> int:
+        """The number of runs.
 
-
-class Result:
-    """What a study answered. Everything is also in the files under `path`."""
-
-    def __init__(self, path: Path, document: dict[str, Any]) -> None:
-        #: The run directory.
-        self.path = path
-        #: `result.json` as it is.
-        self.document = document
-
-    @property
-    def study(self) -> str:
-        """The study's name."""
-        return str(self.document["study"])
-
-    @property
-    def digest(self) -> str:
-        """Digest of everything the result depends on."""
-        return str(self.document["digest"])
+        Raises StudyError with the place of whatever is wrong with the study, as `labels` and `run`.
+        """
+        return len(self.labels)
 
     @property
-    def result_digest(self) -> str:
-        """Digest of everything that was simulated: equal digests, equal results."""
-        return str(self.document["result_digest"])
+    def labels(self) -> list[str]:
+        """The label of each run, in the order of the grid."""
+        return [label for label, _, _ in self._plan().runs]
 
-    @property
-    def expectations(self) -> list[Expectation]:
-        """The study's expectations and whether they hold."""
-        return [
-            Expectation(entry["text"], entry["ok"], entry["value"])
-            for entry in self.document["expectations"]
-        ]
+    def run(
+        self,
+        jobs: int | None = None,
+        out: str | PathLike[str] | None = None,
+        *,
+        records: bool = False,
+        perfetto: bool = False,
+        progress: bool | Tell | None = None,
+        on: str | None = None,
+        cache: str | PathLike[str] | None = None,
+    ) -> Result:
+        """Run it and return what it answered; see `blocklab.run`."""
+        plan = self._plan()
+        directory = Path(out) if out is not None else Path("out") / plan.name
+        with shown(progress, len(plan.runs)) as tell:
+            if on is not None:
+                from . import cluster
 
-    @property
-    def claims(self) -> list[Claim]:
-        """What others say about the study's results, and how much of it holds."""
-        return [
-            Claim(
-                entry["text"], entry["source"], entry["standing"],
-                tuple(entry["range"]) if entry["range"] else None, entry["expected"])
-            for entry in self.document["claims"]
-        ]
+                cluster.fill(plan, self._words(), directory, on, cache, tell)
+            place, text = plan.run(
+                jobs or 0, fspath(directory), records, perfetto, self._replay(), tell)
+        return Result(Path(place), json.loads(text))
 
-    @property
-    def ok(self) -> bool:
-        """True when every expectation holds."""
-        return all(expectation.ok for expectation in self.expectations)
+    def _copy(self) -> Study:
+        other = Study.__new__(Study)
+        other._name, other._text = self._name, self._text
+        other._sets, other._axes = dict(self._sets), dict(self._axes)
+        return other
 
-    @property
-    def metrics(self) -> list[dict[str, float | None]]:
-        """The metrics of every run, in the order of the grid."""
-        return [dict(run["metrics"]) for run in self.document["runs"]]
+    def _plan(self) -> _core.Plan:
+        sets = self._words()
+        if self._text is None:
+            return _core.Plan.read(self._name, sets)
+        return _core.Plan.parse("", self._name, self._text, sets)
 
-    @cached_property
-    def runs(self) -> pl.DataFrame:
-        """One row per run: label, axes and metrics. Read from `runs.parquet` on first use."""
-        return pl.read_parquet(self.path / "runs.parquet")
+    def _words(self) -> list[str]:
+        """What is laid over it, in the words of `--set`."""
+        axes = {f"sweep.{json.dumps(key)}": values for key, values in self._axes.items()}
+        return [f"{key}={_toml(value)}" for key, value in (self._sets | axes).items()]
 
-    def table(self, name: str) -> pl.LazyFrame:
-        """A data file of the run directory, such as `latency` or `series`, read when collected."""
-        return pl.scan_parquet(self.path / f"{name}.parquet")
-
-    def report(self, out: str | PathLike[str] | None = None) -> Path:
-        """Write the HTML report and return its path: `report.html` in the run directory."""
-        from ._report.page import write
-
-        return write(self.path, out)
-
-    def __repr__(self) -> str:
-        held = sum(expectation.ok for expectation in self.expectations)
-        return (f"Result({self.study!r}, {len(self.document['runs'])} runs, "
-                f"{held} of {len(self.expectations)} expectations held, {str(self.path)!r})")
+    def _replay(self) -> str:
+        """The command line that does the same; a document is kept as `study.toml`."""
+        name = self._name if self._text is None else "study.toml"
+        sets = (word for words in self._words() for word in ("--set", words))
+        return shlex.join(["blocklab", "run", name, *sets])
 
 
 def run(
-    study: str | PathLike[str],
+    study: str | PathLike[str] | Mapping[str, Value],
     set: Mapping[str, Value] | None = None,  # noqa: A002: the command line's own word
     jobs: int | None = None,
     out: str | PathLike[str] | None = None,
     *,
     records: bool = False,
     perfetto: bool = False,
+    progress: bool | Tell | None = None,
+    on: str | None = None,
+    cache: str | PathLike[str] | None = None,
 ) -> Result:
     """Run a study and return what it answered.
 
-    `study` is a file (with a `/` or ending in `.toml`) or the name of a shipped study. `set` lays
-    values over keys of the study: `{"device.ssd.gc": "greedy"}`. `jobs` is the number of runs at a
-    time, one per core by default; it never changes a result. `out` is the run directory,
+    `study` is a file (with a `/` or ending in `.toml`), the name of a shipped study, or a document.
+    `set` lays values over keys of the study: `{"device.ssd.gc": "greedy"}`. `jobs` is the number of
+    runs at a time, one per core by default; it never changes a result. `out` is the run directory,
     `out/STUDY` by default. `records` keeps every request in `requests.parquet`; `perfetto` writes
     `trace.pftrace` for ui.perfetto.dev.
 
-    Raises StudyError with the place of whatever is wrong. Ctrl-C stops the study and leaves
-    nothing behind.
+    `progress` is whether to show how far it is (by default: on a terminal and in a notebook, when
+    it takes more than a second), or what to call with (share done, runs finished, runs there are).
+
+    `on` is where the runs are done: `"ray"`, or `"ray://ADDRESS"`, is a Ray cluster (the extra
+    `blocklab[ray]`). `cache` is a folder for preconditioned drives that all its machines share.
+
+    Raises StudyError with the place of whatever is wrong. Ctrl-C stops the study; runs that took
+    more than 0.2 s are kept, and the same call goes on there.
     """
-    sets = [f"{key}={_toml(value)}" for key, value in (set or {}).items()]
-    name = fspath(study)
-    replay = shlex.join(["blocklab", "run", name, *(w for s in sets for w in ("--set", s))])
-    directory, text = _core.run_study(
-        name, sets, jobs or 0, fspath(out) if out is not None else None, records, perfetto, replay)
-    return Result(Path(directory), json.loads(text))
+    return Study(study).set(set or {}).run(
+        jobs, out, records=records, perfetto=perfetto, progress=progress, on=on, cache=cache)
+
+
+def sweep(
+    study: str | PathLike[str] | Mapping[str, Value],
+    axes: Mapping[str, Sequence[Value]],
+    **how: Any,
+) -> Result:
+    """Run a study with these axes, besides those it has; `how` is as for `run`.
+
+    >>> blocklab.sweep("steady-state", {"study.seed": range(10)}, on="ray")  # doctest: +SKIP
+    """
+    values = how.pop("set", None) or {}
+    return Study(study).set(values).sweep(axes).run(**how)
 
 
 def _toml(value: Value) -> str:
     """`value` as TOML text: JSON, except for tables."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    match value:
+        case Mapping():
+            return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+        case str() | bool() | int() | float():
+            return json.dumps(value, ensure_ascii=False)
+        case Sequence():
+            return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if hasattr(value, "item"):  # a number of numpy or polars
+        return _toml(value.item())
+    raise TypeError(f"{value!r} is nothing that a study knows: {type(value).__name__}")
+
+
+def _lines(document: Mapping[str, Value], path: str = "") -> list[str]:
+    """A document as TOML with a line for each value, so that an error shows the one it means."""
+    lines = []
+    for key, value in document.items():
+        name = path + (key if key.replace("_", "").replace("-", "").isalnum() else json.dumps(key))
+        if isinstance(value, Mapping) and value:
+            lines += _lines(value, f"{name}.")
+        else:
+            lines.append(f"{name} = {_toml(value)}\n")
+    return lines

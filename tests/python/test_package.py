@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from needs import skip
 
@@ -218,6 +219,100 @@ def test_an_error_has_a_place(study: Path, tmp_path: Path) -> None:
     assert (error.kind, error.file, error.line, error.column) == ("input", str(wrong), 9, 1)
     assert "iodepth" in str(error), "the nearest valid name"
     assert not (tmp_path / "out").exists()
+
+
+DOCUMENT: dict[str, Any] = {
+    "device": {"null": {"latency": "20us"}},
+    "workload": {"fio": {"rw": "randread"}},
+    "run": {"requests": 2000},
+}
+
+
+def test_a_study_may_be_a_document(tmp_path: Path) -> None:
+    study = blocklab.Study(DOCUMENT)
+    assert len(study) == 1
+    depths = study.sweep({"workload.fio.iodepth": range(1, 4)})
+    assert depths.labels == ["iodepth=1", "iodepth=2", "iodepth=3"] and len(study) == 1
+    both = depths.sweep({"device.null.latency": ["20us", "40us"]})
+    result = both.run(out=tmp_path / "out")
+    assert result.runs["workload.fio.iodepth"].to_list() == [1, 1, 2, 2, 3, 3]
+    rates = [50e3, 25e3, 100e3, 50e3, 150e3, 75e3]
+    assert result.runs["iops"].to_list() == pytest.approx(rates, rel=1e-3)
+    # An axis that is set is gone; what is set and then swept is an axis.
+    assert len(both.set({"workload.fio.iodepth": 2})) == 2
+    assert len(study.set({"workload.fio.iodepth": 2}).sweep({"workload.fio.iodepth": [1, 2]})) == 2
+    # What it wrote runs by itself.
+    again = blocklab.run(result.path / "study.toml", out=tmp_path / "again")
+    assert sorted(again.runs["iops"]) == sorted(result.runs["iops"])
+
+
+def test_a_sweep_is_one_call(study: Path, tmp_path: Path) -> None:
+    result = blocklab.sweep(
+        study, {"device.null.latency": ["20us", "21us"]}, set={"study.repeats": 1},
+        out=tmp_path / "out")
+    assert result.runs.height == 4
+    assert blocklab.sweep(DOCUMENT, {"study.seed": [1, 2]}, out=tmp_path / "b").runs.height == 2
+
+
+def test_an_error_of_a_document_shows_its_line() -> None:
+    wrong = {**DOCUMENT, "workload": {"fio": {"iodept": 3}}}
+    with pytest.raises(blocklab.StudyError, match="iodepth") as caught:
+        len(blocklab.Study(wrong))
+    assert "workload.fio.iodept = 3" in str(caught.value)
+    with pytest.raises(TypeError, match="set"):
+        len(blocklab.Study({**DOCUMENT, "run": {"requests": {1}}}))
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[tuple[float, int, int]] = []
+    blocklab.sweep(
+        DOCUMENT, {"study.seed": [1, 2]}, set={"run.requests": 2_000_000, "workload.fio.loops": 99},
+        out=tmp_path / "out", progress=lambda *now: told.append(now))
+    assert told and all(0 <= share <= 1 and runs == 2 for share, _, runs in told)
+    assert told == sorted(told)
+
+    def interrupts(*_: float) -> None:
+        raise KeyError("enough")
+
+    endless = {"run.requests": 10**12, "workload.fio.loops": 10**6}
+    with pytest.raises(KeyError, match="enough"):
+        blocklab.run(DOCUMENT, endless, out=tmp_path / "endless", progress=interrupts)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_result_is_opened_again(result: blocklab.Result, tmp_path: Path) -> None:
+    again = blocklab.open(result.path)
+    assert again.digest == result.digest and again.runs.equals(result.runs)
+    with pytest.raises(blocklab.StudyError, match="not a run directory"):
+        blocklab.open(tmp_path / "nothing")
+    (tmp_path / "result.json").write_text('{"study": "x"}')
+    with pytest.raises(blocklab.StudyError, match="no digest"):
+        blocklab.open(tmp_path)
+
+
+def test_a_notebook_shows_a_result(result: blocklab.Result) -> None:
+    page = result._repr_html_()
+    assert "<b>Queue depth</b>" in page and page.count("<tr>") == 5
+    assert "<th>iops</th>" in page and "50\u202f000" in page
+    drawn = result.figure("percentiles")
+    assert drawn.startswith("<svg") and drawn._repr_svg_() == drawn
+    with pytest.raises(blocklab.StudyError, match="expected: depth, percentiles"):
+        result.figure("percentile")
+
+
+def test_a_trace_is_a_frame(tmp_path: Path) -> None:
+    frame = blocklab.trace(ROOT / "traces" / "postmark-ss-ext3.blkparse.zst")
+    assert frame.height == 12043 and frame["time_ns"][0] == 0
+    assert set(frame["op"].unique()) <= {"read", "write", "flush", "discard"}
+    assert frame["fua"].dtype == pl.Boolean and frame["sectors"].sum() > 0
+    file = tmp_path / "two.csv"
+    file.write_text("128166372003061629,h,1,Read,4096,512,100\n")
+    row = blocklab.trace(file, "msr").row(0, named=True)
+    assert (row["op"], row["sector"], row["sectors"], row["response_ns"]) == ("read", 8, 1, 10_000)
+    file.write_text("128166372003061629,h,1,Reed,4096,512,100\n")
+    with pytest.raises(blocklab.StudyError, match="Reed") as caught:
+        blocklab.trace(file, "msr")
+    assert (caught.value.file, caught.value.line) == (str(file), 1)
 
 
 def test_a_bad_setting_names_itself(study: Path) -> None:

@@ -12,7 +12,7 @@ use crate::fault::{Faults, Placement, Verdict};
 use crate::order::{Command, Order, Refusal};
 use crate::request_log::RequestLog;
 use crate::store::{Extent, Store};
-use crate::volatile::{AtRisk, Fate, VolatileLog, WriteTicket};
+use crate::volatile::{AtRisk, VolatileLog, WriteTicket};
 
 /// Replaced data is looked through for durable writes when it has grown to this.
 const PRUNE_BYTES: usize = 64 << 20;
@@ -262,18 +262,17 @@ impl Data {
         }
     }
 
-    /// A copy of the data as a power cut now leaves it; `lost` is what the device lost.
+    /// A copy of the data as a power cut now leaves it, which may take `limit` of this machine's
+    /// disk: `undo` makes it so with what is kept of volatile writes.
     pub(crate) fn after_power_cut(
         &self,
-        lost: &[LostWrite],
         limit: Bytes,
+        undo: impl FnOnce(&mut VolatileLog, &Store) -> io::Result<()>,
     ) -> Result<Store, Failure> {
         let copy = self.store.fork(limit)?;
-        let mut log = self.log.clone().unwrap_or_default();
-        let undone = log.power_cut(&copy, lost);
-        undone
-            .map(|()| copy)
-            .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))
+        undo(&mut self.log.clone().unwrap_or_default(), &copy)
+            .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))?;
+        Ok(copy)
     }
 
     /// From now on know which writes the contract makes safe, whatever the device says.
@@ -286,20 +285,6 @@ impl Data {
     /// By the contract, the writes that are not safe, oldest first.
     pub(crate) fn at_risk(&self) -> Vec<AtRisk> {
         self.log.as_ref().map(VolatileLog::at_risk).unwrap_or_default()
-    }
-
-    /// A copy of the data as a power cut may leave it by the contract: `fates` are those of the
-    /// writes at risk.
-    pub(crate) fn after_power_cut_as(
-        &self,
-        fates: &[Fate],
-        limit: Bytes,
-    ) -> Result<Store, Failure> {
-        let copy = self.store.fork(limit)?;
-        let undone = self.log.clone().unwrap_or_default().power_cut_as(&copy, fates);
-        undone
-            .map(|()| copy)
-            .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))
     }
 
     pub(crate) fn wants_pruning(&self) -> bool {

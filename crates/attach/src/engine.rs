@@ -403,25 +403,21 @@ impl Engine {
     }
 
     /// What a power cut at the present moment leaves, without one: the device, and a copy of the
-    /// data, which may take `limit` of this machine's disk.
-    pub(crate) fn after_power_cut(&mut self, limit: Bytes) -> Result<AfterCut, Failure> {
-        let mut device = self.device.boxed_clone();
-        let lost = device.power_fail(self.latest).lost;
-        self.data.prune(&lost);
-        let store = self.data.after_power_cut(&lost, limit)?;
-        Ok(AfterCut { device, store, lost_writes: lost.len() })
-    }
-
-    /// One of the media that a power cut at the present moment may leave by the contract of flush
-    /// and FUA, whatever the model says; the device is as the model says.
-    pub(crate) fn after_power_cut_as(
+    /// data, which may take `limit` of this machine's disk. With `fates`, those of the writes at
+    /// risk by the contract of flush and FUA, the data is as they say, whatever the model does.
+    pub(crate) fn after_power_cut(
         &mut self,
-        fates: &[Fate],
+        fates: Option<&[Fate]>,
         limit: Bytes,
     ) -> Result<AfterCut, Failure> {
         let mut device = self.device.boxed_clone();
-        device.power_fail(self.latest);
-        let store = self.data.after_power_cut_as(fates, limit)?;
+        let lost = device.power_fail(self.latest).lost;
+        let Some(fates) = fates else {
+            self.data.prune(&lost);
+            let store = self.data.after_power_cut(limit, |log, copy| log.power_cut(copy, &lost))?;
+            return Ok(AfterCut { device, store, lost_writes: lost.len() });
+        };
+        let store = self.data.after_power_cut(limit, |log, copy| log.power_cut_as(copy, fates))?;
         let lost_writes = fates.iter().filter(|fate| **fate != Fate::Kept).count();
         Ok(AfterCut { device, store, lost_writes })
     }

@@ -11,6 +11,8 @@ mod python;
 mod table;
 mod verb;
 
+pub use verb::trace_table;
+
 use std::ffi::OsString;
 use std::sync::LazyLock;
 

@@ -60,7 +60,7 @@ fn bar(plan: &Plan, watch: &Watch, stopped: &Receiver<()>) {
     }
     let began = Instant::now();
     while !wait(stopped, Duration::from_millis(100)) {
-        let share = share(plan, watch);
+        let share = watch.share(plan);
         bar.set_position((share * STEPS as f64) as u64);
         bar.set_message(message(plan, watch, share, began));
     }
@@ -69,21 +69,13 @@ fn bar(plan: &Plan, watch: &Watch, stopped: &Receiver<()>) {
 
 fn lines(plan: &Plan, watch: &Watch, stopped: &Receiver<()>, began: Instant) {
     while !wait(stopped, LINE_EVERY) {
-        let share = share(plan, watch);
+        let share = watch.share(plan);
         eprintln!("{:3.0} %  {}", share * 100.0, message(plan, watch, share, began));
     }
 }
 
-/// The share of the study that is done; runs of unknown length count when they end.
-fn share(plan: &Plan, watch: &Watch) -> f64 {
-    let runs = plan.runs.iter().zip(&watch.runs);
-    let known: f64 = runs.map(|(run, progress)| run.share_done(progress).unwrap_or(0.0)).sum();
-    let done = watch.done.load(Ordering::Relaxed) as f64;
-    known.max(done) / plan.runs.len() as f64
-}
-
 fn message(plan: &Plan, watch: &Watch, share: f64, began: Instant) -> String {
-    let done = watch.done.load(Ordering::Relaxed);
+    let done = watch.finished();
     let requests: u64 = watch.runs.iter().map(|run| run.requests.load(Ordering::Relaxed)).sum();
     let mut text = format!("{done}/{} runs", plan.runs.len());
     text += &match requests {

@@ -88,6 +88,18 @@ fn convert_keeps_what_it_can_and_says_what_it_lost() {
 }
 
 #[test]
+fn a_table_carries_everything() {
+    let folder = folder("table");
+    let (file, out) = (fixture("sample.blkparse"), folder.join("out.parquet"));
+    let paths = [file.to_str().unwrap(), out.to_str().unwrap()];
+    let output = trace(&["convert", paths[0], paths[1], "--to", "parquet"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("lost"), "{}", text(&output.stderr));
+    let bytes = std::fs::read(&out).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+}
+
+#[test]
 fn a_failed_conversion_leaves_nothing_behind() {
     let folder = folder("failed");
     let (damaged, out) = (folder.join("damaged.mqsim"), folder.join("out.zst"));

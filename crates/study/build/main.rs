@@ -1,5 +1,5 @@
-//! Generates what the binary carries with it: the shipped parts, hosts and studies, and the code
-//! version.
+//! Generates what the binary carries with it: the shipped parts, hosts and studies, the files that
+//! those name, and the code version.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -7,6 +7,10 @@ use std::{env, fs, io};
 
 mod code_version;
 mod rooms;
+
+/// Where the files are that studies name, and how they end.
+const FILES: [(&str, &str); 4] =
+    [("traces", "zst"), ("traces", "gz"), ("traces", "boot"), ("studies/jobs", "fio")];
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -28,6 +32,16 @@ fn main() -> io::Result<()> {
         writeln!(out, "];").expect("a String");
         println!("cargo::rerun-if-changed=../../{folder}");
     }
+    writeln!(out, "pub(crate) const FILES: &[(&str, &[u8])] = &[").expect("a String");
+    for (folder, extension) in FILES {
+        for path in code_version::files(&root.join(folder), extension)? {
+            let name = path.strip_prefix(&root).expect("it was found there");
+            let place = path.canonicalize()?;
+            writeln!(out, "    ({name:?}, include_bytes!({place:?})),").expect("a String");
+        }
+    }
+    writeln!(out, "];").expect("a String");
+    println!("cargo::rerun-if-changed=../../traces");
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(target.join("library.rs"), out)?;
 

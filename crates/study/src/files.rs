@@ -7,10 +7,31 @@ use std::path::{Path, PathBuf};
 
 use config::{Cause, Failure};
 
-/// Opens files relative to the study, then to the current directory, and remembers which.
+use crate::library;
+
+/// Where a file was found.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Found {
+    At(PathBuf),
+    /// Among those that the binary carries with it.
+    Shipped(&'static [u8]),
+}
+
+impl Found {
+    /// What is in it.
+    pub(crate) fn open(&self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Found::At(path) => Box::new(File::open(path)?),
+            Found::Shipped(bytes) => Box::new(*bytes),
+        })
+    }
+}
+
+/// Opens files relative to the study, then to the current directory, then among those shipped, and
+/// remembers which.
 pub(crate) struct Files {
     directory: PathBuf,
-    opened: RefCell<Vec<(String, PathBuf)>>,
+    opened: RefCell<Vec<(String, Found)>>,
     /// A file could not be opened.
     refused: Cell<bool>,
 }
@@ -45,23 +66,18 @@ impl Files {
     }
 
     fn try_open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        let path = self.locate(name)?;
-        let kind = path.metadata()?.file_type();
-        if kind.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        if !kind.is_file() {
-            // Opening a pipe would wait for ever, and the second reading of it finds it empty.
-            let what = "it is no file but a pipe or a device, and a study reads it several times; \
-                        save it as a file first";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        let file = File::open(&path)?;
+        let found = match (self.locate(name), library::file(name)) {
+            (Ok(path), None) => Found::At(regular(path)?),
+            (Ok(path), Some(_)) if path.exists() => Found::At(regular(path)?),
+            (_, Some(shipped)) => Found::Shipped(shipped),
+            (Err(error), None) => return Err(error),
+        };
+        let file = found.open()?;
         let mut opened = self.opened.borrow_mut();
         if !opened.iter().any(|(known, _)| known == name) {
-            opened.push((name.to_string(), path));
+            opened.push((name.to_string(), found));
         }
-        Ok(Box::new(file))
+        Ok(file)
     }
 
     /// What went wrong while these files were opened, with its cause when it was one of them.
@@ -69,8 +85,23 @@ impl Files {
         if self.refused.get() { failure.caused_by(Cause::FileNotOpened) } else { failure }
     }
 
-    /// (name, path) of every file that was opened, in order.
-    pub(crate) fn opened(&self) -> Vec<(String, PathBuf)> {
+    /// (name, where it was) of every file that was opened, in order.
+    pub(crate) fn opened(&self) -> Vec<(String, Found)> {
         self.opened.borrow().clone()
     }
+}
+
+/// The path, if a file is there.
+fn regular(path: PathBuf) -> io::Result<PathBuf> {
+    let kind = path.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        // Opening a pipe would wait for ever, and the second reading of it finds it empty.
+        let what = "it is no file but a pipe or a device, and a study reads it several times; \
+                    save it as a file first";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(path)
 }

@@ -58,12 +58,14 @@ impl Cache {
             })?,
             Err(_) => BYTES_MAX_USUAL,
         };
-        let cache = |folder: PathBuf| Cache {
-            directory: folder.join("blocklab"),
-            worth: Duration::from_millis(200),
-            bytes_max: bytes_max.0.0,
-        };
-        Ok(xdg.or_else(home).map(cache))
+        let folder = xdg.or_else(home).map(|folder| folder.join("blocklab"));
+        Ok(folder.map(|folder| Cache { bytes_max: bytes_max.0.0, ..Cache::at(folder) }))
+    }
+
+    /// That folder, of at most 2 GiB.
+    pub fn at(directory: PathBuf) -> Cache {
+        let worth = Duration::from_millis(200);
+        Cache { directory, worth, bytes_max: BYTES_MAX_USUAL.0.0 }
     }
 
     /// The drives that are kept, the one that was not used for longest first.
@@ -111,7 +113,7 @@ impl Cache {
         Ok(files)
     }
 
-    fn path(&self, digest: &str) -> PathBuf {
+    pub(crate) fn path(&self, digest: &str) -> PathBuf {
         self.directory.join(format!("{digest}.image"))
     }
 

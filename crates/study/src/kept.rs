@@ -1,35 +1,85 @@
-//! Finished runs of a study that was interrupted. Only travelled runs are kept: a simulated one is
-//! done again in the time that it takes to look.
+//! Finished runs as files: of a study that was interrupted, and of other machines that took a part
+//! of it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use config::Failure;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::digest;
 use crate::planned::PlannedRun;
 use crate::prepared::Gate;
-use crate::results::Measured;
 use crate::runner::RunResult;
 use crate::tables::Tables;
+
+/// What takes less is done again in the time that it takes to look.
+const WORTH: Duration = Duration::from_millis(200);
 
 /// A hidden folder beside the results, while there are none.
 pub(crate) struct Kept {
     folder: PathBuf,
 }
 
-/// A finished run in a file.
+/// What one run gave, and what its steady-state gate said.
+pub(crate) struct Finished {
+    pub(crate) result: RunResult,
+    pub(crate) gate: Option<Gate>,
+}
+
+/// A finished run as bytes.
 #[derive(Serialize, Deserialize)]
 struct Row {
+    /// Of the run, which says what it is a result of.
+    digest: String,
     result_digest: String,
-    /// Their bits: JSON's decimal digits need not come back as they were.
-    metrics: BTreeMap<String, Option<u64>>,
+    metrics: BTreeMap<String, Option<f64>>,
     notes: Vec<String>,
-    settings: Map<String, Value>,
+    /// As JSON.
+    settings: String,
     gate: Option<Gate>,
+    tables: Tables,
+}
+
+impl Finished {
+    /// As bytes for another process of this version of blocklab; `None` of a run that failed, which
+    /// is tried again instead.
+    pub(crate) fn to_bytes(&self, run: &PlannedRun) -> Option<Vec<u8>> {
+        let RunResult { metrics, result_digest, notes, settings, failed, tables } = &self.result;
+        if failed.is_some() {
+            return None;
+        }
+        let row = Row {
+            digest: run.digest.clone(),
+            result_digest: result_digest.clone(),
+            metrics: metrics.clone(),
+            notes: notes.clone(),
+            settings: serde_json::to_string(settings).ok()?,
+            gate: self.gate.clone(),
+            tables: tables.clone(),
+        };
+        postcard::to_stdvec(&row).ok()
+    }
+
+    /// What [`Finished::to_bytes`] gave of that run.
+    pub(crate) fn from_bytes(bytes: &[u8], run: &PlannedRun) -> Option<Finished> {
+        let row: Row = postcard::from_bytes(bytes).ok()?;
+        if row.digest != run.digest || !row.tables.is_sound() {
+            return None;
+        }
+        let result = RunResult {
+            metrics: row.metrics,
+            result_digest: row.result_digest,
+            notes: row.notes,
+            tables: row.tables,
+            failed: None,
+            settings: serde_json::from_str(&row.settings).ok()?,
+        };
+        Some(Finished { result, gate: row.gate })
+    }
 }
 
 impl Kept {
@@ -39,42 +89,55 @@ impl Kept {
         Kept { folder: target.with_file_name(format!(".{name}.unfinished")) }
     }
 
-    fn file(&self, run: &PlannedRun) -> Option<PathBuf> {
-        run.point.travel.is_some().then(|| self.folder.join(format!("{}.json", run.digest)))
+    fn file(&self, run: &PlannedRun) -> PathBuf {
+        self.folder.join(format!("{}.run", run.digest))
+    }
+
+    /// Whether there is a file of that run.
+    pub(crate) fn has(&self, run: &PlannedRun) -> bool {
+        self.file(run).exists()
     }
 
     /// The run, where it was finished before.
-    pub(crate) fn load(&self, run: &PlannedRun) -> Option<Measured> {
-        let text = fs::read(self.file(run)?).ok()?;
-        let row: Row = serde_json::from_slice(&text).ok()?;
-        let metrics = row.metrics.into_iter();
-        let metrics = metrics.map(|(name, bits)| (name, bits.map(f64::from_bits))).collect();
-        let result = RunResult {
-            metrics,
-            result_digest: row.result_digest,
-            notes: row.notes,
-            tables: Tables::default(),
-            failed: None,
-            settings: row.settings,
-        };
-        Some(Measured { result, gate: row.gate })
+    pub(crate) fn load(&self, run: &PlannedRun) -> Option<Finished> {
+        Finished::from_bytes(&fs::read(self.file(run)).ok()?, run)
     }
 
-    /// Keep a run, in one piece; one that failed is tried again instead.
-    pub(crate) fn store(&self, run: &PlannedRun, measured: &Measured) -> io::Result<()> {
-        let RunResult { metrics, result_digest, notes, settings, failed, .. } = &measured.result;
-        let Some(file) = self.file(run).filter(|_| failed.is_none()) else { return Ok(()) };
-        let bits = |(name, value): (&String, &Option<f64>)| (name.clone(), value.map(f64::to_bits));
-        let row = Row {
-            result_digest: result_digest.clone(),
-            metrics: metrics.iter().map(bits).collect(),
-            notes: notes.clone(),
-            settings: settings.clone(),
-            gate: measured.gate.clone(),
-        };
+    /// Keep a run that took `took` of this machine's time, if that is worth it.
+    pub(crate) fn store(
+        &self,
+        run: &PlannedRun,
+        finished: &Finished,
+        took: Duration,
+    ) -> io::Result<()> {
+        if took < WORTH {
+            return Ok(());
+        }
+        finished.to_bytes(run).map_or(Ok(()), |bytes| self.write(run, &bytes))
+    }
+
+    /// Keep a run of another machine.
+    ///
+    /// # Errors
+    /// When the bytes are not of this run, or there is no room for them.
+    pub(crate) fn take(&self, run: &PlannedRun, bytes: &[u8]) -> Result<(), Failure> {
+        if Finished::from_bytes(bytes, run).is_none() {
+            return Err(Failure::machine(format!("what came back is no result of {}", run.label))
+                .expected("the bytes that the same version of blocklab measured")
+                .help("install the same blocklab on every machine"));
+        }
+        self.write(run, bytes).map_err(|why| {
+            let folder = self.folder.display();
+            Failure::machine(format!("{} cannot be kept in {folder}: {why}", run.label))
+        })
+    }
+
+    /// In one piece.
+    fn write(&self, run: &PlannedRun, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
+        let file = self.file(run);
         let partial = file.with_extension("partial");
-        fs::write(&partial, serde_json::to_vec(&row)?)?;
+        fs::write(&partial, bytes)?;
         fs::rename(partial, file)
     }
 
@@ -93,7 +156,7 @@ impl Kept {
 
 /// Whether a file is one of ours by its name: a run's digest, whole or being written.
 fn is_row(file: &Path) -> bool {
-    let extension = file.extension().is_some_and(|end| end == "json" || end == "partial");
+    let extension = file.extension().is_some_and(|end| end == "run" || end == "partial");
     extension && file.file_stem().and_then(|stem| stem.to_str()).is_some_and(digest::is_one)
 }
 
@@ -107,9 +170,9 @@ mod tests {
         let kept = Kept::beside(&home.join("results"));
         kept.clear();
         fs::create_dir_all(&kept.folder).unwrap();
-        let foreign = ["mine.json", "notes", "0123.json"].map(|name| kept.folder.join(name));
+        let foreign = ["mine.run", "notes", "0123.run"].map(|name| kept.folder.join(name));
         let digest = digest::of(&"a run");
-        let ours = ["json", "partial"].map(|end| kept.folder.join(format!("{digest}.{end}")));
+        let ours = ["run", "partial"].map(|end| kept.folder.join(format!("{digest}.{end}")));
         for file in foreign.iter().chain(&ours) {
             fs::write(file, "{}").unwrap();
         }

@@ -16,6 +16,8 @@ use crate::tree::{Node, Origin, Text};
 pub(crate) struct Loaded {
     /// The file's stem, or the name of the shipped study.
     pub(crate) name: String,
+    /// Its text, without what was set.
+    pub(crate) text: Arc<Text>,
     /// Where the files it names are looked for first.
     pub(crate) directory: PathBuf,
     /// The document.
@@ -61,7 +63,8 @@ pub(crate) fn lay(
     }
     let frame = locate::read::<Frame>(&tree)?;
     let notes = gone.iter().map(|axis| format!("{axis} is set and no longer swept")).collect();
-    Ok(Loaded { name: name.to_string(), directory, tree, frame, late, gone, notes })
+    let (name, text) = (name.to_string(), text.clone());
+    Ok(Loaded { name, text, directory, tree, frame, late, gone, notes })
 }
 
 fn from_file(path: &Path) -> Result<(Arc<Text>, PathBuf), Failure> {
@@ -102,7 +105,7 @@ pub(crate) fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
         return Err(Failure::input(format!("--set {set}: there is no `=`"))
             .expected("key=value, such as device.ssd.gc=greedy"));
     };
-    let path: Vec<String> = key.split('.').map(|part| part.trim().to_string()).collect();
+    let path = parts(key);
     if path.iter().any(String::is_empty) {
         return Err(Failure::input(format!("--set {set}: the key has an empty part"))
             .at(text.place(0..key.len()))
@@ -113,6 +116,20 @@ pub(crate) fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
     let mut node = Node::parse_value(&text, span).unwrap_or_else(|_| Node::string(origin, value));
     node.key = Origin { text, span: 0..key.len() };
     Ok((path, node))
+}
+
+/// The parts of a key; one in quotes, as in `sweep."device.ssd.gc"`, may have points itself.
+fn parts(key: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for letter in key.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            letter => parts.last_mut().expect("there is always one").push(letter),
+        }
+    }
+    parts.iter().map(|part| part.trim().to_string()).collect()
 }
 
 fn apply(
@@ -162,6 +179,9 @@ mod tests {
         assert_eq!(value("a.b=25us").as_str(), Some("25us"));
         assert_eq!(value("a.b=7").as_integer(), Some(7));
         assert_eq!(value("a={ d = 2 }")["d"].as_integer(), Some(2));
+        let path = |set: &str| parse_set(set).unwrap().0;
+        assert_eq!(path("sweep.\"a.b\"=[1]"), ["sweep", "a.b"]);
+        assert_eq!(path("a. b .c=1"), ["a", "b", "c"]);
         assert!(parse_set("greedy").unwrap_err().to_string().contains("no `=`"));
         assert!(parse_set("a..b=1").unwrap_err().to_string().contains("--set:1:1"));
     }

@@ -22,3 +22,10 @@ pub struct Options {
     /// The command line that repeats this study, for the report.
     pub replay: String,
 }
+
+impl Options {
+    /// True when runs write files of their own.
+    pub(crate) fn spools(&self) -> bool {
+        self.records || self.perfetto || self.fio_json
+    }
+}

@@ -3,6 +3,7 @@
 //! A row group is encoded on its own, so runs encode theirs in parallel and the file is put
 //! together in their order.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -16,39 +17,46 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{SchemaDescriptor, Type};
+use serde::{Deserialize, Serialize};
 
 /// The values of one column of a row group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Column {
+    Bool(Vec<bool>),
     U32(Vec<u32>),
     I64(Vec<i64>),
     F64(Vec<f64>),
     /// Nullable, as the next one.
     MaybeF64(Vec<Option<f64>>),
     MaybeI64(Vec<Option<i64>>),
-    Text(Vec<String>),
-    Static(Vec<&'static str>),
+    Text(Vec<Cow<'static, str>>),
 }
 
 impl Column {
-    fn rows(&self) -> usize {
+    /// A word for each row, few of which differ.
+    pub(crate) fn words(words: impl IntoIterator<Item = &'static str>) -> Column {
+        Column::Text(words.into_iter().map(Cow::Borrowed).collect())
+    }
+
+    pub(crate) fn rows(&self) -> usize {
         match self {
+            Column::Bool(v) => v.len(),
             Column::U32(v) => v.len(),
             Column::I64(v) => v.len(),
             Column::F64(v) => v.len(),
             Column::MaybeF64(v) => v.len(),
             Column::MaybeI64(v) => v.len(),
             Column::Text(v) => v.len(),
-            Column::Static(v) => v.len(),
         }
     }
 
     fn field(&self, name: &str) -> Type {
         let (physical, converted) = match self {
+            Column::Bool(_) => (Physical::BOOLEAN, ConvertedType::NONE),
             Column::U32(_) => (Physical::INT32, ConvertedType::UINT_32),
             Column::I64(_) | Column::MaybeI64(_) => (Physical::INT64, ConvertedType::NONE),
             Column::F64(_) | Column::MaybeF64(_) => (Physical::DOUBLE, ConvertedType::NONE),
-            Column::Text(_) | Column::Static(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+            Column::Text(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
         };
         let repetition = match self {
             Column::MaybeF64(_) | Column::MaybeI64(_) => Repetition::OPTIONAL,
@@ -60,6 +68,7 @@ impl Column {
 
     fn write(&self, to: &mut ColumnWriter) -> parquet::errors::Result<()> {
         match (self, to) {
+            (Column::Bool(v), ColumnWriter::BoolColumnWriter(to)) => put(to, v, None),
             (Column::U32(v), ColumnWriter::Int32ColumnWriter(to)) => {
                 put(to, &v.iter().map(|&x| x.cast_signed()).collect::<Vec<_>>(), None)
             }
@@ -74,10 +83,7 @@ impl Column {
                 put(to, &v.iter().flatten().copied().collect::<Vec<_>>(), Some(&levels))
             }
             (Column::Text(v), ColumnWriter::ByteArrayColumnWriter(to)) => {
-                put(to, &v.iter().map(|x| ByteArray::from(x.as_str())).collect::<Vec<_>>(), None)
-            }
-            (Column::Static(v), ColumnWriter::ByteArrayColumnWriter(to)) => {
-                put(to, &v.iter().map(|&x| ByteArray::from(x)).collect::<Vec<_>>(), None)
+                put(to, &v.iter().map(|x| ByteArray::from(&**x)).collect::<Vec<_>>(), None)
             }
             _ => unreachable!("the schema was made from columns of the same kinds"),
         }
@@ -106,6 +112,15 @@ impl Schema {
         let root = Type::group_type_builder("schema").with_fields(fields.collect()).build();
         let root = Arc::new(root.expect("a list of columns is a schema"));
         Schema { columns: SchemaDescriptor::new(Arc::clone(&root)), root }
+    }
+
+    /// Whether columns are of its kinds and equally long, where `first` is put before them.
+    pub(crate) fn fits_behind(&self, first: &Column, columns: &[Column]) -> bool {
+        let fields = self.root.get_fields();
+        let fits = |(column, field): (&Column, &Arc<Type>)| column.field(field.name()) == **field;
+        fields.len() == columns.len() + 1
+            && [first].into_iter().chain(columns).zip(fields).all(fits)
+            && columns.windows(2).all(|pair| pair[0].rows() == pair[1].rows())
     }
 }
 
@@ -177,7 +192,12 @@ impl<W: Write + Send> Writer<W> {
     }
 
     pub(crate) fn finish(self) -> io::Result<()> {
-        self.0.into_inner().map_err(cause)?.flush()
+        self.into_inner()?.flush()
+    }
+
+    /// What was written to, with the end of the file.
+    pub(crate) fn into_inner(self) -> io::Result<W> {
+        self.0.into_inner().map_err(cause)
     }
 }
 
@@ -207,8 +227,8 @@ mod tests {
                 Column::F64(vec![0.5, f64::NEG_INFINITY]),
                 Column::MaybeF64(vec![None, Some(2.5)]),
                 Column::MaybeI64(vec![None, Some(-7)]),
-                Column::Text(vec!["µs".into(), String::new()]),
-                Column::Static(vec!["read", "read"]),
+                Column::Text(vec!["µs".into(), "".into()]),
+                Column::words(["read", "read"]),
             ]
         };
         let schema = Schema::new(["a", "b", "c", "d", "i", "e", "f"].into_iter().zip(columns(0)));

@@ -2,16 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 
 use crate::digest;
 use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
-use crate::files::Files;
+use crate::files::{Files, Found};
 use crate::grid::{self, GridPoint};
-use crate::library::{self, CODE_VERSION};
+use crate::library::CODE_VERSION;
 use crate::load::{self, Loaded, unreadable};
 use crate::locate;
 use crate::metrics;
@@ -20,7 +20,7 @@ use crate::planned::{PlannedRun, Setup, build_device, label};
 use crate::runner::Runner;
 use crate::simulated::Simulated;
 use crate::tree::Text;
-use config::{Cause, Failure};
+use config::Failure;
 
 /// A study that is known to be sound.
 #[derive(Debug)]
@@ -45,6 +45,7 @@ pub struct Plan {
     pub resolved: String,
     /// What a reader of the result must know.
     pub notes: Vec<String>,
+    text: Arc<Text>,
     pub(crate) directory: PathBuf,
     pub(crate) runner: Box<dyn Runner>,
 }
@@ -64,14 +65,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::read`], and what the runner finds wrong.
     pub fn read_for(runner: Box<dyn Runner>, name: &str, sets: &[String]) -> Result<Plan, Failure> {
-        let loaded = load::load(name, sets)?;
-        let lost = !library::is_path(name) && loaded.directory.as_os_str().is_empty();
-        Plan::of(runner, loaded).map_err(|failure| match failure.cause {
-            Some(Cause::FileNotOpened) if lost => {
-                failure.help("run it in blocklab's repository: its traces are there")
-            }
-            _ => failure,
-        })
+        Plan::of(runner, load::load(name, sets)?)
     }
 
     /// Read a study from `text`. Files that it names are looked for in the current directory;
@@ -81,6 +75,30 @@ impl Plan {
     /// As [`Plan::read`].
     pub fn parse(name: &str, text: &str) -> Result<Plan, Failure> {
         Plan::parse_for(Box::new(Simulated), name, text)
+    }
+
+    /// As [`Plan::parse`], with `sets` laid over it, and files looked for in `directory` first.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse_in(
+        directory: &Path,
+        name: &str,
+        text: &str,
+        sets: &[String],
+    ) -> Result<Plan, Failure> {
+        let loaded = load::lay(name, &Text::new(name, text), directory.to_path_buf(), sets)?;
+        Plan::of(Box::new(Simulated), loaded)
+    }
+
+    /// Its text as it was read, before anything was laid over it.
+    pub fn text(&self) -> &str {
+        &self.text.text
+    }
+
+    /// Where the files it names are looked for first.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// As [`Plan::parse`], for runs that `runner` runs.
@@ -149,6 +167,7 @@ impl Plan {
             resolved: resolved.map_err(|e| Failure::input(format!("cannot be TOML: {e}")))?,
             notes: loaded.notes,
             name: loaded.name,
+            text: loaded.text,
             directory: loaded.directory,
             runner,
         })
@@ -159,7 +178,7 @@ fn plan_run(
     runner: &dyn Runner,
     grid: GridPoint,
     loaded: &Loaded,
-    hashes: &RefCell<BTreeMap<PathBuf, String>>,
+    hashes: &RefCell<BTreeMap<Found, String>>,
     single: bool,
 ) -> Result<PlannedRun, Failure> {
     let GridPoint { params, repeat, point, part, tree } = grid;
@@ -268,18 +287,19 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
 /// (name, content digest) of every file that was opened.
 fn hash_files(
     files: &Files,
-    known: &RefCell<BTreeMap<PathBuf, String>>,
+    known: &RefCell<BTreeMap<Found, String>>,
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut hashes = Vec::new();
-    for (name, path) in files.opened() {
-        let hash = known.borrow().get(&path).cloned();
+    for (name, found) in files.opened() {
+        let hash = known.borrow().get(&found).cloned();
         let hash = match hash {
             Some(hash) => hash,
-            None => File::open(&path)
+            None => found
+                .open()
                 .and_then(digest::of_reader)
-                .map_err(|error| unreadable("file", &path, &error))?,
+                .map_err(|error| unreadable("file", Path::new(&name), &error))?,
         };
-        known.borrow_mut().insert(path, hash.clone());
+        known.borrow_mut().insert(found, hash.clone());
         hashes.push((name, hash));
     }
     Ok(hashes)
@@ -288,6 +308,7 @@ fn hash_files(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::Cause;
 
     #[test]
     fn a_file_that_cannot_be_opened_is_a_cause_of_its_own() {
@@ -317,7 +338,8 @@ mod tests {
 
     #[test]
     fn every_shipped_study_that_travels_is_sound() {
-        let travelling = library::studies().iter().filter(|(_, text)| text.contains("[travel]"));
+        let travelling =
+            crate::library::studies().iter().filter(|(_, text)| text.contains("[travel]"));
         let mut points = 0;
         for (name, _) in travelling {
             let read = Plan::read_for(Box::new(AnyGuest), name, &[]);

@@ -85,11 +85,11 @@ fn columns(run: u32, rows: &[u8]) -> Vec<Column> {
         let word = move |row: &[u8]| u32::from_le_bytes(row[at..at + 4].try_into().expect("4"));
         Column::U32(rows().map(word).collect())
     };
-    let ops = rows().map(|row| Op::ALL[usize::from(row[40])].name()).collect();
+    let ops = rows().map(|row| Op::ALL[usize::from(row[40])].name());
     vec![
         Column::U32(vec![run; rows().count()]),
         long(0),
-        Column::Static(ops),
+        Column::words(ops),
         long(8),
         short(32),
         long(16),

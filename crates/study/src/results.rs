@@ -16,6 +16,7 @@ use crate::digest;
 use crate::document::Plot;
 use crate::drawing::Drawing;
 use crate::expect::{self, Judged, Verdict};
+use crate::kept::Finished;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
 use crate::options::Options;
@@ -71,10 +72,20 @@ pub struct Results {
     pub directory: PathBuf,
 }
 
-/// What one run gave, and what its steady-state gate said.
+/// What one run gave, as it is written: its tables are encoded, which is much smaller.
 pub(crate) struct Measured {
-    pub(crate) result: RunResult,
-    pub(crate) gate: Option<Gate>,
+    result: RunResult,
+    gate: Option<Gate>,
+    tables: Vec<RowGroup>,
+}
+
+impl Measured {
+    /// Of the run of that number.
+    pub(crate) fn new(run: u32, finished: Finished) -> Measured {
+        let Finished { mut result, gate } = finished;
+        let tables = std::mem::take(&mut result.tables).encode(run);
+        Measured { result, gate, tables }
+    }
 }
 
 /// One run's answer.
@@ -140,8 +151,8 @@ impl Results {
         directory: PathBuf,
     ) -> (Results, Vec<Vec<RowGroup>>) {
         let (mut runs, mut groups) = (Vec::new(), Vec::new());
-        for (run, Measured { result, gate }) in plan.runs.iter().zip(results) {
-            groups.push(result.tables.0);
+        for (run, Measured { result, gate, tables }) in plan.runs.iter().zip(results) {
+            groups.push(tables);
             runs.push(RunSummary {
                 label: run.label.clone(),
                 params: run.params_json(),
@@ -274,11 +285,14 @@ fn limits(plan: &Plan) -> Vec<String> {
 fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
     let mut columns = vec![
         ("run".to_string(), Column::U32((0..runs.len() as u32).collect())),
-        ("label".to_string(), Column::Text(runs.iter().map(|run| run.label.clone()).collect())),
+        (
+            "label".to_string(),
+            Column::Text(runs.iter().map(|run| run.label.clone().into()).collect()),
+        ),
     ];
     for axis in plan.axes.iter().map(String::as_str).chain(["repeat"]) {
         let values: Vec<&Value> = runs.iter().map(|run| &run.params[axis]).collect();
-        let text = |value: &&Value| value.as_str().map_or(value.to_string(), String::from);
+        let text = |value: &&Value| value.as_str().map_or(value.to_string(), String::from).into();
         let whole: Option<Vec<i64>> = values.iter().map(|value| value.as_i64()).collect();
         let numbers = || values.iter().map(|value| value.as_f64()).collect::<Option<Vec<f64>>>();
         let column = match (whole, numbers()) {

@@ -12,7 +12,7 @@ use config::Failure;
 use sim::SnapshotError;
 
 use crate::files::Files;
-use crate::kept::Kept;
+use crate::kept::{Finished, Kept};
 use crate::options::Options;
 use crate::output::{Output, unwritable};
 use crate::plan::Plan;
@@ -28,7 +28,7 @@ use crate::spool::Spools;
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Runs that are finished.
-    pub done: AtomicUsize,
+    pub(crate) done: AtomicUsize,
     /// Of these, those that an interrupted run of the study had finished.
     pub taken: AtomicUsize,
     /// One per run.
@@ -40,6 +40,18 @@ impl Watch {
     pub fn new(plan: &Plan) -> Watch {
         let runs = plan.runs.iter().map(|_| Progress::default()).collect();
         Watch { runs, ..Watch::default() }
+    }
+
+    /// Runs that are finished.
+    pub fn finished(&self) -> usize {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// The share of the study that is done; runs of unknown length count when they end.
+    pub fn share(&self, plan: &Plan) -> f64 {
+        let runs = plan.runs.iter().zip(&self.runs);
+        let known: f64 = runs.map(|(run, progress)| run.share_done(progress).unwrap_or(0.0)).sum();
+        known.max(self.finished() as f64) / plan.runs.len() as f64
     }
 
     /// End the study soon, as a failure that leaves nothing behind.
@@ -59,7 +71,9 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
     let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
     let output = Output::begin(&target)?;
     let kept = Kept::beside(output.target());
-    let queue = RunQueue::new(plan, options, watch, (output.path(), &kept));
+    // Who wants everything anew says so; and what is spooled is not kept.
+    let keeps = options.cache.is_some() && !options.spools();
+    let queue = RunQueue::new(plan, options, watch, (output.path(), keeps.then_some(&kept)));
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
@@ -71,7 +85,9 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
     });
     let mut notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let taken @ 1.. = watch.taken.load(Ordering::Relaxed) {
-        notes.push(format!("{taken} runs were finished before this study was interrupted"));
+        notes.push(format!(
+            "{taken} runs were finished before, by a study that was interrupted or elsewhere"
+        ));
     }
     let mut results = Vec::new();
     let mut failures = Vec::new();
@@ -117,14 +133,14 @@ struct SharedDrive {
     users: usize,
 }
 
-struct RunQueue<'a> {
+pub(crate) struct RunQueue<'a> {
     plan: &'a Plan,
     options: &'a Options,
     watch: &'a Watch,
     /// Where runs spool what is too much for memory.
     directory: &'a Path,
-    /// What an interrupted run of the study had finished.
-    kept: &'a Kept,
+    /// Runs that need not be done again.
+    kept: Option<&'a Kept>,
     /// What happened to the cache.
     notes: Mutex<Vec<String>>,
     next: AtomicUsize,
@@ -135,11 +151,11 @@ struct RunQueue<'a> {
 }
 
 impl<'a> RunQueue<'a> {
-    fn new(
+    pub(crate) fn new(
         plan: &'a Plan,
         options: &'a Options,
         watch: &'a Watch,
-        (directory, kept): (&'a Path, &'a Kept),
+        (directory, kept): (&'a Path, Option<&'a Kept>),
     ) -> RunQueue<'a> {
         let mut shared = BTreeMap::<&str, Mutex<SharedDrive>>::new();
         for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
@@ -165,21 +181,35 @@ impl<'a> RunQueue<'a> {
         while !self.failed.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = self.plan.runs.get(index) else { break };
-            let result = catch_unwind(AssertUnwindSafe(|| self.one(index, run)))
-                .unwrap_or_else(|payload| Err(self.panicked(run, &*payload)));
+            let result = self.caught(index, run);
             self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            *lock(&self.results[index]) = Some(result);
+            let measured = result.map(|finished| Measured::new(index as u32, finished));
+            *lock(&self.results[index]) = Some(measured);
             self.watch.done.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn one(&self, index: usize, run: &PlannedRun) -> Result<Measured, Failure> {
-        // Who wants everything anew says so.
-        let kept = self.options.cache.as_ref().and_then(|_| self.kept.load(run));
-        if let Some(measured) = kept {
+    /// The run of that number; a panic is a failure.
+    pub(crate) fn caught(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
+        catch_unwind(AssertUnwindSafe(|| self.one(index, run)))
+            .unwrap_or_else(|payload| Err(self.panicked(run, &*payload)))
+    }
+
+    fn one(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
+        if let Some(finished) = self.kept.and_then(|kept| kept.load(run)) {
             self.watch.taken.fetch_add(1, Ordering::Relaxed);
-            return Ok(measured);
+            return Ok(finished);
         }
+        let began = Instant::now();
+        let finished = self.anew(index, run)?;
+        let kept = self.kept.map(|kept| kept.store(run, &finished, began.elapsed()));
+        if let Some(Err(why)) = kept {
+            lock(&self.notes).push(format!("{} could not be kept meanwhile: {why}", run.label));
+        }
+        Ok(finished)
+    }
+
+    fn anew(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
         let files = Files::new(&self.plan.directory);
         let progress = &self.watch.runs[index];
         let prepared = match run.precondition_digest.as_deref() {
@@ -200,7 +230,6 @@ impl<'a> RunQueue<'a> {
         let mut result = self.plan.runner.run(Job {
             run,
             setup: run.setup(&files),
-            index: index as u32,
             device,
             start,
             progress,
@@ -210,11 +239,7 @@ impl<'a> RunQueue<'a> {
         let spooled = spools.finish();
         notes.extend(spooled.map_err(|error| unwritable(Path::new("the spool"), &error))?);
         result.notes = notes;
-        let measured = Measured { result, gate };
-        if let Err(why) = self.kept.store(run, &measured) {
-            lock(&self.notes).push(format!("{} could not be kept meanwhile: {why}", run.label));
-        }
-        Ok(measured)
+        Ok(Finished { result, gate })
     }
 
     /// Why a run unwound: its saved drive is damaged, or there is a bug.
@@ -257,7 +282,7 @@ impl<'a> RunQueue<'a> {
 
 impl RunQueue<'_> {
     /// A preconditioned device: from the cache, or else made and put there.
-    fn make(
+    pub(crate) fn make(
         &self,
         digest: &str,
         run: &PlannedRun,

@@ -36,8 +36,6 @@ pub struct Job<'a> {
     pub run: &'a PlannedRun,
     /// What it was planned from.
     pub setup: Setup<'a>,
-    /// Its number in the plan.
-    pub index: u32,
     /// The device in its starting state.
     pub device: Box<dyn Device>,
     /// The device's present moment.

@@ -43,7 +43,7 @@ impl Runner for Simulated {
 }
 
 fn simulated(job: Job) -> Result<RunResult, Failure> {
-    let Job { run, setup, index, mut device, start, progress, spools } = job;
+    let Job { run, setup, mut device, start, progress, spools } = job;
     let mut section = run.point.run;
     let mut workload = Shifted { inner: setup.build_workload()?, start, progress };
     // A fio job may ask for a ramp of its own.
@@ -68,7 +68,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
 
     let total = series.total();
     let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
-    let tables = tables::of_run(index, &recorder, &series, &*device);
+    let tables = tables::of_run(&recorder, &series, &*device);
     if section.power_cut {
         device.power_fail(outcome.end);
         metrics::add_rebuild(&mut metrics, &*device);

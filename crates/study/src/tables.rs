@@ -1,19 +1,42 @@
-//! The tables of a run, encoded as row groups.
+//! The tables of a run.
 
+use serde::{Deserialize, Serialize};
 use sim::{Device, Nanos, Op};
 
 use crate::observe::Series;
 use crate::parquet::{Column, RowGroup, Schema};
 use crate::recorder::Recorder;
 
-/// One row group per table, in the order of [`schemas`]; a run may have none.
-#[derive(Debug, Default)]
-pub struct Tables(pub(crate) Vec<RowGroup>);
+/// The columns of each table but `run`, in the order of [`schemas`]; a run may have none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Tables(Vec<Vec<Column>>);
+
+impl Tables {
+    /// As row groups, of the run of that number.
+    pub(crate) fn encode(self, run: u32) -> Vec<RowGroup> {
+        let tables = self.0.into_iter().zip(schemas()).map(|(mut columns, (_, schema))| {
+            let rows = columns.first().map_or(0, Column::rows);
+            columns.insert(0, Column::U32(vec![run; rows]));
+            RowGroup::encode(&schema, &columns)
+        });
+        tables.collect()
+    }
+
+    /// Whether they can be encoded; those that were read back need not.
+    pub(crate) fn is_sound(&self) -> bool {
+        let schemas = schemas();
+        let sound = |(columns, (_, schema)): (&Vec<Column>, &(&str, Schema))| {
+            schema.fits_behind(&Column::U32(Vec::new()), columns)
+        };
+        (self.0.is_empty() || self.0.len() == schemas.len())
+            && self.0.iter().zip(&schemas).all(sound)
+    }
+}
 
 /// (file stem, schema) of every table that has rows of single runs.
 pub(crate) fn schemas() -> Vec<(&'static str, Schema)> {
     let (u32s, i64s) = (Column::U32(Vec::new()), Column::I64(Vec::new()));
-    let (f64s, text) = (Column::F64(Vec::new()), Column::Static(Vec::new()));
+    let (f64s, text) = (Column::F64(Vec::new()), Column::Text(Vec::new()));
     let schema = |columns: &[(&'static str, &Column)]| {
         Schema::new(columns.iter().map(|&(name, column)| (name, column.clone())))
     };
@@ -43,34 +66,16 @@ pub(crate) fn schemas() -> Vec<(&'static str, Schema)> {
     ]
 }
 
-/// Encode everything a run measured.
-pub(crate) fn of_run(
-    run: u32,
-    recorder: &Recorder,
-    series: &Series,
-    device: &dyn Device,
-) -> Tables {
-    let tables = [
+/// Everything a run measured.
+pub(crate) fn of_run(recorder: &Recorder, series: &Series, device: &dyn Device) -> Tables {
+    Tables(vec![
         latency(recorder),
         time_series(recorder),
         heatmap(recorder),
         units(series),
         wear(device),
         counters(series),
-    ];
-    let tables = tables.into_iter().zip(schemas());
-    Tables(tables.map(|(columns, (_, schema))| with_run(run, &schema, columns)).collect())
-}
-
-fn with_run(run: u32, schema: &Schema, mut columns: Vec<Column>) -> RowGroup {
-    let rows = match &columns[0] {
-        Column::F64(v) => v.len(),
-        Column::Text(v) => v.len(),
-        Column::Static(v) => v.len(),
-        other => unreachable!("no table begins with {other:?}"),
-    };
-    columns.insert(0, Column::U32(vec![run; rows]));
-    RowGroup::encode(schema, &columns)
+    ])
 }
 
 fn latency(recorder: &Recorder) -> Vec<Column> {
@@ -82,7 +87,7 @@ fn latency(recorder: &Recorder) -> Vec<Column> {
             counts.push(count as i64);
         }
     }
-    vec![Column::Static(ops), Column::I64(lows), Column::I64(counts)]
+    vec![Column::words(ops), Column::I64(lows), Column::I64(counts)]
 }
 
 fn time_series(recorder: &Recorder) -> Vec<Column> {
@@ -102,7 +107,7 @@ fn time_series(recorder: &Recorder) -> Vec<Column> {
     }
     vec![
         Column::F64(t),
-        Column::Static(ops),
+        Column::words(ops),
         Column::I64(requests),
         Column::I64(bytes),
         Column::F64(p50),
@@ -138,7 +143,7 @@ fn units(series: &Series) -> Vec<Column> {
                 let booked = carried + pair[1][column].wrapping_sub(pair[0][column]) as i64;
                 let within = booked.clamp(0, length as i64);
                 carried = booked - within;
-                units.push(unit.name.clone());
+                units.push(unit.name.clone().into());
                 t.push(Nanos(start).as_secs_f64());
                 what.push(*kind);
                 busy.push(within as f64 / length as f64);
@@ -146,7 +151,7 @@ fn units(series: &Series) -> Vec<Column> {
             column += 1;
         }
     }
-    vec![Column::Text(units), Column::F64(t), Column::Static(what), Column::F64(busy)]
+    vec![Column::Text(units), Column::F64(t), Column::words(what), Column::F64(busy)]
 }
 
 fn counters(series: &Series) -> Vec<Column> {
@@ -157,7 +162,7 @@ fn counters(series: &Series) -> Vec<Column> {
         let counts = series.base.counts.iter().zip(reading);
         for ((name, _), value) in counts.chain(series.base.levels.iter().zip(levels)) {
             t.push(Nanos(at).as_secs_f64());
-            names.push(name.clone());
+            names.push(name.clone().into());
             values.push(*value as i64);
         }
     }
@@ -168,7 +173,7 @@ fn wear(device: &dyn Device) -> Vec<Column> {
     let (mut units, mut erases, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     for unit in device.wear() {
         for (count, n) in unit.blocks {
-            units.push(unit.unit.clone());
+            units.push(unit.unit.clone().into());
             erases.push(i64::from(count));
             blocks.push(i64::from(n));
         }

@@ -35,6 +35,17 @@ impl Carries {
         device: false,
     };
 
+    /// All there is.
+    pub const EVERYTHING: Carries = Carries {
+        time_ns: Some(1),
+        flush: true,
+        discard: true,
+        fua: true,
+        process: true,
+        response: true,
+        device: true,
+    };
+
     /// Whether a request of this kind can be written at all.
     pub fn takes(&self, request: &Request) -> bool {
         match request.op {

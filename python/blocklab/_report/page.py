@@ -62,19 +62,24 @@ def write_figure(
 
     The drawing follows the reader's light or dark theme, as the report does.
     """
+    target = Path(out) if out is not None else Path(directory) / f"{name}.svg"
+    _save(target, figure(directory, name))
+    return target
+
+
+def figure(directory: str | PathLike[str], name: str) -> str:
+    """One figure of the run directory as an SVG file."""
     data = RunDirectory(directory)
     plots = own(data) | registry()
     if name not in plots:
         raise StudyError(
             f"error: there is no figure named `{name}`\n  = expected: {', '.join(plots)}")
-    figure = plots[name](data)
-    if figure is None:
+    drawn = plots[name](data)
+    if drawn is None:
         raise StudyError(
             f"error: the runs hold no data for the figure `{name}`\n  --> {data.path}",
             file=str(data.path))
-    target = Path(out) if out is not None else data.path / f"{name}.svg"
-    _save(target, standalone(figure))
-    return target
+    return standalone(drawn)
 
 
 def standalone(figure: Figure) -> str:

@@ -312,13 +312,9 @@ impl Shared<'_> {
 
     /// What `cut` leaves; the replay is there already.
     fn medium(&self, replay: &mut Replay<'_>, cut: &Cut) -> Result<Medium, Failure> {
-        match cut.subset {
-            None => replay.cut(cut.at, self.limit),
-            Some(number) => {
-                let fates = subsets::fates(cut.at_risk, number, self.seed, cut.at.0);
-                replay.cut_as(cut.at, &fates, self.limit)
-            }
-        }
+        let fates =
+            cut.subset.map(|number| subsets::fates(cut.at_risk, number, self.seed, cut.at.0));
+        replay.cut(cut.at, fates.as_deref(), self.limit)
     }
 
     /// Check media until there are no more.

@@ -77,15 +77,20 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Go on to `at`.
+    /// Go on to `at`; never back.
     pub(super) fn advance_to(&mut self, at: Nanos) -> Result<(), Failure> {
         self.advance(Wall(at.0))
     }
 
-    /// What a power cut at `at` leaves; never before an earlier one.
-    pub(super) fn cut(&mut self, at: Nanos, limit: Bytes) -> Result<Medium, Failure> {
-        self.advance_to(at)?;
-        let left = self.engine.after_power_cut(limit)?;
+    /// What a power cut at `at`, where the replay is, leaves: as the model says, or of the writes
+    /// at risk what `fates` say.
+    pub(super) fn cut(
+        &mut self,
+        at: Nanos,
+        fates: Option<&[Fate]>,
+        limit: Bytes,
+    ) -> Result<Medium, Failure> {
+        let left = self.engine.after_power_cut(fates, limit)?;
         let hash = hash(&left.store)?;
         let next_id = self.engine.next_id();
         let disk = Disk { device: left.device, store: left.store, at, next_id };
@@ -96,20 +101,6 @@ impl<'a> Replay<'a> {
     pub(super) fn at_risk(&mut self) -> Vec<AtRisk> {
         self.engine.data().prune(&[]);
         self.engine.data().at_risk()
-    }
-
-    /// What a power cut now may leave of the writes at risk.
-    pub(super) fn cut_as(
-        &mut self,
-        at: Nanos,
-        fates: &[Fate],
-        limit: Bytes,
-    ) -> Result<Medium, Failure> {
-        let left = self.engine.after_power_cut_as(fates, limit)?;
-        let hash = hash(&left.store)?;
-        let next_id = self.engine.next_id();
-        let disk = Disk { device: left.device, store: left.store, at, next_id };
-        Ok(Medium { disk, hash, lost_writes: left.lost_writes })
     }
 
     /// What is there in the end, with no cut at all.

@@ -50,7 +50,7 @@ impl Shared<'_> {
                 }
                 let mut fewer = fates.clone();
                 fewer[begin..end].fill(Fate::Kept);
-                let medium = replay.cut_as(at, &fewer, self.limit)?;
+                let medium = replay.cut(at, Some(&fewer), self.limit)?;
                 let found = self.look(recovery, medium, &self.acks[..promised])?;
                 guests += 1;
                 if found.verdict >= Verdict::Lost {

@@ -1,5 +1,7 @@
 //! The verbs: one file and one line each.
 
+pub use self::trace::trace_table;
+
 mod frontend;
 mod measured;
 mod results;

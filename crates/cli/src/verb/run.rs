@@ -1,10 +1,12 @@
 //! `blocklab run`: answer a study's question.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use attach::Travelling;
+use rustix::process::{Pid, Signal, kill_process_group};
 use study::{Cache, Failure, Options, Plan, Results, Watch};
 
 use super::boot;
@@ -52,6 +54,10 @@ pub(crate) struct Args {
     /// Precondition anew, and keep no drive for next time
     #[arg(long)]
     no_cache: bool,
+    /// Do the runs on a cluster: `ray`, or `ray://HOST:PORT` (the Python package's extra `ray`)
+    #[arg(long, value_name = "CLUSTER",
+          conflicts_with_all = ["no_cache", "records", "perfetto", "fio_json", "live"])]
+    on: Option<String>,
 }
 
 impl Args {
@@ -64,6 +70,11 @@ impl Args {
             let known = plan.recorded_boots();
             self.sets.extend(boot::record_anew(&kernel, &known, Path::new(&folder))?);
             plan = self.plan()?;
+        }
+        if let Some(on) = &self.on
+            && let code @ 1.. = self.elsewhere(on, &plan)?
+        {
+            return Ok(code);
         }
         let watch = Watch::new(&plan);
         let options = Options {
@@ -92,6 +103,42 @@ impl Args {
             behind.iter().for_each(beside);
         }
         Ok(u8::from(!results.as_expected()))
+    }
+
+    /// Have the runs done on a cluster, which leaves their results where the study looks for what
+    /// was finished before; the exit code.
+    fn elsewhere(&self, on: &str, plan: &Plan) -> Result<u8, Failure> {
+        if plan.travels() {
+            return Err(Failure::input(format!(
+                "--on {on}: this study boots a kernel of this machine"
+            ))
+            .expected("a study with a workload"));
+        }
+        python::find().map_err(python::missing)?;
+        let mut command = Command::new(python::interpreter());
+        command.args(["-m", "blocklab.cluster", "--on", on]).arg(&self.study);
+        if let Some(out) = &self.out {
+            command.arg("--out").arg(out);
+        }
+        for set in &self.sets {
+            command.args(["--set", set]);
+        }
+        // In a group of its own, so that it hears of a signal once, from here.
+        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        let mut child =
+            child.map_err(|why| python::missing(format!("cannot run Python: {why}")))?;
+        let (group, ended_by) = (Pid::from_child(&child), AtomicI32::new(0));
+        let stop = |signal| {
+            ended_by.store(signal, Ordering::Relaxed);
+            // It may have ended meanwhile.
+            let _ = kill_process_group(group, Signal::INT);
+        };
+        let status = interrupt::during(stop, || child.wait());
+        if let signal @ 1.. = ended_by.into_inner() {
+            interrupt::end_by(signal);
+        }
+        // Killed, it has no code of its own.
+        Ok(status.ok().and_then(|status| status.code()).map_or(3, |code| code as u8))
     }
 
     fn plan(&self) -> Result<Plan, Failure> {

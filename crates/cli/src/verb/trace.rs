@@ -11,6 +11,8 @@ use std::io::{ErrorKind, Write as _};
 
 use study::Failure;
 
+pub use convert::trace_table;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,7 +23,7 @@ pub(crate) struct Args {
 enum TraceVerb {
     /// Describe a trace: requests, sizes, span, footprint, processes
     Info(info::Args),
-    /// Write a trace in another text format, compressed by the name's end (.gz, .zst)
+    /// Write a trace in another text format or as a table, compressed by the name's end (.gz, .zst)
     Convert(convert::Args),
     /// Give a recorded queue to a modelled elevator and compare what each made of it
     Beside(beside::Args),

@@ -114,8 +114,6 @@ fn files_that_cannot_be_read() {
     run("./missing.toml").refuses(&["cannot read the study ./missing.toml", "No such file"]);
     run("./d.toml").refuses(&["cannot read the study ./d.toml", "directory"]);
     Test::study("").file("study.toml", [0xff, 0xfe]).refuses(&["not UTF-8"]);
-    // A shipped study's trace is in the repository; where a study of ours lies, nobody knows.
-    run("first-look").refuses(&["cannot open", "run it in blocklab's repository"]);
     run("no-such-study").refuses(&["there is no study named `no-such-study`"]);
 }
 

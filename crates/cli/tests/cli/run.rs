@@ -197,3 +197,67 @@ fn a_full_disk_is_exit_code_3_and_leaves_nothing() {
     }
     crate::common::skip("mount", "this machine lets nobody mount a small file system");
 }
+
+#[test]
+fn a_shipped_study_finds_its_traces_anywhere() {
+    let run = Test::new().args(&["run", "first-look", "--no-report", "--json"]);
+    let answer = run.json();
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 6);
+    // They are the repository's, and another digest would say so.
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let sets = ["bonnie-ext3", "postmark-ll10-ext3-mq-deadline", "postmark-ss-ext3"];
+    let bytes = |name: &str| std::fs::read(format!("{root}/traces/{name}.blkparse.zst")).unwrap();
+    let beside = sets.iter().fold(Test::new(), |test, name| {
+        test.file(&format!("traces/{name}.blkparse.zst"), bytes(name))
+    });
+    let beside = beside.args(&["run", "first-look", "--no-report", "--json"]).json();
+    assert_eq!(answer["result_digest"], beside["result_digest"]);
+    assert_eq!(answer["digest"], beside["digest"]);
+}
+
+#[test]
+fn a_sweep_that_was_interrupted_goes_on() {
+    // The second of the two runs takes for ever.
+    let sweep = "[sweep]\n\"run.requests\" = [3_000_000, 1_000_000_000_000]\n";
+    let study = STUDY
+        .replace("requests = 5000", "")
+        .replace("[workload.fio]", "[workload.fio]\nloops = 1_000_000");
+    let test = Test::study(&format!("{study}{sweep}")).args(&["--jobs", "1"]);
+    let mut session = Command::new(env!("CARGO_BIN_EXE_blocklab"))
+        .args(["run", "study.toml", "--no-report", "--jobs", "1"])
+        .current_dir(test.path(""))
+        .env("XDG_CACHE_HOME", test.path("cache"))
+        .spawn()
+        .unwrap();
+    let kept = || entries(&test.path("out/.study.unfinished"));
+    while !kept().iter().any(|name| name.ends_with(".run")) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(session.try_wait().unwrap().is_none(), "it ended");
+    }
+    let id = session.id().to_string();
+    Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&session.wait().unwrap()), Some(2));
+    assert_eq!(entries(&test.path("out")), [".study.unfinished"]);
+    let only = test.args(&["--set", "run.requests=3_000_000", "--json"]).json();
+    assert_eq!(only["runs"].as_array().unwrap().len(), 1);
+    let notes = only["notes"].to_string();
+    assert!(notes.contains("1 runs were finished before"), "{notes}");
+    // What was kept is what is measured anew.
+    let set = ["--json", "--no-cache", "--set", "run.requests=3_000_000"];
+    let anew = Test::study(&format!("{study}{sweep}")).args(&set).json();
+    assert_eq!(only["result_digest"], anew["result_digest"]);
+    assert_eq!(only["runs"][0]["metrics"]["iops"], anew["runs"][0]["metrics"]["iops"]);
+}
+
+#[test]
+fn what_cannot_be_done_elsewhere_is_told() {
+    let on = |args: &[&str]| Test::study(STUDY).args(&["--on", "ray"]).args(args);
+    on(&["--records"]).refuses(&["--on", "--records"]);
+    on(&["--no-cache"]).refuses(&["--no-cache"]);
+    let mut lacks = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    lacks.args(["run", "study.toml", "--on", "ray"]).env("BLOCKLAB_PYTHON", "/bin/false");
+    let test = Test::study(STUDY);
+    let output = test.run_as(&mut lacks);
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    assert!(output.stderr.contains("no usable package blocklab"), "{}", output.stderr);
+}

@@ -43,9 +43,10 @@ impl Runner for Fixed {
 
     fn run(&self, job: Job) -> Result<RunResult, Failure> {
         assert_eq!(job.device.limits(), job.run.limits);
+        let index = job.run.params[0].1.label().parse::<u32>().unwrap() - 1;
         Ok(RunResult {
-            metrics: [("iops".to_string(), Some(f64::from(100 + job.index)))].into(),
-            result_digest: format!("digest {}", job.index),
+            metrics: [("iops".to_string(), Some(f64::from(100 + index)))].into(),
+            result_digest: format!("digest {index}"),
             notes: vec!["booted".into()],
             tables: Tables::default(),
             failed: None,

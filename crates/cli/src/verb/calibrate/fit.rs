@@ -26,8 +26,6 @@ pub(super) struct Fit {
     pub(super) tries: u64,
 }
 
-/// Twice or half the dies are right only if all is nearer by this factor.
-const NEARER: f64 = 0.9;
 impl Fit {
     /// For people: how well a knob is known.
     pub(super) fn known(&self, knob: usize) -> String {
@@ -46,6 +44,8 @@ impl Fit {
     }
 }
 
+/// Twice or half the dies are right only if all is nearer by this factor.
+const NEARER: f64 = 0.9;
 /// A knob that moves no point by more than this, if moved by half, is not felt.
 const FELT_MIN: f64 = 0.002;
 /// A knob whose standard error is larger is not known.
@@ -63,10 +63,10 @@ const FAR: f64 = 0.15;
 /// How strongly a knob is held where the base has it: enough for one that the points say nothing
 /// of, and less than any point says.
 const PULL: f64 = 0.02;
-/// Steps below this one are the last.
-const LAST_STEP: f64 = 0.04;
 /// The same in the end, when nothing runs away any more.
 const PULL_LAST: f64 = 1e-3;
+/// Steps below this one are the last.
+const LAST_STEP: f64 = 0.04;
 
 /// What parts are tried with.
 struct Trial<'a> {
@@ -122,27 +122,33 @@ fn rms(residuals: &[f64]) -> f64 {
     (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len().max(1) as f64).sqrt()
 }
 
-/// The nearest part so far.
+/// A part, and how far it is off.
+#[derive(Clone)]
 struct Best {
     cost: f64,
     place: Place,
-    /// See [`Descent`].
+}
+
+/// What all descents have in common.
+struct Search<'a> {
+    trial: &'a Trial<'a>,
+    /// Knobs that are moved, by index.
+    moved: Vec<usize>,
+    /// Where knobs are that the points say nothing of.
     centre: Vec<f64>,
+    /// Parts of which no more are run.
+    limit: u64,
 }
 
 /// A descent from where the last one ended.
 struct Descent<'a> {
-    trial: &'a Trial<'a>,
-    /// Knobs that are moved, by index.
-    moved: &'a [usize],
+    search: &'a Search<'a>,
     place: Place,
-    /// Where knobs are that the points say nothing of.
-    centre: &'a [f64],
     /// How far a knob is moved to see what it does.
     step: f64,
     /// How strongly it is held at the centre.
     pull: f64,
-    /// Parts of which no more are run.
+    /// See [`Search`].
     limit: u64,
     here: Vec<f64>,
     failed: &'a RefCell<Option<Failure>>,
@@ -152,10 +158,11 @@ struct Descent<'a> {
 impl Descent<'_> {
     /// The residuals at `place`, if parts are left.
     fn try_at(&self, place: &Place) -> Option<Vec<f64>> {
-        if self.trial.bar.position() >= self.limit {
+        let trial = self.search.trial;
+        if trial.bar.position() >= self.limit {
             return None;
         }
-        let found = self.trial.residuals(place);
+        let found = trial.residuals(place);
         let found = found.map_err(|failure| *self.failed.borrow_mut() = Some(failure)).ok()?;
         let cost = rms(&found);
         let mut best = self.best.borrow_mut();
@@ -172,28 +179,30 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Descent<'_> {
     type JacobianStorage = Owned<f64, Dyn, Dyn>;
 
     fn set_params(&mut self, at: &DVector<f64>) {
-        self.moved.iter().zip(at.iter()).for_each(|(&knob, &log)| self.place.logs[knob] = log);
+        let moved = self.search.moved.iter().zip(at.iter());
+        moved.for_each(|(&knob, &log)| self.place.logs[knob] = log);
         self.here = self.try_at(&self.place).unwrap_or_default();
     }
 
     fn params(&self) -> DVector<f64> {
-        let logs = self.moved.iter().map(|&knob| self.place.logs[knob]);
-        DVector::from_iterator(self.moved.len(), logs)
+        let moved = &self.search.moved;
+        DVector::from_iterator(moved.len(), moved.iter().map(|&knob| self.place.logs[knob]))
     }
 
     fn residuals(&self) -> Option<DVector<f64>> {
         if self.here.is_empty() {
             return None;
         }
-        let pulls =
-            self.moved.iter().map(|&knob| self.pull * (self.place.logs[knob] - self.centre[knob]));
+        let Search { moved, centre, .. } = self.search;
+        let pulls = moved.iter().map(|&knob| self.pull * (self.place.logs[knob] - centre[knob]));
         Some(DVector::from_vec(self.here.iter().copied().chain(pulls).collect()))
     }
 
     fn jacobian(&self) -> Option<DMatrix<f64>> {
         let points = self.here.len();
-        let mut slopes = DMatrix::zeros(points + self.moved.len(), self.moved.len());
-        for (column, &knob) in self.moved.iter().enumerate() {
+        let moved = &self.search.moved;
+        let mut slopes = DMatrix::zeros(points + moved.len(), moved.len());
+        for (column, &knob) in moved.iter().enumerate() {
             let mut place = self.place.clone();
             place.logs[knob] += self.step;
             let beside = self.try_at(&place)?;
@@ -206,7 +215,8 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Descent<'_> {
     }
 }
 
-/// Move the knobs of `base` until it does what was measured, in `tries` parts or less.
+/// Move the knobs of `base` until it does what was measured, in about `tries` parts: what tells
+/// which knobs matter and how well they are known is run in any case.
 ///
 /// # Errors
 /// What keeps a part from being run.
@@ -232,79 +242,53 @@ pub(super) fn fit(
 }
 
 fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
-    let begin = trial.base.place();
-    let at_base = trial.residuals(&begin)?;
-    let moved = felt(trial, &begin, &at_base)?;
-    let centre = begin.logs.clone();
-    let mut best = Best { cost: rms(&at_base), place: begin, centre };
+    let base = trial.base.place();
+    let (values, _) = trial.run(&base)?;
+    let at_base = residuals(trial.points, &values);
+    let moved = felt(trial, &base, &at_base)?;
+    let mut best = Best { cost: rms(&at_base), place: base };
+    let slow = as_slow(trial, &moved, &best.place, &values);
+    let cost = rms(&trial.residuals(&slow)?);
+    if cost < best.cost {
+        best = Best { cost, place: slow };
+    }
     // What is needed in the end to say what is known.
     let limit = tries.saturating_sub(2 * moved.len() as u64 + 1);
-    let at_most = |share: u64| limit.min(trial.bar.position() + share);
-    as_slow(trial, &moved, &mut best)?;
-    descend(trial, &moved, 0.2, at_most(tries / 4), &mut best)?;
-    let share = tries / 12;
-    let mut dies: Vec<(i64, f64)> =
-        best.place.dies.map(|dies| (dies, best.cost)).into_iter().collect();
-    for doubled in [true, false] {
-        while let Some(now) = best.place.dies {
-            let next = if doubled { now * 2 } else { now / 2 };
-            if next == 0 || next > DIES_MAX || dies.iter().any(|(tried, _)| *tried == next) {
-                break;
-            }
-            let place = Place { dies: Some(next), ..best.place.clone() };
-            let mut other = Best { cost: f64::INFINITY, place, centre: best.centre.clone() };
-            descend(trial, &moved, 0.2, at_most(share), &mut other)?;
-            dies.push((next, other.cost));
-            if other.cost > best.cost * NEARER {
-                break;
-            }
-            best = other;
-        }
-    }
+    let search = Search { trial, moved, centre: best.place.logs.clone(), limit };
+    search.descend(0.2, tries / 4, &mut best)?;
+    let dies = search.dies(tries / 12, &mut best)?;
     // Wide steps see over what is uneven, narrow ones end it.
     for step in [0.2, 0.05] {
-        descend(trial, &moved, step, limit, &mut best)?;
+        search.descend(step, limit, &mut best)?;
     }
-    shake(trial, &moved, limit, &mut best)?;
-    descend(trial, &moved, LAST_STEP / 2.0, limit, &mut best)?;
-    let chosen = best.place.dies;
-    dies.iter_mut().filter(|(count, _)| Some(*count) == chosen).for_each(|one| one.1 = best.cost);
-    dies.sort_by_key(|(count, _)| *count);
-    judge(trial, &moved, best.place, dies)
+    search.shake(&mut best)?;
+    search.descend(LAST_STEP / 2.0, limit, &mut best)?;
+    search.judge(best, dies)
 }
 
-/// All times longer and all rates lower by what the base is too quick in the middle: what is left
-/// to find is near then.
-fn as_slow(trial: &Trial, moved: &[usize], best: &mut Best) -> Result<(), Failure> {
-    let (values, _) = trial.run(&best.place)?;
-    let mut ratios: Vec<f64> = trial
-        .points
-        .iter()
-        .zip(&values)
-        .filter_map(|(point, values)| Some((point.measured[0]? / values[0]?).ln()))
-        .filter(|ratio| ratio.is_finite())
-        .collect();
+/// All times longer and all rates lower by what the base, which does `values`, is too quick in
+/// the middle: what is left to find is near then.
+fn as_slow(trial: &Trial, moved: &[usize], base: &Place, values: &[Values]) -> Place {
+    let ratio = |(point, values): (&Point, &Values)| Some((point.measured[0]? / values[0]?).ln());
+    let ratios = trial.points.iter().zip(values).filter_map(ratio);
+    let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
     ratios.sort_by(f64::total_cmp);
-    let Some(&quicker) = ratios.get(ratios.len() / 2) else { return Ok(()) };
-    let mut place = best.place.clone();
+    let quicker = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
+    let mut place = base.clone();
     for &knob in moved {
         let is_rate = trial.base.knobs[knob].is_rate();
         place.logs[knob] += if is_rate { quicker } else { -quicker };
     }
-    let cost = rms(&trial.residuals(&place)?);
-    if cost < best.cost {
-        *best = Best { cost, centre: place.logs.clone(), place };
-    }
-    Ok(())
+    place
 }
 
 /// The knobs that these points feel at all.
-fn felt(trial: &Trial, begin: &Place, at_base: &[f64]) -> Result<Vec<usize>, Failure> {
+fn felt(trial: &Trial, base: &Place, at_base: &[f64]) -> Result<Vec<usize>, Failure> {
     let mut felt = Vec::new();
-    for knob in 0..begin.logs.len() {
+    for knob in 0..base.logs.len() {
         let mut most: f64 = 0.0;
         for step in [0.4, -0.4] {
-            let mut place = begin.clone();
+            let mut place = base.clone();
             place.logs[knob] = step;
             let moved = trial.residuals(&place)?;
             let largest = moved.iter().zip(at_base).map(|(a, b)| (a - b).abs());
@@ -317,107 +301,133 @@ fn felt(trial: &Trial, begin: &Place, at_base: &[f64]) -> Result<Vec<usize>, Fai
     Ok(felt)
 }
 
-/// Where one limit hides another, a small step of that other one does nothing, and a descent ends
-/// early with a knob far away: begin again with each knob where the base has it, or near that.
-fn shake(trial: &Trial, moved: &[usize], limit: u64, best: &mut Best) -> Result<(), Failure> {
-    let share = 6 * (moved.len() as u64 + 1);
-    for step in [0.0, -0.3, 0.3] {
-        for &knob in moved {
-            if best.cost < REPEAT {
-                return Ok(());
-            }
-            let mut place = best.place.clone();
-            place.logs[knob] = best.centre[knob] + step;
-            let mut other = Best { cost: f64::INFINITY, place, centre: best.centre.clone() };
-            let share = limit.min(trial.bar.position() + share);
-            descend(trial, moved, 0.1, share, &mut other)?;
-            if other.cost < best.cost {
+impl Search<'_> {
+    /// From the best to a better one, in `share` parts or less.
+    fn descend(&self, step: f64, share: u64, best: &mut Best) -> Result<(), Failure> {
+        if self.moved.is_empty() {
+            return Ok(());
+        }
+        let failed = RefCell::new(None);
+        let found = RefCell::new(best.clone());
+        let mut descent = Descent {
+            search: self,
+            place: best.place.clone(),
+            pull: if step < LAST_STEP { PULL_LAST } else { PULL },
+            step,
+            limit: self.limit.min(self.trial.bar.position() + share),
+            here: Vec::new(),
+            failed: &failed,
+            best: &found,
+        };
+        let begin = descent.params();
+        descent.set_params(&begin);
+        // What ends it (a minimum, or no parts left) is all the same: the best is kept aside.
+        let method = LevenbergMarquardt::new()
+            .with_xtol(1e-3)
+            .with_ftol(1e-4)
+            // A knob that does nothing now must not run away.
+            .with_scale_diag(false)
+            .with_stepbound(0.7);
+        method.minimize(descent);
+        *best = found.into_inner();
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// The same from `place`, whatever is best so far.
+    fn descend_from(&self, place: Place, step: f64, share: u64) -> Result<Best, Failure> {
+        let mut best = Best { cost: f64::INFINITY, place };
+        self.descend(step, share, &mut best)?;
+        Ok(best)
+    }
+
+    /// Twice and half as many dies while that is better; gives what was tried, and the error of
+    /// each, but of those that are chosen.
+    fn dies(&self, share: u64, best: &mut Best) -> Result<Vec<(i64, f64)>, Failure> {
+        let mut tried: Vec<(i64, f64)> =
+            best.place.dies.map(|dies| (dies, best.cost)).into_iter().collect();
+        for doubled in [true, false] {
+            while let Some(now) = best.place.dies {
+                let next = if doubled { now * 2 } else { now / 2 };
+                if next == 0 || next > DIES_MAX || tried.iter().any(|(dies, _)| *dies == next) {
+                    break;
+                }
+                let place = Place { dies: Some(next), ..best.place.clone() };
+                let other = self.descend_from(place, 0.2, share)?;
+                tried.push((next, other.cost));
+                if other.cost > best.cost * NEARER {
+                    break;
+                }
                 *best = other;
             }
         }
+        tried.sort_by_key(|(dies, _)| *dies);
+        Ok(tried)
     }
-    Ok(())
-}
 
-/// From the best to a better one, until `limit` parts were run.
-fn descend(
-    trial: &Trial,
-    moved: &[usize],
-    step: f64,
-    limit: u64,
-    best: &mut Best,
-) -> Result<(), Failure> {
-    if moved.is_empty() {
-        return Ok(());
-    }
-    let failed = RefCell::new(None);
-    let place = best.place.clone();
-    let centre = best.centre.clone();
-    let found =
-        RefCell::new(Best { cost: best.cost, place: place.clone(), centre: centre.clone() });
-    let mut descent = Descent {
-        trial,
-        moved,
-        place,
-        centre: &centre,
-        pull: if step < LAST_STEP { PULL_LAST } else { PULL },
-        step,
-        limit,
-        here: Vec::new(),
-        failed: &failed,
-        best: &found,
-    };
-    let begin = descent.params();
-    descent.set_params(&begin);
-    // What ends it (a minimum, or no parts left) is all the same: the best is kept aside.
-    let method = LevenbergMarquardt::new()
-        .with_xtol(1e-3)
-        .with_ftol(1e-4)
-        // A knob that does nothing now must not run away.
-        .with_scale_diag(false)
-        .with_stepbound(0.7);
-    method.minimize(descent);
-    *best = found.into_inner();
-    failed.into_inner().map_or(Ok(()), Err)
-}
-
-/// What of the best these points know: the standard errors of least squares.
-fn judge(trial: &Trial, moved: &[usize], at: Place, dies: Vec<(i64, f64)>) -> Result<Fit, Failure> {
-    const STEP: f64 = 0.05;
-    let knobs = &trial.base.knobs;
-    let here = trial.residuals(&at)?;
-    let mut slopes = DMatrix::zeros(here.len(), moved.len());
-    for (column, &knob) in moved.iter().enumerate() {
-        let beside = |step: f64| {
-            let mut place = at.clone();
-            place.logs[knob] += step;
-            trial.residuals(&place)
-        };
-        let (above, below) = (beside(STEP)?, beside(-STEP)?);
-        for (row, (above, below)) in above.iter().zip(&below).enumerate() {
-            slopes[(row, column)] = (above - below) / (2.0 * STEP);
+    /// Where one limit hides another, a small step of that other one does nothing, and a descent
+    /// ends early with a knob far away: begin again with each knob where the base has it, or near
+    /// that.
+    fn shake(&self, best: &mut Best) -> Result<(), Failure> {
+        let share = 6 * (self.moved.len() as u64 + 1);
+        for step in [0.0, -0.3, 0.3] {
+            for &knob in &self.moved {
+                if best.cost < REPEAT {
+                    return Ok(());
+                }
+                let mut place = best.place.clone();
+                place.logs[knob] = self.centre[knob] + step;
+                let other = self.descend_from(place, 0.1, share)?;
+                if other.cost < best.cost {
+                    *best = other;
+                }
+            }
         }
+        Ok(())
     }
-    let free = here.len().saturating_sub(moved.len()).max(1) as f64;
-    let noise = (rms(&here) * (here.len() as f64 / free).sqrt()).max(REPEAT);
-    let spread = spreads(&slopes, noise);
-    let mut fit = Fit {
-        place: at,
-        dies,
-        spreads: vec![None; knobs.len()],
-        unknown: vec![Some("not known by these points".to_string()); knobs.len()],
-        tries: trial.bar.position(),
-    };
-    for (index, &knob) in moved.iter().enumerate() {
-        let (error, twin) = spread[index];
-        fit.spreads[knob] = Some(error);
-        fit.unknown[knob] = match twin {
-            _ if error <= SPREAD_MAX => None,
-            Some(twin) => Some(format!("not told from {} by these points", knobs[moved[twin]].key)),
-            None => Some("not known by these points".to_string()),
+
+    /// What of the best these points know: the standard errors of least squares.
+    fn judge(&self, best: Best, mut dies: Vec<(i64, f64)>) -> Result<Fit, Failure> {
+        const STEP: f64 = 0.05;
+        let Search { trial, moved, .. } = self;
+        let Best { cost, place: at } = best;
+        dies.iter_mut().filter(|(dies, _)| Some(*dies) == at.dies).for_each(|one| one.1 = cost);
+        let knobs = &trial.base.knobs;
+        let here = trial.residuals(&at)?;
+        let mut slopes = DMatrix::zeros(here.len(), moved.len());
+        for (column, &knob) in moved.iter().enumerate() {
+            let beside = |step: f64| {
+                let mut place = at.clone();
+                place.logs[knob] += step;
+                trial.residuals(&place)
+            };
+            let (above, below) = (beside(STEP)?, beside(-STEP)?);
+            for (row, (above, below)) in above.iter().zip(&below).enumerate() {
+                slopes[(row, column)] = (above - below) / (2.0 * STEP);
+            }
+        }
+        let free = here.len().saturating_sub(moved.len()).max(1) as f64;
+        let noise = (rms(&here) * (here.len() as f64 / free).sqrt()).max(REPEAT);
+        let spread = spreads(&slopes, noise);
+        let mut fit = Fit {
+            place: at,
+            dies,
+            spreads: vec![None; knobs.len()],
+            unknown: vec![Some("not known by these points".to_string()); knobs.len()],
+            tries: trial.bar.position(),
         };
+        for (index, &knob) in moved.iter().enumerate() {
+            let (error, twin) = spread[index];
+            fit.spreads[knob] = Some(error);
+            fit.unknown[knob] = match twin {
+                _ if error <= SPREAD_MAX => None,
+                Some(twin) => {
+                    Some(format!("not told from {} by these points", knobs[moved[twin]].key))
+                }
+                None => Some("not known by these points".to_string()),
+            };
+        }
+        Ok(fit)
     }
-    Ok(fit)
 }
 
 /// By column of `slopes`: the standard error of its knob, and the other knob that its error goes

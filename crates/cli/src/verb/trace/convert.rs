@@ -1,17 +1,17 @@
-//! `blocklab trace convert`: the same requests in another text format.
+//! `blocklab trace convert`: the same requests in another text format, or as a table.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use sim::Op;
-use study::Failure;
-use trace::{Carries, Context, Record, TraceFormat, Writer};
+use study::{Failure, TraceTable};
+use trace::{Carries, Context, Record, Trace, TraceFormat, Writer};
 
 use crate::interrupt;
 
 use super::output::{self, Output};
-use super::source::Source;
+use super::source::{Reading, Source};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -19,7 +19,7 @@ pub(super) struct Args {
     source: Source,
     /// The file to write; .gz and .zst compress
     output: PathBuf,
-    /// The format to write
+    /// The format to write; `parquet` is a table with a row per request
     #[arg(long)]
     to: String,
     /// Replace OUTPUT when it exists
@@ -45,27 +45,7 @@ impl Args {
     }
 
     fn convert(&self) -> Result<u8, Failure> {
-        let mut writer = writer_of(&self.to)?;
-        study::check_overwrite(&self.output, || self.overwrite)
-            .map_err(|failure| failure.help("choose another name, or say --overwrite"))?;
-        let carries = writer.carries();
-        let mut reading = self.source.open(carries.response)?;
-        let cannot = |error: std::io::Error| cannot_write(&self.output, &error);
-        let mut output = Output::create(&self.output).map_err(cannot)?;
-        let (mut text, mut lost) = (Vec::with_capacity(CHUNK_BYTES + 4096), Lost::default());
-        writer.begin(&mut text);
-        reading.for_each(|record| {
-            if lost.takes(record, &carries) {
-                writer.record(record, &mut text);
-            }
-            if text.len() >= CHUNK_BYTES {
-                output.write_all(&text).map_err(cannot)?;
-                text.clear();
-            }
-            Ok(())
-        })?;
-        output.write_all(&text).map_err(cannot)?;
-        output.finish().map_err(cannot)?;
+        let (reading, lost) = self.written()?;
         reading.say_remarks();
         let losses = lost.say();
         losses.iter().for_each(|loss| eprintln!("lost: {loss}"));
@@ -82,22 +62,119 @@ impl Args {
         }
         Ok(0)
     }
+
+    fn written(&self) -> Result<(Reading, Lost), Failure> {
+        let target = Target::named(&self.to)?;
+        study::check_overwrite(&self.output, || self.overwrite)
+            .map_err(|failure| failure.help("choose another name, or say --overwrite"))?;
+        let carries = target.carries();
+        let mut reading = self.source.open(carries.response)?;
+        let cannot = |error: io::Error| cannot_write(&self.output, &error);
+        let mut lost = Lost::default();
+        let output = Output::create(&self.output).map_err(cannot)?;
+        let mut sink = target.open(output).map_err(cannot)?;
+        reading.for_each(|record, trace| match lost.takes(record, &carries) {
+            true => sink.add(record, trace).map_err(cannot),
+            false => Ok(()),
+        })?;
+        sink.finish(&reading.trace).and_then(Output::finish).map_err(cannot)?;
+        Ok((reading, lost))
+    }
 }
 
-/// The writer of the format called `name`.
-fn writer_of(name: &str) -> Result<Box<dyn Writer>, Failure> {
-    // Writers draw nothing at random.
-    let context = Context { rng: sim::Rng::new(0, "convert"), responses: false };
-    let writer = |name: &str| TraceFormat::from_name(name)?.build(&context).writer();
-    writer(name).ok_or_else(|| {
-        let names = TraceFormat::NAMES.iter().filter(|name| writer(name).is_some());
-        let names: Vec<&str> = names.copied().collect();
-        Failure::input(format!("cannot write traces in the format \"{name}\""))
-            .expected(names.join(", "))
-    })
+/// `file` as a table in the new file `to`, for Python; returns what a user must know.
+///
+/// # Errors
+/// What is wrong with the trace, or keeps the table from being written.
+pub fn trace_table(
+    file: PathBuf,
+    format: Option<String>,
+    parameters: Vec<String>,
+    to: PathBuf,
+) -> Result<Vec<String>, Failure> {
+    let source = Source { file, format, parameters, seed: 1 };
+    let to_table = Args { source, output: to, to: TABLE.into(), overwrite: false, json: false };
+    to_table.written().map(|(reading, _)| reading.trace.remarks())
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+/// A Parquet table, in place of a format's name.
+const TABLE: &str = "parquet";
+
+/// What is written.
+enum Target {
+    Text(Box<dyn Writer>),
+    Table,
+}
+
+impl Target {
+    fn named(name: &str) -> Result<Target, Failure> {
+        if name == TABLE {
+            return Ok(Target::Table);
+        }
+        // Writers draw nothing at random.
+        let context = Context { rng: sim::Rng::new(0, "convert"), responses: false };
+        let writer = |name: &str| TraceFormat::from_name(name)?.build(&context).writer();
+        writer(name).map(Target::Text).ok_or_else(|| {
+            let names = TraceFormat::NAMES.iter().filter(|name| writer(name).is_some());
+            let names: Vec<&str> = names.copied().chain([TABLE]).collect();
+            Failure::input(format!("cannot write traces in the format \"{name}\""))
+                .expected(names.join(", "))
+        })
+    }
+
+    fn carries(&self) -> Carries {
+        match self {
+            Target::Text(writer) => writer.carries(),
+            Target::Table => Carries::EVERYTHING,
+        }
+    }
+
+    fn open(self, output: Output) -> io::Result<Sink> {
+        Ok(match self {
+            Target::Text(mut writer) => {
+                let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
+                writer.begin(&mut text);
+                Sink::Text { writer, text, output }
+            }
+            Target::Table => Sink::Table(TraceTable::new(output)?),
+        })
+    }
+}
+
+/// Where it is written to.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+enum Sink {
+    Text { writer: Box<dyn Writer>, text: Vec<u8>, output: Output },
+    Table(TraceTable<Output>),
+}
+
+impl Sink {
+    fn add(&mut self, record: &Record, trace: &Trace) -> io::Result<()> {
+        match self {
+            Sink::Table(table) => table.add(record, trace),
+            Sink::Text { writer, text, output } => {
+                writer.record(record, text);
+                if text.len() >= CHUNK_BYTES {
+                    output.write_all(text)?;
+                    text.clear();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(self, trace: &Trace) -> io::Result<Output> {
+        match self {
+            Sink::Table(table) => table.finish(trace),
+            Sink::Text { text, mut output, .. } => {
+                output.write_all(&text)?;
+                Ok(output)
+            }
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot write {}: {error}", path.display());
     if study::is_full(error) { Failure::machine(what) } else { Failure::input(what) }
         .help("nothing was left behind; make room or choose another place, then run it again")

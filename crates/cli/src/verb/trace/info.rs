@@ -20,7 +20,7 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let mut reading = self.source.open(false)?;
         let mut meter = SummaryMeter::default();
-        reading.for_each(|record| {
+        reading.for_each(|record, _| {
             meter.add(record);
             Ok(())
         })?;

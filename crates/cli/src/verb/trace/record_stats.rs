@@ -28,7 +28,7 @@ impl Args {
         }
         let mut reading = self.source.open(true)?;
         let mut meter = LocalityMeter::new(bytes);
-        reading.for_each(|record| {
+        reading.for_each(|record, _| {
             meter.add(record);
             Ok(())
         })?;

@@ -18,13 +18,13 @@ pub(super) struct Source {
     pub(super) file: PathBuf,
     /// Read it as this format instead of recognising it
     #[arg(long)]
-    format: Option<String>,
+    pub(super) format: Option<String>,
     /// Set a parameter of the format, such as action=D or write_share=0.3
     #[arg(long = "with", value_name = "KEY=VALUE")]
-    parameters: Vec<String>,
+    pub(super) parameters: Vec<String>,
     /// Seed of what the trace lacks
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Source {
@@ -92,7 +92,7 @@ impl Reading {
     /// Hand every record to `each`.
     pub(super) fn for_each(
         &mut self,
-        mut each: impl FnMut(&Record) -> Result<(), Failure>,
+        mut each: impl FnMut(&Record, &Trace) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut batch = Vec::new();
         loop {
@@ -102,7 +102,7 @@ impl Reading {
                 return Ok(());
             }
             for record in batch.drain(..) {
-                each(&record)?;
+                each(&record, &self.trace)?;
             }
             self.progress.show();
         }
