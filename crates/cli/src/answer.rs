@@ -1,6 +1,6 @@
 //! The answer on the terminal, but for its table: verdict, notes, where the rest is.
 
-use study::{Judged, Results, RunSummary, Standing};
+use study::{Judged, Results, RunSummary, Standing, Verdict};
 
 /// Expectations that fail are listed up to this number.
 const FAILING_MAX: usize = 2;
@@ -29,11 +29,12 @@ fn verdict(results: &Results) -> Vec<String> {
         (_, 0) => format!("{name}: as expected, all {all} expectations hold"),
         (_, wrong) => format!("{name}: NOT as expected, {wrong} of {all} expectations fail"),
     }];
+    lines.extend(results.answer.iter().flat_map(|answer| wrap(&answer.text)));
     lines.extend(failed(&results.runs));
     lines.extend(claims(&results.claims));
     for verdict in failing.iter().take(FAILING_MAX) {
-        let value = verdict.value.map_or("undefined".into(), |value| format!("{value:.4}"));
-        lines.push(format!("  {}: {value}, expected {}", verdict.text, verdict.expected));
+        let Verdict { text, measured, expected, .. } = verdict;
+        lines.push(format!("  {text}: {measured}; expected {expected}"));
     }
     lines
 }

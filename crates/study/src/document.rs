@@ -55,12 +55,25 @@ pub struct Header {
     pub seed: u64,
     /// How often each point is run, each time with independent random streams.
     pub repeats: u32,
+    /// What answers the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Asked>,
 }
 
 impl Default for Header {
     fn default() -> Header {
-        Header { title: String::new(), question: String::new(), seed: 1, repeats: 1 }
+        Header { title: String::new(), question: String::new(), seed: 1, repeats: 1, answer: None }
     }
+}
+
+/// What answers the question.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// The metric.
+    pub metric: String,
+    /// The axis whose values are compared. Without it: what claims, figures and axes say.
+    pub by: Option<String>,
 }
 
 /// When a run stops issuing and what of it is measured.

@@ -9,6 +9,7 @@ use crate::axis_value::AxisValue;
 use crate::document::{Band, Claim, Expect};
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;
+use crate::spoken;
 
 /// What became of an expectation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -21,6 +22,8 @@ pub struct Verdict {
     pub value: Option<f64>,
     /// What was expected of it.
     pub expected: String,
+    /// The same for people, with the run that it is of and how far it is off.
+    pub measured: String,
 }
 
 /// An expectation needs bounds that make sense.
@@ -131,11 +134,42 @@ pub(crate) fn among(value: &AxisValue, wanted: &AxisValue) -> bool {
 
 /// Check an expectation. Repeats of a point are averaged; every selected point must hold.
 pub(crate) fn check(expect: &Expect, runs: &Runs) -> Verdict {
-    let values = expect.selection().values(runs);
-    let failing = values.iter().find(|value| !value.is_some_and(|value| holds(expect, value)));
-    let value = failing.or(values.first()).copied().flatten();
-    let ok = failing.is_none() && !values.is_empty();
-    Verdict { text: expect.text.clone(), ok, value, expected: wanted(expect) }
+    let points = expect.selection().points(runs);
+    let failing = points.iter().find(|(_, value)| !value.is_some_and(|v| holds(expect, v)));
+    let ok = failing.is_none() && !points.is_empty();
+    let point = failing.or(points.first());
+    let value = point.and_then(|(_, value)| *value);
+    let measured = match (point, value) {
+        (None, _) => "no run".to_string(),
+        (Some(_), None) => "undefined".to_string(),
+        (Some(_), Some(value)) => measured(expect, value),
+    };
+    let at = point.filter(|_| points.len() > 1).map(|(params, _)| at(params)).unwrap_or_default();
+    let (text, expected, measured) = (expect.text.clone(), wanted(expect), measured + &at);
+    Verdict { text, ok, value, expected, measured }
+}
+
+/// The value with its unit, and how far it is beyond its bounds.
+fn measured(expect: &Expect, value: f64) -> String {
+    let selection = expect.selection();
+    let is_ratio = selection.per.is_some() || !selection.relative_to.is_empty();
+    let text =
+        if is_ratio { spoken::number(value, 4) } else { spoken::of(selection.metric, value) };
+    let bound = expect.min.filter(|min| value < *min).or(expect.max.filter(|max| value > *max));
+    match bound.or(expect.equal).filter(|bound| *bound != 0.0 && !holds(expect, value)) {
+        Some(bound) => {
+            let percent = 100.0 * (value / bound - 1.0);
+            let word = if percent < 0.0 { "too little" } else { "too much" };
+            format!("{text}, {} % {word}", spoken::number(percent.abs(), 2))
+        }
+        None => text,
+    }
+}
+
+/// Which point it is.
+fn at(params: &Params) -> String {
+    let labels: Vec<String> = params.iter().map(|(_, value)| value.label()).collect();
+    if labels.is_empty() { String::new() } else { format!(" ({})", labels.join(", ")) }
 }
 
 /// How much of a claim holds.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::axis_value::AxisValue;
 
 /// A figure of the report: one metric of the selected points of the grid.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Its name for `blocklab report DIR --figure NAME`: small letters, digits and hyphens.

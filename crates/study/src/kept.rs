@@ -16,7 +16,7 @@ use crate::prepared::Gate;
 use crate::runner::RunResult;
 use crate::tables::Tables;
 
-/// What takes less is done again in the time that it takes to look.
+/// A simulated run that takes less is done again in the time that it takes to look.
 const WORTH: Duration = Duration::from_millis(200);
 
 /// A hidden folder beside the results, while there are none.
@@ -110,7 +110,7 @@ impl Kept {
         finished: &Finished,
         took: Duration,
     ) -> io::Result<()> {
-        if took < WORTH {
+        if took < WORTH && run.point.travel.is_none() {
             return Ok(());
         }
         finished.to_bytes(run).map_or(Ok(()), |bytes| self.write(run, &bytes))

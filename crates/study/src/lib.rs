@@ -3,6 +3,7 @@
 
 mod advice;
 mod amount;
+mod answer;
 mod axis_value;
 mod block;
 mod digest;
@@ -44,6 +45,7 @@ mod runner;
 mod schema;
 mod shifted;
 mod simulated;
+pub mod spoken;
 mod spool;
 mod steady;
 mod tables;
@@ -58,11 +60,12 @@ pub use config::names::nearest;
 pub use config::{Cause, Failure, Kind, Place};
 
 pub use amount::Amount;
+pub use answer::Answer;
 pub use axis_value::AxisValue;
 pub use block::Block;
 pub use digest::of_reader as digest_of_reader;
 pub use document::{
-    Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
+    Asked, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
     UntilSteady,
 };
 pub use drawing::{Dot, Drawing};

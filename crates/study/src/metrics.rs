@@ -1,6 +1,7 @@
 //! The numbers a run answers with, and what each of them means.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use config::{Failure, names};
 use models::registry::PARTS;
@@ -103,6 +104,21 @@ pub fn definitions() -> Vec<Definition> {
     let travelled = travel_metrics::definitions().into_iter();
     let all = plain.chain(latencies).chain(declared).chain(travelled);
     all.map(|(name, unit, meaning)| Definition { name, unit, meaning }).collect()
+}
+
+/// What a metric is in, of a part of a device, too; empty for what is none.
+pub(crate) fn unit(name: &str) -> &'static str {
+    static UNITS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
+        definitions().into_iter().map(|metric| (metric.name, metric.unit)).collect()
+    });
+    UNITS.get(name).or_else(|| UNITS.get(of_device(name))).copied().unwrap_or_default()
+}
+
+/// The share of requests that a percentile of response times is above; nothing for other metrics.
+pub(crate) fn percentile(name: &str) -> Option<f64> {
+    let (_, which) = name.split_once("latency_us_")?;
+    let found = LATENCIES.iter().find(|(name, _, share)| *name == which && *share < 1.0)?;
+    Some(found.2)
 }
 
 /// The metric without the part of the device in front: `waf` of `fast.waf`.

@@ -78,6 +78,18 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
         about(&Claim::selection(claim), "metric", axes)
             .map_err(|wrong| at(&["claim"], index, wrong))?;
     }
+    if let Some(asked) = &loaded.frame.study.answer {
+        let at = |(failure, key): (Failure, &str)| {
+            let path = ["study", "answer", key].map(String::from);
+            match locate::place_of(&loaded.tree, &path) {
+                Some(place) => failure.at(place),
+                None => failure,
+            }
+        };
+        metrics::check_name(&asked.metric).map_err(|failure| at((failure, "metric")))?;
+        let by = asked.by.as_ref().filter(|by| !gone.contains(by));
+        by.map_or(Ok(()), |by| find(by, axes, None).map(drop)).map_err(|f| at((f, "by")))?;
+    }
     let report = &loaded.frame.report;
     if report.plots().len() > PLOTS_MAX {
         let wrong = (Failure::input("a report has at most five plots"), Vec::new());

@@ -11,11 +11,13 @@ use models::registry::WorkloadModel;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::answer::{self, Answer};
 use crate::axis_value::AxisValue;
 use crate::digest;
 use crate::document::Plot;
 use crate::drawing::Drawing;
 use crate::expect::{self, Judged, Verdict};
+use crate::figure::Figure;
 use crate::kept::Finished;
 use crate::library::CODE_VERSION;
 use crate::metrics::{self, Metrics};
@@ -47,6 +49,8 @@ pub struct Results {
     pub version: &'static str,
     /// Hash over the source text that decides results.
     pub code_version: &'static str,
+    /// What the study answers; nothing where no metric is defined.
+    pub answer: Option<Answer>,
     /// One per point and repeat.
     pub runs: Vec<RunSummary>,
     /// What became of the expectations.
@@ -172,8 +176,13 @@ impl Results {
             plan.runs.iter().zip(runs.iter().map(|run| &run.metrics)).collect();
         let expectations = plan.expectations.iter().map(|e| expect::check(e, &pairs)).collect();
         let claims = plan.claims.iter().map(|claim| expect::judge(claim, &pairs)).collect();
+        let answer = answer::answer(plan, &pairs);
+        let by_answer = answer.iter().filter_map(|answer| answer.figure(plan)).collect();
+        let own = &plan.report.figure;
+        let figures: &Vec<Figure> = if own.is_empty() { &by_answer } else { own };
         let digests: Vec<&str> = runs.iter().map(|run| run.result_digest.as_str()).collect();
-        let answer = Results {
+        let results = Results {
+            answer,
             study: plan.name.clone(),
             title: plan.header.title.clone(),
             question: plan.header.question.clone(),
@@ -183,7 +192,7 @@ impl Results {
             code_version: CODE_VERSION,
             expectations,
             claims,
-            figures: plan.report.figure.iter().map(|f| f.draw(&plan.axes, &pairs)).collect(),
+            figures: figures.iter().map(|f| f.draw(&plan.axes, &pairs)).collect(),
             plots: plan.report.plots(),
             limits: limits(plan),
             notes: plan.notes.clone(),
@@ -193,7 +202,7 @@ impl Results {
             runs,
             directory,
         };
-        (answer, groups)
+        (results, groups)
     }
 
     fn write_files(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ _HEADLINES = {
     "throughput_mb_s": "Mean throughput is",
 }
 MOST_SENTENCES = 3
+#: A 99th percentile of fewer requests is no headline: ten must lie beyond it.
+_P99_REQUESTS_MIN = 1000
 
 
 @dataclass(frozen=True)
@@ -113,18 +116,19 @@ def judge(data: RunDirectory) -> Verdict:
     for index, entry in enumerate(data.result.get("expectations") or []):
         document = documents[index] if index < len(documents) else {}
         name = _unit_of(document)
-        value = numbers.metric(name, entry.get("value"))
+        value = str(entry.get("measured") or numbers.metric(name, entry.get("value")))
         text, ok = str(entry.get("text", "")), bool(entry.get("ok"))
         wanted = _wanted(name, document) or str(entry.get("expected") or "")
         expectations.append(Expectation(text, ok, value, wanted))
     held = sum(expectation.ok for expectation in expectations)
     total = len(expectations)
+    sentences = _sentences(data)
     if not total:
-        return Verdict(None, "No expectations stated", _sentences(data), [])
+        return Verdict(None, sentences[0] if sentences else "No answer", sentences[1:], [])
     what = "expectation" if total == 1 else "expectations"
     ok = held == total
     headline = f"{held} of {total} {what} held"
-    return Verdict(ok, headline, _sentences(data), expectations)
+    return Verdict(ok, headline, sentences, expectations)
 
 
 def _metric_of(document: dict[str, Any]) -> str:
@@ -151,17 +155,37 @@ def _wanted(name: str, document: dict[str, Any]) -> str:
 
 
 def _sentences(data: RunDirectory) -> list[str]:
+    """The study's answer, and what else is worth a sentence."""
+    answer = data.result.get("answer") or {}
     asked = [str(entry.get("metric", "")) for entry in data.study.get("expect") or []]
     order = [name for name in dict.fromkeys(asked) if name in _HEADLINES]
     names = [*order, *(name for name in _HEADLINES if name not in order)]
-    sentences: list[str] = []
+    sentences: list[str] = [str(answer["text"])] if answer.get("text") else []
     for name in names:
+        if name == answer.get("metric") or not _is_told(data, name):
+            continue
         if name == "latency_us_p99" and any("99 %" in sentence for sentence in sentences):
             continue
         sentence = _sentence(data, name)
         if sentence:
             sentences.append(sentence)
     return sentences[:MOST_SENTENCES]
+
+
+def _is_told(data: RunDirectory, name: str) -> bool:
+    """False for a percentile of too few requests."""
+    if not name.endswith("_p99"):
+        return True
+    return all(_requests(run, name) >= _P99_REQUESTS_MIN for run in data.runs)
+
+
+def _requests(run: Run, name: str) -> float:
+    """How many requests a response time is of."""
+    kind = name.partition("latency")[0]
+    rate, time = run.metric(f"{kind}iops"), run.metric("simulated_s")
+    if kind and rate is not None and time is not None:
+        return round(rate * time)
+    return run.metric("host_requests") or math.inf
 
 
 def _sentence(data: RunDirectory, name: str) -> str | None:

@@ -198,7 +198,7 @@ fn an_interrupted_study_goes_on_where_it_stopped() {
     let kept = folder.path("out/.study.unfinished");
     let rows = || {
         let rows = std::fs::read_dir(&kept).into_iter().flatten().flatten();
-        rows.filter(|row| row.path().extension().is_some_and(|end| end == "json")).count()
+        rows.filter(|row| row.path().extension().is_some_and(|end| end == "run")).count()
     };
     until("the first run is kept", || rows() == 1);
     let id = first.id().to_string();

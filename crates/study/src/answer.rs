@@ -1,0 +1,327 @@
+//! The answer to a study's question, in a sentence: its metric by its axis.
+
+use serde::Serialize;
+
+use crate::axis_value::AxisValue;
+use crate::expect::{Params, Runs, Selection};
+use crate::figure::Figure;
+use crate::metrics::{self, Metrics};
+use crate::plan::Plan;
+use crate::planned::PlannedRun;
+use crate::spoken::{self, number};
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Answer {
+    /// The metric that it is about.
+    pub metric: String,
+    /// The axis.
+    pub by: Option<String>,
+    /// In a sentence.
+    pub text: String,
+}
+
+/// Requests that must lie beyond a percentile for it to say something.
+const BEYOND_MIN: f64 = 10.0;
+/// Values of an axis that a sentence can name.
+const NAMED_MAX: usize = 4;
+/// What is told of a study that asks for nothing, if it is defined.
+const USUAL: [&str; 4] = ["program_s", "iops", "waf", "latency_us_mean"];
+
+/// What `runs` answer; nothing where no metric is defined.
+pub(crate) fn answer(plan: &Plan, runs: &Runs) -> Option<Answer> {
+    let metric = asked(plan, runs)?;
+    let selection = Selection {
+        metric: &metric,
+        per: None,
+        which: &Default::default(),
+        relative_to: &Default::default(),
+    };
+    let points: Vec<(&Params, f64)> = selection
+        .points(runs)
+        .into_iter()
+        .filter_map(|(params, value)| Some((params, value?)))
+        .collect();
+    let axes = plan.axes.iter().filter(|axis| varies(&points, axis));
+    let axes: Vec<&str> = axes.map(String::as_str).collect();
+    let by = by(plan, &axes);
+    let mut text = match by {
+        None => format!("{metric} is {}", span(&metric, points.iter().map(|(_, value)| *value))),
+        Some(by) => Cases::of(&points, by).sentence(&metric, by),
+    };
+    text += ".";
+    text += &too_few(&metric, runs).unwrap_or_default();
+    Some(Answer { by: by.map(String::from), metric, text })
+}
+
+impl Answer {
+    /// The metric against its axis, if that is of numbers.
+    pub(crate) fn figure(&self, plan: &Plan) -> Option<Figure> {
+        let by = self.by.as_ref()?;
+        let number = |run: &PlannedRun| {
+            value_of(&run.params, by)
+                .is_some_and(|value| value.0.is_integer() || value.0.is_float())
+        };
+        plan.runs.iter().all(number).then(|| Figure {
+            name: "answer".into(),
+            title: format!("{} by {by}", self.metric),
+            x: by.clone(),
+            y: self.metric.clone(),
+            ..Figure::default()
+        })
+    }
+}
+
+/// The metric: what the study says, or what it states first of all, or what is usual.
+fn asked(plan: &Plan, runs: &Runs) -> Option<String> {
+    let stated = plan.header.answer.iter().map(|asked| asked.metric.as_str());
+    let all = stated.chain(plan.asked()).chain(USUAL);
+    let defined = |metric: &&str| {
+        let mut values = runs.iter().filter_map(|(_, metrics)| metrics.get(*metric)?.as_ref());
+        values.any(|value| value.is_finite() && *value != 0.0)
+    };
+    all.into_iter().find(defined).map(String::from)
+}
+
+/// The axis whose values are compared, of those that vary.
+fn by<'a>(plan: &'a Plan, axes: &[&'a str]) -> Option<&'a str> {
+    let varies = |axis: &&str| axes.contains(axis);
+    let stated = plan.header.answer.iter().filter_map(|asked| asked.by.as_deref());
+    let claims = plan.claims.iter().flat_map(|claim| claim.relative_to.keys());
+    let expectations = plan.expectations.iter().flat_map(|expect| expect.relative_to.keys());
+    let figures = plan.report.figure.iter().map(|figure| &figure.x);
+    let told = claims.chain(expectations).chain(figures).map(String::as_str);
+    stated.chain(told).chain(["device"]).chain(axes.iter().copied()).find(varies)
+}
+
+fn varies(points: &[(&Params, f64)], axis: &str) -> bool {
+    let value = |params: &Params| value_of(params, axis).map(AxisValue::label);
+    points.iter().any(|(params, _)| value(params) != value(points[0].0))
+}
+
+fn value_of<'a>(params: &'a Params, axis: &str) -> Option<&'a AxisValue> {
+    params.iter().find(|(name, _)| name == axis).map(|(_, value)| value)
+}
+
+/// The points by their value on one axis, and as cases that differ in that value alone.
+struct Cases {
+    /// Its values, in the order of the grid.
+    labels: Vec<String>,
+    /// By case, by value.
+    values: Vec<Vec<Option<f64>>>,
+    /// Whether the values are numbers.
+    numbers: bool,
+}
+
+impl Cases {
+    fn of(points: &[(&Params, f64)], by: &str) -> Cases {
+        let (mut labels, mut keys) = (Vec::new(), Vec::new());
+        let mut values: Vec<Vec<Option<f64>>> = Vec::new();
+        let mut numbers = true;
+        for (params, value) in points {
+            let Some(own) = value_of(params, by) else { continue };
+            numbers &= own.0.is_integer() || own.0.is_float();
+            let others: Vec<_> = params.iter().filter(|(name, _)| name != by).collect();
+            let case = index(&mut keys, others);
+            let label = index(&mut labels, own.label());
+            values.resize(keys.len(), Vec::new());
+            let row = &mut values[case];
+            row.resize(row.len().max(label + 1), None);
+            row[label] = Some(*value);
+        }
+        values.iter_mut().for_each(|row| row.resize(labels.len(), None));
+        Cases { labels, values, numbers }
+    }
+
+    fn sentence(&self, metric: &str, by: &str) -> String {
+        let axis = by.rsplit('.').next().unwrap_or(by);
+        let last = self.labels.len() - 1;
+        let with = |index: usize| {
+            if self.numbers {
+                format!("at {axis} {}", self.labels[index])
+            } else {
+                format!("with {}", self.labels[index])
+            }
+        };
+        if self.numbers || last >= NAMED_MAX {
+            let (low, high) =
+                if self.numbers { (0, last) } else { (self.extreme(false), self.extreme(true)) };
+            let ends = format!(
+                "{metric} goes from {} {} to {} {}",
+                self.spans(metric, low),
+                with(low),
+                self.spans(metric, high),
+                with(high)
+            );
+            return ends + &self.growth(low, high) + &self.between(metric, &with);
+        }
+        let each: Vec<String> = (0..=last)
+            .map(|index| format!("{} {}", self.spans(metric, index), with(index)))
+            .collect();
+        let more = match self.factor(0, 1) {
+            Some((low, high)) if last == 1 => {
+                let (more, less) = if low * high < 1.0 { (0, 1) } else { (1, 0) };
+                let by = factors(low, high, self.values.len());
+                format!("; {by} times as much {} as {}", with(more), with(less))
+            }
+            _ => String::new(),
+        };
+        format!("{metric} is {}{more}", each.join(", "))
+    }
+
+    /// By how much it changes from one label to another.
+    fn growth(&self, from: usize, to: usize) -> String {
+        let Some((low, high)) = self.factor(from, to) else { return String::new() };
+        format!(": by a factor of {}", factors(low, high, self.values.len()))
+    }
+
+    /// Where it is more, or less, in the middle than at both ends of an axis of numbers.
+    fn between(&self, metric: &str, with: &dyn Fn(usize) -> String) -> String {
+        let [row] = &self.values[..] else { return String::new() };
+        if !self.numbers {
+            return String::new();
+        }
+        let known: Vec<(usize, f64)> =
+            row.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?))).collect();
+        let most = known.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let least = known.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let inside = |found: Option<&(usize, f64)>, word: &str| {
+            let &(index, value) = found?;
+            let ends = [known.first()?.1, known.last()?.1];
+            let apart = ends.iter().all(|end| (value - end).abs() > 0.05 * end.abs());
+            let text = format!("; {word} is {} {}", spoken::of(metric, value), with(index));
+            apart.then_some(text)
+        };
+        inside(most, "the most").or_else(|| inside(least, "the least")).unwrap_or_default()
+    }
+
+    /// The values of a label, over the cases.
+    fn spans(&self, metric: &str, label: usize) -> String {
+        span(metric, self.values.iter().filter_map(|row| row[label]))
+    }
+
+    /// How many times as much one label has as another: the least and the most of all cases.
+    fn factor(&self, from: usize, to: usize) -> Option<(f64, f64)> {
+        let ratio = |row: &Vec<Option<f64>>| Some(row[to]? / row[from].filter(|v| *v != 0.0)?);
+        let ratios = self.values.iter().filter_map(ratio);
+        ratios.fold(None, |ends, ratio| {
+            let (low, high) = ends.unwrap_or((ratio, ratio));
+            Some((ratio.min(low), ratio.max(high)))
+        })
+    }
+
+    /// The label that is highest, or lowest, over all cases.
+    fn extreme(&self, highest: bool) -> usize {
+        let mean = |label: usize| {
+            let known = self.values.iter().filter_map(|row| row[label]);
+            let (sum, count) = known.fold((0.0, 0_u32), |(sum, count), v| (sum + v, count + 1));
+            sum / f64::from(count.max(1))
+        };
+        let labels = 0..self.labels.len();
+        let found = if highest {
+            labels.max_by(|a, b| mean(*a).total_cmp(&mean(*b)))
+        } else {
+            labels.min_by(|a, b| mean(*a).total_cmp(&mean(*b)))
+        };
+        found.unwrap_or(0)
+    }
+}
+
+/// Both ends of a factor, turned over where it is less than one.
+fn factors(low: f64, high: f64, cases: usize) -> String {
+    let (low, high) = if low * high < 1.0 { (1.0 / high, 1.0 / low) } else { (low, high) };
+    let (low, high) = (number(low, 3), number(high, 3));
+    match cases {
+        1 => high,
+        _ if low == high => high,
+        _ => format!("{low} to {high} (in {cases} cases)"),
+    }
+}
+
+/// Where `item` is in `list`, at whose end it is put if it is new.
+fn index<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
+    list.iter().position(|known| *known == item).unwrap_or_else(|| {
+        list.push(item);
+        list.len() - 1
+    })
+}
+
+/// One value, or from the smallest to the largest.
+fn span(metric: &str, values: impl Iterator<Item = f64>) -> String {
+    let ends = values.fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(v), high.max(v)));
+    let (low, high) = (spoken::of(metric, ends.0), spoken::of(metric, ends.1));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// Why a percentile of so few requests says nothing.
+fn too_few(metric: &str, runs: &Runs) -> Option<String> {
+    let share = metrics::percentile(metric)?;
+    let needed = BEYOND_MIN / (1.0 - share);
+    let count = |metrics: &Metrics| {
+        let of = |name: &str| metrics.get(name).copied().flatten();
+        match metric.split_once("latency") {
+            Some(("", _)) => of("host_requests"),
+            Some((kind, _)) => Some(of(&format!("{kind}iops"))? * of("simulated_s")?),
+            None => None,
+        }
+    };
+    let fewest = runs.iter().filter_map(|(_, metrics)| count(metrics)).min_by(f64::total_cmp)?;
+    (fewest.round() < needed).then(|| {
+        format!(
+            " That is no answer yet: a run has {} such requests, and this percentile takes {}.",
+            number(fewest.round(), 12),
+            number(needed.ceil(), 12)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cases(values: &[&[f64]], labels: &[toml::Value]) -> Cases {
+        let points: Vec<(Vec<(String, AxisValue)>, f64)> = values
+            .iter()
+            .enumerate()
+            .flat_map(|(case, row)| {
+                let other = ("other".to_string(), AxisValue((case as i64).into()));
+                row.iter().zip(labels).map(move |(value, label)| {
+                    let own = ("device.by".to_string(), AxisValue(label.clone()));
+                    (vec![own, other.clone()], *value)
+                })
+            })
+            .collect();
+        let points: Vec<(&Params, f64)> =
+            points.iter().map(|(params, value)| (params.as_slice(), *value)).collect();
+        Cases::of(&points, "device.by")
+    }
+
+    #[test]
+    fn two_names_are_compared_case_by_case() {
+        let labels = ["ssd".into(), "disk".into()];
+        let two = cases(&[&[100.0, 50.0], &[400.0, 40.0]], &labels);
+        assert_eq!(
+            two.sentence("iops", "device.by"),
+            "iops is 100/s to 400/s with ssd, 40/s to 50/s with disk; 2 to 10 (in 2 cases) \
+             times as much with ssd as with disk"
+        );
+        let one = cases(&[&[50.0, 100.0]], &labels).sentence("iops", "device.by");
+        assert!(one.ends_with("; 2 times as much with disk as with ssd"), "{one}");
+    }
+
+    #[test]
+    fn an_axis_of_numbers_has_ends_and_a_middle() {
+        let labels = [1.into(), 4.into(), 16.into()];
+        let falls = cases(&[&[9.0, 4.0, 3.0]], &labels).sentence("waf", "device.by");
+        assert_eq!(falls, "waf goes from 9 at by 1 to 3 at by 16: by a factor of 3");
+        let peak = cases(&[&[10.0, 40.0, 20.0]], &labels).sentence("iops", "device.by");
+        assert!(peak.ends_with(": by a factor of 2; the most is 40/s at by 4"), "{peak}");
+    }
+
+    #[test]
+    fn many_names_have_a_highest_and_a_lowest() {
+        let labels: Vec<toml::Value> = ["a", "b", "c", "d", "e"].map(Into::into).into();
+        let many = cases(&[&[3.0, 1.0, 2.0, 5.0, 4.0]], &labels).sentence("waf", "device.by");
+        assert_eq!(many, "waf goes from 1 with b to 5 with d: by a factor of 5");
+    }
+}
