@@ -23,14 +23,14 @@ PAIRS = [(journal, synchronous) for journal in ("delete", "wal")
          for synchronous in ("off", "normal", "full", "extra")]
 
 
-def write(journal: str, synchronous: str) -> None:
+def write(journal: str, synchronous: str, commits: int) -> None:
     """Commit, and acknowledge each commit."""
     database = sqlite3.connect(DATABASE)
     database.execute(f"pragma journal_mode = {journal}")
     database.execute(f"pragma synchronous = {synchronous}")
     database.execute("create table rows (number integer primary key, text)")
     database.commit()
-    for number in range(COMMITS):
+    for number in range(commits):
         database.execute("insert into rows values (?, ?)", (number, "x" * 500))
         database.commit()
         subprocess.run(["blocklab-ack", str(number)], check=True)
@@ -73,7 +73,9 @@ def sweep(cuts: str) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["write", journal, synchronous]:
-            write(journal, synchronous)
+            write(journal, synchronous, COMMITS)
+        case ["write", journal, synchronous, commits]:
+            write(journal, synchronous, int(commits))
         case ["check"]:
             sys.exit(check())
         case []:

@@ -3,13 +3,14 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-use sim::{Bytes, LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
+use sim::{LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
 
 use study::Failure;
 
 use crate::buffer_pool::BufferPool;
 use crate::fault::{Faults, Placement, Verdict};
 use crate::order::{Command, Order, Refusal};
+use crate::patch::{Patch, Patched};
 use crate::request_log::RequestLog;
 use crate::store::{Extent, Store};
 use crate::volatile::{AtRisk, VolatileLog, WriteTicket};
@@ -257,22 +258,21 @@ impl Data {
 
     pub(crate) fn power_cut(&mut self, lost: &[LostWrite]) -> io::Result<()> {
         match &mut self.log {
-            Some(log) => log.power_cut(&self.store, lost),
+            Some(log) => log.power_cut(&mut &self.store, lost),
             None => Ok(()),
         }
     }
 
-    /// A copy of the data as a power cut now leaves it, which may take `limit` of this machine's
-    /// disk: `undo` makes it so with what is kept of volatile writes.
+    /// What is different of the data as a power cut now leaves it: `undo` makes it so with what is
+    /// kept of volatile writes.
     pub(crate) fn after_power_cut(
         &self,
-        limit: Bytes,
-        undo: impl FnOnce(&mut VolatileLog, &Store) -> io::Result<()>,
-    ) -> Result<Store, Failure> {
-        let copy = self.store.fork(limit)?;
-        undo(&mut self.log.clone().unwrap_or_default(), &copy)
+        undo: impl FnOnce(&mut VolatileLog, &mut Patched<'_>) -> io::Result<()>,
+    ) -> Result<Patch, Failure> {
+        let mut patched = Patched { store: &self.store, patch: Patch::default() };
+        undo(&mut self.log.clone().unwrap_or_default(), &mut patched)
             .map_err(|why| Failure::machine(format!("cannot build a medium: {why}")))?;
-        Ok(copy)
+        Ok(patched.patch)
     }
 
     /// From now on know which writes the contract makes safe, whatever the device says.

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use sim::{Busy, Bytes, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
+use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
 
 use study::Failure;
 
@@ -18,6 +18,7 @@ use crate::data::{Data, WriteSink};
 use crate::delayed::Delayed;
 use crate::fault::{FaultId, Faults, Rule, Verdict};
 use crate::order::{Command, Order, Refusal, Reply, Submitter, Timing};
+use crate::patch::Patch;
 use crate::record::Recorder;
 use crate::statistics::Statistics;
 use crate::store::Store;
@@ -402,24 +403,20 @@ impl Engine {
         Ok(PowerCut { lost_writes: survivors.lost.len(), forgotten })
     }
 
-    /// What a power cut at the present moment leaves, without one: the device, and a copy of the
-    /// data, which may take `limit` of this machine's disk. With `fates`, those of the writes at
-    /// risk by the contract of flush and FUA, the data is as they say, whatever the model does.
-    pub(crate) fn after_power_cut(
-        &mut self,
-        fates: Option<&[Fate]>,
-        limit: Bytes,
-    ) -> Result<AfterCut, Failure> {
+    /// What a power cut at the present moment leaves, without one: the device, and what is
+    /// different of the data. With `fates`, those of the writes at risk by the contract of flush
+    /// and FUA, the data is as they say, whatever the model does.
+    pub(crate) fn after_power_cut(&mut self, fates: Option<&[Fate]>) -> Result<AfterCut, Failure> {
         let mut device = self.device.boxed_clone();
         let lost = device.power_fail(self.latest).lost;
         let Some(fates) = fates else {
             self.data.prune(&lost);
-            let store = self.data.after_power_cut(limit, |log, copy| log.power_cut(copy, &lost))?;
-            return Ok(AfterCut { device, store, lost_writes: lost.len() });
+            let patch = self.data.after_power_cut(|log, data| log.power_cut(data, &lost))?;
+            return Ok(AfterCut { device, patch, lost_writes: lost.len() });
         };
-        let store = self.data.after_power_cut(limit, |log, copy| log.power_cut_as(copy, fates))?;
+        let patch = self.data.after_power_cut(|log, data| log.power_cut_as(data, fates))?;
         let lost_writes = fates.iter().filter(|fate| **fate != Fate::Kept).count();
-        Ok(AfterCut { device, store, lost_writes })
+        Ok(AfterCut { device, patch, lost_writes })
     }
 
     /// Forget durable writes when much is kept; called between requests.
@@ -465,7 +462,8 @@ impl Engine {
 /// What a power cut leaves.
 pub(crate) struct AfterCut {
     pub(crate) device: Box<dyn Device>,
-    pub(crate) store: Store,
+    /// To the data as it is before the cut.
+    pub(crate) patch: Patch,
     /// Acknowledged writes that were lost.
     pub(crate) lost_writes: usize,
 }

@@ -24,6 +24,7 @@ mod identity;
 mod live;
 pub mod mirror;
 mod order;
+mod patch;
 mod poll;
 mod private_folder;
 mod realtime;

@@ -209,6 +209,11 @@ impl Store {
         Ok(Store { file, bytes: capacity.0, path: Some(path.to_path_buf()), room: None })
     }
 
+    /// Its size in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Its file's name, or `None` when it has none.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()

@@ -9,6 +9,7 @@ use std::io;
 
 use sim::{LostWrite, RequestId, SECTOR_BYTES};
 
+use crate::patch::Place;
 use crate::store::Store;
 
 /// Names one write before the device has named it.
@@ -182,7 +183,11 @@ impl VolatileLog {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn power_cut(&mut self, store: &Store, lost: &[LostWrite]) -> io::Result<()> {
+    pub(crate) fn power_cut(
+        &mut self,
+        store: &mut impl Place,
+        lost: &[LostWrite],
+    ) -> io::Result<()> {
         self.undo(store)?;
         for entry in &self.entries {
             let id = self.ids.get(&entry.ticket);
@@ -199,7 +204,11 @@ impl VolatileLog {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn power_cut_as(&mut self, store: &Store, fates: &[Fate]) -> io::Result<()> {
+    pub(crate) fn power_cut_as(
+        &mut self,
+        store: &mut impl Place,
+        fates: &[Fate],
+    ) -> io::Result<()> {
         self.undo(store)?;
         let mut fates = fates.iter().copied();
         for entry in &self.entries {
@@ -223,7 +232,7 @@ impl VolatileLog {
     }
 
     /// Take every write back; what each wrote is in its `before` then.
-    fn undo(&mut self, store: &Store) -> io::Result<()> {
+    fn undo(&mut self, store: &mut impl Place) -> io::Result<()> {
         // Newest to oldest, exchange what is there for what was there before. What survives is
         // written again oldest to newest.
         let mut buffer = Vec::new();
@@ -239,7 +248,7 @@ impl VolatileLog {
 
 /// Write the sectors of `entry` that are not among `lost`.
 fn write_survivors(
-    store: &Store,
+    store: &mut impl Place,
     entry: &Entry,
     id: RequestId,
     lost: &[LostWrite],
@@ -292,7 +301,7 @@ mod tests {
             LostWrite { id: RequestId(1), lba: Lba(0), sectors: 2 },
             LostWrite { id: RequestId(3), lba: Lba(2), sectors: 1 },
         ];
-        log.power_cut(&store, &lost).unwrap();
+        log.power_cut(&mut &store, &lost).unwrap();
         assert_eq!(sectors(&store), [0, 2, 2, 3]);
     }
 
@@ -305,7 +314,7 @@ mod tests {
         (1..=2).for_each(|id| log.acknowledged(RequestId(id), false));
         let lost = [LostWrite { id: RequestId(1), lba: Lba(0), sectors: 2 }];
         log.prune(&lost);
-        log.power_cut(&store, &lost).unwrap();
+        log.power_cut(&mut &store, &lost).unwrap();
         assert_eq!(sectors(&store), [2, 2, 0, 0]);
     }
 
@@ -320,7 +329,7 @@ mod tests {
         assert_eq!(log.bytes(), 1024);
         log.submitted(WriteTicket(3), RequestId(3));
         assert_eq!(log.ids.len(), 1);
-        log.power_cut(&store, &[]).unwrap();
+        log.power_cut(&mut &store, &[]).unwrap();
         assert_eq!(sectors(&store), [1, 1, 0, 0]);
     }
 
@@ -349,7 +358,7 @@ mod tests {
 
         let cut = |fate| {
             let copy = store.fork(Bytes::from_mib(2)).unwrap();
-            log.clone().power_cut_as(&copy, &[fate]).unwrap();
+            log.clone().power_cut_as(&mut &copy, &[fate]).unwrap();
             sectors(&copy)
         };
         assert_eq!(cut(Fate::Lost), [1, 1, 3, 3]);

@@ -34,11 +34,28 @@ pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
         Some(_) => !bounded,
         None => bounded && tolerance_percent.is_none(),
     };
-    if sense {
-        Ok(())
-    } else {
-        Err(Failure::input("the expectation claims nothing that can be checked")
-            .expected("min, max or both; or equal, with tolerance_percent"))
+    if !sense {
+        return Err(Failure::input("the expectation claims nothing that can be checked")
+            .expected("min, max or both; or equal, with tolerance_percent"));
+    }
+    if equal.or(*tolerance_percent).is_some_and(|value| !value.is_finite()) {
+        return Err(Failure::input("nothing equals a value that is no number").expected("a number"));
+    }
+    check_band(Band { min: *min, max: *max })
+}
+
+/// Some value must be within, and some beyond.
+pub(crate) fn check_band(band: Band) -> Result<(), Failure> {
+    let Band { min, max } = band;
+    if let Some(bound) = [min, max].into_iter().flatten().find(|bound| !bound.is_finite()) {
+        return Err(Failure::input(format!("{bound} bounds nothing")).expected("a number"));
+    }
+    match (min, max) {
+        (Some(min), Some(max)) if min > max => {
+            Err(Failure::input(format!("nothing is at least {min} and at most {max}"))
+                .expected("min <= max"))
+        }
+        _ => Ok(()),
     }
 }
 

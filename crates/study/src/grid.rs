@@ -106,6 +106,16 @@ pub(crate) fn axes(loaded: &Loaded) -> Result<Vec<Axis>, Failure> {
         };
         axes.push(Axis { name: name.clone(), values: list.iter().map(value).collect() });
     }
+    for axis in &axes {
+        let labels: Vec<String> = axis.values.iter().map(|(value, _)| value.label()).collect();
+        let twice = (1..labels.len()).find(|&index| labels[..index].contains(&labels[index]));
+        if let Some(index) = twice {
+            let what = format!("the axis `{}` has the value {} twice", axis.name, labels[index]);
+            return Err(Failure::input(what)
+                .at(axis.values[index].1.value.place())
+                .expected("each value once; [study] repeats runs each point again"));
+        }
+    }
     match axes.iter().find(|axis| axis.values.is_empty()) {
         Some(axis) => {
             let failure = Failure::input(format!("the axis `{}` has no values", axis.name))
@@ -157,7 +167,12 @@ pub(crate) fn points(
         let point: Point = locate::read(&tree)?;
         let params = choice.iter().map(|(axis, i)| (axis.name.clone(), axis.values[*i].0.clone()));
         let params: Vec<_> = params.collect();
-        let repeats = point.study.repeats.max(1);
+        let repeats = point.study.repeats;
+        if repeats == 0 {
+            let failure = Failure::input("no repeat is no run").expected("at least 1");
+            let place = locate::place_of(&tree, &["study".to_string(), "repeats".to_string()]);
+            return Err(Failure { place, ..failure });
+        }
         if points.len() + repeats as usize > RUNS_MAX {
             return Err(too_many(points.len() + repeats as usize));
         }

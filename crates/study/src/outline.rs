@@ -68,14 +68,16 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
             continue;
         }
         about(&Expect::selection(expectation), "metric", axes)
-            .and_then(|()| expect::check_bounds(expectation).map_err(|f| (f, Vec::new())))
+            .and_then(|()| expect::check_bounds(expectation).map_err(here))
             .map_err(|wrong| at(&["expect"], index, wrong))?;
     }
     for (index, claim) in loaded.frame.claim.iter().enumerate() {
         if is_beside(&claim.selection(), gone) {
             continue;
         }
+        let mut bands = [Some(claim.holds), claim.in_part].into_iter().flatten();
         about(&Claim::selection(claim), "metric", axes)
+            .and_then(|()| bands.try_for_each(expect::check_band).map_err(here))
             .map_err(|wrong| at(&["claim"], index, wrong))?;
     }
     if let Some(asked) = &loaded.frame.study.answer {
@@ -101,6 +103,11 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
         figure(&drawn, earlier, axes).map_err(|wrong| at(&["report", "figure"], index, wrong))?;
     }
     Ok(())
+}
+
+/// The statement as a whole is wrong.
+fn here(failure: Failure) -> Wrong {
+    (failure, Vec::new())
 }
 
 fn wrong(failure: Failure, keys: &[&str]) -> Wrong {
@@ -151,8 +158,11 @@ fn no_value(axis: &Axis, wanted: &AxisValue) -> Failure {
 fn find<'a>(name: &str, axes: &'a [Axis], also: Option<&str>) -> Result<&'a Axis, Failure> {
     axes.iter().find(|axis| axis.name == name).ok_or_else(|| {
         let known = axes.iter().map(|axis| axis.name.as_str()).chain(also);
-        Failure::input(format!("the study has no axis `{name}`"))
-            .expected(names::expected(name, known))
+        let failure = Failure::input(format!("the study has no axis `{name}`"));
+        if axes.is_empty() && also.is_none() {
+            return failure.expected("several [devices], or an axis of [sweep]");
+        }
+        failure.expected(names::expected(name, known))
     })
 }
 

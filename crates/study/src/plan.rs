@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use sim::Nanos;
 
 use crate::digest;
 use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
@@ -231,6 +232,14 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
         let failure = Failure::input("a program in a guest decides itself when it ends")
             .expected("no [run] beside [travel]");
         return Err(setup.at(&["run"], failure));
+    }
+    let nothing = [
+        ("requests", point.run.requests == Some(0)),
+        ("time", point.run.time.is_some_and(|time| time.0 == Nanos::ZERO)),
+    ];
+    if let Some((key, _)) = nothing.into_iter().find(|(_, is_nothing)| *is_nothing) {
+        let failure = Failure::input(format!("a run of no {key} measures nothing"));
+        return Err(setup.at(&["run", key], failure.expected("more than 0, or no such key")));
     }
     let rng = setup.rng();
     for (index, step) in point.precondition.iter().enumerate() {

@@ -1,23 +1,35 @@
 //! A run once more, without its program: up to any moment, and what a power cut leaves there.
 
-use sim::{Bytes, Device, Digest, Nanos};
+use std::io;
+
+use sim::{Bytes, Device, Nanos};
 use study::Failure;
 
 use crate::buffer_pool::BufferPool;
 use crate::clock::{Timeline, Wall};
-use crate::engine::Engine;
+use crate::engine::{AfterCut, Engine};
+use crate::patch::Patch;
 use crate::request_log::{RequestLog, Step};
 use crate::store::Store;
 use crate::travel::Disk;
 use crate::volatile::{AtRisk, Fate};
 
 use super::Media;
+use super::content::Content;
 
-/// What a cut leaves.
-pub(super) struct Medium {
-    pub(super) disk: Disk,
+/// What a cut leaves, not yet as a disk.
+pub(super) struct Left {
+    device: Box<dyn Device>,
+    patch: Patch,
+    at: Nanos,
     /// Of the data alone.
     pub(super) hash: u64,
+    lost_writes: usize,
+}
+
+/// The disk that a cut leaves.
+pub(super) struct Medium {
+    pub(super) disk: Disk,
     /// Writes that are lost: acknowledged ones that the device lost, or of a subset those that are
     /// not there whole.
     pub(super) lost_writes: usize,
@@ -29,6 +41,7 @@ pub(super) struct Replay<'a> {
     log: &'a RequestLog,
     next: usize,
     pool: BufferPool,
+    content: Content,
 }
 
 impl<'a> Replay<'a> {
@@ -47,7 +60,8 @@ impl<'a> Replay<'a> {
         if media != Media::Modelled {
             engine.data().keep_contract();
         }
-        Ok(Replay { engine, log, next: 0, pool: BufferPool::default() })
+        let (pool, content) = (BufferPool::default(), Content::default());
+        Ok(Replay { engine, log, next: 0, pool, content })
     }
 
     /// Do all that was done up to and including `until`.
@@ -67,6 +81,7 @@ impl<'a> Replay<'a> {
                     if let Some(sink) = &mut sink {
                         self.engine.data().write(sink, &data, &mut self.pool);
                     }
+                    self.content.sees(&order);
                     self.engine.submit(at, order, sink, &mut self.pool);
                 }
             }
@@ -84,17 +99,21 @@ impl<'a> Replay<'a> {
 
     /// What a power cut at `at`, where the replay is, leaves: as the model says, or of the writes
     /// at risk what `fates` say.
-    pub(super) fn cut(
-        &mut self,
-        at: Nanos,
-        fates: Option<&[Fate]>,
-        limit: Bytes,
-    ) -> Result<Medium, Failure> {
-        let left = self.engine.after_power_cut(fates, limit)?;
-        let hash = hash(&left.store)?;
-        let next_id = self.engine.next_id();
-        let disk = Disk { device: left.device, store: left.store, at, next_id };
-        Ok(Medium { disk, hash, lost_writes: left.lost_writes })
+    pub(super) fn cut(&mut self, at: Nanos, fates: Option<&[Fate]>) -> Result<Left, Failure> {
+        let AfterCut { device, patch, lost_writes } = self.engine.after_power_cut(fates)?;
+        let hash = self.content.with(self.engine.data().store(), &patch).map_err(unreadable)?;
+        Ok(Left { device, patch, at, hash, lost_writes })
+    }
+
+    /// The medium of a cut at the present moment, which may take `limit` of this machine's disk.
+    pub(super) fn medium(&mut self, left: Left, limit: Bytes) -> Result<Medium, Failure> {
+        let Left { device, patch, at, lost_writes, .. } = left;
+        let store = self.engine.data().store().fork(limit)?;
+        patch
+            .apply(&store)
+            .map_err(|why| if study::is_full(&why) { store.full() } else { unreadable(why) })?;
+        let disk = Disk { device, store, at, next_id: self.engine.next_id() };
+        Ok(Medium { disk, lost_writes })
     }
 
     /// By the contract, the writes that are not safe now.
@@ -108,50 +127,11 @@ impl<'a> Replay<'a> {
         self.advance(Wall::NEVER)?;
         let (device, at) = self.engine.at_rest();
         let store = self.engine.data().store().share()?;
-        let hash = hash(&store)?;
         let disk = Disk { device, store, at, next_id: self.engine.next_id() };
-        Ok(Medium { disk, hash, lost_writes: 0 })
+        Ok(Medium { disk, lost_writes: 0 })
     }
 }
 
-/// A hash of all that is not zero, and where it is.
-fn hash(store: &Store) -> Result<u64, Failure> {
-    const BLOCK_BYTES: usize = 4096;
-    let mut digest = Digest::default();
-    let mut add = |offset: u64, block: &[u8]| {
-        if block.iter().all(|byte| *byte == 0) {
-            return;
-        }
-        digest.add(offset);
-        for word in block.chunks(8) {
-            let mut bytes = [0; 8];
-            bytes[..word.len()].copy_from_slice(word);
-            digest.add(u64::from_le_bytes(bytes));
-        }
-    };
-    let read = store.for_each_written(|offset, data| {
-        let blocks = data.chunks(BLOCK_BYTES).enumerate();
-        blocks.for_each(|(index, block)| add(offset + (index * BLOCK_BYTES) as u64, block));
-        Ok(())
-    });
-    read.map_err(|why| Failure::machine(format!("cannot read a medium: {why}")))?;
-    Ok(digest.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn media_are_equal_when_their_bytes_are() {
-        let store = || Store::memory(Bytes(1 << 20)).unwrap();
-        let (empty, zeroes, one, moved) = (store(), store(), store(), store());
-        zeroes.write(8192, &[0; 4096]).unwrap();
-        one.write(8192, &[1; 512]).unwrap();
-        moved.write(12288, &[1; 512]).unwrap();
-        let [empty, zeroes, one, moved] =
-            [empty, zeroes, one, moved].map(|store| hash(&store).unwrap());
-        assert_eq!(empty, zeroes);
-        assert!(one != empty && one != moved);
-    }
+fn unreadable(why: io::Error) -> Failure {
+    Failure::machine(format!("cannot build a medium: {why}"))
 }

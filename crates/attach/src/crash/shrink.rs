@@ -50,7 +50,8 @@ impl Shared<'_> {
                 }
                 let mut fewer = fates.clone();
                 fewer[begin..end].fill(Fate::Kept);
-                let medium = replay.cut(at, Some(&fewer), self.limit)?;
+                let left = replay.cut(at, Some(&fewer))?;
+                let medium = replay.medium(left, self.limit)?;
                 let found = self.look(recovery, medium, &self.acks[..promised])?;
                 guests += 1;
                 if found.verdict >= Verdict::Lost {

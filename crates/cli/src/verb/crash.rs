@@ -101,7 +101,10 @@ impl Args {
             told(&progress, || attach::crash::crash(options, &progress))
         })?;
         let mut lines = report.lines();
-        lines.push(format!("slowest medium {:.1} ms", report.build_ns_max as f64 / 1e6));
+        lines.push(format!(
+            "slowest medium {:.1} ms of processor time",
+            report.build_ns_max as f64 / 1e6
+        ));
         lines.extend(repeat(&report));
         results.write(&report, &lines)?;
         Ok(u8::from(report.first_failure().is_some()))

@@ -15,3 +15,4 @@ mod out;
 mod run;
 mod snapshot;
 mod support;
+mod wrong;

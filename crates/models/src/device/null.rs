@@ -56,10 +56,15 @@ impl Params {
     /// Build the device.
     ///
     /// # Errors
-    /// When the queue depth is 0.
+    /// When the queue depth is 0, or the capacity is no whole number of sectors.
     pub fn build(&self, _context: &Context) -> Result<Box<dyn Device>, ConfigError> {
         if self.queue_depth_max == 0 {
             return Err(ConfigError::new("queue_depth_max", "expected at least 1, got 0"));
+        }
+        let Size(capacity) = self.capacity;
+        if capacity.sectors() == 0 || capacity.0 % sim::SECTOR_BYTES != 0 {
+            let what = format!("expected whole sectors of 512 bytes, got {} bytes", capacity.0);
+            return Err(ConfigError::new("capacity", what));
         }
         Ok(Box::new(Null { params: self.clone(), inside: VecDeque::new() }))
     }

@@ -1,0 +1,17 @@
+"""Tell `blocklab crash` what a program has promised; outside of it, do nothing. Copy it."""
+
+import os
+import time
+
+
+def ack(text: str) -> None:
+    """From now on `text`, one line, is promised: what it stands for must survive a power cut."""
+    place = os.environ.get("BLOCKLAB_ACK_TO")
+    if place is None:
+        return
+    line = f"{time.clock_gettime_ns(time.CLOCK_MONOTONIC)} {text}\n"
+    file = os.open(place, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
