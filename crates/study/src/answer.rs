@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::axis_value::AxisValue;
+use crate::document::Asked;
 use crate::expect::{Params, Runs, Selection};
 use crate::figure::Figure;
 use crate::metrics::{self, Metrics};
@@ -30,6 +31,12 @@ const USUAL: [&str; 4] = ["program_s", "iops", "waf", "latency_us_mean"];
 
 /// What `runs` answer; nothing where no metric is defined.
 pub(crate) fn answer(plan: &Plan, runs: &Runs) -> Option<Answer> {
+    if let Some(Asked { metric, by }) = &plan.header.answer
+        && !is_defined(metric, runs)
+    {
+        let text = format!("There is no answer: {metric} is undefined in every run.");
+        return Some(Answer { metric: metric.clone(), by: by.clone(), text });
+    }
     let metric = asked(plan, runs)?;
     let selection = Selection {
         metric: &metric,
@@ -76,11 +83,12 @@ impl Answer {
 fn asked(plan: &Plan, runs: &Runs) -> Option<String> {
     let stated = plan.header.answer.iter().map(|asked| asked.metric.as_str());
     let all = stated.chain(plan.asked()).chain(USUAL);
-    let defined = |metric: &&str| {
-        let mut values = runs.iter().filter_map(|(_, metrics)| metrics.get(*metric)?.as_ref());
-        values.any(|value| value.is_finite() && *value != 0.0)
-    };
-    all.into_iter().find(defined).map(String::from)
+    all.into_iter().find(|metric| is_defined(metric, runs)).map(String::from)
+}
+
+fn is_defined(metric: &str, runs: &Runs) -> bool {
+    let mut values = runs.iter().filter_map(|(_, metrics)| metrics.get(metric)?.as_ref());
+    values.any(|value| value.is_finite())
 }
 
 /// The axis whose values are compared, of those that vary.

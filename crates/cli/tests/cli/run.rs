@@ -77,6 +77,21 @@ fn each_axis_and_what_is_asked_for_has_a_column() {
 }
 
 #[test]
+fn an_answer_that_is_none_says_so() {
+    let study = STUDY.replace("[study]", "[study]\nanswer = { metric = \"waf\" }");
+    let answer = Test::study(&study).args(&["--json"]).json();
+    let text = answer["answer"]["text"].as_str().unwrap();
+    assert_eq!(text, "There is no answer: waf is undefined in every run.");
+    // Three requests make no percentile.
+    let few = STUDY.replace("requests = 5000", "requests = 3");
+    let few = few.replace("[study]", "[study]\nanswer = { metric = \"latency_us_p99\" }");
+    let answer = Test::study(&few).args(&["--json"]).json();
+    let text = answer["answer"]["text"].as_str().unwrap();
+    assert!(text.contains("10 us") && text.contains("no answer yet"), "{text}");
+    assert!(text.contains("a run has 3 such requests, and this percentile takes 1,000"), "{text}");
+}
+
+#[test]
 fn the_same_study_gives_the_same_digests() {
     let ssd = r#"
 [study]
