@@ -1,7 +1,7 @@
 //! The control socket: one line in, one line out.
 //!
 //! ```text
-//! inject KIND range=0+4KiB [op=read] [by=10ms] [one-in=100] [count=3] [export=NAME]
+//! inject KIND range=0+4KiB [op=read] [by=10ms] [after=9] [one-in=100] [count=3] [export=NAME]
 //! lift ID|all [export=NAME]     faults [export=NAME]     status     save
 //! power-cut [export=NAME]       quit
 //! ```
@@ -51,13 +51,11 @@ const VERBS: [&str; 7] = ["inject", "lift", "faults", "status", "save", "power-c
 pub fn parse(line: &str) -> Result<Line, String> {
     let mut words = line.split_whitespace();
     let verb = words.next().unwrap_or_default();
-    let (options, names): (Vec<&str>, Vec<&str>) = words.partition(|word| word.contains('='));
-    let mut options = Options(options.iter().filter_map(|word| word.split_once('=')).collect());
-    let export = options.take("export").map(String::from);
-    let name = names.first().copied();
+    let mut words = Words::of(words);
+    let export = words.take("export").map(String::from);
     let verb = match verb {
-        "inject" => Verb::Inject(rule(name, &mut options)?),
-        "lift" => Verb::Lift(match name {
+        "inject" => Verb::Inject(rule(&mut words)?),
+        "lift" => Verb::Lift(match words.take_name() {
             Some("all") => None,
             Some(id) => {
                 let id = id.parse().map_err(|_| format!("`{id}` is no fault; ask for `faults`"))?;
@@ -76,23 +74,40 @@ pub fn parse(line: &str) -> Result<Line, String> {
             return Err(format!("`{other}` is not one of {all}{}", near.unwrap_or_default()));
         }
     };
-    let takes_name = matches!(verb, Verb::Inject(_) | Verb::Lift(_));
-    if let Some(extra) = names.get(usize::from(takes_name)) {
-        return Err(format!("there is nothing to do with `{extra}`"));
-    }
-    match options.0.first() {
-        Some((key, _)) => Err(format!("there is no option `{key}` here")),
-        None => Ok(Line { verb, export }),
-    }
+    words.end()?;
+    Ok(Line { verb, export })
 }
 
-/// (key, value) pairs that were not used yet.
-struct Options<'a>(Vec<(&'a str, &'a str)>);
+/// The words of a line that were not used yet: options, `key=value`, and others.
+pub(crate) struct Words<'a> {
+    options: Vec<(&'a str, &'a str)>,
+    names: Vec<&'a str>,
+}
 
-impl<'a> Options<'a> {
-    fn take(&mut self, key: &str) -> Option<&'a str> {
-        let at = self.0.iter().position(|(known, _)| *known == key)?;
-        Some(self.0.remove(at).1)
+impl<'a> Words<'a> {
+    pub(crate) fn of(words: impl Iterator<Item = &'a str>) -> Words<'a> {
+        let (options, names): (Vec<&str>, Vec<&str>) = words.partition(|word| word.contains('='));
+        Words { options: options.iter().filter_map(|word| word.split_once('=')).collect(), names }
+    }
+
+    pub(crate) fn take(&mut self, key: &str) -> Option<&'a str> {
+        let at = self.options.iter().position(|(known, _)| *known == key)?;
+        Some(self.options.remove(at).1)
+    }
+
+    fn take_name(&mut self) -> Option<&'a str> {
+        (!self.names.is_empty()).then(|| self.names.remove(0))
+    }
+
+    /// Nothing is left.
+    pub(crate) fn end(self) -> Result<(), String> {
+        if let Some(extra) = self.names.first() {
+            return Err(format!("there is nothing to do with `{extra}`"));
+        }
+        match self.options.first() {
+            Some((key, _)) => Err(format!("there is no option `{key}` here")),
+            None => Ok(()),
+        }
     }
 
     fn number(&mut self, key: &str) -> Result<Option<u64>, String> {
@@ -107,14 +122,15 @@ impl<'a> Options<'a> {
     }
 }
 
-fn rule(name: Option<&str>, options: &mut Options) -> Result<Rule, String> {
+/// A fault: its kind, and the options of a rule.
+pub(crate) fn rule(options: &mut Words) -> Result<Rule, String> {
     let by = options.take("by");
     let time = || {
         let text = by.ok_or("slow needs a time, such as by=10ms")?;
         Duration::parse(text).map(|duration| duration.0.0)
     };
     let distance = || bytes(by.ok_or("misdirected needs a distance, such as by=4KiB")?);
-    let kind = match name {
+    let kind = match options.take_name() {
         Some("error") => Kind::Error,
         Some("hang") => Kind::Hang,
         Some("slow") => Kind::Slow(time()?),
@@ -149,7 +165,9 @@ fn rule(name: Option<&str>, options: &mut Options) -> Result<Rule, String> {
         found.ok_or_else(|| format!("op={text}: expected read, write, flush or discard"))
     });
     let one_in = options.number("one-in")?.unwrap_or(1);
-    Ok(Rule { kind, range, op: op.transpose()?, one_in, count: options.number("count")? })
+    let after = options.number("after")?.unwrap_or(0);
+    let (op, count) = (op.transpose()?, options.number("count")?);
+    Ok(Rule { op, after, one_in, count, ..Rule::always(kind, range) })
 }
 
 /// `4KiB`, or a bare number of bytes.
@@ -166,11 +184,13 @@ mod tests {
 
     #[test]
     fn lines_are_understood() {
-        let line = parse("inject slow range=1MiB+4096 op=read by=10ms one-in=3 count=2").unwrap();
+        let line =
+            parse("inject slow range=1MiB+4096 op=read by=10ms after=5 one-in=3 count=2").unwrap();
         let rule = Rule {
             kind: Kind::Slow(10_000_000),
             range: (1 << 20)..(1 << 20) + 4096,
             op: Some(Op::Read),
+            after: 5,
             one_in: 3,
             count: Some(2),
         };

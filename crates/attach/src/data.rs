@@ -22,6 +22,7 @@ const PRUNE_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct WriteSink {
     ticket: WriteTicket,
+    /// Where it lands: a fault may direct it elsewhere.
     offset: u64,
     bytes: u64,
     /// What has come, when it came in pieces.
@@ -35,6 +36,11 @@ impl WriteSink {
     /// The write's name before the device has named it.
     pub fn ticket(&self) -> WriteTicket {
         self.ticket
+    }
+
+    /// Where its first byte landed.
+    pub(crate) fn landed(&self) -> u64 {
+        self.offset
     }
 
     /// What becomes of its answer.
@@ -138,6 +144,7 @@ impl Data {
         if !self.faults.is_empty() {
             sink.verdict = self.faults.verdict(Op::Write, offset, bytes);
             placement = self.faults.place(offset, bytes, self.bytes);
+            sink.offset = placement.offset;
         }
         let kept = &data[..placement.keep as usize];
         sink.result = Some(if sink.verdict.error || kept.is_empty() {

@@ -362,13 +362,15 @@ impl Engine {
         replies.push(Reply { order: slot.order, timing, result: slot.result });
     }
 
-    /// Inject a fault.
-    pub fn inject(&mut self, rule: Rule) -> FaultId {
+    /// Inject a fault at `now`.
+    pub fn inject(&mut self, rule: Rule, now: Wall) -> FaultId {
+        self.data.requests.iter_mut().for_each(|log| log.injected(now, &rule));
         self.data.faults.inject(rule)
     }
 
     /// Lift a fault and answer what it held back, at `now`; false when there is none.
     pub fn lift(&mut self, id: FaultId, now: Wall) -> bool {
+        self.data.requests.iter_mut().for_each(|log| log.lifted(now, id));
         for index in self.delayed.release(id) {
             self.slot(index).due = now;
             self.finished.push_back(index);

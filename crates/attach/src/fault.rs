@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use sim::{Op, Rng, SECTOR_BYTES, mix64};
+use config::Duration;
+use sim::{Nanos, Op, Rng, SECTOR_BYTES, mix64};
 
 use crate::clock::Wall;
 
@@ -71,23 +72,38 @@ pub struct Rule {
     pub range: Range<u64>,
     /// Only this operation; `None` for all the kind is about.
     pub op: Option<Op>,
-    /// It strikes one in so many matching requests; 1 strikes each.
+    /// So many matching requests come first.
+    pub after: u64,
+    /// Then it strikes one in so many; 1 strikes each.
     pub one_in: u64,
     /// It strikes at most so often; `None` for ever.
     pub count: Option<u64>,
 }
 
+impl Rule {
+    /// It strikes whatever its kind is about in `range`, for ever.
+    pub fn always(kind: Kind, range: Range<u64>) -> Rule {
+        Rule { kind, range, op: None, after: 0, one_in: 1, count: None }
+    }
+}
+
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Range { start, end } = self.range;
-        write!(f, "{} range={start}+{}", self.kind.name(), end - start)?;
+        write!(f, "{}", self.kind.name())?;
+        match self.range {
+            Range { start: 0, end: u64::MAX } => {}
+            Range { start, end } => write!(f, " range={start}+{}", end - start)?,
+        }
         match self.kind {
-            Kind::Slow(by) => write!(f, " by={by}ns")?,
+            Kind::Slow(by) => write!(f, " by={}", Duration(Nanos(by)))?,
             Kind::Misdirected(by) => write!(f, " by={by}")?,
             _ => {}
         }
         if let Some(op) = self.op {
             write!(f, " op={}", op.name())?;
+        }
+        if self.after > 0 {
+            write!(f, " after={}", self.after)?;
         }
         if self.one_in > 1 {
             write!(f, " one-in={}", self.one_in)?;
@@ -107,6 +123,8 @@ pub struct FaultId(pub u32);
 struct Fault {
     id: FaultId,
     rule: Rule,
+    /// Matching requests so far.
+    seen: u64,
     hits: u64,
     /// Of a stale range: sectors as they were before they were written.
     old: BTreeMap<u64, Box<[u8; SECTOR_BYTES as usize]>>,
@@ -121,6 +139,10 @@ impl Fault {
     }
 
     fn strikes(&mut self, rng: &mut Rng) -> bool {
+        self.seen += 1;
+        if self.seen <= self.rule.after {
+            return false;
+        }
         let left = self.rule.count.is_none_or(|count| self.hits < count);
         let strikes = left && (self.rule.one_in <= 1 || rng.below(self.rule.one_in) == 0);
         self.hits += u64::from(strikes);
@@ -179,7 +201,7 @@ impl Faults {
     pub fn inject(&mut self, rule: Rule) -> FaultId {
         let id = FaultId(self.next);
         self.next += 1;
-        self.list.push(Fault { id, rule, hits: 0, old: BTreeMap::new() });
+        self.list.push(Fault { id, rule, seen: 0, hits: 0, old: BTreeMap::new() });
         id
     }
 
@@ -316,8 +338,7 @@ mod tests {
 
     fn faults(kind: Kind) -> (Faults, FaultId) {
         let mut faults = Faults::new(Rng::new(1, "faults"));
-        let rule = Rule { kind, range: 4096..8192, op: None, one_in: 1, count: None };
-        let id = faults.inject(rule);
+        let id = faults.inject(Rule::always(kind, 4096..8192));
         (faults, id)
     }
 
@@ -336,11 +357,14 @@ mod tests {
     #[test]
     fn count_and_chance_bound_it() {
         let mut faults = Faults::new(Rng::new(1, "faults"));
-        let rule =
-            Rule { kind: Kind::Slow(5), range: 0..4096, op: None, one_in: 4, count: Some(3) };
-        faults.inject(rule);
+        let rule = Rule::always(Kind::Slow(5), 0..4096);
+        faults.inject(Rule { one_in: 4, count: Some(3), ..rule });
         let slow = (0..1000).filter(|_| faults.verdict(Op::Read, 0, 512).slow_ns == 5).count();
         assert_eq!(slow, 3);
+        let mut later = Faults::new(Rng::new(1, "faults"));
+        later.inject(Rule { after: 2, count: Some(1), ..Rule::always(Kind::Error, 0..4096) });
+        let struck: Vec<bool> = (0..4).map(|_| later.verdict(Op::Read, 0, 512).error).collect();
+        assert_eq!(struck, [false, false, true, false]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use sim::Bytes;
 use study::Failure;
 
 use crate::clock::Wall;
+use crate::fault::{FaultId, Rule};
 use crate::order::{Command, Order};
 use crate::store::Store;
 use crate::volatile::WriteTicket;
@@ -17,13 +18,20 @@ pub(crate) enum Step {
     Advance(Wall),
     /// A request came. A write's data begins at byte `data` of the log's.
     Submit { at: Wall, order: Order, data: u64 },
+    /// A fault was injected: that one of the log's rules.
+    Inject { at: Wall, rule: usize },
+    /// A fault was lifted.
+    Lift { at: Wall, id: FaultId },
 }
 
 impl Step {
     /// When it was.
     pub(crate) fn at(&self) -> Wall {
         match *self {
-            Step::Advance(at) | Step::Submit { at, .. } => at,
+            Step::Advance(at)
+            | Step::Submit { at, .. }
+            | Step::Inject { at, .. }
+            | Step::Lift { at, .. } => at,
         }
     }
 }
@@ -33,6 +41,7 @@ impl Step {
 #[derive(Debug)]
 pub(crate) struct RequestLog {
     steps: Vec<Step>,
+    rules: Vec<Rule>,
     data: Store,
     data_bytes: u64,
     /// Where the data of a write lies that has come whole, but is not submitted.
@@ -45,7 +54,13 @@ impl RequestLog {
         /// The file is sparse: this is no room, only more than any limit.
         const MOST: Bytes = Bytes(1 << 43);
         let data = Store::temporary(MOST, limit)?;
-        Ok(RequestLog { steps: Vec::new(), data, data_bytes: 0, arrived: Vec::new() })
+        Ok(RequestLog {
+            steps: Vec::new(),
+            rules: Vec::new(),
+            data,
+            data_bytes: 0,
+            arrived: Vec::new(),
+        })
     }
 
     /// All of a write's data has come.
@@ -68,6 +83,22 @@ impl RequestLog {
     /// The device did what was due.
     pub(crate) fn advanced(&mut self, at: Wall) {
         self.steps.push(Step::Advance(at));
+    }
+
+    /// A fault was injected.
+    pub(crate) fn injected(&mut self, at: Wall, rule: &Rule) {
+        self.steps.push(Step::Inject { at, rule: self.rules.len() });
+        self.rules.push(rule.clone());
+    }
+
+    /// A fault was lifted.
+    pub(crate) fn lifted(&mut self, at: Wall, id: FaultId) {
+        self.steps.push(Step::Lift { at, id });
+    }
+
+    /// The rules of the faults that were injected.
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     pub(crate) fn steps(&self) -> &[Step] {

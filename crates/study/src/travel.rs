@@ -76,6 +76,9 @@ pub struct Travel {
     /// A session whose data takes more of this machine's disk has failed.
     #[serde(default = "Travel::data_limit")]
     pub data_limit: Size,
+    /// What goes wrong with the drive while the program runs, such as "error op=write at=2s".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
     /// Record the queue, for the block layer's times by percentile. Each of its events costs the
     /// guest 256 ns.
     #[serde(default)]

@@ -55,6 +55,8 @@ pub struct Options {
 pub enum Media {
     /// What the model of the device says.
     Modelled,
+    /// All of them: the kernel dies, the drive keeps its power.
+    Panicked,
     /// So many of the subsets that the contract of flush and FUA allows, whatever the model says.
     Subsets(u32),
     /// One of those, by its number.
@@ -65,7 +67,7 @@ impl Media {
     /// The subsets that are looked at where `at_risk` writes are not safe.
     fn subsets(self, at_risk: usize) -> Vec<Option<u32>> {
         match self {
-            Media::Modelled => vec![None],
+            Media::Modelled | Media::Panicked => vec![None],
             Media::Subset(number) => vec![Some(number)],
             Media::Subsets(_) if at_risk == 0 => vec![Some(0)],
             Media::Subsets(count) => (0..count).map(Some).collect(),
@@ -151,6 +153,8 @@ pub fn crash(options: Options, progress: &Progress) -> Result<Report, Failure> {
     let Options { part, travel, cuts, media, check, guests } = options;
     let recovery = Recovery::new(&travel, check)?;
     let (limit, seed) = (travel.data_limit, travel.seed);
+    // A drive with faults may lose something without any cut.
+    let faulty = !travel.faults.is_empty();
     let (device, template) = Template::of(part);
     let command = travel.command.clone();
     let recorded = record(device.boxed_clone(), &template, travel, progress)?;
@@ -158,7 +162,9 @@ pub fn crash(options: Options, progress: &Progress) -> Result<Report, Failure> {
     let replay = || Replay::new(device.boxed_clone(), &recorded.log, limit, media);
     let acks = &recorded.acks;
     let shared = Shared { template: &template, acks, progress, media, seed, limit };
-    shared.sound(&recovery, replay()?)?;
+    if !faulty {
+        shared.sound(&recovery, replay()?)?;
+    }
     let each = if let Media::Subsets(count) = media { u64::from(count) } else { 1 };
     progress.all.store(each * moments.len() as u64, Ordering::Relaxed);
     let checked = shared.check_all(&recovery, replay()?, &moments, guests)?;
@@ -275,7 +281,7 @@ impl Shared<'_> {
             for &at in moments {
                 replay.advance_to(at)?;
                 let at_risk = match self.media {
-                    Media::Modelled => 0,
+                    Media::Modelled | Media::Panicked => 0,
                     _ => replay.at_risk().len(),
                 };
                 let subsets = self.media.subsets(at_risk);

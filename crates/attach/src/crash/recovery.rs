@@ -197,6 +197,7 @@ fn like(other: &Options) -> Options {
         command: other.command.clone(),
         input: Vec::new(),
         host: None,
+        faults: Vec::new(),
         settings: other.settings.clone(),
     }
 }

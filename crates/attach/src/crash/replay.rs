@@ -7,7 +7,9 @@ use study::Failure;
 
 use crate::buffer_pool::BufferPool;
 use crate::clock::{Timeline, Wall};
+use crate::data::WriteSink;
 use crate::engine::{AfterCut, Engine};
+use crate::order::Order;
 use crate::patch::Patch;
 use crate::request_log::{RequestLog, Step};
 use crate::store::Store;
@@ -42,6 +44,7 @@ pub(super) struct Replay<'a> {
     next: usize,
     pool: BufferPool,
     content: Content,
+    media: Media,
 }
 
 impl<'a> Replay<'a> {
@@ -57,11 +60,11 @@ impl<'a> Replay<'a> {
         let line = Timeline { start: Nanos(0), dilation: 1 };
         let mut engine = Engine::new(device, store, line, 0);
         engine.data().keep_volatile_log();
-        if media != Media::Modelled {
+        if matches!(media, Media::Subsets(_) | Media::Subset(_)) {
             engine.data().keep_contract();
         }
         let (pool, content) = (BufferPool::default(), Content::default());
-        Ok(Replay { engine, log, next: 0, pool, content })
+        Ok(Replay { engine, log, next: 0, pool, content, media })
     }
 
     /// Do all that was done up to and including `until`.
@@ -70,6 +73,12 @@ impl<'a> Replay<'a> {
         while let Some(step) = self.log.steps().get(self.next).filter(|step| step.at() <= until) {
             match *step {
                 Step::Advance(at) => self.engine.advance(at, &mut replies),
+                Step::Inject { at, rule } => {
+                    self.engine.inject(self.log.rules()[rule].clone(), at);
+                }
+                Step::Lift { at, id } => {
+                    self.engine.lift(id, at);
+                }
                 Step::Submit { at, order, data } => {
                     let data = self.log.data(&order, data).map_err(|why| {
                         Failure::machine(format!("cannot read back what was recorded: {why}"))
@@ -81,7 +90,8 @@ impl<'a> Replay<'a> {
                     if let Some(sink) = &mut sink {
                         self.engine.data().write(sink, &data, &mut self.pool);
                     }
-                    self.content.sees(&order);
+                    let landed = sink.as_ref().map_or(order.offset, WriteSink::landed);
+                    self.content.sees(&Order { offset: landed, ..order });
                     self.engine.submit(at, order, sink, &mut self.pool);
                 }
             }
@@ -97,10 +107,17 @@ impl<'a> Replay<'a> {
         self.advance(Wall(at.0))
     }
 
-    /// What a power cut at `at`, where the replay is, leaves: as the model says, or of the writes
-    /// at risk what `fates` say.
+    /// What a cut at `at`, where the replay is, leaves: as the model says, or of the writes at risk
+    /// what `fates` say.
     pub(super) fn cut(&mut self, at: Nanos, fates: Option<&[Fate]>) -> Result<Left, Failure> {
-        let AfterCut { device, patch, lost_writes } = self.engine.after_power_cut(fates)?;
+        let (AfterCut { device, patch, lost_writes }, at) = match self.media {
+            Media::Panicked => {
+                // The drive goes on: it does what it was asked.
+                let (device, rested) = self.engine.at_rest();
+                (AfterCut { device, patch: Patch::default(), lost_writes: 0 }, rested)
+            }
+            _ => (self.engine.after_power_cut(fates)?, at),
+        };
         let hash = self.content.with(self.engine.data().store(), &patch).map_err(unreadable)?;
         Ok(Left { device, patch, at, hash, lost_writes })
     }

@@ -130,21 +130,21 @@ fn zeroes_and_discards_clear_and_odd_edges_stay() {
 #[test]
 fn faults_change_answers_and_data_until_they_are_lifted() {
     let mut bench = Bench::new(engine(8, 1));
-    let rule = |kind| Rule { kind, range: 0..4096, op: None, one_in: 1, count: None };
-    let hang = bench.engine.inject(rule(Kind::Hang));
+    let rule = |kind| Rule::always(kind, 0..4096);
+    let hang = bench.engine.inject(rule(Kind::Hang), Wall(0));
     bench.read(0, 0, 512, 1);
     assert!(bench.at(10_000).is_empty());
     assert!(bench.engine.lift(hang, Wall(10_000 * US)));
     assert_eq!(bench.at(10_000).len(), 1);
-    let slow = bench.engine.inject(rule(Kind::Slow(50 * US)));
+    let slow = bench.engine.inject(rule(Kind::Slow(50 * US)), Wall(0));
     bench.read(10_000, 0, 512, 2);
     assert!(bench.at(10_149).is_empty());
     assert_eq!(bench.at(10_150).len(), 1);
     bench.engine.lift(slow, Wall(0));
-    let lost = bench.engine.inject(rule(Kind::Lost));
+    let lost = bench.engine.inject(rule(Kind::Lost), Wall(0));
     bench.write(11_000, 0, &[7; 512], 3);
     bench.engine.lift(lost, Wall(0));
-    let error = bench.engine.inject(rule(Kind::Error));
+    let error = bench.engine.inject(rule(Kind::Error), Wall(0));
     bench.read(11_000, 0, 512, 4);
     let replies = bench.at(12_000);
     assert_eq!(replies[0].result, Ok(Vec::new()), "the host is told that all is well");
@@ -159,8 +159,8 @@ fn faults_change_answers_and_data_until_they_are_lifted() {
 fn what_an_error_fault_makes_fail_is_not_done() {
     let mut bench = Bench::new(engine(8, 1));
     bench.write(0, 0, &[1; 4096], 1);
-    let rule = Rule { kind: Kind::Error, range: 0..4096, op: None, one_in: 1, count: None };
-    let error = bench.engine.inject(rule);
+    let rule = Rule::always(Kind::Error, 0..4096);
+    let error = bench.engine.inject(rule, Wall(0));
     bench.write(200, 0, &[2; 4096], 2);
     bench.write(200, 0, &[3; 512], 3);
     for (tag, command) in
@@ -181,8 +181,8 @@ fn what_an_error_fault_makes_fail_is_not_done() {
 fn a_write_that_is_cut_off_is_not_done() {
     let mut bench = Bench::new(engine(8, 1));
     bench.engine.data().keep_volatile_log();
-    let rule = Rule { kind: Kind::Lost, range: 0..4096, op: None, one_in: 1, count: Some(1) };
-    bench.engine.inject(rule);
+    let rule = Rule { count: Some(1), ..Rule::always(Kind::Lost, 0..4096) };
+    bench.engine.inject(rule, Wall(0));
     let mut sink = bench.engine.begin_write(0, 4096).unwrap();
     for piece in [&[7; 4000][..], &[7; 95]] {
         bench.engine.data().write(&mut sink, piece, &mut bench.pool);
@@ -206,15 +206,15 @@ fn a_long_read_leaves_its_data_in_the_store_unless_a_fault_may_spoil_it() {
     assert_eq!(found(&mut bench, 200, 8192), 0);
     assert_eq!(found(&mut bench, 400, 32768), 32768);
     let kind = Kind::Rot;
-    bench.engine.inject(Rule { kind, range: 0..4096, op: None, one_in: 1, count: None });
+    bench.engine.inject(Rule::always(kind, 0..4096), Wall(0));
     assert_eq!(found(&mut bench, 600, 8192), 8192);
 }
 
 #[test]
 fn a_hang_that_is_lifted_while_the_device_is_busy_holds_nothing_back() {
     let mut bench = Bench::new(engine(8, 1));
-    let rule = Rule { kind: Kind::Hang, range: 0..4096, op: None, one_in: 1, count: None };
-    let hang = bench.engine.inject(rule);
+    let rule = Rule::always(Kind::Hang, 0..4096);
+    let hang = bench.engine.inject(rule, Wall(0));
     bench.read(0, 0, 512, 1);
     assert!(bench.engine.lift(hang, Wall(50 * US)));
     assert_eq!(bench.at(100).len(), 1);

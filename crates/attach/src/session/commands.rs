@@ -43,7 +43,7 @@ impl Session {
         let now = self.event_loop.shared.clock.now();
         let engine = &mut self.event_loop.shared.exports[index].engine;
         match line.verb {
-            Verb::Inject(rule) => Ok(engine.inject(rule).0.to_string()),
+            Verb::Inject(rule) => Ok(engine.inject(rule, now).0.to_string()),
             Verb::Lift(None) => {
                 lift_all(engine, now);
                 Ok(String::new())

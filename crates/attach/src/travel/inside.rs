@@ -123,6 +123,7 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     let before = statistics(&plan)?;
     mark(plan::BEGUN);
     findings.began_ns = now_ns();
+    touch(&format!("{}{}", plan::BEGUN_AT, findings.began_ns));
     let mut charged_ns = None;
     let ended = command(&plan).and_then(|mut command| {
         // From here on it is the program's code.
@@ -327,9 +328,13 @@ fn statistics(plan: &GuestPlan) -> Result<Vec<BlockStatistics>, String> {
 
 /// Tell the outside; it hears of it before the guest's time goes on.
 fn mark(name: &str) {
+    touch(name);
+    std::thread::sleep(Duration::from_micros(1));
+}
+
+fn touch(name: &str) {
     // Missing, the outside's figures cover the whole session, and it says so.
     let _ = File::create(Path::new(CONTROL).join(name));
-    std::thread::sleep(Duration::from_micros(1));
 }
 
 /// The guest's time since its boot.

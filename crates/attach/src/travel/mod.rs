@@ -7,6 +7,7 @@ pub(crate) mod ack;
 pub mod calendar;
 mod disk;
 mod elevator;
+mod faults;
 pub(crate) mod file_system;
 mod free_cpu;
 mod guest;
@@ -43,12 +44,14 @@ use crate::vhost_user::backend::BIOS_MAX;
 pub use ack::{TO as ACKS, acknowledge};
 pub use disk::{Disk, Heard};
 pub use elevator::{ElevatorReport, ShareReport};
+pub use faults::{FaultReport, Timed};
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub(crate) use inside::PATH as PROGRAMS;
 pub use inside::init;
 pub use report::{DiskReport, Report};
 pub use settings::Settings;
 
+use faults::Faults;
 use file_system::find_program;
 use guest::Boot;
 use one_core::OneCore;
@@ -108,6 +111,8 @@ pub struct Options {
     pub input: Vec<u8>,
     /// What code is charged as; `None`: it is free.
     pub host: Option<Host>,
+    /// What goes wrong with the devices while the program runs.
+    pub faults: Vec<Timed>,
     /// What only studies set.
     pub settings: Settings,
 }
@@ -212,6 +217,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     let elevators: Vec<bool> = origins.iter().map(|origin| origin.elevator.is_some()).collect();
     let limits = (options.limit, options.compute_limit);
     let mut server = Server::new(shared, &elevators, (folder, control), limits)?;
+    server.faults = Faults::new(std::mem::take(&mut options.faults));
     let began = Instant::now();
     // Only one of the two runs at a time: on one core, handing over costs a fraction.
     let _one = OneCore::take();
@@ -361,6 +367,14 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         ))
         .expected("one of the two: an elevator gets what no scheduler has seen")
         .help("leave --sched out"));
+    }
+    if let Some(fault) = options.faults.iter().find(|it| it.disk() >= options.devices.len()) {
+        let count = options.devices.len();
+        return Err(Failure::input(format!("a fault of a disk that is not there: {fault}"))
+            .expected(match count {
+                1 => "vda: there is one disk".to_string(),
+                _ => format!("one of {count}, of which vda is the first"),
+            }));
     }
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let Some(name) = options.command.first() else {

@@ -20,6 +20,8 @@ pub(super) const OUTPUT: &str = "out";
 pub(super) const COMPLAINTS: &str = "err";
 /// Made when the program is about to begin.
 pub(super) const BEGUN: &str = "begun";
+/// Made when it begins; what follows the name is the guest's time in nanoseconds.
+pub(super) const BEGUN_AT: &str = "begun-at-";
 /// Made when the program has ended, before its data is written back.
 pub(super) const ENDED: &str = "ended";
 /// Made when its data is written back, before anything else is.

@@ -8,6 +8,7 @@ use crate::session::open::Origin;
 use crate::statistics::{Operation, Quantiles};
 
 use super::elevator::ElevatorReport;
+use super::faults::FaultReport;
 use super::plan::{BlockStatistics, Findings};
 use super::queue::Latencies;
 use super::serve::Server;
@@ -102,6 +103,9 @@ pub struct DiskReport {
     pub device: Vec<Operation>,
     /// At the device, by operation, over the whole session.
     pub device_whole: Vec<Operation>,
+    /// What went wrong with it, as it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultReport>,
 }
 
 /// One operation at the block layer.
@@ -216,6 +220,7 @@ pub(super) fn of(
             block_sync: block(synced.since(&after), &sync.statistics.operations(), phase(1)),
             device: program.statistics.operations(),
             device_whole: whole.operations(),
+            faults: server.faults.report(index, export.engine.faults()),
         });
     }
     Report {
@@ -296,6 +301,7 @@ impl Report {
                 None => disk.scheduler.clone(),
             };
             lines.push(format!("{} ({}), {above}{waf}{busy}", disk.name, disk.part));
+            lines.extend(disk.faults.iter().map(|fault| format!("  {}", fault.note())));
             if disk.block.is_empty() {
                 lines.push("  no requests".into());
             }

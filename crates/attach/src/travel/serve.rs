@@ -19,6 +19,7 @@ use crate::vhost_user::inbox::{Filled, Inbox};
 use crate::vhost_user::message::{CALL_REPLY_BYTES, Malformed, check_call_reply, vring_call};
 
 use super::calendar::{Calendar, MESSAGE_BYTES, Message, Next};
+use super::faults::Faults;
 use super::free_cpu::FreeCpu;
 use super::guest;
 use super::phases::Phases;
@@ -86,6 +87,7 @@ pub(super) struct Server {
     pub(super) phases: Vec<Phases>,
     pub(super) free_cpu: FreeCpu,
     standstill: Standstill,
+    pub(super) faults: Faults,
     pub(super) digest: Digest,
     ended: Option<End>,
 }
@@ -155,6 +157,7 @@ impl Server {
             phases,
             free_cpu: FreeCpu::default(),
             standstill: Standstill::new(std::time::Duration::from_nanos(compute_limit.0.0)),
+            faults: Faults::new(Vec::new()),
             digest: Digest::default(),
             ended: None,
         })
@@ -200,7 +203,9 @@ impl Server {
             let due = if disk.backend.has_immediate() { Wall(0) } else { export.engine.next_due() };
             earliest = earliest.min(due);
         }
-        (earliest != Wall::NEVER).then(|| Nanos(earliest.0).max(self.calendar.now()))
+        let devices = (earliest != Wall::NEVER).then_some(Nanos(earliest.0));
+        let due = devices.into_iter().chain(self.faults.due()).min();
+        due.map(|at| at.max(self.calendar.now()))
     }
 
     fn queue(&mut self, messages: impl IntoIterator<Item = Message>) {
@@ -317,6 +322,7 @@ impl Server {
     /// has to know of them comes along with the answer, which saves a turn.
     fn look_ahead(&mut self) -> Result<(), Failure> {
         let now = Wall(self.calendar.now().0);
+        self.faults.apply(self.calendar.now(), &mut self.shared.exports);
         for disk in &mut self.disks {
             disk.backend.kicked(0, now, &mut self.shared).map_err(broken)?;
         }
@@ -337,7 +343,11 @@ impl Server {
                 Some(plan::BEGUN) => marks.push(0),
                 Some(plan::ENDED) => marks.push(1),
                 Some(plan::SYNCED) => marks.push(2),
-                _ => {}
+                Some(other) => {
+                    let at = other.strip_prefix(plan::BEGUN_AT).and_then(|ns| ns.parse().ok());
+                    at.into_iter().for_each(|ns| self.faults.begin(Nanos(ns)));
+                }
+                None => {}
             }
         }
         for mark in marks {
@@ -411,6 +421,7 @@ impl Server {
     /// There is work in a queue. The guest stands still until it has its answer.
     fn kicked(&mut self, index: usize, ring: u32) -> Result<(), Failure> {
         let now = Wall(self.calendar.now().0);
+        self.faults.apply(self.calendar.now(), &mut self.shared.exports);
         let (disk, shared) = (&mut self.disks[index], &mut self.shared);
         let taken = disk.backend.kicked(ring, now, shared);
         taken.map_err(broken)?;
@@ -448,6 +459,7 @@ impl Server {
     /// Let the devices do what is due at `at`, and call the guest.
     fn devices(&mut self, at: Nanos, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
         self.calendar.advance(at);
+        self.faults.apply(at, &mut self.shared.exports);
         let wall = Wall(at.0);
         for index in 0..self.disks.len() {
             self.device(index, wall)?;

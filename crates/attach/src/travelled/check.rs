@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use config::Size;
 use study::{Amount, Failure, Setup, Travel, name_of};
 
-use crate::travel::MEMORY_MIN_MIB;
 use crate::travel::file_system::{self, find_program};
+use crate::travel::{MEMORY_MIN_MIB, Timed};
 
 /// Linux refuses fewer bytes of dirty memory than two pages.
 const DIRTY_BYTES_MIN: u64 = 8192;
@@ -46,6 +46,7 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
         let failure = failure.expected("one of the two: an elevator gets what no scheduler saw");
         return Err(at("scheduler")(failure));
     }
+    faults(travel).map_err(at("faults"))?;
     for name in travel.arguments.keys() {
         argument(name).map_err(|failure| setup.at(&["travel", "arguments", name], failure))?;
     }
@@ -58,6 +59,22 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
     }
     command_line("command", &travel.command).map_err(at("command"))?;
     command_line("setup", &travel.setup).map_err(at("setup"))
+}
+
+/// The faults of the only disk.
+pub(super) fn faults(travel: &Travel) -> Result<Vec<Timed>, Failure> {
+    let parsed = travel.faults.iter().map(|text| {
+        let failure = |why| {
+            Failure::input(format!("fault \"{text}\": {why}"))
+                .expected("such as \"error op=write at=2s for=100ms\"")
+        };
+        let fault = Timed::parse(text).map_err(failure)?;
+        match fault.disk() {
+            0 => Ok(fault),
+            _ => Err(failure("a study's guest has one disk, vda".into())),
+        }
+    });
+    parsed.collect()
 }
 
 fn memory(memory: Size) -> Result<(), Failure> {

@@ -11,10 +11,10 @@ use study::{RunResult, Session, Setup, Travel, WriteCache, name_of};
 use crate::private_folder::PrivateFolder;
 use crate::session::{DeviceOptions, Start};
 use crate::store::Store;
-use crate::travel::{Companion, Disk, DiskReport, Left, Options, Settings, journey};
+use crate::travel::{Companion, Disk, DiskReport, FaultReport, Left, Options, Settings, journey};
 
-use super::Host;
 use super::disk::Disks;
+use super::{Host, check};
 
 /// Above this share of free CPU a result is called distorted.
 const DISTORTED: f64 = 0.1;
@@ -101,6 +101,7 @@ impl Guest<'_> {
         let travel = self.travel;
         let mut options = self.options("travel", device, &travel.command);
         options.host = self.setup.host()?;
+        options.faults = check::faults(travel)?;
         options.scheduler = travel.scheduler.as_ref().map(name_of);
         options.read_ahead_kib = travel.read_ahead_kb;
         options.write_back = travel.write_cache.map(|cache| cache != WriteCache::Off);
@@ -147,6 +148,7 @@ impl Guest<'_> {
             command: ["/bin/sh", "-c", command].map(String::from).into(),
             input: Vec::new(),
             host: None,
+            faults: Vec::new(),
             settings: Settings {
                 mount_options: travel.mount_options.clone(),
                 environment: arguments.map(|(name, value)| (name.clone(), value.label())).collect(),
@@ -234,6 +236,8 @@ fn measured(
     if travel.write_cache.is_some() && !has_cache {
         notes.push("the device has no write cache: travel.write_cache changes nothing".into());
     }
+    let faults = report.disks.iter().flat_map(|disk| &disk.faults);
+    notes.extend(faults.map(FaultReport::note));
     Ok(Session {
         histograms,
         bytes,

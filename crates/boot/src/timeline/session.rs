@@ -187,6 +187,7 @@ impl Boot {
             command,
             input: Vec::new(),
             host: None,
+            faults: Vec::new(),
             settings: Settings::default(),
         }
     }

@@ -13,7 +13,7 @@ use study::Failure;
 
 use super::kernel;
 use super::results::Results;
-use super::travel::memory;
+use super::travel::{faults, memory};
 use crate::interrupt;
 
 /// Without a number: cuts.
@@ -58,6 +58,13 @@ pub(crate) struct Args {
     /// Of these subsets the one with this number
     #[arg(long, value_name = "NUMBER", requires = "at", conflicts_with = "subsets")]
     subset: Option<u32>,
+    /// Let the kernel die, not the power: the drive does all that it was asked
+    #[arg(long, conflicts_with_all = ["subsets", "subset"])]
+    panic: bool,
+    /// Let the drive fail while the command runs, as `blocklab travel --fault` does, not while
+    /// somebody looks at what is left; may be repeated
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<String>,
     /// What looks at what is left, a line for the shell; fails when something is missing. What was
     /// acknowledged before the cut is in the file $BLOCKLAB_ACKS, a line each
     #[arg(long, value_name = "CMD")]
@@ -121,6 +128,7 @@ impl Args {
         let media = match (self.subsets, self.subset) {
             (Some(count), _) => Media::Subsets(count),
             (None, Some(number)) => Media::Subset(number),
+            (None, None) if self.panic => Media::Panicked,
             (None, None) => Media::Modelled,
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -149,6 +157,7 @@ impl Args {
                 command: self.command,
                 input: Vec::new(),
                 host: None,
+                faults: faults(&self.faults)?,
                 settings: Settings {
                     mkfs_options: self.mkfs_options.split_whitespace().map(String::from).collect(),
                     mount_options: self.mount_options,

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time;
 
 use attach::DeviceOptions;
-use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS, Settings};
+use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS, Settings, Timed};
 use config::{Duration, Size};
 use study::Failure;
 
@@ -79,6 +79,10 @@ pub(crate) struct Args {
     /// Write what the first device's queue was given, above the scheduler, to such a trace
     #[arg(long, value_name = "FILE")]
     record_queue: Option<PathBuf>,
+    /// Let a drive fail while the program runs, such as 'error op=write at=2s for=100ms' or 'slow
+    /// by=5ms one-in=100 disk=vdb'; may be repeated
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<String>,
     /// Where the measurements go
     #[arg(long, value_name = "DIR", default_value = "out/travel")]
     out: PathBuf,
@@ -149,9 +153,22 @@ impl Args {
             command: self.command,
             input: input()?,
             host: study::host(&self.host)?,
+            faults: faults(&self.faults)?,
             settings: Settings::default(),
         })
     }
+}
+
+/// What `--fault` says.
+pub(super) fn faults(texts: &[String]) -> Result<Vec<Timed>, Failure> {
+    let parsed = texts.iter().map(|text| {
+        Timed::parse(text).map_err(|why| {
+            Failure::input(format!("--fault '{text}': {why}"))
+                .expected("such as 'error op=write at=2s for=100ms'")
+                .help("docs/travel.md, Faults, has all of it")
+        })
+    });
+    parsed.collect()
 }
 
 /// What the program is to read: all of standard input, because virtual time cannot wait for

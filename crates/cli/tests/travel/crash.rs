@@ -106,6 +106,31 @@ fn a_missing_sync_of_the_folder_a_mount_without_barriers_and_a_lying_drive_are_f
     }
 }
 
+/// A kernel that dies loses what it had not written; what the drive had, stays.
+#[test]
+fn a_panic_keeps_what_the_drive_was_given() {
+    if !can_travel(&["dd", "mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    // Acknowledged without a flush: a power cut may lose it, the death of the kernel may not.
+    let program = "for n in 1 2 3; do echo x$n | dd of=/dev/vda bs=4096 seek=$n conv=sync \
+                   oflag=direct && blocklab-ack $n || exit 1; done";
+    let check = "while read n; do dd if=/dev/vda bs=4096 skip=$n count=1 status=none | \
+                 grep -q x$n || { echo $n is gone; exit 1; }; done < $BLOCKLAB_ACKS";
+    let sweep = |more: &[&str], program: &str| {
+        let all = [&["--cuts", "12", "--check", check], more].concat();
+        folder.crash(&all, program)
+    };
+    let cut = sweep(&[], program);
+    assert!(cut.count("lost") > 0, "{}", cut.stderr);
+    let panic = sweep(&["--panic"], program);
+    assert_eq!((panic.code, panic.count("clean") > 8), (Some(0), true), "{}", panic.stderr);
+    let args = ["--mkfs", "ext4", "--cuts", "4", "--check", FILES, "--panic"];
+    let cached = folder.crash(&args, &files(""));
+    assert!(cached.count("lost") > 0, "{}", cached.stderr);
+}
+
 /// A log on the bare device: records of 4 KiB, each promised when it is durable.
 fn log(sum: &str) -> String {
     format!(

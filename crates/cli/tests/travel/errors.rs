@@ -26,6 +26,14 @@ fn what_the_user_got_wrong_is_named() {
     refused(&["part.toml", KERNEL, "--sched", "cfq", "--", "true"], 2, "mq-deadline");
     refused(&["part.toml", KERNEL, "--", "no-such-program"], 2, "no-such-program");
     refused(&["part.toml", KERNEL], 2, "CMD");
+    for (fault, said) in [
+        ("eror", "`eror` is not one of"),
+        ("error at=soon", "at=soon"),
+        ("slow", "by="),
+        ("error disk=vdb", "vda: there is one disk"),
+    ] {
+        refused(&["part.toml", KERNEL, "--fault", fault, "--", "true"], 2, said);
+    }
     let data = ["part.toml", KERNEL, "--data", "a", "--data", "b", "--", "true"];
     refused(&data, 2, "more --data files");
 }

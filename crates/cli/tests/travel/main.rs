@@ -7,6 +7,7 @@ mod common;
 mod crash;
 mod elevator;
 mod errors;
+mod fault;
 mod host;
 mod journey;
 mod limits;

@@ -51,6 +51,8 @@ fn what_no_guest_can_do_is_refused_before_anything_boots() {
     refused(&with("arguments = { PATH = '/' }"), "", &[], &["`PATH` cannot be a variable", at]);
     refused(&with("read_ahead = 4"), "", &[], &["did you mean `read_ahead_kb`?", at]);
     refused(sync, "", &["travel.write_cache=through"], &["`through`", "write-through", "--set:1"]);
+    refused(&with("faults = ['eror']"), "", &[], &["`eror` is not one of", at]);
+    refused(&with("faults = ['error disk=vdb']"), "", &[], &["one disk, vda", at]);
     refused("command = 'no-such-program'", "", &[], &["`no-such-program`", "study.toml:5:"]);
     refused("command = 'if'", "", &[], &["no shell can read travel.command"]);
     refused("setup = 'x'", "", &[], &["missing field `command`"]);
