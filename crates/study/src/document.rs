@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::amount::Amount;
 use crate::axis_value::AxisValue;
+use crate::crash::Crash;
 use crate::figure::Figure;
 use crate::travel::Travel;
 
@@ -29,6 +30,8 @@ pub(crate) struct Frame {
     pub(crate) _workloads: BTreeMap<String, toml::Value>,
     #[serde(rename = "travel")]
     pub(crate) _travel: Option<toml::Table>,
+    #[serde(rename = "crash")]
+    pub(crate) _crash: Option<toml::Table>,
     #[serde(rename = "precondition", default)]
     pub(crate) _precondition: Vec<toml::Table>,
     #[serde(rename = "run", default)]
@@ -319,6 +322,9 @@ pub struct Point {
     /// The program in a real Linux guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub travel: Option<Travel>,
+    /// Cuts of the power while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crash: Option<Crash>,
     /// How the device is brought into its starting state.
     #[serde(default)]
     pub precondition: Vec<Step>,

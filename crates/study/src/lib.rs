@@ -6,6 +6,7 @@ mod amount;
 mod answer;
 mod axis_value;
 mod block;
+mod crash;
 mod digest;
 mod document;
 mod drawing;
@@ -63,6 +64,7 @@ pub use amount::Amount;
 pub use answer::Answer;
 pub use axis_value::AxisValue;
 pub use block::Block;
+pub use crash::{Crash, Cuts};
 pub use digest::of_reader as digest_of_reader;
 pub use document::{
     Asked, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,

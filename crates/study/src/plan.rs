@@ -206,6 +206,9 @@ fn plan_run(
     if let Some(travel) = &point.travel {
         inputs["travel"] = json!(travel);
     }
+    if let Some(crash) = &point.crash {
+        inputs["crash"] = json!(crash);
+    }
     if let Some(by_runner) = by_runner {
         inputs["runner"] = by_runner;
     }
@@ -225,14 +228,26 @@ fn plan_run(
     Ok(run)
 }
 
-/// Steps that no device of these limits can take, and workloads that cannot be built.
-fn check_steps(setup: &Setup) -> Result<(), Failure> {
-    let &Setup { point, limits, tree, files, .. } = setup;
+/// Tables that do not go together.
+fn check_tables(setup: &Setup) -> Result<(), Failure> {
+    let point = setup.point;
     if point.travel.is_some() && point.run != RunSection::default() {
         let failure = Failure::input("a program in a guest decides itself when it ends")
             .expected("no [run] beside [travel]");
         return Err(setup.at(&["run"], failure));
     }
+    if point.crash.is_some() && point.travel.is_none() {
+        let failure = Failure::input("[crash] cuts the power under a program in a guest")
+            .expected("a table [travel] with its command");
+        return Err(setup.at(&["crash"], failure));
+    }
+    Ok(())
+}
+
+/// Steps that no device of these limits can take, and workloads that cannot be built.
+fn check_steps(setup: &Setup) -> Result<(), Failure> {
+    let &Setup { point, limits, tree, files, .. } = setup;
+    check_tables(setup)?;
     let nothing = [
         ("requests", point.run.requests == Some(0)),
         ("time", point.run.time.is_some_and(|time| time.0 == Nanos::ZERO)),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::axis_value::AxisValue;
 use crate::block::Block;
+use crate::crash::Crash;
 use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
 use crate::travel::Travel;
 
@@ -28,6 +29,8 @@ struct Study {
     workloads: Option<BTreeMap<String, WorkloadModel>>,
     /// Instead of a workload: a program in a real Linux guest.
     travel: Option<Travel>,
+    /// Cuts of the power while it runs, and what is left.
+    crash: Option<Crash>,
     /// How the device is brought into its starting state, step by step.
     precondition: Option<Vec<Step>>,
     /// When a run stops and what of it is measured.

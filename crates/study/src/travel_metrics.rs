@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sim::Op;
 
+use crate::crash::Cuts;
 use crate::program::{Declared, Program};
 
 /// Those of a run, by name; `None` where one is undefined.
@@ -46,6 +47,23 @@ const PLAIN: [Declared; 5] = [
     ("guest_read_ahead_kb", "KiB", "KiB of read-ahead in the guest, read back when all was set"),
 ];
 
+/// Of runs with `[crash]`.
+const CUTS: [Declared; 9] = [
+    ("crash_cuts", "", "cuts of the power that were looked at; with [crash]"),
+    ("crash_media", "", "media that the cuts left and that differ; with [crash]"),
+    ("crash_acks", "", "promises that the program was made; with [crash]"),
+    ("crash_clean", "", "cuts after which every check is content; with [crash]"),
+    ("crash_repaired", "", "cuts after which the file system had to be repaired; with [crash]"),
+    ("crash_lost", "", "cuts after which something promised is missing; with [crash]"),
+    ("crash_refused", "", "cuts after which nothing mounts; with [crash]"),
+    ("crash_lost_share", "", "share of the cuts that is lost or refused; with [crash]"),
+    (
+        "crash_first_failure_s",
+        "s",
+        "virtual seconds of the program before the first cut that is lost or refused; with [crash]",
+    ),
+];
+
 const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
 
 fn block_name(op: Op, end: &str) -> String {
@@ -55,7 +73,7 @@ fn block_name(op: Op, end: &str) -> String {
 /// (name, unit, meaning) of every metric that only travelled runs have.
 pub(crate) fn definitions() -> Vec<(String, &'static str, String)> {
     let owned = |&(name, unit, meaning): &Declared| (name.to_string(), unit, meaning.into());
-    let mut list: Vec<_> = PLAIN.iter().map(owned).collect();
+    let mut list: Vec<_> = PLAIN.iter().chain(&CUTS).map(owned).collect();
     for op in OPS {
         let of_op = |&(end, unit, meaning): &Declared| {
             (block_name(op, end), unit, meaning.replace("{op}", op.name()))
@@ -83,15 +101,25 @@ pub struct BlockUse {
     pub us: Option<[f64; 4]>,
 }
 
-/// Every metric of a travelled run of `program`, undefined.
-pub(crate) fn undefined(program: Program) -> Metrics {
+/// Every metric of a travelled run of `program`, with cuts or without, undefined.
+pub(crate) fn undefined(program: Program, crashes: bool) -> Metrics {
     let other = |name: &str| {
-        Program::all().any(|other| {
-            other != program && other.metrics().iter().any(|(metric, ..)| *metric == name)
-        })
+        !crashes && CUTS.iter().any(|(metric, ..)| *metric == name)
+            || Program::all().any(|other| {
+                other != program && other.metrics().iter().any(|(metric, ..)| *metric == name)
+            })
     };
     let names = definitions().into_iter().map(|(name, ..)| name);
     names.filter(|name| !other(name)).map(|name| (name, None)).collect()
+}
+
+/// Add what the cuts came to.
+pub(crate) fn add_cuts(metrics: &mut Metrics, of: &Cuts) {
+    let Cuts { cuts, media, acks, clean, repaired, lost, refused, first_failure_s } = *of;
+    let counts = [cuts, media, acks, clean, repaired, lost, refused].map(|count| count as f64);
+    let share = (cuts > 0).then(|| (lost + refused) as f64 / cuts as f64);
+    let values = counts.map(Some).into_iter().chain([share, first_failure_s]);
+    metrics.extend(CUTS.iter().map(|(name, ..)| name.to_string()).zip(values));
 }
 
 /// Add what the block layer counted.
@@ -126,7 +154,7 @@ mod tests {
 
     #[test]
     fn counts_become_metrics_and_the_rest_is_undefined() {
-        let mut metrics = undefined(Program::default());
+        let mut metrics = undefined(Program::default(), false);
         let read =
             BlockUse { op: Op::Read, queued: 10, merged: 6, dispatched: 4, bytes: 65536, us: None };
         let flush = BlockUse { op: Op::Flush, dispatched: 3, ..read };
@@ -136,6 +164,12 @@ mod tests {
         assert_eq!(metrics["block_flushes"], Some(3.0));
         assert_eq!((metrics["block_read_latency_us_p99"], metrics["block_write_mb"]), (None, None));
         assert!(!metrics.contains_key("fio_read_iops"), "no metrics of another program");
+        assert!(!metrics.contains_key("crash_cuts"), "none of a run without cuts");
+        let cuts = Cuts { cuts: 8, lost: 1, refused: 1, ..Cuts::default() };
+        metrics.extend(undefined(Program::default(), true));
+        add_cuts(&mut metrics, &cuts);
+        assert_eq!((metrics["crash_lost_share"], metrics["crash_clean"]), (Some(0.25), Some(0.0)));
+        assert_eq!(metrics["crash_first_failure_s"], None);
         let known: Vec<String> = definitions().into_iter().map(|(name, ..)| name).collect();
         assert!(metrics.keys().all(|name| known.contains(name)));
     }

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 use sim::{Counters, Digest, Histogram, Nanos, Outcome};
 
+use crate::crash::Cuts;
 use crate::digest;
 use crate::metrics;
 use crate::observe::Series;
@@ -37,6 +38,8 @@ pub struct Session {
     pub settings: Map<String, Value>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// What is left after cuts of the power, where there were any.
+    pub crash: Option<Cuts>,
     /// How long this machine took.
     pub wall: std::time::Duration,
 }
@@ -60,8 +63,11 @@ impl Session {
         let mut all = metrics::simulated(&recorder, &series.total(), &series, &outcome);
         // Nobody watched the queue.
         all.insert("little_error".into(), None);
-        all.extend(travel_metrics::undefined(program));
+        all.extend(travel_metrics::undefined(program, self.crash.is_some()));
         travel_metrics::add_block(&mut all, &self.block);
+        if let Some(cuts) = &self.crash {
+            travel_metrics::add_cuts(&mut all, cuts);
+        }
         all.insert("program_s".into(), Some(self.program.as_secs_f64()));
         all.insert("sync_s".into(), Some(self.sync.as_secs_f64()));
         let program = self.program.as_secs_f64();
@@ -87,9 +93,10 @@ impl Session {
 }
 
 impl RunResult {
-    /// A travelled run of `program` that came to nothing: every metric is undefined.
-    pub fn failed(program: Program, why: String) -> RunResult {
-        let metrics = travel_metrics::undefined(program);
+    /// A travelled run of `program`, with cuts or without, that came to nothing: every metric is
+    /// undefined.
+    pub fn failed(program: Program, crashes: bool, why: String) -> RunResult {
+        let metrics = travel_metrics::undefined(program, crashes);
         RunResult {
             // The words may be this machine's.
             result_digest: digest::of(&"failed"),

@@ -20,6 +20,17 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// Of what is on `store` already.
+    pub(super) fn on(store: &Store) -> io::Result<Content> {
+        let mut content = Content::default();
+        store.for_each_written(|offset, data| {
+            let end = (offset + data.len() as u64).div_ceil(BLOCK_BYTES);
+            content.stale.extend(offset / BLOCK_BYTES..end);
+            Ok(())
+        })?;
+        Ok(content)
+    }
+
     /// Another request came.
     pub(super) fn sees(&mut self, order: &Order) {
         let end = (order.offset + u64::from(order.bytes)).div_ceil(BLOCK_BYTES);
@@ -109,6 +120,21 @@ mod tests {
         let [empty, zeroes, one, moved, again] = found[..] else { unreachable!() };
         assert_eq!((empty, one), (zeroes, again));
         assert!(one != empty && one != moved);
+    }
+
+    #[test]
+    fn what_was_there_before_counts() {
+        let store = Store::memory(Bytes(1 << 20)).unwrap();
+        store.write(8192, &[7; 4096]).unwrap();
+        let mut content = Content::on(&store).unwrap();
+        let before = content.of(&store).unwrap();
+        write(&mut content, &store, 8192, &[8; 512]);
+        assert!(content.of(&store).unwrap() != before);
+        write(&mut content, &store, 8192, &[7; 512]);
+        assert_eq!(content.of(&store).unwrap(), before);
+        store.clear(0, 1 << 20).unwrap();
+        content.sees(&Order::new(Ticket::default(), Command::Discard, 0, 1 << 20));
+        assert_eq!(content.of(&store).unwrap(), 0);
     }
 
     #[test]

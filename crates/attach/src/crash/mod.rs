@@ -25,12 +25,14 @@ use study::{Block, BuiltPart, Failure, Part};
 
 use crate::request_log::RequestLog;
 use crate::session::DeviceOptions;
-use crate::travel::{self, Companion, journey};
+use crate::store::Store;
+use crate::travel::{self, Companion, Disk, journey};
 
 pub use cuts::Cuts;
 pub use report::{Coverage, CutReport, Report, Verdict};
 pub use shrink::Smallest;
 
+pub(crate) use recovery::check_of;
 use recovery::{Found, Recovery};
 use replay::{Left, Medium, Replay};
 
@@ -38,6 +40,8 @@ use replay::{Left, Medium, Replay};
 pub struct Options {
     /// The device.
     pub part: BuiltPart,
+    /// What the run begins with; `None`: the device as it comes out of the box.
+    pub start: Option<Disk>,
     /// How the program runs. It has no devices, and no traces.
     pub travel: travel::Options,
     /// When the power is cut.
@@ -83,21 +87,47 @@ pub(crate) struct Cut {
 }
 
 /// How far it is; for whoever watches, and for whoever wants it to end.
-#[derive(Default, Debug)]
-pub struct Progress {
+#[derive(Debug)]
+pub struct Progress<'a> {
     /// Cuts that were checked, and those there are; 0 while the program runs.
     pub done: AtomicU64,
     /// See `done`.
     pub all: AtomicU64,
     /// Set to end it.
     pub stopped: AtomicBool,
+    /// Asked now and then; a failure ends it, too.
+    outside: Outside<'a>,
 }
 
-impl Progress {
+struct Outside<'a>(&'a (dyn Fn() -> Result<(), Failure> + Sync));
+
+impl std::fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outside")
+    }
+}
+
+impl Default for Progress<'_> {
+    fn default() -> Self {
+        Progress::with(&|| Ok(()))
+    }
+}
+
+impl<'a> Progress<'a> {
+    /// Ended by a failure of `outside`, which is asked now and then.
+    pub(crate) fn with(outside: &'a (dyn Fn() -> Result<(), Failure> + Sync)) -> Progress<'a> {
+        Progress {
+            done: AtomicU64::new(0),
+            all: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            outside: Outside(outside),
+        }
+    }
+
     fn check(&self) -> Result<(), Failure> {
         match self.stopped.load(Ordering::Relaxed) {
             true => Err(Failure::machine("interrupted")),
-            false => Ok(()),
+            false => (self.outside.0)(),
         }
     }
 }
@@ -149,17 +179,32 @@ impl Template {
 ///
 /// # Errors
 /// When the program fails, its check fails without a cut, or the machine lacks something.
-pub fn crash(options: Options, progress: &Progress) -> Result<Report, Failure> {
-    let Options { part, travel, cuts, media, check, guests } = options;
+pub fn crash(options: Options, progress: &Progress<'_>) -> Result<Report, Failure> {
+    sweep(options, progress).map(|(report, _)| report)
+}
+
+/// As [`crash`], with what the session of the program left.
+pub(crate) fn sweep(
+    options: Options,
+    progress: &Progress<'_>,
+) -> Result<(Report, travel::Left), Failure> {
+    let Options { part, start, travel, cuts, media, check, guests } = options;
     let recovery = Recovery::new(&travel, check)?;
     let (limit, seed) = (travel.data_limit, travel.seed);
     // A drive with faults may lose something without any cut.
     let faulty = !travel.faults.is_empty();
     let (device, template) = Template::of(part);
     let command = travel.command.clone();
-    let recorded = record(device.boxed_clone(), &template, travel, progress)?;
+    let disk = match start {
+        Some(disk) => disk,
+        None => {
+            let store = Store::temporary(device.limits().capacity, limit)?;
+            Disk { device, store, at: Nanos(0), next_id: 0 }
+        }
+    };
+    let (recorded, left) = record(&disk, &template, travel, progress)?;
     let moments = cuts.moments(&recorded)?;
-    let replay = || Replay::new(device.boxed_clone(), &recorded.log, limit, media);
+    let replay = || Replay::new(&disk, &recorded.log, limit, media);
     let acks = &recorded.acks;
     let shared = Shared { template: &template, acks, progress, media, seed, limit };
     if !faulty {
@@ -172,22 +217,23 @@ pub fn crash(options: Options, progress: &Progress) -> Result<Report, Failure> {
     if let Some((at, number)) = report.first_failure().and_then(CutReport::subset) {
         report.smallest = Some(shared.shrink(&recovery, replay()?, at, number)?);
     }
-    Ok(report)
+    Ok((report, left))
 }
 
 /// Run the program and keep all that the device was asked.
 fn record(
-    device: Box<dyn Device>,
+    disk: &Disk,
     template: &Template,
     mut options: travel::Options,
-    progress: &Progress,
-) -> Result<Recorded, Failure> {
-    let part = template.with(device);
-    options.devices = vec![DeviceOptions { name: "vda".into(), part, data: None, start: None }];
+    progress: &Progress<'_>,
+) -> Result<(Recorded, travel::Left), Failure> {
+    let (device, start) = disk.fork(options.data_limit)?;
+    let (part, start) = (template.with(device), Some(start));
+    options.devices = vec![DeviceOptions { name: "vda".into(), part, data: None, start }];
     options.settings.environment.extend(travel::ack::environment());
     let check = || progress.check();
     let companion = Companion { keeps_requests: true, check: &check, ..Companion::default() };
-    let left = journey(options, &companion)?;
+    let mut left = journey(options, &companion)?;
     let code = left.outcome.code;
     if code != 0 {
         let words = left.said.concat();
@@ -195,8 +241,8 @@ fn record(
         return Err(Failure::input(format!("the command ended with code {code}: {last}"))
             .expected("a command that succeeds where no power is cut"));
     }
-    let (log, text) = left.requests.ok_or_else(|| Failure::bug("the run was not kept"))?;
-    Ok(Recorded { log, acks: promises(&text)?, moments: left.moments })
+    let (log, text) = left.requests.take().ok_or_else(|| Failure::bug("the run was not kept"))?;
+    Ok((Recorded { log, acks: promises(&text)?, moments: left.moments }, left))
 }
 
 /// The promises, oldest first.
@@ -220,7 +266,7 @@ fn promises(text: &str) -> Result<Vec<Ack>, Failure> {
 struct Shared<'a> {
     template: &'a Template,
     acks: &'a [Ack],
-    progress: &'a Progress,
+    progress: &'a Progress<'a>,
     media: Media,
     seed: u64,
     limit: Bytes,

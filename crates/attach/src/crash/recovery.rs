@@ -94,14 +94,15 @@ pub(super) struct Recovery {
 impl Recovery {
     /// For media that a guest of `run` leaves.
     pub(super) fn new(run: &Options, check: Option<String>) -> Result<Recovery, Failure> {
-        if run.mkfs.is_none() && check.is_none() {
+        let file_system = run.mkfs.as_ref().or(run.settings.mount.as_ref());
+        if file_system.is_none() && check.is_none() {
             return Err(Failure::input("there is nothing to check")
                 .expected("a file system, which has a check of its own, or a check of yours")
                 .help("--mkfs ext4, --check CMD, or both"));
         }
         let mut environment = run.settings.environment.clone();
         let mut set = |name: &str, value: &str| environment.insert(name.into(), value.into());
-        if let Some(name) = &run.mkfs {
+        if let Some(name) = file_system {
             let tools = tools(name)?;
             set("FS", name);
             set("FSCK", tools.check);
@@ -112,7 +113,7 @@ impl Recovery {
             );
         }
         set("CHECK", check.as_deref().unwrap_or_default());
-        let settings = Settings { environment, ..run.settings.clone() };
+        let settings = Settings { environment, mount: None, ..run.settings.clone() };
         let like = Options {
             mkfs: None,
             fill: false,
@@ -163,10 +164,15 @@ impl Recovery {
     }
 }
 
+/// Refuse a file system without a check of its own, or whose check is not installed.
+pub(crate) fn check_of(name: &str) -> Result<(), Failure> {
+    tools(name).map(|_| ())
+}
+
 fn tools(name: &str) -> Result<&'static Tools, Failure> {
     let known = TOOLS.each_ref().map(|tools| tools.name);
     let tools = TOOLS.iter().find(|tools| tools.name == name).ok_or_else(|| {
-        Failure::input(format!("--mkfs {name}: no check of its own is known here"))
+        Failure::input(format!("no check of its own is known for {name}"))
             .expected(known.join(", "))
     })?;
     let program = tools.check.split(' ').next().unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::engine::{AfterCut, Engine};
 use crate::order::Order;
 use crate::patch::Patch;
 use crate::request_log::{RequestLog, Step};
-use crate::store::Store;
+use crate::session::Start;
 use crate::travel::Disk;
 use crate::volatile::{AtRisk, Fate};
 
@@ -23,6 +23,7 @@ use super::content::Content;
 pub(super) struct Left {
     device: Box<dyn Device>,
     patch: Patch,
+    /// In the device's own time.
     at: Nanos,
     /// Of the data alone.
     pub(super) hash: u64,
@@ -45,26 +46,27 @@ pub(super) struct Replay<'a> {
     pool: BufferPool,
     content: Content,
     media: Media,
+    line: Timeline,
 }
 
 impl<'a> Replay<'a> {
-    /// From the beginning of `log`, with the device as it was then; the data may take `limit` of
-    /// this machine's disk.
+    /// From the beginning of `log`, with the disk as it was then; the data may take `limit` of this
+    /// machine's disk.
     pub(super) fn new(
-        device: Box<dyn Device>,
+        disk: &Disk,
         log: &'a RequestLog,
         limit: Bytes,
         media: Media,
     ) -> Result<Replay<'a>, Failure> {
-        let store = Store::temporary(device.limits().capacity, limit)?;
-        let line = Timeline { start: Nanos(0), dilation: 1 };
-        let mut engine = Engine::new(device, store, line, 0);
+        let (device, Start { store, at, next_id }) = disk.fork(limit)?;
+        let content = Content::on(&store).map_err(unreadable)?;
+        let line = Timeline { start: at, dilation: 1 };
+        let mut engine = Engine::new(device, store, line, next_id);
         engine.data().keep_volatile_log();
         if matches!(media, Media::Subsets(_) | Media::Subset(_)) {
             engine.data().keep_contract();
         }
-        let (pool, content) = (BufferPool::default(), Content::default());
-        Ok(Replay { engine, log, next: 0, pool, content, media })
+        Ok(Replay { engine, log, next: 0, pool: BufferPool::default(), content, media, line })
     }
 
     /// Do all that was done up to and including `until`.
@@ -116,7 +118,7 @@ impl<'a> Replay<'a> {
                 let (device, rested) = self.engine.at_rest();
                 (AfterCut { device, patch: Patch::default(), lost_writes: 0 }, rested)
             }
-            _ => (self.engine.after_power_cut(fates)?, at),
+            _ => (self.engine.after_power_cut(fates)?, self.line.device(Wall(at.0))),
         };
         let hash = self.content.with(self.engine.data().store(), &patch).map_err(unreadable)?;
         Ok(Left { device, patch, at, hash, lost_writes })

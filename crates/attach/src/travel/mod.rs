@@ -300,7 +300,8 @@ fn left(
     let acks = || std::fs::read_to_string(control.join(plan::ACKS)).unwrap_or_default();
     let requests = log.map(|log| (log, acks()));
     let [boot, program, sync, _] = &server.phases[0].all;
-    let moments = [boot.ended, program.ended, sync.ended];
+    let Findings { began_ns, ended_ns, synced_ns, .. } = findings;
+    let moments = [began_ns, ended_ns, synced_ns].map(Nanos);
     let mut device_use = Statistics::default();
     [program, sync].iter().for_each(|phase| device_use.merge(&phase.statistics));
     let (times, bytes) = device_use.times();

@@ -13,8 +13,6 @@ pub(super) struct Phase {
     pub(super) busy_ns: u64,
     /// What the device had counted at its end.
     pub(super) counters: Counters,
-    /// When it ended.
-    pub(super) ended: Nanos,
 }
 
 /// All four.
@@ -48,7 +46,6 @@ impl Phases {
         let present = &mut self.all[self.present];
         present.statistics.merge(&measured);
         present.counters = counters;
-        present.ended = now;
         self.present = next;
         self.set_busy(now, is_busy);
     }

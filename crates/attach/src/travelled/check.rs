@@ -57,8 +57,8 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
         let failure = Failure::input("travel.command is empty");
         return Err(at("command")(failure.expected("a shell's command line, such as \"sync\"")));
     }
-    command_line("command", &travel.command).map_err(at("command"))?;
-    command_line("setup", &travel.setup).map_err(at("setup"))
+    command_line("travel.command", &travel.command).map_err(at("command"))?;
+    command_line("travel.setup", &travel.setup).map_err(at("setup"))
 }
 
 /// The faults of the only disk.
@@ -129,7 +129,7 @@ fn installed(name: &str) -> Result<(), Failure> {
 }
 
 /// A shell can read it, and knows what its first word is, where that is a plain word.
-fn command_line(key: &str, text: &str) -> Result<(), Failure> {
+pub(super) fn command_line(key: &str, text: &str) -> Result<(), Failure> {
     let shell = |arguments: &[&str]| {
         let mut command = Command::new("/bin/sh");
         command.args(arguments).env_clear().env("PATH", crate::travel::PROGRAMS);
@@ -139,7 +139,7 @@ fn command_line(key: &str, text: &str) -> Result<(), Failure> {
     let read = shell(&["-n", "-c", text]).map_err(failed)?;
     if !read.status.success() {
         let said = String::from_utf8_lossy(&read.stderr);
-        return Err(Failure::input(format!("no shell can read travel.{key}: {}", said.trim()))
+        return Err(Failure::input(format!("no shell can read {key}: {}", said.trim()))
             .expected("a command line of /bin/sh"));
     }
     let first = text.split_whitespace().next().unwrap_or_default();
@@ -151,7 +151,7 @@ fn command_line(key: &str, text: &str) -> Result<(), Failure> {
     if known.status.success() {
         return Ok(());
     }
-    Err(Failure::input(format!("travel.{key} begins with `{first}`, which is no program here"))
+    Err(Failure::input(format!("{key} begins with `{first}`, which is no program here"))
         .expected("a program of this machine: the guest has its files")
         .help(format!("install it, such as by: sudo apt-get install {first}")))
 }
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn a_command_line_is_one_that_the_shell_knows() {
         for good in ["", "sh -c 'exit 1'", "cd / && ls", "for i in 1 2; do :; done", "X=1 sh"] {
-            assert_eq!(command_line("command", good), Ok(()), "{good}");
+            assert_eq!(command_line("travel.command", good), Ok(()), "{good}");
         }
-        let told = |text: &str| command_line("setup", text).unwrap_err().to_string();
+        let told = |text: &str| command_line("travel.setup", text).unwrap_err().to_string();
         assert!(told("no-such-program -x").contains("begins with `no-such-program`"));
         assert!(told("if true").contains("no shell can read travel.setup"));
     }

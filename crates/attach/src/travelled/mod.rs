@@ -1,8 +1,10 @@
 //! Studies that travel: each point of the grid is a session of a real Linux guest in virtual time.
 
 mod check;
+mod crashed;
 mod disk;
 mod session;
+mod words;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -63,6 +65,9 @@ impl Runner for Travelling {
     fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
         let Some(travel) = &setup.point.travel else { return Simulated.plan(setup) };
         check::travel(setup, travel)?;
+        if let Some(crash) = &setup.point.crash {
+            crashed::check(setup, travel, crash)?;
+        }
         let charged = setup.host().map_err(|failure| match failure.place {
             // What is wrong inside a profile has its place there.
             Some(_) => failure,
@@ -81,13 +86,13 @@ impl Runner for Travelling {
     fn run(&self, job: Job) -> Result<RunResult, Failure> {
         let Some(travel) = job.setup.point.travel.clone() else { return Simulated.run(job) };
         let host = self.host()?;
-        let progress = job.progress;
+        let (progress, crashes) = (job.progress, job.setup.point.crash.is_some());
         match session::run(host, &self.disks, job, &travel) {
             Ok(result) => Ok(result),
             Err(failure) => {
                 // Ended from outside it is not the point's fault.
                 progress.check()?;
-                Ok(RunResult::failed(travel.program, session::in_words(&failure)))
+                Ok(RunResult::failed(travel.program, crashes, words::in_words(&failure)))
             }
         }
     }

@@ -14,13 +14,11 @@ use crate::store::Store;
 use crate::travel::{Companion, Disk, DiskReport, FaultReport, Left, Options, Settings, journey};
 
 use super::disk::Disks;
-use super::{Host, check};
+use super::words::end_of;
+use super::{Host, check, crashed};
 
 /// Above this share of free CPU a result is called distorted.
 const DISTORTED: f64 = 0.1;
-/// So much of what a program said on stderr is told.
-const TOLD_MAX: usize = 300;
-
 /// Run a point.
 pub(super) fn run(
     host: &Host,
@@ -59,15 +57,19 @@ pub(super) fn run(
     let has_cache = run.limits.write_cache;
     let device =
         DeviceOptions { name: "vda".into(), part: part(device), data: None, start: Some(start) };
-    let left = guest.measure(device)?;
-    let session = measured(left, travel, has_cache, began)?;
+    let folder = PrivateFolder::new()?;
+    let mut options = guest.measured(device)?;
+    options.record_queue = travel.record_queue.then(|| folder.path.join("queue"));
+    let Some(crash) = &run.point.crash else {
+        let left = guest.journey(options, false)?;
+        succeeded("the program", &left)?;
+        return Ok(measured(left, travel, has_cache, began)?.result(travel.program));
+    };
+    let (left, cuts, notes) = crashed::sweep(options, crash, &|| in_time(progress, travel, began))?;
+    let mut session = measured(left, travel, has_cache, began)?;
+    session.crash = Some(cuts);
+    session.notes.extend(notes);
     Ok(session.result(travel.program))
-}
-
-/// What a person is told of a session that failed.
-pub(super) fn in_words(failure: &Failure) -> String {
-    let expected = failure.expected.as_ref().map(|text| format!("; expected {text}"));
-    format!("{}{}", failure.message, expected.unwrap_or_default())
 }
 
 /// What the sessions of a point have in common.
@@ -96,8 +98,8 @@ impl Guest<'_> {
         left.device.ok_or_else(|| Failure::bug("a device that was to be kept was not"))
     }
 
-    /// Run the program.
-    fn measure(&self, device: DeviceOptions) -> Result<Left, Failure> {
+    /// How the program is run.
+    fn measured(&self, device: DeviceOptions) -> Result<Options, Failure> {
         let travel = self.travel;
         let mut options = self.options("travel", device, &travel.command);
         options.host = self.setup.host()?;
@@ -117,11 +119,7 @@ impl Guest<'_> {
             };
             options.settings.memory.insert(name, value);
         }
-        let folder = PrivateFolder::new()?;
-        options.record_queue = travel.record_queue.then(|| folder.path.join("queue"));
-        let left = self.journey(options, false)?;
-        succeeded("the program", &left)?;
-        Ok(left)
+        Ok(options)
     }
 
     /// What both have in common; their random numbers begin with what `purpose` names.
@@ -159,20 +157,21 @@ impl Guest<'_> {
 
     fn journey(&self, options: Options, keeps_device: bool) -> Result<Left, Failure> {
         let began = Instant::now();
-        let limit = self.travel.wall_limit;
-        let check = || {
-            self.progress.check()?;
-            let spent = sim::Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-            if spent <= limit.0 {
-                return Ok(());
-            }
-            Err(Failure::machine(format!(
-                "the session took more than {limit} of this machine's time"
-            ))
-            .help("does it compute for ever? if not: --set travel.wall_limit=10h"))
-        };
+        let check = || in_time(self.progress, self.travel, began);
         journey(options, &Companion { keeps_device, check: &check, ..Companion::default() })
     }
+}
+
+/// Fails when what began at `began` is to end.
+fn in_time(progress: &Progress, travel: &Travel, began: Instant) -> Result<(), Failure> {
+    progress.check()?;
+    let limit = travel.wall_limit;
+    let spent = sim::Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    if spent <= limit.0 {
+        return Ok(());
+    }
+    Err(Failure::machine(format!("the session took more than {limit} of this machine's time"))
+        .help("does it compute for ever? if not: --set travel.wall_limit=10h"))
 }
 
 /// Its exit code is 0.
@@ -188,23 +187,6 @@ fn succeeded(what: &str, left: &Left) -> Result<(), Failure> {
     let [out, err] = &left.said;
     let said = if err.trim().is_empty() { end_of(out) } else { end_of(err) };
     Err(Failure::input(format!("{what} ended with code {code}{hint}: {said}")))
-}
-
-/// What stands between two lines.
-const SEPARATOR: &str = " / ";
-
-/// The last words, in one line.
-fn end_of(text: &str) -> String {
-    let mut end: Vec<&str> = Vec::new();
-    for line in text.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
-        let length: usize = end.iter().map(|line| line.len() + SEPARATOR.len()).sum();
-        if length + line.len() > TOLD_MAX && !end.is_empty() {
-            break;
-        }
-        end.insert(0, line);
-    }
-    let words: String = end.join(SEPARATOR).chars().take(TOLD_MAX).collect();
-    if words.is_empty() { "it said nothing".into() } else { words }
 }
 
 fn measured(
@@ -254,6 +236,7 @@ fn measured(
         digest: report.digest.clone(),
         settings,
         notes,
+        crash: None,
         wall: began.elapsed(),
     })
 }
@@ -291,15 +274,6 @@ fn settings(read: &BTreeMap<String, String>, kernel: &str, memory_mib: u64) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_words_are_one_line() {
-        assert_eq!(end_of("no space\n\n 3 records out\n"), "no space / 3 records out");
-        assert_eq!(end_of(" \n"), "it said nothing");
-        assert_eq!(end_of(&"x".repeat(1000)).len(), TOLD_MAX);
-        let many = end_of(&"a line\n".repeat(1000));
-        assert!(many.ends_with("a line / a line") && many.len() <= TOLD_MAX);
-    }
 
     #[test]
     fn settings_are_numbers_where_they_can_be() {

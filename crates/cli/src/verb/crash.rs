@@ -134,6 +134,7 @@ impl Args {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Options {
             part,
+            start: None,
             cuts,
             media,
             check: self.check,

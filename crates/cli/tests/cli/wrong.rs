@@ -46,7 +46,7 @@ const REPLACED: [(&str, &str, &[&str]); 31] = [
 ];
 
 /// What is put behind the sound study, and what is said to that.
-const APPENDED: [(&str, &[&str]); 21] = [
+const APPENDED: [(&str, &[&str]); 23] = [
     ("[sweep]\n\"workload.fio.iodepth\" = 4\n", &["study.toml:12:26", "integer `4`"]),
     ("[sweep]\n\"workload.fio.iodepth\" = []\n", &["study.toml:12:26", "at least one value"]),
     ("[sweep]\n\"workload.fio.iodept\" = [1]\n", &["study.toml:12:1", "mean `iodepth`?"]),
@@ -69,6 +69,8 @@ const APPENDED: [(&str, &[&str]); 21] = [
     ("[report]\nplots = ['percentile']\n", &["study.toml:12:10", "mean `percentiles`?"]),
     ("[[report.figure]]\nname = 'A b'\ntitle = 't'\nx = 'iops'\ny = 'iops'\n", &["small letters"]),
     ("[[report.figure]]\nname = 'a'\ntitle = 't'\nx = 'none'\ny = 'iops'\n", &["study.toml:14:5"]),
+    ("[crash]\ncuts = 5\n", &["study.toml:11:2", "a table [travel]"]),
+    ("[crash]\ncust = 5\n", &["study.toml:12:1", "did you mean `cuts`?"]),
     ("[[precondition]]\nfil = {}\n", &["study.toml:12:1", "did you mean `fill`?"]),
     ("[[precondition]]\nfill = { span = '101%' }\n", &["study.toml:12:17", "more than the device"]),
     ("[[precondition]]\nfill = { span = 'all' }\n", &["study.toml:12:17"]),

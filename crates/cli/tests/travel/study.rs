@@ -58,6 +58,15 @@ fn what_no_guest_can_do_is_refused_before_anything_boots() {
     refused("setup = 'x'", "", &[], &["missing field `command`"]);
     refused(sync, "[workload.fio]", &[], &["exclude each other", at]);
     refused(sync, "[run]\nrequests = 5", &[], &["no [run] beside [travel]", at]);
+    let crash = |line: &str| format!("[crash]\n{line}");
+    refused(sync, &crash("cuts = 0"), &[], &["crash.cuts = 0", "study.toml:7:"]);
+    refused(sync, &crash("cut = 1"), &[], &["did you mean `cuts`?", "study.toml:7:"]);
+    refused(sync, &crash("check = 'if'"), &[], &["no shell can read crash.check", "study.toml:7:"]);
+    refused(sync, &crash("check = 'no-such-check'"), &[], &["`no-such-check`", "study.toml:7:"]);
+    refused(sync, &crash("every = '1ms'\nat_flush = true"), &[], &["exclude each other"]);
+    refused(sync, &crash("subsets = 4\npanic = true"), &[], &["exclude each other"]);
+    refused(sync, "[crash]", &[], &["nothing to look at", "study.toml:6:"]);
+    refused(&with("file_system = 'ext2'"), &crash("subsets = 0"), &[], &["crash.subsets"]);
     let swept = "[sweep]\n'travel.scheduler' = ['none', 'cfq']";
     refused(sync, swept, &[], &["`cfq`", "study.toml:7:"]);
     let missing = ["f2fs", "jfs", "reiserfs"].into_iter().find(|kind| {
@@ -144,6 +153,38 @@ fn a_file_system_is_made_on_a_full_drive_without_emptying_it() {
         let (full, emptied) = (seconds(2 * index), seconds(2 * index + 1));
         assert!(full > 2.0 * emptied, "{kind}: {full} s full, {emptied} s emptied");
     }
+}
+
+#[test]
+fn cuts_of_a_study_are_those_of_its_point() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    // What setup makes is there in every cut.
+    let travel = "setup = 'echo old > old; sync'\nfile_system = 'ext4'\n\
+                  arguments = { safe = 'yes' }\n\
+                  command = 'for n in 1 2 3; do echo $n > new; [ $safe = no ] || sync new; \
+                  mv new $n; [ $safe = no ] || sync .; blocklab-ack $n; done'";
+    let crash = "[crash]\ncuts = 6\ncheck = 'grep -q old old || exit 1; while read -r n; do \
+                 grep -q $n $n || { echo $n of $safe; exit 1; }; done < $BLOCKLAB_ACKS'\n\
+                 [sweep]\n'travel.arguments.safe' = ['yes', 'no']";
+    let text = format!("[device.ssd]\npart = 'tlc-3d-128'\n[travel]\n{travel}\n{crash}\n");
+    std::fs::write(folder.path("study.toml"), text).unwrap();
+    let (code, first, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let metric = |run: usize, name: &str| first["runs"][run]["metrics"][name].as_f64();
+    assert_eq!((metric(0, "crash_cuts"), metric(0, "crash_clean")), (Some(6.0), Some(6.0)));
+    assert_eq!((metric(0, "crash_acks"), metric(0, "crash_first_failure_s")), (Some(3.0), None));
+    assert!(metric(1, "crash_lost_share") > Some(0.0));
+    assert!(metric(1, "crash_first_failure_s") > Some(0.0));
+    let note = first["runs"][1]["notes"].to_string();
+    assert!(note.contains(" of no") && note.contains("the first cut that is lost"), "{note}");
+    let (_, second, _) = run(&folder, &["--jobs", "1", "--no-cache"]);
+    assert_eq!(first["result_digest"], second["result_digest"]);
+    let (_, panic, _) = run(&folder, &["--set", "crash.panic=true"]);
+    assert_ne!(first["digest"], panic["digest"]);
+    assert!(folder.leftovers().is_empty());
 }
 
 #[test]
