@@ -1,11 +1,14 @@
-"""Tell `blocklab crash` what a program has promised; outside of it, do nothing. Copy it."""
+"""Tell `blocklab crash` what a program has promised, and a check what that was. Copy it."""
 
 import os
 import time
 
 
 def ack(text: str) -> None:
-    """From now on `text`, one line, is promised: what it stands for must survive a power cut."""
+    """From now on `text`, one line, is promised: what it stands for must survive a power cut.
+
+    Outside of `blocklab crash` it does nothing.
+    """
     place = os.environ.get("BLOCKLAB_ACK_TO")
     if place is None:
         return
@@ -15,3 +18,9 @@ def ack(text: str) -> None:
         os.write(file, line.encode())
     finally:
         os.close(file)
+
+
+def promised() -> list[str]:
+    """For a check: what had been promised when the power was cut, oldest first."""
+    with open(os.environ["BLOCKLAB_ACKS"], encoding="utf-8") as file:
+        return file.read().splitlines()

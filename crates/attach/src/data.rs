@@ -1,5 +1,6 @@
 //! The payload of one device: the store, under the faults, above the log of a power cut.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::RangeInclusive;
 
@@ -292,6 +293,11 @@ impl Data {
     /// By the contract, the writes that are not safe, oldest first.
     pub(crate) fn at_risk(&self) -> Vec<AtRisk> {
         self.log.as_ref().map(VolatileLog::at_risk).unwrap_or_default()
+    }
+
+    /// See [`VolatileLog::exposed`].
+    pub(crate) fn exposed(&self) -> Option<BTreeSet<RequestId>> {
+        self.log.as_ref().and_then(VolatileLog::exposed)
     }
 
     pub(crate) fn wants_pruning(&self) -> bool {

@@ -6,7 +6,7 @@
 //! for. A reply is never early: it leaves [`Engine::advance`] when the wall has reached the
 //! modelled completion.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
 
@@ -419,6 +419,16 @@ impl Engine {
         let patch = self.data.after_power_cut(|log, data| log.power_cut_as(data, fates))?;
         let lost_writes = fates.iter().filter(|fate| **fate != Fate::Kept).count();
         Ok(AfterCut { device, patch, lost_writes })
+    }
+
+    /// Writes that a power cut at the present moment would undo though they may have been answered:
+    /// by the contract where that is kept, else by the model.
+    pub(crate) fn exposed(&self) -> BTreeSet<RequestId> {
+        let by_model = || {
+            let lost = self.device.boxed_clone().power_fail(self.latest).lost;
+            lost.iter().map(|lost| lost.id).collect()
+        };
+        self.data.exposed().unwrap_or_else(by_model)
     }
 
     /// Forget durable writes when much is kept; called between requests.

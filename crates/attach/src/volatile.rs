@@ -140,6 +140,13 @@ impl VolatileLog {
             .collect()
     }
 
+    /// The same by the device's names; `None` where the contract is not kept.
+    pub(crate) fn exposed(&self) -> Option<BTreeSet<RequestId>> {
+        self.contract.as_ref()?;
+        let at_risk = self.entries.iter().filter(|entry| !self.is_safe(entry));
+        Some(at_risk.filter_map(|entry| self.ids.get(&entry.ticket).copied()).collect())
+    }
+
     fn is_safe(&self, entry: &Entry) -> bool {
         let id = self.ids.get(&entry.ticket);
         self.contract.as_ref().zip(id).is_some_and(|(contract, id)| contract.safe.contains(id))

@@ -7,17 +7,20 @@
 
 mod content;
 mod cuts;
+mod journal;
 mod recovery;
 mod replay;
 mod report;
 mod shrink;
 mod subsets;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use sim::{Bytes, Device, Nanos};
@@ -26,11 +29,12 @@ use study::{Block, BuiltPart, Failure, Part};
 use crate::request_log::RequestLog;
 use crate::session::DeviceOptions;
 use crate::store::Store;
-use crate::travel::{self, Companion, Disk, journey};
+use crate::travel::{self, Companion, Disk, Kept, calls, journey};
 
 pub use cuts::Cuts;
 pub use report::{Coverage, CutReport, Report, Verdict};
 pub use shrink::Smallest;
+pub use timeline::{Event, Kind};
 
 pub(crate) use recovery::check_of;
 use recovery::{Found, Recovery};
@@ -52,6 +56,10 @@ pub struct Options {
     pub check: Option<String>,
     /// Guests at a time.
     pub guests: usize,
+    /// Trace the program's system calls, for the time line.
+    pub calls: bool,
+    /// A guest that looks at a medium for longer ends the sweep.
+    pub wall_limit: std::time::Duration,
 }
 
 /// What is left of the writes that were not safe yet.
@@ -142,6 +150,7 @@ pub(crate) struct Ack {
 pub(crate) struct Recorded {
     log: RequestLog,
     acks: Vec<Ack>,
+    calls: Vec<calls::Call>,
     /// When the program began, when it ended, and when its data was written back.
     moments: [Nanos; 3],
 }
@@ -188,13 +197,17 @@ pub(crate) fn sweep(
     options: Options,
     progress: &Progress<'_>,
 ) -> Result<(Report, travel::Left), Failure> {
-    let Options { part, start, travel, cuts, media, check, guests } = options;
+    let Options { part, start, mut travel, cuts, media, check, guests, calls, wall_limit } =
+        options;
     let recovery = Recovery::new(&travel, check)?;
     let (limit, seed) = (travel.data_limit, travel.seed);
     // A drive with faults may lose something without any cut.
     let faulty = !travel.faults.is_empty();
     let (device, template) = Template::of(part);
     let command = travel.command.clone();
+    if calls {
+        travel.command = calls::traced(travel.command)?;
+    }
     let disk = match start {
         Some(disk) => disk,
         None => {
@@ -206,7 +219,7 @@ pub(crate) fn sweep(
     let moments = cuts.moments(&recorded)?;
     let replay = || Replay::new(&disk, &recorded.log, limit, media);
     let acks = &recorded.acks;
-    let shared = Shared { template: &template, acks, progress, media, seed, limit };
+    let shared = Shared { template: &template, acks, progress, media, seed, limit, wall_limit };
     if !faulty {
         shared.sound(&recovery, replay()?)?;
     }
@@ -216,6 +229,9 @@ pub(crate) fn sweep(
     let mut report = Report::of(&recorded, command, media, checked);
     if let Some((at, number)) = report.first_failure().and_then(CutReport::subset) {
         report.smallest = Some(shared.shrink(&recovery, replay()?, at, number)?);
+    }
+    if let Some(at) = report.explained() {
+        report.timeline = shared.timeline(replay()?, &recorded, at)?;
     }
     Ok((report, left))
 }
@@ -241,8 +257,10 @@ fn record(
         return Err(Failure::input(format!("the command ended with code {code}: {last}"))
             .expected("a command that succeeds where no power is cut"));
     }
-    let (log, text) = left.requests.take().ok_or_else(|| Failure::bug("the run was not kept"))?;
-    Ok((Recorded { log, acks: promises(&text)?, moments: left.moments }, left))
+    let Kept { log, acks, calls } =
+        left.kept.take().ok_or_else(|| Failure::bug("the run was not kept"))?;
+    let (acks, calls) = (promises(&acks)?, calls::parse(&calls));
+    Ok((Recorded { log, acks, calls, moments: left.moments }, left))
 }
 
 /// The promises, oldest first.
@@ -262,6 +280,17 @@ fn promises(text: &str) -> Result<Vec<Ack>, Failure> {
     Ok(acks)
 }
 
+/// Read `bytes` as all that a guest's program can leave: promises, strace's lines, a write.
+///
+/// # Errors
+/// When they are no promises; it never panics.
+pub fn read_evidence(bytes: &[u8]) -> Result<(), Failure> {
+    let text = String::from_utf8_lossy(bytes);
+    let (calls, mark) = (calls::parse(&text), journal::mark(bytes));
+    assert!(calls.len() <= 2 * bytes.len() && mark.is_none_or(|mark| !mark.is_empty()));
+    promises(&text).map(drop)
+}
+
 /// What all guests have in common.
 struct Shared<'a> {
     template: &'a Template,
@@ -270,6 +299,7 @@ struct Shared<'a> {
     media: Media,
     seed: u64,
     limit: Bytes,
+    wall_limit: std::time::Duration,
 }
 
 /// A medium that waits for a guest: the first cut it is of.
@@ -300,7 +330,18 @@ impl Shared<'_> {
     }
 
     fn look(&self, recovery: &Recovery, medium: Medium, acks: &[Ack]) -> Result<Found, Failure> {
-        recovery.look(medium, acks, self.template, &|| self.progress.check())
+        let began = Instant::now();
+        recovery.look(medium, acks, self.template, &|| {
+            self.progress.check()?;
+            if began.elapsed() <= self.wall_limit {
+                return Ok(());
+            }
+            let limit = config::Duration(Nanos(self.wall_limit.as_nanos() as u64));
+            Err(Failure::machine(format!(
+                "a guest looked at a cut for more than {limit} of this machine's time"
+            ))
+            .help("does the check come to an end? if it does: --wall-limit 10h"))
+        })
     }
 
     /// Build every medium once, and check each in a guest.

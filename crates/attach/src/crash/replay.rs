@@ -1,15 +1,16 @@
 //! A run once more, without its program: up to any moment, and what a power cut leaves there.
 
+use std::collections::BTreeSet;
 use std::io;
 
-use sim::{Bytes, Device, Nanos};
+use sim::{Bytes, Device, Nanos, RequestId};
 use study::Failure;
 
 use crate::buffer_pool::BufferPool;
 use crate::clock::{Timeline, Wall};
 use crate::data::WriteSink;
 use crate::engine::{AfterCut, Engine};
-use crate::order::Order;
+use crate::order::{Order, Reply};
 use crate::patch::Patch;
 use crate::request_log::{RequestLog, Step};
 use crate::session::Start;
@@ -47,6 +48,15 @@ pub(super) struct Replay<'a> {
     content: Content,
     media: Media,
     line: Timeline,
+    replies: Vec<Reply>,
+}
+
+/// A request that a step submitted.
+pub(super) struct Submitted {
+    pub(super) order: Order,
+    /// The device's name for it, if the device sees it.
+    pub(super) id: Option<RequestId>,
+    pub(super) data: Vec<u8>,
 }
 
 impl<'a> Replay<'a> {
@@ -66,42 +76,74 @@ impl<'a> Replay<'a> {
         if matches!(media, Media::Subsets(_) | Media::Subset(_)) {
             engine.data().keep_contract();
         }
-        Ok(Replay { engine, log, next: 0, pool: BufferPool::default(), content, media, line })
+        let (next, pool, replies) = (0, BufferPool::default(), Vec::new());
+        Ok(Replay { engine, log, next, pool, content, media, line, replies })
+    }
+
+    /// The next step, if it is not behind `until`.
+    pub(super) fn upcoming(&self, until: Wall) -> Option<&'a Step> {
+        self.log.steps().get(self.next).filter(|step| step.at() <= until)
+    }
+
+    /// Do the next step: what it submits, and what the engine has answered by then.
+    pub(super) fn step(&mut self) -> Result<(Option<Submitted>, &[Reply]), Failure> {
+        self.replies.drain(..).for_each(|reply| self.pool.put(reply.result.unwrap_or_default()));
+        let mut submitted = None;
+        match self.log.steps()[self.next] {
+            Step::Advance(at) => self.engine.advance(at, &mut self.replies),
+            Step::Inject { at, rule } => {
+                self.engine.inject(self.log.rules()[rule].clone(), at);
+            }
+            Step::Lift { at, id } => {
+                self.engine.lift(id, at);
+            }
+            Step::Submit { at, order, data } => {
+                let data = self.log.data(&order, data).map_err(|why| {
+                    Failure::machine(format!("cannot read back what was recorded: {why}"))
+                })?;
+                submitted = Some(self.submit(at, order, data));
+            }
+        }
+        self.engine.tidy();
+        self.next += 1;
+        Ok((submitted, &self.replies))
+    }
+
+    fn submit(&mut self, at: Wall, order: Order, data: Vec<u8>) -> Submitted {
+        let mut sink = None;
+        if !data.is_empty() {
+            sink = self.engine.begin_write(order.offset, order.bytes).ok();
+        }
+        if let Some(sink) = &mut sink {
+            self.engine.data().write(sink, &data, &mut self.pool);
+        }
+        let landed = sink.as_ref().map_or(order.offset, WriteSink::landed);
+        self.content.sees(&Order { offset: landed, ..order });
+        let next = self.engine.next_id();
+        self.engine.submit(at, order, sink, &mut self.pool);
+        let id = (self.engine.next_id() > next).then_some(RequestId(next));
+        Submitted { order, id, data }
     }
 
     /// Do all that was done up to and including `until`.
     fn advance(&mut self, until: Wall) -> Result<(), Failure> {
-        let mut replies = Vec::new();
-        while let Some(step) = self.log.steps().get(self.next).filter(|step| step.at() <= until) {
-            match *step {
-                Step::Advance(at) => self.engine.advance(at, &mut replies),
-                Step::Inject { at, rule } => {
-                    self.engine.inject(self.log.rules()[rule].clone(), at);
-                }
-                Step::Lift { at, id } => {
-                    self.engine.lift(id, at);
-                }
-                Step::Submit { at, order, data } => {
-                    let data = self.log.data(&order, data).map_err(|why| {
-                        Failure::machine(format!("cannot read back what was recorded: {why}"))
-                    })?;
-                    let mut sink = None;
-                    if !data.is_empty() {
-                        sink = self.engine.begin_write(order.offset, order.bytes).ok();
-                    }
-                    if let Some(sink) = &mut sink {
-                        self.engine.data().write(sink, &data, &mut self.pool);
-                    }
-                    let landed = sink.as_ref().map_or(order.offset, WriteSink::landed);
-                    self.content.sees(&Order { offset: landed, ..order });
-                    self.engine.submit(at, order, sink, &mut self.pool);
-                }
-            }
-            replies.drain(..).for_each(|reply| self.pool.put(reply.result.unwrap_or_default()));
-            self.engine.tidy();
-            self.next += 1;
+        while self.upcoming(until).is_some() {
+            self.step()?;
         }
         Ok(())
+    }
+
+    /// Where the step after this one is.
+    pub(super) fn position(&self) -> usize {
+        self.next
+    }
+
+    /// Answered writes, and some that were not, that a power cut now would undo.
+    pub(super) fn exposed(&self) -> BTreeSet<RequestId> {
+        match self.media {
+            Media::Panicked => BTreeSet::new(),
+            _ => self.engine.exposed(),
+        }
     }
 
     /// Go on to `at`; never back.

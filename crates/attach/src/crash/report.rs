@@ -8,10 +8,14 @@ use sim::Nanos;
 
 use super::recovery::Found;
 use super::shrink::Smallest;
+use super::timeline::{Event, Kind};
 use super::{Checked, Cut, Media, Recorded, subsets};
 
 /// So many of the writes whose loss is enough are told.
 const TOLD_MAX: usize = 8;
+
+/// So many of the last events before a cut are told.
+const EVENTS_TOLD: usize = 30;
 
 /// What is left after a cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -107,6 +111,9 @@ pub struct Report {
     /// The smallest loss that fails as the first failure does, if that is a subset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest: Option<Smallest>,
+    /// What happened before the first failure, or before the only cut.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<Event>,
     /// The slowest building of a medium, on this machine.
     #[serde(skip)]
     pub build_ns_max: u64,
@@ -152,6 +159,7 @@ impl Report {
             cuts,
             coverage: coverage(&looked_at, media),
             smallest: None,
+            timeline: Vec::new(),
             build_ns_max,
         }
     }
@@ -159,6 +167,38 @@ impl Report {
     /// The first cut after which something promised is gone.
     pub fn first_failure(&self) -> Option<&CutReport> {
         self.cuts.iter().find(|cut| cut.verdict >= Verdict::Lost)
+    }
+
+    /// The cut that a time line is made of: the first failure, or the only one.
+    pub(super) fn explained(&self) -> Option<Nanos> {
+        let only = || self.cuts.first().filter(|_| self.cuts.len() == 1);
+        self.first_failure().or_else(only).map(|cut| Nanos(cut.at_ns))
+    }
+
+    /// The end of the time line, in milliseconds since the command began.
+    fn end_of_timeline(&self) -> impl Iterator<Item = String> {
+        let told = &self.timeline[self.timeline.len().saturating_sub(EVENTS_TOLD)..];
+        let began = self.moments_ns[0];
+        let heading = match self.timeline.len() {
+            0 => None,
+            all if all == told.len() => Some("before it (ms since the command began):".into()),
+            all => Some(format!(
+                "before it, the last {} of {all} events (ms since the command began):",
+                told.len()
+            )),
+        };
+        heading.into_iter().chain(told.iter().map(move |Event { at_ns, kind, text }| {
+            let ms = at_ns.saturating_sub(began) as f64 / 1e6;
+            let kind = match kind {
+                Kind::Asked => "asked",
+                Kind::Answered => "answered",
+                Kind::Safe => "safe",
+                Kind::Call => "call",
+                Kind::Ack => "promised",
+                Kind::Cut => "cut",
+            };
+            format!("{ms:>14.6}  {kind:8}  {text}")
+        }))
     }
 
     /// For people.
@@ -208,6 +248,7 @@ impl Report {
                 lines.push(format!("    and {} more", lost.len() - TOLD_MAX));
             }
         }
+        lines.extend(self.end_of_timeline());
         lines
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod ack;
 pub mod calendar;
+pub(crate) mod calls;
 mod disk;
 mod elevator;
 mod faults;
@@ -168,10 +169,20 @@ pub(crate) struct Left {
     pub(crate) queue: Option<[sim::Histogram; 4]>,
     /// When the program began, when it ended, and when its data was written back.
     pub(crate) moments: [Nanos; 3],
-    /// What the first disk was asked, and the promises: [`Companion::keeps_requests`].
-    pub(crate) requests: Option<(RequestLog, String)>,
+    /// Where [`Companion::keeps_requests`] says so.
+    pub(crate) kept: Option<Kept>,
     /// The device at rest, when that is, and its next request's number.
     pub(crate) device: Option<(Box<dyn sim::Device>, Nanos, u64)>,
+}
+
+/// What is kept of a session.
+pub(crate) struct Kept {
+    /// What the first disk was asked.
+    pub(crate) log: RequestLog,
+    /// What the program was promised, a line each.
+    pub(crate) acks: String,
+    /// Its system calls, where they were traced.
+    pub(crate) calls: String,
 }
 
 /// As [`travel`], in company.
@@ -297,8 +308,11 @@ fn left(
         String::from_utf8_lossy(&output).into_owned()
     };
     let log = server.shared.exports[0].engine.data().requests.take();
-    let acks = || std::fs::read_to_string(control.join(plan::ACKS)).unwrap_or_default();
-    let requests = log.map(|log| (log, acks()));
+    let text = |name: &str| {
+        let bytes = std::fs::read(control.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let kept = log.map(|log| Kept { log, acks: text(plan::ACKS), calls: text(plan::CALLS) });
     let [boot, program, sync, _] = &server.phases[0].all;
     let Findings { began_ns, ended_ns, synced_ns, .. } = findings;
     let moments = [began_ns, ended_ns, synced_ns].map(Nanos);
@@ -312,7 +326,7 @@ fn left(
     };
     Left {
         moments,
-        requests,
+        kept,
         said: [plan::OUTPUT, plan::COMPLAINTS].map(said),
         device_use: (times.clone(), *bytes),
         counters: [boot.counters.clone(), sync.counters.clone()],

@@ -28,6 +28,8 @@ pub(super) const ENDED: &str = "ended";
 pub(super) const SYNCED: &str = "synced";
 /// What the program was promised, a line each: the moment in nanoseconds, and the text.
 pub(super) const ACKS: &str = "acks";
+/// System calls of the program, as strace writes them.
+pub(super) const CALLS: &str = "calls";
 /// Programs of ours for the program.
 pub(super) const HELPERS: &str = "bin";
 /// The kernel's record of the queues.

@@ -83,6 +83,9 @@ pub(super) fn sweep(
         media,
         check: Some(crash.check.clone()).filter(|text| !text.trim().is_empty()),
         guests: GUESTS,
+        calls: false,
+        // The whole point has one.
+        wall_limit: std::time::Duration::MAX,
     };
     let (report, left) = crash::sweep(options, &Progress::with(outside))?;
     Ok((left, counted(&report), notes(&report)))

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// acknowledged before the cut is in the file $BLOCKLAB_ACKS, a line each
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
+    /// Trace the command's system calls that sync, rename and remove (by strace), for the time line
+    #[arg(long)]
+    calls: bool,
     /// Guests at a time [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     guests: Option<u32>,
@@ -84,6 +87,9 @@ pub(crate) struct Args {
     /// End a guest that is not done after so much virtual time
     #[arg(long, value_name = "TIME", default_value = "24h")]
     limit: String,
+    /// Give up when a guest looks at a cut for more of this machine's time
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    wall_limit: String,
     /// End a guest whose data takes more of this machine's disk
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     data_limit: String,
@@ -125,6 +131,7 @@ impl Args {
                 .expected("a size such as 500MiB or 64GiB")
         })?;
         let limit = time("--limit", &self.limit)?;
+        let wall_limit = time("--wall-limit", &self.wall_limit)?;
         let media = match (self.subsets, self.subset) {
             (Some(count), _) => Media::Subsets(count),
             (None, Some(number)) => Media::Subset(number),
@@ -138,6 +145,8 @@ impl Args {
             cuts,
             media,
             check: self.check,
+            calls: self.calls,
+            wall_limit: time::Duration::from_nanos(wall_limit.0.0),
             guests: self.guests.map_or(cores, |number| number as usize),
             travel: travel::Options {
                 devices: Vec::new(),

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::common::skip;
 use crate::support::{Folder, can_travel};
 
 /// A drive with a volatile write buffer.
@@ -84,6 +85,78 @@ fn what_is_synced_with_its_folder_stays() {
     let sweep = folder.crash(&args, &right());
     assert_eq!(sweep.code, Some(0), "{}", sweep.stderr);
     assert_eq!((sweep.count("clean"), sweep.report["acks"].as_u64()), (3, Some(3)));
+}
+
+/// The time line shows why: the name was promised before the journal's commit.
+#[test]
+fn what_came_before_a_cut_is_told_in_its_order() {
+    if !can_travel(&["mkfs.ext4", "e2fsck", "strace"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let args = ["--mkfs", "ext4", "--cuts", "8", "--calls", "--check", FILES];
+    let sweep = folder.crash(&args, &files("sync t;"));
+    assert_eq!(sweep.code, Some(1), "{}", sweep.stderr);
+    let events = sweep.report["timeline"].as_array().unwrap();
+    let position = |kind: &str, words: &str| {
+        let found = events.iter().position(|event| {
+            event["kind"] == kind && event["text"].as_str().unwrap().contains(words)
+        });
+        found.unwrap_or_else(|| panic!("{kind} {words}: {}", sweep.stderr))
+    };
+    let synced = position("call", "fsync(3</mnt/t>) = 0");
+    let (renamed, promised) = (position("call", "rename"), position("ack", "a"));
+    let (commit, cut) = (position("asked", "jbd2 commit"), position("cut", "the power goes"));
+    assert!(commit < synced && synced < renamed && renamed < promised, "{}", sweep.stderr);
+    assert!(position("safe", "#") < synced && cut == events.len() - 1, "{}", sweep.stderr);
+    assert!(sweep.stderr.contains("ms since the command began"), "{}", sweep.stderr);
+}
+
+#[test]
+fn a_check_without_an_end_is_ended() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    // Virtual time goes on: only the wall says that it is too long.
+    let args = ["--cuts", "2", "--wall-limit", "2s", "--check", "while :; do sleep 1; done"];
+    let sweep = folder.crash(&args, "echo x > /dev/vda; sync /dev/vda");
+    assert_eq!(sweep.code, Some(3), "{}", sweep.stderr);
+    assert!(sweep.stderr.contains("more than 2s of this machine's time"), "{}", sweep.stderr);
+    assert!(folder.leftovers().is_empty());
+}
+
+/// The programs that users begin with: as they should be, and with their syncs left out.
+#[test]
+fn the_examples_keep_what_they_promise_and_without_syncs_they_do_not() {
+    if !can_travel(&["mkfs.ext4", "e2fsck", "python3"]) {
+        return;
+    }
+    let lmdb = Command::new("/usr/bin/python3").args(["-c", "import lmdb"]).output().unwrap();
+    if !lmdb.status.success() {
+        skip("python3-lmdb", "the system's Python has no module lmdb");
+    }
+    let folder = Folder::new();
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/crash");
+    for (program, right, wrong) in [
+        ("files.py", "write", None),
+        ("sqlite.py", "write wal full 5", Some("write delete off 5")),
+        ("lmdb.py", "write", Some("write nosync")),
+        ("block_log.py", "write", Some("write no-dsync")),
+    ] {
+        let check = format!("{examples}/{program} check");
+        if program == "lmdb.py" && !lmdb.status.success() {
+            continue;
+        }
+        let bare: &[&str] = if program == "block_log.py" { &[] } else { &["--mkfs", "ext4"] };
+        for (how, code) in [(Some(right), 0), (wrong, 1)] {
+            let Some(how) = how else { continue };
+            let args = [bare, &["--cuts", "5", "--check", &check]].concat();
+            let sweep = folder.crash(&args, &format!("exec {examples}/{program} {how}"));
+            assert_eq!(sweep.code, Some(code), "{program} {how}: {}", sweep.stderr);
+            assert!(sweep.report["acks"].as_u64() > Some(4), "{program} {how}: {}", sweep.stderr);
+        }
+    }
 }
 
 /// What loses what was promised is found; each is right but for one thing.
