@@ -35,9 +35,13 @@ pub(crate) static MD: Counted = Counted {
         Counter::new(
             "slower_first_milli",
             "1/1000",
-            "largest ratio of one write's times on the legs",
+            "largest ratio of a write's time on the first leg to that on the second",
         ),
-        Counter::new("slower_second_milli", "1/1000", "the same, the second leg the slower"),
+        Counter::new(
+            "slower_second_milli",
+            "1/1000",
+            "largest ratio of a write's time on the second leg to that on the first",
+        ),
         Counter::new("behind_max", "requests", "most writes behind at once"),
         Counter::new(
             "flushed_exposed_bytes_max",
@@ -55,13 +59,13 @@ pub(crate) static MD: Counted = Counted {
         Metric {
             name: "slower_first_max",
             unit: "1",
-            meaning: "largest ratio of one write's times on the legs, first leg the slower",
+            meaning: "largest ratio of a write's time on the first leg to that on the second",
             formula: Formula::Last("slower_first_milli", 1000),
         },
         Metric {
             name: "slower_second_max",
             unit: "1",
-            meaning: "the same, second leg the slower",
+            meaning: "largest ratio of a write's time on the second leg to that on the first",
             formula: Formula::Last("slower_second_milli", 1000),
         },
     ],
