@@ -50,7 +50,7 @@ fn windows() {
     println!(
         "\n| window | independent simulation / ours, rho 0.85, b 64, 4,096 blocks |\n|---|---|"
     );
-    for (window, other) in [(1, 3.519), (8, 3.514), (64, 3.483), (512, 3.390), (4096, 3.353)] {
+    for (window, other) in theory::WINDOWS {
         let gc = format!("gc.windowed.window = {window}");
         println!("| {window} | {} |", cell(other, uniform(&gc, 0.85, 4096, 64).run(1)));
     }
@@ -59,13 +59,7 @@ fn windows() {
 fn small() {
     println!("\n| rho | blocks | independent simulation / ours, greedy, b 64, four seeds |");
     println!("|---|---|---|");
-    let table = [
-        (0.70, [1.8516, 1.8423, 1.8385, 1.8362, 1.8349]),
-        (0.80, [2.6340, 2.6155, 2.6070, 2.6039, 2.6014]),
-        (0.85, [3.4066, 3.3796, 3.3674, 3.3610, 3.3575]),
-        (0.90, [4.8961, 4.8632, 4.8422, 4.8314, 4.8255]),
-    ];
-    for (rho, others) in table {
+    for (rho, others) in theory::SMALL {
         for (blocks, other) in [64, 128, 256, 512, 1024].into_iter().zip(others) {
             let rounds = (8, 24);
             let run = |seed| Waf { rounds, ..uniform("gc = 'greedy'", rho, blocks, 64) }.run(seed);
@@ -80,15 +74,7 @@ fn table_b() {
         "\n| rho | hot space, writes | FIFO theory / ours | greedy, other simulation / ours |"
     );
     println!("|---|---|---|---|");
-    let rows = [
-        (0.8, 0.2, 0.8, 2.955),
-        (0.8, 0.1, 0.9, 3.484),
-        (0.8, 0.05, 0.95, 3.973),
-        (0.9, 0.2, 0.8, 5.196),
-        (0.9, 0.1, 0.9, 5.908),
-        (0.9, 0.05, 0.95, 6.945),
-    ];
-    for (rho, space, writes, greedy) in rows {
+    for (rho, space, writes, greedy) in theory::HOT_COLD {
         let hot = Some(HotCold { space, writes });
         let rounds = (16, 12);
         let run = |gc| Waf { hot, rounds, ..uniform(gc, rho, PAGES / 64, 64) }.run(1);

@@ -10,7 +10,8 @@ mod support;
 mod synthetic;
 
 use runs::{
-    PUBLISHED, TABLE, UNLOADED, Unloaded, build, build_any, mean_ms, published, steady_state,
+    PUBLISHED, STEADY, TABLE, UNLOADED, Unloaded, build, build_any, mean_ms, published,
+    steady_state,
 };
 use sim::{Demand, Device, Lba, Nanos, Op, Request, Workload, WorkloadError};
 
@@ -63,12 +64,7 @@ fn steady() {
     println!(
         "\n| reserve %, pool | WAF | pages moved per clean | ms per clean |\n|---|---|---|---|"
     );
-    for (reserve, pool, waf, moved, ms) in [
-        (15, "plane", 4.7509, 49.740, 13.1915),
-        (15, "element", 4.7458, 49.725, 13.1882),
-        (25, "plane", 2.5060, 37.860, 10.5186),
-        (30, "plane", 2.0839, 32.768, 9.3729),
-    ] {
+    for (reserve, pool, waf, moved, ms) in STEADY {
         let got = steady_state(reserve, pool, 700_000, 1_300_000);
         println!(
             "| {reserve}, {pool} | {} | {} | {} |",

@@ -4,13 +4,13 @@
 //! dies x 2 planes x 128 blocks x 256 pages x 4 KiB with 4 KiB random requests at depth 32; G is F
 //! with 80 % of the space live and in steady state.
 
+#[path = "../tests/support/closed.rs"]
+mod closed;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use sim::{
-    Completion, Demand, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request, Rng, Stop,
-    Workload, WorkloadError,
-};
+use closed::Closed;
+use sim::{Completion, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request, Rng, Stop};
 
 const F: &str = "[ssd]\nover_provisioning = { live_percent = 93 }\nnand.read = ['75us']\n\
     nand.program = ['750us']\nnand.erase = '3.8ms'\nnand.bus = '333MB/s'\nnand.copy_back = false\n\
@@ -38,29 +38,6 @@ const MAPPINGS: &[(&str, &str)] = &[
 
 fn build(text: &str) -> Box<dyn Device> {
     support::build(text, "bench")
-}
-
-/// Random single-page requests at a fixed depth.
-struct Closed {
-    op: Op,
-    rng: Rng,
-    pages: u64,
-    sectors: u32,
-    free: u32,
-}
-
-impl Workload for Closed {
-    fn next(&mut self, _now: Nanos) -> Result<Demand, WorkloadError> {
-        if self.free == 0 {
-            return Ok(Demand::Wait);
-        }
-        self.free -= 1;
-        let lba = Lba(self.rng.below(self.pages) * u64::from(self.sectors));
-        Ok(Demand::Issue(Request::new(self.op, lba, self.sectors)))
-    }
-    fn complete(&mut self, _request: &Request, _completion: Completion) {
-        self.free += 1;
-    }
 }
 
 #[derive(Default)]

@@ -3,12 +3,13 @@
 //!
 //! The table: `cargo test -p blocklab-flash --test fidelity_mqsim -- --nocapture`
 
+#[path = "support/closed.rs"]
+mod closed;
+
+use closed::Closed;
 use config::device::Context;
 use flash::device::ssd::Params;
-use sim::{
-    Completion, Counters, Demand, Device, Lba, Nanos, Op, Probe, Request, Rng, Stop, Workload,
-    WorkloadError, simulate,
-};
+use sim::{Completion, Counters, Device, Lba, Nanos, Op, Probe, Request, Rng, Stop, simulate};
 
 const PART: &str = include_str!("../../../devices/mqsim-f.toml");
 
@@ -23,27 +24,6 @@ fn build(changes: &[(&str, &str)]) -> Box<dyn Device> {
     let ssd = part.remove("ssd").expect("the part is an SSD");
     let params: Params = ssd.try_into().expect("the part is a drive");
     params.build(&Context { rng: Rng::new(1, "part") }).expect("the part builds")
-}
-
-/// 4 KiB requests at uniformly random pages, always 32 of them inside.
-struct Closed {
-    op: Op,
-    rng: Rng,
-    pages: u64,
-    free: u32,
-}
-
-impl Workload for Closed {
-    fn next(&mut self, _now: Nanos) -> Result<Demand, WorkloadError> {
-        if self.free == 0 {
-            return Ok(Demand::Wait);
-        }
-        self.free -= 1;
-        Ok(Demand::Issue(Request::new(self.op, Lba(self.rng.below(self.pages) * 8), 8)))
-    }
-    fn complete(&mut self, _request: &Request, _completion: Completion) {
-        self.free += 1;
-    }
 }
 
 #[derive(Default)]
@@ -71,7 +51,7 @@ struct Measured {
 fn measure(name: &str, device: &mut dyn Device, op: Op, pages: u64, stop: Stop) -> Measured {
     let mut before = Counters::default();
     device.counters(&mut before);
-    let mut load = Closed { op, rng: Rng::new(7, "load"), pages, free: 32 };
+    let mut load = Closed { op, rng: Rng::new(7, "load"), pages, sectors: 8, free: 32 };
     let mut latency = Latency::default();
     let outcome = simulate(device, &mut load, Nanos::ZERO, stop, &mut latency).expect("it runs");
     let mut after = Counters::default();

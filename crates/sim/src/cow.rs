@@ -36,7 +36,11 @@ macro_rules! words {
 }
 words!(u8, u16, u32, u64);
 
-#[derive(Clone, Debug)]
+/// What an entry is, by its index. In a box, so that a chunk stays two words: the table of chunks
+/// is to fit a near cache.
+type Formula<T> = Arc<Box<dyn Fn(usize) -> T + Send + Sync>>;
+
+#[derive(Clone)]
 enum Chunk<T> {
     /// This table's own memory.
     Owned(Box<[T; CHUNK]>),
@@ -44,16 +48,18 @@ enum Chunk<T> {
     Shared(Arc<[T; CHUNK]>),
     /// Every entry has this value; takes no memory.
     Uniform(T),
+    /// Every entry follows from its index; takes no memory.
+    Computed(Formula<T>),
     /// Still in the saved image, at this blob offset.
     Stored(u64),
 }
 
 /// A table of `T` with copy-on-write chunks.
 ///
-/// * a new table takes no memory until it is written;
+/// * a new table takes no memory until it is written, nor does one that follows a formula;
 /// * after [`CowVec::freeze`] a clone costs one pointer per 16,384 entries;
 /// * a restored table reads a chunk from the saved image when it is first touched.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CowVec<T> {
     chunks: Vec<Chunk<T>>,
     length: usize,
@@ -88,6 +94,7 @@ impl<T: Word> CowVec<T> {
             Chunk::Owned(chunk) => chunk[index % CHUNK],
             Chunk::Shared(chunk) => chunk[index % CHUNK],
             Chunk::Uniform(value) => *value,
+            Chunk::Computed(formula) => formula(index),
             Chunk::Stored(_) => self.owned(index / CHUNK)[index % CHUNK],
         }
     }
@@ -131,6 +138,28 @@ impl<T: Word> CowVec<T> {
         }
     }
 
+    /// Set entries `from..from + count` to what `formula` says of their index. Whole chunks of them
+    /// take no memory until one is written.
+    ///
+    /// # Panics
+    /// As [`CowVec::get`].
+    pub fn follow(
+        &mut self,
+        from: usize,
+        count: usize,
+        formula: impl Fn(usize) -> T + Send + Sync + 'static,
+    ) {
+        let formula: Formula<T> = Arc::new(Box::new(formula));
+        let (first, end) = (from.div_ceil(CHUNK), (from + count) / CHUNK);
+        if first >= end {
+            return self.fill_with(from, count, |i| formula(from + i));
+        }
+        let (before, after) = (first * CHUNK - from, end * CHUNK);
+        self.fill_with(from, before, |i| formula(from + i));
+        self.chunks[first..end].fill(Chunk::Computed(Arc::clone(&formula)));
+        self.fill_with(after, from + count - after, |i| formula(after + i));
+    }
+
     /// Copy entries `from..from + to.len()` out.
     ///
     /// # Panics
@@ -145,7 +174,7 @@ impl<T: Word> CowVec<T> {
                 Chunk::Owned(chunk) => part.copy_from_slice(&chunk[offset..offset + take]),
                 Chunk::Shared(chunk) => part.copy_from_slice(&chunk[offset..offset + take]),
                 Chunk::Uniform(value) => part.fill(*value),
-                Chunk::Stored(_) => {
+                Chunk::Computed(_) | Chunk::Stored(_) => {
                     part.copy_from_slice(&self.owned(number)[offset..offset + take])
                 }
             }
@@ -184,6 +213,7 @@ impl<T: Word> CowVec<T> {
             Chunk::Owned(_) => None,
             Chunk::Shared(chunk) => Some(Box::new(**chunk)),
             Chunk::Uniform(value) => Some(blank(*value)),
+            Chunk::Computed(formula) => Some(computed(number, formula)),
             Chunk::Stored(offset) => Some(self.load(*offset)),
         };
         if let Some(fresh) = fresh {
@@ -241,11 +271,23 @@ fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
     vec![value; CHUNK].into_boxed_slice().try_into().expect("the length is CHUNK")
 }
 
+fn computed<T: Word>(number: usize, formula: &Formula<T>) -> Box<[T; CHUNK]> {
+    let mut chunk = blank(T::default());
+    chunk.iter_mut().enumerate().for_each(|(i, slot)| *slot = formula(number * CHUNK + i));
+    chunk
+}
+
+impl<T: Word> std::fmt::Debug for CowVec<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CowVec of {} entries", self.length)
+    }
+}
+
 impl<T: Word> Snapshot for CowVec<T> {
     fn save(&self, to: &mut Saver) {
         self.length.save(to);
         let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
-        for chunk in &self.chunks {
+        for (number, chunk) in self.chunks.iter().enumerate() {
             let loaded;
             let words: &[T; CHUNK] = match chunk {
                 Chunk::Uniform(value) => {
@@ -256,6 +298,10 @@ impl<T: Word> Snapshot for CowVec<T> {
                 }
                 Chunk::Owned(words) => words,
                 Chunk::Shared(words) => words,
+                Chunk::Computed(formula) => {
+                    loaded = computed(number, formula);
+                    &loaded
+                }
                 Chunk::Stored(offset) => {
                     loaded = self.load(*offset);
                     &loaded
@@ -322,6 +368,35 @@ mod tests {
         assert_eq!(read(&mut original), before);
         assert_eq!(fork.get(CHUNK), 1_234);
         assert_eq!(fork.get(CHUNK + 1), before[CHUNK + 1]);
+    }
+
+    #[test]
+    fn a_formula_stands_for_whole_chunks_until_they_are_written() {
+        let square = |i: usize| (i * i) as u32;
+        let of_formula = |table: &CowVec<u32>| {
+            table.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Computed(_))).count()
+        };
+        let image = |table: &CowVec<u32>| {
+            let mut blobs = Vec::new();
+            let mut saver = Saver::new(&mut blobs);
+            table.save(&mut saver);
+            (saver.finish().unwrap(), blobs)
+        };
+        for (from, count, whole) in
+            [(5, 2 * CHUNK + 9, 1), (CHUNK, 2 * CHUNK, 2), (CHUNK + 1, CHUNK, 0), (3, 4, 0)]
+        {
+            let mut table = CowVec::new(3 * CHUNK + 20, 7);
+            let mut filled = table.clone();
+            table.follow(from, count, square);
+            filled.fill_with(from, count, |i| square(from + i));
+            assert_eq!(of_formula(&table), whole);
+            assert_eq!(image(&table), image(&filled));
+            assert_eq!(read(&mut table), read(&mut filled));
+            table.set(CHUNK, 1);
+            filled.set(CHUNK, 1);
+            assert_eq!(of_formula(&table), whole.saturating_sub(1));
+            assert_eq!(read(&mut table), read(&mut filled));
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl std::error::Error for WorkloadError {}
 
 /// So many requests ahead a device is told where one goes: enough for several looks at memory, one
 /// after the other, and few enough that what was fetched is still in the cache.
-pub const AHEAD: usize = 16;
+pub const AHEAD: usize = 32;
 
 /// A stream of requests that may depend on completions.
 pub trait Workload {

@@ -75,14 +75,17 @@ fn overwrite(
     let units = span.0 / unit.0;
     let sectors = unit.0 / SECTOR_BYTES;
     let mut left = step.writes.of(span).0 / unit.0;
-    // Where a large drive's tables are touched next is known, so that is fetched ahead.
+    // Where a large drive's tables are touched next is known, so that is fetched ahead. Half of it at
+    // a time: one by one, each would wait for its own walk of the processor's page tables.
     let mut soon = VecDeque::with_capacity(AHEAD);
     loop {
-        while soon.len() < AHEAD && left > 0 {
-            let write = Request::write(Lba(rng.below(units) * sectors), sectors as u32);
-            device.prefetch(&write);
-            soon.push_back(write);
-            left -= 1;
+        if soon.len() <= AHEAD / 2 {
+            while soon.len() < AHEAD && left > 0 {
+                let write = Request::write(Lba(rng.below(units) * sectors), sectors as u32);
+                device.prefetch(&write);
+                soon.push_back(write);
+                left -= 1;
+            }
         }
         let Some(write) = soon.pop_front() else { return Ok(()) };
         progress.check()?;

@@ -270,7 +270,10 @@ impl<'a> RunQueue<'a> {
         let mut shared = lock(&self.shared[digest]);
         if shared.device.is_none() {
             let mut prepared = self.make(digest, run, files, progress)?;
-            prepared.device.freeze();
+            // Sharing the tables is a copy of them: worth it for forks only.
+            if shared.users > 1 {
+                prepared.device.freeze();
+            }
             shared.device = Some(prepared);
         }
         shared.users -= 1;

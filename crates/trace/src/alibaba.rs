@@ -19,25 +19,15 @@
 //! Li et al., "An In-Depth Analysis of Cloud Block Storage Workloads in Large-Scale Production",
 //! IISWC 2020.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
-use crate::{Context, Format};
 
-/// Alibaba CSV has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Alibaba))
-    }
+without_parameters! {
+    /// Alibaba CSV has no parameters.
+    Params => Text(Alibaba)
 }
 
 const HEADER: &[u8] = b"device_id,";

@@ -18,28 +18,18 @@
 //! # References
 //! Bucy et al., "The DiskSim Simulation Environment Version 4.0", 2008, section 3.5.
 
-use std::io::Write as _;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sim::Op;
 
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
+use crate::mqsim::Columns;
 use crate::sink::Sink;
-use crate::{Carries, Context, Format, Record, Writer};
+use crate::Writer;
 
-/// DiskSim ASCII has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Disksim))
-    }
+without_parameters! {
+    /// DiskSim ASCII has no parameters.
+    Params => Text(Disksim)
 }
 
 #[derive(Clone)]
@@ -80,24 +70,6 @@ impl LineParser for Disksim {
     }
 
     fn writer(&self) -> Option<Box<dyn Writer>> {
-        Some(Box::new(Print))
-    }
-}
-
-struct Print;
-
-impl Writer for Print {
-    fn carries(&self) -> Carries {
-        Carries { time_ns: Some(1), device: true, ..Carries::NOTHING }
-    }
-
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
-        let request = &record.request;
-        let time = record.time.unwrap_or_default().0;
-        let (whole, part) = (time / 1_000_000, time % 1_000_000);
-        let read = u8::from(request.op == Op::Read);
-        let (device, lba, sectors) = (record.device, request.lba.0, request.sectors);
-        // Writing into memory cannot fail.
-        let _ = writeln!(out, "{whole}.{part:06} {device} {lba} {sectors} {read}");
+        Some(Box::new(Columns { millis: true }))
     }
 }

@@ -22,26 +22,17 @@
 
 use std::io::Write as _;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sim::{Lba, Op, Request, SECTOR_BYTES};
 
 use crate::cursor::{Cursor, LENGTH, OFFSET, sectors_of};
 use crate::error::{Fault, printable};
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
-use crate::{Carries, Context, Format, Record, Writer};
+use crate::{Carries, Record, Writer};
 
-/// fio iologs have no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Iolog::default()))
-    }
+without_parameters! {
+    /// fio iologs have no parameters.
+    Params => Text(Iolog::default())
 }
 
 const US: u64 = 1_000;

@@ -4,6 +4,26 @@
 //! fills batches of [`Record`]s; memory does not depend on the length of the trace. Every length
 //! and address is in 512-byte sectors; a range given in bytes becomes the sectors it touches.
 
+/// The parameters of a format that has none, after the sentence that says so, and the format itself.
+macro_rules! without_parameters {
+    ($(#[$sentence:meta])* Params => $format:expr) => {
+        $(#[$sentence])*
+        #[derive(
+            Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize,
+            schemars::JsonSchema,
+        )]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Params {}
+
+        impl Params {
+            /// Build the format.
+            pub fn build(&self, _context: &crate::Context) -> Box<dyn crate::Format> {
+                Box::new($format)
+            }
+        }
+    };
+}
+
 mod binary;
 mod cursor;
 mod detect;

@@ -20,26 +20,17 @@
 
 use std::io::Write as _;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sim::Op;
 
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
-use crate::{Carries, Context, Format, Record, Writer};
+use crate::{Carries, Record, Writer};
 
-/// MQSim ASCII has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Mqsim))
-    }
+without_parameters! {
+    /// MQSim ASCII has no parameters.
+    Params => Text(Mqsim)
 }
 
 #[derive(Clone)]
@@ -72,13 +63,16 @@ impl LineParser for Mqsim {
     }
 
     fn writer(&self) -> Option<Box<dyn Writer>> {
-        Some(Box::new(Print))
+        Some(Box::new(Columns { millis: false }))
     }
 }
 
-struct Print;
+/// Five columns; DiskSim's are the same but for the unit of time.
+pub(crate) struct Columns {
+    pub(crate) millis: bool,
+}
 
-impl Writer for Print {
+impl Writer for Columns {
     fn carries(&self) -> Carries {
         Carries { time_ns: Some(1), device: true, ..Carries::NOTHING }
     }
@@ -89,6 +83,10 @@ impl Writer for Print {
         let read = u8::from(request.op == Op::Read);
         let (device, lba, sectors) = (record.device, request.lba.0, request.sectors);
         // Writing into memory cannot fail.
-        let _ = writeln!(out, "{time} {device} {lba} {sectors} {read}");
+        let _ = match self.millis {
+            true => write!(out, "{}.{:06}", time / 1_000_000, time % 1_000_000),
+            false => write!(out, "{time}"),
+        };
+        let _ = writeln!(out, " {device} {lba} {sectors} {read}");
     }
 }

@@ -21,26 +21,17 @@
 
 use std::io::Write as _;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sim::{Op, SECTOR_BYTES};
 
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
-use crate::{Carries, Context, Format, Record, Writer};
+use crate::{Carries, Record, Writer};
 
-/// MSR CSV has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Msr))
-    }
+without_parameters! {
+    /// MSR CSV has no parameters.
+    Params => Text(Msr)
 }
 
 /// Nanoseconds in one tick of a Windows file time.

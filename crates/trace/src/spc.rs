@@ -19,26 +19,16 @@
 //! # References
 //! "SPC Trace File Format Specification", revision 1.0.1, 2002; UMass Trace Repository.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sim::SECTOR_BYTES;
 
 use crate::cursor::{Cursor, LENGTH, SECTOR, sectors_of};
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
-use crate::{Context, Format};
 
-/// SPC has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Spc))
-    }
+without_parameters! {
+    /// SPC has no parameters.
+    Params => Text(Spc)
 }
 
 #[derive(Clone)]

@@ -19,25 +19,15 @@
 //! Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop
 //! Infrastructure", SYSTOR 2017; SNIA IOTTA trace 4964.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
-use crate::{Context, Format};
 
-/// SYSTOR '17 CSV has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Text(Systor))
-    }
+without_parameters! {
+    /// SYSTOR '17 CSV has no parameters.
+    Params => Text(Systor)
 }
 
 const HEADER: &[u8] = b"Timestamp,Response,";

@@ -23,25 +23,15 @@
 //! Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015; T10 SBC-4 for the
 //! command codes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sim::{Lba, Nanos, Op, Request, SECTOR_BYTES};
 
 use crate::binary::{Binary, BinaryParser, Wrong, field};
 use crate::cursor::SECTOR;
 use crate::sink::Sink;
-use crate::{Context, Format};
 
-/// vscsi has no parameters.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Params {}
-
-impl Params {
-    /// Build the format.
-    pub fn build(&self, _context: &Context) -> Box<dyn Format> {
-        Box::new(Binary(Vscsi { version: 0 }))
-    }
+without_parameters! {
+    /// vscsi has no parameters.
+    Params => Binary(Vscsi { version: 0 })
 }
 
 const V1_BYTES: usize = 32;

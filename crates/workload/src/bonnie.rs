@@ -29,6 +29,7 @@ use sim::{Bytes, Lba, Op, Request, Rng, Workload};
 
 use crate::Context;
 use crate::closed_loop::{ClosedLoop, Source};
+use crate::one_file::first_sector;
 use crate::size_mix::{Deck, SizeMix, solve};
 
 /// Parameters of the Bonnie++ generator.
@@ -90,19 +91,9 @@ impl Params {
         let step = self.small.0.sectors();
         let file = (self.total.0.0 as f64 - beside) / 4.0 / 512.0;
         let file = (file as u64 / step * step).max(self.large.0.sectors());
-        let device = context.limits.sectors();
-        let first = (device as f64 * self.start) as u64 / step * step;
         // The metadata region: 64 small units behind the file.
+        let first = first_sector(context, self.start, step, (file, 64 * step))?;
         let meta = first + file;
-        if meta + 64 * step > device {
-            let message = format!(
-                "a file of {} from {} on does not fit the device of {}: lower total or start",
-                Bytes(file * 512),
-                Bytes(first * 512),
-                context.limits.capacity
-            );
-            return Err(ConfigError::new("total", message));
-        }
         let source = Bonnie {
             sizes: SizeMix::new(&shares, context.rng.split("sizes")),
             small: step,

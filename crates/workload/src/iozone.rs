@@ -29,6 +29,7 @@ use sim::{Bytes, Lba, Request, Rng, Workload};
 
 use crate::Context;
 use crate::closed_loop::{ClosedLoop, Source};
+use crate::one_file::first_sector;
 use crate::size_mix::{SizeMix, solve};
 
 /// Which passes are made.
@@ -92,17 +93,7 @@ impl Params {
         let step = self.small.0.sectors();
         let large = self.large.0.sectors();
         let file = (self.total.0.sectors() / 8 / step * step).max(large);
-        let device = context.limits.sectors();
-        let first = (device as f64 * self.start) as u64 / step * step;
-        if first + file > device {
-            let message = format!(
-                "a file of {} from {} on does not fit the device of {}: lower total or start",
-                Bytes(file * 512),
-                Bytes(first * 512),
-                context.limits.capacity
-            );
-            return Err(ConfigError::new("total", message));
-        }
+        let first = first_sector(context, self.start, step, (file, 0))?;
         let source = Iozone {
             sizes: SizeMix::new(&shares, context.rng.split("sizes")),
             places: context.rng.split("places"),

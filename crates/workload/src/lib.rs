@@ -4,6 +4,7 @@ pub mod boot_recording;
 mod closed_loop;
 mod distribution;
 mod extents;
+mod one_file;
 pub mod replay;
 mod size_mix;
 

@@ -12,8 +12,9 @@ use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
-/// The map entry of a page is fetched when so many others of its block are moved before it.
-const PREFETCH: u32 = 8;
+/// Map entries are fetched for so many pages of a victim at once, while as many others are moved:
+/// one by one, each would wait for its own walk of the processor's page tables.
+const PREFETCH: u32 = 16;
 
 /// When and how blocks are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -359,8 +360,11 @@ impl Collector {
         }
         while cursor < written && moved < pages {
             // The entries of the pages of a block lie anywhere.
-            if cursor + PREFETCH < written {
-                mapping.prefetch(flash.owner(first + cursor + PREFETCH));
+            if cursor.is_multiple_of(PREFETCH) {
+                let soon = if cursor == 0 { 0 } else { cursor + PREFETCH };
+                for page in soon..(cursor + 2 * PREFETCH).min(written) {
+                    mapping.prefetch(flash.owner(first + page));
+                }
             }
             let from = first + cursor;
             cursor += 1;

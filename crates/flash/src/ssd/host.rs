@@ -6,6 +6,8 @@ use sim::{Nanos, Op, Request, snapshot_fields};
 
 use config::{Duration, Rate};
 
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
 /// Parameters of the host path. The default costs nothing.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -42,16 +44,24 @@ impl HostPath {
         }
     }
 
-    fn transfer(&self, request: &Request) -> Option<Nanos> {
-        let bandwidth = u128::from(self.bandwidth?);
-        Some(Nanos((u128::from(request.bytes().0) * 1_000_000_000 / bandwidth) as u64))
+    /// Time on the link of a request's data, which goes with operation `with` only.
+    #[inline]
+    fn transfer(&self, request: &Request, with: Op) -> Option<Nanos> {
+        let bandwidth = self.bandwidth.filter(|_| request.op == with)?;
+        let bytes = request.bytes().0;
+        Some(Nanos(match bytes.checked_mul(NANOS_PER_SECOND) {
+            Some(product) => product / bandwidth,
+            None => {
+                (u128::from(bytes) * u128::from(NANOS_PER_SECOND) / u128::from(bandwidth)) as u64
+            }
+        }))
     }
 
     /// When the controller has the command and, for a write, its data.
     #[inline]
     pub fn arrival(&mut self, now: Nanos, request: &Request) -> Nanos {
         let ready = now + self.command;
-        match self.transfer(request).filter(|_| request.op == Op::Write) {
+        match self.transfer(request, Op::Write) {
             None => ready,
             Some(time) => {
                 self.to_device_free = self.to_device_free.max(ready) + time;
@@ -63,7 +73,7 @@ impl HostPath {
     /// When the host has the completion and, for a read, its data.
     #[inline]
     pub fn delivery(&mut self, now: Nanos, request: &Request) -> Nanos {
-        match self.transfer(request).filter(|_| request.op == Op::Read) {
+        match self.transfer(request, Op::Read) {
             None => now + self.completion,
             Some(time) => {
                 self.to_host_free = self.to_host_free.max(now) + time;

@@ -84,3 +84,25 @@ fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     }
     (low + high) / 2.0
 }
+
+/// Greedy, b 64, by an independent simulation with 64, 128, 256, 512 and 1,024 blocks: rho, WAF.
+pub(crate) const SMALL: [(f64, [f64; 5]); 4] = [
+    (0.70, [1.8516, 1.8423, 1.8385, 1.8362, 1.8349]),
+    (0.80, [2.6340, 2.6155, 2.6070, 2.6039, 2.6014]),
+    (0.85, [3.4066, 3.3796, 3.3674, 3.3610, 3.3575]),
+    (0.90, [4.8961, 4.8632, 4.8422, 4.8314, 4.8255]),
+];
+
+/// The same with victims out of a window, rho 0.85, 4,096 blocks: window, WAF.
+pub(crate) const WINDOWS: [(u32, f64); 5] =
+    [(1, 3.519), (8, 3.514), (64, 3.483), (512, 3.390), (4096, 3.353)];
+
+/// The same with hot and cold pages: rho, hot share of the space and of the writes, WAF.
+pub(crate) const HOT_COLD: [(f64, f64, f64, f64); 6] = [
+    (0.8, 0.2, 0.8, 2.955),
+    (0.8, 0.1, 0.9, 3.484),
+    (0.8, 0.05, 0.95, 3.973),
+    (0.9, 0.2, 0.8, 5.196),
+    (0.9, 0.1, 0.9, 5.908),
+    (0.9, 0.05, 0.95, 6.945),
+];

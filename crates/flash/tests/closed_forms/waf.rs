@@ -117,13 +117,7 @@ fn check_table_a() {
 #[test]
 #[ignore = "minutes: part of the long tests"]
 fn small_drives_and_windows() {
-    let table = [
-        (0.80, [2.6340, 2.6155, 2.6070, 2.6039, 2.6014]),
-        (0.85, [3.4066, 3.3796, 3.3674, 3.3610, 3.3575]),
-        (0.90, [4.8961, 4.8632, 4.8422, 4.8314, 4.8255]),
-        (0.70, [1.8516, 1.8423, 1.8385, 1.8362, 1.8349]),
-    ];
-    for (rho, values) in table {
+    for (rho, values) in theory::SMALL {
         for (blocks, value) in [64, 128, 256, 512, 1024].into_iter().zip(values) {
             let run = |seed| Waf { rounds: (8, 60), ..uniform(GREEDY, rho, blocks, 64) }.run(seed);
             let mean = (0..4).map(run).sum::<f64>() / 4.0;
@@ -131,7 +125,7 @@ fn small_drives_and_windows() {
             close(&format!("rho {rho}, {blocks} blocks"), mean, value, 0.003);
         }
     }
-    for (window, value) in [(1, 3.519), (8, 3.514), (64, 3.483), (512, 3.390), (4096, 3.353)] {
+    for (window, value) in theory::WINDOWS {
         let gc = format!("gc.windowed.window = {window}");
         let rounds = (8, 12);
         let run = Waf { rounds, ..uniform(&gc, 0.85, 4096, 64) }.run(1);
@@ -143,15 +137,7 @@ fn small_drives_and_windows() {
 #[test]
 #[ignore = "minutes: part of the long tests"]
 fn check_table_b() {
-    let rows = [
-        (0.8, 0.2, 0.8, 2.955),
-        (0.8, 0.1, 0.9, 3.484),
-        (0.8, 0.05, 0.95, 3.973),
-        (0.9, 0.2, 0.8, 5.196),
-        (0.9, 0.1, 0.9, 5.908),
-        (0.9, 0.05, 0.95, 6.945),
-    ];
-    for (rho, space, writes, greedy) in rows {
+    for (rho, space, writes, greedy) in theory::HOT_COLD {
         let hot = Some(HotCold { space, writes });
         let run = |gc| Waf { hot, ..uniform(gc, rho, 4096, 64) }.run(1);
         let theory = theory::fifo_hot_cold(rho, space, writes);

@@ -5,7 +5,7 @@ mod runs;
 mod support;
 mod synthetic;
 
-use runs::{TABLE, UNLOADED, Unloaded, build, mean_ms, published, steady_state};
+use runs::{STEADY, TABLE, UNLOADED, Unloaded, build, mean_ms, published, steady_state};
 use sim::Op;
 
 #[track_caller]
@@ -73,12 +73,7 @@ fn random_writes_in_steady_state() {
 #[test]
 #[ignore = "a minute: part of the long tests"]
 fn random_writes_in_steady_state_all_rows() {
-    for (reserve, pool, waf, moved, ms) in [
-        (15, "plane", 4.7509, 49.740, 13.1915),
-        (15, "element", 4.7458, 49.725, 13.1882),
-        (25, "plane", 2.5060, 37.860, 10.5186),
-        (30, "plane", 2.0839, 32.768, 9.3729),
-    ] {
+    for (reserve, pool, waf, moved, ms) in STEADY {
         let got = steady_state(reserve, pool, 700_000, 1_300_000);
         println!(
             "{reserve} % {pool}: WAF {:.4}, {:.3} moved, {:.4} ms per clean",

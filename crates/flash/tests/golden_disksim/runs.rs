@@ -157,3 +157,12 @@ pub(crate) fn steady_state(
     let per_clean = |total: u64| total as f64 / cleaned as f64;
     ((writes + moved) as f64 / writes as f64, per_clean(moved), per_clean(clean_ns) / 1e6)
 }
+
+/// Random writes in steady state: reserve in percent, pool, and what the original printed: WAF,
+/// pages moved per clean, milliseconds per clean.
+pub(crate) const STEADY: [(u32, &str, f64, f64, f64); 4] = [
+    (15, "plane", 4.7509, 49.740, 13.1915),
+    (15, "element", 4.7458, 49.725, 13.1882),
+    (25, "plane", 2.5060, 37.860, 10.5186),
+    (30, "plane", 2.0839, 32.768, 9.3729),
+];

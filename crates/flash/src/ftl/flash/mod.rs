@@ -427,6 +427,10 @@ impl Flash {
         record.written = page as u16 + 1;
         self.clock += 1;
         let ppn = self.geometry.first_ppn(block) + page;
+        // Blocks are open on every plane: more streams than the processor follows by itself.
+        if page.is_multiple_of(16) {
+            (self.spare.prefetch(ppn as usize + 16), self.age.prefetch(ppn as usize + 16));
+        }
         self.spare.set(ppn as usize, id);
         self.age.set(ppn as usize, age);
         self.set_live(ppn, true);
@@ -459,11 +463,10 @@ impl Flash {
     pub fn invalidate(&mut self, ppn: u32) {
         self.set_live(ppn, false);
         let block = self.geometry.pages_per_block.div(ppn) as usize;
-        let valid = self.valid[block] - 1;
-        self.valid[block] = valid;
+        self.valid[block] -= 1;
         // A hidden block's count has the top bit set, so it never lowers the group's least.
         let group = &mut self.group_least[block / GROUP];
-        *group = (*group).min(valid);
+        *group = (*group).min(self.valid[block]);
         // Few drives withhold blocks; on the others this would be a cache miss per page.
         if self.map_victim_pages.is_some()
             && self.blocks[block].withheld
@@ -588,8 +591,7 @@ mod tests {
 
     #[test]
     fn the_reserve_is_kept() {
-        let mut flash = flash();
-        let mut pages = 0;
+        let (mut flash, mut pages) = (flash(), 0);
         while flash.allocate(0, Frontier::HOST, pages, 2).is_some() {
             pages += 1;
         }

@@ -6,9 +6,14 @@ use crate::ssd::plan::NONE;
 impl Flash {
     /// Write `count` pages of a pristine plane in order, all at once: page `i` gets `lpn(i)`.
     /// Every logical page may be written once only: their ages are not told apart.
-    pub fn fill_plane(&mut self, plane: u32, count: u32, mut lpn: impl FnMut(u32) -> u32) {
+    pub fn fill_plane(
+        &mut self,
+        plane: u32,
+        count: u32,
+        lpn: impl Fn(u32) -> u32 + Send + Sync + 'static,
+    ) {
         let first = self.geometry.first_ppn(self.geometry.blocks_of_plane(plane).start);
-        self.spare.fill_with(first as usize, count as usize, |i| lpn(i as u32));
+        self.spare.follow(first as usize, count as usize, move |ppn| lpn(ppn as u32 - first));
         self.clock += u64::from(count);
         let pages = self.geometry.pages_per_block.get();
         let mut left = count;
@@ -34,7 +39,7 @@ impl Flash {
         while ppn < end {
             if ppn.is_multiple_of(64) && end - ppn >= 64 {
                 let words = (end - ppn) as usize / 64;
-                self.live.fill_with(ppn as usize / 64, words, |_| u64::MAX);
+                self.live.follow(ppn as usize / 64, words, |_| u64::MAX);
                 ppn += words as u32 * 64;
             } else {
                 self.set_live(ppn, true);

@@ -42,7 +42,7 @@ pub(super) fn fill(
     }
     for (turn, &plane) in (0..count.min(planes)).zip(&stripe) {
         let pages = (count - turn).div_ceil(planes);
-        flash.fill_plane(plane, pages, |page| page * planes + turn);
+        flash.fill_plane(plane, pages, move |page| page * planes + turn);
     }
     allocator.skip(count);
     plan.counts.0[Kind::Program as usize][Cause::Host as usize] += u64::from(count);

@@ -208,7 +208,7 @@ impl Mapping for PageMap {
         let Some(filled) = fill(flash, &mut self.allocator, count, self.reserve, 0, plan) else {
             return false;
         };
-        self.map.fill_with(0, count as usize, |lpn| filled.ppn(lpn as u32));
+        self.map.follow(0, count as usize, move |lpn| filled.ppn(lpn as u32));
         true
     }
 

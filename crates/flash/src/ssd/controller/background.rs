@@ -74,12 +74,11 @@ impl Controller {
         let slot = self.nand.enqueue(op, waiter.pack(), class(op, background), blocked);
         if !blocked {
             let plane = self.geometry.plane_of(op.ppn());
-            self.kicks.push(self.geometry.die_of_plane(plane));
+            self.kick_soon(self.geometry.die_of_plane(plane));
         }
         Some(slot)
     }
 
-    #[cold]
     fn submit_stages(&mut self, waiter: Waiter, lpn: u32, background: bool) {
         let job = self.jobs.insert(waiter, lpn, background);
         self.add_waiting(waiter, 1);
@@ -108,7 +107,7 @@ impl Controller {
                     .start_op(op, Waiter::Job(job), background, true)
                     .expect("only reads are served without the flash"),
             };
-            self.jobs.get(job).later.push((stage as u32, Later { slot, op }));
+            self.jobs.get(job).later.push(Later { stage: stage as u32, slot, op });
         }
         if self.jobs.get(job).remaining == 0 && !self.next_stage(job) {
             // Only reads, and all of them of data still in the controller.
@@ -124,14 +123,14 @@ impl Controller {
     /// Start the next stage of a job; returns false when there is none left.
     fn next_stage(&mut self, index: u32) -> bool {
         let background = self.jobs.get(index).background;
-        while let Some((stage, _)) = self.jobs.get(index).peek() {
-            while let Some((same, Later { slot, op })) = self.jobs.get(index).peek()
+        while let Some(Later { stage, .. }) = self.jobs.get(index).peek() {
+            while let Some(Later { stage: same, slot, op }) = self.jobs.get(index).peek()
                 && same == stage
             {
                 self.jobs.get(index).started += 1;
                 if slot != NONE {
                     let die = self.nand.unblock(slot);
-                    self.kicks.push(die);
+                    self.kick_soon(die);
                 } else {
                     self.flash.unpin(op.ppn());
                     if self.start_op(op, Waiter::Job(index), background, false).is_none() {
@@ -145,6 +144,15 @@ impl Controller {
             }
         }
         false
+    }
+
+    /// The die was given something. A step of the collector gives one die hundreds of operations:
+    /// it is kicked once for them.
+    #[inline]
+    fn kick_soon(&mut self, die: u32) {
+        if self.kicks.last() != Some(&die) {
+            self.kicks.push(die);
+        }
     }
 
     /// Let the dies start that were given something.

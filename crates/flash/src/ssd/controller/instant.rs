@@ -6,14 +6,15 @@ use super::*;
 use crate::ftl::mapping::{CleaningStep, MapStats};
 
 /// So many requests are between fetching a page's entry and what it points to.
-const NAMED: usize = 8;
+const NAMED: usize = 16;
 
 impl Controller {
     /// Take the effect of a request in no time.
     pub fn apply(&mut self, request: &Request) {
         assert!(self.nand.is_empty(), "preconditioning needs an idle drive");
-        let size = u64::from(self.geometry.page_sectors);
-        let (first, end) = (request.lba.0 / size, request.end().0.div_ceil(size));
+        let ((first, begun), (last, rest)) =
+            (self.locate(request.lba.0), self.locate(request.end().0));
+        let end = last + u32::from(rest > 0);
         if request.op == Op::Write {
             self.sectors_written += u64::from(request.sectors);
         }
@@ -21,22 +22,21 @@ impl Controller {
             Op::Read | Op::Flush => {}
             Op::Discard => {
                 // Only whole pages can be forgotten.
-                for lpn in request.lba.0.div_ceil(size)..request.end().0 / size {
-                    self.discard_now(lpn as u32);
+                for lpn in first + u32::from(begun > 0)..last {
+                    self.discard_now(lpn);
                 }
             }
             Op::Write if first == 0 && self.oracle.0.is_none() => {
                 self.plan.clear();
-                let count = end as u32;
-                if self.mapping.fill(&mut self.flash, count, &mut self.plan) {
-                    self.pages_written += end;
+                if self.mapping.fill(&mut self.flash, end, &mut self.plan) {
+                    self.pages_written += u64::from(end);
                     (0..self.geometry.planes()).for_each(|plane| self.collect_now(plane));
                 } else {
-                    self.write_all_now(0..count, request.stream);
+                    self.write_all_now(0..end, request.stream);
                 }
             }
             Op::Write => {
-                self.write_all_now(first as u32..end as u32, request.stream);
+                self.write_all_now(first..end, request.stream);
             }
         }
     }

@@ -17,8 +17,8 @@ pub(super) struct Job {
     pub(super) remaining: u32,
     /// Nobody waits for it: reads run in the background.
     pub(super) background: bool,
-    /// For each operation of later stages its stage and its slot, if it is already queued.
-    pub(super) later: Vec<(u32, Later)>,
+    /// The operations of later stages.
+    pub(super) later: Vec<Later>,
     /// How many of these have started.
     pub(super) started: u32,
 }
@@ -26,13 +26,14 @@ pub(super) struct Job {
 /// An operation of a later stage.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Later {
+    pub(super) stage: u32,
     /// Its slot in the NAND model, where it keeps its place in the write order; `u32::MAX` for a
     /// read, which is not queued before its stage begins.
     pub(super) slot: u32,
     pub(super) op: FlashOp,
 }
 
-snapshot_fields!(Later { slot, op });
+snapshot_fields!(Later { stage, slot, op });
 snapshot_fields!(Job { target, lpn, remaining, background, later, started });
 
 /// Jobs in a slab.
@@ -45,8 +46,9 @@ pub(super) struct Jobs {
 snapshot_fields!(Jobs { list, free });
 
 impl Job {
-    /// The next operation to start and its stage.
-    pub(super) fn peek(&self) -> Option<(u32, Later)> {
+    /// The next operation to start.
+    #[inline]
+    pub(super) fn peek(&self) -> Option<Later> {
         self.later.get(self.started as usize).copied()
     }
 }
@@ -64,6 +66,7 @@ impl Jobs {
         index
     }
 
+    #[inline]
     pub(super) fn get(&mut self, index: u32) -> &mut Job {
         &mut self.list[index as usize]
     }
