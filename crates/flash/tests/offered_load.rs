@@ -192,8 +192,7 @@ fn pm9a3_admits_writes_at_a_pace() {
     }
 }
 
-/// A 1024th of the drive. Pauses at 100,000 a second and saturated ones are off by more than the
-/// bar.
+/// A 1024th of the drive. Its saturated pauses are too long: see `docs/measured/real-drives.md`.
 #[test]
 #[ignore = "a minute: part of the long tests"]
 fn cm7_r_pauses_its_writes_and_lets_reads_pass() {
@@ -210,6 +209,7 @@ fn cm7_r_pauses_its_writes_and_lets_reads_pass() {
     within("the knee", answers[0].done, points[0].done, 0.1);
     within("99th write at 200,000", answers[1].write_us[1], points[1].write_us[1], 0.5);
     within("99th read at 200,000", answers[1].read_us[1], points[1].read_us[1], 0.5);
+    within("99th write at 100,000", answers[2].write_us[1], points[2].write_us[1], 0.5);
     within("median read at 100,000", answers[2].read_us[0], points[2].read_us[0], 0.2);
     within("99th read at 100,000", answers[2].read_us[1], points[2].read_us[1], 0.5);
 }

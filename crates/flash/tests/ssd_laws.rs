@@ -53,8 +53,7 @@ const BUFFERS: [&str; 4] = [
     "buffer = { capacity = '64KiB', destage_above_percent = 50, destage_depth = 2 }",
     "buffer = { capacity = '64KiB', power_loss_protection = true }",
     "buffer = { capacity = '64KiB', pace = { page = '70us', burst = 2 }, \
-     suspend_when_full = false }\n\
-     collection.turn_pages = 5",
+     suspend_when_full = false }",
 ];
 
 /// Fill the drive and overwrite it twice, so that every run starts in steady state.
@@ -78,6 +77,25 @@ fn every_shape_obeys_the_laws_under_the_oracle() {
                 device
             };
             sim::laws::check_all(&format!("{name} {buffer}"), &make, 0..3);
+        }
+    }
+}
+
+/// Turns need a buffer, which a shape of its own does not have.
+#[test]
+fn host_and_collector_in_turns_obey_the_laws() {
+    for buffer in BUFFERS {
+        for step in [1, 3, 16] {
+            let changes = format!(
+                "collection = {{ turn_pages = 5, step_pages = {step}, start_free_percent = 30 }}\n\
+                 nand.copy_back = false\n{buffer}"
+            );
+            let make = || {
+                let mut device = tiny(&changes);
+                age(&mut *device);
+                device
+            };
+            sim::laws::check_all(&changes, &make, 0..3);
         }
     }
 }
