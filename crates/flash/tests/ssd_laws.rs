@@ -15,7 +15,7 @@ fn tiny(changes: &str) -> Box<dyn Device> {
     support::build(&text, "tiny")
 }
 
-const SHAPES: [(&str, &str); 18] = [
+const SHAPES: [(&str, &str); 19] = [
     ("plain", ""),
     ("fifo", "gc = 'fifo'"),
     ("random", "gc = 'random'"),
@@ -44,13 +44,16 @@ const SHAPES: [(&str, &str); 18] = [
         "nand = { units_per_page = 2, planes_as_one = 2, parity_every = 3, copy_back = false, \
          read_small = { up_to = '512B', read = ['5us', '7us'] }, program_suspend = '5us' }",
     ),
+    ("three commands inside", "host.commands = 3\nnand.program_suspend = '5us'"),
     ("wear, host link", "wear.static = { threshold = 1, every = 2 }\nhost.bandwidth = '100MB/s'"),
 ];
 
-const BUFFERS: [&str; 3] = [
+const BUFFERS: [&str; 4] = [
     "buffer = { capacity = '16KiB' }",
     "buffer = { capacity = '64KiB', destage_above_percent = 50, destage_depth = 2 }",
     "buffer = { capacity = '64KiB', power_loss_protection = true }",
+    "buffer = { capacity = '64KiB', pace = { page = '70us', burst = 2 }, \
+     suspend_when_full = false }",
 ];
 
 /// Fill the drive and overwrite it twice, so that every run starts in steady state.
@@ -74,6 +77,25 @@ fn every_shape_obeys_the_laws_under_the_oracle() {
                 device
             };
             sim::laws::check_all(&format!("{name} {buffer}"), &make, 0..3);
+        }
+    }
+}
+
+/// Turns need a buffer, which a shape of its own does not have.
+#[test]
+fn host_and_collector_in_turns_obey_the_laws() {
+    for buffer in BUFFERS {
+        for step in [1, 3, 16] {
+            let changes = format!(
+                "collection = {{ turn_pages = 5, step_pages = {step}, start_free_percent = 30 }}\n\
+                 nand.copy_back = false\n{buffer}"
+            );
+            let make = || {
+                let mut device = tiny(&changes);
+                age(&mut *device);
+                device
+            };
+            sim::laws::check_all(&changes, &make, 0..3);
         }
     }
 }

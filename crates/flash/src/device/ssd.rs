@@ -7,6 +7,10 @@
 //! a step at a time when its die has nothing else to do, and at once when free blocks run out.
 //! A page of the FTL may be a unit of a larger page of the flash, that page may lie over several
 //! planes that program and erase as one, small reads may take less, and parity may take its share.
+//! Three ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
+//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause. Reads pass
+//! either way, unless programs may not be suspended while the buffer is full
+//! (`buffer.suspend_when_full`), or the commands inside are counted (`host.commands`).
 //!
 //! # Equation
 //! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
@@ -14,6 +18,9 @@
 //! Collecting a block of m valid pages with copy-back costs m (R + P) + E.
 //! With u units per page, a program of u pages takes u X + P; with parity after every k pages, all
 //! programs take (k + 1) / k of their bus time and tPROG.
+//! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
+//! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
+//! comes into the collector's turn waits up to D - w / L.
 //!
 //! # Parameters
 //! `geometry`, `nand`, `over_provisioning`, `mapping`, `allocation`, `gc`, `collection`, `wear`,
@@ -54,9 +61,10 @@ use crate::ssd::buffer::{Buffer, BufferParams};
 use crate::ssd::controller::{Controller, Parts, Settings};
 use crate::ssd::counted::{FLASH, PLACED};
 use crate::ssd::geometry::{Geometry, GeometryParams};
-use crate::ssd::host::{HostParams, HostPath};
+use crate::ssd::host::{HostParams, HostPath, HostQueues};
 use crate::ssd::nand::Nand;
 use crate::ssd::oracle::Oracle;
+use crate::ssd::pace::PaceParams;
 use crate::ssd::timing::{NandParams, Timing};
 
 /// The text of this file: its comment is the page of the model.
@@ -150,6 +158,9 @@ pub struct CollectionParams {
     pub background_after: Duration,
     /// Pages moved in one step, between which host requests may come first.
     pub step_pages: u32,
+    /// Host pages after which the collector has its turn: every pool that is being collected moves
+    /// `step_pages`, and no page of the buffer is programmed meanwhile. 0: they share the dies.
+    pub turn_pages: u32,
     /// Moved pages get open blocks of their own.
     pub separate: bool,
     /// Choose victims over the whole drive instead of per plane.
@@ -169,6 +180,7 @@ impl Default for CollectionParams {
             background_free_percent: 0.0,
             background_after: Duration(Nanos::from_millis(1)),
             step_pages: 1,
+            turn_pages: 0,
             separate: true,
             global: false,
             map_victim_percent: 100.0,
@@ -300,6 +312,12 @@ impl Params {
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
+        let pace = self.buffer.pace.as_ref().map(PaceParams::check).transpose();
+        if buffer.as_ref().is_ok_and(Option::is_none) && self.collection.turn_pages > 0 {
+            let message = "host and collector take turns at a write buffer: set buffer.capacity";
+            return Err(ConfigError::new("collection.turn_pages", message));
+        }
+        let queues = HostQueues::new(&self.host).map_err(|e| e.within("host"))?;
         let mut flash = Flash::new(geometry, needs.frontiers, wear.levels_free_blocks());
         flash.map_victim_pages = self.map_victim_pages(&geometry)?;
         flash.kept_for_collection = if rules.separate { 0 } else { needs.kept_for_collection };
@@ -309,7 +327,9 @@ impl Params {
             mapping,
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,
+            pace: pace.map_err(|e| e.within("buffer"))?,
             host: HostPath::new(&self.host),
+            queues,
             oracle: self
                 .oracle
                 .then(|| Box::new(Oracle::new(geometry, logical_pages + needs.map_pages))),
@@ -327,6 +347,8 @@ impl Params {
             queue_depth_max: self.queue_depth_max,
             instant: self.timing == TimingMode::None,
             rest: background.then_some(self.collection.background_after.0),
+            hold_when_full: !self.buffer.suspend_when_full,
+            turn_pages: self.collection.turn_pages,
         };
         Ok(Ssd { limits, controller: Controller::new(settings, parts) })
     }

@@ -13,6 +13,8 @@ use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot, snapshot_f
 
 use config::{ConfigError, Duration, Size};
 
+use super::pace::PaceParams;
+
 /// The order in which pages are programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -39,6 +41,10 @@ pub struct BufferParams {
     pub destage_depth: u32,
     /// The order in which pages are programmed.
     pub destage_order: Destage,
+    /// The pace at which pages are taken in; absent: as fast as they come while there is room.
+    pub pace: Option<PaceParams>,
+    /// Programs are suspended for reads also while writes wait for room.
+    pub suspend_when_full: bool,
     /// Capacitors finish what is in the buffer when the power fails.
     pub power_loss_protection: bool,
     /// Flushes and FUA writes are answered at once, as no drive may: after a power failure what was
@@ -54,6 +60,8 @@ impl Default for BufferParams {
             destage_above_percent: 0,
             destage_depth: 0,
             destage_order: Destage::Oldest,
+            pace: None,
+            suspend_when_full: true,
             power_loss_protection: false,
             ignore_flush: false,
         }

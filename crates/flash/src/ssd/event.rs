@@ -20,6 +20,8 @@ pub enum Event {
     PageServed(u32),
     /// This die may have rested for long enough.
     DieRested(u32),
+    /// The pace lets the next page into the buffer.
+    Admit,
 }
 
 /// The greatest index an event can carry.
@@ -28,6 +30,7 @@ const DIE: u32 = (1 << 22) - 1;
 
 /// Three bits say what, and those of an array phase share theirs with the generation.
 const TRANSFER: u32 = 2 << 29;
+const ADMIT: u32 = 3 << 29;
 const FETCHED: u32 = 4 << 29;
 const DONE: u32 = 5 << 29;
 const PAGE_SERVED: u32 = 6 << 29;
@@ -44,6 +47,7 @@ impl Event {
             Event::Done(slot) => DONE | slot,
             Event::PageServed(slot) => PAGE_SERVED | slot,
             Event::DieRested(die) => DIE_RESTED | die,
+            Event::Admit => ADMIT,
         }
     }
 
@@ -53,7 +57,8 @@ impl Event {
         let index = payload & INDEX;
         match payload >> 29 {
             0 | 1 => Event::Array { die: payload & DIE, generation: (payload >> 22) as u8 },
-            2 | 3 => Event::Transfer(index),
+            2 => Event::Transfer(index),
+            3 => Event::Admit,
             4 => Event::Fetched(index),
             5 => Event::Done(index),
             6 => Event::PageServed(index),
@@ -78,6 +83,7 @@ mod tests {
                 Event::Done(index),
                 Event::PageServed(index),
                 Event::DieRested(index),
+                Event::Admit,
             ] {
                 assert_eq!(Event::unpack(event.pack()), event);
             }

@@ -1,10 +1,12 @@
 //! The path between host and controller: command overheads and a link of finite bandwidth.
 
+use std::collections::VecDeque;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Nanos, Op, Request, snapshot_fields};
 
-use config::{Duration, Rate};
+use config::{ConfigError, Duration, Rate};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -18,6 +20,10 @@ pub struct HostParams {
     pub completion: Duration,
     /// Bandwidth of the link in each direction; absent: infinite.
     pub bandwidth: Option<Rate>,
+    /// Commands the controller has fetched and not answered, reads and writes together; more wait
+    /// in queues of the host, one for each process, from which they are fetched in turns. Absent:
+    /// it fetches whatever comes.
+    pub commands: Option<u32>,
 }
 
 /// State of the link.
@@ -85,5 +91,99 @@ impl HostPath {
     /// The power failed: nothing is on the link.
     pub fn clear(&mut self) {
         (self.to_device_free, self.to_host_free) = (Nanos::ZERO, Nanos::ZERO);
+    }
+}
+
+/// Commands that the controller has not fetched: a queue for each process, and whose turn it is.
+#[derive(Clone, Debug)]
+pub struct HostQueues {
+    room: u32,
+    /// Commands fetched and not answered.
+    fetched: u32,
+    /// By process, in rising order; a queue stays when it is empty.
+    queues: Vec<(u32, VecDeque<u32>)>,
+    /// The queue to look at first.
+    turn: u32,
+    waiting: u32,
+}
+
+snapshot_fields!(HostQueues { fetched, queues, turn, waiting });
+
+impl HostQueues {
+    /// Empty queues, or `None` where the controller fetches whatever comes.
+    ///
+    /// # Errors
+    /// When it would never fetch anything.
+    pub fn new(params: &HostParams) -> Result<Option<HostQueues>, ConfigError> {
+        if params.commands == Some(0) {
+            return Err(ConfigError::new("commands", "expected at least 1, got 0"));
+        }
+        Ok(params.commands.map(|room| HostQueues {
+            room,
+            fetched: 0,
+            queues: Vec::new(),
+            turn: 0,
+            waiting: 0,
+        }))
+    }
+
+    /// A command came: true when it is fetched now, else it waits.
+    pub fn come(&mut self, process: u32, slot: u32) -> bool {
+        if self.fetched < self.room {
+            self.fetched += 1;
+            return true;
+        }
+        let at = match self.queues.binary_search_by_key(&process, |(process, _)| *process) {
+            Ok(at) => at,
+            Err(at) => {
+                self.queues.insert(at, (process, VecDeque::new()));
+                at
+            }
+        };
+        self.queues[at].1.push_back(slot);
+        self.waiting += 1;
+        false
+    }
+
+    /// A command was answered: the one that is fetched in its place, if any waits.
+    pub fn answered(&mut self) -> Option<u32> {
+        if self.waiting == 0 {
+            self.fetched -= 1;
+            return None;
+        }
+        self.waiting -= 1;
+        loop {
+            let at = self.turn as usize % self.queues.len();
+            self.turn = (at as u32 + 1) % self.queues.len() as u32;
+            if let Some(slot) = self.queues[at].1.pop_front() {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// The power failed: nothing waits.
+    pub fn clear(&mut self) {
+        self.queues.clear();
+        (self.fetched, self.turn, self.waiting) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_take_turns_for_a_place_inside() {
+        let params = HostParams { commands: Some(1), ..HostParams::default() };
+        let mut queues = HostQueues::new(&params).unwrap().unwrap();
+        assert!(queues.come(1, 10));
+        for (process, slot) in [(1, 11), (1, 12), (2, 20), (1, 13)] {
+            assert!(!queues.come(process, slot));
+        }
+        let order: Vec<_> = (0..5).map(|_| queues.answered()).collect();
+        assert_eq!(order, [Some(11), Some(20), Some(12), Some(13), None]);
+        assert!(queues.come(2, 21));
+        let none = HostParams { commands: Some(0), ..HostParams::default() };
+        assert_eq!(HostQueues::new(&none).unwrap_err().key, "commands");
     }
 }

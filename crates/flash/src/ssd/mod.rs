@@ -8,5 +8,6 @@ pub mod geometry;
 pub mod host;
 pub mod nand;
 pub mod oracle;
+pub mod pace;
 pub mod plan;
 pub mod timing;

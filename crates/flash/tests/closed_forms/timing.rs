@@ -310,3 +310,115 @@ fn a_small_part_of_a_page_is_read_sooner() {
         fill(&mut *device);
     }
 }
+
+/// Writes by Poisson arrivals into a buffer with a pace, whose flash is far quicker: the M/D/1
+/// queue whose service is the pace. (Waits spread more than responses: the tolerances are three
+/// standard errors.) All at once, one page is taken in each interval.
+#[test]
+fn a_paced_buffer_is_an_md1_queue() {
+    let rest = "queue_depth_max = 65536\nbuffer = { capacity = '64KiB', access = '0us', \
+                pace = { page = '100us' } }";
+    let fast = "channels = 4\ndies_per_package = 4\nplanes_per_die = 1\n";
+    for (load, requests, tolerance) in [(0.5, 60_000, 0.04), (0.8, 100_000, 0.06)] {
+        let mut device = ssd(fast, rest);
+        let mut arrivals = Load::closed(Op::Write, Pages::InOrder, &*device, 0);
+        arrivals.arrivals = Some((1e5 / load, Nanos::ZERO));
+        let (times, _) = run(&mut *device, &mut arrivals, requests);
+        // A page that is taken in is answered at once: what is left is the wait.
+        let waits = 100.0 * (md1_theory(load) - 1.0);
+        close(&format!("load {load}"), times.response.mean().unwrap() / 1e3, waits, tolerance);
+    }
+    let mut device = ssd(fast, rest);
+    let mut load = Load::closed(Op::Write, Pages::InOrder, &*device, 64);
+    let (times, _) = run(&mut *device, &mut load, 4_000);
+    close("all at once", times.rate(), 1e4, 1e-6);
+}
+
+/// Submit a request and return when it is answered.
+fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
+    let id = request.id;
+    device.submit(now, request).unwrap();
+    let mut out = Completions::new();
+    loop {
+        let at = device.next_event().expect("it is answered");
+        device.advance(at, &mut out);
+        if out.done.iter().any(|done| done.id == id) {
+            return at;
+        }
+    }
+}
+
+fn numbered(id: u64, process: u32, request: Request) -> Request {
+    Request { id: sim::RequestId(id), process, ..request }
+}
+
+/// A read that comes 50 us into a program of 200 us: it pushes that aside for 5 us, but where
+/// writes wait for room and programs come first it waits for its end.
+#[test]
+fn programs_are_not_suspended_while_writes_wait_for_room() {
+    for (buffer, waits) in [("", 5_000), (", suspend_when_full = false", 150_000)] {
+        let rest = format!(
+            "nand.program_suspend = '5us'\nbuffer = {{ capacity = '2KiB', access = '0us'{buffer} }}"
+        );
+        let mut device = ssd(ONE_DIE, &rest);
+        fill(&mut *device);
+        for id in 0..2 {
+            let write = Request::write(Lba(4 * id), 4);
+            device.submit(Nanos::ZERO, numbered(id, 1, write)).unwrap();
+        }
+        let now = Nanos(X + 50_000);
+        let mut out = Completions::new();
+        while device.next_event().is_some_and(|at| at <= now) {
+            let at = device.next_event().unwrap();
+            device.advance(at, &mut out);
+        }
+        let end = answered(&mut *device, now, numbered(2, 1, Request::read(Lba(400), 4)));
+        assert_eq!(end.since(now).0, waits + R + X, "{rest}");
+    }
+}
+
+/// A process with 64 writes outstanding, and one that asks for one thing: where four commands fit
+/// inside, that waits for these and the one whose turn came first, and for all of them where
+/// everything is fetched.
+#[test]
+fn a_quiet_process_waits_for_the_commands_inside_only() {
+    for (host, ahead) in [("", 64), ("host.commands = 4", 5)] {
+        let rest = format!(
+            "{host}\nbuffer = {{ capacity = '1MiB', access = '0us', pace = {{ page = '100us' }} }}"
+        );
+        let mut device = ssd(ONE_DIE, &rest);
+        for id in 0..64 {
+            device.submit(Nanos::ZERO, numbered(id, 1, Request::write(Lba(4 * id), 4))).unwrap();
+        }
+        let write = numbered(64, 2, Request::write(Lba(400), 4));
+        let end = answered(&mut *device, Nanos::ZERO, write);
+        assert_eq!(end.0, ahead * 100_000, "{rest}");
+    }
+}
+
+/// One die, host and collector in turns: while pages are moved, none of the host is programmed, and
+/// what all writes take is the same as without turns.
+#[test]
+fn turns_cost_the_host_its_wait_and_no_throughput() {
+    let rate = |turns: &str| {
+        let rest = format!(
+            "over_provisioning = {{ live_percent = 70 }}\nnand.copy_back = false\n\
+             buffer = {{ capacity = '8KiB', access = '0us' }}\n\
+             collection = {{ step_pages = 16, start_free_percent = 20{turns} }}"
+        );
+        let mut device = ssd(ONE_DIE, &rest);
+        fill(&mut *device);
+        let mut load = Load::closed(Op::Write, Pages::Random, &*device, 8);
+        let (_, aged) = run(&mut *device, &mut load, 4_000);
+        let mut load = Load::closed(Op::Write, Pages::Random, &*device, 8);
+        load.rng = Rng::new(6, "load");
+        let mut times = Times::default();
+        let stop = Stop { requests: 8_000, ..Stop::default() };
+        sim::simulate(&mut *device, &mut load, aged.end, stop, &mut times).expect("it runs");
+        (times.rate(), times.response.max().unwrap())
+    };
+    let (shared, _) = rate("");
+    let (turns, longest) = rate(", turn_pages = 16");
+    close("turns", turns, shared, 0.1);
+    assert!(longest >= 16 * (X + P), "a turn of 16 moves was not felt: {longest} ns");
+}

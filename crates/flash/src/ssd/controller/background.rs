@@ -198,6 +198,7 @@ impl Controller {
                 self.in_step[pool as usize] -= 1;
                 if self.in_step[pool as usize] == 0 {
                     self.pump(pool);
+                    self.step_ended(now);
                 }
             }
             Waiter::Buffer => self.destaged(lpn, now, out),
@@ -276,8 +277,14 @@ impl Controller {
         if !self.collector.is_active(pool) || self.in_step[pool as usize] > 0 {
             return;
         }
+        let turn = self.to_move(pool);
+        let in_turn = turn.is_some_and(|pages| pages > 0);
         let urgent = self.collector.is_urgent(pool, &self.flash);
-        if !urgent {
+        // In a turn nobody else programs, and reads of the host still come first.
+        if !urgent && !in_turn {
+            if turn.is_some() {
+                return;
+            }
             let plane = self.collector.working_plane(pool, &self.flash);
             if !self.nand.is_idle(self.geometry.die_of_plane(plane)) {
                 return;
@@ -285,9 +292,12 @@ impl Controller {
         }
         self.plan.clear();
         let (flash, mapping) = (&mut self.flash, &mut *self.mapping);
-        let pages = self.collector.rules.step_pages;
+        let pages = turn.filter(|_| in_turn).unwrap_or(self.collector.rules.step_pages);
         match self.collector.step(pool, pages, flash, mapping, &mut self.plan) {
             CleaningStep::Planned => {
+                if in_turn {
+                    self.count_moves(pool);
+                }
                 self.submit_plan(Waiter::Pool(pool), NONE, !urgent);
                 // Map pages may have taken a free block of another plane.
                 self.check_planned();

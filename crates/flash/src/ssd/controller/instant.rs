@@ -189,8 +189,11 @@ impl Controller {
         self.stalled.iter_mut().for_each(VecDeque::clear);
         self.stalled_count = 0;
         self.unbuffered.clear();
+        self.pace.0.iter_mut().for_each(Pace::clear);
+        self.queues.0.iter_mut().for_each(HostQueues::clear);
         self.flushing.clear();
         self.in_step.fill(0);
+        self.turns.clear();
         self.blocked_pools.clear();
         self.kicks.clear();
         if let Some(oracle) = &mut self.oracle.0 {

@@ -11,21 +11,25 @@ use sim::{
 use super::buffer::{Buffer, Offer};
 use super::event::Event;
 use super::geometry::{Divisor, Geometry};
-use super::host::HostPath;
+use super::host::{HostPath, HostQueues};
 use super::nand::{Class, Finished, Nand};
 use super::oracle::Oracle;
+use super::pace::Pace;
 use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
 use crate::ftl::collector::Collector;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping};
 
+mod admission;
 mod background;
 mod discard;
 mod instant;
 mod jobs;
+mod turns;
 mod waiter;
 
 use jobs::Jobs;
+use turns::Turns;
 use waiter::Waiter;
 
 /// Lane of the event queue for the host link, beside those of the NAND model.
@@ -82,6 +86,10 @@ pub struct Settings {
     pub instant: bool,
     /// How long a die must rest before it is collected in the background.
     pub rest: Option<Nanos>,
+    /// Programs are not suspended while writes wait for room in the buffer.
+    pub hold_when_full: bool,
+    /// Host pages after which the collector has its turn; 0 when they share the dies.
+    pub turn_pages: u32,
 }
 
 /// The parts of a controller.
@@ -97,8 +105,12 @@ pub struct Parts {
     pub collector: Collector,
     /// Holds writes, if there is one.
     pub buffer: Option<Buffer>,
+    /// The pace at which it takes pages in, if there is one.
+    pub pace: Option<Pace>,
     /// Host link.
     pub host: HostPath,
+    /// What the controller has not fetched, if it does not fetch whatever comes.
+    pub queues: Option<HostQueues>,
     /// Checks every operation, if asked to.
     pub oracle: Option<Box<Oracle>>,
 }
@@ -114,7 +126,9 @@ pub struct Controller {
     mapping: Box<dyn Mapping>,
     collector: Collector,
     buffer: Part<Buffer>,
+    pace: Part<Pace>,
     host: HostPath,
+    queues: Part<HostQueues>,
     oracle: Part<Box<Oracle>>,
     plan: Plan,
     events: EventHeap,
@@ -132,6 +146,7 @@ pub struct Controller {
     flushing: Vec<(u32, u64)>,
     /// Operations under way in the present step of each pool.
     in_step: Vec<u32>,
+    turns: Turns,
     /// Pools whose victim waits for programs in flight.
     blocked_pools: Vec<u32>,
     rested_at: Vec<Nanos>,
@@ -156,7 +171,9 @@ snapshot_fields!(Controller {
     mapping,
     collector,
     buffer,
+    pace,
     host,
+    queues,
     plan,
     events,
     requests,
@@ -168,6 +185,7 @@ snapshot_fields!(Controller {
     unbuffered,
     flushing,
     in_step,
+    turns,
     blocked_pools,
     rested_at,
     oracle,
@@ -181,7 +199,7 @@ snapshot_fields!(Controller {
 impl Controller {
     /// A controller of an idle drive.
     pub fn new(settings: Settings, parts: Parts) -> Controller {
-        let Parts { nand, flash, mapping, collector, buffer, host, oracle } = parts;
+        let Parts { nand, flash, mapping, collector, buffer, pace, host, queues, oracle } = parts;
         let geometry = flash.geometry;
         Controller {
             settings,
@@ -191,12 +209,15 @@ impl Controller {
             stalled_count: 0,
             in_step: vec![0; collector.pools() as usize],
             rested_at: vec![Nanos::ZERO; geometry.dies() as usize],
+            turns: Turns::new(settings.turn_pages, collector.pools()),
             nand,
             flash,
             mapping,
             collector,
             buffer: Part(buffer),
+            pace: Part(pace),
             host,
+            queues: Part(queues),
             oracle: Part(oracle),
             plan: Plan::default(),
             events: EventHeap::new(),
@@ -254,6 +275,11 @@ impl Controller {
                 self.requests.len() as u32 - 1
             }
         };
+        if let Some(queues) = &mut self.queues.0
+            && !queues.come(request.process, slot)
+        {
+            return Ok(());
+        }
         let arrival = self.host.arrival(now, &request);
         if arrival > now {
             self.mapping.prefetch(self.locate(request.lba.0).0);
@@ -291,6 +317,10 @@ impl Controller {
                 Event::Done(slot) => self.deliver(slot, now, out),
                 Event::PageServed(slot) => self.part_done(slot, now, out),
                 Event::DieRested(die) => self.die_rested(die, now),
+                Event::Admit => {
+                    self.admit(now);
+                    self.kick_all(now);
+                }
             }
         }
     }
@@ -465,28 +495,6 @@ impl Controller {
         }
     }
 
-    /// Put a host page into the buffer, or let it wait for room there.
-    fn buffer_page(&mut self, part: Waiting, now: Nanos) {
-        self.requests[part.slot as usize].remaining += 1;
-        if !self.unbuffered.is_empty() || !self.try_buffer(&part, now) {
-            self.unbuffered.push_back(part);
-        }
-    }
-
-    fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
-        let request = self.requests[part.slot as usize].request();
-        let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
-        let sectors = u32::from(part.sectors);
-        if buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::NoRoom {
-            // After a power failure a protected buffer is full while nothing is under way.
-            self.destage();
-            return false;
-        }
-        self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
-        self.destage();
-        true
-    }
-
     /// Let a flush or FUA write wait until all that is in the buffer now is on flash.
     fn wait_for_buffer(&mut self, slot: u32, now: Nanos) {
         let Some(buffer) = self.buffer.0.as_mut().filter(|buffer| buffer.waits_for_flush()) else {
@@ -508,7 +516,7 @@ impl Controller {
 
     /// Program what the buffer wants to get rid of.
     fn destage(&mut self) {
-        while let Some(buffer) = &mut self.buffer.0 {
+        while let Some(buffer) = self.buffer.0.as_mut().filter(|_| !self.turns.is_collectors()) {
             let Some((lpn, sectors, stream)) = buffer.next_destage() else { break };
             let whole = sectors >= self.geometry.page_sectors;
             let sectors = sectors.min(self.geometry.page_sectors) as u16;
@@ -518,6 +526,7 @@ impl Controller {
                 Ok(()) => {
                     self.submit_plan(Waiter::Buffer, lpn, false);
                     self.check_planned();
+                    self.page_of_the_host();
                 }
                 Err(Full(plane)) => {
                     buffer.put_back(lpn);
@@ -526,20 +535,6 @@ impl Controller {
                     self.wake_collectors(plane);
                     break;
                 }
-            }
-        }
-    }
-
-    /// Let waiting pages into the buffer as far as there is room.
-    fn admit(&mut self, now: Nanos) {
-        while let Some(part) = self.unbuffered.front().copied() {
-            if !self.try_buffer(&part, now) {
-                break;
-            }
-            self.unbuffered.pop_front();
-            let last = self.unbuffered.front().is_none_or(|next| next.slot != part.slot);
-            if last && self.requests[part.slot as usize].fua {
-                self.wait_for_buffer(part.slot, now);
             }
         }
     }
@@ -573,5 +568,6 @@ impl Controller {
         out.complete(RequestId(pending.id), now);
         self.free_requests.push(slot);
         self.inside -= 1;
+        self.fetch_next(now);
     }
 }

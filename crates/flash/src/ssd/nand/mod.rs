@@ -149,9 +149,11 @@ pub struct Nand {
     slab: Slab,
     dies: Vec<Die>,
     channels: Vec<Channel>,
+    /// Programs are not suspended now.
+    programs_hold: bool,
 }
 
-snapshot_fields!(Nand { slab, dies, channels });
+snapshot_fields!(Nand { slab, dies, channels, programs_hold });
 
 /// Lanes of the event queue: these events mostly come in rising order.
 const READ_LANE: usize = 0;
@@ -167,7 +169,14 @@ impl Nand {
             channels: vec![Channel::default(); geometry.channels as usize],
             geometry,
             timing,
+            programs_hold: false,
         }
+    }
+
+    /// From now on programs are suspended for reads, or not.
+    #[inline]
+    pub fn hold_programs(&mut self, hold: bool) {
+        self.programs_hold = hold;
     }
 
     /// The timing table.
@@ -231,6 +240,7 @@ impl Nand {
             *die = Die { busy, ..Die::default() };
         }
         self.channels.iter_mut().for_each(Channel::clear);
+        self.programs_hold = false;
         (ending, self.slab.drain())
     }
 
@@ -307,6 +317,7 @@ impl Nand {
         let die = &mut self.dies[index as usize];
         let cost = match die.current.kind {
             Kind::Read => None,
+            Kind::Program | Kind::CopyBack if self.programs_hold => None,
             Kind::Program | Kind::CopyBack => self.timing.program_suspend,
             Kind::Erase => self.timing.erase_suspend,
         };

@@ -1,0 +1,68 @@
+//! What is let in when: commands from the host's queues, pages into the buffer.
+
+use super::*;
+
+impl Controller {
+    /// A command was answered: fetch another one, if one waits in the host's queues.
+    #[inline]
+    pub(super) fn fetch_next(&mut self, now: Nanos) {
+        let Some(queues) = &mut self.queues.0 else { return };
+        if let Some(slot) = queues.answered() {
+            let arrival = self.host.arrival(now, &self.requests[slot as usize].request());
+            self.events.push(arrival, Event::Fetched(slot).pack());
+        }
+    }
+
+    /// Put a host page into the buffer, or let it wait for room there.
+    pub(super) fn buffer_page(&mut self, part: Waiting, now: Nanos) {
+        self.requests[part.slot as usize].remaining += 1;
+        if !self.unbuffered.is_empty() || !self.try_buffer(&part, now) {
+            self.unbuffered.push_back(part);
+        }
+    }
+
+    fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
+        let request = self.requests[part.slot as usize].request();
+        let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
+        let pace = self.pace.0.as_mut().filter(|_| !buffer.holds(part.lpn));
+        let earliest = pace.as_ref().map_or(now, |pace| pace.earliest(now));
+        let sectors = u32::from(part.sectors);
+        if earliest <= now
+            && buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::Taken
+        {
+            if let Some(pace) = pace {
+                pace.take(now);
+            }
+            self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
+            self.destage();
+            return true;
+        }
+        if let Some(pace) = pace.filter(|_| earliest > now) {
+            if pace.promise(earliest) {
+                self.events.push(earliest, Event::Admit.pack());
+            }
+        } else {
+            self.nand.hold_programs(self.settings.hold_when_full);
+        }
+        // After a power failure a protected buffer is full while nothing is under way.
+        self.destage();
+        false
+    }
+
+    /// Let waiting pages into the buffer as far as there is room.
+    pub(super) fn admit(&mut self, now: Nanos) {
+        while let Some(part) = self.unbuffered.front().copied() {
+            if !self.try_buffer(&part, now) {
+                break;
+            }
+            self.unbuffered.pop_front();
+            let last = self.unbuffered.front().is_none_or(|next| next.slot != part.slot);
+            if last && self.requests[part.slot as usize].fua {
+                self.wait_for_buffer(part.slot, now);
+            }
+        }
+        if self.unbuffered.is_empty() {
+            self.nand.hold_programs(false);
+        }
+    }
+}
