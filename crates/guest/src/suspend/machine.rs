@@ -10,6 +10,9 @@ use super::target::sectors_sum;
 
 /// What a header says of this machine.
 pub(super) fn header(map: &[Range]) -> Result<Header, String> {
+    if five_levels() {
+        return Err("the kernel uses five levels of page tables; boot it with no5lvl".into());
+    }
     let memory = machine::memory(map.iter().copied());
     let processor = processor();
     let mut header = Header { frames: frames(map), processor, memory, ..Header::empty() };
@@ -30,7 +33,7 @@ fn processor() -> u64 {
 }
 
 /// Does the kernel use five levels of page tables?
-pub(super) fn five_levels() -> bool {
+fn five_levels() -> bool {
     // The kernel shows the feature only while it is in use.
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.split_whitespace().any(|word| word == "la57")
