@@ -18,7 +18,8 @@ const PAGE_BYTES: u64 = resume::PAGE_BYTES as u64;
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 7] = [
+const VERBS: [(&str, &str, Verb); 8] = [
+    ("convert", "an image that a kernel made by itself, for the loader", suspend::convert_verb),
     ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
     ("lab-program", "a program that `snapshot-lab` starts", lab::app::verb),
     ("mark", "tells a recorder what is reached", record::mark),

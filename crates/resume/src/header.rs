@@ -275,7 +275,7 @@ impl Header {
         if too_many || header.data_pages > header.pages || header.runs > header.pages {
             return Err(Refusal::Header);
         }
-        if header.paging_levels != 4 {
+        if ![4, 5].contains(&header.paging_levels) {
             return Err(Refusal::Paging);
         }
         Ok(header)

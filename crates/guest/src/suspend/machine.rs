@@ -10,12 +10,11 @@ use super::target::sectors_sum;
 
 /// What a header says of this machine.
 pub(super) fn header(map: &[Range]) -> Result<Header, String> {
-    if five_levels() {
-        return Err("the kernel uses five levels of page tables; boot it with no5lvl".into());
-    }
     let memory = machine::memory(map.iter().copied());
     let processor = processor();
-    let mut header = Header { frames: frames(map), processor, memory, ..Header::empty() };
+    let paging_levels = if five_levels() { 5 } else { 4 };
+    let frames = frames(map);
+    let mut header = Header { frames, processor, memory, paging_levels, ..Header::empty() };
     for disk in disks()? {
         if !header.add_disk(disk) {
             return Err("more file systems are mounted than an image has room for".into());

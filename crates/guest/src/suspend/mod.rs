@@ -142,7 +142,7 @@ pub(crate) fn off() -> Result<(), String> {
         .map_err(|why| format!("power off: {why}"))
 }
 
-pub(crate) use convert::{convert, prepare};
+pub(crate) use convert::{convert, prepare, verb as convert_verb};
 
 /// Make the image.
 pub(crate) fn run(order: &Order) -> Result<Ended, String> {
