@@ -323,7 +323,9 @@ impl Try {
 
     fn tell(&self, cycles: &[Cycle], kept: Option<(&Path, &Suspended)>) -> Result<(), Failure> {
         let ratio = match cycles {
-            [ours, kernel, ..] if kernel.way == Way::Kernel => Some(kernel.resumed.wall_s / ours.resumed.wall_s),
+            [ours, kernel, ..] if kernel.way == Way::Kernel => {
+                Some(kernel.resumed.wall_s / ours.resumed.wall_s)
+            }
             _ => None,
         };
         if self.guest.json {
