@@ -1,6 +1,8 @@
 //! What runs inside a guest, or on a machine that is to be measured: one static program of 1.3 MB
 //! with a verb for each task, built by the build script of `boot`, which carries it.
 
+use std::path::{Path, PathBuf};
+
 mod enter;
 mod lab;
 mod policy;
@@ -16,7 +18,8 @@ const PAGE_BYTES: u64 = resume::PAGE_BYTES as u64;
 type Verb = fn(&[String]) -> Result<u8, String>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 7] = [
+const VERBS: [(&str, &str, Verb); 8] = [
+    ("convert", "an image that a kernel made by itself, for the loader", suspend::convert_verb),
     ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
     ("lab-program", "a program that `snapshot-lab` starts", lab::app::verb),
     ("mark", "tells a recorder what is reached", record::mark),
@@ -50,4 +53,14 @@ pub fn run(arguments: &[String]) -> u8 {
 /// When there is no such policy: what is wrong with `text`, and what was expected.
 pub fn policy_learns(text: &str) -> Result<bool, String> {
     policy::find(text).map(|policy| policy.learns())
+}
+
+/// Make an image of ours in `target` of the one that a kernel made by itself in `swap`; `disks` are
+/// the others of its machine. `target` was prepared by `suspend --prepare` on that machine. Returns
+/// what is in it, as `name=number` pairs.
+///
+/// # Errors
+/// What is wrong with either of them.
+pub fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<String, String> {
+    suspend::convert(swap, target, disks).map(|report| report.to_string())
 }

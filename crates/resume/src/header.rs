@@ -213,6 +213,26 @@ impl Header {
     /// # Errors
     /// Why it is not one.
     pub fn read(bytes: &[u8; PAGE_BYTES], mark: Mark) -> Result<Header, Refusal> {
+        let header = Header::parse(bytes)?;
+        if header.id != mark.id || u32_at(bytes, HEADER_SUM_AT) != mark.header_sum {
+            return Err(Refusal::Header);
+        }
+        header.entry.check()?;
+        Ok(header)
+    }
+
+    /// Read the header of a machine whose image is to come: it has no pages and no mark yet.
+    ///
+    /// # Errors
+    /// Why it is not one.
+    pub fn read_prepared(bytes: &[u8; PAGE_BYTES]) -> Result<Header, Refusal> {
+        Header::parse(bytes).and_then(|header| match header.pages {
+            0 => Ok(header),
+            _ => Err(Refusal::Header),
+        })
+    }
+
+    fn parse(bytes: &[u8; PAGE_BYTES]) -> Result<Header, Refusal> {
         let sum = u32_at(bytes, HEADER_SUM_AT);
         if sum != checksum(&bytes[..HEADER_SUM_AT]) || u64_at(bytes, 0) != HEADER_MAGIC {
             return Err(Refusal::Header);
@@ -244,7 +264,7 @@ impl Header {
             disk_count: field(19),
             disks: [Disk::default(); DISKS_MAX],
         };
-        if header.id != mark.id || sum != mark.header_sum || field(19) > DISKS_MAX as u64 {
+        if field(19) > DISKS_MAX as u64 {
             return Err(Refusal::Header);
         }
         for (index, disk) in header.disks.iter_mut().enumerate() {
@@ -255,8 +275,7 @@ impl Header {
         if too_many || header.data_pages > header.pages || header.runs > header.pages {
             return Err(Refusal::Header);
         }
-        header.entry.check()?;
-        if header.paging_levels != 4 {
+        if ![4, 5].contains(&header.paging_levels) {
             return Err(Refusal::Paging);
         }
         Ok(header)

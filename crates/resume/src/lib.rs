@@ -11,12 +11,15 @@ mod bytes;
 mod checksum;
 mod header;
 pub mod kernel;
+pub mod lz4;
+pub mod lzo;
 pub mod machine;
 mod page_tables;
 mod plan;
 mod refusal;
 mod run;
 mod stream;
+pub mod swsusp;
 
 pub use checksum::{checksum, crc32c, crc32c_by};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};

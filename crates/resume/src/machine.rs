@@ -1,6 +1,8 @@
 //! Digests of the machine: what must be the same when an image is resumed.
 
-use crate::checksum::crc32c;
+use crate::PAGE_BYTES;
+use crate::bytes::{put, u32_at, u64_at};
+use crate::checksum::{checksum, crc32c};
 
 /// The leaves of CPUID that make a processor, and the bits of each that change while it runs: the
 /// number of the processor (leaf 1, EBX), and features that the kernel has switched on (OSXSAVE,
@@ -73,6 +75,42 @@ pub fn merge(map: &mut [Range]) -> usize {
     count
 }
 
+/// What a page with a memory map begins with.
+const MAP_MAGIC: u64 = u64::from_le_bytes(*b"blkrange");
+const MAP_SUM_AT: usize = PAGE_BYTES - 4;
+const RANGE_BYTES: usize = 24;
+/// Ranges that a page has room for.
+const RANGES_MAX: usize = (MAP_SUM_AT - 16) / RANGE_BYTES;
+
+/// A memory map as a page, for whoever makes the machine's image elsewhere; `None` without room.
+pub fn map_to_bytes(map: &[Range]) -> Option<[u8; PAGE_BYTES]> {
+    if map.len() > RANGES_MAX {
+        return None;
+    }
+    let mut bytes = [0; PAGE_BYTES];
+    put(&mut bytes, 0, &[MAP_MAGIC, map.len() as u64]);
+    for (index, range) in map.iter().enumerate() {
+        let fields = [range.start, range.bytes, range.kind.into()];
+        put(&mut bytes, 16 + index * RANGE_BYTES, &fields);
+    }
+    let sum = checksum(&bytes[..MAP_SUM_AT]);
+    bytes[MAP_SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+    Some(bytes)
+}
+
+/// The memory map of such a page; `None` when it is damaged.
+pub fn map_of_bytes(bytes: &[u8; PAGE_BYTES]) -> Option<impl Iterator<Item = Range> + '_> {
+    let count = u64_at(bytes, 8);
+    let sound = u32_at(bytes, MAP_SUM_AT) == checksum(&bytes[..MAP_SUM_AT]);
+    if !sound || u64_at(bytes, 0) != MAP_MAGIC || count > RANGES_MAX as u64 {
+        return None;
+    }
+    Some((0..count as usize).map(|index| {
+        let field = |which: usize| u64_at(bytes, 16 + index * RANGE_BYTES + 8 * which);
+        Range { start: field(0), bytes: field(1), kind: field(2) as u32 }
+    }))
+}
+
 /// Digest of a memory map in rising order.
 pub fn memory(map: impl Iterator<Item = Range>) -> u64 {
     let mut sum = 0;
@@ -109,5 +147,18 @@ mod tests {
             (0x9000, 0x1000, 1)
         ]));
         assert_eq!(merge(&mut []), 0);
+    }
+
+    #[test]
+    fn a_map_is_read_as_it_was_written() {
+        let range = |start: u64| Range { start, bytes: 0x1000, kind: 2 };
+        let map: [Range; 200] = core::array::from_fn(|index| range(index as u64 * 0x4000));
+        for count in [0, 1, RANGES_MAX] {
+            let mut bytes = map_to_bytes(&map[..count]).unwrap();
+            assert!(map_of_bytes(&bytes).unwrap().eq(map[..count].iter().copied()));
+            bytes[50] ^= 1;
+            assert!(map_of_bytes(&bytes).is_none());
+        }
+        assert!(map_to_bytes(&map).is_none());
     }
 }

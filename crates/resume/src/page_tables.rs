@@ -15,7 +15,7 @@ const LEAST_TABLES: u64 = 4;
 /// Where page tables go: `frames_needed` frames in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageTables {
-    /// The first one's number; the top table is in it.
+    /// The first one's number.
     pub start: u64,
     /// Frames of memory to map.
     pub frames: u64,
@@ -27,19 +27,28 @@ fn tables(frames: u64) -> u64 {
 
 /// Frames for the page tables of a memory of `frames` frames, at most 512 GiB.
 pub fn frames_needed(frames: u64) -> u64 {
-    // The top table, one below it for memory and one for the code, and a last one for the code.
-    tables(frames) + 4
+    // The top tables of four and of five levels, one below them for memory and one for the code,
+    // and a last one for the code.
+    tables(frames) + 5
 }
 
 impl PageTables {
+    /// The frame of the top table, of so many levels.
+    pub fn top(&self, levels: u64) -> u64 {
+        if levels == 5 { self.start + 4 } else { self.start }
+    }
+
     /// Write them: `set` writes a word at a physical address of frames that hold zeros. The 2 MiB
     /// around `jump` (virtual) are those around `jump_physical`.
     pub fn write(&self, jump: u64, jump_physical: u64, mut set: impl FnMut(u64, u64)) {
         let page = PAGE_BYTES as u64;
         let top = self.start * page;
         let (memory, code, last) = (top + page, top + 2 * page, top + 3 * page);
-        let first = top + 4 * page;
+        let (fifth, first) = (top + 4 * page, top + 5 * page);
         let index = |address: u64, level: u32| (address >> (12 + 9 * level)) % ENTRIES * 8;
+        // The lowest and the highest part of what five levels reach are all that four do.
+        set(fifth, top | PRESENT_WRITABLE);
+        set(fifth + index(jump, 4), top | PRESENT_WRITABLE);
         set(top, memory | PRESENT_WRITABLE);
         set(top + index(jump, 3), code | PRESENT_WRITABLE);
         set(code + index(jump, 2), last | PRESENT_WRITABLE);
@@ -64,9 +73,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// What the processor makes of a virtual address.
-    fn walk(words: &BTreeMap<u64, u64>, top: u64, address: u64) -> Option<u64> {
+    fn walk(words: &BTreeMap<u64, u64>, top: u64, levels: u32, address: u64) -> Option<u64> {
         let mut table = top;
-        for level in (1..4).rev() {
+        for level in (1..levels).rev() {
             let entry = *words.get(&(table + (address >> (12 + 9 * level)) % 512 * 8))?;
             assert_eq!(entry & 3, 3);
             let next = entry & 0x000f_ffff_ffff_f000;
@@ -91,12 +100,14 @@ mod tests {
                 assert!((0x4321..0x4321 + frames_needed(frames)).contains(&frame));
                 assert!(words.insert(at, word).is_none(), "written twice");
             });
-            let top = 0x4321 * 4096;
-            for address in [0, 0xfff, 0xfee0_0000, (frames << 12) - 1] {
-                assert_eq!(walk(&words, top, address), Some(address));
+            for levels in [4, 5] {
+                let walk = |address| walk(&words, tables.top(levels) << 12, levels as u32, address);
+                for address in [0, 0xfff, 0xfee0_0000, (frames << 12) - 1] {
+                    assert_eq!(walk(address), Some(address));
+                }
+                assert_eq!(walk(jump), Some(physical));
+                assert_eq!(walk(1 << 39), None);
             }
-            assert_eq!(walk(&words, top, jump), Some(physical));
-            assert_eq!(walk(&words, top, 1 << 39), None);
         }
     }
 }

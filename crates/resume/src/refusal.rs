@@ -21,7 +21,7 @@ pub enum Refusal {
     Processor,
     /// Another memory map.
     Memory,
-    /// The image's kernel uses another depth of paging than the loader.
+    /// The image's kernel uses a depth of paging that there is not.
     Paging,
     /// This disk is missing, or was written since.
     Disk(u64),
@@ -44,7 +44,9 @@ impl fmt::Display for Refusal {
             Refusal::Data(mib) => write!(f, "the image's data is damaged in MiB {mib}"),
             Refusal::Processor => write!(f, "the processor is not that of the suspend"),
             Refusal::Memory => write!(f, "the memory map is not that of the suspend"),
-            Refusal::Paging => write!(f, "the image's kernel uses five levels of page tables"),
+            Refusal::Paging => {
+                write!(f, "the image's kernel has neither four nor five levels of page tables")
+            }
             Refusal::Disk(index) => {
                 write!(f, "disk {index} of the suspend is missing or was written since")
             }

@@ -277,3 +277,20 @@ fn what_is_wrong_on_purpose_goes_nowhere_else() {
         assert!(refused.contains_key(why), "{why} never: {refused:?}");
     }
 }
+
+#[test]
+fn a_mark_that_is_half_erased_is_none() {
+    let whole = Mark { id: 0x1122_3344_5566_7788, header_sum: 0x99aa_bbcc }.to_bytes();
+    assert!(Mark::read(&whole).is_ok());
+    // From the begin or from the end, and each byte alone.
+    for count in 1..=SECTOR_BYTES {
+        let (mut begin, mut end) = (whole, whole);
+        begin[..count].fill(0);
+        end[SECTOR_BYTES - count..].fill(0);
+        let mut alone = whole;
+        alone[count - 1] = 0;
+        for torn in [begin, end, alone] {
+            assert!(torn == whole || Mark::read(&torn) == Err(Refusal::NoMark), "{count}");
+        }
+    }
+}

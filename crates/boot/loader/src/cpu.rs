@@ -1,5 +1,8 @@
 //! The processor, and memory at physical addresses.
 
+/// What of CR4 says that page tables have five levels.
+pub const FIVE_LEVELS: u64 = 1 << 12;
+
 /// The processor's clock.
 pub fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.

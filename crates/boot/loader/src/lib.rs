@@ -231,7 +231,7 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
          waited={waited} jumped={jumped}"
     ));
     firmware.leave()?;
-    jump(&header, &plan, &places)
+    jump(&header, &plan, &places, tables.top(header.paging_levels))
 }
 
 /// The disk with an image: its number and its mark.
@@ -278,8 +278,8 @@ fn load(disk: &mut impl Disk, page: u64, pages: u64, frame: u64) -> Result<(), B
     Ok(())
 }
 
-/// Leave for good.
-fn jump(header: &Header, plan: &Plan, places: &Places) -> ! {
+/// Leave for good, under the page tables with this top.
+fn jump(header: &Header, plan: &Plan, places: &Places, top: u64) -> ! {
     let mut at = places.list * PAGE;
     for (to, from) in plan.copies() {
         memory::set(at, to * PAGE);
@@ -304,11 +304,12 @@ fn jump(header: &Header, plan: &Plan, places: &Places) -> ! {
             "jmp rax",
             in("rax") code,
             in("rdi") places.list * PAGE,
-            in("rsi") places.tables * PAGE,
+            in("rsi") top * PAGE,
             in("rdx") header.entry.cr3,
             in("rcx") header.entry.jump,
             in("r8") pointer,
             in("r12") code + PAGE - 64,
+            in("r13") if header.paging_levels == 5 { cpu::FIVE_LEVELS } else { 0 },
             options(noreturn)
         )
     }

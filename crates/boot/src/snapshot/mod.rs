@@ -57,6 +57,8 @@ pub enum Way {
     Loader,
     /// A kernel that boots, from the image that the kernel makes.
     Kernel,
+    /// Our loader, from the image that the kernel makes, after it was converted.
+    Converted,
 }
 
 /// What the guest said of itself.
@@ -247,6 +249,10 @@ impl Lab {
         if way == Way::Loader && counts.is_empty() {
             return Err(life.failure("the guest wrote no image"));
         }
+        let counts = match way {
+            Way::Converted => convert(&disks.swap, &disks.image, &[disks.mounted.clone()])?,
+            _ => counts,
+        };
         Ok(Suspended { before, counts, wall_s: life.ended.as_secs_f64() })
     }
 
@@ -256,7 +262,7 @@ impl Lab {
     /// When it does not come back, and why, as the loader said it.
     pub fn wake(&self, way: Way, disks: &Disks) -> Result<Woken, Failure> {
         let life = match way {
-            Way::Loader => Start::loader(self.uefi)?.run(self, &disks.all())?,
+            Way::Loader | Way::Converted => Start::loader(self.uefi)?.run(self, &disks.all())?,
             Way::Kernel => self.boot(way, disks)?,
         };
         if let Some(why) = life.said(NOT_RESUMED) {
@@ -286,14 +292,18 @@ impl Lab {
             true => ["serial:lab0", "serial:lab1", "serial:lab2"],
             false => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
         };
-        let way = if way == Way::Loader { "target" } else { "own" };
+        let disks_of_way = match way {
+            Way::Loader => format!("target={image}"),
+            Way::Kernel => format!("own={image}"),
+            Way::Converted => format!("own={swap} prepare={image}"),
+        };
         let Lab { filled_mib: fill, hot_mib: hot, policy, .. } = self;
         let mut init = format!(
-            "rdinit=/blocklab-guest -- snapshot-lab {way}={image} mounted={mounted} fill={fill} \
+            "rdinit=/blocklab-guest -- snapshot-lab {disks_of_way} mounted={mounted} fill={fill} \
              hot={hot} policy={policy}"
         );
         // Without swap nothing can leave by the kernel's choice.
-        if policy != EVERYTHING {
+        if policy != EVERYTHING && way != Way::Converted {
             init += &format!(" swap={swap}");
         }
         let start = Start::kernel(&self.kernel, &archive_of(&files), &init)?;
@@ -380,6 +390,19 @@ impl Witness {
         }
         Err(Failure::bug(format!("the guest came back changed: {self:?} before, {after:?} after")))
     }
+}
+
+/// Make an image of ours in `target`, which was prepared on its machine, of the one that a kernel
+/// made by itself in `swap`; `disks` are the others of the machine. What is in it, by name.
+///
+/// # Errors
+/// What is wrong with either of them.
+pub fn convert(
+    swap: &Path,
+    target: &Path,
+    disks: &[PathBuf],
+) -> Result<Vec<(String, f64)>, Failure> {
+    ::guest::convert(swap, target, disks).map(|told| counts(&told)).map_err(Failure::input)
 }
 
 /// `name=number` pairs.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use boot::snapshot::{Disks, EVERYTHING, Lab, Resumed, Suspended, Way, Woken, inspect};
+use boot::snapshot::{Disks, EVERYTHING, Lab, Resumed, Suspended, Way, Woken, convert, inspect};
 use serde_json::{Value, json};
 use study::Failure;
 
@@ -31,6 +31,8 @@ enum SnapshotVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Convert another image to ours, so that the loader resumes it
+    ResumeFrom(ResumeFrom),
     /// Check an image, and say what is in it
     Info {
         /// A disk, partition or file with an image
@@ -63,12 +65,15 @@ struct Try {
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
+    /// Suspend it by its own kernel, convert that image, and resume it by the loader, too
+    #[arg(long)]
+    converted: bool,
     /// Count instructions, and keep in this new folder what was computed and read, for the workload
     /// `boot`: until the program ran again, and until it had worked
     #[arg(long, value_name = "DIR", conflicts_with = "keep")]
     record: Option<PathBuf>,
     /// Keep the image in this new file, the other disks in FILE.disk and FILE.swap; do not resume
-    #[arg(long, value_name = "FILE", conflicts_with = "against")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "converted"])]
     keep: Option<PathBuf>,
 }
 
@@ -78,6 +83,42 @@ struct Boot {
     image: PathBuf,
     #[command(flatten)]
     guest: Guest,
+}
+
+/// What another image is.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// A Linux kernel's own, in swap: plain, LZO or LZ4
+    Swsusp,
+}
+
+#[derive(clap::Args)]
+struct ResumeFrom {
+    /// What the image is
+    format: Format,
+    /// The disk, partition or file with swap that has the image; it is only swap again afterwards
+    swap: PathBuf,
+    /// What `blocklab-guest suspend --prepare` was given on that machine
+    target: PathBuf,
+    /// The other disks of the machine that were in use, whole
+    #[arg(long = "disk", value_name = "DISK")]
+    disks: Vec<PathBuf>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl ResumeFrom {
+    fn run(&self) -> Result<(), Failure> {
+        let Format::Swsusp = self.format;
+        let found = convert(&self.swap, &self.target, &self.disks)?;
+        if self.json {
+            say(json!({ "image": self.target.display().to_string(), "counts": pairs(&found) }));
+        } else {
+            say(format!("{}: {}", self.target.display(), told(&found)));
+        }
+        Ok(())
+    }
 }
 
 /// The machine of a guest.
@@ -169,6 +210,7 @@ impl Args {
         match self.verb {
             SnapshotVerb::Try(order) => order.run()?,
             SnapshotVerb::Boot(order) => order.run()?,
+            SnapshotVerb::ResumeFrom(order) => order.run()?,
             SnapshotVerb::Tools { folder, json } => write_tools(&folder, json)?,
             SnapshotVerb::Info { image, json } => {
                 let found = inspect::image(&image)?;
@@ -255,6 +297,9 @@ impl Try {
         if self.against {
             cycles.push(cycle(&lab, Way::Kernel)?);
         }
+        if self.converted {
+            cycles.push(cycle(&lab, Way::Converted)?);
+        }
         if let Some(folder) = &self.record {
             self.keep_recordings(folder, &cycles)?;
         }
@@ -278,7 +323,9 @@ impl Try {
 
     fn tell(&self, cycles: &[Cycle], kept: Option<(&Path, &Suspended)>) -> Result<(), Failure> {
         let ratio = match cycles {
-            [ours, kernel] => Some(kernel.resumed.wall_s / ours.resumed.wall_s),
+            [ours, kernel, ..] if kernel.way == Way::Kernel => {
+                Some(kernel.resumed.wall_s / ours.resumed.wall_s)
+            }
             _ => None,
         };
         if self.guest.json {
@@ -290,12 +337,12 @@ impl Try {
             return Ok(());
         }
         if let Some((path, suspended)) = kept {
-            say(format!("{}: {}", path.display(), told(suspended)));
+            say(format!("{}: {}", path.display(), told(&suspended.counts)));
         }
         for cycle in cycles {
             say(format!("{}: suspended in {:.2} s", cycle.name(), cycle.suspended.wall_s));
             if !cycle.suspended.counts.is_empty() {
-                say(format!("  image: {}", told(&cycle.suspended)));
+                say(format!("  image: {}", told(&cycle.suspended.counts)));
             }
             say(told_resume(&cycle.resumed));
             say("  its memory, its clock and its file system are those of before");
@@ -313,7 +360,7 @@ fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
     let mut suspended = lab.suspend(way, &disks)?;
     let (resumed, reads) = loop {
         let reads = match way {
-            Way::Loader => inspect::image(&disks.image)?.reads().to_vec(),
+            Way::Loader | Way::Converted => inspect::image(&disks.image)?.reads().to_vec(),
             Way::Kernel => Vec::new(),
         };
         match lab.wake(way, &disks)? {
@@ -323,7 +370,7 @@ fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
     };
     resumed.is_of(&suspended)?;
     disks.check()?;
-    if way == Way::Loader {
+    if way != Way::Kernel {
         // It was used: a second time must be refused.
         match lab.wake(way, &disks) {
             Ok(_) => return Err(Failure::bug("an image was resumed twice")),
@@ -343,9 +390,9 @@ fn pairs(found: &[(String, f64)]) -> Value {
 }
 
 /// The counts of an image in a line.
-fn told(suspended: &Suspended) -> String {
+fn told(counts: &[(String, f64)]) -> String {
     let of = |name: &str| {
-        let found = suspended.counts.iter().find(|(known, _)| known == name);
+        let found = counts.iter().find(|(known, _)| known == name);
         found.map_or(0.0, |(_, value)| *value)
     };
     format!(
@@ -364,6 +411,7 @@ impl Cycle {
         match self.way {
             Way::Loader => "loader",
             Way::Kernel => "kernel",
+            Way::Converted => "converted",
         }
     }
 

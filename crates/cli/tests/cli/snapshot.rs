@@ -67,6 +67,26 @@ fn what_is_worked_with_stays_in_the_image_once_it_is_known() {
 }
 
 #[test]
+fn a_kernels_own_image_comes_back_by_the_loader_after_it_was_converted() {
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--converted"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let [ours, converted] = [0, 1].map(|index| &answer["cycles"][index]);
+    assert_eq!(converted["way"], "converted");
+    // It is the same machine: a kernel that suspends itself has about as many pages.
+    let pages = |cycle: &Value| cycle["counts"]["pages"].as_f64().unwrap();
+    assert!((0.8..1.25).contains(&(pages(converted) / pages(ours))), "{answer}");
+}
+
+#[test]
+fn a_kernel_with_five_levels_of_page_tables_comes_back() {
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--processor", "max"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+}
+
+#[test]
 fn it_comes_back_by_uefi_from_nvme() {
     if !Path::new("/usr/share/ovmf/OVMF.fd").exists() {
         skip("boot", "no ovmf");
@@ -173,6 +193,9 @@ fn what_cannot_be_tried_is_told() {
     let out = run(&["snapshot", "info", "text"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("image text: "), "{}", out.stderr);
+    let out = run(&["snapshot", "resume-from", "swsusp", "text", "text"]);
+    assert_eq!(out.code, 2);
+    assert!(out.stderr.contains("text: "), "{}", out.stderr);
     let out = run(&["snapshot", "boot", "text"]);
     assert!(out.stderr.contains("text.disk: No such file"), "{}", out.stderr);
 }

@@ -68,6 +68,9 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     for _ in 0..TOUCHES_BEFORE {
         app.ask("touch")?;
     }
+    if let Some(target) = disk("prepare")? {
+        suspend::prepare(&target)?;
+    }
     let ticks = count_ticks();
     std::thread::sleep(10 * TICK);
     let told = |when: &str, digest: &str| {

@@ -12,7 +12,9 @@ use super::target::sectors_sum;
 pub(super) fn header(map: &[Range]) -> Result<Header, String> {
     let memory = machine::memory(map.iter().copied());
     let processor = processor();
-    let mut header = Header { frames: frames(map), processor, memory, ..Header::empty() };
+    let paging_levels = if five_levels() { 5 } else { 4 };
+    let frames = frames(map);
+    let mut header = Header { frames, processor, memory, paging_levels, ..Header::empty() };
     for disk in disks()? {
         if !header.add_disk(disk) {
             return Err("more file systems are mounted than an image has room for".into());
@@ -30,7 +32,7 @@ fn processor() -> u64 {
 }
 
 /// Does the kernel use five levels of page tables?
-pub(super) fn five_levels() -> bool {
+fn five_levels() -> bool {
     // The kernel shows the feature only while it is in use.
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.split_whitespace().any(|word| word == "la57")

@@ -1,7 +1,9 @@
 //! `suspend`: the whole machine into an image, over `/dev/snapshot`, for the loader to resume.
 
+mod convert;
 mod machine;
 mod snapshot;
+mod swsusp;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -81,8 +83,10 @@ pub(crate) enum Ended {
 }
 
 const USAGE: &str = "usage: suspend TARGET|--measure [--policy NAME[:ARGUMENT] [--record FILE]]
+       suspend --prepare TARGET
   TARGET     a partition, disk or file that holds an image of ours, or zeros
   --measure  make the image, count its pages, and go on
+  --prepare  tell TARGET of this machine, for an image that the kernel makes by itself
   --record   what a policy that learns knows from one suspend to the next
   --policy   which pages leave for swap first [default: everything], one of
 ";
@@ -94,11 +98,12 @@ fn usage() -> String {
 /// The verb.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let mut order = Order { target: None, policy: policy::find("everything")?, record: None };
-    let mut measure = false;
+    let (mut measure, mut prepare) = (false, false);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--measure" => measure = true,
+            "--prepare" => prepare = true,
             "--policy" => {
                 order.policy = policy::find(rest.next().map_or("", String::as_str))?;
             }
@@ -111,6 +116,9 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     }
     if measure != order.target.is_none() {
         return Err(format!("expected a target or --measure\n{}", usage()));
+    }
+    if let (true, Some(target)) = (prepare, &order.target) {
+        return convert::prepare(target).map(|()| 0);
     }
     if order.policy.learns() && order.record.is_none() {
         return Err("this policy learns: expected --record FILE".into());
@@ -134,11 +142,10 @@ pub(crate) fn off() -> Result<(), String> {
         .map_err(|why| format!("power off: {why}"))
 }
 
+pub(crate) use convert::{convert, prepare, verb as convert_verb};
+
 /// Make the image.
 pub(crate) fn run(order: &Order) -> Result<Ended, String> {
-    if machine::five_levels() {
-        return Err("the kernel uses five levels of page tables; boot it with no5lvl".into());
-    }
     let map = machine::memory_map()?;
     // What is refused is refused before anything stands still or leaves.
     machine::header(&map)?;
@@ -218,7 +225,9 @@ fn write(
     fits(bytes, store.pages())?;
     store.erase_mark()?;
     let taken = take(source, stream, store)?;
-    finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
+    let mark = finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
+    source.give_up()?;
+    store.write_mark(mark)?;
     Ok(taken.report())
 }
 
@@ -273,13 +282,13 @@ fn take(
     Ok(Taken { pages, runs, data_pages, sums: data.sums })
 }
 
-/// Write what makes an image of the data, the mark last.
+/// Write what makes an image of the data, all but the mark.
 fn finish(
     mut header: Header,
     map: &[Range],
     taken: &Taken,
     store: &mut dyn Store,
-) -> Result<(), String> {
+) -> Result<Mark, String> {
     let table: Vec<u8> = taken.runs.iter().flat_map(Run::to_bytes).collect();
     let mut id = [0; 8];
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
@@ -297,7 +306,7 @@ fn finish(
     let (bytes, header_sum) = header.to_bytes();
     store.write_bytes(HEADER_PAGE, &bytes)?;
     store.sync()?;
-    store.write_mark(Mark { id: header.id, header_sum })
+    Ok(Mark { id: header.id, header_sum })
 }
 
 /// Frames in a row that the image does not have, for the loader: the first, and how many.

@@ -17,6 +17,10 @@ pub(super) trait Source {
     fn bytes(&self) -> Result<u64, String>;
     /// The next page of it.
     fn page(&mut self, page: &mut [u8; PAGE_BYTES]) -> Result<(), String>;
+    /// All was read and is durable elsewhere: from here on nobody may resume from the source.
+    fn give_up(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// The interface, open. What it froze it thaws when it goes.

@@ -95,7 +95,12 @@ impl Target {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(flags.bits() as i32);
-        let file = options.open(path).map_err(|why| match why.kind() {
+        let file = options.open(path).or_else(|why| match why.raw_os_error() {
+            // Some file systems always go through the cache.
+            Some(libc::EINVAL) if kind.is_file() => options.custom_flags(0).open(path),
+            _ => Err(why),
+        });
+        let file = file.map_err(|why| match why.kind() {
             std::io::ErrorKind::ResourceBusy => format!("{name}: it is mounted, or used as swap"),
             _ => wrong(why),
         })?;
@@ -207,9 +212,14 @@ impl Data {
 
 /// Checksum of two sectors of a disk, past all caches.
 pub(super) fn sectors_sum(disk: &Path, sector: u64) -> Result<u32, String> {
-    let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
     let flags = OFlags::DIRECT.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(disk).map_err(wrong)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(disk);
+    sum_of(&file.map_err(|why| format!("{}: {why}", disk.display()))?, disk, sector)
+}
+
+/// The same of a disk that is open.
+pub(super) fn sum_of(file: &File, disk: &Path, sector: u64) -> Result<u32, String> {
+    let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
     let at = sector * SECTOR_BYTES as u64;
     let (page_at, within) = (at / PAGE_BYTES as u64 * PAGE_BYTES as u64, at as usize % PAGE_BYTES);
     let mut pages = [Page::default(), Page::default()];

@@ -6,17 +6,17 @@ use resume::{HEADER_SECTOR, Header, Mark, Refusal, SECTOR_BYTES};
 use super::*;
 use target::Page;
 
-const FRAMES: u64 = 1 << 16;
+pub(super) const FRAMES: u64 = 1 << 16;
 const DISK_PAGES: usize = 1200;
 
 /// A kernel's image of `count` pages that differ by `life`.
-struct Kernel {
-    pages: Vec<[u8; PAGE_BYTES]>,
+pub(super) struct Kernel {
+    pub(super) pages: Vec<[u8; PAGE_BYTES]>,
     next: usize,
 }
 
 impl Kernel {
-    fn new(life: u8, count: u64) -> Kernel {
+    pub(super) fn new(life: u8, count: u64) -> Kernel {
         let words = |words: &[(usize, u64)]| {
             let mut page = [0; PAGE_BYTES];
             for (at, word) in words {
@@ -100,7 +100,7 @@ fn put(disk: &mut [u8], at: u64, pages: &[Page], bytes_max: usize) {
 }
 
 /// The life whose image is on the disk: all of it, or none at all.
-fn life(disk: &[u8]) -> Result<u8, Refusal> {
+pub(super) fn life(disk: &[u8]) -> Result<u8, Refusal> {
     let mark = Mark::read(disk.first_chunk().unwrap())?;
     let at = HEADER_SECTOR as usize * SECTOR_BYTES;
     let header = Header::read(disk[at..].first_chunk().unwrap(), mark)?;

@@ -20,8 +20,6 @@ use uefi::{Identify, Status};
 use block::Block;
 
 const PAGE: u64 = PAGE_BYTES as u64;
-/// The kernel's tables have four levels; this bit of CR4 means five.
-const FIVE_LEVELS: u64 = 1 << 12;
 const RANGES_MAX: usize = 1024;
 const MOVED_MAX: usize = 4096;
 
@@ -53,10 +51,11 @@ fn memory_map() -> Result<&'static [Range], Status> {
     Ok(&ranges[..count])
 }
 
-/// Frames in a row, which hold anything.
+/// Frames in a row, which hold anything, below 4 GiB: where 32 bits reach.
 fn frames(count: u64) -> Result<u64, Refusal> {
     let count = usize::try_from(count).map_err(|_| Refusal::Scratch)?;
-    let place = boot::allocate_pages(AllocateType::AnyPages, MemoryType::LOADER_DATA, count.max(1));
+    let place = AllocateType::MaxAddress(u32::MAX.into());
+    let place = boot::allocate_pages(place, MemoryType::LOADER_DATA, count.max(1));
     place.map(|place| place.as_ptr() as u64 / PAGE).map_err(|_| Refusal::Scratch)
 }
 
@@ -166,18 +165,8 @@ fn say(line: Arguments) {
     });
 }
 
-fn five_levels() -> bool {
-    let cr4: u64;
-    // SAFETY: a firmware's programs run with the right to read it.
-    unsafe { asm!("mov {}, cr4", out(reg) cr4) }
-    cr4 & FIVE_LEVELS != 0
-}
-
 fn resume_image() -> Result<core::convert::Infallible, blocklab_loader::Why> {
     let broken = |_| blocklab_loader::Why::Broken;
-    if five_levels() {
-        return Err(Refusal::Paging.into());
-    }
     let by_protocol = boot::SearchType::ByProtocol(&uefi::proto::media::block::BlockIO::GUID);
     let handles = boot::locate_handle_buffer(by_protocol).map_err(|_| Broken)?;
     let map = memory_map().map_err(broken)?;

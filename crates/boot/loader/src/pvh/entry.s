@@ -76,5 +76,6 @@ descriptors:
 map_top: .skip 4096
 map_second: .skip 4096
 map_first: .skip 16384
-.skip 16384
+# A header is 2.5 KiB, a page 4, and there are some of each.
+.skip 32768
 stack_top:

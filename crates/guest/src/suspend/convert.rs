@@ -1,0 +1,268 @@
+//! A kernel's own image becomes one of ours. What the loader has to know of the machine, the
+//! machine tells beforehand: the target is prepared.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use resume::machine::{Range, map_of_bytes, map_to_bytes};
+use resume::{Disk, Header, PAGE_BYTES, SECTOR_BYTES};
+
+use super::swsusp::Hibernated;
+use super::target::{HEADER_PAGE, Page, Store, Target, sum_of};
+use super::{Report, machine, write};
+
+/// Where the memory map is until there is data.
+const MAP_PAGE: u64 = HEADER_PAGE + 1;
+
+/// The verb `convert SWAP TARGET [DISK...]`.
+pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
+    let [swap, target, disks @ ..] = arguments else {
+        return Err("usage: convert SWAP TARGET [DISK...]".into());
+    };
+    let disks: Vec<PathBuf> = disks.iter().map(PathBuf::from).collect();
+    println!("image {}", convert(Path::new(swap), Path::new(target), &disks)?);
+    Ok(0)
+}
+
+/// Tell `target` of this machine; what image it had is gone.
+pub(crate) fn prepare(target: &Path) -> Result<(), String> {
+    let map = machine::memory_map()?;
+    let header = machine::header(&map)?;
+    let map = map_to_bytes(&map).ok_or("the memory map has more ranges than a page")?;
+    let mut target = Target::open(target)?;
+    target.erase_mark()?;
+    target.write_bytes(HEADER_PAGE, &header.to_bytes().0)?;
+    target.write_bytes(MAP_PAGE, &map)?;
+    target.sync()
+}
+
+/// Make an image of ours in `target`, which was prepared, of the kernel's in `swap`, which is only
+/// swap again afterwards. `disks` are the others of the machine.
+///
+/// # Errors
+/// What does not fit. The kernel's image is there until all of ours is, but for its mark.
+pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<Report, String> {
+    let mut source = Hibernated::open(swap)?;
+    let shown = target.display();
+    let mut target = Target::open(target)?;
+    let unprepared = || format!("{shown}: expected a target after `suspend --prepare` there");
+    let (mut page, mut map_page) = (Page::default(), Page::default());
+    target.read(HEADER_PAGE * PAGE_BYTES as u64, &mut page)?;
+    target.read(MAP_PAGE * PAGE_BYTES as u64, &mut map_page)?;
+    let mut header = Header::read_prepared(&page.0).map_err(|_| unprepared())?;
+    let map: Vec<Range> = map_of_bytes(&map_page.0).ok_or_else(unprepared)?.collect();
+    let count = header.disk_count as usize;
+    for disk in &mut header.disks[..count] {
+        disk.sum = sum(disk, [swap].into_iter().chain(disks.iter().map(PathBuf::as_path)))?;
+    }
+    let mut report = write(&mut source, header, &map, &mut target)?;
+    report.written_bytes = target.written_bytes;
+    Ok(report)
+}
+
+/// The state of a disk's file system after the suspend: that of the first that has its size.
+fn sum<'a>(disk: &Disk, mut among: impl Iterator<Item = &'a Path>) -> Result<u32, String> {
+    let size = |path: &Path| {
+        let file = File::open(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
+        let bytes = bytes.map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok((file, bytes / SECTOR_BYTES as u64))
+    };
+    let found: Result<_, String> = among
+        .find_map(|path| match size(path) {
+            Ok((file, sectors)) if sectors == disk.sectors => Some(Ok((file, path))),
+            Ok(_) => None,
+            Err(why) => Some(Err(why)),
+        })
+        .unwrap_or_else(|| {
+            Err(format!("a disk of {} sectors was in use: expected it, too", disk.sectors))
+        });
+    let (file, path) = found?;
+    sum_of(&file, path, disk.superblock_sector)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use resume::Refusal;
+    use resume::swsusp::{GROUP_BYTES, MAP_ENTRIES, Signature, add};
+
+    use super::super::tests::{FRAMES, Kernel, life};
+    use super::*;
+
+    const SWAP_PAGES: usize = 1500;
+    const PLAIN: u32 = 2;
+    const LZO: u32 = 4;
+    const LZ4: u32 = 4 | 16;
+
+    /// Letters only, as LZO or LZ4 has them.
+    fn packed(bytes: &[u8], flags: u32) -> Vec<u8> {
+        // What a byte of the length says that another follows, and what the last one is more by.
+        let long = |count: usize, follows: u8, more: usize| {
+            let mut bytes = vec![follows; (count - more) / 255];
+            bytes.push(((count - more) % 255 + more) as u8);
+            bytes
+        };
+        let count = bytes.len();
+        let body = match flags {
+            LZO => [&[0][..], &long(count - 18, 0, 1), bytes, &[17, 0, 0]].concat(),
+            _ => [&[0xf0][..], &long(count - 15, 255, 0), bytes].concat(),
+        };
+        [&(body.len() as u64).to_le_bytes(), &body[..]].concat()
+    }
+
+    /// A swap with a kernel's image, every second page of it in another place.
+    fn swap(kernel: &Kernel, flags: u32) -> Vec<u8> {
+        let (head, rest) = kernel.pages.split_first().unwrap();
+        let rest = rest.concat();
+        let mut pages: Vec<Vec<u8>> = vec![head.to_vec()];
+        if flags == PLAIN {
+            pages.extend(rest.chunks(PAGE_BYTES).map(<[u8]>::to_vec));
+        } else {
+            for group in rest.chunks(GROUP_BYTES) {
+                pages.extend(packed(group, flags).chunks(PAGE_BYTES).map(<[u8]>::to_vec));
+            }
+        }
+        let mut swap = vec![0; SWAP_PAGES * PAGE_BYTES];
+        let maps = pages.len().div_ceil(MAP_ENTRIES);
+        let place = |index: usize| SWAP_PAGES - 1 - (index ^ 1);
+        let mut word = |at: usize, value: u64| {
+            swap[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        };
+        for index in 0..pages.len() {
+            let at = (3 + index / MAP_ENTRIES) * PAGE_BYTES + index % MAP_ENTRIES * 8;
+            word(at, place(index) as u64);
+        }
+        for map in 0..maps - 1 {
+            word((4 + map) * PAGE_BYTES - 8, 4 + map as u64);
+        }
+        word(PAGE_BYTES - 32, 3);
+        for (index, page) in pages.iter().enumerate() {
+            swap[place(index) * PAGE_BYTES..][..page.len()].copy_from_slice(page);
+        }
+        swap[PAGE_BYTES - 36..][..4].copy_from_slice(&add(0, &rest).to_le_bytes());
+        swap[PAGE_BYTES - 24..][..4].copy_from_slice(&flags.to_le_bytes());
+        swap[PAGE_BYTES - 20..PAGE_BYTES].copy_from_slice(b"SWAPSPACE2S1SUSPEND\0");
+        swap
+    }
+
+    /// Files that go again.
+    struct Files(PathBuf);
+
+    impl Files {
+        fn new(name: &str, swap: &[u8]) -> Files {
+            let folder = format!("blocklab-convert-{name}-{}", std::process::id());
+            let files = Files(std::env::temp_dir().join(folder));
+            fs::create_dir_all(&files.0).unwrap();
+            fs::write(files.swap(), swap).unwrap();
+            let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+            let mut header = Header { frames: FRAMES, ..Header::empty() };
+            header.add_disk(Disk { sectors: SWAP_PAGES as u64 * 8, superblock_sector: 2, sum: 5 });
+            let mut target = vec![0; SWAP_PAGES * PAGE_BYTES];
+            target[PAGE_BYTES..2 * PAGE_BYTES].copy_from_slice(&header.to_bytes().0);
+            target[2 * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(&map_to_bytes(&map).unwrap());
+            fs::write(files.target(), target).unwrap();
+            files
+        }
+
+        fn swap(&self) -> PathBuf {
+            self.0.join("swap")
+        }
+
+        fn target(&self) -> PathBuf {
+            self.0.join("target")
+        }
+
+        fn convert(&self) -> Result<Report, String> {
+            convert(&self.swap(), &self.target(), &[])
+        }
+
+        /// Does the swap have an image, and what has the target?
+        fn state(&self) -> (bool, Result<u8, Refusal>) {
+            let swap = fs::read(self.swap()).unwrap();
+            let there = Signature::read(swap.first_chunk().unwrap()).is_some();
+            (there, life(&fs::read(self.target()).unwrap()))
+        }
+    }
+
+    impl Drop for Files {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_kernels_image_becomes_ours_however_it_is_packed() {
+        for flags in [PLAIN, LZO, LZ4] {
+            let files = Files::new(&format!("packed-{flags}"), &swap(&Kernel::new(7, 900), flags));
+            assert_eq!(files.state(), (true, Err(Refusal::NoMark)));
+            let report = files.convert().unwrap();
+            assert_eq!((report.pages, report.zero_pages, report.data_pages), (900, 180, 720));
+            assert_eq!(files.state(), (false, Ok(7)));
+            let first = fs::read(files.swap()).unwrap();
+            assert_eq!(&first[PAGE_BYTES - 10..PAGE_BYTES], b"SWAPSPACE2");
+            // A second time there is nothing, and what there is stays.
+            assert!(files.convert().unwrap_err().contains("expected swap with the image"));
+            assert_eq!(files.state(), (false, Ok(7)));
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_stays_as_it_is() {
+        let whole = swap(&Kernel::new(7, 900), LZO);
+        // A group's length, a letter of it, the map, and the map's second page.
+        let at = |page: usize, byte: usize| page * PAGE_BYTES + byte;
+        for (at, why) in [
+            (at(SWAP_PAGES - 1, 4), "a group's length"),
+            (at(SWAP_PAGES - 5, 99), "its checksum"),
+            (at(3, 1), "a page outside"),
+            (at(3, PAGE_BYTES - 7), "a page outside"),
+        ] {
+            let mut swap = whole.clone();
+            swap[at] ^= 0x40;
+            let files = Files::new(&format!("damaged-{at}"), &swap);
+            let told = files.convert().unwrap_err();
+            assert!(told.contains(why), "{at}: {told}");
+            assert_eq!(files.state(), (true, Err(Refusal::NoMark)), "{at}");
+        }
+        let files = Files::new("unprepared", &whole);
+        fs::write(files.target(), vec![0; whole.len()]).unwrap();
+        assert!(files.convert().unwrap_err().contains("after `suspend --prepare`"));
+        fs::write(files.swap(), &whole[..whole.len() - PAGE_BYTES]).unwrap();
+        assert!(files.convert().is_err());
+    }
+
+    /// A target that looks at the swap before each write.
+    struct Watch<'a>(Target, &'a Files, Vec<(bool, bool)>);
+
+    impl Store for Watch<'_> {
+        fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+            let marks = at == 0 && pages[0].0[0] != 0;
+            self.2.push((marks, self.1.state().0));
+            self.0.write(at, pages)
+        }
+
+        fn sync(&mut self) -> Result<(), String> {
+            self.0.sync()
+        }
+
+        fn pages(&self) -> u64 {
+            self.0.pages()
+        }
+    }
+
+    #[test]
+    fn there_are_never_two_images() {
+        let files = Files::new("watched", &swap(&Kernel::new(7, 900), LZ4));
+        let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+        let header = Header { frames: FRAMES, ..Header::empty() };
+        let mut watch = Watch(Target::open(&files.target()).unwrap(), &files, Vec::new());
+        let mut source = Hibernated::open(&files.swap()).unwrap();
+        write(&mut source, header, &map, &mut watch).unwrap();
+        let (last, before) = watch.2.split_last().unwrap();
+        // The kernel's is there until all is written but the mark, and gone before that.
+        assert!(before.len() > 4 && before.iter().all(|seen| *seen == (false, true)));
+        assert_eq!(*last, (true, false));
+    }
+}
