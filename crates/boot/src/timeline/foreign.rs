@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_plot_is_read() {
-        let svg = "<?xml version=\"1.0\"?>\n<svg width=\"9px\">\n  <rect class=\"box\" x=\"0\"/>\n  \
+        let svg = "<?xml version=\"1.0\"?>\n<svg width=\"9px\">\n  <rect class=\"box\" x=\"0\"/>\n \
             <text class=\"sec\" x=\"10.000\" y=\"-5.000\">0.1s</text>\n  <rect class=\"kernel\" \
             x=\"0.000\" y=\"0.000\" width=\"100.000\" height=\"19.0\" />\n  <text class=\"left\" \
             x=\"5.0\" y=\"14.0\">kernel</text>\n  <rect class=\"activating\" x=\"250.500\" \

@@ -100,6 +100,31 @@ pub fn bias(record: &Record, leaders: usize) -> Option<Bias> {
     })
 }
 
+/// The first `rows` of the ranking, where processes are known.
+fn table(record: &Record, rows: usize) -> Vec<String> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut lines = Vec::new();
+    if !record.processes.is_empty() {
+        lines.push(format!(
+            "{:>11} {:>6} {:>11} {:>11} {:>8} {:>8}  process",
+            "I/O delay s", "waits", "processor s", "run queue s", "read MB", "writ. MB"
+        ));
+    }
+    for row in ranking(record).iter().take(rows) {
+        let name = if row.kernel { format!("[{}]", row.name) } else { row.name.clone() };
+        lines.push(format!(
+            "{:11.6} {:6} {:11.6} {:11.6} {:8.2} {:8.2}  {name}",
+            seconds(row.io_ns),
+            row.io_waits,
+            seconds(row.cpu_ns),
+            seconds(row.queue_ns),
+            row.read_bytes as f64 / 1e6,
+            row.write_bytes as f64 / 1e6,
+        ));
+    }
+    lines
+}
+
 /// What a person reads: milestones, shares, and the first `rows` of the ranking.
 pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -140,24 +165,7 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     if let Some(why) = &head.incomplete {
         lines.push(format!("the record is incomplete: {why}"));
     }
-    if !record.processes.is_empty() {
-        lines.push(format!(
-            "{:>11} {:>6} {:>11} {:>11} {:>8} {:>8}  process",
-            "I/O delay s", "waits", "processor s", "run queue s", "read MB", "writ. MB"
-        ));
-    }
-    for row in ranking(record).iter().take(rows) {
-        let name = if row.kernel { format!("[{}]", row.name) } else { row.name.clone() };
-        lines.push(format!(
-            "{:11.6} {:6} {:11.6} {:11.6} {:8.2} {:8.2}  {name}",
-            seconds(row.io_ns),
-            row.io_waits,
-            seconds(row.cpu_ns),
-            seconds(row.queue_ns),
-            row.read_bytes as f64 / 1e6,
-            row.write_bytes as f64 / 1e6,
-        ));
-    }
+    lines.extend(table(record, rows));
     lines.extend(units::lines(record, rows));
     if let Some(bias) = bias(record, 5) {
         lines.push(format!(

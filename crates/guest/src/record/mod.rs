@@ -165,7 +165,7 @@ fn before_init(arguments: &[String], options: &Options) -> String {
     become_init(program, rest)
 }
 
-/// Mount /run, unless an initramfs did, and make the recorder's folder there. Systemd takes it over.
+/// Mount /run, unless an initramfs did, and make the recorder's folder there. Systemd keeps it.
 fn have_run() -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     if std::fs::metadata("/")?.dev() == std::fs::metadata("/run")?.dev() {

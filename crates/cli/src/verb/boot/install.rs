@@ -66,7 +66,7 @@ impl Args {
         match entry {
             Some(path) => {
                 say(format!("wrote {path}"));
-                say("Start the machine and choose `This system, recorded by blocklab` in its menu;");
+                say("Start the machine by the entry `This system, recorded by blocklab`;");
             }
             None => {
                 say("No boot loader that is known was found: start the machine once with");

@@ -304,9 +304,8 @@ pub(super) fn read_as(
     parse: impl Fn(&str) -> Result<Record, Unreadable>,
 ) -> Result<Record, Failure> {
     let shown = path.display();
-    let wrong = |why: String| {
-        Failure::input(format!("record {shown}: {why}")).expected(foreign::KINDS)
-    };
+    let wrong =
+        |why: String| Failure::input(format!("record {shown}: {why}")).expected(foreign::KINDS);
     let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
     if bytes > RECORD_BYTES_MAX {
         return Err(wrong(format!("{bytes} bytes")));
