@@ -3,11 +3,13 @@
 //!
 //! `image` makes the disk, `load` boots it and writes a [`workload::boot_recording::Recording`],
 //! which the workload `boot` replays on any device in virtual time; `compose` does so for a table.
+//! `install` puts the recorder into a system of the user's.
 //! `timeline` is what comes after: who waits for what until a unit of the distribution is reached.
 
 pub mod compose;
 mod guest_program;
 pub mod image;
+pub mod install;
 pub mod load;
 pub mod snapshot;
 pub mod timeline;

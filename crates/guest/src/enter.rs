@@ -67,7 +67,7 @@ fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
 fn service(unit: &str) -> String {
     format!(
         "[Unit]\nDescription=Tell the recorder\nDefaultDependencies=no\nAfter={unit}\n\n\
-         [Service]\nType=oneshot\nExecStart=/{FOLDER}/{PROGRAM} mark {unit}\n"
+         [Service]\nType=oneshot\nExecStart=/{FOLDER}/{PROGRAM} mark {unit} units\n"
     )
 }
 
@@ -104,7 +104,7 @@ mod tests {
         let same = fs::read(root.join(FOLDER).join(PROGRAM)).unwrap().len();
         fs::remove_dir_all(&root).unwrap();
         assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
-        assert!(text.contains("blocklab-guest mark multi-user.target\n"), "{text}");
+        assert!(text.contains("blocklab-guest mark multi-user.target units\n"), "{text}");
         assert!(early.contains("/readahead-list read-ahead /run/blocklab/list\n"), "{early}");
         assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
     }

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use super::bars::{Bar, Doing, bars};
 use super::ranking::{self, Row};
-use super::record::Record;
+use super::record::{Record, Unit};
+use super::units;
 
 /// Places of the ranking, and rows of the difference, that are shown.
 const ROWS: usize = 20;
@@ -22,6 +23,9 @@ const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;ma
     td:last-child,th:last-child{text-align:left}svg{display:block;font-size:10px}\
     h2{margin-top:2em}.key{display:inline-block;width:.9em;height:.9em;margin:0 .4em 0 1.2em;\
     vertical-align:-1px}p{max-width:75ch}";
+
+/// Of a unit that starts.
+const STARTS: &str = "#7d6ba8";
 
 fn colour(doing: Doing) -> &'static str {
     match doing {
@@ -63,7 +67,58 @@ fn section(out: &mut String, name: &str, record: &Record) {
     }
     out.push_str("<span class=\"key\" style=\"background:#e6e6e6\"></span>lives</p>\n");
     picture(out, record);
-    table(out, &ranking::ranking(record));
+    if !record.processes.is_empty() {
+        table(out, &ranking::ranking(record));
+    }
+    if !record.units.is_empty() {
+        of_units(out, record);
+        chain(out, record);
+    }
+}
+
+fn of_units(out: &mut String, record: &Record) {
+    out.push_str(
+        "<h3>Units of systemd</h3>\n<table><tr><th>I/O delay s<th>processor s<th>run queue \
+         s<th>to start s<th>read MB<th>page faults with I/O<th>processes<th>unit</tr>\n",
+    );
+    for row in units::units(record).iter().take(ROWS) {
+        let start = row.start_ns.map_or("-".into(), |ns| format!("{:.6}", ns as f64 / 1e9));
+        let _ = writeln!(
+            out,
+            "<tr><td>{:.6}<td>{:.6}<td>{:.6}<td>{start}<td>{:.2}<td>{}<td>{}<td>{}</tr>",
+            row.io_ns as f64 / 1e9,
+            row.cpu_ns as f64 / 1e9,
+            row.queue_ns as f64 / 1e9,
+            row.read_bytes as f64 / 1e6,
+            row.major_faults,
+            row.processes,
+            escaped(&row.unit)
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+fn chain(out: &mut String, record: &Record) {
+    let _ = writeln!(
+        out,
+        "<h3>The chain of units to {}</h3>\n<p>Each began after the one above it was reached, the \
+         last of those that it is ordered after.</p>\n<table><tr><th>from s<th>took s<th>I/O \
+         delay s<th>processor s<th>unit</tr>",
+        escaped(&record.head.until)
+    );
+    let (start, _) = record.window_ns();
+    for link in units::chain(record) {
+        let _ = writeln!(
+            out,
+            "<tr><td>{:.6}<td>{:.6}<td>{:.6}<td>{:.6}<td>{}</tr>",
+            link.from_ns.saturating_sub(start) as f64 / 1e9,
+            link.to_ns.saturating_sub(link.from_ns) as f64 / 1e9,
+            link.io_ns as f64 / 1e9,
+            link.cpu_ns as f64 / 1e9,
+            escaped(&link.unit)
+        );
+    }
+    out.push_str("</table>\n");
 }
 
 /// A round step of the axis: at most ten of them.
@@ -85,7 +140,11 @@ fn picture(out: &mut String, record: &Record) {
     let x =
         |ns: u64| LABEL as f64 + (ns.saturating_sub(start)) as f64 / window as f64 * WIDTH as f64;
     let all = bars(record);
-    let height = TOP + all.len() as u64 * ROW + 6;
+    // Where no process is known, what is known is drawn.
+    let drawn = if all.is_empty() { record.units.as_slice() } else { &[] };
+    let mut drawn: Vec<&Unit> = drawn.iter().filter(|unit| unit.activating_ns <= end).collect();
+    drawn.sort_by_key(|unit| unit.activating_ns);
+    let height = TOP + (all.len() + drawn.len()) as u64 * ROW + 6;
     let _ = writeln!(
         out,
         "<svg viewBox=\"0 0 {w} {height}\" width=\"{w}\" height=\"{height}\" \
@@ -107,6 +166,9 @@ fn picture(out: &mut String, record: &Record) {
     for (index, bar) in all.iter().enumerate() {
         draw(out, bar, TOP + index as u64 * ROW, &x);
     }
+    for (index, unit) in drawn.iter().enumerate() {
+        draw_unit(out, unit, TOP + index as u64 * ROW, (start, end), &x);
+    }
     for one in record.milestones.iter().filter(|one| one.at_ns > start && one.at_ns <= end) {
         let at = x(one.at_ns);
         let _ = writeln!(
@@ -117,6 +179,30 @@ fn picture(out: &mut String, record: &Record) {
         );
     }
     out.push_str("</svg>\n");
+}
+
+fn draw_unit(
+    out: &mut String,
+    unit: &Unit,
+    y: u64,
+    (start, end): (u64, u64),
+    x: &impl Fn(u64) -> f64,
+) {
+    let from = unit.activating_ns.clamp(start, end);
+    let to = unit.active_ns.unwrap_or(end).clamp(from, end);
+    let _ = writeln!(
+        out,
+        "<g><title>{name}: {} s</title><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>\
+         <rect x=\"{:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\" fill=\"{STARTS}\"/></g>",
+        plain((to - from) as f64 / 1e9),
+        LABEL - 6,
+        y + ROW - 4,
+        x(from),
+        y + 2,
+        (x(to) - x(from)).max(0.5),
+        ROW - 4,
+        name = escaped(&unit.unit),
+    );
 }
 
 fn draw(out: &mut String, bar: &Bar, y: u64, x: &impl Fn(u64) -> f64) {
@@ -240,6 +326,14 @@ mod tests {
         slower.processes[4].io_ns = 1500;
         assert_eq!(differences(&record, &slower)[0], ("a <b>".into(), [500, 1500]));
         assert!(page(&[("a".into(), record), ("b".into(), slower)]).contains("+0.000001"));
+    }
+
+    #[test]
+    fn units_have_a_table_and_a_chain_where_they_are_known() {
+        let of = |record: Record| page(&[("a".into(), record)]);
+        let told = of(units::tests::with_units());
+        assert!(told.contains("<td>b.service</tr>") && told.contains("to a.target</h3>"));
+        assert!(!of(Record::parse(SMALL).unwrap()).contains("Units of systemd"));
     }
 
     #[test]

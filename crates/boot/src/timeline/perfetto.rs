@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 use super::bars::bars;
 use super::record::Record;
 
+/// No process has this number.
+const UNITS: u32 = u32::MAX >> 1;
+
 /// The trace.
 pub fn trace(record: &Record) -> Value {
     let us = |ns: u64| ns as f64 / 1e3;
-    let (start, _) = record.window_ns();
+    let (start, end) = record.window_ns();
     let mut events = Vec::new();
     for bar in bars(record) {
         let (pid, name) = (bar.process.pid, &bar.process.name);
@@ -19,6 +22,25 @@ pub fn trace(record: &Record) -> Value {
             events.push(json!({
                 "ph": "X", "name": piece.doing.name(), "pid": pid, "tid": pid,
                 "ts": us(piece.from_ns - start), "dur": us(piece.to_ns - piece.from_ns),
+            }));
+        }
+    }
+    if !record.units.is_empty() {
+        events.push(json!({
+            "ph": "M", "name": "process_name", "pid": UNITS, "tid": UNITS,
+            "args": { "name": "units of systemd" },
+        }));
+    }
+    for (id, unit) in record.units.iter().enumerate() {
+        let to = unit.active_ns.unwrap_or(end);
+        if unit.activating_ns < start || to > end || to < unit.activating_ns {
+            continue;
+        }
+        // Units overlap: each is an asynchronous event of its own.
+        for (phase, at) in [("b", unit.activating_ns), ("e", to)] {
+            events.push(json!({
+                "ph": phase, "cat": "unit", "id": id, "name": unit.unit, "pid": UNITS,
+                "tid": UNITS, "ts": us(at - start),
             }));
         }
     }
@@ -35,6 +57,17 @@ pub fn trace(record: &Record) -> Value {
 mod tests {
     use super::super::record::tests::SMALL;
     use super::*;
+
+    #[test]
+    fn a_unit_begins_and_ends() {
+        let trace = trace(&super::super::units::tests::with_units());
+        let events = trace["traceEvents"].as_array().unwrap();
+        let of = |phase: &str| {
+            let found = events.iter().find(|one| one["ph"] == phase && one["name"] == "b.service");
+            found.unwrap()["ts"].as_f64().unwrap()
+        };
+        assert_eq!((of("b"), of("e")), (0.19, 0.9));
+    }
 
     #[test]
     fn every_piece_and_milestone_is_an_event() {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::record::{Process, Record};
+use super::units;
 
 /// Ticks in which the paper's way counts.
 const TICK_NS: u64 = 10_000_000;
@@ -99,13 +100,39 @@ pub fn bias(record: &Record, leaders: usize) -> Option<Bias> {
     })
 }
 
+/// The first `rows` of the ranking, where processes are known.
+fn table(record: &Record, rows: usize) -> Vec<String> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut lines = Vec::new();
+    if !record.processes.is_empty() {
+        lines.push(format!(
+            "{:>11} {:>6} {:>11} {:>11} {:>8} {:>8}  process",
+            "I/O delay s", "waits", "processor s", "run queue s", "read MB", "writ. MB"
+        ));
+    }
+    for row in ranking(record).iter().take(rows) {
+        let name = if row.kernel { format!("[{}]", row.name) } else { row.name.clone() };
+        lines.push(format!(
+            "{:11.6} {:6} {:11.6} {:11.6} {:8.2} {:8.2}  {name}",
+            seconds(row.io_ns),
+            row.io_waits,
+            seconds(row.cpu_ns),
+            seconds(row.queue_ns),
+            row.read_bytes as f64 / 1e6,
+            row.write_bytes as f64 / 1e6,
+        ));
+    }
+    lines
+}
+
 /// What a person reads: milestones, shares, and the first `rows` of the ranking.
 pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let (start, end) = record.window_ns();
     let head = &record.head;
-    let mut lines =
-        vec![format!("{} after {:.6} s of process 1", head.until, seconds(end - start))];
+    // Other tools begin with the kernel.
+    let of = if record.processes.is_empty() { "" } else { " of process 1" };
+    let mut lines = vec![format!("{} after {:.6} s{of}", head.until, seconds(end - start))];
     if let Some(travelled) = &record.travelled {
         let device_s = travelled.device_busy_share * 100.0;
         let code = travelled.processor_share.map_or("code was free".into(), |share| {
@@ -116,6 +143,13 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let inside = |at_ns: u64| at_ns > start && at_ns < end;
     for one in record.milestones.iter().filter(|one| inside(one.at_ns)) {
         lines.push(format!("{} after {:.6} s", one.milestone, seconds(one.at_ns - start)));
+    }
+    if let Some(before) = record.before_kernel {
+        let (firmware, loader) = (seconds(before.firmware_ns), seconds(before.loader_ns));
+        lines.push(format!("before the kernel: firmware {firmware:.6} s, loader {loader:.6} s"));
+    }
+    if start > 0 && record.travelled.is_none() {
+        lines.push(format!("process 1 {:.6} s after the kernel's start", seconds(start)));
     }
     if let Some(recorder) = record.recorder() {
         let own = recorder.cpu_ns as f64;
@@ -131,22 +165,8 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     if let Some(why) = &head.incomplete {
         lines.push(format!("the record is incomplete: {why}"));
     }
-    lines.push(format!(
-        "{:>11} {:>6} {:>11} {:>11} {:>8} {:>8}  process",
-        "I/O delay s", "waits", "processor s", "run queue s", "read MB", "writ. MB"
-    ));
-    for row in ranking(record).iter().take(rows) {
-        let name = if row.kernel { format!("[{}]", row.name) } else { row.name.clone() };
-        lines.push(format!(
-            "{:11.6} {:6} {:11.6} {:11.6} {:8.2} {:8.2}  {name}",
-            seconds(row.io_ns),
-            row.io_waits,
-            seconds(row.cpu_ns),
-            seconds(row.queue_ns),
-            row.read_bytes as f64 / 1e6,
-            row.write_bytes as f64 / 1e6,
-        ));
-    }
+    lines.extend(table(record, rows));
+    lines.extend(units::lines(record, rows));
     if let Some(bias) = bias(record, 5) {
         lines.push(format!(
             "every {:.3} s, as the paper looks: {:.2} s of I/O delay instead of {:.2} s, {} \

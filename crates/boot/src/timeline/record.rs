@@ -32,6 +32,10 @@ pub struct Record {
     pub slice_interval_ns: Option<u64>,
     /// Files that were read, where that was asked for.
     pub files: Vec<String>,
+    /// Units of systemd that were started, where it was asked.
+    pub units: Vec<Unit>,
+    /// What was before the kernel, where the firmware tells.
+    pub before_kernel: Option<BeforeKernel>,
     /// In virtual time.
     pub travelled: Option<Travelled>,
 }
@@ -114,6 +118,35 @@ pub struct Process {
     pub minor_faults: u64,
     /// Page faults with I/O.
     pub major_faults: u64,
+}
+
+/// A unit of systemd.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unit {
+    /// Its name.
+    pub unit: String,
+    /// What it was at the end: `active`, `inactive` for what has done its work, `failed`.
+    pub state: String,
+    /// When it was begun.
+    pub activating_ns: u64,
+    /// When it was reached; `None` for what was not, or leaves no such time.
+    pub active_ns: Option<u64>,
+    /// Its main process, as systemd numbers it.
+    pub main: Option<u64>,
+    /// When systemd had started that.
+    pub main_start_ns: Option<u64>,
+    /// Units that it is ordered after, of those that were started.
+    pub after: Vec<String>,
+}
+
+/// Times before the kernel's start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BeforeKernel {
+    /// In the firmware.
+    pub firmware_ns: u64,
+    /// In the loader.
+    pub loader_ns: u64,
 }
 
 /// The paper's way.
@@ -206,6 +239,23 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 }
 
 impl Record {
+    /// With nothing in it but `head`.
+    pub fn empty(head: Head) -> Record {
+        Record {
+            head,
+            milestones: Vec::new(),
+            processes: Vec::new(),
+            samples: None,
+            sampled: Vec::new(),
+            slices: Vec::new(),
+            slice_interval_ns: None,
+            files: Vec::new(),
+            units: Vec::new(),
+            before_kernel: None,
+            travelled: None,
+        }
+    }
+
     /// Read a record.
     ///
     /// # Errors
@@ -222,24 +272,16 @@ impl Record {
             let why = format!("format {}; expected \"{FORMAT}\"", head["format"]);
             return Err(at(first)(why));
         }
-        let head = read(head).map_err(at(first))?;
-        let mut record = Record {
-            head,
-            milestones: Vec::new(),
-            processes: Vec::new(),
-            samples: None,
-            sampled: Vec::new(),
-            slices: Vec::new(),
-            slice_interval_ns: None,
-            files: Vec::new(),
-            travelled: None,
-        };
+        let head: Head = read(head).map_err(at(first))?;
+        let mut record = Record::empty(head);
         for (number, line) in lines {
             if number > LINES_MAX {
                 return Err(at(number)(format!("expected at most {LINES_MAX} lines")));
             }
             record.take(json(number, line)?).map_err(at(number))?;
         }
+        // Systemd tells its own behind the recorder's.
+        record.milestones.sort_by_key(|one| one.at_ns);
         Ok(record)
     }
 
@@ -261,6 +303,10 @@ impl Record {
             self.slice_interval_ns = Some(read(line["slice_interval_ns"].clone())?);
         } else if has("file") {
             self.files.push(read(line["file"].clone())?);
+        } else if has("unit") {
+            self.units.push(read(line)?);
+        } else if has("firmware_ns") {
+            self.before_kernel = Some(read(line)?);
         } else if has("travelled") {
             self.travelled = Some(read(line["travelled"].clone())?);
         } else {

@@ -1,6 +1,7 @@
 //! `blocklab boot`: boot images, where the time of loading a kernel goes, and who waits after it.
 
 mod advise;
+mod install;
 mod record;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +52,10 @@ enum BootVerb {
     Root(record::Root),
     /// Boot a root file system in virtual time and say who waits for what until a unit is reached
     Record(record::Args),
+    /// Put the recorder into this machine beside its usual boot, or take it out again
+    Install(install::Args),
+    /// Fetch the record of this machine's boot
+    Collect(install::Collect),
     /// Show records again, beside each other, and as pictures
     Report(record::Report),
 }
@@ -120,6 +125,8 @@ impl Args {
             BootVerb::Advise(order) => order.run()?,
             BootVerb::Root(root) => root.run()?,
             BootVerb::Record(record) => record.run()?,
+            BootVerb::Install(order) => order.run()?,
+            BootVerb::Collect(order) => order.run()?,
             BootVerb::Report(report) => report.run()?,
         }
         Ok(0)

@@ -9,6 +9,7 @@ pub mod proc;
 pub mod processes;
 mod sampled;
 pub mod taskstats;
+pub mod units;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -32,6 +33,10 @@ use sampled::{Sampler, Slices};
 pub const FORMAT: &str = "blocklab boot record 1";
 /// The socket that is told of milestones, in the abstract space.
 const MARKS: &[u8] = b"blocklab-record";
+/// A mark that ends with it is followed by what systemd says of its units.
+const UNITS_FOLLOW: u8 = 0;
+/// A message that begins with it is a part of that, and the last part has nothing else.
+const PART: u8 = 1;
 const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 
 /// How to use it.
@@ -142,6 +147,10 @@ fn before_init(arguments: &[String], options: &Options) -> String {
         eprintln!("blocklab-guest: nothing is recorded: as process 1 it needs --to FILE");
         return become_init(program, rest);
     }
+    // What lies in /run is seen as long as the machine runs, and needs no writable root.
+    if let Err(why) = have_run() {
+        eprintln!("blocklab-guest: /run: {why}");
+    }
     let own = arguments.iter().take_while(|argument| *argument != "--");
     let child =
         Command::new("/proc/self/exe").arg("record").args(own).stdout(Stdio::piped()).spawn();
@@ -154,6 +163,15 @@ fn before_init(arguments: &[String], options: &Options) -> String {
         }
     }
     become_init(program, rest)
+}
+
+/// Mount /run, unless an initramfs did, and make the recorder's folder there. Systemd keeps it.
+fn have_run() -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    if std::fs::metadata("/")?.dev() == std::fs::metadata("/run")?.dev() {
+        mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=755"))?;
+    }
+    std::fs::create_dir_all("/run/blocklab")
 }
 
 /// Only a failure returns.
@@ -191,6 +209,8 @@ struct Recorder {
     /// The same by the wall clock.
     began_at: SystemTime,
     trouble: Option<String>,
+    /// Systemd is asked for its units, and the answer comes.
+    units_follow: bool,
 }
 
 impl Recorder {
@@ -219,6 +239,7 @@ impl Recorder {
             began,
             began_at: SystemTime::now(),
             trouble: None,
+            units_follow: false,
         })
     }
 
@@ -282,9 +303,21 @@ impl Recorder {
         let mut name = [0; 256];
         let mut reached = false;
         while let Ok(bytes) = self.marks.recv(&mut name) {
-            let name = String::from_utf8_lossy(&name[..bytes]).into_owned();
-            reached |= name == until;
+            let said = &name[..bytes];
+            let name = match said {
+                // Parts of an answer that nobody waits for.
+                [PART, ..] => continue,
+                [name @ .., UNITS_FOLLOW] => name,
+                name => name,
+            };
+            let units_follow = said.len() > name.len();
+            let name = String::from_utf8_lossy(name).into_owned();
             self.milestones.push((name, now_ns()));
+            if self.milestones.last().is_some_and(|(name, _)| name == until) {
+                (reached, self.units_follow) = (true, units_follow);
+                // What comes behind it is the answer.
+                break;
+            }
         }
         reached
     }
@@ -331,6 +364,9 @@ impl Recorder {
         }
         out.extend(self.sampler.iter().map(Sampler::lines));
         out.extend(self.slices.iter().map(Slices::lines));
+        if self.units_follow {
+            out.push_str(&units::heard(&self.marks));
+        }
         if options.files {
             let files = read_since(Path::new(options.root()), self.began_at);
             out.extend(files.iter().map(|path| format!("{{\"file\":{}}}\n", quoted(path))));
@@ -360,7 +396,11 @@ fn living_threads() -> Vec<u32> {
 
 /// Tell a recorder that something was reached; the verb `mark`.
 pub(super) fn mark(arguments: &[String]) -> Result<u8, String> {
-    let [name] = arguments else { return Err("expected mark NAME".into()) };
+    let name = match arguments {
+        [name] => name,
+        [name, units] if units == "units" => return units::mark_with_units(name),
+        _ => return Err("expected mark NAME [units]".into()),
+    };
     let address = SocketAddr::from_abstract_name(MARKS).map_err(|why| why.to_string())?;
     let socket = UnixDatagram::unbound().map_err(|why| why.to_string())?;
     let sent = socket.send_to_addr(name.as_bytes(), &address);

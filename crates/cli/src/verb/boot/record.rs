@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use boot::timeline::ranking::{self, Row};
-use boot::timeline::record::Record;
+use boot::timeline::record::{Record, Unreadable};
 use boot::timeline::session::{self, Boot, Booted};
-use boot::timeline::{page, perfetto, root};
+use boot::timeline::{foreign, page, perfetto, root, units};
 use config::Duration;
 use serde_json::{Value, json};
 use study::Failure;
@@ -28,7 +28,7 @@ pub(super) struct Root {
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A part to boot from; may be given several times
-    #[arg(long, value_name = "PART", required = true)]
+    #[arg(long, value_name = "PART", default_values = ["wd-80g-5400", "mlc-970pro-like"])]
     device: Vec<String>,
     /// The tar file of a root file system with systemd [default: the one of `boot root`]
     #[arg(long, value_name = "FILE")]
@@ -39,6 +39,9 @@ pub(super) struct Args {
     /// Keep the records in this folder, as PART.record
     #[arg(long, value_name = "DIR", default_value = "out/boot")]
     out: PathBuf,
+    /// A page of the first two records, as `boot report` makes it
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Charge code the time of this host's processor (`blocklab list hosts`); none: code is free
     #[arg(long, value_name = "PROFILE", default_value = "server-vm-2026")]
     host: String,
@@ -107,6 +110,14 @@ impl Root {
     }
 }
 
+/// The root of `boot root`, which is made where it is not there yet.
+fn cached_root(quiet: bool) -> Result<PathBuf, Failure> {
+    if !quiet && !root::cached()?.is_file() {
+        eprintln!("making the root file system of a small Debian, once, a minute or two");
+    }
+    root::make()
+}
+
 pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     Duration::parse(text).map_err(|why| {
         Failure::input(format!("{option} {text}: {why}"))
@@ -142,13 +153,14 @@ impl Args {
             study::build_part(device, &[], self.seed)?;
         }
         session::check_unit(&self.until)?;
-        let root = root::find(self.root.as_deref())?;
+        let wanted = self.root.as_deref().map(|file| root::find(Some(file))).transpose()?;
         let kernel = kernel::find(self.kernel.clone())?;
+        let root = wanted.map_or_else(|| cached_root(self.json), Ok)?;
         std::fs::create_dir_all(&self.out).map_err(|why| {
             Failure::input(format!("--out {}: {why}", self.out.display()))
                 .expected("a folder, or a name that is free")
         })?;
-        let mut all = Vec::new();
+        let (mut all, mut shown) = (Vec::new(), Vec::new());
         for device in &self.device {
             let path = self.out.join(session::file_name(device));
             replaceable(&path)?;
@@ -181,6 +193,11 @@ impl Args {
                 say(format!("record {}\n", path.display()));
             }
             all.push(told(&path, &booted.record));
+            shown.push((device.clone(), booted.record));
+        }
+        if let Some(path) = &self.html {
+            shown.truncate(2);
+            write(path, &page::page(&shown))?;
         }
         if self.json {
             say(json!({ "boots": all }));
@@ -195,7 +212,7 @@ impl Args {
 }
 
 /// A record for programs.
-fn told(path: &Path, record: &Record) -> Value {
+pub(super) fn told(path: &Path, record: &Record) -> Value {
     let (start, end) = record.window_ns();
     let rows: Vec<Row> = ranking::ranking(record);
     json!({
@@ -205,15 +222,18 @@ fn told(path: &Path, record: &Record) -> Value {
         "milestones": record.milestones,
         "travelled": record.travelled,
         "recorder_cpu_ns": record.recorder().map(|one| one.cpu_ns),
+        "before_kernel": record.before_kernel,
         "ranking": rows,
+        "units": units::units(record),
+        "chain": units::chain(record),
         "bias": ranking::bias(record, 5),
     })
 }
 
 /// A record may be replaced by the next one, nothing else.
-fn replaceable(path: &Path) -> Result<(), Failure> {
+pub(super) fn replaceable(path: &Path) -> Result<(), Failure> {
     if path.exists() {
-        read(path).map_err(|why| why.help("name another folder: --out DIR"))?;
+        read_as(path, Record::parse).map_err(|why| why.help("name another folder: --out DIR"))?;
     }
     Ok(())
 }
@@ -274,16 +294,22 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
+/// A record, or what another tool wrote of a boot.
 fn read(path: &Path) -> Result<Record, Failure> {
+    read_as(path, |text| foreign::parse(text).unwrap_or_else(|| Record::parse(text)))
+}
+
+pub(super) fn read_as(
+    path: &Path,
+    parse: impl Fn(&str) -> Result<Record, Unreadable>,
+) -> Result<Record, Failure> {
     let shown = path.display();
-    let wrong = |why: String| {
-        Failure::input(format!("record {shown}: {why}"))
-            .expected("a file of `blocklab boot record`")
-    };
+    let wrong =
+        |why: String| Failure::input(format!("record {shown}: {why}")).expected(foreign::KINDS);
     let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
     if bytes > RECORD_BYTES_MAX {
         return Err(wrong(format!("{bytes} bytes")));
     }
     let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
-    Record::parse(&text).map_err(|why| wrong(why.to_string()))
+    parse(&text).map_err(|why| wrong(why.to_string()))
 }
