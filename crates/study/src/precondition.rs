@@ -75,8 +75,8 @@ fn overwrite(
     let units = span.0 / unit.0;
     let sectors = unit.0 / SECTOR_BYTES;
     let mut left = step.writes.of(span).0 / unit.0;
-    // Where a large drive's tables are touched next is known, so that is fetched ahead. Half of it at
-    // a time: one by one, each would wait for its own walk of the processor's page tables.
+    // Where a large drive's tables are touched next is known, so that is fetched ahead. Half of it
+    // at a time: one by one, each would wait for its own walk of the processor's page tables.
     let mut soon = VecDeque::with_capacity(AHEAD);
     loop {
         if soon.len() <= AHEAD / 2 {

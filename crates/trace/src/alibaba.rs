@@ -19,7 +19,6 @@
 //! Li et al., "An In-Depth Analysis of Cloud Block Storage Workloads in Large-Scale Production",
 //! IISWC 2020.
 
-
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};

@@ -20,12 +20,12 @@
 
 use sim::Op;
 
+use crate::Writer;
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
 use crate::mqsim::Columns;
 use crate::sink::Sink;
-use crate::Writer;
 
 without_parameters! {
     /// DiskSim ASCII has no parameters.

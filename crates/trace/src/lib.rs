@@ -4,7 +4,7 @@
 //! fills batches of [`Record`]s; memory does not depend on the length of the trace. Every length
 //! and address is in 512-byte sectors; a range given in bytes becomes the sectors it touches.
 
-/// The parameters of a format that has none, after the sentence that says so, and the format itself.
+/// The parameters of a format that has none, after the sentence that says so, and the format.
 macro_rules! without_parameters {
     ($(#[$sentence:meta])* Params => $format:expr) => {
         $(#[$sentence])*

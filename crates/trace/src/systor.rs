@@ -19,7 +19,6 @@
 //! Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop
 //! Infrastructure", SYSTOR 2017; SNIA IOTTA trace 4964.
 
-
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};

@@ -2,7 +2,7 @@
 
 use sim::{Completion, Demand, Lba, Nanos, Op, Request, Rng, Workload, WorkloadError};
 
-/// Requests of `sectors` at uniformly random ones of `pages`, as many inside as are `free` at first.
+/// Requests of `sectors` at uniformly random ones of `pages`, as many inside as are `free` first.
 pub(crate) struct Closed {
     pub(crate) op: Op,
     pub(crate) rng: Rng,

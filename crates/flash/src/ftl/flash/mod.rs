@@ -429,7 +429,8 @@ impl Flash {
         let ppn = self.geometry.first_ppn(block) + page;
         // Blocks are open on every plane: more streams than the processor follows by itself.
         if page.is_multiple_of(16) {
-            (self.spare.prefetch(ppn as usize + 16), self.age.prefetch(ppn as usize + 16));
+            self.spare.prefetch(ppn as usize + 16);
+            self.age.prefetch(ppn as usize + 16);
         }
         self.spare.set(ppn as usize, id);
         self.age.set(ppn as usize, age);
@@ -452,8 +453,7 @@ impl Flash {
     /// Count a block that is, or no longer is, used as pSLC.
     fn count_pslc(&mut self, block: u32, frontier: Frontier, change: i32) {
         if self.pslc.is_some() && frontier == Frontier::PSLC {
-            let plane = self.geometry.plane_of_block(block);
-            let count = &mut self.pslc_blocks[plane as usize];
+            let count = &mut self.pslc_blocks[self.geometry.plane_of_block(block) as usize];
             *count = count.wrapping_add_signed(change);
         }
     }
