@@ -273,8 +273,9 @@ impl Try {
             ..self.guest.lab()
         };
         // What was asked for is looked at before what the machine lacks.
-        if self.keep.is_some() && lab.learns()? {
-            let message = format!("--keep: `{}` learns from resumes", self.policy);
+        if (self.keep.is_some() || self.converted) && lab.learns()? {
+            let option = if self.keep.is_some() { "--keep" } else { "--converted" };
+            let message = format!("{option}: `{}` learns from resumes", self.policy);
             return Err(Failure::input(message).expected("a policy that does not"));
         }
         lab.check()?;
