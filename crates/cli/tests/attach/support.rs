@@ -56,7 +56,7 @@ impl Folder {
         }
         // What it says later must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Session { child }
+        Session { child, said }
     }
 }
 
@@ -79,6 +79,8 @@ impl Captive {
 /// A running session.
 pub(crate) struct Session {
     child: Child,
+    /// What it said before it was ready.
+    pub(crate) said: String,
 }
 
 impl Session {
