@@ -16,6 +16,7 @@ mod mutant;
 mod notify;
 mod open;
 mod operate;
+mod orders;
 mod prepare;
 mod prometheus;
 mod request;
