@@ -12,6 +12,9 @@ use study::Failure;
 
 /// A start waits so long for what the kernel does for a server that was killed.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The kernel forgets a lock a moment before the rest of its file, such as the claim of a block
+/// device.
+const LETTING_GO: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 
 /// The file under a loop device; `None` for anything else, and where that file has no name here.
@@ -75,37 +78,47 @@ fn patiently(
         if !matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy) {
             return Err(Unclaimed::Unusable(why));
         }
-        match dead_holder(held) {
-            None if why.kind() == ErrorKind::ResourceBusy => return Err(Unclaimed::Unusable(why)),
-            None => {
-                let text = format!("{shown} is in use: another mirror serves {what}");
-                return Err(Unclaimed::Held(Failure::input(text).help("stop that one first")));
-            }
-            Some(process) if began.elapsed() >= PATIENCE => {
+        let (busy, waited) = (why.kind() == ErrorKind::ResourceBusy, began.elapsed());
+        match holder_of(held) {
+            Some(Holder::Gone(process)) if waited >= PATIENCE => {
                 let text = format!(
                     "{shown} has not yet done what process {process} gave it, which was killed"
                 );
                 let help = "start again when it has answered, or go on without it: --without NAME";
                 return Err(Unclaimed::Held(Failure::machine(text).help(help)));
             }
-            Some(_) => std::thread::sleep(POLL),
+            None if waited < LETTING_GO => std::thread::sleep(POLL),
+            Some(Holder::Gone(_)) => std::thread::sleep(POLL),
+            _ if busy => return Err(Unclaimed::Unusable(why)),
+            _ => {
+                let text = format!("{shown} is in use: another mirror serves {what}");
+                return Err(Unclaimed::Held(Failure::input(text).help("stop that one first")));
+            }
         }
     }
 }
 
-/// The process that locked `path` and is no more.
-fn dead_holder(path: &Path) -> Option<u32> {
+/// Who locked a file.
+enum Holder {
+    Lives,
+    /// It was this process, which is no more.
+    Gone(u32),
+}
+
+fn holder_of(path: &Path) -> Option<Holder> {
     let inode = std::fs::metadata(path).ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let holders = locks.lines().filter_map(|line| holder(line, inode));
-    // One of that number elsewhere may live, too.
-    let holders: Vec<u32> = holders.collect();
+    // Another file may have that number, too.
+    let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, inode)).collect();
     let lives = |process: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
         state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
     };
-    if holders.iter().any(lives) { None } else { holders.first().copied() }
+    if holders.iter().any(lives) {
+        return Some(Holder::Lives);
+    }
+    holders.first().copied().map(Holder::Gone)
 }
 
 /// Who has the lock of a line of `/proc/locks`, if it is an exclusive one of that inode.
