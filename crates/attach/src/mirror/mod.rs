@@ -23,6 +23,7 @@ mod request;
 mod ring;
 mod room;
 mod serve;
+mod starting;
 mod status;
 mod target;
 #[cfg(test)]
