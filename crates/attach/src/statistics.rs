@@ -176,7 +176,8 @@ fn stood_still(lateness: &Lateness) -> String {
     let (mean, limit) = (lateness.us.mean, lateness.limit_p99_us);
     let seconds = lateness.us.max / 1e6;
     format!(
-        "mean of lateness {mean:.0} us, beyond {limit:.0} us: the server stood still for {seconds:.1} s"
+        "mean of lateness {mean:.0} us, beyond {limit:.0} us: the server stood still for \
+         {seconds:.1} s"
     )
 }
 

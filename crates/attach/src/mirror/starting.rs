@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use mirror::core::Opened;
 use study::Failure;
 
+use super::NAMES;
 use super::media::{Asked, Devices};
 use super::open::{self, Start};
-use super::{NAMES, serve::PREPARED};
-use crate::event_loop::Supervisor;
+use crate::event_loop::{FREE, Supervisor};
 use crate::poll::{Interest, Poll};
 
+/// The start is over. Nothing else of the server is watched before that.
+const STARTED: u64 = FREE;
 /// Who waits so long for a start is told for which device.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -25,7 +27,7 @@ pub(super) fn open(
 ) -> Result<(Devices, Opened), Failure> {
     let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
     let (held, closed) = UnixStream::pair().map_err(impossible)?;
-    poll.add(&closed, PREPARED, Interest::READ).map_err(impossible)?;
+    poll.add(&closed, STARTED, Interest::READ).map_err(impossible)?;
     let asked = Asked::default();
     let told = asked.clone();
     let helper = std::thread::Builder::new().name("start".into()).spawn(move || {
@@ -42,7 +44,7 @@ pub(super) fn open(
             return Err(Failure::machine("interrupted before the mirror had started")
                 .help("what was flushed is safe; the next start recovers"));
         }
-        if events.iter().any(|event| event.token == PREPARED) {
+        if events.iter().any(|event| event.token == STARTED) {
             break;
         }
         if !said && began.elapsed() >= SILENCE {
