@@ -81,14 +81,18 @@ impl Recorder {
     /// Write what is left and close the file.
     ///
     /// # Errors
-    /// The first error of the writing thread.
+    /// The first error of the writing thread: the trace is not whole then.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.send();
         self.to = None;
         let Some(writer) = self.writer.take() else { return Ok(()) };
         match writer.join() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(why)) => Err(unwritable(&self.path, &why)),
+            Ok(Err(why)) => {
+                let path = self.path.display();
+                Err(Failure::machine(format!("the trace {path} is cut off: {why}"))
+                    .help("make room there, and record again"))
+            }
             Err(_) => Err(Failure::bug("the recording thread panicked")),
         }
     }

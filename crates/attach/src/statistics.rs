@@ -94,6 +94,8 @@ impl Statistics {
             let advice = advice.as_ref().map(|advice| format!("; {advice}"));
             let advice = advice.unwrap_or_default();
             doubts.push(format!("p99 of lateness beyond {:.0} us{advice}", lateness.limit_p99_us));
+        } else if lateness.us.mean > lateness.limit_p99_us {
+            doubts.push(stood_still(&lateness));
         }
         doubts.extend(operations.iter().filter_map(|op| timeless(op, self.replies())));
         Summary {
@@ -167,6 +169,16 @@ fn merged(histograms: &[Histogram; 4]) -> Histogram {
     let mut all = Histogram::new();
     histograms.iter().for_each(|histogram| all.merge(histogram));
     all
+}
+
+/// Few replies were late, but so late that all are on average: each client waited for those.
+fn stood_still(lateness: &Lateness) -> String {
+    let (mean, limit) = (lateness.us.mean, lateness.limit_p99_us);
+    let seconds = lateness.us.max / 1e6;
+    format!(
+        "mean of lateness {mean:.0} us, beyond {limit:.0} us: the server stood still for \
+         {seconds:.1} s"
+    )
 }
 
 /// A run is true to nothing when a part of its reads or writes took the device no time.
@@ -280,7 +292,7 @@ pub struct Lateness {
     pub late_over_5_percent: u64,
     /// Replies before their modelled completion, compensation included: none, ever.
     pub early: u64,
-    /// The p99 up to which the run counts as faithful.
+    /// The p99, and the mean, up to which the run counts as faithful.
     pub limit_p99_us: f64,
     /// (lower bound in ns, replies) of every bucket that is not empty.
     pub buckets_ns: Vec<(u64, u64)>,
@@ -349,6 +361,23 @@ mod tests {
         tail.extend([30; 3]);
         let tail = run(100, &tail);
         assert!(!tail.faithful && !tail.saturated && tail.advice.is_empty());
+    }
+
+    /// A pause is one late reply among thousands: no quantile sees it, every client does.
+    #[test]
+    fn a_run_with_a_pause_is_not_faithful() {
+        let paused = |seconds: u64| {
+            let mut late = vec![0; 9999];
+            late.push(seconds * 1_000_000);
+            run(10_000, &late)
+        };
+        let (short, long) = (paused(4), paused(6));
+        assert!(short.faithful, "400 us of 10 ms: {:?}", short.doubts);
+        assert!(
+            !long.faithful && long.doubts[0].contains("stood still for 6.0 s"),
+            "{:?}",
+            long.doubts
+        );
     }
 
     #[test]

@@ -10,7 +10,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::{FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, SeekFrom, fallocate, memfd_create, seek,
+};
+use rustix::io::Errno;
 use sim::Bytes;
 use study::Failure;
 
@@ -244,7 +247,7 @@ impl Store {
         self.file.read_exact_at(buffer, offset)
     }
 
-    /// Write `data` at byte `offset`.
+    /// Write `data` at byte `offset`. A write that finds no room changes nothing.
     ///
     /// # Errors
     /// Those of the file: a full disk, or a limit.
@@ -253,7 +256,22 @@ impl Store {
         if let Some(room) = &self.room {
             room.take(data.len() as u64, &self.file)?;
         }
+        if self.path.is_some() {
+            self.make_room(offset, data.len() as u64)?;
+        }
         self.file.write_all_at(data, offset)
+    }
+
+    /// Have room for all of a range before any of it is written.
+    fn make_room(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 || self.next(SeekFrom::Hole(offset))? >= offset + bytes {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes) {
+            Err(why @ (Errno::NOSPC | Errno::DQUOT)) => Err(why.into()),
+            // Not every file system can promise it.
+            _ => Ok(()),
+        }
     }
 
     /// Make a range read as zeroes, and give its room back.
@@ -265,7 +283,7 @@ impl Store {
             return Ok(());
         }
         match fallocate(&self.file, PUNCH, offset, bytes) {
-            Err(rustix::io::Errno::OPNOTSUPP) => zeroes::write(&self.file, offset, offset + bytes),
+            Err(Errno::OPNOTSUPP) => zeroes::write(&self.file, offset, offset + bytes),
             other => Ok(other?),
         }
     }
@@ -296,7 +314,7 @@ impl Store {
     fn next(&self, from: SeekFrom) -> io::Result<u64> {
         match seek(&self.file, from) {
             Ok(at) => Ok(at),
-            Err(rustix::io::Errno::NXIO) => Ok(self.bytes),
+            Err(Errno::NXIO) => Ok(self.bytes),
             Err(other) => Err(other.into()),
         }
     }

@@ -9,7 +9,7 @@ use mirror::{DEVICES, LEGS, Mode, Slot, other};
 use study::Failure;
 
 use super::device::{Access, Device};
-use super::media::layout_of;
+use super::media::{Asked, layout_of};
 use super::open::{Assembled, Start, assembled, look};
 use super::operate::no_witness;
 use super::prepare::{self, Wanted};
@@ -34,7 +34,7 @@ fn write(device: &Device, superblock: &Superblock) -> Result<(), Failure> {
 /// # Errors
 /// When it must not start, or was not stopped in order.
 pub fn set_mode(start: &Start, mode: Mode) -> Result<Mode, Failure> {
-    let Assembled { slots, superblocks, assembly, .. } = assembled(start)?;
+    let Assembled { slots, superblocks, assembly, .. } = assembled(start, &Asked::default())?;
     if !assembly.clean {
         return Err(Failure::input("the mirror was not stopped in order")
             .expected("nothing that a start has to recover")
@@ -66,7 +66,7 @@ pub fn replace(start: &Start, name: &str, with: &Path, overwrite: bool) -> Resul
             .help(format!("if {shown} is a new medium with the old name: --without {name}")));
     }
     // Held, so that nobody serves it meanwhile.
-    let Assembled { superblocks, assembly, slots: _held } = assembled(start)?;
+    let Assembled { superblocks, assembly, slots: _held } = assembled(start, &Asked::default())?;
     let newest = &assembly.newest;
     if newest.members[slot] == Membership::Never {
         return Err(no_witness());
@@ -103,7 +103,7 @@ pub fn replace(start: &Start, name: &str, with: &Path, overwrite: bool) -> Resul
 /// When a device is served or is no device of this mirror, or the id is not given.
 pub fn destroy(paths: &Paths, without: [bool; DEVICES], id: Option<&str>) -> Result<u128, Failure> {
     paths.distinct()?;
-    let found = look(paths, without, Access::Own)?;
+    let found = look(paths, without, Access::Own, &Asked::default())?;
     let (devices, superblocks) = super::open::refuse_strangers(paths, found)?;
     super::open::in_their_slots(paths, &superblocks)?;
     let Some(first) = superblocks.iter().flatten().next() else {

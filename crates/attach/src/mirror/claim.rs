@@ -2,11 +2,20 @@
 //! devices of one file, or one and the file itself, are the same device.
 
 use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, major, minor};
 use study::Failure;
+
+/// A start waits so long for what the kernel does for a server that was killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The kernel forgets a lock a moment before the rest of its file, such as the claim of a block
+/// device.
+const LETTING_GO: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
 
 /// The file under a loop device; `None` for anything else, and where that file has no name here.
 pub(super) fn backing(device: &Metadata) -> Option<(PathBuf, Metadata)> {
@@ -20,27 +29,118 @@ pub(super) fn backing(device: &Metadata) -> Option<(PathBuf, Metadata)> {
     Some((path, found))
 }
 
-/// Lock an open device for this server alone, with all that is under it. What is returned must
-/// stay open as long as the device.
-pub(super) fn claim(file: &File, path: &Path) -> Result<Vec<File>, Failure> {
-    let shown = path.display();
-    let in_use = |by: String| {
-        Failure::input(format!("{shown} is in use: another mirror serves {by}"))
-            .help("stop that one first")
-    };
-    lock(file).map_err(|()| in_use("it".into()))?;
-    let mut claimed = Vec::new();
-    let mut under = file.metadata().ok().as_ref().and_then(backing);
-    while let Some((path, found)) = under {
-        // Who may use the loop device but not its file cannot lock it.
-        let Ok(file) = OpenOptions::new().read(true).open(&path) else { break };
-        lock(&file).map_err(|()| in_use(format!("{}, which it is made of", path.display())))?;
-        claimed.push(file);
-        under = backing(&found);
-    }
-    Ok(claimed)
+/// Why a device cannot be had.
+pub(super) enum Unclaimed {
+    Unusable(io::Error),
+    Held(Failure),
 }
 
-fn lock(file: &File) -> Result<(), ()> {
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(drop)
+/// Open a device and lock it for this server alone, with all that is under it. What is returned
+/// beside it must stay open as long as the device.
+///
+/// Whoever was killed holds its devices until the kernel has done what it was given: a write that
+/// lands after the recovery has looked there would undo what that decided. So it is waited for.
+pub(super) fn claim(
+    path: &Path,
+    open: impl Fn() -> io::Result<File>,
+) -> Result<(File, Vec<File>), Unclaimed> {
+    let file = patiently((path, "it"), path, || open().and_then(locked))?;
+    let mut claimed = Vec::new();
+    let mut under = file.metadata().ok().as_ref().and_then(backing);
+    while let Some((below, found)) = under {
+        // Who may use the loop device but not its file cannot lock it.
+        let Ok(file) = OpenOptions::new().read(true).open(&below) else { break };
+        let by = format!("{}, which it is made of", below.display());
+        claimed.push(patiently((path, &by), &below, || file.try_clone().and_then(locked))?);
+        under = backing(&found);
+    }
+    Ok((file, claimed))
+}
+
+fn locked(file: File) -> io::Result<File> {
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Take the file `held`, unless it belongs to whoever lives.
+fn patiently(
+    (path, what): (&Path, &str),
+    held: &Path,
+    take: impl Fn() -> io::Result<File>,
+) -> Result<File, Unclaimed> {
+    let shown = path.display();
+    let began = Instant::now();
+    loop {
+        let why = match take() {
+            Ok(file) => return Ok(file),
+            Err(why) => why,
+        };
+        if !matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy) {
+            return Err(Unclaimed::Unusable(why));
+        }
+        let (busy, waited) = (why.kind() == ErrorKind::ResourceBusy, began.elapsed());
+        match holder_of(held) {
+            Some(Holder::Gone(process)) if waited >= PATIENCE => {
+                let text = format!(
+                    "{shown} has not yet done what process {process} gave it, which was killed"
+                );
+                let help = "start again when it has answered, or go on without it: --without NAME";
+                return Err(Unclaimed::Held(Failure::machine(text).help(help)));
+            }
+            None if waited < LETTING_GO => std::thread::sleep(POLL),
+            Some(Holder::Gone(_)) => std::thread::sleep(POLL),
+            _ if busy => return Err(Unclaimed::Unusable(why)),
+            _ => {
+                let text = format!("{shown} is in use: another mirror serves {what}");
+                return Err(Unclaimed::Held(Failure::input(text).help("stop that one first")));
+            }
+        }
+    }
+}
+
+/// Who locked a file.
+enum Holder {
+    Lives,
+    /// It was this process, which is no more.
+    Gone(u32),
+}
+
+fn holder_of(path: &Path) -> Option<Holder> {
+    let inode = std::fs::metadata(path).ok()?.ino();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // Another file may have that number, too.
+    let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, inode)).collect();
+    let lives = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    };
+    if holders.iter().any(lives) {
+        return Some(Holder::Lives);
+    }
+    holders.first().copied().map(Holder::Gone)
+}
+
+/// Who has the lock of a line of `/proc/locks`, if it is an exclusive one of that inode.
+fn holder(line: &str, inode: u64) -> Option<u32> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, "FLOCK", _, "WRITE", process, place, ..] = words[..] else { return None };
+    let found = place.rsplit(':').next()?.parse() == Ok(inode);
+    found.then(|| process.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_locks_names_its_holder() {
+        let line = |kind, inode| format!("1: FLOCK  ADVISORY  {kind} 4077 00:1f:{inode} 0 EOF");
+        assert_eq!(holder(&line("WRITE", 7), 7), Some(4077));
+        assert_eq!(holder(&line("WRITE", 71), 7), None);
+        assert_eq!(holder(&line("READ", 7), 7), None);
+        // Who waits for a lock has none.
+        let waits = "1: -> FLOCK  ADVISORY  WRITE 4077 00:1f:7 0 EOF";
+        assert_eq!(holder(waits, 7), None);
+    }
 }

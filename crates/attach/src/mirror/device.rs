@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mirror::format::PAGE_BYTES;
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, fcntl_getfl, fcntl_setfl, seek};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use study::Failure;
 
-use super::claim::claim;
+use super::claim::{Unclaimed, claim};
 use super::mutant::planted;
 use super::watch::{self, Asked};
 use crate::aligned::Aligned;
@@ -45,8 +45,8 @@ pub(super) struct Device {
     lost: Arc<AtomicBool>,
     /// The last write found no room.
     full: Arc<AtomicBool>,
-    /// The same past the page cache, where that can be.
-    direct: Option<File>,
+    /// It goes past the page cache.
+    direct: bool,
     /// In tests: it answers nothing for now.
     #[cfg(test)]
     pub(super) frozen: Arc<AtomicBool>,
@@ -75,10 +75,12 @@ impl Device {
             // Refused by the kernel while it is mounted or part of something else.
             options.custom_flags(OFlags::EXCL.bits() as i32);
         }
-        let file = options.open(path).map_err(unusable)?;
-        let claimed = match access {
-            Access::Own => claim(&file, path)?,
-            Access::Look => Vec::new(),
+        let (file, claimed) = match access {
+            Access::Own => claim(path, || options.open(path)).map_err(|why| match why {
+                Unclaimed::Unusable(why) => unusable(why),
+                Unclaimed::Held(failure) => failure,
+            })?,
+            Access::Look => (options.open(path).map_err(unusable)?, Vec::new()),
         };
         let bytes = seek(&file, SeekFrom::End(0)).map_err(|why| unusable(why.into()))?;
         let lost = Arc::new(AtomicBool::new(false));
@@ -91,7 +93,7 @@ impl Device {
             claimed,
             lost,
             full: Arc::default(),
-            direct: None,
+            direct: false,
             #[cfg(test)]
             frozen: switches.frozen,
             #[cfg(test)]
@@ -103,7 +105,8 @@ impl Device {
 
     /// The same device with an open file of its own, which hears of lost writes by itself.
     pub(super) fn again(&self) -> io::Result<Device> {
-        let file = self.reopen(OFlags::empty())?;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
         Ok(Device {
             path: self.path.clone(),
             file,
@@ -111,7 +114,7 @@ impl Device {
             claimed: Vec::new(),
             lost: Arc::clone(&self.lost),
             full: Arc::clone(&self.full),
-            direct: None,
+            direct: false,
             #[cfg(test)]
             frozen: Arc::clone(&self.frozen),
             #[cfg(test)]
@@ -121,27 +124,30 @@ impl Device {
         })
     }
 
-    fn reopen(&self, flags: OFlags) -> io::Result<File> {
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = flags.bits() as i32;
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
-    }
-
-    /// Have [`Device::direct`], if single pages can be read so.
+    /// Go past the page cache from now on, if single pages can be read so. The open file stays
+    /// the one that is locked: what the kernel still does for a server that was killed holds it.
     pub(super) fn bypass_cache(&mut self) -> bool {
         #[cfg(test)]
         if self.cached {
             return false;
         }
         let mut page = Aligned::new(1);
-        let file = self.reopen(OFlags::DIRECT).ok();
-        self.direct = file.filter(|file| file.read_exact_at(page.bytes_mut(), 0).is_ok());
-        self.direct.is_some()
+        self.direct =
+            self.set_direct(true).is_ok() && self.file.read_exact_at(page.bytes_mut(), 0).is_ok();
+        // One that was never direct is that still.
+        let _ = self.direct || self.set_direct(false).is_ok();
+        self.direct
+    }
+
+    fn set_direct(&self, direct: bool) -> io::Result<()> {
+        let mut flags = fcntl_getfl(&self.file)?;
+        flags.set(OFlags::DIRECT, direct);
+        Ok(fcntl_setfl(&self.file, flags)?)
     }
 
     /// What requests past the page cache go to.
     pub(super) fn direct(&self) -> Option<RawFd> {
-        self.direct.as_ref().map(AsRawFd::as_raw_fd)
+        self.direct.then(|| self.file.as_raw_fd())
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -1,14 +1,11 @@
-//! The engine of a served mirror: the protocol's core, the clients' payloads, and the threads.
+//! The engine of a served mirror: does what the protocol's core decides.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use mirror::core::{
-    self, Action, Config, Content, Core, Event, HostId, Io, IoError, Opened, Piece, Source,
-};
+use mirror::core::{self, Action, Config, Core, Event, HostId, IoError, Opened, Piece, Source};
 use mirror::format::record::Record;
 use mirror::format::{Geometry, Layout, PAGE_BYTES, Place};
 use mirror::policy::lag::LagRules;
@@ -19,48 +16,15 @@ use sim::{Bytes as Size, Limits, Nanos, Op};
 use super::device::PAGE;
 use super::history::History;
 use super::media::{Devices, layout_of, meta_pages};
-use super::mutant::planted;
+use super::orders::Orders;
 use super::room::Room;
 use super::troubles::{About, Troubles};
 #[cfg(test)]
 use super::work::Outcome;
-use super::work::{Bytes, Done, Work, sums};
+use super::work::{Bytes, Done, Work};
 use super::worker::Workers;
 use crate::clock::Wall;
 use crate::order::{Command, Order, Refusal, Reply, Timing};
-
-/// The core sees no larger requests: each must fit into a log record.
-const PIECE_BLOCKS: u64 = 128;
-
-/// A request that the core is given: a piece of a client's order.
-struct CoreRequest {
-    order: u64,
-    span: Span,
-    payload: Payload,
-}
-
-enum Payload {
-    Read,
-    Flush,
-    Zeros,
-    Data(Bytes),
-    /// A write of less than its blocks: what they hold, what comes over it, and where.
-    Part {
-        old: Vec<u8>,
-        new: Bytes,
-        at: usize,
-    },
-}
-
-/// A client's order that is not answered.
-struct PendingOrder {
-    order: Order,
-    arrived: Wall,
-    pieces: u32,
-    failed: bool,
-    /// Whole blocks for a read.
-    buffer: Vec<u8>,
-}
 
 /// A mirror that runs.
 pub(super) struct MirrorEngine {
@@ -74,11 +38,7 @@ pub(super) struct MirrorEngine {
     pub(super) workers: Workers,
     pub(super) history: History,
     pub(super) room: Room,
-    /// What reads of the devices read, while the core may still want it.
-    buffers: BTreeMap<Io, Bytes>,
-    requests: BTreeMap<HostId, CoreRequest>,
-    orders: BTreeMap<u64, PendingOrder>,
-    next_id: u64,
+    orders: Orders,
     merges: VecDeque<HostId>,
     replies: Vec<Reply>,
     pub(super) notices: Vec<String>,
@@ -129,10 +89,7 @@ impl MirrorEngine {
             workers: Workers::new(devices.slots, id)?,
             history: History::new(latest),
             room: Room::default(),
-            buffers: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            orders: BTreeMap::new(),
-            next_id: 0,
+            orders: Orders::new(id),
             merges: VecDeque::new(),
             replies: Vec::new(),
             notices: devices.left_out.into_iter().collect(),
@@ -292,10 +249,10 @@ impl MirrorEngine {
         self.failed
     }
 
-    /// In tests: buffers of reads, pieces and orders that are kept.
+    /// In tests: reads, pieces and orders that are kept.
     #[cfg(test)]
     pub(super) fn kept(&self) -> [usize; 3] {
-        [self.buffers.len(), self.requests.len(), self.orders.len()]
+        self.orders.kept()
     }
 
     fn done(&mut self, Done { medium, io, outcome }: Done) {
@@ -305,7 +262,7 @@ impl MirrorEngine {
         match outcome {
             Ok((bytes, sums)) => {
                 if !sums.is_empty() {
-                    self.buffers.insert(io, Bytes::all(bytes));
+                    self.orders.keep(io, bytes);
                 }
                 self.tell(Event::Done { io, result: Ok(&sums) });
             }
@@ -347,7 +304,7 @@ impl MirrorEngine {
                 self.perform(action);
             }
             let Some(id) = self.merges.pop_front() else { return };
-            let Some(sums) = self.merge(id) else { continue };
+            let Some(sums) = self.orders.merge(id) else { continue };
             self.core.handle(self.latest, Event::Merged { id, sums: &sums });
         }
     }
@@ -363,7 +320,7 @@ impl MirrorEngine {
                 // What is under way is bounded, so this is the pace at which it ends, too.
                 self.history.progress.written[slot] += u64::from(span.blocks) * PAGE;
                 let page = self.layouts[slot].data + span.start;
-                let work = match self.content(from, span.blocks) {
+                let work = match self.orders.content(from, span.blocks) {
                     Some(bytes) => Work::Write { page, bytes, durable: fua },
                     None => Work::Zero { page, pages: span.blocks.into(), durable: fua },
                 };
@@ -380,26 +337,18 @@ impl MirrorEngine {
             }
             Action::Flush { io, slot } => self.workers.send(slot, io, Work::Flush),
             Action::Deliver { id, offset, blocks, from } => {
-                let content = self.content(from, blocks);
-                self.deliver(id, offset, blocks, content.as_ref());
+                self.orders.deliver(id, offset, blocks, from);
             }
             Action::Merge { id } => self.merges.push_back(id),
-            Action::Reply { id, result } => self.reply(id, result.is_ok()),
-            Action::Free { id } => drop(self.requests.remove(&id)),
-            Action::Drop { io } => drop(self.buffers.remove(&io)),
+            Action::Reply { id, result } => {
+                if let Some(done) = self.orders.reply(id, result.is_ok()) {
+                    self.answer(done.order, done.arrived, done.result);
+                }
+            }
+            Action::Free { id } => self.orders.forget_request(id),
+            Action::Drop { io } => self.orders.forget_read(io),
             Action::Notice(notice) => self.notice(notice),
             Action::Stopped => self.stopped = true,
-        }
-    }
-
-    /// `blocks` blocks of what the core names; `None` for zeros.
-    fn content(&self, from: Source, blocks: u32) -> Option<Bytes> {
-        match from {
-            Source::Read { io, offset } => Some(self.buffers[&io].blocks(offset, blocks)),
-            Source::Host { id, offset } => match &self.requests[&id].payload {
-                Payload::Data(bytes) => Some(bytes.blocks(offset, blocks)),
-                _ => None,
-            },
         }
     }
 
@@ -408,72 +357,12 @@ impl MirrorEngine {
         let place = Place { device: slot as u8, page };
         let mut bytes = record.encode(self.id, place).to_vec();
         for piece in payload {
-            match self.content(Source::Host { id: piece.id, offset: 0 }, piece.span.blocks) {
+            match self.orders.content(Source::Host { id: piece.id, offset: 0 }, piece.span.blocks) {
                 Some(data) => bytes.extend_from_slice(data.get()),
                 None => bytes.resize(bytes.len() + piece.span.blocks as usize * PAGE_BYTES, 0),
             }
         }
         Work::Write { page, bytes: Bytes::all(bytes), durable: true }
-    }
-
-    fn deliver(&mut self, id: HostId, offset: u32, blocks: u32, content: Option<&Bytes>) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
-        let (buffer, first) = match &mut request.payload {
-            Payload::Part { old, .. } => (old, 0),
-            _ => {
-                let Some(pending) = self.orders.get_mut(&request.order) else { return };
-                (&mut pending.buffer, request.span.start - pending.order.offset / PAGE)
-            }
-        };
-        let start = (first + u64::from(offset)) as usize * PAGE_BYTES;
-        let into = &mut buffer[start..start + blocks as usize * PAGE_BYTES];
-        match content {
-            Some(bytes) => into.copy_from_slice(bytes.get()),
-            None => into.fill(0),
-        }
-    }
-
-    /// Lay a partial write over what its blocks hold.
-    fn merge(&mut self, id: HostId) -> Option<Vec<u32>> {
-        let request = self.requests.get_mut(&id)?;
-        let Payload::Part { old, new, at } = &mut request.payload else { return None };
-        old[*at..*at + new.range.len()].copy_from_slice(new.get());
-        let whole = std::mem::take(old);
-        let sums = sums(self.id, request.span.start, &whole);
-        request.payload = Payload::Data(Bytes::all(whole));
-        Some(sums)
-    }
-
-    /// A piece of an order is done.
-    fn reply(&mut self, id: HostId, ok: bool) {
-        let Some(request) = self.requests.get(&id) else { return };
-        let order = request.order;
-        // Only a write's payload is still needed.
-        if matches!(request.payload, Payload::Read | Payload::Flush) {
-            self.requests.remove(&id);
-        }
-        let Some(pending) = self.orders.get_mut(&order) else { return };
-        pending.failed |= !ok && !planted!(PieceErrorForgotten);
-        pending.pieces -= 1;
-        if pending.pieces == 0
-            && let Some(pending) = self.orders.remove(&order)
-        {
-            self.finish(pending);
-        }
-    }
-
-    fn finish(&mut self, pending: PendingOrder) {
-        let PendingOrder { order, arrived, failed, mut buffer, .. } = pending;
-        let result = match (failed, order.command) {
-            (true, _) => Err(Refusal::Io),
-            (false, Command::Read) => {
-                buffer.drain(..(order.offset % PAGE) as usize);
-                buffer.truncate(order.bytes as usize);
-                Ok(buffer)
-            }
-            (false, _) => Ok(Vec::new()),
-        };
-        self.answer(order, arrived, result);
     }
 
     pub(super) fn answer(&mut self, order: Order, arrived: Wall, result: Result<Vec<u8>, Refusal>) {
@@ -492,101 +381,15 @@ impl MirrorEngine {
         self.replies.push(Reply { order, timing, result });
     }
 
-    /// The pieces of a range that the core is given: whole blocks, and what is less than a block.
-    fn pieces(mut at: u64, end: u64) -> Vec<(u64, u64)> {
-        let mut pieces = Vec::new();
-        while at < end {
-            let block = at / PAGE * PAGE;
-            let whole = end / PAGE * PAGE;
-            let next = if at != block || whole <= at {
-                (block + PAGE).min(end)
-            } else {
-                let piece = PIECE_BLOCKS * PAGE;
-                (at / piece * piece + piece).min(whole)
-            };
-            pieces.push((at, next));
-            at = next;
-        }
-        pieces
-    }
-
     /// Begin an order: `data` is what a write writes, `None` for zeros.
     pub(super) fn begin(&mut self, arrived: Wall, order: Order, data: Option<Vec<u8>>) {
-        let (mut from, mut end) = (order.offset, order.offset + u64::from(order.bytes));
-        if order.command == Command::Discard {
-            // The rest of a block was not given up.
-            (from, end) = (from.next_multiple_of(PAGE), end / PAGE * PAGE);
-        }
-        if order.command == Command::Read {
-            (from, end) = (from / PAGE * PAGE, end.next_multiple_of(PAGE));
-        }
-        let pieces = MirrorEngine::pieces(from, end);
-        let flush = order.command == Command::Flush;
-        if pieces.is_empty() && !flush {
+        let pieces = self.orders.begin(arrived, order, data);
+        if pieces.is_empty() {
             return self.answer(order, arrived, Ok(Vec::new()));
         }
-        let buffer = match order.command {
-            Command::Read => vec![0; (end - from) as usize],
-            _ => Vec::new(),
-        };
-        self.next_id += 1;
-        let name = self.next_id;
-        let count = pieces.len().max(1) as u32;
-        self.orders
-            .insert(name, PendingOrder { order, arrived, pieces: count, failed: false, buffer });
-        if flush {
-            let id = self.new_request(name, Span::new(0, 1), Payload::Flush);
-            return self.tell(Event::Flush { id });
+        for piece in &pieces {
+            self.tell(piece.event());
         }
-        let data = data.map(Arc::new);
-        for (at, next) in pieces {
-            self.piece(name, &order, (at, next), data.as_ref());
-        }
-    }
-
-    fn new_request(&mut self, order: u64, span: Span, payload: Payload) -> HostId {
-        self.next_id += 1;
-        self.requests.insert(self.next_id, CoreRequest { order, span, payload });
-        self.next_id
-    }
-
-    fn piece(
-        &mut self,
-        name: u64,
-        order: &Order,
-        (at, next): (u64, u64),
-        data: Option<&Arc<Vec<u8>>>,
-    ) {
-        let first = at / PAGE;
-        let span = Span::new(first, (next.div_ceil(PAGE) - first) as u32);
-        let fua = match order.command {
-            Command::Read => {
-                let id = self.new_request(name, span, Payload::Read);
-                return self.tell(Event::Read { id, span });
-            }
-            Command::Write { fua } | Command::WriteZeroes { fua, .. } => fua,
-            Command::Flush | Command::Discard => false,
-        };
-        let fua = fua && !planted!(FuaAsPlain);
-        let range = (at - order.offset) as usize..(next - order.offset) as usize;
-        let bytes = data.map(|data| Bytes { data: Arc::clone(data), range });
-        let length = (next - at) as usize;
-        if at % PAGE != 0 || next % PAGE != 0 {
-            let old = vec![0; span.blocks as usize * PAGE_BYTES];
-            let new = bytes.unwrap_or_else(|| Bytes::all(vec![0; length]));
-            let at = (at % PAGE) as usize;
-            let id = self.new_request(name, span, Payload::Part { old, new, at });
-            return self.tell(Event::WritePart { id, span, fua });
-        }
-        let (content, payload, sums) = match bytes {
-            Some(bytes) => {
-                let sums = sums(self.id, first, bytes.get());
-                (Content::Data, Payload::Data(bytes), sums)
-            }
-            None => (Content::Zeros, Payload::Zeros, sums(self.id, first, &vec![0; length])),
-        };
-        let id = self.new_request(name, span, payload);
-        self.tell(Event::Write { id, span, content, fua, sums: &sums });
     }
 
     pub(super) fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {

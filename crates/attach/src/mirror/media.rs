@@ -1,6 +1,8 @@
 //! Real devices for the recovery: their superblocks, and [`Media`].
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mirror::core::Meta;
 use mirror::format::crc::block_sum;
@@ -61,6 +63,20 @@ pub(super) fn read_superblock(
     superblock::newest(copies)
 }
 
+/// Which device is being asked, for whoever waits for its answer.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Asked(Arc<AtomicUsize>);
+
+impl Asked {
+    pub(super) fn begins(&self, slot: Slot) {
+        self.0.store(slot, Ordering::Relaxed);
+    }
+
+    pub(super) fn last(&self) -> Slot {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The devices that are there, by what they say they are.
 pub(super) struct Devices {
     pub(super) slots: [Option<Device>; DEVICES],
@@ -68,6 +84,7 @@ pub(super) struct Devices {
     pub(super) geometry: Geometry,
     /// Why the start goes on without a device that is there.
     pub(super) left_out: Option<String>,
+    pub(super) asked: Asked,
 }
 
 /// A device failed during the recovery.
@@ -83,6 +100,7 @@ impl Devices {
     }
 
     fn device(&self, slot: Slot) -> Result<&Device, Broken> {
+        self.asked.begins(slot);
         let missing = || Broken { slot, why: io::ErrorKind::NotFound.into() };
         self.slots[slot].as_ref().ok_or_else(missing)
     }

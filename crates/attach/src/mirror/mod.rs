@@ -16,12 +16,14 @@ mod mutant;
 mod notify;
 mod open;
 mod operate;
+mod orders;
 mod prepare;
 mod prometheus;
 mod request;
 mod ring;
 mod room;
 mod serve;
+mod starting;
 mod status;
 mod target;
 #[cfg(test)]

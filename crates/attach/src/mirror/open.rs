@@ -11,7 +11,7 @@ use mirror::{DEVICES, LEGS, Slot, WITNESS};
 use study::Failure;
 
 use super::device::{Access, Device, is_full};
-use super::media::{self, Broken, Devices};
+use super::media::{self, Asked, Broken, Devices};
 use super::{NAMES, Paths, random};
 
 /// A mirror to start.
@@ -40,9 +40,11 @@ pub(super) fn look(
     paths: &Paths,
     without: [bool; DEVICES],
     access: Access,
+    asked: &Asked,
 ) -> Result<[Option<Found>; DEVICES], Failure> {
     let mut found: [Option<Found>; DEVICES] = Default::default();
     for (slot, path) in paths.each().filter(|&(slot, _)| !without[slot]) {
+        asked.begins(slot);
         let device = Device::open(path, access).map_err(|failure| {
             if path.exists() {
                 failure
@@ -71,9 +73,9 @@ pub(super) struct Assembled {
 }
 
 /// Open the devices and decide who would start as what; nothing is changed.
-pub(super) fn assembled(start: &Start) -> Result<Assembled, Failure> {
+pub(super) fn assembled(start: &Start, asked: &Asked) -> Result<Assembled, Failure> {
     start.paths.distinct()?;
-    let found = look(&start.paths, start.without, Access::Own)?;
+    let found = look(&start.paths, start.without, Access::Own, asked)?;
     let (slots, superblocks) = refuse_strangers(&start.paths, found)?;
     let offered = Offered::new(&slots, &superblocks);
     let Some(first) = superblocks.iter().flatten().next() else {
@@ -112,8 +114,8 @@ impl Offered {
 
 /// Open the devices, decide who starts as what, and recover. A device without room for what it
 /// lacks is left out, as one that fails while the mirror is served.
-pub(super) fn open(start: &Start) -> Result<(Devices, Opened), Failure> {
-    let full = match attempt(start) {
+pub(super) fn open(start: &Start, asked: &Asked) -> Result<(Devices, Opened), Failure> {
+    let full = match attempt(start, asked) {
         Err(Unopened { full: Some(slot), failure }) => (slot, failure),
         opened => return opened.map_err(|Unopened { failure, .. }| failure),
     };
@@ -121,7 +123,7 @@ pub(super) fn open(start: &Start) -> Result<(Devices, Opened), Failure> {
     let mut others = start.clone();
     others.without[slot] = true;
     // Where that is refused, room is what is needed.
-    let Ok((mut devices, opened)) = attempt(&others) else { return Err(failure) };
+    let Ok((mut devices, opened)) = attempt(&others, asked) else { return Err(failure) };
     let (name, shown) = (NAMES[slot], name_of(&start.paths, slot));
     devices.left_out = Some(format!(
         "{name}: no space left for {shown}, so this start leaves it out: make room on its file \
@@ -143,14 +145,14 @@ impl From<Failure> for Unopened {
     }
 }
 
-fn attempt(start: &Start) -> Result<(Devices, Opened), Unopened> {
-    let Assembled { slots, superblocks, assembly } = assembled(start)?;
+fn attempt(start: &Start, asked: &Asked) -> Result<(Devices, Opened), Unopened> {
+    let Assembled { slots, superblocks, assembly } = assembled(start, asked)?;
     let Offered { order, offers } = Offered::new(&slots, &superblocks);
     // All agree on these.
     let Superblock { array, geometry, .. } = assembly.newest;
     let mode = superblocks.iter().flatten().next().map_or(assembly.newest.mode, |own| own.mode);
     let rules = Rules::new(mode);
-    let mut devices = Devices { slots, array, geometry, left_out: None };
+    let mut devices = Devices { slots, array, geometry, left_out: None, asked: asked.clone() };
     match recover(&rules, &mut devices, &offers, start.accept(), random()?) {
         Ok(opened) => Ok((devices, opened)),
         Err(Failed::Refused(refusal)) => {

@@ -8,8 +8,9 @@ use study::Failure;
 use super::engine::MirrorEngine;
 use super::live::Live;
 use super::notify::Manager;
-use super::open::{self, Start};
+use super::open::Start;
 use super::prepare::Preparing;
+use super::starting;
 use crate::clock::{Clock, Wall};
 use crate::control_socket::ControlSocket;
 use crate::event_loop::{EventLoop, FREE, Serving, Supervisor};
@@ -72,9 +73,9 @@ pub fn serve(
     note: &mut dyn FnMut(&str),
 ) -> Result<Served, Failure> {
     let Options { start, frontend, run, control, lag } = options;
-    let poll = Poll::new()?;
-    let supervisor = Supervisor::new(&poll)?;
-    let (devices, opened) = open::open(&start)?;
+    let mut poll = Poll::new()?;
+    let mut supervisor = Supervisor::new(&poll)?;
+    let (devices, opened) = starting::open(start, &mut poll, &mut supervisor, note)?;
     let clock = Clock::start();
     let refused = |why: std::io::Error| Failure::machine(format!("cannot serve: {why}"));
     let identity = identity(devices.array);

@@ -56,7 +56,7 @@ fn is_older(own: &Superblock, by: &Superblock) -> bool {
 /// # Errors
 /// When a device cannot be opened, or none is a mirror's.
 pub fn status(paths: &Paths, without: [bool; DEVICES]) -> Result<Offline, Failure> {
-    let found = open::look(paths, without, Access::Look)?;
+    let found = open::look(paths, without, Access::Look, &super::media::Asked::default())?;
     let valid = || found.iter().flatten().filter_map(|(_, found)| found.as_ref().ok());
     let Some(newest) = valid().max_by_key(|superblock| superblock.incarnation) else {
         return Err(Failure::input("none of these is a device of a mirror")

@@ -12,6 +12,7 @@ use mirror::policy::lag::LagRules;
 use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, Span, WITNESS};
 
 use super::engine::MirrorEngine;
+use super::media::Asked;
 use super::open::{Start, open};
 use super::{CreateOptions, NAMES, Paths, create, media};
 use crate::buffer_pool::BufferPool;
@@ -92,7 +93,7 @@ impl Host {
     }
 
     fn new(start: &Start) -> Host {
-        let (devices, opened) = open(start).unwrap();
+        let (devices, opened) = open(start, &Asked::default()).unwrap();
         let frozen = [0, 1].map(|leg: usize| {
             devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.frozen.clone())
         });
@@ -329,7 +330,7 @@ fn a_hole_in_the_log_of_the_witness_is_not_taken_for_its_end() {
     // A slow machine may have made a record of the first flush: then it was no longer needed, and
     // the rest is whole.
     let alone = after.cut();
-    if open(&alone.start(true, [true, false, false])).is_ok() {
+    if open(&alone.start(true, [true, false, false]), &Asked::default()).is_ok() {
         let mut slow = Host::new(&alone.start(true, [true, false, false]));
         for value in 2..8u8 {
             assert_eq!(slow.read(u64::from(value) * 8192, 8192), [value; 8192]);

@@ -1,7 +1,7 @@
 //! Data and the device's state between sessions.
 
 use crate::control::ctl;
-use crate::support::{Client, Folder};
+use crate::support::{Client, Folder, Small};
 
 #[test]
 fn data_and_state_last_from_one_session_to_the_next() {
@@ -158,4 +158,22 @@ fn the_state_is_saved_although_something_else_fails_at_the_end() {
     session.signal("TERM");
     assert_ne!(session.ended(), Some(0));
     assert!(folder.path("disk.img.state").exists() && !folder.path("disk.img.dirty").exists());
+}
+
+#[test]
+fn a_write_that_finds_no_room_changes_nothing() {
+    let Some(small) = Small::new("4m") else { return };
+    let folder = &small.0;
+    let args = ["part.toml", "--data", "fs/disk.img", "--socket", "s.sock"];
+    let mut session = folder.serve(&args);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(0, &[1; 1 << 20]), 0);
+    // Over data first, then over what has no room.
+    assert_eq!(client.write(512 << 10, &[2; 8 << 20]), 28);
+    let all = client.read(0, 10 << 20).unwrap();
+    let (ones, rest) = all.split_at(1 << 20);
+    assert!(ones.iter().all(|&byte| byte == 1) && rest.iter().all(|&byte| byte == 0));
+    // There is room for less.
+    assert_eq!(client.write(2 << 20, &[3; 1 << 20]), 0);
+    session.end();
 }

@@ -1,6 +1,6 @@
 //! Where a session writes: what is in the way is refused before it begins, and kept.
 
-use crate::support::Folder;
+use crate::support::{Client, Folder, Small};
 
 /// The session is refused in these words, its program never ran, and nothing new is there.
 fn refused(folder: &Folder, args: &[&str], words: &str) {
@@ -68,4 +68,17 @@ fn one_file_is_not_written_twice() {
     refused(&folder, &report, "out/attach/attach.json is both the report and --record");
     let data = ["--record", "./disk.img", "--data", "disk.img"];
     refused(&folder, &data, "disk.img is both --");
+}
+
+#[test]
+fn a_recording_without_room_is_cut_off_and_says_so() {
+    let Some(small) = Small::new("1m") else { return };
+    let folder = &small.0;
+    std::fs::write(folder.path("fs/full"), vec![1; (1 << 20) - 4096]).unwrap();
+    let record = ["part.toml", "--record", "fs/trace", "--socket", "s.sock"];
+    let mut session = folder.serve(&record);
+    let mut client = Client::new(&folder.path("s.sock"));
+    (0..200).for_each(|at| assert_eq!(client.write(at * 4096, &[1; 4096]), 0));
+    session.signal("INT");
+    assert_eq!(session.ended(), Some(3));
 }

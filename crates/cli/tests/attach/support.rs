@@ -56,7 +56,37 @@ impl Folder {
         }
         // What it says later must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Session { child }
+        Session { child, said }
+    }
+}
+
+/// A small file system in memory.
+pub(crate) struct Small(pub(crate) Folder);
+
+impl Small {
+    /// Of a size such as `44m`, as `fs` in a folder; `None` where nobody may mount it.
+    pub(crate) fn new(size: &str) -> Option<Small> {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.path("fs")).unwrap();
+        let small = Small(folder);
+        if !small.mount(&format!("size={size}")) {
+            skip("mount", "no file system may be mounted");
+            return None;
+        }
+        Some(small)
+    }
+
+    pub(crate) fn mount(&self, options: &str) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "blocklab"]).arg(self.0.path("fs"));
+        mount.status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // What cannot be undone here is seen by whoever looks for leftovers.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path("fs")).status();
     }
 }
 
@@ -79,6 +109,8 @@ impl Captive {
 /// A running session.
 pub(crate) struct Session {
     child: Child,
+    /// What it said before it was ready.
+    pub(crate) said: String,
 }
 
 impl Session {

@@ -1,5 +1,6 @@
 //! The ring on a file.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -242,4 +243,23 @@ fn what_is_under_way_when_a_ring_goes_reaches_no_other_file() {
     let zeros = std::fs::read(&path).unwrap().iter().filter(|&&byte| byte == 0).count();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(zeros, 0, "bytes of another file");
+}
+
+/// A request that outlives its server has the open file that it was begun with.
+#[test]
+fn whoever_has_a_request_in_the_kernel_holds_the_lock() {
+    let Some(bench) = Bench::new("ring-lock") else { return };
+    let path = bench.path.with_extension("other");
+    std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let mut device = Device::open(&path, Access::Own).unwrap();
+    assert!(device.bypass_cache());
+    // SAFETY: the device is open.
+    let given = unsafe { BorrowedFd::borrow_raw(device.direct().unwrap()) };
+    let given = given.try_clone_to_owned().unwrap();
+    drop(device);
+    let refused = Device::open(&path, Access::Own).unwrap_err().to_string();
+    assert!(refused.contains("in use"), "{refused}");
+    drop(given);
+    Device::open(&path, Access::Own).unwrap();
+    std::fs::remove_file(&path).unwrap();
 }

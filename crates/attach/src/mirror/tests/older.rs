@@ -21,7 +21,10 @@ impl Folder {
     }
 
     fn refuses(&self, witness: bool, without: [bool; DEVICES], says: &str) {
-        let refused = open(&self.start(witness, without)).err().expect("it starts").to_string();
+        let refused = open(&self.start(witness, without), &Asked::default())
+            .err()
+            .expect("it starts")
+            .to_string();
         assert!(refused.contains(says), "{refused}");
     }
 

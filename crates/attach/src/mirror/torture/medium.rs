@@ -143,7 +143,9 @@ impl Medium {
                 // What was given to the kernel ends, or was never begun.
                 End::Killed => list.retain_mut(|written| {
                     let stays = written.ended.is_some() || rng.below(2) == 0;
-                    written.ended = Some(0);
+                    // The next machine counts its requests from 1 again: its own must not be
+                    // taken for this one.
+                    (written.request, written.ended) = (0, Some(0));
                     stays
                 }),
                 End::PowerCut => {
@@ -192,6 +194,21 @@ mod tests {
         // Only its first page was moved.
         medium.wrote(3, 2..3, 8, true);
         assert_eq!([2, 3].map(|page| first(&medium, page)), [3, 0]);
+    }
+
+    /// What it held was an older value for good, beside a newer one that was never over.
+    #[test]
+    fn a_request_is_not_taken_for_one_of_a_machine_before() {
+        let mut rng = Rng::new(1, "");
+        let mut before = Medium::new(8);
+        before.write(1, 0, &[1; 4096]);
+        before.wrote(1, 0..1, 1, false);
+        let mut medium = before.after(End::Killed, &mut rng);
+        medium.write(1, 0, &[2; 4096]);
+        medium.wrote(1, 0..1, 1, false);
+        medium.synced(1);
+        assert_eq!(first(&medium, 0), 2);
+        assert_eq!(first(&medium.after(End::PowerCut, &mut rng), 0), 2);
     }
 
     #[test]

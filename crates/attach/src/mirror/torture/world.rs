@@ -18,7 +18,7 @@ use super::medium::{End, Medium, Page};
 use super::pages;
 use crate::clock::Clock;
 use crate::mirror::engine::MirrorEngine;
-use crate::mirror::media::layout_of;
+use crate::mirror::media::{Asked, layout_of};
 use crate::mirror::open::{Start, open};
 use crate::mirror::{CreateOptions, Paths, create};
 
@@ -181,14 +181,14 @@ impl World {
             without[slot] = true;
         }
         let mut start = Start { paths: self.paths(), without, accept_loss: false };
-        let mut opened = open(&start);
+        let mut opened = open(&start, &Asked::default());
         if let (Err(_), Some(leg)) = (&opened, self.left_while_exposed()) {
             start.without[leg] = true;
             start.accept_loss = true;
             self.absent = Some(leg);
             self.history.forget();
             self.tally.losses_accepted += 1;
-            opened = open(&start);
+            opened = open(&start, &Asked::default());
         }
         self.note(format!("start {}, up to {steps} steps, without {without:?}", self.tally.starts));
         let opened = opened.map_err(|why| format!("no start: {why}\n{}", self.found()));

@@ -115,3 +115,85 @@ fn a_file_is_served_once_under_whichever_loop_device() {
     refused(&run(folder, "serve", &[LEGS]), &["is in use", "fast.img, which it is made of"]);
     files.end();
 }
+
+/// Two modelled disks as legs, and a mirror of them.
+struct Disks {
+    folder: Folder,
+    session: Session,
+}
+
+impl Disks {
+    fn new() -> Option<Disks> {
+        Loops::new()?;
+        let folder = Folder::new();
+        let parts = ["fast=part.toml", "slow=part.toml", "--as", "loop", "--control", "a.ctl"];
+        let session = folder.serve(&parts);
+        for (device, name) in session.said.lines().zip(["fast", "slow"]) {
+            symlink(device, folder.path(name)).unwrap();
+        }
+        let create = run(&folder, "create", &[LEGS, &["--mode", "strict", "--size", "16MiB"]]);
+        assert!(create.status.success(), "{}", String::from_utf8_lossy(&create.stderr));
+        Some(Disks { folder, session })
+    }
+
+    fn ctl(&self, words: &[&str]) {
+        let done = self.folder.blocklab(&[&["attach", "ctl", "a.ctl"], words].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+/// What the kernel still does for a server that was killed would land behind the next recovery.
+#[test]
+fn a_start_waits_for_what_a_killed_server_had_asked_for() {
+    let Some(mut disks) = Disks::new() else { return };
+    let folder = &disks.folder;
+    let mut server = serve(folder, &[]);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(1 << 20, &[1; 4096]), 0);
+    disks.ctl(&["inject", "hang", "op=write", "count=1", "export=fast"]);
+    let head = Client::request(1, 1 << 20, 4096);
+    client.stream.write_all(&[&head[..], &[2; 4096]].concat()).unwrap();
+    let device = std::fs::read_link(folder.path("fast")).unwrap();
+    let name = device.file_name().unwrap().to_str().unwrap().to_owned();
+    let inflight = format!("/sys/block/{name}/inflight");
+    let hangs = || std::fs::read_to_string(&inflight).unwrap().trim().ends_with('1');
+    until("the write hangs", hangs);
+    server.signal("KILL");
+    assert_eq!(server.ended(), None);
+    assert!(hangs(), "the write went with its server");
+    let early = run(folder, "serve", &[LEGS, &["--run", "true"]]);
+    let said = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert_eq!(early.status.code(), Some(3), "{said}");
+    assert!(said.contains("has not yet done what process"), "{said}");
+    disks.ctl(&["lift", "all"]);
+    serve(folder, &[]).end();
+    let written = |name: &str| {
+        let mut data = vec![0; 64 << 20];
+        File::open(folder.path(name)).unwrap().read_exact_at(&mut data, 0).unwrap();
+        let ours = |page: &[u8]| [1, 2].into_iter().find(|&value| page == [value; 4096]);
+        let pages = data.chunks(4096).map(ours).enumerate();
+        pages.filter_map(|(at, value)| Some((at, value?))).collect::<Vec<_>>()
+    };
+    assert_eq!(written("fast").len(), 1);
+    assert_eq!(written("fast"), written("slow"));
+    disks.session.end();
+}
+
+#[test]
+fn a_start_that_waits_for_a_device_names_it_and_is_interrupted() {
+    use std::io::{BufRead, BufReader};
+    let Some(mut disks) = Disks::new() else { return };
+    disks.ctl(&["inject", "hang", "export=slow"]);
+    let mut command = disks.folder.command(&[&["mirror", "serve"], LEGS].concat());
+    let mut start = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(start.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    assert!(first.contains("waits for slow now"), "{first}");
+    crate::support::signal(start.id(), "INT");
+    let last = lines.next().unwrap();
+    assert!(last.contains("interrupted before the mirror had started"), "{last}");
+    disks.ctl(&["lift", "all", "export=slow"]);
+    assert_eq!(start.wait().unwrap().code(), Some(3));
+    serve(&disks.folder, &[]).end();
+    disks.session.end();
+}

@@ -1,9 +1,9 @@
 //! Room: what was taken ahead is kept, and a full file system stops writes only.
 
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
 
 use super::*;
+use crate::support::Small;
 
 /// Room that the files of a leg take, in bytes.
 fn taken(folder: &Folder, name: &str) -> u64 {
@@ -39,43 +39,13 @@ fn create_keeps_the_room_that_a_leg_has_and_takes_none_for_its_data() {
     assert!(taken(&folder, "whole") >= before, "room was given back");
 }
 
-/// A small file system in memory.
-struct Small(Folder);
-
-impl Small {
-    /// `None` where nobody may mount it.
-    fn new() -> Option<Small> {
-        let folder = Folder::new();
-        std::fs::create_dir(folder.path("fs")).unwrap();
-        let small = Small(folder);
-        if !small.mount("size=44m") {
-            skip("mount", "no file system may be mounted");
-            return None;
-        }
-        Some(small)
-    }
-
-    fn mount(&self, options: &str) -> bool {
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "blocklab"]).arg(self.0.path("fs"));
-        mount.status().is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // What cannot be undone here is seen by whoever looks for leftovers.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path("fs")).status();
-    }
-}
-
 const SMALL: &[&str] = &["--fast", "fs/fast", "--slow", "fs/slow"];
 
 /// Both legs lie on a file system that fills up: reads go on, a start works, and with room
 /// everything does.
 #[test]
 fn legs_on_a_full_file_system_are_read_and_started() {
-    let Some(small) = Small::new() else { return };
+    let Some(small) = Small::new("44m") else { return };
     let folder = &small.0;
     blank(folder, "fs/fast");
     blank(folder, "fs/slow");
@@ -128,7 +98,7 @@ fn legs_on_a_full_file_system_are_read_and_started() {
 /// A write that found no room is done when there is some: its client only waited.
 #[test]
 fn a_write_waits_for_room() {
-    let Some(small) = Small::new() else { return };
+    let Some(small) = Small::new("44m") else { return };
     let folder = &small.0;
     blank(folder, "fs/fast");
     blank(folder, "fs/slow");
