@@ -44,6 +44,10 @@ const SHAPES: [(&str, &str); 18] = [
         "nand = { units_per_page = 2, planes_as_one = 2, parity_every = 3, copy_back = false, \
          read_small = { up_to = '512B', read = ['5us', '7us'] }, program_suspend = '5us' }",
     ),
+    (
+        "reads that are repeated",
+        "nand.retry = { reads = 100, shape = 1.5, step = '7us', more = 0.2, most = 3 }",
+    ),
     ("wear, host link", "wear.static = { threshold = 1, every = 2 }\nhost.bandwidth = '100MB/s'"),
 ];
 

@@ -7,21 +7,24 @@
 //! a step at a time when its die has nothing else to do, and at once when free blocks run out.
 //! A page of the FTL may be a unit of a larger page of the flash, that page may lie over several
 //! planes that program and erase as one, small reads may take less, and parity may take its share.
+//! Reads may be repeated (`nand.retry`): the more, the more their block was read since its erase.
 //!
 //! # Equation
 //! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
 //! reads/s = min(n / (R + X), 1 / X), writes/s = min(n / (X + P), 1 / X).
 //! Collecting a block of m valid pages with copy-back costs m (R + P) + E.
 //! With u units per page, a program of u pages takes u X + P; with parity after every k pages, all
-//! programs take (k + 1) / k of their bus time and tPROG.
+//! programs take (k + 1) / k of their bus time and tPROG. With retries, the share
+//! 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or more of them, when their
+//! block was read n times.
 //!
 //! # Parameters
 //! `geometry`, `nand`, `over_provisioning`, `mapping`, `allocation`, `gc`, `collection`, `wear`,
 //! `buffer`, `host`, `queue_depth_max`, `timing`, `oracle`.
 //!
 //! # What it leaves out
-//! Errors and their correction, retention, read disturb, bad blocks, cache reads and programs,
-//! the controller's own computing time, power. Data on its way through the controller is served
+//! Errors but for retries, blocks moved because they were read too often, bad blocks, cache reads
+//! and programs, the controller's own computing time, power. Data on its way through the controller is served
 //! from RAM. Partial page reads transfer only the sectors that were asked for. Units of one page of
 //! the flash are sensed one by one, and parity takes no room.
 //!
