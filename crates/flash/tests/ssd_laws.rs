@@ -15,7 +15,7 @@ fn tiny(changes: &str) -> Box<dyn Device> {
     support::build(&text, "tiny")
 }
 
-const SHAPES: [(&str, &str); 19] = [
+const SHAPES: [(&str, &str); 20] = [
     ("plain", ""),
     ("fifo", "gc = 'fifo'"),
     ("random", "gc = 'random'"),
@@ -45,6 +45,10 @@ const SHAPES: [(&str, &str); 19] = [
          read_small = { up_to = '512B', read = ['5us', '7us'] }, program_suspend = '5us' }",
     ),
     ("three commands inside", "host.commands = 3\nnand.program_suspend = '5us'"),
+    (
+        "reads that are repeated",
+        "nand.retry = { reads = 100, shape = 1.5, step = '7us', more = 0.2, most = 3 }",
+    ),
     ("wear, host link", "wear.static = { threshold = 1, every = 2 }\nhost.bandwidth = '100MB/s'"),
 ];
 

@@ -11,6 +11,7 @@
 //! with the collector (`collection.turn_pages`), whose turn the host feels as a pause. Reads pass
 //! either way, unless programs may not be suspended while the buffer is full
 //! (`buffer.suspend_when_full`), or the commands inside are counted (`host.commands`).
+//! Reads may be repeated (`nand.retry`): the more, the more their block was read since its erase.
 //!
 //! # Equation
 //! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
@@ -21,14 +22,16 @@
 //! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
 //! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
 //! comes into the collector's turn waits up to D - w / L.
+//! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or
+//! more of them, when their block was read n times.
 //!
 //! # Parameters
 //! `geometry`, `nand`, `over_provisioning`, `mapping`, `allocation`, `gc`, `collection`, `wear`,
 //! `buffer`, `host`, `queue_depth_max`, `timing`, `oracle`.
 //!
 //! # What it leaves out
-//! Errors and their correction, retention, read disturb, bad blocks, cache reads and programs,
-//! the controller's own computing time, power. Data on its way through the controller is served
+//! Errors but for retries, blocks moved because they were read too often, bad blocks, cache reads
+//! and programs, the controller's own computing time, power. Data on its way through the controller is served
 //! from RAM. Partial page reads transfer only the sectors that were asked for. Units of one page of
 //! the flash are sensed one by one, and parity takes no room.
 //!

@@ -20,6 +20,8 @@ pub static FLASH: Counted = Counted {
         Counter::new("flash_erases.*", "blocks", "flash block erases, by cause"),
         Counter::new("gc_pages_moved", "pages", "valid pages moved by garbage collection"),
         Counter::new("gc_blocks_collected", "blocks", "blocks emptied by garbage collection"),
+        Counter::new("retried_reads", "pages", "flash page reads that were repeated"),
+        Counter::new("read_retries", "reads", "repetitions of flash page reads"),
         Counter::new("map_lookups", "pages", "pages of the host whose mapping was asked for"),
         Counter::new("map_hits", "pages", "those of them that needed no flash read for it"),
         Counter::new("map_double_reads", "pages", "pages read whose mapping had to be read first"),
@@ -68,6 +70,12 @@ pub static FLASH: Counted = Counted {
             "pages",
             "valid pages moved by garbage collection while measuring",
             "gc_pages_moved",
+        ),
+        Metric::count(
+            "retried_reads",
+            "pages",
+            "flash page reads that were repeated while measuring; with `nand.retry`",
+            "retried_reads",
         ),
         Metric {
             name: "reads_unwritten_ratio",

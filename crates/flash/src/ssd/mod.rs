@@ -1,5 +1,6 @@
 //! The parts an SSD is made of, below its flash translation layer.
 
+pub mod ageing;
 pub mod buffer;
 pub mod controller;
 pub mod counted;

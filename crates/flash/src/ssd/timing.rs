@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Nanos, SECTOR_BYTES};
 
+use super::ageing::ReadRetry;
 use super::geometry::Geometry;
 use super::plan::{FlashOp, Kind, Rebuilt};
 
@@ -62,6 +63,9 @@ pub struct NandParams {
     /// share of bus and tPROG from every program, evenly, and no room: sizes are those of the
     /// flash that is left for data.
     pub parity_every: Option<u32>,
+    /// Reads that are repeated, the more often the more a block was read; absent: none are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ReadRetry>,
 }
 
 /// The most of the flash's planes that are one.
@@ -108,6 +112,7 @@ impl Default for NandParams {
             planes_as_one: 1,
             read_small: None,
             parity_every: None,
+            retry: None,
         }
     }
 }
@@ -125,6 +130,8 @@ pub struct Timing {
     parity_ppm: u64,
     /// Pages of data for one of parity.
     pub parity_every: Option<u32>,
+    /// Reads that are repeated.
+    pub retry: Option<ReadRetry>,
     program_ns: Vec<u64>,
     erase_ns: u64,
     command_ns: u64,
@@ -180,6 +187,9 @@ impl NandParams {
             Some(pslc) => (pslc.read.0.0, with_parity(pslc.program.0.0)),
             None => (0, 0),
         };
+        if let Some(retry) = &self.retry {
+            retry.check()?;
+        }
         let (units, as_one) = self.checked_units()?;
         let small = self.checked_small_reads()?;
         let array_ns = match (&read_ns[..], &program_ns[..]) {
@@ -200,6 +210,7 @@ impl NandParams {
             planes_as_one: as_one,
             parity_ppm,
             parity_every: self.parity_every,
+            retry: self.retry,
             program_ns,
             erase_ns,
             array_ns,

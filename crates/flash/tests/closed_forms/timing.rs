@@ -292,6 +292,31 @@ fn units_on_different_planes_are_read_at_once() {
     }
 }
 
+/// Every block has been read so often before that this run changes nothing.
+#[test]
+fn a_page_of_a_block_that_was_read_often_is_read_again() {
+    let (reads, before) = (100_000_000, 60_000_000);
+    let nand = format!(
+        "nand.retry = {{ reads = {reads}, reads_before = {before}, shape = 2, step = '50us', \
+         more = 0.1, most = 4 }}"
+    );
+    let mut device = ssd(ONE_DIE, &nand);
+    fill(&mut *device);
+    let mut load = Load::closed(Op::Read, Pages::Random, &*device, 1);
+    let (times, _) = run(&mut *device, &mut load, 40_000);
+    let mut counters = sim::Counters::default();
+    device.counters(&mut counters);
+    let share = |k: u32| {
+        let scaled = before as f64 / reads as f64 / (1.0 + 0.1 * f64::from(k - 1));
+        1.0 - (-scaled.powi(2)).exp()
+    };
+    let more: f64 = (1..=4).map(share).sum();
+    // 2,048 pages, of which the expected share has a standard deviation of 3 %.
+    close("a read", times.rate(), 1e9 / ((R + X) as f64 + 50_000.0 * more), 0.04);
+    let repeated = counters.get("retried_reads") as f64 / 40_000.0;
+    close("repeated", repeated, share(1), 0.1);
+}
+
 #[test]
 fn a_small_part_of_a_page_is_read_sooner() {
     let nand = "nand.read_small = { up_to = '1KiB', read = ['10us'] }";

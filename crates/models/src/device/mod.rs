@@ -17,6 +17,7 @@ sim::registry! {
         MdWriteBehind = "md-write-behind" => md_write_behind,
         Mirror = "mirror" => mirror,
         Elevator = "elevator" => elevator,
+        Cpu = "cpu" => cpu,
     }
 }
 

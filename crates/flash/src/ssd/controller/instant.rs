@@ -214,6 +214,7 @@ impl Controller {
     pub fn freeze(&mut self) {
         self.flash.freeze();
         self.mapping.freeze();
+        self.nand.freeze();
     }
 
     /// Everything counted so far.

@@ -8,6 +8,7 @@
 
 use sim::{Completions, EventHeap, Nanos, Span, snapshot_fields};
 
+use super::ageing::Ageing;
 use super::event::Event;
 use super::geometry::{Geometry, PLANES_PER_DIE_MAX};
 use super::plan::{Cause, FlashOp, Kind, Rebuilt};
@@ -151,9 +152,10 @@ pub struct Nand {
     channels: Vec<Channel>,
     /// Programs are not suspended now.
     programs_hold: bool,
+    ageing: Ageing,
 }
 
-snapshot_fields!(Nand { slab, dies, channels, programs_hold });
+snapshot_fields!(Nand { slab, dies, channels, programs_hold, ageing });
 
 /// Lanes of the event queue: these events mostly come in rising order.
 const READ_LANE: usize = 0;
@@ -167,6 +169,7 @@ impl Nand {
             slab: Slab::default(),
             dies: vec![Die::default(); geometry.dies() as usize],
             channels: vec![Channel::default(); geometry.channels as usize],
+            ageing: Ageing::new(&geometry, timing.retry),
             geometry,
             timing,
             programs_hold: false,
@@ -286,6 +289,9 @@ impl Nand {
             let more = gather(list, &mut self.slab, geometry, timing, slot);
             bus_in += more.bus_in;
             array = array.max(more.array);
+        }
+        if self.ageing.is_on() {
+            array = with_retries(&mut self.ageing, &self.slab, &self.geometry, &self.timing, slot);
         }
         let (array, bus_out) = (Nanos(array), Nanos(bus_out));
         die.current = Group { head: slot, kind: op.kind(), cause: op.cause(), array, bus_out };
@@ -428,8 +434,14 @@ impl Nand {
         None
     }
 
+    /// Large tables become shared.
+    pub fn freeze(&mut self) {
+        self.ageing.freeze();
+    }
+
     /// Busy time of every die (by kind) and channel.
     pub fn counters(&self, out: &mut sim::Counters) {
+        self.ageing.counters(out);
         for (index, die) in self.dies.iter().enumerate() {
             let channel = self.geometry.channel_of_die(index as u32);
             let in_channel = index as u32 - channel * self.geometry.dies_per_channel.get();
@@ -445,6 +457,23 @@ impl Nand {
             out.units.push(sim::Unit { name: format!("channel{index}"), busy });
         }
     }
+}
+
+/// The longest array time of the group that begins at `slot`, with its retries.
+fn with_retries(
+    ageing: &mut Ageing,
+    slab: &Slab,
+    geometry: &Geometry,
+    timing: &Timing,
+    mut slot: u32,
+) -> u64 {
+    let mut longest = 0;
+    while slot != NIL {
+        let op = slab[slot].op;
+        longest = longest.max(timing.phases(geometry, op).array + ageing.begins(geometry, op));
+        slot = slab[slot].next;
+    }
+    longest
 }
 
 /// Link operations of other planes behind the group's first one, oldest first; returns the sum of
