@@ -54,6 +54,8 @@ test-rust:
 	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir $(TARGET)/loader --quiet -- -D warnings
 	cargo build --workspace --lib --bins --tests
 	cargo test --workspace --no-fail-fast --lib --bins --tests
+	cargo test -p blocklab-models --doc --quiet
+	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:
@@ -70,6 +72,8 @@ test-long: setup ## Everything in `test`, and the slow tests, optimised
 
 test-all:
 	cargo test --workspace --release -- --include-ignored
+	cargo test --manifest-path examples/deterministic-simulation/Cargo.toml --locked \
+		--target-dir $(TARGET)/examples --quiet
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) -m pytest
 
 bench: ## Measure speed on one core
