@@ -25,6 +25,9 @@ PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
 # What travel's kernel is built with.
 BUILDERS := build-essential flex bison bc xz-utils
 
+# What the build without the feature `linux` may not have.
+LINUX_ONLY := ^(io-uring|vm-memory|virtio-|blocklab-(attach|boot|guest) )
+
 .PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long test-all bench dist fuzz docs clean
 
 help: ## Explain the tasks
@@ -56,6 +59,7 @@ test-rust:
 	cargo test --workspace --no-fail-fast --lib --bins --tests
 	cargo test -p blocklab-models --doc --quiet
 	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
+	! cargo tree -p blocklab --no-default-features -e normal --prefix none | grep -E '$(LINUX_ONLY)'
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:
