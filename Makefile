@@ -26,6 +26,9 @@ PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
 # What travel's kernel is built with.
 BUILDERS := build-essential flex bison bc xz-utils
 
+# What the build without the feature `linux` may not have.
+LINUX_ONLY := ^(io-uring|vm-memory|virtio-|blocklab-(attach|boot|guest) )
+
 .PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long test-all bench dist fuzz docs clean
 
 help: ## Explain the tasks
@@ -55,6 +58,9 @@ test-rust:
 	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir $(TARGET)/loader --quiet -- -D warnings
 	cargo build --workspace --lib --bins --tests
 	cargo test --workspace --no-fail-fast --lib --bins --tests
+	cargo test -p blocklab-models --doc --quiet
+	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
+	! cargo tree -p blocklab --no-default-features -e normal --prefix none | grep -E '$(LINUX_ONLY)'
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:
@@ -71,6 +77,8 @@ test-long: setup ## Everything in `test`, and the slow tests, optimised
 
 test-all:
 	cargo test --workspace --release -- --include-ignored
+	cargo test --manifest-path examples/deterministic-simulation/Cargo.toml --locked \
+		--target-dir $(TARGET)/examples --quiet
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) -m pytest
 
 bench: ## Measure speed on one core

@@ -4,6 +4,7 @@
 //! Exit codes: 0 ok, 1 an expectation failed, 2 usage or bad input, 3 the machine lacks something.
 
 mod answer;
+#[cfg(feature = "linux")]
 mod binary;
 mod interrupt;
 mod progress;
@@ -46,6 +47,7 @@ pub(crate) fn command() -> clap::Command {
 
 /// Be the binary `blocklab`: run the command line of this process; returns the exit code.
 pub fn main() -> u8 {
+    #[cfg(feature = "linux")]
     binary::runs();
     run(std::env::args_os())
 }

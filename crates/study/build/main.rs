@@ -1,5 +1,5 @@
-//! Generates what the binary carries with it: the shipped parts, hosts and studies, the files that
-//! those name, and the code version.
+//! Generates what the binary carries with it: the shipped hosts and studies, the files that those
+//! name, and the code version.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,17 +16,14 @@ fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = root.join("../..");
     let mut out = String::new();
-    // Hosts have a folder of their own among the devices.
-    let kinds = [("PARTS", "devices"), ("HOSTS", "devices/hosts"), ("STUDIES", "studies")];
+    // The parts are carried by `models`.
+    let kinds = [("HOSTS", "devices/hosts"), ("STUDIES", "studies")];
     for (name, folder) in kinds {
         writeln!(out, "pub(crate) const {name}: &[(&str, &str)] = &[").expect("a String");
         for path in code_version::files(&root.join(folder), "toml")? {
             let below = path.strip_prefix(root.join(folder)).expect("it was found there");
             let below = below.with_extension("");
             let name = below.to_string_lossy();
-            if folder == "devices" && name.starts_with("hosts/") {
-                continue;
-            }
             writeln!(out, "    ({name:?}, {:?}),", fs::read_to_string(&path)?).expect("a String");
         }
         writeln!(out, "];").expect("a String");

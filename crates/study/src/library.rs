@@ -7,7 +7,7 @@ pub const CODE_VERSION: &str = env!("BLOCKLAB_CODE_VERSION");
 
 /// (name, text) of every shipped part.
 pub fn parts() -> &'static [(&'static str, &'static str)] {
-    PARTS
+    models::parts()
 }
 
 /// (name, text) of every shipped profile of a host.
@@ -28,7 +28,7 @@ pub(crate) fn file(name: &str) -> Option<&'static [u8]> {
 /// True when `name` is meant as a file of the user's rather than something shipped. Shipped parts
 /// and studies of one subject share a folder, as in `wadpm/paper`.
 pub(crate) fn is_path(name: &str) -> bool {
-    let shipped = [PARTS, STUDIES].iter().any(|list| find(list, name).is_some());
+    let shipped = [parts(), STUDIES].iter().any(|list| find(list, name).is_some());
     name.ends_with(".toml") || name.contains('/') && !shipped
 }
 

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use attach::Travelling;
 use rustix::process::{Pid, Signal, kill_process_group};
 use study::{Cache, Failure, Options, Plan, Results, Watch};
 
-use super::boot;
 use crate::table::{self, Format};
 use crate::{answer, interrupt, progress, python, say};
 
@@ -46,7 +44,8 @@ pub(crate) struct Args {
     fio_json: bool,
     /// Boot this vmlinuz in QEMU, stored as the study's recorded boots are, instead of replaying
     /// those; the new recordings are kept in DIR.recordings
-    #[arg(long, value_name = "VMLINUZ")]
+    #[cfg(feature = "linux")]
+    #[arg(long, value_name = "VMLINUZ", conflicts_with = "on")]
     live: Option<PathBuf>,
     /// Make no report
     #[arg(long)]
@@ -56,21 +55,13 @@ pub(crate) struct Args {
     no_cache: bool,
     /// Do the runs on a cluster: `ray`, or `ray://HOST:PORT` (the Python package's extra `ray`)
     #[arg(long, value_name = "CLUSTER",
-          conflicts_with_all = ["no_cache", "records", "perfetto", "fio_json", "live"])]
+          conflicts_with_all = ["no_cache", "records", "perfetto", "fio_json"])]
     on: Option<String>,
 }
 
 impl Args {
     pub(crate) fn run(mut self) -> Result<u8, Failure> {
-        let mut plan = self.plan()?;
-        if let Some(kernel) = self.live.take() {
-            let folder = self.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
-            let mut folder = folder.into_os_string();
-            folder.push(".recordings");
-            let known = plan.recorded_boots();
-            self.sets.extend(boot::record_anew(&kernel, &known, Path::new(&folder))?);
-            plan = self.plan()?;
-        }
+        let plan = self.planned()?;
         if let Some(on) = &self.on
             && let code @ 1.. = self.elsewhere(on, &plan)?
         {
@@ -141,9 +132,29 @@ impl Args {
         Ok(status.ok().and_then(|status| status.code()).map_or(3, |code| code as u8))
     }
 
+    /// The plan, of boots that were recorded anew where that was asked for.
+    #[cfg(feature = "linux")]
+    fn planned(&mut self) -> Result<Plan, Failure> {
+        let plan = self.plan()?;
+        let Some(kernel) = self.live.take() else { return Ok(plan) };
+        let folder = self.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
+        let mut folder = folder.into_os_string();
+        folder.push(".recordings");
+        let known = plan.recorded_boots();
+        self.sets.extend(super::boot::record_anew(&kernel, &known, Path::new(&folder))?);
+        self.plan()
+    }
+
+    #[cfg(feature = "linux")]
     fn plan(&self) -> Result<Plan, Failure> {
-        let travelling = Travelling::new(crate::binary::find);
+        let travelling = attach::Travelling::new(crate::binary::find);
         Plan::read_for(Box::new(travelling), &self.study, &self.sets)
+    }
+
+    /// The plan of a study that boots nothing.
+    #[cfg(not(feature = "linux"))]
+    fn planned(&mut self) -> Result<Plan, Failure> {
+        Plan::read(&self.study, &self.sets)
     }
 
     /// A bug is reported with what repeats it.
