@@ -17,9 +17,9 @@
 //! ```
 //!
 //! In a deterministic simulator, such as turmoil or madsim, sleep until [`Drive::next_event`],
-//! then [`Drive::advance`]; `examples/deterministic-simulation` of the repository is a key-value log
-//! done so. [`Drive::save`] is its state as bytes, [`Drive::power_fail`] cuts the power. A drive
-//! out of the box has nothing to collect; [`DriveBuilder::filled`] and
+//! then [`Drive::advance`]; a key-value log that does so is `examples/deterministic-simulation` of
+//! the repository. [`Drive::save`] is its state as bytes, [`Drive::power_fail`] cuts the power. A
+//! drive out of the box has nothing to collect; [`DriveBuilder::filled`] and
 //! [`DriveBuilder::overwritten`] age it. [`parts`] lists the drives that are shipped, and
 //! [`Drive::toml`] takes one of yours.
 //!

@@ -31,9 +31,9 @@
 //!
 //! # What it leaves out
 //! Errors but for retries, blocks moved because they were read too often, bad blocks, cache reads
-//! and programs, the controller's own computing time, power. Data on its way through the controller is served
-//! from RAM. Partial page reads transfer only the sectors that were asked for. Units of one page of
-//! the flash are sensed one by one, and parity takes no room.
+//! and programs, the controller's own computing time, power. Data on its way through the controller
+//! is served from RAM. Partial page reads transfer only the sectors that were asked for. Units of
+//! one page of the flash are sensed one by one, and parity takes no room.
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
@@ -345,15 +345,20 @@ impl Params {
             write_cache: parts.buffer.as_ref().is_some_and(Buffer::is_volatile),
             discard: true,
         };
-        let background = self.collection.background_free_percent > 0.0 || needs.pslc.is_some();
-        let settings = Settings {
+        let settings = self.settings(needs.pslc.is_some());
+        Ok(Ssd { limits, controller: Controller::new(settings, parts) })
+    }
+
+    /// Of the controller; `folds` where a pSLC cache is emptied in the background.
+    fn settings(&self, folds: bool) -> Settings {
+        let background = self.collection.background_free_percent > 0.0 || folds;
+        Settings {
             queue_depth_max: self.queue_depth_max,
             instant: self.timing == TimingMode::None,
             rest: background.then_some(self.collection.background_after.0),
             hold_when_full: !self.buffer.suspend_when_full,
             turn_pages: self.collection.turn_pages,
-        };
-        Ok(Ssd { limits, controller: Controller::new(settings, parts) })
+        }
     }
 
     fn map_victim_pages(&self, geometry: &Geometry) -> Result<Option<u32>, ConfigError> {

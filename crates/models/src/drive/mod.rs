@@ -126,8 +126,8 @@ impl Drive {
         }
     }
 
-    /// Do all that is due up to and at `now`. What has completed since the last call, in order, with
-    /// the moment of each.
+    /// Do all that is due up to and at `now`. What has completed since the last call, in order,
+    /// with the moment of each.
     ///
     /// # Panics
     /// When time goes back.
