@@ -60,7 +60,7 @@ test-rust:
 	cargo test --workspace --no-fail-fast --lib --bins --tests
 	cargo test -p blocklab-models --doc --quiet
 	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
-	! cargo tree -p blocklab --no-default-features -e normal --prefix none | grep -E '$(LINUX_ONLY)'
+	tree=$$(cargo tree -p blocklab --no-default-features -e normal --prefix none) && ! grep -E '$(LINUX_ONLY)' <<< "$$tree"
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:

@@ -27,12 +27,11 @@ pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
 /// A length of 15 goes on in the bytes behind.
 fn length(state: &mut Unpack, bits: usize) -> Option<usize> {
     let mut length = bits;
-    while bits == 15 {
-        let byte = usize::from(state.byte()?);
-        length += byte;
-        if byte < 255 {
-            break;
-        }
+    let mut more = bits == 15;
+    while more {
+        let byte = state.byte()?;
+        length += usize::from(byte);
+        more = byte == 255;
     }
     Some(length)
 }

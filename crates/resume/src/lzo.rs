@@ -141,7 +141,7 @@ mod tests {
         let letters: Vec<u8> = (0..274).map(|at| at as u8).collect();
         assert_eq!(with(&[&[0, 0, 1][..], &letters].concat()).unwrap(), letters);
         // 3 bytes from 2,049 before.
-        let many: Vec<u8> = (0..2100u32).map(|at| (at * at >> 3) as u8).collect();
+        let many: Vec<u8> = (0..2100u32).map(|at| ((at * at) >> 3) as u8).collect();
         let length = 2100 - 18;
         let head = [&[0][..], &[0; 8], &[(length - 8 * 255) as u8]].concat();
         let found = with(&[&head[..], &many, &[0, 0]].concat()).unwrap();

@@ -250,7 +250,9 @@ impl Lab {
             return Err(life.failure("the guest wrote no image"));
         }
         let counts = match way {
-            Way::Converted => convert(&disks.swap, &disks.image, &[disks.mounted.clone()])?,
+            Way::Converted => {
+                convert(&disks.swap, &disks.image, std::slice::from_ref(&disks.mounted))?
+            }
             _ => counts,
         };
         Ok(Suspended { before, counts, wall_s: life.ended.as_secs_f64() })
