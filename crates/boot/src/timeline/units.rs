@@ -47,23 +47,25 @@ pub struct Link {
 
 /// Which process is the main one of which unit, by the process's place in the record.
 ///
-/// Systemd's numbers are those of its own namespace, so a process is known by when it was started:
-/// it is the last child of the init before systemd wrote down that it had started it.
+/// Systemd's numbers are those of its own namespace, in which the init is 1. All that starts a
+/// process in the boot is inside of it, so both count alike from the init on.
 fn mains(record: &Record) -> BTreeMap<usize, &str> {
-    let mut children: Vec<(u64, usize)> = record
+    let init = record.head.init;
+    let children: BTreeMap<u64, usize> = record
         .processes
         .iter()
         .enumerate()
-        .filter(|(_, process)| process.parent == record.head.init)
-        .map(|(place, process)| (process.start_ns, place))
+        .filter(|(_, process)| process.parent == init)
+        .map(|(place, process)| (u64::from(process.pid), place))
         .collect();
-    children.sort_unstable();
     let main = |unit: &Unit| {
-        let after = children.partition_point(|(start, _)| Some(*start) <= unit.main_start_ns);
-        Some(children[after.checked_sub(1)?].1)
+        let pid = unit.main?.checked_add(u64::from(init))?.checked_sub(1)?;
+        let place = *children.get(&pid)?;
+        // Systemd writes down when it has started one: an earlier moment is of another process.
+        let started = record.processes[place].start_ns;
+        unit.main_start_ns.is_none_or(|at| started <= at).then_some(place)
     };
-    let known = record.units.iter().filter(|unit| unit.main_start_ns.is_some());
-    known.filter_map(|unit| Some((main(unit)?, unit.unit.as_str()))).collect()
+    record.units.iter().filter_map(|unit| Some((main(unit)?, unit.unit.as_str()))).collect()
 }
 
 /// The unit of each process that has one, in the order of the record's processes: that of the
@@ -213,10 +215,12 @@ pub(super) mod tests {
             "{\"firmware_ns\":7,\"loader_ns\":3}\n",
             "{\"unit\":\"a.target\",\"state\":\"active\",\"activating_ns\":1950,",
             "\"active_ns\":1950,\"after\":[\"b.service\",\"c.service\",\"later.service\"]}\n",
-            "{\"unit\":\"b.service\",\"activating_ns\":1190,\"active_ns\":1900,\"main\":7,",
+            "{\"unit\":\"b.service\",\"activating_ns\":1190,\"active_ns\":1900,\"main\":10,",
             "\"main_start_ns\":1210,\"after\":[\"c.service\",\"a.target\"]}\n",
             "{\"unit\":\"c.service\",\"activating_ns\":1100,\"active_ns\":1150}\n",
             "{\"unit\":\"later.service\",\"activating_ns\":1100,\"active_ns\":1990}\n",
+            // Started between b's process and when systemd had written that down.
+            "{\"pid\":52,\"parent\":41,\"name\":\"another\",\"start_ns\":1209,\"io_ns\":7}\n",
             "{\"pid\":51,\"parent\":50,\"name\":\"child\",\"start_ns\":1300,\"io_ns\":40}\n",
         );
         Record::parse(&format!("{SMALL}{lines}")).unwrap()
