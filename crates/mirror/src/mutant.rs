@@ -166,6 +166,8 @@ mutants! {
     ClearBitmap,
     /// The activity log of the leg that returns is not merged.
     SkipOwnActivity,
+    /// Nor is it when the leg that was alone was stopped in order.
+    SkipOwnActivityAfterStop,
     /// A log of an earlier start is replayed.
     OldLog,
     /// An activity log that cannot be read counts as an empty one.

@@ -218,16 +218,16 @@ impl<'m, M: Media> Recovery<'m, M> {
             if !matches!(self.role[leg], Role::Current | Role::Partial) {
                 continue;
             }
-            let own = self.role[leg] == Role::Partial && planted!(self.rules, SkipOwnActivity);
+            let counts = self.own_log_counts(leg);
             match self.media.activity(leg)? {
                 Some(activity) => {
                     self.version = self.version.max(activity.version);
                     self.activity[leg] = activity.version;
-                    if !self.clean && !own {
+                    if counts {
                         self.hot.heat(&activity, self.newest.geometry.extent_blocks);
                     }
                 }
-                None if self.clean || planted!(self.rules, IgnoreLostActivity) => {}
+                None if !counts || planted!(self.rules, IgnoreLostActivity) => {}
                 // Nobody knows what else it was given before the power went.
                 None if self.is_current(leg) => self.hot.heat_all(),
                 None => self.role[leg] = Role::Whole,
@@ -250,6 +250,16 @@ impl<'m, M: Media> Recovery<'m, M> {
             }
         }
         Ok(())
+    }
+
+    /// Does its activity log say anything? After a stop in order the members hold the same. A leg
+    /// that was away then may have been given, before it went, what no other one knows of.
+    fn own_log_counts(&self, leg: Slot) -> bool {
+        match self.role[leg] {
+            Role::Partial if self.clean => !planted!(self.rules, SkipOwnActivityAfterStop),
+            Role::Partial => !planted!(self.rules, SkipOwnActivity),
+            _ => !self.clean,
+        }
     }
 
     fn read_table(&mut self, leg: Slot) -> Result<(), M::Error> {

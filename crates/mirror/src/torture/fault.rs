@@ -73,6 +73,16 @@ impl World<'_> {
 
     /// Is nothing in trouble, so that the next thing may be?
     pub(super) fn all_well(&self) -> bool {
+        self.well_but_for(None)
+    }
+
+    /// The same, but that one leg has been left out.
+    pub(super) fn alone_and_well(&self) -> bool {
+        let out = (0..LEGS).find(|&leg| self.core.states()[leg] == State::Out);
+        out.is_some() && self.well_but_for(out)
+    }
+
+    fn well_but_for(&self, out: Option<Slot>) -> bool {
         let fine = |slot: Slot| {
             let device = &self.devices[slot];
             let there = match self.core.states()[slot] {
@@ -90,7 +100,8 @@ impl World<'_> {
                 && (self.is_patient() || device.stalled_until <= self.now)
         };
         let read = self.requests.keys().next().is_none_or(|&first| first > self.misread_until);
-        read && self.latent.is_empty() && (0..DEVICES).all(fine)
+        let others = (0..DEVICES).filter(|&slot| Some(slot) != out);
+        read && self.latent.is_empty() && { others }.all(fine)
     }
 
     /// Does every freeze end before the device is left out for it?

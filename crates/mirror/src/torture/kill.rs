@@ -82,6 +82,10 @@ fn focus(mutant: Mutant, plan: &mut Plan) {
         Mutant::JoinSlots | Mutant::FillWithoutFlush | Mutant::SkipOwnActivity => {
             plan.rates = Rates { vanish: 300, cut: 200, ..Rates::default() };
         }
+        Mutant::SkipOwnActivityAfterStop => {
+            config.hot_max = 2;
+            plan.rates = Rates { freeze: 400, cut: 600, operator: 3000, ..Rates::default() };
+        }
         Mutant::LoseAtOnce | Mutant::LiftLate | Mutant::TrustLost => {
             (plan.geometry.blocks, config.hot_max) = (12, 2);
             config.lag = LagRules { flush_deadline: None, slow: None, ..config.lag };
@@ -131,6 +135,15 @@ mod tests {
         for mutant in [LoseAtOnce, CondemnSpan, DropLast, PauseCounts] {
             assert!(hunt(mutant, 100, 400).is_some(), "{mutant:?}");
         }
+    }
+
+    /// Seed 8 of the engine's torture read an unacknowledged write after zeros had been read there:
+    /// the leg that held it came back after the other one had been stopped in order.
+    #[test]
+    fn what_a_leg_was_given_last_counts_after_the_other_was_stopped_in_order() {
+        let kill = hunt(Mutant::SkipOwnActivityAfterStop, 3000, 400);
+        println!("{kill:?}");
+        assert!(kill.is_some());
     }
 
     /// One seed of half a million shows it: the only leg with what was flushed cannot read it after

@@ -225,9 +225,10 @@ impl World<'_> {
         self.stopped = false;
     }
 
-    /// Stop in order and start again: nothing may be lost, nothing need be recovered.
+    /// Stop in order and start again: nothing may be lost, nothing need be recovered. A leg that
+    /// was alone may have the other one back then, which nobody stopped.
     pub(super) fn clean_restart(&mut self) -> Result<(), Violation> {
-        if !self.all_well() {
+        if !self.all_well() && !self.alone_and_well() {
             return Ok(());
         }
         self.drain()?;
@@ -253,6 +254,7 @@ impl World<'_> {
             return Err(Violation("it stopped, but does not say so on media".into()));
         }
         self.forget_requests();
+        (0..DEVICES).filter(|&slot| stale[slot]).for_each(|slot| self.comes_with_power(slot));
         self.outdate();
         // One fault at a time.
         let well = stale == [false; DEVICES] && self.latent.is_empty();
