@@ -8,6 +8,9 @@ use crate::store::Store;
 /// Grain in bytes.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
+/// Neighbouring blocks are written at once up to so many bytes.
+const RUN_BYTES: usize = 1 << 20;
+
 /// What bytes are read from and written to.
 pub(crate) trait Place {
     /// Fill `buffer` from byte `offset`.
@@ -67,7 +70,10 @@ impl Place for Patched<'_> {
                 let first = block * BLOCK_BYTES;
                 let bytes = BLOCK_BYTES.min(self.store.bytes() - first);
                 let mut before = vec![0; bytes as usize];
-                self.store.read(first, &mut before)?;
+                // What is written over whole need not be read.
+                if length as u64 != bytes {
+                    self.store.read(first, &mut before)?;
+                }
                 self.patch.0.insert(block, before);
             }
             if let Some(known) = self.patch.0.get_mut(&block) {
@@ -81,7 +87,17 @@ impl Place for Patched<'_> {
 impl Patch {
     /// Write it into a copy of the store that it is of.
     pub(crate) fn apply(&self, store: &Store) -> io::Result<()> {
-        self.0.iter().try_for_each(|(block, bytes)| store.write(block * BLOCK_BYTES, bytes))
+        let (mut start, mut run) = (0, Vec::new());
+        for (block, bytes) in &self.0 {
+            let offset = block * BLOCK_BYTES;
+            if start + run.len() as u64 != offset || run.len() >= RUN_BYTES {
+                store.write(start, &run)?;
+                run.clear();
+                start = offset;
+            }
+            run.extend_from_slice(bytes);
+        }
+        store.write(start, &run)
     }
 }
 

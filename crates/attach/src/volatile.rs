@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 
 use sim::{LostWrite, RequestId, SECTOR_BYTES};
 
@@ -23,7 +24,8 @@ const BLOCK_BYTES: u64 = 64 << 10;
 struct Entry {
     ticket: WriteTicket,
     offset: u64,
-    before: Vec<u8>,
+    /// Shared with the copies of a log that are undone to see what a cut would leave.
+    before: Arc<Vec<u8>>,
 }
 
 impl Entry {
@@ -92,6 +94,7 @@ impl VolatileLog {
     ) -> io::Result<()> {
         let mut before = vec![0; length];
         store.read(offset, &mut before)?;
+        let before = Arc::new(before);
         self.bytes += length;
         self.entries.push_back(Entry { ticket, offset, before });
         Ok(())
@@ -242,12 +245,11 @@ impl VolatileLog {
     fn undo(&mut self, store: &mut impl Place) -> io::Result<()> {
         // Newest to oldest, exchange what is there for what was there before. What survives is
         // written again oldest to newest.
-        let mut buffer = Vec::new();
         for entry in self.entries.iter_mut().rev() {
-            buffer.resize(entry.before.len(), 0);
-            store.read(entry.offset, &mut buffer)?;
+            let mut written = vec![0; entry.before.len()];
+            store.read(entry.offset, &mut written)?;
             store.write(entry.offset, &entry.before)?;
-            std::mem::swap(&mut entry.before, &mut buffer);
+            entry.before = Arc::new(written);
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Filling a new drive at once, and what is left of one after a power failure.
 
+use sim::CowVec;
+
 use super::{Flash, Frontier, GROUP, HIDDEN};
 use crate::ssd::plan::NONE;
 
@@ -105,9 +107,11 @@ impl Flash {
     }
 
     /// After a power failure: the newest programmed copy of each id below `ids` becomes its valid
-    /// one, every other page invalid. Gives the PPN of each id, or [`NONE`].
-    pub fn find_newest(&mut self, ids: u32) -> Vec<u32> {
-        let mut newest = vec![NONE; ids as usize];
+    /// one, every other page invalid. Gives the PPN of each id, or [`NONE`]. What it costs follows
+    /// from what was written, not from the size of the drive.
+    pub fn find_newest(&mut self, ids: u32) -> CowVec<u32> {
+        let mut newest = CowVec::new(ids as usize, NONE);
+        self.live = CowVec::new(self.live.len(), 0);
         for block in 0..self.geometry.blocks() {
             self.valid[block as usize] &= HIDDEN;
             let first = self.geometry.first_ppn(block);
@@ -116,17 +120,19 @@ impl Flash {
                 if id == NONE {
                     continue;
                 }
-                let best = newest[id as usize];
-                if best == NONE || self.sequence(ppn) > self.sequence(best) {
-                    newest[id as usize] = ppn;
+                let best = newest.get(id as usize);
+                if best != NONE && self.sequence(ppn) <= self.sequence(best) {
+                    continue;
                 }
+                if best != NONE {
+                    // Its block is this one or an earlier one, so its page has been counted.
+                    self.set_live(best, false);
+                    self.valid[self.geometry.pages_per_block.div(best) as usize] -= 1;
+                }
+                newest.set(id as usize, ppn);
+                self.set_live(ppn, true);
+                self.valid[block as usize] += 1;
             }
-        }
-        let words = self.live.len();
-        self.live = sim::CowVec::new(words, 0);
-        for &ppn in newest.iter().filter(|&&ppn| ppn != NONE) {
-            self.set_live(ppn, true);
-            self.valid[self.geometry.pages_per_block.div(ppn) as usize] += 1;
         }
         for group in 0..self.group_least.len() {
             self.refresh_group((group * GROUP) as u32);

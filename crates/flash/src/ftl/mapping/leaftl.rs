@@ -240,9 +240,12 @@ impl Mapping for Leaf {
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
         self.table.clear();
-        let newest = flash.find_newest(self.logical_pages);
-        for (lpn, &ppn) in newest.iter().enumerate().filter(|&(_, &ppn)| ppn != NONE) {
-            self.table.set(self.position(lpn as u32), ppn);
+        let mut newest = flash.find_newest(self.logical_pages);
+        for lpn in 0..self.logical_pages {
+            let ppn = newest.get(lpn as usize);
+            if ppn != NONE {
+                self.table.set(self.position(lpn), ppn);
+            }
         }
         (0..flash.geometry.blocks()).for_each(|block| self.learn(block, flash));
         Rebuilt { spare_reads: flash.programmed_pages(), ..Rebuilt::default() }

@@ -313,8 +313,7 @@ impl Mapping for Superblock {
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
-        let newest = flash.find_newest(self.layout.logical_pages);
-        self.place.fill_with(0, newest.len(), |lpn| newest[lpn]);
+        self.place = flash.find_newest(self.layout.logical_pages);
         self.pools.fill(PlaneWork::default());
         let mut dead = Vec::new();
         self.groups.rebuild(flash, &self.geometry, |block| dead.push(block));
@@ -326,7 +325,7 @@ impl Mapping for Superblock {
             let pool = &mut self.pools[plane as usize];
             pool.recovering = flash.free_blocks(plane) < self.reserve;
         }
-        self.tables.rebuild(flash, &self.layout, &newest);
+        self.tables.rebuild(flash, &self.layout, &mut self.place);
         Rebuilt { spare_reads: flash.programmed_pages(), ..Rebuilt::default() }
     }
 

@@ -247,9 +247,7 @@ impl Mapping for Zns {
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
-        let count = self.map.len();
-        let newest = flash.find_newest(count as u32);
-        self.map.fill_with(0, count, |lpn| newest[lpn]);
+        self.map = flash.find_newest(self.map.len() as u32);
         self.zones.rebuild(flash, &mut self.open);
         (self.victim, self.cursor, self.resetting) = (NONE, 0, NONE);
         Rebuilt { spare_reads: flash.programmed_pages(), ..Rebuilt::default() }

@@ -312,18 +312,19 @@ impl MapStore {
     /// Take over what is on flash after a power failure; `position` is the place of a logical page
     /// in the table. Map pages that flash has in an older version are read and written again.
     pub fn rebuild(&mut self, flash: &mut Flash, position: impl Fn(u32) -> u32) -> Rebuilt {
-        let newest = flash.find_newest(self.first_id + self.pages());
+        let first = self.first_id as usize;
+        let mut newest = flash.find_newest(self.first_id + self.pages());
         let mut stale = vec![false; self.directory.len()];
-        for (lpn, &ppn) in newest[..self.first_id as usize].iter().enumerate() {
-            let position = position(lpn as u32);
+        for lpn in 0..self.first_id {
+            let (position, ppn) = (position(lpn), newest.get(lpn as usize));
             let page = self.page_of(position) as usize;
-            let unwritten = newest[self.first_id as usize + page] == NONE && ppn != NONE;
+            let unwritten = newest.get(first + page) == NONE && ppn != NONE;
             if self.get(position) != ppn || unwritten {
                 self.set(position, ppn);
                 stale[page] = true;
             }
         }
-        self.directory.copy_from_slice(&newest[self.first_id as usize..]);
+        newest.copy_out(first, &mut self.directory);
         self.moved.clear();
         let stale = stale.iter().filter(|&&stale| stale).count() as u64;
         Rebuilt { spare_reads: flash.programmed_pages(), page_reads: stale, page_writes: stale }

@@ -20,8 +20,7 @@ impl Store {
     /// newer one has not reached is still to be copied. Log blocks can be homes only in a scheme
     /// that `switches`; those that are none and have valid pages are returned, oldest first.
     pub(super) fn rebuild(&mut self, flash: &mut Flash, switches: bool) -> (Vec<Found>, Rebuilt) {
-        let newest = flash.find_newest(self.layout.logical_pages);
-        self.place.fill_with(0, newest.len(), |lpn| newest[lpn]);
+        self.place = flash.find_newest(self.layout.logical_pages);
         self.home.fill(NONE);
         self.work.iter_mut().for_each(|work| *work = Default::default());
         let mut own = flash.own_blocks();

@@ -1,6 +1,6 @@
 //! The page tables in the spare areas, and those of them that are cached.
 
-use sim::snapshot_fields;
+use sim::{CowVec, snapshot_fields};
 
 use super::Params;
 use crate::ftl::flash::Flash;
@@ -124,12 +124,21 @@ impl Tables {
     }
 
     /// Power is back: the newest page of those a table covers holds it.
-    pub(super) fn rebuild(&mut self, flash: &mut Flash, layout: &Layout, newest: &[u32]) {
+    pub(super) fn rebuild(
+        &mut self,
+        flash: &mut Flash,
+        layout: &Layout,
+        newest: &mut CowVec<u32>,
+    ) {
         self.table_at.fill(NONE);
         self.directory_at.fill(NONE);
         self.cached.fill(false);
         self.lru = Lists::new(self.table_at.len() as u32, 1);
-        for (lpn, &ppn) in newest.iter().enumerate().filter(|&(_, &ppn)| ppn != NONE) {
+        for lpn in 0..newest.len() {
+            let ppn = newest.get(lpn);
+            if ppn == NONE {
+                continue;
+            }
             let table = self.of(layout, lpn as u32);
             let directory = self.directory(table);
             let age = flash.sequence(ppn);
