@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::PAGE_BYTES;
@@ -55,10 +55,12 @@ pub(crate) fn reads(disk: &Path) -> Result<u64, String> {
     first.ok_or_else(|| format!("{}: `{text}`", path.display()))
 }
 
-/// Make swap of a disk. Linux, `include/linux/swap.h`: `union swap_header`.
+/// Make swap of a disk that nobody uses. Linux, `include/linux/swap.h`: `union swap_header`.
 pub(crate) fn make(disk: &Path) -> Result<(), String> {
     let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
-    let file = fs::File::options().read(true).write(true).open(disk).map_err(wrong)?;
+    let mut options = fs::File::options();
+    let file = options.read(true).write(true).custom_flags(libc::O_EXCL).open(disk);
+    let file = file.map_err(wrong)?;
     let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
     let pages = bytes.map_err(|why| wrong(why.into()))? / PAGE_BYTES;
     let mut page = [0; PAGE_BYTES as usize];

@@ -234,7 +234,7 @@ impl Lab {
     /// # Errors
     /// When there is no such policy.
     pub fn learns(&self) -> Result<bool, Failure> {
-        ::guest::policy_learns(&self.policy).map_err(Failure::input)
+        policy_learns(&self.policy)
     }
 
     /// Let the guest suspend itself.
@@ -245,15 +245,17 @@ impl Lab {
         let life = self.boot(way, disks)?;
         let before = life.said("lab: before ").and_then(Witness::read);
         let before = before.ok_or_else(|| life.failure("the guest did not come to its suspend"))?;
-        let counts = life.said("lab: image ").map(counts).unwrap_or_default();
-        if way == Way::Loader && counts.is_empty() {
+        let mut found = life.said("lab: image ").map(counts).unwrap_or_default();
+        if way == Way::Loader && found.is_empty() {
             return Err(life.failure("the guest wrote no image"));
         }
+        let dry_run = life.said("lab: dry run ").map(counts).unwrap_or_default();
+        found.extend(dry_run.into_iter().filter(|(name, _)| name == "would_be"));
         let counts = match way {
             Way::Converted => {
                 convert(&disks.swap, &disks.image, std::slice::from_ref(&disks.mounted))?
             }
-            _ => counts,
+            _ => found,
         };
         Ok(Suspended { before, counts, wall_s: life.ended.as_secs_f64() })
     }
@@ -392,6 +394,14 @@ impl Witness {
         }
         Err(Failure::bug(format!("the guest came back changed: {self:?} before, {after:?} after")))
     }
+}
+
+/// Does this policy have to know what an earlier resume touched?
+///
+/// # Errors
+/// When there is no such policy.
+pub fn policy_learns(policy: &str) -> Result<bool, Failure> {
+    ::guest::policy_learns(policy).map_err(Failure::input)
 }
 
 /// Make an image of ours in `target`, which was prepared on its machine, of the one that a kernel

@@ -67,6 +67,8 @@ verbs! {
     Boot => boot if "linux",
     /// A machine back from its image, straight from the boot loader
     Snapshot => snapshot if "linux",
+    /// This machine into an image, straight back from the boot loader
+    Suspend => suspend if "linux",
     /// Mirror an SSD and a disk: make, serve, look at, and try to break it
     Mirror => mirror if "linux",
     /// Show what this machine can do, and the command that unlocks the rest

@@ -43,6 +43,8 @@ fn a_guest_comes_back_as_it_was() {
     // At least the 20 MiB; zeros and words are not written, and little else is.
     assert!(count("data") > 5120.0 && count("zero") > 1000.0, "{cycle}");
     assert!(count("written_bytes") < count("data") * 4096.0 * 1.02, "{cycle}");
+    // What `--dry-run` said of it.
+    assert!((0.8..1.3).contains(&(count("would_be") / count("pages"))), "{cycle}");
     // The loader itself is small.
     let loader = cycle["loader"].as_str().unwrap();
     let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();

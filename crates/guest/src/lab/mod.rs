@@ -79,8 +79,11 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     };
     told("before", &digest);
     let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()) };
-    // What a resume touches is known once there was one.
-    let rounds = if order.policy.learns() { 2 } else { 1 };
+    if order.target.is_some() {
+        println!("lab: dry run {}", suspend::dry_run(&order)?);
+    }
+    // What a resume touches is known once there was one; the kernel's own way has no use for it.
+    let rounds = if order.policy.learns() && own.is_none() { 2 } else { 1 };
     for _ in 0..rounds {
         let ended = match &own {
             Some(disk) => swap::suspend(disk, order.policy.kernel_bytes())?,

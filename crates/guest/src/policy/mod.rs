@@ -119,40 +119,22 @@ pub(crate) fn swap_out(
     policy: &dyn Policy,
     record: Option<&Path>,
 ) -> Result<(Left, Option<Fetch>), String> {
-    let known = match record {
-        Some(path) if policy.learns() => RecordFile::read(path)?,
-        _ => RecordFile::default(),
-    };
+    let known = known(policy, record)?;
     let (mut left, mut fetch, mut learnt) = (Left::default(), Vec::new(), RecordFile::default());
     let mut reclaim: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for process in Process::all()? {
         let Some(group) = process.reclaim_file() else { continue };
+        let Choice { hot, cold, touched, kept, in_swap } = choose(policy, &known, &process)?;
         // Copies in swap that nobody has: read ahead of an earlier demand.
         let spare = reclaim.entry(group).or_insert_with_key(|group| swap_cached(group));
-        let (mut hot, mut cold, mut touched_pages) = (Vec::new(), Vec::new(), Vec::new());
-        for mapping in process.mappings()? {
-            for (number, in_swap) in process.present(&mapping)? {
-                if in_swap {
-                    *spare = spare.saturating_sub(PAGE_BYTES);
-                }
-                let touched = known.was_touched(&process, number);
-                let page = Page { program: &process.name, kind: mapping.kind, number, touched };
-                if touched {
-                    touched_pages.push(number);
-                }
-                match policy.leaves(&page) {
-                    true if touched => hot.push(number),
-                    true => cold.push(number),
-                    false => left.kept += 1,
-                }
-            }
-        }
+        *spare = spare.saturating_sub(in_swap * PAGE_BYTES);
         // Those that come back together lie together.
         process.advise(Advice::PageOut, &ranges(hot.iter().copied()))?;
         process.advise(Advice::PageOut, &ranges(cold.iter().copied()))?;
+        left.kept += kept;
         left.pages += (hot.len() + cold.len()) as u64;
         *spare += (hot.len() + cold.len()) as u64 * PAGE_BYTES;
-        learnt.add(&process, &touched_pages, hot.iter().chain(&cold).copied());
+        learnt.add(&process, &touched, hot.iter().chain(&cold).copied());
         if policy.fetches() && !hot.is_empty() {
             fetch.push((process, hot));
         }
@@ -165,6 +147,59 @@ pub(crate) fn swap_out(
         learnt.write(path)?;
     }
     Ok((left, Some(Fetch(fetch)).filter(|fetch| !fetch.0.is_empty())))
+}
+
+/// What would leave now, while programs run.
+pub(crate) fn would_leave(policy: &dyn Policy, record: Option<&Path>) -> Result<Left, String> {
+    let (known, mut left) = (known(policy, record)?, Left::default());
+    for process in Process::all()?.iter().filter(|process| process.reclaim_file().is_some()) {
+        // One that ends meanwhile has no pages.
+        let choice = choose(policy, &known, process).unwrap_or_default();
+        left.pages += (choice.hot.len() + choice.cold.len()) as u64;
+        left.kept += choice.kept;
+    }
+    Ok(left)
+}
+
+fn known(policy: &dyn Policy, record: Option<&Path>) -> Result<RecordFile, String> {
+    match record {
+        Some(path) if policy.learns() => RecordFile::read(path),
+        _ => Ok(RecordFile::default()),
+    }
+}
+
+/// Which pages of a program leave.
+#[derive(Default)]
+struct Choice {
+    /// Those that were touched after an earlier resume, and the others.
+    hot: Vec<u64>,
+    cold: Vec<u64>,
+    /// All that were touched.
+    touched: Vec<u64>,
+    /// How many stay.
+    kept: u64,
+    /// How many have a copy in swap already.
+    in_swap: u64,
+}
+
+fn choose(policy: &dyn Policy, known: &RecordFile, process: &Process) -> Result<Choice, String> {
+    let mut choice = Choice::default();
+    for mapping in process.mappings()? {
+        for (number, in_swap) in process.present(&mapping)? {
+            choice.in_swap += u64::from(in_swap);
+            let touched = known.was_touched(process, number);
+            let page = Page { program: &process.name, kind: mapping.kind, number, touched };
+            if touched {
+                choice.touched.push(number);
+            }
+            match policy.leaves(&page) {
+                true if touched => choice.hot.push(number),
+                true => choice.cold.push(number),
+                false => choice.kept += 1,
+            }
+        }
+    }
+    Ok(choice)
 }
 
 /// Bytes of a control group that are in memory and in swap.

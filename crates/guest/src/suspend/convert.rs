@@ -231,6 +231,9 @@ mod tests {
         assert!(files.convert().unwrap_err().contains("after `suspend --prepare`"));
         fs::write(files.swap(), &whole[..whole.len() - PAGE_BYTES]).unwrap();
         assert!(files.convert().is_err());
+        fs::write(files.swap(), b"short").unwrap();
+        let told = files.convert().unwrap_err();
+        assert!(told.ends_with("with the image of a kernel's suspend, found less than a page"));
     }
 
     /// A target that looks at the swap before each write.

@@ -1,6 +1,7 @@
 //! The machine as the loader will look at it again.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use resume::machine::{self, Range};
@@ -76,6 +77,35 @@ pub(super) fn memory_map() -> Result<Vec<Range>, String> {
 fn frames(map: &[Range]) -> u64 {
     let usable = map.iter().filter(|range| range.kind == Range::USABLE);
     usable.map(|range| (range.start + range.bytes) / PAGE_BYTES as u64).max().unwrap_or(0)
+}
+
+/// Pages of usable memory that are not free: what an image of now would have, but for what the
+/// kernel takes and gives back to make it.
+pub(super) fn pages_in_use(map: &[Range]) -> Result<u64, String> {
+    /// Linux, `Documentation/admin-guide/mm/pagemap.rst`: in the buddy allocator, a hole, given
+    /// back to a hypervisor.
+    const FREE: u64 = 1 << 10 | 1 << 20 | 1 << 23;
+    const PATH: &str = "/proc/kpageflags";
+    let wrong = |why: std::io::Error| format!("{PATH}: {why}");
+    let file = fs::File::open(PATH).map_err(wrong)?;
+    let (mut words, mut used) = (vec![0; 1 << 20], 0);
+    for range in map.iter().filter(|range| range.kind == Range::USABLE) {
+        let page = PAGE_BYTES as u64;
+        let (mut frame, end) = (range.start.div_ceil(page), (range.start + range.bytes) / page);
+        while frame < end {
+            let bytes = words.len().min((end - frame) as usize * 8);
+            // It ends with the last frame that the kernel knows.
+            let read = file.read_at(&mut words[..bytes], frame * 8).map_err(wrong)? / 8;
+            if read == 0 {
+                break;
+            }
+            let (states, _) = words[..read * 8].as_chunks::<8>();
+            let is_used = |state: &&[u8; 8]| u64::from_ne_bytes(**state) & FREE == 0;
+            used += states.iter().filter(is_used).count() as u64;
+            frame += read as u64;
+        }
+    }
+    Ok(used)
 }
 
 /// Pages that were written to swap since the boot.

@@ -83,9 +83,11 @@ pub(crate) enum Ended {
 }
 
 const USAGE: &str = "usage: suspend TARGET|--measure [--policy NAME[:ARGUMENT] [--record FILE]]
+       suspend --dry-run [TARGET] [--policy NAME[:ARGUMENT] [--record FILE]]
        suspend --prepare TARGET
   TARGET     a partition, disk or file that holds an image of ours, or zeros
   --measure  make the image, count its pages, and go on
+  --dry-run  say what would be in it, about; nothing stands still, and nothing is written
   --prepare  tell TARGET of this machine, for an image that the kernel makes by itself
   --record   what a policy that learns knows from one suspend to the next
   --policy   which pages leave for swap first [default: everything], one of
@@ -98,12 +100,13 @@ fn usage() -> String {
 /// The verb.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let mut order = Order { target: None, policy: policy::find("everything")?, record: None };
-    let (mut measure, mut prepare) = (false, false);
+    let (mut measure, mut prepare, mut dry) = (false, false, false);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--measure" => measure = true,
             "--prepare" => prepare = true,
+            "--dry-run" => dry = true,
             "--policy" => {
                 order.policy = policy::find(rest.next().map_or("", String::as_str))?;
             }
@@ -114,7 +117,8 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
             other => return Err(format!("`{other}`\n{}", usage())),
         }
     }
-    if measure != order.target.is_none() {
+    let needs_target = !measure && !dry;
+    if (measure && (dry || order.target.is_some())) || (needs_target && order.target.is_none()) {
         return Err(format!("expected a target or --measure\n{}", usage()));
     }
     if let (true, Some(target)) = (prepare, &order.target) {
@@ -122,6 +126,10 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     }
     if order.policy.learns() && order.record.is_none() {
         return Err("this policy learns: expected --record FILE".into());
+    }
+    if dry {
+        println!("image {}", dry_run(&order)?);
+        return Ok(0);
     }
     match run(&order)? {
         Ended::Written(report) => println!("image {report}"),
@@ -184,6 +192,20 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
         std::mem::forget(snapshot);
     }
     Ok(Ended::Written(report))
+}
+
+/// What `run` would do, as far as that can be told while programs run.
+pub(crate) fn dry_run(order: &Order) -> Result<String, String> {
+    let map = machine::memory_map()?;
+    machine::header(&map)?;
+    let target = order.target.as_deref().map(Target::open).transpose()?;
+    drop(Snapshot::open()?);
+    let left = policy::would_leave(order.policy.as_ref(), order.record.as_deref())?;
+    let pages = machine::pages_in_use(&map)?.saturating_sub(left.pages);
+    if let Some(target) = &target {
+        fits(pages * PAGE_BYTES as u64, target.pages())?;
+    }
+    Ok(format!("would_be={pages} left={} kept={}", left.pages, left.kept))
 }
 
 /// The runs of an image, and the checksums of its data.

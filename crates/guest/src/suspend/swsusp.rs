@@ -39,9 +39,12 @@ impl Hibernated {
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
         let pages = bytes.map_err(|why| wrong(why.into()))? / PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];
+        let expected = || format!("{name}: expected swap with the image of a kernel's suspend");
+        if pages == 0 {
+            return Err(format!("{}, found less than a page", expected()));
+        }
         file.read_exact_at(&mut page, 0).map_err(wrong)?;
-        let signature = Signature::read(&page)
-            .ok_or_else(|| format!("{name}: expected swap with the image of a kernel's suspend"))?;
+        let signature = Signature::read(&page).ok_or_else(expected)?;
         let mut source = Hibernated {
             file,
             name,
