@@ -167,7 +167,6 @@ fn point(offered: f64, done: f64, read_us: [f64; 2], write_us: [f64; 2]) -> Poin
 
 /// A 512th of the drive. Its saturated reads are too quick: see `docs/measured/real-drives.md`.
 #[test]
-#[ignore = "a minute: part of the long tests"]
 fn pm9a3_admits_writes_at_a_pace() {
     let changes = "over_provisioning = { capacity = '1788MiB' }\n\
                    geometry = { pages_per_block = 48, blocks_per_plane = 710 }\n\
@@ -197,7 +196,6 @@ fn pm9a3_admits_writes_at_a_pace() {
 
 /// A 1024th of the drive. Its saturated pauses are too long: see `docs/measured/real-drives.md`.
 #[test]
-#[ignore = "a minute: part of the long tests"]
 fn cm7_r_pauses_its_writes_and_lets_reads_pass() {
     let changes = "over_provisioning = { capacity = '3576MiB' }\n\
                    geometry = { pages_per_block = 96, blocks_per_plane = 186 }\n\
