@@ -6,6 +6,7 @@
 //! devices. `foreign` reads what other tools wrote.
 
 pub mod bars;
+pub mod difference;
 pub mod foreign;
 pub mod page;
 pub mod perfetto;

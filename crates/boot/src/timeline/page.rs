@@ -1,10 +1,10 @@
 //! A record, or two of them, as one page of HTML: processes on an axis of time, the ranking, and
 //! the difference.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::bars::{Bar, Doing, bars};
+use super::difference;
 use super::ranking::{self, Row};
 use super::record::{Record, Unit};
 use super::units;
@@ -45,7 +45,7 @@ pub fn page(records: &[(String, Record)]) -> String {
         section(&mut out, name, record);
     }
     if let [(first, a), (second, b)] = records {
-        difference(&mut out, (first, a), (second, b));
+        compared(&mut out, (first, a), (second, b));
     }
     out.push_str("</html>\n");
     out
@@ -264,40 +264,46 @@ fn table(out: &mut String, rows: &[Row]) {
     out.push_str("</table>\n");
 }
 
-/// I/O delay of processes of the same name in both, the largest difference first.
-fn differences(a: &Record, b: &Record) -> Vec<(String, [u64; 2])> {
-    let mut all: BTreeMap<String, [u64; 2]> = BTreeMap::new();
-    for (index, record) in [a, b].into_iter().enumerate() {
-        for row in ranking::ranking(record) {
-            let sum = &mut all.entry(row.name).or_default()[index];
-            *sum = sum.saturating_add(row.io_ns);
-        }
-    }
-    let mut all: Vec<_> = all.into_iter().collect();
-    all.sort_by_key(|(_, [a, b])| std::cmp::Reverse(a.abs_diff(*b)));
-    all
-}
-
-fn difference(out: &mut String, (first, a): (&str, &Record), (second, b): (&str, &Record)) {
+fn compared(out: &mut String, (first, a): (&str, &Record), (second, b): (&str, &Record)) {
     let length = |record: &Record| {
         let (start, end) = record.window_ns();
         (end - start) as f64 / 1e9
     };
     let _ = writeln!(
         out,
-        "<h2>Difference</h2>\n<p>{} s and {} s of process 1. I/O delay by name, all processes of a \
-         name together:</p>\n<table><tr><th>{} s<th>{} s<th>difference s<th>process</tr>",
+        "<h2>Difference</h2>\n<p>{} s and {} s of process 1. I/O delay, all processes of a name \
+         together; of units also the time to start.</p>",
         plain(length(a)),
         plain(length(b)),
-        escaped(first),
-        escaped(second)
     );
-    for (name, [a, b]) in differences(a, b).into_iter().take(ROWS) {
-        let (a, b) = (a as f64 / 1e9, b as f64 / 1e9);
-        let name = escaped(&name);
-        let _ = writeln!(out, "<tr><td>{a:.6}<td>{b:.6}<td>{:+.6}<td>{name}</tr>", b - a);
+    let (first, second) = (escaped(first), escaped(second));
+    let boots = [a, b];
+    let of_units = difference::of_units(boots);
+    for (what, rows) in [("process", difference::of_processes(boots)), ("unit", of_units)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let starts = match what {
+            "unit" => format!("<th>{first} to start s<th>{second} to start s"),
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "<table><tr><th>{first} s<th>{second} s<th>difference s{starts}<th>{what}</tr>"
+        );
+        for row in rows.iter().take(ROWS) {
+            let [a, b] = row.io_ns.map(|ns| ns as f64 / 1e9);
+            let _ = write!(out, "<tr><td>{a:.6}<td>{b:.6}<td>{:+.6}", row.io_more_s());
+            if what == "unit" {
+                for ns in row.start_ns {
+                    let told = ns.map_or("-".into(), |ns| format!("{:.6}", ns as f64 / 1e9));
+                    let _ = write!(out, "<td>{told}");
+                }
+            }
+            let _ = writeln!(out, "<td>{}</tr>", escaped(&row.name));
+        }
+        out.push_str("</table>\n");
     }
-    out.push_str("</table>\n");
 }
 
 /// As many digits as are needed.
@@ -324,7 +330,6 @@ mod tests {
         assert!(one.contains(">a.target</text>") && !one.contains("Difference"));
         let mut slower = record.clone();
         slower.processes[4].io_ns = 1500;
-        assert_eq!(differences(&record, &slower)[0], ("a <b>".into(), [500, 1500]));
         assert!(page(&[("a".into(), record), ("b".into(), slower)]).contains("+0.000001"));
     }
 
@@ -334,6 +339,9 @@ mod tests {
         let told = of(units::tests::with_units());
         assert!(told.contains("<td>b.service</tr>") && told.contains("to a.target</h3>"));
         assert!(!of(Record::parse(SMALL).unwrap()).contains("Units of systemd"));
+        let two =
+            [("a".into(), units::tests::with_units()), ("b".into(), units::tests::with_units())];
+        assert!(page(&two).contains("<th>b to start s<th>unit</tr>"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use boot::timeline::ranking::{self, Row};
 use boot::timeline::record::{Record, Unreadable};
 use boot::timeline::session::{self, Boot, Booted};
-use boot::timeline::{foreign, page, perfetto, root, units};
+use boot::timeline::{difference, foreign, page, perfetto, root, units};
 use config::Duration;
 use serde_json::{Value, json};
 use study::Failure;
@@ -195,12 +195,15 @@ impl Args {
             all.push(told(&path, &booted.record));
             shown.push((device.clone(), booted.record));
         }
+        if !self.json {
+            say_difference(&shown, self.rows);
+        }
         if let Some(path) = &self.html {
             shown.truncate(2);
             write(path, &page::page(&shown))?;
         }
         if self.json {
-            say(json!({ "boots": all }));
+            say(json!({ "boots": all, "difference": differs(&shown) }));
         }
         Ok(())
     }
@@ -208,6 +211,23 @@ impl Args {
     fn keep(&self, path: &Path, booted: &Booted) -> Result<(), Failure> {
         std::fs::write(path, &booted.text)
             .map_err(|why| Failure::machine(format!("cannot write {}: {why}", path.display())))
+    }
+}
+
+/// How the second of two boots differs from the first, for programs; null but for two.
+fn differs(boots: &[(String, Record)]) -> Value {
+    let [(_, a), (_, b)] = boots else { return Value::Null };
+    let boots = [a, b];
+    json!({
+        "processes": difference::of_processes(boots),
+        "units": difference::of_units(boots),
+    })
+}
+
+/// The same for a person.
+fn say_difference(boots: &[(String, Record)], rows: usize) {
+    if let [(first, a), (second, b)] = boots {
+        difference::lines([first, second], [a, b], rows).into_iter().for_each(say);
     }
 }
 
@@ -249,13 +269,14 @@ impl Report {
             true => {
                 let all = self.records.iter().zip(&records);
                 let all: Vec<Value> = all.map(|(path, (_, record))| told(path, record)).collect();
-                say(json!({ "boots": all }));
+                say(json!({ "boots": all, "difference": differs(&records) }));
             }
             false => {
                 for (name, record) in &records {
                     say(name);
                     ranking::lines(record, self.rows).into_iter().for_each(say);
                 }
+                say_difference(&records, self.rows);
             }
         }
         if let Some(path) = &self.html {
