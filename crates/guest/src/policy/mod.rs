@@ -6,6 +6,7 @@
 
 mod all_out;
 mod everything;
+mod group;
 mod kernel;
 mod kind;
 mod prefetch;
@@ -27,6 +28,8 @@ use record_file::RecordFile;
 pub(crate) struct Page<'a> {
     /// The program's name.
     program: &'a str,
+    /// Its control group, below the root's.
+    group: &'a str,
     /// What it is for.
     kind: Kind,
     /// Its address over the size of a page.
@@ -60,11 +63,12 @@ pub(crate) trait Policy {
 type Make = fn(Option<&str>) -> Result<Box<dyn Policy>, String>;
 
 /// The policies, one file and one line each.
-const POLICIES: [(&str, &str, Make); 8] = [
+const POLICIES: [(&str, &str, Make); 9] = [
     ("everything", "all pages are in the image", everything::make),
     ("kernel", "what the kernel takes back when asked for BYTES [default: 0]", kernel::make),
     ("all-out", "no page of a program is in the image", all_out::make),
     ("program", "those of the programs NAME,... leave", program::make),
+    ("group", "those of the control groups NAME,... and below leave", group::make),
     ("kind", "those of a kind leave: heap, stack, anonymous, file, shared", kind::make),
     ("record", "what earlier resumes touched stays, the rest leaves", record::make),
     ("prefetch", "all leave; what earlier resumes touched is fetched at once", prefetch::make),
@@ -188,7 +192,8 @@ fn choose(policy: &dyn Policy, known: &RecordFile, process: &Process) -> Result<
         for (number, in_swap) in process.present(&mapping)? {
             choice.in_swap += u64::from(in_swap);
             let touched = known.was_touched(process, number);
-            let page = Page { program: &process.name, kind: mapping.kind, number, touched };
+            let Process { name: program, group, .. } = process;
+            let page = Page { program, group, kind: mapping.kind, number, touched };
             if touched {
                 choice.touched.push(number);
             }
@@ -229,6 +234,7 @@ mod tests {
         let policy = find(policy).unwrap();
         let page = |number: u64| Page {
             program: if number < 50 { "one" } else { "two" },
+            group: ["a", "a/b", "ab", "c"][number as usize % 4],
             kind: if number.is_multiple_of(2) { Kind::Heap } else { Kind::File },
             number,
             touched: number < 10,
@@ -243,6 +249,9 @@ mod tests {
         assert_eq!(find("kernel:4096").unwrap().kernel_bytes(), Some(4096));
         assert_eq!(leaving("all-out").len(), 100);
         assert_eq!(leaving("program:two,three"), (50..100).collect::<Vec<u64>>());
+        let below = |number: &u64| number % 4 < 2;
+        assert_eq!(leaving("group:/a"), (0..100).filter(below).collect::<Vec<u64>>());
+        assert_eq!(leaving("group:a/b,c").len(), 50);
         assert_eq!(leaving("kind:heap"), (0..100).step_by(2).collect::<Vec<u64>>());
         assert_eq!(leaving("record"), (10..100).collect::<Vec<u64>>());
         assert_eq!(leaving("prefetch").len(), 100);
@@ -262,6 +271,7 @@ mod tests {
             ("kernel:x", "expected a number of bytes"),
             ("kind:heaps", "expected heap, stack"),
             ("program:", "expected names of programs"),
+            ("group:a,/", "expected control groups"),
         ] {
             let told = find(text).err().unwrap();
             assert!(told.starts_with(&format!("--policy {text}: ")), "{told}");

@@ -59,6 +59,8 @@ pub(super) struct Process {
     /// When it began, in ticks since the boot.
     pub(super) start: u64,
     pub(super) name: String,
+    /// Its control group, below the root's; empty for that.
+    pub(super) group: String,
 }
 
 impl Process {
@@ -79,8 +81,11 @@ impl Process {
         let (head, rest) = stat.rsplit_once(") ")?;
         let name = head.split_once('(')?.1.to_string();
         let start = rest.split(' ').nth(19)?.parse().ok()?;
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+        let group = group.unwrap_or_default().to_string();
         let has_memory = fs::read(format!("/proc/{pid}/maps")).ok()?;
-        (!has_memory.is_empty()).then_some(Process { pid, start, name })
+        (!has_memory.is_empty()).then_some(Process { pid, start, name, group })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -90,9 +95,7 @@ impl Process {
     /// Where the kernel is asked to reclaim memory of its control group; none for the root's,
     /// whose memory cannot be told apart.
     pub(super) fn reclaim_file(&self) -> Option<PathBuf> {
-        let groups = fs::read_to_string(self.path("cgroup")).ok()?;
-        let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        let file = Path::new("/sys/fs/cgroup").join(group).join("memory.reclaim");
+        let file = Path::new("/sys/fs/cgroup").join(&self.group).join("memory.reclaim");
         file.exists().then_some(file)
     }
 

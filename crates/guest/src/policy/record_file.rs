@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let process = |pid: u32| Process { pid, start: 9, name: "x".into() };
+        let process = |pid: u32| Process { pid, start: 9, name: "x".into(), group: String::new() };
         let mut file = RecordFile::default();
         file.add(&process(7), &[1, 2, 3, 8], [3, 4, 5, 1 << 40].into_iter());
         let text = file.to_text();
