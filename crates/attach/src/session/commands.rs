@@ -41,6 +41,11 @@ impl Session {
             })?,
         };
         let now = self.event_loop.shared.clock.now();
+        if line.verb == Verb::Lift(None) && line.export.is_none() {
+            let exports = self.event_loop.shared.exports.iter_mut();
+            exports.for_each(|export| lift_all(&mut export.engine, now));
+            return Ok(String::new());
+        }
         let engine = &mut self.event_loop.shared.exports[index].engine;
         match line.verb {
             Verb::Inject(rule) => Ok(engine.inject(rule, now).0.to_string()),

@@ -192,7 +192,7 @@ fn a_start_that_waits_for_a_device_names_it_and_is_interrupted() {
     crate::support::signal(start.id(), "INT");
     let last = lines.next().unwrap();
     assert!(last.contains("interrupted before the mirror had started"), "{last}");
-    disks.ctl(&["lift", "all", "export=slow"]);
+    disks.ctl(&["lift", "all"]);
     assert_eq!(start.wait().unwrap().code(), Some(3));
     serve(&disks.folder, &[]).end();
     disks.session.end();
