@@ -63,6 +63,64 @@ fn a_record_is_shown_again() {
 }
 
 #[test]
+fn two_boots_are_compared() {
+    let test = Test::new()
+        .file("a.record", RECORD)
+        .file("b.record", RECORD.replace("\"io_ns\":700", "\"io_ns\":20700"));
+    let out = test.args(&["boot", "report", "a.record", "b.record", "--html", "r.html"]).run();
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let told = "I/O delay in b less that in a, by process:";
+    assert!(out.stdout.contains(told) && out.stdout.contains(" +0.000020 "), "{}", out.stdout);
+}
+
+/// A system with systemd and GRUB's files, in a folder.
+#[test]
+fn a_recorder_goes_into_a_system_and_out_and_its_record_is_fetched() {
+    let grub =
+        "source ${config_directory}/custom.cfg\nmenuentry 'Debian' {\n\tlinux /vmlinuz ro\n}\n";
+    let test = Test::new();
+    let root = test.path("root");
+    let put = |name: &str, text: &str| {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("usr/lib/systemd/systemd", "");
+    put("boot/grub/grub.cfg", grub);
+    let boot = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+        test.run_as(command.arg("boot").args(args).args(["--root", "root"]))
+    };
+    let first = boot(&["install"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    assert!(first.stdout.contains("boot/grub/custom.cfg\nStart the machine by the entry"));
+    let second = boot(&["install"]);
+    assert!(second.code == 2 && second.stderr.contains("is there already"), "{}", second.stderr);
+
+    let collect = || boot(&["collect", "--out", "this.record"]);
+    let early = collect();
+    assert!(early.code == 3 && early.stderr.contains("no recorded boot"), "{}", early.stderr);
+    put("run/blocklab/boot.record", "");
+    let soon = collect();
+    assert!(soon.code == 3 && soon.stderr.contains("still recorded"), "{}", soon.stderr);
+    put("run/blocklab/boot.record", RECORD);
+    std::fs::write(test.path("this.record"), "my notes").unwrap();
+    let over = collect();
+    assert!(over.code == 2 && over.stderr.contains("this.record"), "{}", over.stderr);
+    assert_eq!(std::fs::read_to_string(test.path("this.record")).unwrap(), "my notes");
+    std::fs::remove_file(test.path("this.record")).unwrap();
+    let fetched = collect();
+    assert!(fetched.code == 0 && fetched.stdout.contains("  reader\n"), "{}", fetched.stdout);
+    assert_eq!(std::fs::read_to_string(test.path("this.record")).unwrap(), RECORD);
+
+    let out = boot(&["install", "--remove"]);
+    assert_eq!((out.code, out.stdout.matches("removed ").count()), (0, 5), "{}", out.stdout);
+    assert_eq!(std::fs::read_to_string(root.join("boot/grub/grub.cfg")).unwrap(), grub);
+    assert!(!root.join("boot/grub/custom.cfg").exists());
+    assert_eq!(boot(&["install", "--remove"]).stdout, "nothing was installed\n");
+}
+
+#[test]
 fn a_report_takes_the_place_of_a_report_only() {
     for (option, ours) in [
         ("--html", "<!doctype html>\n<html lang=\"en\">older"),
