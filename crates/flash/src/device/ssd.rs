@@ -33,7 +33,10 @@
 //! Errors but for retries, blocks moved because they were read too often, bad blocks, cache reads
 //! and programs, the controller's own computing time, power. Data on its way through the controller
 //! is served from RAM. Partial page reads transfer only the sectors that were asked for. Units of
-//! one page of the flash are sensed one by one, and parity takes no room.
+//! one page of the flash are sensed one by one, and parity takes no room. Where the last page of a
+//! word line programs it all, the earlier ones count as programmed, and durable, once they were
+//! transferred: a drive without power-loss protection would program the rest of the word line for
+//! a flush, which takes a tPROG more.
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
