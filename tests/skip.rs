@@ -29,11 +29,10 @@ pub(crate) fn skip(need: &str, why: &str) {
 fn may_skip(need: &str, required: &str) -> Result<&'static str, String> {
     let how = how_to_get(need)
         .ok_or_else(|| format!("a test needs `{need}`: give it a line in tests/needs.txt"))?;
-    match names(required)?.contains(&need) {
-        true => {
-            Err(format!("BLOCKLAB_REQUIRE has `{need}`, which this machine lacks; get it: {how}"))
-        }
-        false => Ok(how),
+    if names(required)?.contains(&need) {
+        Err(format!("BLOCKLAB_REQUIRE has `{need}`, which this machine lacks; get it: {how}"))
+    } else {
+        Ok(how)
     }
 }
 

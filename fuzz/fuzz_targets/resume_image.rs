@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use resume::{Header, Kind, Mark, Moved, PAGE_BYTES, Plan, Room, Runs};
+use resume::{Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Room, Runs};
 
 /// The loader's frames.
 const OWN: (u64, u64) = (256, 281);
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let moved =
         [Moved { from: 3, to: 5, at: aside - 2 }, Moved { from: OWN.0, to: OWN.1, at: aside }];
-    let Ok(plan) = Plan::new(runs, &moved) else { return };
+    let Ok(plan) = LoadPlan::new(runs, &moved) else { return };
     let mut pages = 0;
     for piece in plan.pieces() {
         let end = piece.at + u64::from(piece.run.count);

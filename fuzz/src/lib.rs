@@ -8,11 +8,11 @@ use attach::frontend::loop_device::wire as fuse;
 use attach::frontend::nbd::{Ask, ExportInfo, Machine, Parsed};
 use disk::{demerit, disksim};
 use models::registry::ElevatorPolicy;
+use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
+use study::PlannedStudy;
 use trace::TraceFormat;
 use trace::{Context, LocalityMeter, SummaryMeter, open};
 use workload::fio;
-use sim::{Bytes, Completion, Demand, Limits, Nanos, Rng, Workload};
-use study::Plan;
 
 /// Read `bytes` as the format called `name`.
 pub fn read_as(name: &str, bytes: &[u8]) {
@@ -146,7 +146,7 @@ pub fn read_disk(bytes: &[u8]) {
 /// Read `bytes` as a study.
 pub fn plan_study(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if let Err(failure) = Plan::parse("study.toml", text) {
+    if let Err(failure) = PlannedStudy::parse("study.toml", text) {
         assert!(!failure.to_string().is_empty());
     }
 }
@@ -157,7 +157,7 @@ pub fn plan_part(bytes: &[u8]) {
     std::fs::write(&path, bytes).expect("the temporary folder takes a file");
     for model in ["ssd", "hdd", "disksim-ssd"] {
         let study = format!("[device.{model}]\npart = {path:?}\n[workload.fio]\nrw = 'read'\n");
-        let _ = Plan::parse("study.toml", &study);
+        let _ = PlannedStudy::parse("study.toml", &study);
     }
     let _ = std::fs::remove_file(&path);
 }

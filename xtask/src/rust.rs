@@ -99,9 +99,10 @@ impl Code {
     pub(crate) fn paths(&self) -> Vec<(usize, Vec<&str>)> {
         let (mut found, mut at) = (Vec::new(), 0);
         while at < self.text.len() {
-            at = match is_word(self.text.as_bytes()[at]) {
-                true => self.path(at, Vec::new(), &mut found),
-                false => at + 1,
+            at = if is_word(self.text.as_bytes()[at]) {
+                self.path(at, Vec::new(), &mut found)
+            } else {
+                at + 1
             };
         }
         found

@@ -174,9 +174,10 @@ mod tests {
     fn all(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let mut out = Vec::new();
         for entry in fs::read_dir(folder).unwrap().flatten() {
-            match entry.file_type().unwrap().is_dir() {
-                true => out.extend(all(&entry.path())),
-                false => out.push((entry.path(), fs::read(entry.path()).unwrap_or_default())),
+            if entry.file_type().unwrap().is_dir() {
+                out.extend(all(&entry.path()))
+            } else {
+                out.push((entry.path(), fs::read(entry.path()).unwrap_or_default()))
             }
         }
         out.sort();

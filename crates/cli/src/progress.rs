@@ -7,7 +7,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
-use study::{Plan, Watch};
+use study::{PlannedStudy, Watch};
 
 /// Shorter studies show no progress.
 const QUIET: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const LINE_EVERY: Duration = Duration::from_secs(15);
 const STEPS: u64 = 1000;
 
 /// Show progress while `work` runs.
-pub(crate) fn during<T>(plan: &Plan, watch: &Watch, work: impl FnOnce() -> T) -> T {
+pub(crate) fn during<T>(plan: &PlannedStudy, watch: &Watch, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (stop, stopped) = channel();
         let shower = spawn(scope, plan, watch, stopped);
@@ -31,7 +31,7 @@ pub(crate) fn during<T>(plan: &Plan, watch: &Watch, work: impl FnOnce() -> T) ->
 
 fn spawn<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
-    plan: &'env Plan,
+    plan: &'env PlannedStudy,
     watch: &'env Watch,
     stopped: Receiver<()>,
 ) -> ScopedJoinHandle<'scope, ()> {
@@ -53,7 +53,7 @@ fn wait(stopped: &Receiver<()>, time: Duration) -> bool {
     !matches!(stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
 }
 
-fn bar(plan: &Plan, watch: &Watch, stopped: &Receiver<()>) {
+fn bar(plan: &PlannedStudy, watch: &Watch, stopped: &Receiver<()>) {
     let bar = ProgressBar::new(STEPS);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
         bar.set_style(style);
@@ -67,14 +67,14 @@ fn bar(plan: &Plan, watch: &Watch, stopped: &Receiver<()>) {
     bar.finish_and_clear();
 }
 
-fn lines(plan: &Plan, watch: &Watch, stopped: &Receiver<()>, began: Instant) {
+fn lines(plan: &PlannedStudy, watch: &Watch, stopped: &Receiver<()>, began: Instant) {
     while !wait(stopped, LINE_EVERY) {
         let share = watch.share(plan);
         eprintln!("{:3.0} %  {}", share * 100.0, message(plan, watch, share, began));
     }
 }
 
-fn message(plan: &Plan, watch: &Watch, share: f64, began: Instant) -> String {
+fn message(plan: &PlannedStudy, watch: &Watch, share: f64, began: Instant) -> String {
     let done = watch.finished();
     let requests: u64 = watch.runs.iter().map(|run| run.requests.load(Ordering::Relaxed)).sum();
     let mut text = format!("{done}/{} runs", plan.runs.len());

@@ -3,7 +3,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
-use study::{Failure, Plan, RunSummary};
+use study::{Failure, PlannedStudy, RunSummary};
 
 /// Runs up to this number are shown when not all are asked for.
 const ROWS_MAX: usize = 40;
@@ -55,7 +55,7 @@ struct Column {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn lines(
-    plan: &Plan,
+    plan: &PlannedStudy,
     runs: &[RunSummary],
     format: Format,
     all: bool,
@@ -102,7 +102,7 @@ fn width(columns: &[Column]) -> usize {
     columns.iter().map(wide).sum()
 }
 
-fn columns(plan: &Plan, runs: &[RunSummary], shown: usize, exact: bool) -> Vec<Column> {
+fn columns(plan: &PlannedStudy, runs: &[RunSummary], shown: usize, exact: bool) -> Vec<Column> {
     let mut columns = Vec::new();
     let repeats = runs.iter().any(|run| run.params.get("repeat").is_some_and(|n| *n != 0));
     let axes = plan.axes.iter().map(String::as_str).chain(repeats.then_some("repeat"));

@@ -25,7 +25,7 @@ pub enum Cause {
 
 /// A place in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct FilePlace {
     /// The file, as the user named it.
     pub file: PathBuf,
     /// Line and column from 1, where the input is text.
@@ -46,7 +46,7 @@ pub struct Failure {
     /// One sentence: what is wrong, with the value.
     pub message: String,
     /// Where.
-    pub place: Option<Place>,
+    pub place: Option<FilePlace>,
     /// What was expected: the allowed names or range, and the nearest valid name.
     pub expected: Option<String>,
     /// What to do next, usually a command.
@@ -78,7 +78,7 @@ impl Failure {
 
     /// The same failure at `place`.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Failure {
+    pub fn at(mut self, place: FilePlace) -> Failure {
         self.place = Some(place);
         self
     }

@@ -12,5 +12,5 @@ pub mod parameters;
 mod quantity;
 
 pub use error::{ConfigError, check_share};
-pub use failure::{Cause, Failure, Kind, Place};
+pub use failure::{Cause, Failure, FilePlace, Kind};
 pub use quantity::{Duration, Rate, Size};

@@ -51,9 +51,10 @@ impl Workload for Load {
         }
         let process = &mut self.processes[index];
         let lba = Lba(8 * self.rng.below(self.pages));
-        let request = match self.rng.unit() < process.writes {
-            true => Request::write(lba, 8),
-            false => Request::read(lba, 8),
+        let request = if self.rng.unit() < process.writes {
+            Request::write(lba, 8)
+        } else {
+            Request::read(lba, 8)
         };
         let unit = if process.random_gaps { -libm::log(1.0 - self.rng.unit()) } else { 1.0 };
         process.due_ns += process.gap_ns * unit;

@@ -34,12 +34,11 @@ impl Workload for Mixed {
             return Ok(Demand::Wait);
         };
         self.inside[nth] += 1;
-        let place = match self.sequential {
-            true => {
-                self.next[nth] = (self.next[nth] + 1) % (1 << 18);
-                self.next[nth]
-            }
-            false => self.rng.below(1 << 18),
+        let place = if self.sequential {
+            self.next[nth] = (self.next[nth] + 1) % (1 << 18);
+            self.next[nth]
+        } else {
+            self.rng.below(1 << 18)
         };
         let lba = Lba((nth as u64) << 22 | place << 3);
         let write = nth % 2 == 1;

@@ -17,7 +17,7 @@ fn run_cli(py: Python<'_>, argv: Vec<String>) -> u8 {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(run_cli, module)?)?;
-    module.add_class::<plan::Plan>()?;
+    module.add_class::<plan::PlannedStudy>()?;
     module.add_function(wrap_pyfunction!(trace::trace, module)?)?;
     module.add_function(wrap_pyfunction!(names::kinds, module)?)?;
     module.add_function(wrap_pyfunction!(names::metrics, module)?)?;

@@ -17,15 +17,15 @@ const POLL: Duration = Duration::from_millis(50);
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// A study that is known to be sound.
-#[pyclass(frozen, module = "blocklab._core")]
-pub(crate) struct Plan(study::Plan);
+#[pyclass(frozen, name = "Plan", module = "blocklab._core")]
+pub(crate) struct PlannedStudy(study::PlannedStudy);
 
 #[pymethods]
-impl Plan {
+impl PlannedStudy {
     /// The study `study` (a path, or a shipped one's name) with `sets` (`key=value`) laid over it.
     #[staticmethod]
-    fn read(py: Python<'_>, study: &str, sets: Vec<String>) -> PyResult<Plan> {
-        of(py, || study::Plan::read(study, &sets))
+    fn read(py: Python<'_>, study: &str, sets: Vec<String>) -> PyResult<PlannedStudy> {
+        of(py, || study::PlannedStudy::read(study, &sets))
     }
 
     /// The same of a study in `text`, whose files are looked for in `directory` first.
@@ -36,8 +36,8 @@ impl Plan {
         name: &str,
         text: &str,
         sets: Vec<String>,
-    ) -> PyResult<Plan> {
-        of(py, || study::Plan::parse_in(&directory, name, text, &sets))
+    ) -> PyResult<PlannedStudy> {
+        of(py, || study::PlannedStudy::parse_in(&directory, name, text, &sets))
     }
 
     #[getter]
@@ -136,13 +136,13 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl PlannedStudy {
     /// What `work` gives, in another thread: this one looks for Ctrl-C, and tells progress.
     fn attended<T: Send>(
         &self,
         py: Python<'_>,
         tell: Option<Bound<'_, PyAny>>,
-        work: impl Fn(&study::Plan, &Watch) -> Result<T, Failure> + Sync,
+        work: impl Fn(&study::PlannedStudy, &Watch) -> Result<T, Failure> + Sync,
     ) -> PyResult<T> {
         let (plan, watch, tell) = (&self.0, Watch::new(&self.0), tell.map(Bound::unbind));
         let (outcome, raised_here) = py.detach(|| {
@@ -189,9 +189,9 @@ impl Plan {
 
 fn of(
     py: Python<'_>,
-    read: impl FnOnce() -> Result<study::Plan, Failure> + Send,
-) -> PyResult<Plan> {
-    py.detach(read).map(Plan).map_err(|failure| raised(py, &failure))
+    read: impl FnOnce() -> Result<study::PlannedStudy, Failure> + Send,
+) -> PyResult<PlannedStudy> {
+    py.detach(read).map(PlannedStudy).map_err(|failure| raised(py, &failure))
 }
 
 /// Where drives are kept: in that folder, or in the user's.

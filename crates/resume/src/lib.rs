@@ -24,7 +24,7 @@ pub mod swsusp;
 pub use checksum::{checksum, crc32c, crc32c_by};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
-pub use plan::{Moved, Parts, Piece, Plan, Room};
+pub use plan::{LoadPlan, Moved, Parts, Piece, Room};
 pub use refusal::Refusal;
 pub use run::{Kind, RUN_BYTES, Run, Runs};
 pub use stream::Runner;

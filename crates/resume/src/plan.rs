@@ -37,25 +37,25 @@ impl Moved {
 
 /// Where each page of an image goes first.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct LoadPlan<'a> {
     runs: Runs<'a>,
     moved: &'a [Moved],
 }
 
-impl<'a> Plan<'a> {
+impl<'a> LoadPlan<'a> {
     /// A plan for a loader that keeps the pages of the frames in `moved`, which are in rising order
     /// and apart, aside.
     ///
     /// # Errors
     /// [`Refusal::Scratch`] when the frames aside are in the image, or not free either.
-    pub fn new(runs: Runs<'a>, moved: &'a [Moved]) -> Result<Plan<'a>, Refusal> {
+    pub fn new(runs: Runs<'a>, moved: &'a [Moved]) -> Result<LoadPlan<'a>, Refusal> {
         let rising = moved.windows(2).all(|pair| pair[0].to <= pair[1].from);
         let sound = moved.iter().all(|one| {
             let Some(end) = one.aside_end() else { return false };
             let apart = |other: &Moved| other.to <= one.at || end <= other.from;
             one.from <= one.to && moved.iter().all(apart) && runs.free(one.at, end)
         });
-        if rising && sound { Ok(Plan { runs, moved }) } else { Err(Refusal::Scratch) }
+        if rising && sound { Ok(LoadPlan { runs, moved }) } else { Err(Refusal::Scratch) }
     }
 
     /// All pages of the image, in order of frames; none of the pieces goes to a frame that is not

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use resume::kernel::Entry;
 use resume::{
-    Disk, Header, Kind, Mark, Moved, PAGE_BYTES, Plan, Refusal, Room, Run, Runner, Runs,
+    Disk, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Refusal, Room, Run, Runner, Runs,
     SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c, frames_needed,
 };
 use sim::Rng;
@@ -144,7 +144,7 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
     let aside = FRAMES - 200;
     let moved = moved(aside);
     let kept_end = moved.last().map_or(0, |last| last.at + last.to - last.from);
-    let plan = Plan::new(runs, &moved)?;
+    let plan = LoadPlan::new(runs, &moved)?;
     let mut machine = Memory::new();
     let mut next = 0;
     plan.reads::<7, Refusal>(64, |from, parts| {

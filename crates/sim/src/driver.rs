@@ -139,10 +139,7 @@ struct Run<'a, D: ?Sized, P: ?Sized> {
 
 impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
     fn new(device: &'a mut D, start: Nanos, stop: Stop, probe: &'a mut P) -> Self {
-        let out = match probe.wants_spans() {
-            true => Completions::with_spans(),
-            false => Completions::new(),
-        };
+        let out = if probe.wants_spans() { Completions::with_spans() } else { Completions::new() };
         Run {
             limits: device.limits(),
             device,

@@ -45,7 +45,7 @@ const REQUESTS: u64 = 400;
 
 /// A random host: submits when it likes, up to a random depth.
 #[derive(Clone)]
-struct Host {
+struct RandomHost {
     rng: Rng,
     now: Nanos,
     next_id: u64,
@@ -73,14 +73,14 @@ enum Breach {
     Ending(String),
 }
 
-impl Host {
-    fn new(device: &dyn Device, seed: u64) -> Host {
+impl RandomHost {
+    fn new(device: &dyn Device, seed: u64) -> RandomHost {
         let mut rng = Rng::new(seed, "laws");
         let limits = device.limits();
         let depth = 1 + rng.below(u64::from(limits.queue_depth_max).min(64));
         let gap_ns = [1, 10_000, 1_000_000][rng.below(3) as usize];
         let span = limits.sectors().min(1 << [10, 14, 20][rng.below(3) as usize]);
-        Host {
+        RandomHost {
             rng,
             now: Nanos::ZERO,
             next_id: 0,
@@ -187,9 +187,9 @@ impl Host {
 }
 
 /// The host after a whole run of a fresh device.
-fn whole_run(make: &Maker, seed: u64) -> Host {
+fn whole_run(make: &Maker, seed: u64) -> RandomHost {
     let mut device = make();
-    let mut host = Host::new(&*device, seed);
+    let mut host = RandomHost::new(&*device, seed);
     host.run(&mut *device);
     host
 }
@@ -203,7 +203,7 @@ fn time_never_goes_back(make: &Maker, seed: u64) -> Result<(), String> {
 
 fn advance_is_idempotent(make: &Maker, seed: u64) -> Result<(), String> {
     let mut device = make();
-    let mut host = Host::new(&*device, seed);
+    let mut host = RandomHost::new(&*device, seed);
     while host.step(&mut *device) {
         if device.next_event() != Some(host.now) {
             let before = device.next_event();
@@ -217,10 +217,7 @@ fn advance_is_idempotent(make: &Maker, seed: u64) -> Result<(), String> {
 }
 
 fn same(expected: Digest, got: Digest) -> Result<(), String> {
-    match expected == got {
-        true => Ok(()),
-        false => Err(format!("digest {got} instead of {expected}")),
-    }
+    if expected == got { Ok(()) } else { Err(format!("digest {got} instead of {expected}")) }
 }
 
 fn exactly_once(make: &Maker, seed: u64) -> Result<(), String> {
@@ -237,7 +234,7 @@ fn fork_halfway(
     fork: impl Fn(&mut Box<dyn Device>) -> Result<Box<dyn Device>, String>,
 ) -> Result<(), String> {
     let mut device = make();
-    let mut host = Host::new(&*device, seed);
+    let mut host = RandomHost::new(&*device, seed);
     while host.next_id < host.total / 2 && host.step(&mut *device) {}
     let mut other = fork(&mut device)?;
     let mut other_host = host.clone();
@@ -272,7 +269,7 @@ fn snapshot_is_invisible(make: &Maker, seed: u64) -> Result<(), String> {
 
 fn flushed_writes_survive(make: &Maker, seed: u64) -> Result<(), String> {
     let mut device = make();
-    let mut host = Host::new(&*device, seed);
+    let mut host = RandomHost::new(&*device, seed);
     let cut_after = Rng::new(seed, "cut").below(host.total);
     while (host.acknowledged.len() as u64) < cut_after && host.step(&mut *device) {}
     if host.breach.is_some() {

@@ -117,9 +117,10 @@ impl fmt::Display for Bytes {
             if self.0 >= 1 << shift {
                 let whole = self.0 >> shift;
                 let exact = whole << shift == self.0;
-                return match exact {
-                    true => write!(f, "{whole} {name}"),
-                    false => write!(f, "{:.2} {name}", self.0 as f64 / (1u64 << shift) as f64),
+                return if exact {
+                    write!(f, "{whole} {name}")
+                } else {
+                    write!(f, "{:.2} {name}", self.0 as f64 / (1u64 << shift) as f64)
                 };
             }
         }

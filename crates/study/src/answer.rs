@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::axis_value::AxisValue;
-use crate::document::Asked;
+use crate::document::AnswerMetric;
 use crate::expect::{Params, Runs, Selection};
 use crate::figure::Figure;
 use crate::metrics::{self, Metrics};
-use crate::plan::Plan;
+use crate::plan::PlannedStudy;
 use crate::planned::PlannedRun;
 use crate::spoken::{self, number};
 
@@ -30,8 +30,8 @@ const NAMED_MAX: usize = 4;
 const USUAL: [&str; 4] = ["program_s", "iops", "waf", "latency_us_mean"];
 
 /// What `runs` answer; nothing where no metric is defined.
-pub(crate) fn answer(plan: &Plan, runs: &Runs) -> Option<Answer> {
-    if let Some(Asked { metric, by }) = &plan.header.answer
+pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {
+    if let Some(AnswerMetric { metric, by }) = &plan.header.answer
         && !is_defined(metric, runs)
     {
         let text = format!("There is no answer: {metric} is undefined in every run.");
@@ -63,7 +63,7 @@ pub(crate) fn answer(plan: &Plan, runs: &Runs) -> Option<Answer> {
 
 impl Answer {
     /// The metric against its axis, if that is of numbers.
-    pub(crate) fn figure(&self, plan: &Plan) -> Option<Figure> {
+    pub(crate) fn figure(&self, plan: &PlannedStudy) -> Option<Figure> {
         let by = self.by.as_ref()?;
         let number = |run: &PlannedRun| {
             value_of(&run.params, by)
@@ -80,7 +80,7 @@ impl Answer {
 }
 
 /// The metric: what the study says, or what it states first of all, or what is usual.
-fn asked(plan: &Plan, runs: &Runs) -> Option<String> {
+fn asked(plan: &PlannedStudy, runs: &Runs) -> Option<String> {
     let stated = plan.header.answer.iter().map(|asked| asked.metric.as_str());
     let all = stated.chain(plan.asked()).chain(USUAL);
     all.into_iter().find(|metric| is_defined(metric, runs)).map(String::from)
@@ -92,7 +92,7 @@ fn is_defined(metric: &str, runs: &Runs) -> bool {
 }
 
 /// The axis whose values are compared, of those that vary.
-fn by<'a>(plan: &'a Plan, axes: &[&'a str]) -> Option<&'a str> {
+fn by<'a>(plan: &'a PlannedStudy, axes: &[&'a str]) -> Option<&'a str> {
     let varies = |axis: &&str| axes.contains(axis);
     let stated = plan.header.answer.iter().filter_map(|asked| asked.by.as_deref());
     let claims = plan.claims.iter().flat_map(|claim| claim.relative_to.keys());

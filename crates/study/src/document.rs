@@ -60,7 +60,7 @@ pub struct Header {
     pub repeats: u32,
     /// What answers the question.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Asked>,
+    pub answer: Option<AnswerMetric>,
 }
 
 impl Default for Header {
@@ -72,7 +72,7 @@ impl Default for Header {
 /// What answers the question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct AnswerMetric {
     /// The metric.
     pub metric: String,
     /// The axis whose values are compared. Without it: what claims, figures and axes say.
@@ -96,7 +96,7 @@ pub struct RunSection {
 /// One step that brings a drive into its starting state.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum PreconditionStep {
     /// Write a share of the capacity sequentially, in no simulated time.
     Fill(Fill),
     /// Overwrite uniformly at random, in no simulated time.
@@ -327,7 +327,7 @@ pub struct Point {
     pub crash: Option<Crash>,
     /// How the device is brought into its starting state.
     #[serde(default)]
-    pub precondition: Vec<Step>,
+    pub precondition: Vec<PreconditionStep>,
     /// When it stops.
     #[serde(default)]
     pub run: RunSection,

@@ -10,12 +10,12 @@ use crate::files::Files;
 use crate::image::Cache;
 use crate::kept::Kept;
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::PlannedStudy;
 use crate::planned::PlannedRun;
 use crate::run::{RunQueue, Watch};
 
-impl Plan {
-    /// Measure the run of that number, and give what [`Plan::take`] takes.
+impl PlannedStudy {
+    /// Measure the run of that number, and give what [`PlannedStudy::take`] takes.
     ///
     /// # Errors
     /// Those of the run, or that there is none of that number.
@@ -68,8 +68,8 @@ impl Plan {
         Ok(path.exists().then_some(path))
     }
 
-    /// Take over what [`Plan::measure`] gave for the run of that number: the study whose results go
-    /// to `target` will not do it again.
+    /// Take over what [`PlannedStudy::measure`] gave for the run of that number: the study whose
+    /// results go to `target` will not do it again.
     ///
     /// # Errors
     /// When the bytes are of another run or of another version, or cannot be kept.

@@ -11,18 +11,18 @@ use crate::library;
 
 /// Where a file was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Found {
+pub(crate) enum FileSource {
     At(PathBuf),
     /// Among those that the binary carries with it.
     Shipped(&'static [u8]),
 }
 
-impl Found {
+impl FileSource {
     /// What is in it.
     pub(crate) fn open(&self) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Found::At(path) => Box::new(File::open(path)?),
-            Found::Shipped(bytes) => Box::new(*bytes),
+            FileSource::At(path) => Box::new(File::open(path)?),
+            FileSource::Shipped(bytes) => Box::new(*bytes),
         })
     }
 }
@@ -31,7 +31,7 @@ impl Found {
 /// remembers which.
 pub(crate) struct Files {
     directory: PathBuf,
-    opened: RefCell<Vec<(String, Found)>>,
+    opened: RefCell<Vec<(String, FileSource)>>,
     /// A file could not be opened.
     refused: Cell<bool>,
 }
@@ -67,9 +67,9 @@ impl Files {
 
     fn try_open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
         let found = match (self.locate(name), library::file(name)) {
-            (Ok(path), None) => Found::At(regular(path)?),
-            (Ok(path), Some(_)) if path.exists() => Found::At(regular(path)?),
-            (_, Some(shipped)) => Found::Shipped(shipped),
+            (Ok(path), None) => FileSource::At(regular(path)?),
+            (Ok(path), Some(_)) if path.exists() => FileSource::At(regular(path)?),
+            (_, Some(shipped)) => FileSource::Shipped(shipped),
             (Err(error), None) => return Err(error),
         };
         let file = found.open()?;
@@ -86,7 +86,7 @@ impl Files {
     }
 
     /// (name, where it was) of every file that was opened, in order.
-    pub(crate) fn opened(&self) -> Vec<(String, Found)> {
+    pub(crate) fn opened(&self) -> Vec<(String, FileSource)> {
         self.opened.borrow().clone()
     }
 }

@@ -26,7 +26,7 @@ const CORES_MAX: u32 = 4096;
 
 /// A profile.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Host {
+pub struct HostProfile {
     /// The file's stem, or the path as the user wrote it.
     pub name: String,
     /// How far it can be trusted.
@@ -158,12 +158,12 @@ impl Calls {
 ///
 /// # Errors
 /// What is wrong with it, with its place.
-pub fn host(name: &str) -> Result<Option<Host>, Failure> {
+pub fn host(name: &str) -> Result<Option<HostProfile>, Failure> {
     find(name, &Files::new(Path::new("")))
 }
 
 /// The same, of a study's files.
-pub(crate) fn find(name: &str, files: &Files) -> Result<Option<Host>, Failure> {
+pub(crate) fn find(name: &str, files: &Files) -> Result<Option<HostProfile>, Failure> {
     if name == NONE {
         return Ok(None);
     }
@@ -195,7 +195,7 @@ pub(crate) fn find(name: &str, files: &Files) -> Result<Option<Host>, Failure> {
 ///
 /// # Errors
 /// What is wrong with it, with its place.
-fn parse(name: &str, text: &Arc<Text>) -> Result<Host, Failure> {
+fn parse(name: &str, text: &Arc<Text>) -> Result<HostProfile, Failure> {
     let mut tree = Node::parse(text)?;
     if tree.get("host").is_none() {
         return Err(Failure::input(format!("`{name}` describes no host"))
@@ -208,7 +208,7 @@ fn parse(name: &str, text: &Arc<Text>) -> Result<Host, Failure> {
     tree.take("source");
     let costs: Costs = locate::read(&tree)?;
     costs.check(&tree)?;
-    Ok(Host { name: name.into(), status: about.status, costs })
+    Ok(HostProfile { name: name.into(), status: about.status, costs })
 }
 
 impl Costs {

@@ -58,7 +58,7 @@ mod travelled;
 mod tree;
 
 pub use config::names::nearest;
-pub use config::{Cause, Failure, Kind, Place};
+pub use config::{Cause, Failure, FilePlace, Kind};
 
 pub use amount::Amount;
 pub use answer::Answer;
@@ -67,20 +67,20 @@ pub use block::Block;
 pub use crash::{Crash, Cuts};
 pub use digest::of_reader as digest_of_reader;
 pub use document::{
-    Asked, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, Report, RunSection, Step,
-    UntilSteady,
+    AnswerMetric, Band, Claim, Expect, Fill, Header, Overwrite, Plot, Point, PreconditionStep,
+    Report, RunSection, UntilSteady,
 };
 pub use drawing::{Dot, Drawing};
 pub use elevator::BIOS_MAX;
 pub use expect::{Judged, Standing, Verdict};
 pub use figure::{Figure, Front};
 pub use grid::Part;
-pub use host::{Host, host};
+pub use host::{HostProfile, host};
 pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use options::Options;
 pub use overwrite::{check_distinct, check_overwrite, is_full};
 pub use part::{BuiltPart, build_part, build_part_behind, elevator_of, model_of, part_source};
-pub use plan::Plan;
+pub use plan::PlannedStudy;
 pub use planned::{DeviceSummary, PlannedRun, Setup};
 pub use prepared::Gate;
 pub use recorder::Progress;

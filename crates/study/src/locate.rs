@@ -1,6 +1,6 @@
 //! From an error at a path of the merged document to the text that caused it.
 
-use config::{ConfigError, Failure, Place, names};
+use config::{ConfigError, Failure, FilePlace, names};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
@@ -35,7 +35,7 @@ pub(crate) fn config_failure(tree: &Node, path: &[&str], error: &ConfigError) ->
 }
 
 /// The place of the value at `path`, or of the nearest table around it.
-pub(crate) fn place_of(tree: &Node, path: &[String]) -> Option<Place> {
+pub(crate) fn place_of(tree: &Node, path: &[String]) -> Option<FilePlace> {
     let found = tree.find(path);
     (found.depth > 0 || path.is_empty()).then(|| {
         // A table's own span may cover many lines; its key is what one looks for.
@@ -45,7 +45,7 @@ pub(crate) fn place_of(tree: &Node, path: &[String]) -> Option<Place> {
     })
 }
 
-fn at(failure: Failure, place: Option<Place>) -> Failure {
+fn at(failure: Failure, place: Option<FilePlace>) -> Failure {
     match place {
         Some(place) => failure.at(place),
         None => failure,

@@ -9,8 +9,8 @@ use serde_json::json;
 use sim::Nanos;
 
 use crate::digest;
-use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
-use crate::files::{Files, Found};
+use crate::document::{Claim, Expect, Header, PreconditionStep, Report, RunSection};
+use crate::files::{FileSource, Files};
 use crate::grid::{self, GridPoint};
 use crate::library::CODE_VERSION;
 use crate::load::{self, Loaded, unreadable};
@@ -25,7 +25,7 @@ use config::Failure;
 
 /// A study that is known to be sound.
 #[derive(Debug)]
-pub struct Plan {
+pub struct PlannedStudy {
     /// The file's stem.
     pub name: String,
     /// Title, question, seed.
@@ -51,45 +51,50 @@ pub struct Plan {
     pub(crate) runner: Box<dyn Runner>,
 }
 
-impl Plan {
+impl PlannedStudy {
     /// Read the study `name` (a path, or the name of a shipped one) with `sets` (`key=value`) laid
     /// over it, and check every point of its grid.
     ///
     /// # Errors
     /// Everything that is wrong with the study, its parts and its traces, with its place.
-    pub fn read(name: &str, sets: &[String]) -> Result<Plan, Failure> {
-        Plan::read_for(Box::new(Simulated), name, sets)
+    pub fn read(name: &str, sets: &[String]) -> Result<PlannedStudy, Failure> {
+        PlannedStudy::read_for(Box::new(Simulated), name, sets)
     }
 
-    /// As [`Plan::read`], for runs that `runner` runs.
+    /// As [`PlannedStudy::read`], for runs that `runner` runs.
     ///
     /// # Errors
-    /// As [`Plan::read`], and what the runner finds wrong.
-    pub fn read_for(runner: Box<dyn Runner>, name: &str, sets: &[String]) -> Result<Plan, Failure> {
-        Plan::of(runner, load::load(name, sets)?)
+    /// As [`PlannedStudy::read`], and what the runner finds wrong.
+    pub fn read_for(
+        runner: Box<dyn Runner>,
+        name: &str,
+        sets: &[String],
+    ) -> Result<PlannedStudy, Failure> {
+        PlannedStudy::of(runner, load::load(name, sets)?)
     }
 
     /// Read a study from `text`. Files that it names are looked for in the current directory;
     /// errors call it `name`.
     ///
     /// # Errors
-    /// As [`Plan::read`].
-    pub fn parse(name: &str, text: &str) -> Result<Plan, Failure> {
-        Plan::parse_for(Box::new(Simulated), name, text)
+    /// As [`PlannedStudy::read`].
+    pub fn parse(name: &str, text: &str) -> Result<PlannedStudy, Failure> {
+        PlannedStudy::parse_for(Box::new(Simulated), name, text)
     }
 
-    /// As [`Plan::parse`], with `sets` laid over it, and files looked for in `directory` first.
+    /// As [`PlannedStudy::parse`], with `sets` laid over it, and files looked for in
+    /// `directory` first.
     ///
     /// # Errors
-    /// As [`Plan::read`].
+    /// As [`PlannedStudy::read`].
     pub fn parse_in(
         directory: &Path,
         name: &str,
         text: &str,
         sets: &[String],
-    ) -> Result<Plan, Failure> {
+    ) -> Result<PlannedStudy, Failure> {
         let loaded = load::lay(name, &Text::new(name, text), directory.to_path_buf(), sets)?;
-        Plan::of(Box::new(Simulated), loaded)
+        PlannedStudy::of(Box::new(Simulated), loaded)
     }
 
     /// Its text as it was read, before anything was laid over it.
@@ -102,12 +107,16 @@ impl Plan {
         &self.directory
     }
 
-    /// As [`Plan::parse`], for runs that `runner` runs.
+    /// As [`PlannedStudy::parse`], for runs that `runner` runs.
     ///
     /// # Errors
-    /// As [`Plan::read_for`].
-    pub fn parse_for(runner: Box<dyn Runner>, name: &str, text: &str) -> Result<Plan, Failure> {
-        Plan::of(runner, load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
+    /// As [`PlannedStudy::read_for`].
+    pub fn parse_for(
+        runner: Box<dyn Runner>,
+        name: &str,
+        text: &str,
+    ) -> Result<PlannedStudy, Failure> {
+        PlannedStudy::of(runner, load::lay(name, &Text::new(name, text), PathBuf::new(), &[])?)
     }
 
     /// The recorded boots that it replays: the key of each, for `--set`, and its file.
@@ -144,7 +153,7 @@ impl Plan {
         self.runs.iter().any(|run| run.point.travel.is_some())
     }
 
-    fn of(runner: Box<dyn Runner>, mut loaded: Loaded) -> Result<Plan, Failure> {
+    fn of(runner: Box<dyn Runner>, mut loaded: Loaded) -> Result<PlannedStudy, Failure> {
         let files = Files::new(&loaded.directory);
         let axes = grid::axes(&loaded)?;
         let points = grid::points(&loaded, &axes, &files)?;
@@ -157,7 +166,7 @@ impl Plan {
         let digests: Vec<&str> = runs.iter().map(|run| run.digest.as_str()).collect();
         let digest = digest::of(&digests);
         let resolved = toml::to_string(&loaded.tree.to_value());
-        Ok(Plan {
+        Ok(PlannedStudy {
             digest,
             runs,
             axes: axes.iter().map(|axis| axis.name.clone()).collect(),
@@ -179,7 +188,7 @@ fn plan_run(
     runner: &dyn Runner,
     grid: GridPoint,
     loaded: &Loaded,
-    hashes: &RefCell<BTreeMap<Found, String>>,
+    hashes: &RefCell<BTreeMap<FileSource, String>>,
     single: bool,
 ) -> Result<PlannedRun, Failure> {
     let GridPoint { params, repeat, point, part, tree } = grid;
@@ -268,11 +277,11 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
             }
         };
         match step {
-            Step::Fill(fill) if fill.span.of(limits.capacity) > limits.capacity => {
+            PreconditionStep::Fill(fill) if fill.span.of(limits.capacity) > limits.capacity => {
                 let what = format!("{} is more than the device's {}", fill.span, limits.capacity);
                 return Err(at(&["fill", "span"], Failure::input(what)));
             }
-            Step::Overwrite(over) => {
+            PreconditionStep::Overwrite(over) => {
                 let span = over.span.of(limits.capacity);
                 let unit = over.unit.0;
                 if span > limits.capacity {
@@ -286,8 +295,8 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
                     return Err(at(&["overwrite", "unit"], failure));
                 }
             }
-            Step::Fill(_) => {}
-            Step::UntilSteady(steady) => {
+            PreconditionStep::Fill(_) => {}
+            PreconditionStep::UntilSteady(steady) => {
                 metrics::check_name(&steady.metric)
                     .map_err(|failure| at(&["until_steady", "metric"], failure))?;
                 if steady.window < 2 || steady.rounds_max < steady.window {
@@ -311,7 +320,7 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
 /// (name, content digest) of every file that was opened.
 fn hash_files(
     files: &Files,
-    known: &RefCell<BTreeMap<Found, String>>,
+    known: &RefCell<BTreeMap<FileSource, String>>,
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut hashes = Vec::new();
     for (name, found) in files.opened() {
@@ -338,7 +347,7 @@ mod tests {
     fn a_file_that_cannot_be_opened_is_a_cause_of_its_own() {
         let cause = |workload: &str| {
             let text = format!("[device.null]\n{workload}");
-            Plan::parse("test", &text).unwrap_err().cause
+            PlannedStudy::parse("test", &text).unwrap_err().cause
         };
         let missing = "[workload.trace]\nfile = \"no-such.log\"\n";
         assert_eq!(cause(missing), Some(Cause::FileNotOpened));
@@ -366,7 +375,7 @@ mod tests {
             crate::library::studies().iter().filter(|(_, text)| text.contains("[travel]"));
         let mut points = 0;
         for (name, _) in travelling {
-            let read = Plan::read_for(Box::new(AnyGuest), name, &[]);
+            let read = PlannedStudy::read_for(Box::new(AnyGuest), name, &[]);
             points += read.unwrap_or_else(|failure| panic!("{name}: {failure}")).runs.len();
         }
         assert!(points > 100, "{points}");

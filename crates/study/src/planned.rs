@@ -12,7 +12,7 @@ use crate::axis_value::AxisValue;
 use crate::document::Point;
 use crate::files::Files;
 use crate::grid::Part;
-use crate::host::{self, Host};
+use crate::host::{self, HostProfile};
 use crate::locate;
 use crate::recorder::Progress;
 use crate::tree::Node;
@@ -62,7 +62,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     /// What is wrong with the profile, with its place.
-    pub fn host(&self) -> Result<Option<Host>, Failure> {
+    pub fn host(&self) -> Result<Option<HostProfile>, Failure> {
         self.point.travel.as_ref().map_or(Ok(None), |travel| host::find(&travel.host, self.files))
     }
 

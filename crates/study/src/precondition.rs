@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use config::Failure;
 use sim::{AHEAD, Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
-use crate::document::{Fill, Overwrite, Step, UntilSteady};
+use crate::document::{Fill, Overwrite, PreconditionStep, UntilSteady};
 use crate::files::Files;
 use crate::locate;
 use crate::metrics;
@@ -30,13 +30,13 @@ pub(crate) fn precondition(
     for (index, step) in run.point.precondition.iter().enumerate() {
         let rng = run.rng().split(&format!("precondition {index}"));
         match step {
-            Step::Fill(step) => {
+            PreconditionStep::Fill(step) => {
                 fill(&mut *prepared.device, step, run.limits.capacity, progress)?;
             }
-            Step::Overwrite(step) => {
+            PreconditionStep::Overwrite(step) => {
                 overwrite(&mut *prepared.device, step, run.limits.capacity, rng, progress)?;
             }
-            Step::UntilSteady(step) => {
+            PreconditionStep::UntilSteady(step) => {
                 until_steady(&mut prepared, step, run, index, rng, files, progress)?;
             }
         }

@@ -24,7 +24,7 @@ use crate::metrics::{self, Metrics};
 use crate::options::Options;
 use crate::output::{Output, unwritable};
 use crate::parquet::{self, Column, RowGroup, Schema};
-use crate::plan::Plan;
+use crate::plan::PlannedStudy;
 use crate::planned::{DeviceSummary, PlannedRun};
 use crate::prepared::Gate;
 use crate::records;
@@ -131,7 +131,7 @@ fn metrics_as_json<S: serde::Serializer>(metrics: &Metrics, to: S) -> Result<S::
 impl Results {
     /// Check the expectations and write the directory.
     pub(crate) fn write(
-        plan: &Plan,
+        plan: &PlannedStudy,
         options: &Options,
         results: Vec<Measured>,
         notes: Vec<String>,
@@ -148,7 +148,7 @@ impl Results {
     }
 
     fn new(
-        plan: &Plan,
+        plan: &PlannedStudy,
         options: &Options,
         results: Vec<Measured>,
         wall: Duration,
@@ -207,7 +207,7 @@ impl Results {
 
     fn write_files(
         &mut self,
-        plan: &Plan,
+        plan: &PlannedStudy,
         options: &Options,
         groups: &[Vec<RowGroup>],
         to: &Path,
@@ -275,7 +275,7 @@ fn describe(run: &PlannedRun) -> String {
 }
 
 /// The "What it leaves out" of every device of the study.
-fn limits(plan: &Plan) -> Vec<String> {
+fn limits(plan: &PlannedStudy) -> Vec<String> {
     let mut list: Vec<String> = Vec::new();
     for run in &plan.runs {
         let name = run.point.device.name();
@@ -291,7 +291,7 @@ fn limits(plan: &Plan) -> Vec<String> {
 }
 
 /// One row per run: axes and metrics.
-fn runs_table(plan: &Plan, runs: &[RunSummary]) -> (Schema, RowGroup) {
+fn runs_table(plan: &PlannedStudy, runs: &[RunSummary]) -> (Schema, RowGroup) {
     let mut columns = vec![
         ("run".to_string(), Column::U32((0..runs.len() as u32).collect())),
         (

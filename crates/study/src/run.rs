@@ -15,7 +15,7 @@ use crate::files::Files;
 use crate::kept::{Finished, Kept};
 use crate::options::Options;
 use crate::output::{Output, unwritable};
-use crate::plan::Plan;
+use crate::plan::PlannedStudy;
 use crate::planned::PlannedRun;
 use crate::precondition::precondition;
 use crate::prepared::Prepared;
@@ -37,7 +37,7 @@ pub struct Watch {
 
 impl Watch {
     /// A watch for a plan.
-    pub fn new(plan: &Plan) -> Watch {
+    pub fn new(plan: &PlannedStudy) -> Watch {
         let runs = plan.runs.iter().map(|_| Progress::default()).collect();
         Watch { runs, ..Watch::default() }
     }
@@ -48,7 +48,7 @@ impl Watch {
     }
 
     /// The share of the study that is done; runs of unknown length count when they end.
-    pub fn share(&self, plan: &Plan) -> f64 {
+    pub fn share(&self, plan: &PlannedStudy) -> f64 {
         let runs = plan.runs.iter().zip(&self.runs);
         let known: f64 = runs.map(|(run, progress)| run.share_done(progress).unwrap_or(0.0)).sum();
         known.max(self.finished() as f64) / plan.runs.len() as f64
@@ -65,7 +65,7 @@ impl Watch {
 /// # Errors
 /// The failure of the first run that failed, or what kept the results from being written. Nothing
 /// is left behind then.
-pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Failure> {
+pub fn run(plan: &PlannedStudy, options: &Options, watch: &Watch) -> Result<Results, Failure> {
     let began = Instant::now();
     check_options(plan, options)?;
     let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
@@ -109,7 +109,7 @@ pub fn run(plan: &Plan, options: &Options, watch: &Watch) -> Result<Results, Fai
 }
 
 /// What travels has its requests in a guest, where nothing of the study sees them one by one.
-fn check_options(plan: &Plan, options: &Options) -> Result<(), Failure> {
+fn check_options(plan: &PlannedStudy, options: &Options) -> Result<(), Failure> {
     let asked = [
         ("--records", options.records),
         ("--perfetto", options.perfetto),
@@ -134,7 +134,7 @@ struct SharedDrive {
 }
 
 pub(crate) struct RunQueue<'a> {
-    plan: &'a Plan,
+    plan: &'a PlannedStudy,
     options: &'a Options,
     watch: &'a Watch,
     /// Where runs spool what is too much for memory.
@@ -152,7 +152,7 @@ pub(crate) struct RunQueue<'a> {
 
 impl<'a> RunQueue<'a> {
     pub(crate) fn new(
-        plan: &'a Plan,
+        plan: &'a PlannedStudy,
         options: &'a Options,
         watch: &'a Watch,
         (directory, kept): (&'a Path, Option<&'a Kept>),

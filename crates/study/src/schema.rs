@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::axis_value::AxisValue;
 use crate::block::Block;
 use crate::crash::Crash;
-use crate::document::{Claim, Expect, Header, Report, RunSection, Step};
+use crate::document::{Claim, Expect, Header, PreconditionStep, Report, RunSection};
 use crate::travel::Travel;
 
 /// A study, as its schema shows it.
@@ -32,7 +32,7 @@ struct Study {
     /// Cuts of the power while it runs, and what is left.
     crash: Option<Crash>,
     /// How the device is brought into its starting state, step by step.
-    precondition: Option<Vec<Step>>,
+    precondition: Option<Vec<PreconditionStep>>,
     /// When a run stops and what of it is measured.
     run: Option<RunSection>,
     /// Axes of the grid: dotted keys of this document and the values they take.

@@ -12,7 +12,7 @@ use models::registry::SLOTS;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use config::{Failure, Place};
+use config::{Failure, FilePlace};
 
 /// A text that configuration came from.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Text {
     }
 
     /// The place of a byte range of this text.
-    pub(crate) fn place(&self, span: Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: Range<usize>) -> FilePlace {
         let start = span.start.min(self.text.len());
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line = self.text[..start].matches('\n').count() + 1;
@@ -37,7 +37,7 @@ impl Text {
         let column = self.text[line_start..start].chars().count() + 1;
         let end = span.end.clamp(start, line_start + quote.len().max(start - line_start));
         let length = self.text[start..end].chars().count();
-        Place {
+        FilePlace {
             file: self.name.clone(),
             line_column: Some((line, column)),
             byte: None,
@@ -54,7 +54,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> FilePlace {
         self.text.place(self.span.clone())
     }
 }
@@ -76,7 +76,7 @@ pub(crate) struct Node {
 }
 
 /// The end of a walk along a path.
-pub(crate) struct Found<'a> {
+pub(crate) struct Reached<'a> {
     /// The deepest node on the path.
     pub(crate) node: &'a Node,
     /// How many segments of the path it matches.
@@ -202,8 +202,8 @@ impl Node {
     }
 
     /// Walk as far along a path as the tree goes.
-    pub(crate) fn find(&self, path: &[String]) -> Found<'_> {
-        let mut found = Found { node: self, depth: 0 };
+    pub(crate) fn find(&self, path: &[String]) -> Reached<'_> {
+        let mut found = Reached { node: self, depth: 0 };
         for segment in path {
             let next = match &found.node.data {
                 Data::Leaf(_) => None,
@@ -211,7 +211,7 @@ impl Node {
                 Data::Table(_) => found.node.get(segment),
             };
             let Some(node) = next else { break };
-            found = Found { node, depth: found.depth + 1 };
+            found = Reached { node, depth: found.depth + 1 };
         }
         found
     }

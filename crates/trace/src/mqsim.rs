@@ -83,9 +83,10 @@ impl Writer for Columns {
         let read = u8::from(request.op == Op::Read);
         let (device, lba, sectors) = (record.device, request.lba.0, request.sectors);
         // Writing into memory cannot fail.
-        let _ = match self.millis {
-            true => write!(out, "{}.{:06}", time / 1_000_000, time % 1_000_000),
-            false => write!(out, "{time}"),
+        let _ = if self.millis {
+            write!(out, "{}.{:06}", time / 1_000_000, time % 1_000_000)
+        } else {
+            write!(out, "{time}")
         };
         let _ = writeln!(out, " {device} {lba} {sectors} {read}");
     }

@@ -84,12 +84,13 @@ impl Params {
         let workload = BootReplay::new(recording, self.instructions_per_second, self.until)
             .map_err(|message| ConfigError::new("instructions_per_second", message))?;
         let (needs, has) = (workload.recording.span_sectors(), context.limits.sectors());
-        match needs > has {
-            true => Err(wrong(format!(
+        if needs > has {
+            Err(wrong(format!(
                 "{} reads up to sector {needs}, the device has {has}: expected a larger device",
                 self.file
-            ))),
-            false => Ok(Box::new(workload)),
+            )))
+        } else {
+            Ok(Box::new(workload))
         }
     }
 }

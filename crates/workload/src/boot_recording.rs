@@ -122,9 +122,10 @@ impl fmt::Display for Recording {
         writeln!(f, "start_instructions {}\nreads {}", self.start_instructions, self.reads.len())?;
         let mut at = 0;
         for read in &self.reads {
-            match read.sector == at {
-                true => writeln!(f, "{} {}", read.instructions, read.sectors)?,
-                false => writeln!(f, "{} {} {}", read.instructions, read.sectors, read.sector)?,
+            if read.sector == at {
+                writeln!(f, "{} {}", read.instructions, read.sectors)?
+            } else {
+                writeln!(f, "{} {} {}", read.instructions, read.sectors, read.sector)?
             }
             at = read.sector + u64::from(read.sectors);
         }

@@ -30,7 +30,7 @@ use std::time::Instant;
 
 use config::Duration;
 use sim::{Bytes, Nanos, Rng};
-use study::{Failure, Host};
+use study::{Failure, HostProfile};
 
 use crate::clock::Clock;
 use crate::private_folder::PrivateFolder;
@@ -111,7 +111,7 @@ pub struct Options {
     /// What the program reads from its standard input.
     pub input: Vec<u8>,
     /// What code is charged as; `None`: it is free.
-    pub host: Option<Host>,
+    pub host: Option<HostProfile>,
     /// What goes wrong with the devices while the program runs.
     pub faults: Vec<Timed>,
     /// What only studies set.

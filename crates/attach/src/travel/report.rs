@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sim::{Histogram, Op};
-use study::{Host, host, metrics};
+use study::{HostProfile, host, metrics};
 
 use crate::session::open::Origin;
 use crate::statistics::{Operation, Quantiles};
@@ -141,7 +141,7 @@ pub(super) struct Asked {
     pub(super) mkfs: Option<String>,
     pub(super) seed: u64,
     pub(super) command: Vec<String>,
-    pub(super) host: Option<Host>,
+    pub(super) host: Option<HostProfile>,
 }
 
 /// Operation, and where the kernel has its requests, merges, sectors and milliseconds.

@@ -21,13 +21,13 @@ use disk::Disks;
 pub struct Travelling {
     /// Finds the guest's first process.
     program: fn() -> Result<PathBuf, Failure>,
-    host: OnceLock<Result<Host, Failure>>,
+    host: OnceLock<Result<GuestBinaries, Failure>>,
     disks: Disks,
 }
 
 /// What a guest is made of.
 #[derive(Clone, Debug)]
-struct Host {
+struct GuestBinaries {
     kernel: PathBuf,
     program: PathBuf,
     /// Digest of the kernel's file.
@@ -47,7 +47,7 @@ impl Travelling {
         Travelling { program, host: OnceLock::new(), disks: Disks::default() }
     }
 
-    fn host(&self) -> Result<&Host, Failure> {
+    fn host(&self) -> Result<&GuestBinaries, Failure> {
         let found = || {
             let kernel = kernel::find(None)?;
             let unreadable = |why: std::io::Error| {
@@ -55,7 +55,7 @@ impl Travelling {
             };
             let kernel_digest = File::open(&kernel).and_then(study::digest_of_reader);
             let kernel_digest = kernel_digest.map_err(unreadable)?;
-            Ok(Host { kernel, program: (self.program)()?, kernel_digest })
+            Ok(GuestBinaries { kernel, program: (self.program)()?, kernel_digest })
         };
         self.host.get_or_init(found).as_ref().map_err(Failure::clone)
     }

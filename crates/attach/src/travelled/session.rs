@@ -15,13 +15,13 @@ use crate::travel::{Companion, Disk, DiskReport, FaultReport, Left, Options, Set
 
 use super::disk::Disks;
 use super::words::end_of;
-use super::{Host, check, crashed};
+use super::{GuestBinaries, check, crashed};
 
 /// Above this share of free CPU a result is called distorted.
 const DISTORTED: f64 = 0.1;
 /// Run a point.
 pub(super) fn run(
-    host: &Host,
+    host: &GuestBinaries,
     disks: &Disks,
     job: Job,
     travel: &Travel,
@@ -74,7 +74,7 @@ pub(super) fn run(
 
 /// What the sessions of a point have in common.
 struct Guest<'a> {
-    host: &'a Host,
+    host: &'a GuestBinaries,
     travel: &'a Travel,
     setup: &'a Setup<'a>,
     progress: &'a Progress,

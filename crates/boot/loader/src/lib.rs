@@ -12,8 +12,8 @@ use core::fmt;
 
 use resume::machine::processor;
 use resume::{
-    HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, Moved, PAGE_BYTES, PAGE_SECTORS, PageTables,
-    Plan, Refusal, Runs, SECTOR_BYTES, checksum, frames_needed,
+    HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved, PAGE_BYTES, PAGE_SECTORS,
+    PageTables, Refusal, Runs, SECTOR_BYTES, checksum, frames_needed,
 };
 
 use cpu::{add, cpuid, cycles, has_checksum, memory};
@@ -204,7 +204,7 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     let tables = PageTables { start: places.tables, frames: header.frames };
     tables.write(header.entry.jump, header.entry.jump_physical, memory::set);
     firmware.map(places.tables);
-    let plan = Plan::new(runs, places.moved)?;
+    let plan = LoadPlan::new(runs, places.moved)?;
     let mut requests = 0;
     plan.reads::<PARTS_MAX, _>(REQUEST_PAGES, |page, parts| {
         requests += 1;
@@ -279,7 +279,7 @@ fn load(disk: &mut impl Disk, page: u64, pages: u64, frame: u64) -> Result<(), B
 }
 
 /// Leave for good, under the page tables with this top.
-fn jump(header: &Header, plan: &Plan, places: &Places, top: u64) -> ! {
+fn jump(header: &Header, plan: &LoadPlan, places: &Places, top: u64) -> ! {
     let mut at = places.list * PAGE;
     for (to, from) in plan.copies() {
         memory::set(at, to * PAGE);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 
-use super::Lab;
+use super::SnapshotGuest;
 use crate::tool;
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -63,29 +63,34 @@ impl Start {
         Ok(Start { folder, arguments: vec!["-kernel".into(), path] })
     }
 
-    /// QEMU as the lab wants it.
-    fn command(&self, lab: &Lab, disks: &[&Path], trace: &Path) -> Result<Command, Failure> {
+    /// QEMU as the guest is set up.
+    fn command(
+        &self,
+        guest: &SnapshotGuest,
+        disks: &[&Path],
+        trace: &Path,
+    ) -> Result<Command, Failure> {
         let mut qemu = Command::new(QEMU);
-        qemu.args(["-accel", "tcg", "-machine", "pc", "-cpu", &lab.processor]);
-        qemu.args(["-m", &lab.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
+        qemu.args(["-accel", "tcg", "-machine", "pc", "-cpu", &guest.processor]);
+        qemu.args(["-m", &guest.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
         qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
         qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
         // A comma in a name of QEMU's is written twice.
         for (index, disk) in disks.iter().enumerate() {
             let shown = disk.display().to_string().replace(',', ",,");
-            let interface = if lab.nvme { "none" } else { "virtio" };
+            let interface = if guest.nvme { "none" } else { "virtio" };
             let drive = format!("file={shown},if={interface},format=raw,id=disk{index}");
             qemu.args(["-drive", &drive]);
-            if lab.nvme {
+            if guest.nvme {
                 qemu.args(["-device", &format!("nvme,drive=disk{index},serial=lab{index}")]);
             }
         }
         qemu.args(&self.arguments);
-        qemu.args(["-smp", &lab.processors.to_string()]);
-        if lab.uefi {
+        qemu.args(["-smp", &guest.processors.to_string()]);
+        if guest.uefi {
             qemu.arg("-bios").arg(firmware()?);
         }
-        if lab.counted {
+        if guest.counted {
             qemu.args(["-icount", "shift=0,sleep=on"]);
             qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(trace);
         }
@@ -93,9 +98,9 @@ impl Start {
     }
 
     /// Run it to its end.
-    pub(super) fn run(self, lab: &Lab, disks: &[&Path]) -> Result<Life, Failure> {
+    pub(super) fn run(self, setup: &SnapshotGuest, disks: &[&Path]) -> Result<Life, Failure> {
         let trace = self.folder.path.join("trace");
-        let mut qemu = self.command(lab, disks, &trace)?;
+        let mut qemu = self.command(setup, disks, &trace)?;
         let errors = self.folder.path.join("qemu");
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", errors.display()));
         let began = Instant::now();
@@ -121,7 +126,7 @@ impl Start {
         });
         let mut life = Life { lines: Vec::new(), ended: Duration::ZERO, trace: Vec::new() };
         loop {
-            let left = lab.wall.saturating_sub(began.elapsed());
+            let left = setup.wall.saturating_sub(began.elapsed());
             match lines.recv_timeout(left) {
                 // A firmware would go on with what it starts next.
                 Ok(line) if line.1.contains(NOT_RESUMED) => {
@@ -139,7 +144,7 @@ impl Start {
         }
         guest.0.wait().map_err(wrong)?;
         life.ended = began.elapsed();
-        if lab.counted {
+        if setup.counted {
             life.trace = std::fs::read(&trace).map_err(wrong)?;
         }
         let said = std::fs::read_to_string(&errors).unwrap_or_default();

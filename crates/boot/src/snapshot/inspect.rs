@@ -6,8 +6,8 @@ use std::path::Path;
 
 use config::Failure;
 use resume::{
-    HEADER_SECTOR, Header, Kind, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Plan, Refusal, Runs,
-    SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c,
+    HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Refusal,
+    Runs, SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const LOADER_PAGES: u64 = 1024;
 
 /// An image that is whole.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SoundImage {
     header: Header,
     zero_pages: u64,
     word_pages: u64,
@@ -29,7 +29,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Why there is none, or what is damaged.
-pub fn image(path: &Path) -> Result<Found, Failure> {
+pub fn image(path: &Path) -> Result<SoundImage, Failure> {
     let shown = path.display();
     let wrong = |why: std::io::Error| Failure::input(format!("image {shown}: {why}"));
     let refused = |why: Refusal| Failure::input(format!("image {shown}: {why}"));
@@ -75,7 +75,7 @@ pub fn image(path: &Path) -> Result<Found, Failure> {
     let zero_pages = count(|word| word == 0);
     let word_pages = count(|word| word != 0);
     let reads = reads(&header, runs).map_err(refused)?;
-    Ok(Found { header, zero_pages, word_pages, reads })
+    Ok(SoundImage { header, zero_pages, word_pages, reads })
 }
 
 /// What the loader reads of an image: the mark, the header, the tables, and the data.
@@ -89,7 +89,7 @@ fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
         pages(layout.sums, layout.sums_pages),
     ];
     // Where the loader itself is makes a part more or less, not a request.
-    let plan = Plan::new(runs, &[])?;
+    let plan = LoadPlan::new(runs, &[])?;
     plan.reads::<LOADER_PARTS, Refusal>(LOADER_PAGES, |page, parts| {
         reads.push(pages(layout.data + page, parts.map(|(_, pages)| pages).sum()));
         Ok(())
@@ -97,7 +97,7 @@ fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
     Ok(reads)
 }
 
-impl Found {
+impl SoundImage {
     /// What the loader reads, in order: first sector, and how many.
     pub fn reads(&self) -> &[(u64, u32)] {
         &self.reads

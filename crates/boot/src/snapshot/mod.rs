@@ -23,7 +23,7 @@ pub const EVERYTHING: &str = "everything";
 
 /// A guest to suspend and resume.
 #[derive(Clone, Debug)]
-pub struct Lab {
+pub struct SnapshotGuest {
     /// A vmlinuz.
     pub kernel: PathBuf,
     /// The folder of its modules; found beside the kernel when not said.
@@ -52,7 +52,7 @@ pub struct Lab {
 
 /// Who brings the guest back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Resumer {
     /// Our loader, from our image.
     Loader,
     /// A kernel that boots, from the image that the kernel makes.
@@ -168,10 +168,10 @@ impl Disks {
     ///
     /// # Errors
     /// When there is one of them, or the machine lacks mke2fs.
-    pub fn new(lab: &Lab, image: &Path) -> Result<Disks, Failure> {
+    pub fn new(guest: &SnapshotGuest, image: &Path) -> Result<Disks, Failure> {
         let disks = Disks::of(image);
         // No two are of one size: the loader tells them apart by that.
-        let sizes = [lab.memory_mib, MOUNTED_MIB, lab.memory_mib + 1];
+        let sizes = [guest.memory_mib, MOUNTED_MIB, guest.memory_mib + 1];
         for (path, mib) in disks.all().into_iter().zip(sizes) {
             let wrong = |why: std::io::Error| {
                 Failure::input(format!("{}: {why}", path.display())).expected("a name that is free")
@@ -209,7 +209,7 @@ impl Disks {
     }
 }
 
-impl Lab {
+impl SnapshotGuest {
     /// Is the kernel one, with the modules that a guest needs, and is there such a policy?
     ///
     /// # Errors
@@ -241,16 +241,16 @@ impl Lab {
     ///
     /// # Errors
     /// When something is missing, or the guest does not do it: its last lines.
-    pub fn suspend(&self, way: Way, disks: &Disks) -> Result<Suspended, Failure> {
-        let life = self.boot(way, disks)?;
+    pub fn suspend(&self, resumer: Resumer, disks: &Disks) -> Result<Suspended, Failure> {
+        let life = self.boot(resumer, disks)?;
         let before = life.said("lab: before ").and_then(Witness::read);
         let before = before.ok_or_else(|| life.failure("the guest did not come to its suspend"))?;
         let counts = life.said("lab: image ").map(counts).unwrap_or_default();
-        if way == Way::Loader && counts.is_empty() {
+        if resumer == Resumer::Loader && counts.is_empty() {
             return Err(life.failure("the guest wrote no image"));
         }
-        let counts = match way {
-            Way::Converted => {
+        let counts = match resumer {
+            Resumer::Converted => {
                 convert(&disks.swap, &disks.image, std::slice::from_ref(&disks.mounted))?
             }
             _ => counts,
@@ -262,10 +262,12 @@ impl Lab {
     ///
     /// # Errors
     /// When it does not come back, and why, as the loader said it.
-    pub fn wake(&self, way: Way, disks: &Disks) -> Result<Woken, Failure> {
-        let life = match way {
-            Way::Loader | Way::Converted => Start::loader(self.uefi)?.run(self, &disks.all())?,
-            Way::Kernel => self.boot(way, disks)?,
+    pub fn wake(&self, resumer: Resumer, disks: &Disks) -> Result<Woken, Failure> {
+        let life = match resumer {
+            Resumer::Loader | Resumer::Converted => {
+                Start::loader(self.uefi)?.run(self, &disks.all())?
+            }
+            Resumer::Kernel => self.boot(resumer, disks)?,
         };
         if let Some(why) = life.said(NOT_RESUMED) {
             return Err(Failure::input(format!("not resumed: {why}")));
@@ -285,7 +287,7 @@ impl Lab {
     }
 
     /// Boot the guest's kernel.
-    fn boot(&self, way: Way, disks: &Disks) -> Result<Life, Failure> {
+    fn boot(&self, resumer: Resumer, disks: &Disks) -> Result<Life, Failure> {
         let modules = modules::find(&self.kernel, self.modules.as_deref())?;
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
@@ -294,18 +296,18 @@ impl Lab {
             true => ["serial:lab0", "serial:lab1", "serial:lab2"],
             false => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
         };
-        let disks_of_way = match way {
-            Way::Loader => format!("target={image}"),
-            Way::Kernel => format!("own={image}"),
-            Way::Converted => format!("own={swap} prepare={image}"),
+        let disks_of_resumer = match resumer {
+            Resumer::Loader => format!("target={image}"),
+            Resumer::Kernel => format!("own={image}"),
+            Resumer::Converted => format!("own={swap} prepare={image}"),
         };
-        let Lab { filled_mib: fill, hot_mib: hot, policy, .. } = self;
+        let SnapshotGuest { filled_mib: fill, hot_mib: hot, policy, .. } = self;
         let mut init = format!(
-            "rdinit=/blocklab-guest -- snapshot-lab {disks_of_way} mounted={mounted} fill={fill} \
-             hot={hot} policy={policy}"
+            "rdinit=/blocklab-guest -- snapshot-lab {disks_of_resumer} mounted={mounted} \
+             fill={fill} hot={hot} policy={policy}"
         );
         // Without swap nothing can leave by the kernel's choice.
-        if policy != EVERYTHING && way != Way::Converted {
+        if policy != EVERYTHING && resumer != Resumer::Converted {
             init += &format!(" swap={swap}");
         }
         let start = Start::kernel(&self.kernel, &archive_of(&files), &init)?;

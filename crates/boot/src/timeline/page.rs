@@ -206,9 +206,10 @@ fn draw_unit(
 }
 
 fn draw(out: &mut String, bar: &Bar, y: u64, x: &impl Fn(u64) -> f64) {
-    let name = match bar.process.is_kernel() {
-        true => format!("[{}]", bar.process.name),
-        false => bar.process.name.clone(),
+    let name = if bar.process.is_kernel() {
+        format!("[{}]", bar.process.name)
+    } else {
+        bar.process.name.clone()
     };
     let seconds = |ns: u64| plain(ns as f64 / 1e9);
     let told = format!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use attach::travel::{Disk, Options, Report, Settings};
 use config::{Duration, Failure};
 use sim::{Bytes, Nanos};
-use study::Host;
+use study::HostProfile;
 
 use super::record::{Record, Travelled};
 use crate::GUEST_PROGRAM;
@@ -42,7 +42,7 @@ pub struct Boot {
     /// Virtual time that it may take.
     pub limit: Duration,
     /// What code is charged as; `None`: it is free.
-    pub host: Option<Host>,
+    pub host: Option<HostProfile>,
     /// The guest's memory.
     pub memory_mib: u64,
     /// How often to look what every process used, for pictures; `None` for never.
@@ -117,9 +117,10 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     if let Some(queue) = &boot.queue {
         super::queue::cut(queue, record.window_ns().1)?;
     }
-    match record.head.reached {
-        true => Ok(Booted { text, record, report: heard.report }),
-        false => Err(unreached(boot, &record)),
+    if record.head.reached {
+        Ok(Booted { text, record, report: heard.report })
+    } else {
+        Err(unreached(boot, &record))
     }
 }
 

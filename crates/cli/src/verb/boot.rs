@@ -114,11 +114,12 @@ impl Args {
                 let image = image::make(&kernel, &recipe, &out)?;
                 let variant = image.recipe;
                 let (path, bytes) = (out.display(), image.file_bytes);
-                match json {
-                    true => say(json!({
+                if json {
+                    say(json!({
                         "image": path.to_string(), "variant": variant, "kernel_bytes": bytes,
-                    })),
-                    false => say(format!("{path}: {variant}, {bytes} bytes")),
+                    }))
+                } else {
+                    say(format!("{path}: {variant}, {bytes} bytes"))
                 }
             }
             BootVerb::Load(load) => load.run()?,
@@ -167,9 +168,8 @@ impl Stored {
 
     /// The one that an image is made by.
     fn only(&self) -> Result<Recipe, Failure> {
-        let one = |names: &Vec<String>, usual: &str| match names.is_empty() {
-            true => vec![usual.to_string()],
-            false => names.clone(),
+        let one = |names: &Vec<String>, usual: &str| {
+            if names.is_empty() { vec![usual.to_string()] } else { names.clone() }
         };
         let (variant, file_system) = (one(&self.variant, LIGHT), self.file_system.clone());
         let pack_initramfs = one(&self.pack_initramfs, "plain");
@@ -215,9 +215,10 @@ impl Load {
                 rows.push(Row { device, recording, times });
             }
         }
-        match self.json {
-            true => say(self.as_json(&rows)),
-            false => self.show(&rows),
+        if self.json {
+            say(self.as_json(&rows))
+        } else {
+            self.show(&rows)
         }
         Ok(())
     }

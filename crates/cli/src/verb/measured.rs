@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use study::{Cache, Failure, Options, Plan, RunSummary, Watch};
+use study::{Cache, Failure, Options, PlannedStudy, RunSummary, Watch};
 
 use super::run;
 
@@ -44,7 +44,7 @@ impl Bench<'_> {
         std::fs::write(&path, self.study(points)).map_err(wrong)?;
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let plan = Plan::read(&path.display().to_string(), &sets)?;
+        let plan = PlannedStudy::read(&path.display().to_string(), &sets)?;
         let options = Options {
             out: Some(folder.path.join("results")),
             cache: if self.keep { Cache::of_user()? } else { None },

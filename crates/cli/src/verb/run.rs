@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use study::{Cache, Failure, Options, Plan, Results, Watch};
+use study::{Cache, Failure, Options, PlannedStudy, Results, Watch};
 
 use crate::table::{self, Format};
 use crate::{answer, interrupt, progress, python, say};
@@ -98,7 +98,7 @@ impl Args {
 
     /// Have the runs done on a cluster, which leaves their results where the study looks for what
     /// was finished before; the exit code.
-    fn elsewhere(&self, on: &str, plan: &Plan) -> Result<u8, Failure> {
+    fn elsewhere(&self, on: &str, plan: &PlannedStudy) -> Result<u8, Failure> {
         if plan.travels() {
             return Err(Failure::input(format!(
                 "--on {on}: this study boots a kernel of this machine"
@@ -134,7 +134,7 @@ impl Args {
 
     /// The plan, of boots that were recorded anew where that was asked for.
     #[cfg(feature = "linux")]
-    fn planned(&mut self) -> Result<Plan, Failure> {
+    fn planned(&mut self) -> Result<PlannedStudy, Failure> {
         let plan = self.plan()?;
         let Some(kernel) = self.live.take() else { return Ok(plan) };
         let folder = self.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
@@ -146,19 +146,19 @@ impl Args {
     }
 
     #[cfg(feature = "linux")]
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<PlannedStudy, Failure> {
         let travelling = attach::Travelling::new(crate::binary::find);
-        Plan::read_for(Box::new(travelling), &self.study, &self.sets)
+        PlannedStudy::read_for(Box::new(travelling), &self.study, &self.sets)
     }
 
     /// The plan of a study that boots nothing.
     #[cfg(not(feature = "linux"))]
-    fn planned(&mut self) -> Result<Plan, Failure> {
-        Plan::read(&self.study, &self.sets)
+    fn planned(&mut self) -> Result<PlannedStudy, Failure> {
+        PlannedStudy::read(&self.study, &self.sets)
     }
 
     /// A bug is reported with what repeats it.
-    fn with_replay(&self, plan: &Plan, failure: Failure) -> Failure {
+    fn with_replay(&self, plan: &PlannedStudy, failure: Failure) -> Failure {
         match failure.kind {
             study::Kind::Bug => failure.help(format!(
                 "this is a bug in blocklab; please report it with the study (digest {}) \
@@ -179,7 +179,7 @@ impl Args {
 
 /// Run the study. A signal to end stops it first, so that what is half-written goes.
 pub(super) fn interruptible(
-    plan: &Plan,
+    plan: &PlannedStudy,
     options: &Options,
     watch: &Watch,
 ) -> Result<Results, Failure> {

@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use boot::snapshot::{Disks, EVERYTHING, Lab, Resumed, Suspended, Way, Woken, convert, inspect};
+use boot::snapshot::{
+    Disks, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
+};
 use serde_json::{Value, json};
 use study::Failure;
 
@@ -149,8 +151,8 @@ struct Guest {
 }
 
 impl Guest {
-    fn lab(&self) -> Lab {
-        Lab {
+    fn snapshot_guest(&self) -> SnapshotGuest {
+        SnapshotGuest {
             kernel: PathBuf::new(),
             modules: None,
             memory_mib: self.memory,
@@ -174,7 +176,8 @@ impl Boot {
             std::fs::metadata(path)
                 .map_err(|why| Failure::input(format!("{}: {why}", path.display())))?;
         }
-        let Woken::Back(resumed) = self.guest.lab().wake(Way::Loader, &disks)? else {
+        let Woken::Back(resumed) = self.guest.snapshot_guest().wake(Resumer::Loader, &disks)?
+        else {
             return Err(Failure::bug("it suspended itself again"));
         };
         disks.check()?;
@@ -254,7 +257,7 @@ fn write_tools(folder: &Path, json: bool) -> Result<(), Failure> {
 
 /// A guest that went and came back.
 struct Cycle {
-    way: Way,
+    resumer: Resumer,
     suspended: Suspended,
     resumed: Resumed,
     /// What the loader reads of the image.
@@ -263,25 +266,25 @@ struct Cycle {
 
 impl Try {
     fn run(&self) -> Result<(), Failure> {
-        let lab = Lab {
+        let guest = SnapshotGuest {
             kernel: self.kernel.clone(),
             modules: self.modules.clone(),
             filled_mib: self.fill,
             hot_mib: self.hot.min(self.fill),
             policy: self.policy.clone(),
             counted: self.record.is_some(),
-            ..self.guest.lab()
+            ..self.guest.snapshot_guest()
         };
         // What was asked for is looked at before what the machine lacks.
-        if (self.keep.is_some() || self.converted) && lab.learns()? {
+        if (self.keep.is_some() || self.converted) && guest.learns()? {
             let option = if self.keep.is_some() { "--keep" } else { "--converted" };
             let message = format!("{option}: `{}` learns from resumes", self.policy);
             return Err(Failure::input(message).expected("a policy that does not"));
         }
-        lab.check()?;
+        guest.check()?;
         if let Some(path) = &self.keep {
-            let disks = Disks::new(&lab, path)?;
-            let suspended = lab.suspend(Way::Loader, &disks).inspect_err(|_| {
+            let disks = Disks::new(&guest, path)?;
+            let suspended = guest.suspend(Resumer::Loader, &disks).inspect_err(|_| {
                 for path in disks.all() {
                     let _ = std::fs::remove_file(path);
                 }
@@ -294,12 +297,12 @@ impl Try {
                     .expected("a name that is free")
             })?;
         }
-        let mut cycles = vec![cycle(&lab, Way::Loader)?];
+        let mut cycles = vec![cycle(&guest, Resumer::Loader)?];
         if self.against {
-            cycles.push(cycle(&lab, Way::Kernel)?);
+            cycles.push(cycle(&guest, Resumer::Kernel)?);
         }
         if self.converted {
-            cycles.push(cycle(&lab, Way::Converted)?);
+            cycles.push(cycle(&guest, Resumer::Converted)?);
         }
         if let Some(folder) = &self.record {
             self.keep_recordings(folder, &cycles)?;
@@ -307,7 +310,7 @@ impl Try {
         self.tell(&cycles, None)
     }
 
-    /// A file for each way and each moment.
+    /// A file for each resumer and each moment.
     fn keep_recordings(&self, folder: &Path, cycles: &[Cycle]) -> Result<(), Failure> {
         let image_sectors = u64::from(self.guest.memory) << 11;
         for cycle in cycles {
@@ -324,7 +327,7 @@ impl Try {
 
     fn tell(&self, cycles: &[Cycle], kept: Option<(&Path, &Suspended)>) -> Result<(), Failure> {
         let ratio = match cycles {
-            [ours, kernel, ..] if kernel.way == Way::Kernel => {
+            [ours, kernel, ..] if kernel.resumer == Resumer::Kernel => {
                 Some(kernel.resumed.wall_s / ours.resumed.wall_s)
             }
             _ => None,
@@ -355,31 +358,31 @@ impl Try {
     }
 }
 
-fn cycle(lab: &Lab, way: Way) -> Result<Cycle, Failure> {
+fn cycle(guest: &SnapshotGuest, resumer: Resumer) -> Result<Cycle, Failure> {
     let folder = attach::PrivateFolder::new()?;
-    let disks = Disks::new(lab, &folder.path.join("image"))?;
-    let mut suspended = lab.suspend(way, &disks)?;
+    let disks = Disks::new(guest, &folder.path.join("image"))?;
+    let mut suspended = guest.suspend(resumer, &disks)?;
     let (resumed, reads) = loop {
-        let reads = match way {
-            Way::Loader | Way::Converted => inspect::image(&disks.image)?.reads().to_vec(),
-            Way::Kernel => Vec::new(),
+        let reads = match resumer {
+            Resumer::Loader | Resumer::Converted => inspect::image(&disks.image)?.reads().to_vec(),
+            Resumer::Kernel => Vec::new(),
         };
-        match lab.wake(way, &disks)? {
+        match guest.wake(resumer, &disks)? {
             Woken::Back(resumed) => break (resumed, reads),
             Woken::Again(counts) => suspended.counts = counts,
         }
     };
     resumed.is_of(&suspended)?;
     disks.check()?;
-    if way != Way::Kernel {
+    if resumer != Resumer::Kernel {
         // It was used: a second time must be refused.
-        match lab.wake(way, &disks) {
+        match guest.wake(resumer, &disks) {
             Ok(_) => return Err(Failure::bug("an image was resumed twice")),
             Err(why) if why.message.contains("not resumed") => {}
             Err(why) => return Err(why),
         }
     }
-    Ok(Cycle { way, suspended, resumed, reads })
+    Ok(Cycle { resumer, suspended, resumed, reads })
 }
 
 fn counts(suspended: &Suspended) -> Value {
@@ -409,10 +412,10 @@ fn told(counts: &[(String, f64)]) -> String {
 
 impl Cycle {
     fn name(&self) -> &'static str {
-        match self.way {
-            Way::Loader => "loader",
-            Way::Kernel => "kernel",
-            Way::Converted => "converted",
+        match self.resumer {
+            Resumer::Loader => "loader",
+            Resumer::Kernel => "kernel",
+            Resumer::Converted => "converted",
         }
     }
 

@@ -400,7 +400,7 @@ impl Params {
             separate: collection.separate,
             copy_back: self.nand.copy_back,
             global: collection.global,
-            settle_pages: 0,
+            before_erase_pages: 0,
             isolated: 0,
             own_pools: 0,
         })

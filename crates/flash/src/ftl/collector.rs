@@ -36,7 +36,7 @@ pub struct Rules {
     /// Choose victims over the whole drive instead of per plane.
     pub global: bool,
     /// Map pages that may have to be written for one collected block.
-    pub settle_pages: u32,
+    pub before_erase_pages: u32,
     /// Placement handles whose moved pages stay among themselves.
     pub isolated: u8,
     /// Pools of a mapping that frees blocks itself; 0 when the collector does.
@@ -50,7 +50,7 @@ impl Rules {
         self.start_free = self.start_free.max(least);
         self.stop_free = self.stop_free.max(least);
         self.urgent_free = self.urgent_free.max(least);
-        (self.settle_pages, self.own_pools) = (needs.settle_pages, needs.pools);
+        (self.before_erase_pages, self.own_pools) = (needs.before_erase_pages, needs.pools);
         self.isolated = needs.isolated;
     }
 }
@@ -202,7 +202,7 @@ impl Collector {
             return CleaningStep::Planned;
         }
         let state = &mut self.pools[pool as usize];
-        if mapping.settle(flash, flash.geometry.plane_of_block(state.victim), plan) {
+        if mapping.before_erase(flash, flash.geometry.plane_of_block(state.victim), plan) {
             return CleaningStep::Planned;
         }
         if flash.is_pinned(state.victim) {
@@ -327,15 +327,15 @@ impl Collector {
     fn fits(&self, block: u32, flash: &Flash) -> bool {
         let (frontier, plane) = (self.frontier(block, flash), flash.geometry.plane_of_block(block));
         let valid = flash.valid(block);
-        if self.rules.settle_pages == 0 || frontier == Frontier::MAP {
+        if self.rules.before_erase_pages == 0 || frontier == Frontier::MAP {
             return valid <= flash.room(plane, frontier);
         }
-        let settled = valid.min(self.rules.settle_pages);
+        let map_pages = valid.min(self.rules.before_erase_pages);
         let blocks = |pages: u32, frontier| {
             let beyond = pages.saturating_sub(flash.room_in_open(plane, frontier));
             beyond.div_ceil(flash.geometry.pages_per_block.get())
         };
-        blocks(valid, frontier) + blocks(settled, Frontier::MAP) <= flash.free_blocks(plane)
+        blocks(valid, frontier) + blocks(map_pages, Frontier::MAP) <= flash.free_blocks(plane)
     }
 
     /// Plan the moves of a step; false when the victim holds nothing valid any more.

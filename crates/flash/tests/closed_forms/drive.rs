@@ -65,10 +65,7 @@ impl Waf<'_> {
     fn page(&self, rng: &mut Rng, live: u64) -> u64 {
         let Some(HotCold { space, writes }) = self.hot else { return rng.below(live) };
         let hot = (space * live as f64).round() as u64;
-        match rng.chance(writes) {
-            true => rng.below(hot),
-            false => hot + rng.below(live - hot),
-        }
+        if rng.chance(writes) { rng.below(hot) } else { hot + rng.below(live - hot) }
     }
 
     /// Write amplification in steady state.

@@ -97,9 +97,10 @@ fn every_shape_obeys_the_laws() {
                     "packages = 2\nparallel_units = {units}\npool = '{pool}'\nhost = '100MB/s'\n\
                      reserve_percent = 20\n{geometry}"
                 );
-                let text = match geometry.contains("reserve") {
-                    true => text.replace("reserve_percent = 20\n", ""),
-                    false => text,
+                let text = if geometry.contains("reserve") {
+                    text.replace("reserve_percent = 20\n", "")
+                } else {
+                    text
                 };
                 sim::laws::check_all(&text, &|| build(&text), 0..6);
             }

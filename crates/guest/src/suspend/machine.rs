@@ -189,13 +189,14 @@ fn disk(of: &Use) -> Result<Option<Disk>, String> {
     let whole = if is_part { part.parent().unwrap_or(&part) } else { &part };
     let name = whole.file_name().unwrap_or_default().to_string_lossy();
     if whole.components().any(|part| part.as_os_str() == "virtual") {
-        return match ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind)) {
-            true => Ok(None),
-            false => Err(format!(
+        return if ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind)) {
+            Ok(None)
+        } else {
+            Err(format!(
                 "{} is on {name}, which is made of other disks: the loader would not find it; \
                  expected file systems and swap on disks or partitions",
                 of.kind
-            )),
+            ))
         };
     }
     let start = if is_part { number_in(part.join("start"))? } else { 0 };

@@ -43,12 +43,10 @@ impl Snapshot {
     pub(super) fn open() -> Result<Snapshot, String> {
         let file = File::open("/dev/snapshot").map_err(|why| {
             let known = std::fs::read_to_string("/sys/kernel/security/lockdown");
-            match known.is_ok_and(|lockdown| !lockdown.contains("[none]")) {
-                true => "/dev/snapshot: the kernel is locked down (Secure Boot), which forbids it"
-                    .into(),
-                false => format!(
-                    "/dev/snapshot: {why}; expected root, and a kernel with CONFIG_HIBERNATION"
-                ),
+            if known.is_ok_and(|lockdown| !lockdown.contains("[none]")) {
+                "/dev/snapshot: the kernel is locked down (Secure Boot), which forbids it".into()
+            } else {
+                format!("/dev/snapshot: {why}; expected root, and a kernel with CONFIG_HIBERNATION")
             }
         })?;
         Ok(Snapshot { file, frozen: false })

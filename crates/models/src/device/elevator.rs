@@ -146,10 +146,7 @@ impl Params {
         let name = self.policy.name();
         let built = self.policy.build(&policy).map_err(|e| e.within(name).within("policy"))?;
         let nr_requests = self.nr_requests.unwrap_or(built.kind.nr_requests);
-        let nr_requests = match built.kind.device_tags {
-            true => nr_requests.min(depth),
-            false => nr_requests,
-        };
+        let nr_requests = if built.kind.device_tags { nr_requests.min(depth) } else { nr_requests };
         let settings = Settings {
             bios_max: self.queue_depth_max,
             depth,

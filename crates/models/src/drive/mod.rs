@@ -120,10 +120,7 @@ impl Drive {
     /// answer holds until the next call that changes the drive. Not every event completes a
     /// request.
     pub fn next_event(&self) -> Option<Nanos> {
-        match self.out.done.is_empty() {
-            true => self.device.next_event(),
-            false => Some(self.now),
-        }
+        if self.out.done.is_empty() { self.device.next_event() } else { Some(self.now) }
     }
 
     /// Do all that is due up to and at `now`. What has completed since the last call, in order,

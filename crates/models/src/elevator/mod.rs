@@ -182,11 +182,10 @@ pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
     value: T,
     range: std::ops::RangeInclusive<T>,
 ) -> Result<(), ConfigError> {
-    match range.contains(&value) {
-        true => Ok(()),
-        false => {
-            let message = format!("expected {} to {}, got {value}", range.start(), range.end());
-            Err(ConfigError::new(key, message))
-        }
+    if range.contains(&value) {
+        Ok(())
+    } else {
+        let message = format!("expected {} to {}, got {value}", range.start(), range.end());
+        Err(ConfigError::new(key, message))
     }
 }

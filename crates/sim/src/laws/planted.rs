@@ -154,10 +154,7 @@ impl Device for Buggy {
 
     fn next_event(&self) -> Option<Nanos> {
         let event = self.inner.next_event();
-        match self.strikes(Bug::EventInThePast) {
-            true => event.map(|_| Nanos(1)),
-            false => event,
-        }
+        if self.strikes(Bug::EventInThePast) { event.map(|_| Nanos(1)) } else { event }
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Completions) {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use study::{Cache, Failure, Options, Plan, Results, Watch, run};
+use study::{Cache, Failure, Options, PlannedStudy, Results, Watch, run};
 
 const STUDY: &str = r#"
 [device.ssd]
@@ -40,7 +40,8 @@ impl Bench {
     }
 
     fn try_run(&self, cached: bool) -> Result<Results, Failure> {
-        let plan = Plan::read(self.directory.join("study.toml").to_str().unwrap(), &[]).unwrap();
+        let plan =
+            PlannedStudy::read(self.directory.join("study.toml").to_str().unwrap(), &[]).unwrap();
         let cache = Cache {
             directory: self.directory.join("cache"),
             worth: Duration::ZERO,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sim::Bytes;
-use study::{Failure, Job, Options, Plan, Results, RunResult, Runner, Setup, Tables, Watch, run};
+use study::{
+    Failure, Job, Options, PlannedStudy, Results, RunResult, Runner, Setup, Tables, Watch, run,
+};
 
 const STUDY: &str = r#"
 [device.null]
@@ -55,11 +57,11 @@ impl Runner for Fixed {
     }
 }
 
-fn plan(kernel: &'static str) -> Plan {
-    Plan::parse_for(Box::new(Fixed { kernel }), "fixed", STUDY).unwrap()
+fn plan(kernel: &'static str) -> PlannedStudy {
+    PlannedStudy::parse_for(Box::new(Fixed { kernel }), "fixed", STUDY).unwrap()
 }
 
-fn results(plan: &Plan, name: &str) -> (Results, PathBuf) {
+fn results(plan: &PlannedStudy, name: &str) -> (Results, PathBuf) {
     let out = std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
     let options = Options { out: Some(out.clone()), records: true, ..Options::default() };
     (run(plan, &options, &Watch::new(plan)).unwrap(), out)
@@ -86,18 +88,18 @@ fn fixed_numbers_go_through_grid_results_and_expectations() {
 
 #[test]
 fn what_a_runner_depends_on_is_in_the_digest() {
-    let simulated = Plan::parse("fixed", STUDY).unwrap();
+    let simulated = PlannedStudy::parse("fixed", STUDY).unwrap();
     assert_eq!(plan("6.1").digest, plan("6.1").digest);
     assert_ne!(plan("6.1").digest, plan("6.12").digest);
     assert_ne!(plan("6.1").digest, simulated.digest);
     // The drive that they start from is the same.
-    let preconditioned = |plan: &Plan| plan.runs[0].precondition_digest.clone().unwrap();
+    let preconditioned = |plan: &PlannedStudy| plan.runs[0].precondition_digest.clone().unwrap();
     assert_eq!(preconditioned(&plan("6.1")), preconditioned(&simulated));
 }
 
 #[test]
 fn what_a_runner_refuses_is_known_before_the_first_run() {
     let large = STUDY.replace("1MiB", "2MiB");
-    let refused = Plan::parse_for(Box::new(Fixed { kernel: "6.1" }), "fixed", &large);
+    let refused = PlannedStudy::parse_for(Box::new(Fixed { kernel: "6.1" }), "fixed", &large);
     assert_eq!(refused.unwrap_err().message, "too large for the guest");
 }

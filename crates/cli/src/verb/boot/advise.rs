@@ -100,9 +100,10 @@ impl Args {
             }
         }
         rows.sort_by(|a, b| a.boot_s.total_cmp(&b.boot_s));
-        match self.json {
-            true => say(as_json(&self.device, &before, &rows, &left_out)),
-            false => show(&self.device, &before, &rows, &left_out),
+        if self.json {
+            say(as_json(&self.device, &before, &rows, &left_out))
+        } else {
+            show(&self.device, &before, &rows, &left_out)
         }
         Ok(())
     }

@@ -100,12 +100,11 @@ impl Collect {
         let record = read_as(&from, Record::parse)?;
         replaceable(&self.out)?;
         copy(&from, &self.out)?;
-        match self.json {
-            true => say(told(&self.out, &record)),
-            false => {
-                ranking::lines(&record, self.rows).into_iter().for_each(say);
-                say(format!("record {}", self.out.display()));
-            }
+        if self.json {
+            say(told(&self.out, &record))
+        } else {
+            ranking::lines(&record, self.rows).into_iter().for_each(say);
+            say(format!("record {}", self.out.display()));
         }
         Ok(())
     }

@@ -102,9 +102,10 @@ pub(super) struct Report {
 impl Root {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let path = root::make()?;
-        match self.json {
-            true => say(json!({ "root": path.display().to_string() })),
-            false => say(path.display().to_string()),
+        if self.json {
+            say(json!({ "root": path.display().to_string() }))
+        } else {
+            say(path.display().to_string())
         }
         Ok(())
     }
@@ -245,17 +246,14 @@ impl Report {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             records.push((name, read(path)?));
         }
-        match self.json {
-            true => {
-                let all = self.records.iter().zip(&records);
-                let all: Vec<Value> = all.map(|(path, (_, record))| told(path, record)).collect();
-                say(json!({ "boots": all }));
-            }
-            false => {
-                for (name, record) in &records {
-                    say(name);
-                    ranking::lines(record, self.rows).into_iter().for_each(say);
-                }
+        if self.json {
+            let all = self.records.iter().zip(&records);
+            let all: Vec<Value> = all.map(|(path, (_, record))| told(path, record)).collect();
+            say(json!({ "boots": all }));
+        } else {
+            for (name, record) in &records {
+                say(name);
+                ranking::lines(record, self.rows).into_iter().for_each(say);
             }
         }
         if let Some(path) = &self.html {

@@ -9,12 +9,12 @@ use nalgebra::{DMatrix, DVector, Dyn, Owned};
 use study::Failure;
 
 use super::super::measured::{Bench, METRICS, Point, Values};
-use super::knobs::{Base, FACTOR_MAX, Place};
+use super::knobs::{Base, Candidate, FACTOR_MAX};
 use crate::interrupt;
 
 /// What was found.
 pub(super) struct Fit {
-    pub(super) place: Place,
+    pub(super) place: Candidate,
     /// How far half and twice the dies are off when all else is fitted, root mean square:
     /// (dies, error), those that were chosen among them.
     pub(super) dies: Vec<(i64, f64)>,
@@ -80,7 +80,7 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// What a part at `place` does.
-    fn run(&self, place: &Place) -> Result<(Vec<Values>, Vec<String>), Failure> {
+    fn run(&self, place: &Candidate) -> Result<(Vec<Values>, Vec<String>), Failure> {
         if self.ended_by.load(Ordering::Relaxed) != 0 {
             return Err(Failure::machine("interrupted; nothing was written"));
         }
@@ -91,7 +91,7 @@ impl Trial<'_> {
     }
 
     /// How far off it is, by point and metric.
-    fn residuals(&self, place: &Place) -> Result<Vec<f64>, Failure> {
+    fn residuals(&self, place: &Candidate) -> Result<Vec<f64>, Failure> {
         Ok(residuals(self.points, &self.run(place)?.0))
     }
 }
@@ -126,7 +126,7 @@ fn rms(residuals: &[f64]) -> f64 {
 #[derive(Clone)]
 struct Best {
     cost: f64,
-    place: Place,
+    place: Candidate,
 }
 
 /// What all descents have in common.
@@ -143,7 +143,7 @@ struct Search<'a> {
 /// A descent from where the last one ended.
 struct Descent<'a> {
     search: &'a Search<'a>,
-    place: Place,
+    place: Candidate,
     /// How far a knob is moved to see what it does.
     step: f64,
     /// How strongly it is held at the centre.
@@ -157,7 +157,7 @@ struct Descent<'a> {
 
 impl Descent<'_> {
     /// The residuals at `place`, if parts are left.
-    fn try_at(&self, place: &Place) -> Option<Vec<f64>> {
+    fn try_at(&self, place: &Candidate) -> Option<Vec<f64>> {
         let trial = self.search.trial;
         if trial.bar.position() >= self.limit {
             return None;
@@ -268,7 +268,7 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
 
 /// All times longer and all rates lower by what the base, which does `values`, is too quick in
 /// the middle: what is left to find is near then.
-fn as_slow(trial: &Trial, moved: &[usize], base: &Place, values: &[Values]) -> Place {
+fn as_slow(trial: &Trial, moved: &[usize], base: &Candidate, values: &[Values]) -> Candidate {
     let ratio = |(point, values): (&Point, &Values)| Some((point.measured[0]? / values[0]?).ln());
     let ratios = trial.points.iter().zip(values).filter_map(ratio);
     let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
@@ -283,7 +283,7 @@ fn as_slow(trial: &Trial, moved: &[usize], base: &Place, values: &[Values]) -> P
 }
 
 /// The knobs that these points feel at all.
-fn felt(trial: &Trial, base: &Place, at_base: &[f64]) -> Result<Vec<usize>, Failure> {
+fn felt(trial: &Trial, base: &Candidate, at_base: &[f64]) -> Result<Vec<usize>, Failure> {
     let mut felt = Vec::new();
     for knob in 0..base.logs.len() {
         let mut most: f64 = 0.0;
@@ -334,7 +334,7 @@ impl Search<'_> {
     }
 
     /// The same from `place`, whatever is best so far.
-    fn descend_from(&self, place: Place, step: f64, share: u64) -> Result<Best, Failure> {
+    fn descend_from(&self, place: Candidate, step: f64, share: u64) -> Result<Best, Failure> {
         let mut best = Best { cost: f64::INFINITY, place };
         self.descend(step, share, &mut best)?;
         Ok(best)
@@ -351,7 +351,7 @@ impl Search<'_> {
                 if next == 0 || next > DIES_MAX || tried.iter().any(|(dies, _)| *dies == next) {
                     break;
                 }
-                let place = Place { dies: Some(next), ..best.place.clone() };
+                let place = Candidate { dies: Some(next), ..best.place.clone() };
                 let other = self.descend_from(place, 0.2, share)?;
                 tried.push((next, other.cost));
                 if other.cost > best.cost * NEARER {

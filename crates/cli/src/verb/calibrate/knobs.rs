@@ -71,7 +71,7 @@ pub(super) struct Base {
 
 /// Where all that is looked for is.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Candidate {
     /// By knob: the logarithm of its factor.
     pub(super) logs: Vec<f64>,
     pub(super) dies: Option<i64>,
@@ -80,7 +80,7 @@ pub(super) struct Place {
 /// A value is looked for within this factor of the base's.
 pub(super) const FACTOR_MAX: f64 = 100.0;
 
-impl Place {
+impl Candidate {
     /// By knob.
     fn factors(&self) -> impl Iterator<Item = f64> {
         let limit = FACTOR_MAX.ln();
@@ -138,12 +138,12 @@ impl Base {
     }
 
     /// Where the search begins: the base itself.
-    pub(super) fn place(&self) -> Place {
-        Place { logs: vec![0.0; self.knobs.len()], dies: self.dies }
+    pub(super) fn place(&self) -> Candidate {
+        Candidate { logs: vec![0.0; self.knobs.len()], dies: self.dies }
     }
 
     /// The settings `KEY=VALUE` of a part at `place`.
-    pub(super) fn sets(&self, place: &Place) -> Vec<String> {
+    pub(super) fn sets(&self, place: &Candidate) -> Vec<String> {
         let added = self.added.iter().filter_map(|key| Some((key, find(&self.table, key)?)));
         let mut sets: Vec<String> = added.map(|(key, value)| format!("{key}={value}")).collect();
         sets.extend(place.dies.map(|dies| format!("{DIES}={dies}")));
@@ -152,13 +152,13 @@ impl Base {
     }
 
     /// The value of each knob at `place`, by key.
-    pub(super) fn values(&self, place: &Place) -> Vec<(String, Value)> {
+    pub(super) fn values(&self, place: &Candidate) -> Vec<(String, Value)> {
         let pairs = self.knobs.iter().zip(place.factors());
         pairs.map(|(knob, factor)| (knob.key.clone(), scale(&knob.value, factor))).collect()
     }
 
     /// The part's tables at `place`, as large as the base's.
-    pub(super) fn scaled(&self, place: &Place) -> Table {
+    pub(super) fn scaled(&self, place: &Candidate) -> Table {
         let mut table = self.table.clone();
         for (key, value) in self.values(place) {
             put(&mut table, &key, value);
@@ -339,7 +339,7 @@ mod tests {
         let sets = ["ssd.nand.read_small.up_to=\"8KiB\"".to_string()];
         let base = Base::read("samsung-980-pro-1tb", &sets, &[], &[]).unwrap();
         assert_eq!((base.model.as_str(), base.knobs.len()), ("ssd", 6));
-        let place = Place { logs: vec![2f64.ln(); 6], dies: Some(8) };
+        let place = Candidate { logs: vec![2f64.ln(); 6], dies: Some(8) };
         assert!(base.sets(&place).contains(&"ssd.nand.bus=\"2400MB/s\"".to_string()));
         let table = base.scaled(&place);
         assert_eq!(find(&table, "ssd.host.completion").unwrap().as_str(), Some("34.8us"));

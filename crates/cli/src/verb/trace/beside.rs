@@ -47,8 +47,8 @@ impl Args {
         Ok(0)
     }
 
-    fn place(&self) -> study::Place {
-        study::Place { file: self.file.clone(), line_column: None, byte: None, quote: None }
+    fn place(&self) -> study::FilePlace {
+        study::FilePlace { file: self.file.clone(), line_column: None, byte: None, quote: None }
     }
 
     fn elevator(&self) -> Result<elevator::Params, Failure> {

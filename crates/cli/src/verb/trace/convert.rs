@@ -73,9 +73,12 @@ impl Args {
         let mut lost = Lost::default();
         let output = Output::create(&self.output).map_err(cannot)?;
         let mut sink = target.open(output).map_err(cannot)?;
-        reading.for_each(|record, trace| match lost.takes(record, &carries) {
-            true => sink.add(record, trace).map_err(cannot),
-            false => Ok(()),
+        reading.for_each(|record, trace| {
+            if lost.takes(record, &carries) {
+                sink.add(record, trace).map_err(cannot)
+            } else {
+                Ok(())
+            }
         })?;
         sink.finish(&reading.trace).and_then(Output::finish).map_err(cannot)?;
         Ok((reading, lost))

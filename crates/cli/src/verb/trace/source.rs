@@ -128,7 +128,7 @@ pub(super) fn open_file(path: &Path) -> Result<(Box<dyn Read + Send>, u64), Fail
 /// The failure a person sees.
 pub(super) fn failure(file: &Path, error: TraceError) -> Failure {
     let place =
-        |line_column, byte, quote| study::Place { file: file.into(), line_column, byte, quote };
+        |line_column, byte, quote| study::FilePlace { file: file.into(), line_column, byte, quote };
     let failure = match error.format {
         "" if !error.expected.is_empty() && !matches!(error.place, TracePlace::Byte(_)) => {
             Failure::input(error.message).help("--format NAME reads it as that format")

@@ -58,7 +58,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
-use super::log_block::{Budget, Found, Hybrid, Job, Logs, MERGES, Store, Striping, Update};
+use super::log_block::{Budget, Hybrid, Job, Logs, MERGES, Store, StoredLog, Striping, Update};
 use super::{Built, Context, bits};
 use crate::ftl::flash::Flash;
 use crate::ssd::plan::NONE;
@@ -356,7 +356,7 @@ impl Logs for Fast {
         self.turn = 0;
     }
 
-    fn found(&mut self, store: &mut Store, _flash: &mut Flash, log: Found) {
+    fn found(&mut self, store: &mut Store, _flash: &mut Flash, log: StoredLog) {
         let lane = self.lane_of_block(store, log.block);
         self.lanes[lane].blocks.push_back(log.block);
         self.on_plane[store.geometry.plane_of_block(log.block) as usize] += 1;

@@ -51,7 +51,7 @@ use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
 use super::log_block::{
-    Budget, Found, Hybrid, Job, Logs, MERGES, Store, Striping, Update, in_range,
+    Budget, Hybrid, Job, Logs, MERGES, Store, StoredLog, Striping, Update, in_range,
 };
 use super::{Built, Context, bits};
 use crate::ftl::flash::Flash;
@@ -349,7 +349,7 @@ impl Logs for Kast {
         self.pools.fill(LogBlocks::default());
     }
 
-    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {
+    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: StoredLog) {
         let bound = store.mixed(flash, log.block);
         bound.iter().for_each(|&lbn| self.log_of[lbn as usize] = log.block);
         let plane = store.geometry.plane_of_block(log.block);

@@ -57,7 +57,7 @@ use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
 use super::log_block::{
-    Associative, Budget, Found, Hybrid, Job, Logs, MERGES, Store, Striping, Update, in_range,
+    Associative, Budget, Hybrid, Job, Logs, MERGES, Store, StoredLog, Striping, Update, in_range,
 };
 use super::{Built, Context, bits};
 use crate::ftl::flash::Flash;
@@ -311,7 +311,7 @@ impl Logs for Last {
         self.pools.fill(RandomLogs::default());
     }
 
-    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {
+    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: StoredLog) {
         if log.lbn != NONE {
             self.sequential.found(store, flash, log);
             return;

@@ -121,12 +121,12 @@ snapshot_fields!(Leaf { table, allocator, stats });
 
 /// Where a page is, and where it was sought.
 #[derive(Clone, Copy)]
-struct Found {
+struct LeafLookup {
     ppn: u32,
     predicted: u32,
 }
 
-impl Found {
+impl LeafLookup {
     fn is_hit(self) -> bool {
         self.ppn == self.predicted
     }
@@ -141,9 +141,9 @@ impl Leaf {
     }
 
     #[inline]
-    fn find(&mut self, flash: &mut Flash, lpn: u32) -> Found {
+    fn find(&mut self, flash: &mut Flash, lpn: u32) -> LeafLookup {
         let (near, anchor) = match self.table.predict(self.position(lpn)) {
-            Prediction::Exact(ppn) => return Found { ppn, predicted: ppn },
+            Prediction::Exact(ppn) => return LeafLookup { ppn, predicted: ppn },
             Prediction::Near { ppn, anchor } => (ppn, anchor),
         };
         // A line was learned from the pages of one block.
@@ -155,12 +155,12 @@ impl Leaf {
         let mut around = distances.flat_map(|d| [predicted + d, predicted.saturating_sub(d)]);
         let holds = |&ppn: &u32| (first..=last).contains(&ppn) && flash.owner(ppn) == lpn;
         let ppn = around.find(holds).expect("predictions are within the error bound");
-        Found { ppn, predicted }
+        LeafLookup { ppn, predicted }
     }
 
     /// Find a page as part of an access to it. A wrong prediction costs the read of a spare area.
     #[inline]
-    fn seek(&mut self, lpn: u32, flash: &mut Flash, plan: &mut Plan) -> Found {
+    fn seek(&mut self, lpn: u32, flash: &mut Flash, plan: &mut Plan) -> LeafLookup {
         let found = self.find(flash, lpn);
         self.stats.lookups += 1;
         self.stats.hits += u64::from(found.is_hit());

@@ -166,8 +166,8 @@ pub struct Needs {
     pub reserve: u32,
     /// Pages of the mapping table on flash. Their ids follow the logical page numbers.
     pub map_pages: u32,
-    /// Map pages that [`Mapping::settle`] writes at most for one collected block.
-    pub settle_pages: u32,
+    /// Map pages that [`Mapping::before_erase`] writes at most for one collected block.
+    pub before_erase_pages: u32,
     /// Free blocks of a plane below which the host leaves alone the open block that it shares with
     /// moved pages, if it does.
     pub kept_for_collection: u32,
@@ -187,7 +187,7 @@ impl Default for Needs {
             frontiers,
             reserve: 0,
             map_pages: 0,
-            settle_pages: 0,
+            before_erase_pages: 0,
             kept_for_collection: 0,
             isolated: 0,
             pslc: None,
@@ -250,7 +250,7 @@ pub trait Mapping: Snapshot + Send {
 
     /// The collector has moved every page of a block of `plane`: plan what must be on flash
     /// before the block is erased, in that plane. Returns false when nothing (more) must.
-    fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+    fn before_erase(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
         let _ = (flash, plane, plan);
         false
     }

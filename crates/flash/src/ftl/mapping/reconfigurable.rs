@@ -50,7 +50,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::snapshot_fields;
 
-use super::log_block::{Budget, Found, Hybrid, Job, Logs, MERGES, Store, Striping, Update};
+use super::log_block::{Budget, Hybrid, Job, Logs, MERGES, Store, StoredLog, Striping, Update};
 use super::{Built, Context, bits};
 use crate::ftl::flash::Flash;
 use crate::ssd::plan::NONE;
@@ -288,7 +288,7 @@ impl Logs for Reconfigurable {
         self.pools.fill(PlaneLogs::default());
     }
 
-    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {
+    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: StoredLog) {
         let group = self.group(store.mixed(flash, log.block)[0]);
         self.clock += 1;
         self.used_at[group as usize] = self.clock;

@@ -448,13 +448,13 @@ impl Mapping for Wadpm {
         }
     }
 
-    fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
-        let Some(keep) = self.deferred else { return self.store.settle(flash, plane, plan) };
+    fn before_erase(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+        let Some(keep) = self.deferred else { return self.store.write_moved(flash, plane, plan) };
         let turn = self.allocator.stripe().iter().position(|&other| other == plane);
         let turn = turn.expect("every plane is in the stripe") as u32;
         let per_plane = self.chunks_per_plane.get();
         let chunks = turn * per_plane..(turn + 1) * per_plane;
-        self.store.settle_beyond(keep, chunks, flash, plane, plan)
+        self.store.write_moved_beyond(keep, chunks, flash, plane, plan)
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
@@ -479,12 +479,12 @@ impl Mapping for Wadpm {
     }
 
     fn needs(&self) -> Needs {
-        let settle = self.gc_map_update != GcMapUpdate::Free;
+        let updates = self.gc_map_update != GcMapUpdate::Free;
         Needs {
             reserve: MAP_RESERVE,
             map_pages: self.store.pages(),
-            settle_pages: if settle { self.chunks_per_plane.get() } else { 0 },
-            kept_for_collection: if settle { COLLECTION_RESERVE } else { 0 },
+            before_erase_pages: if updates { self.chunks_per_plane.get() } else { 0 },
+            kept_for_collection: if updates { COLLECTION_RESERVE } else { 0 },
             ..Needs::default()
         }
     }

@@ -240,7 +240,7 @@ impl Controller {
                 Ok(()) => {
                     self.stalled_count -= 1;
                     // A discard may need no operation.
-                    self.settle(part.slot, now, out);
+                    self.complete_if_done(part.slot, now, out);
                 }
                 Err(other) if other != queue => {}
                 Err(_) => {

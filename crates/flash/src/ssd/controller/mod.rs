@@ -312,7 +312,7 @@ impl Controller {
                 }
                 Event::Fetched(slot) => {
                     self.begin(slot, self.requests[slot as usize], now);
-                    self.settle(slot, now, out);
+                    self.complete_if_done(slot, now, out);
                 }
                 Event::Done(slot) => self.deliver(slot, now, out),
                 Event::PageServed(slot) => self.part_done(slot, now, out),
@@ -543,12 +543,12 @@ impl Controller {
     #[inline]
     fn part_done(&mut self, slot: u32, now: Nanos, out: &mut Completions) {
         self.requests[slot as usize].remaining -= 1;
-        self.settle(slot, now, out);
+        self.complete_if_done(slot, now, out);
     }
 
     /// Complete the request if it waits for nothing any more.
     #[inline]
-    fn settle(&mut self, slot: u32, now: Nanos, out: &mut Completions) {
+    fn complete_if_done(&mut self, slot: u32, now: Nanos, out: &mut Completions) {
         let pending = &self.requests[slot as usize];
         if pending.remaining > 0 {
             return;

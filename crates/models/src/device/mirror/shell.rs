@@ -21,16 +21,16 @@ const PIECE: u64 = 1024;
 
 /// A host request on its way, and the piece of it that the core has: sectors `from` to `to`.
 #[derive(Clone, Copy, Default, Debug)]
-struct Host {
+struct HostRequest {
     request: Request,
     from: u64,
     to: u64,
     end: u64,
 }
 
-snapshot_fields!(Host { request, from, to, end });
+snapshot_fields!(HostRequest { request, from, to, end });
 
-impl Host {
+impl HostRequest {
     /// The blocks that the piece touches.
     fn span(&self) -> Span {
         let (first, end) = (self.from / PAGE_SECTORS, self.to.div_ceil(PAGE_SECTORS));
@@ -66,7 +66,7 @@ pub(super) struct Mirror {
     volatile: [bool; LEGS],
     discards: [bool; LEGS],
     out: BTreeMap<u64, Out>,
-    hosts: BTreeMap<HostId, Host>,
+    hosts: BTreeMap<HostId, HostRequest>,
     /// Writes that the core has answered and not forgotten: when, in order, and what.
     acked: BTreeMap<HostId, (u64, Request)>,
     answers: u64,
@@ -227,7 +227,7 @@ impl Mirror {
     /// The core answered a request, or a piece of one.
     fn replied(&mut self, now: Nanos, id: HostId) {
         let Some(host) = self.hosts.remove(&id) else { return };
-        let Host { request, from, to, end } = host;
+        let HostRequest { request, from, to, end } = host;
         if request.op == Op::Write {
             let piece = Request { lba: Lba(from), sectors: (to - from) as u32, ..request };
             self.answers += 1;
@@ -236,12 +236,12 @@ impl Mirror {
         if to == end {
             self.ready.push_back((now, request.id))
         } else {
-            self.piece(now, Host { from: to, ..host })
+            self.piece(now, HostRequest { from: to, ..host })
         }
     }
 
     /// Give the core the piece of a request that begins at `from`.
-    fn piece(&mut self, now: Nanos, mut host: Host) {
+    fn piece(&mut self, now: Nanos, mut host: HostRequest) {
         let Request { op, fua, .. } = host.request;
         host.to = host.end.min((host.from / PAGE_SECTORS + PIECE) * PAGE_SECTORS);
         let id = self.next_host;
@@ -307,7 +307,7 @@ impl Device for Mirror {
             end = end / PAGE_SECTORS * PAGE_SECTORS;
         }
         if from < end || request.op == Op::Flush {
-            self.piece(now, Host { request, from, to: from, end })
+            self.piece(now, HostRequest { request, from, to: from, end })
         } else {
             self.ready.push_back((now, request.id))
         }

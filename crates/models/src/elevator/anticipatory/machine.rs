@@ -224,10 +224,7 @@ impl Anticipatory {
         let known = &mut self.processes[owner as usize];
         if known.began {
             let alone = known.answered && known.queued + known.dispatched == 0;
-            let think = match alone {
-                true => now.since(known.habits.answered).min(THINK_MAX).0,
-                false => 0,
-            };
+            let think = if alone { now.since(known.habits.answered).min(THINK_MAX).0 } else { 0 };
             let fade = |mean: &mut u64, value: u64| *mean = (7 * *mean + value) / 8;
             if known.habits.think.samples == 0 {
                 fade(&mut self.new_think, think);
@@ -313,15 +310,9 @@ impl Anticipatory {
         let batch = self.batch_expire[ASYNC].0;
         let took = (now.0 + batch).saturating_sub(self.batch_ends.0);
         if took > batch && !self.idled_batch {
-            match took > batch * 3 {
-                true => self.write_batch /= 2,
-                false => self.write_batch -= 1,
-            }
+            if took > batch * 3 { self.write_batch /= 2 } else { self.write_batch -= 1 }
         } else if took < batch && self.writes_left == 0 {
-            match batch > took * 3 {
-                true => self.write_batch *= 2,
-                false => self.write_batch += 1,
-            }
+            if batch > took * 3 { self.write_batch *= 2 } else { self.write_batch += 1 }
         }
         // A device that answers at once would let it grow without end.
         self.write_batch = self.write_batch.clamp(1, 1 << 20);
@@ -379,9 +370,10 @@ impl Anticipatory {
                     return self.lists[SYNC].fifo.head();
                 }
                 if self.may_anticipate(now, pool, next) {
-                    match self.last_answered {
-                        true => self.wait_for_next(now),
-                        false => self.status = Status::Answer,
+                    if self.last_answered {
+                        self.wait_for_next(now)
+                    } else {
+                        self.status = Status::Answer
                     }
                     return None;
                 }

@@ -191,9 +191,10 @@ impl Bfq {
         let entity = Entity::new(self.max_budget());
         let idles = sync && what.priority.class() != PriorityClass::Idle;
         // Whoever is new was long away.
-        let raised_until = match sync && self.params.low_latency {
-            true => now.saturating_add(self.params.wr_max_time.0),
-            false => Nanos::ZERO,
+        let raised_until = if sync && self.params.low_latency {
+            now.saturating_add(self.params.wr_max_time.0)
+        } else {
+            Nanos::ZERO
         };
         let priority = what.priority;
         self.turns.push(Turn {
@@ -402,9 +403,10 @@ impl Policy for Bfq {
         let Some(queue) = self.select(now, pool) else { return };
         self.stop_idling(now);
         let turn = &mut self.turns[queue as usize];
-        let expire = match turn.sync {
-            true => self.params.fifo_expire_sync.0,
-            false => self.params.fifo_expire_async.0,
+        let expire = if turn.sync {
+            self.params.fifo_expire_sync.0
+        } else {
+            self.params.fifo_expire_async.0
         };
         let checked = std::mem::replace(&mut turn.fifo_checked, true);
         let oldest = turn.fifo.head().filter(|&rq| !checked && now >= pool[rq].time + expire);
@@ -478,12 +480,11 @@ impl Policy for Bfq {
 
     fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
         let fifo = &mut self.turns[pool[first].queue as usize].fifo;
-        match pool[second].time < pool[first].time {
-            true => {
-                pool[first].time = pool[second].time;
-                fifo.take_place(pool, first, second);
-            }
-            false => fifo.remove(pool, second),
+        if pool[second].time < pool[first].time {
+            pool[first].time = pool[second].time;
+            fifo.take_place(pool, first, second);
+        } else {
+            fifo.remove(pool, second)
         }
         self.leave_order(pool, second);
     }

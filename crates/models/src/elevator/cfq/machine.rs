@@ -192,9 +192,10 @@ impl Cfq {
         if std::mem::replace(&mut turn.fifo_checked, true) {
             return None;
         }
-        let expire = match turn.sync {
-            true => self.params.fifo_expire_sync.0,
-            false => self.params.fifo_expire_async.0,
+        let expire = if turn.sync {
+            self.params.fifo_expire_sync.0
+        } else {
+            self.params.fifo_expire_async.0
         };
         turn.fifo.head().filter(|&rq| now >= pool[rq].time + expire)
     }
@@ -435,12 +436,11 @@ impl Policy for Cfq {
 
     fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
         let fifo = &mut self.turns.all[pool[first].queue as usize].fifo;
-        match pool[second].time < pool[first].time {
-            true => {
-                pool[first].time = pool[second].time;
-                fifo.take_place(pool, first, second);
-            }
-            false => fifo.remove(pool, second),
+        if pool[second].time < pool[first].time {
+            pool[first].time = pool[second].time;
+            fifo.take_place(pool, first, second);
+        } else {
+            fifo.remove(pool, second)
         }
         self.leave_order(pool, second);
     }

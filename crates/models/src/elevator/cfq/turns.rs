@@ -33,7 +33,7 @@ pub(super) struct Turn {
     /// The oldest request was looked at in this slice.
     pub(super) fifo_checked: bool,
     /// Its place among the queues that have requests.
-    place: Option<Place>,
+    place: Option<ServiceKey>,
 }
 
 snapshot_fields!(Turn {
@@ -94,7 +94,7 @@ impl Turn {
 }
 
 /// (class, when, order of coming): queues are served from the least on.
-type Place = (u8, i64, u64);
+type ServiceKey = (u8, i64, u64);
 
 /// All queues.
 #[derive(Clone, Default, Debug)]
@@ -102,7 +102,7 @@ pub(super) struct Turns {
     pub(super) all: Vec<Turn>,
     pub(super) owners: Owners,
     /// Those with requests: (place, queue).
-    service: BTreeSet<(Place, u32)>,
+    service: BTreeSet<(ServiceKey, u32)>,
     stamp: u64,
 }
 

@@ -128,12 +128,11 @@ impl Batches {
             self.next = self.sorted[way].after(pool, second).unwrap_or(NONE);
         }
         self.sorted[way].remove(pool, second);
-        match pool[second].time < pool[first].time {
-            true => {
-                pool[first].time = pool[second].time;
-                self.fifo[way].take_place(pool, first, second);
-            }
-            false => self.fifo[way].remove(pool, second),
+        if pool[second].time < pool[first].time {
+            pool[first].time = pool[second].time;
+            self.fifo[way].take_place(pool, first, second);
+        } else {
+            self.fifo[way].remove(pool, second)
         }
     }
 

@@ -226,9 +226,10 @@ impl Queue {
         if !self.tags.take(now, piece, depth, || policy.expects(&piece.what)) {
             return false;
         }
-        let last = match self.kind.task_plug {
-            true => self.plugs.last(piece.what.process).map_or(0, |rq| self.pool[rq].what.sectors),
-            false => 0,
+        let last = if self.kind.task_plug {
+            self.plugs.last(piece.what.process).map_or(0, |rq| self.pool[rq].what.sectors)
+        } else {
+            0
         };
         let rq = self.pool.allocate(now, piece);
         if !self.kind.task_plug {
@@ -471,12 +472,11 @@ impl Device for Queue {
             return Ok(());
         }
         self.counts.enqueued += 1;
-        match barrier {
-            true => {
-                self.counts.pieces += 1;
-                self.send_alone(now, request);
-            }
-            false => self.enter(now, request),
+        if barrier {
+            self.counts.pieces += 1;
+            self.send_alone(now, request);
+        } else {
+            self.enter(now, request)
         }
         Ok(())
     }
@@ -516,10 +516,8 @@ impl Device for Queue {
         inside.extend(self.tags.waiting().map(|piece| piece.what.id));
         let lost = self.below.power_fail(now).into_iter().flat_map(|survivors| survivors.lost);
         let lost: Vec<_> = lost.collect();
-        let lost = match planted!(self, ForeignNames) {
-            true => lost,
-            false => self.written.name(&lost, &inside),
-        };
+        let lost =
+            if planted!(self, ForeignNames) { lost } else { self.written.name(&lost, &inside) };
         self.pool = Pool::new();
         self.policy.clear();
         self.tags.clear();

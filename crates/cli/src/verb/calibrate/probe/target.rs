@@ -119,9 +119,10 @@ impl Target {
             return Ok(());
         }
         let failure = Failure::input(format!("{} is in use: {}", self.name, users.join("; ")));
-        Err(failure.expected("a drive that nobody else uses").help(match overwrite {
-            true => "unmount it, if it is the right one",
-            false => "unmount it, or read it all the same with --in-use",
+        Err(failure.expected("a drive that nobody else uses").help(if overwrite {
+            "unmount it, if it is the right one"
+        } else {
+            "unmount it, or read it all the same with --in-use"
         }))
     }
 }

@@ -4,7 +4,7 @@ use sim::snapshot_fields;
 
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::Context;
-use crate::ftl::mapping::log_block::{Found, Job, Logs, Store, Update};
+use crate::ftl::mapping::log_block::{Job, Logs, Store, StoredLog, Update};
 use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
 
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl Logs for Chains {
         self.wish.fill(None);
     }
 
-    fn found(&mut self, store: &mut Store, _flash: &mut Flash, log: Found) {
+    fn found(&mut self, store: &mut Store, _flash: &mut Flash, log: StoredLog) {
         self.link(store.layout.plane(log.lbn) as usize, log.lbn, log.block);
     }
 

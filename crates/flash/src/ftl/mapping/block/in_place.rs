@@ -3,7 +3,7 @@
 use sim::snapshot_fields;
 
 use crate::ftl::flash::Flash;
-use crate::ftl::mapping::log_block::{Found, Job, Logs, Store, Update};
+use crate::ftl::mapping::log_block::{Job, Logs, Store, StoredLog, Update};
 
 #[derive(Clone)]
 pub(super) struct InPlace {}
@@ -36,7 +36,7 @@ impl Logs for InPlace {
 
     fn clear(&mut self) {}
 
-    fn found(&mut self, _store: &mut Store, _flash: &mut Flash, log: Found) {
+    fn found(&mut self, _store: &mut Store, _flash: &mut Flash, log: StoredLog) {
         unreachable!("there is no log block {}", log.block);
     }
 

@@ -44,7 +44,7 @@ impl Heap {
             self.heap.push((key, number));
         }
         self.heap[place] = (key, number);
-        self.settle(place);
+        self.sift(place);
     }
 
     /// Take a number out, if it is inside.
@@ -56,7 +56,7 @@ impl Heap {
         let last = self.heap.pop().expect("the number is inside");
         if last.1 != number {
             self.heap[place as usize] = last;
-            self.settle(place as usize);
+            self.sift(place as usize);
         }
     }
 
@@ -67,7 +67,7 @@ impl Heap {
     }
 
     /// Move what is at `place` to where its key belongs.
-    fn settle(&mut self, mut place: usize) {
+    fn sift(&mut self, mut place: usize) {
         let item = self.heap[place];
         while place > 0 && item < self.heap[(place - 1) / 2] {
             self.put(place, self.heap[(place - 1) / 2]);

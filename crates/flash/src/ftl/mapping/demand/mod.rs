@@ -45,10 +45,10 @@ pub struct MapStore {
     /// The id of map page 0.
     first_id: u32,
     page_sectors: u32,
-    /// What the collector moved and [`MapStore::settle`] has to write.
+    /// What the collector moved and [`MapStore::write_moved`] has to write.
     moved: Moved,
-    /// Scratch of `settle`.
-    settling: Vec<(u32, u32)>,
+    /// Scratch of `write_moved`.
+    moved_scratch: Vec<(u32, u32)>,
     /// The planes map pages go to by turns; empty when they stay where the pages they map are.
     homes: Vec<u32>,
 }
@@ -66,7 +66,7 @@ impl MapStore {
             first_id: context.logical_pages,
             page_sectors: context.geometry.page_sectors,
             moved: Moved::new(pages, context.geometry.planes()),
-            settling: Vec::new(),
+            moved_scratch: Vec::new(),
             homes: Vec::new(),
         }
     }
@@ -241,9 +241,9 @@ impl MapStore {
     /// Write down where the pages of a collected block of `plane` went: each map page concerned
     /// is read, changed and written again, at home if it has one with room, else in this plane.
     /// Returns false when none is.
-    pub fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+    pub fn write_moved(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
         let entries = self.entries;
-        let mut moved = std::mem::take(&mut self.settling);
+        let mut moved = std::mem::take(&mut self.moved_scratch);
         self.moved.drain_plane(plane, |position| entries.div(position), &mut moved);
         moved.sort_unstable();
         let same = |a: &(u32, u32), b: &(u32, u32)| entries.div(a.0) == entries.div(b.0);
@@ -253,17 +253,17 @@ impl MapStore {
         plan.then();
         for group in moved.chunk_by(same) {
             group.iter().for_each(|&(position, ppn)| self.set(position, ppn));
-            self.plan_settled(entries.div(group[0].0), flash, plane, plan);
+            self.plan_moved_page(entries.div(group[0].0), flash, plane, plan);
         }
         let some = !moved.is_empty();
         moved.clear();
-        self.settling = moved;
+        self.moved_scratch = moved;
         some
     }
 
-    /// As [`MapStore::settle`] where the map pages `pages` are those of the plane, and `keep` moves
-    /// may stay in RAM: the map pages that most of them concern are written.
-    pub fn settle_beyond(
+    /// As [`MapStore::write_moved`] where the map pages `pages` are those of the plane, and `keep`
+    /// moves may stay in RAM: the map pages that most of them concern are written.
+    pub fn write_moved_beyond(
         &mut self,
         keep: u32,
         pages: std::ops::Range<u32>,
@@ -291,12 +291,12 @@ impl MapStore {
         for &page in &fullest[..needed] {
             let contents = &mut self.contents;
             self.moved.take_page(page, |position, ppn| contents.set(position as usize, ppn));
-            self.plan_settled(page, flash, plane, plan);
+            self.plan_moved_page(page, flash, plane, plan);
         }
         true
     }
 
-    fn plan_settled(&mut self, page: u32, flash: &mut Flash, plane: u32, plan: &mut Plan) {
+    fn plan_moved_page(&mut self, page: u32, flash: &mut Flash, plane: u32, plan: &mut Plan) {
         let written = if self.homes.is_empty() {
             self.plan_write(page, flash, plane, 0, plan)
         } else {

@@ -231,8 +231,8 @@ impl<C: Cache> Mapping for Demand<C> {
         }
     }
 
-    fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
-        self.store.settle(flash, plane, plan)
+    fn before_erase(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+        self.store.write_moved(flash, plane, plan)
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
@@ -257,7 +257,7 @@ impl<C: Cache> Mapping for Demand<C> {
         Needs {
             reserve: RESERVE,
             map_pages: self.store.pages(),
-            settle_pages: self.store.pages(),
+            before_erase_pages: self.store.pages(),
             kept_for_collection: COLLECTION_RESERVE,
             ..Needs::default()
         }

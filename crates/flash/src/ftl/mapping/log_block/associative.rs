@@ -1,7 +1,7 @@
 //! Block-associative log blocks: each belongs to one logical block, which has at most one.
 
 use super::hybrid::{Logs, Update};
-use super::recovery::Found;
+use super::recovery::StoredLog;
 use super::store::{Job, Store};
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{Context, bits};
@@ -146,8 +146,8 @@ impl<const SWITCHES: bool> Logs for Associative<SWITCHES> {
         self.wish.fill(None);
     }
 
-    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found) {
-        let Found { block, lbn } = log;
+    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: StoredLog) {
+        let StoredLog { block, lbn } = log;
         let older = self.log_of[lbn as usize];
         if older != NONE {
             self.release(store.layout.plane(lbn) as usize, lbn);

@@ -2,7 +2,7 @@
 
 use sim::{Bytes, Counters, Snapshot};
 
-use super::recovery::Found;
+use super::recovery::StoredLog;
 use super::store::{Job, Store};
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping, Needs};
@@ -56,7 +56,7 @@ pub(crate) trait Logs: Snapshot + Clone + Send + 'static {
     fn clear(&mut self);
 
     /// Power is back: a log block with valid pages was found; older ones come first.
-    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: Found);
+    fn found(&mut self, store: &mut Store, flash: &mut Flash, log: StoredLog);
 
     /// Plan what it takes to find the page at `ppn`, besides reading it.
     fn probe(&self, store: &Store, flash: &mut Flash, lbn: u32, ppn: u32, plan: &mut Plan) {

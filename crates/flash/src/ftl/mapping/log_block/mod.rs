@@ -28,6 +28,6 @@ pub(crate) use dead::Dead;
 pub(crate) use hybrid::{Hybrid, Logs, Update};
 pub(crate) use layout::{Budget, Layout, Striping, in_range};
 pub(crate) use merge::plan_copies;
-pub(crate) use recovery::Found;
+pub(crate) use recovery::StoredLog;
 pub(crate) use store::{Job, Store};
 pub(crate) use tally::MERGES;

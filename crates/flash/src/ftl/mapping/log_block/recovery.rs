@@ -8,7 +8,7 @@ use crate::ssd::plan::{NONE, Rebuilt};
 
 /// A log block found after a power failure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct StoredLog {
     pub(crate) block: u32,
     /// The logical block that it was taken for and that all its pages belong to, or [`NONE`].
     pub(crate) lbn: u32,
@@ -19,14 +19,18 @@ impl Store {
     /// offsets only is its home; an older one was about to be replaced, and what it has that the
     /// newer one has not reached is still to be copied. Log blocks can be homes only in a scheme
     /// that `switches`; those that are none and have valid pages are returned, oldest first.
-    pub(super) fn rebuild(&mut self, flash: &mut Flash, switches: bool) -> (Vec<Found>, Rebuilt) {
+    pub(super) fn rebuild(
+        &mut self,
+        flash: &mut Flash,
+        switches: bool,
+    ) -> (Vec<StoredLog>, Rebuilt) {
         self.place = flash.find_newest(self.layout.logical_pages);
         self.home.fill(NONE);
         self.work.iter_mut().for_each(|work| *work = Default::default());
         let mut own = flash.own_blocks();
         own.sort_by_cached_key(|&(block, _)| self.age(flash, block));
         let mut former = Vec::new();
-        let mut logs: Vec<Found> = Vec::new();
+        let mut logs: Vec<StoredLog> = Vec::new();
         let mut pages = 0;
         for (block, tag) in own {
             let lbn = if tag == NONE { NONE } else { tag & !LOG };
@@ -37,7 +41,7 @@ impl Store {
                 tag & LOG == 0 || (switches && lbn != NONE && self.is_in_order(flash, lbn, block));
             if !is_home {
                 let lbn = if self.is_of(flash, lbn, block) { lbn } else { NONE };
-                logs.push(Found { block, lbn });
+                logs.push(StoredLog { block, lbn });
                 continue;
             }
             let older = std::mem::replace(&mut self.home[lbn as usize], block);

@@ -105,13 +105,13 @@ impl Mapping for Sabotaged {
         }
     }
 
-    fn settle(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
+    fn before_erase(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
         if self.strikes(Bug::SkippedSettle) {
             // What is planned is thrown away: the tables believe it was done.
-            self.inner.settle(flash, plane, &mut Plan::default());
+            self.inner.before_erase(flash, plane, &mut Plan::default());
             return false;
         }
-        self.inner.settle(flash, plane, plan)
+        self.inner.before_erase(flash, plane, plan)
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
@@ -183,7 +183,7 @@ fn the_oracle_sees_what_every_mapping_can_do_wrong() {
         drop(built);
         let mut bugs = vec![Bug::SkippedInvalidation, Bug::ForgottenPage];
         bugs.push(if needs.pools > 0 { Bug::WrongMergeOrder } else { Bug::StaleMap });
-        if needs.settle_pages > 0 {
+        if needs.before_erase_pages > 0 {
             bugs.push(Bug::SkippedSettle);
         }
         missed.extend(bugs.into_iter().filter(|&bug| !is_caught(changes, bug)).map(|b| (*name, b)));

@@ -78,10 +78,7 @@ impl Workload for Clients {
                 continue;
             }
             running.inside += 1;
-            let place = match client.random {
-                true => self.rng.below(1 << 21) * 8,
-                false => running.next,
-            };
+            let place = if client.random { self.rng.below(1 << 21) * 8 } else { running.next };
             running.next += u64::from(client.sectors);
             self.issued.push(now);
             let request = Request::new(client.op, Lba(client.from + place), client.sectors);
