@@ -1,10 +1,10 @@
 //! A high-dynamic-range histogram of latencies.
 
-/// Linear buckets per power of two: values are kept to better than 1 part in 128.
-const SUB_BITS: u32 = 7;
-const SUB: usize = 1 << SUB_BITS;
-/// Values below `2 * SUB` are exact; above, each octave has `SUB` buckets, up to 2^64.
-const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB;
+use crate::log_buckets::LogBuckets;
+
+/// 128 per power of two: values are kept to better than 1 part in 128.
+type Buckets = LogBuckets<7>;
+const BUCKETS: usize = Buckets::below(64);
 
 /// Counts of values with a relative error below 0.8 %, in constant memory.
 ///
@@ -33,7 +33,7 @@ impl Histogram {
     /// Count one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.counts[bucket(value)] += 1;
+        self.counts[Buckets::of(value)] += 1;
         self.total += 1;
         self.sum += u128::from(value);
         self.min = self.min.min(value);
@@ -90,7 +90,7 @@ impl Histogram {
         for (index, &count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return Some(middle(index).clamp(self.min, self.max));
+                return Some(Buckets::middle(index).clamp(self.min, self.max));
             }
         }
         Some(self.max)
@@ -98,42 +98,17 @@ impl Histogram {
 
     /// The non-empty buckets as (lowest value, count), in rising order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.counts.iter().enumerate().filter(|(_, c)| **c > 0).map(|(i, &c)| (lowest(i), c))
+        self.counts
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| **c > 0)
+            .map(|(i, &c)| (Buckets::lowest(i), c))
     }
-}
-
-#[inline]
-fn bucket(value: u64) -> usize {
-    let octave = (64 - value.leading_zeros()).saturating_sub(SUB_BITS + 1);
-    // In octave 0 the two lowest rows hold the values below 2 * SUB exactly.
-    octave as usize * SUB + (value >> octave) as usize
-}
-
-fn lowest(index: usize) -> u64 {
-    if index < 2 * SUB {
-        return index as u64;
-    }
-    let octave = index / SUB - 1;
-    ((index - octave * SUB) as u64) << octave
-}
-
-fn middle(index: usize) -> u64 {
-    let low = lowest(index);
-    if index < 2 * SUB { low } else { low + (1 << (index / SUB - 1)) / 2 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_cover_every_value_once() {
-        for value in (0..100_000).chain([1 << 40, u64::MAX, u64::MAX / 3]) {
-            let index = bucket(value);
-            assert!(lowest(index) <= value, "{value}");
-            assert!(index + 1 == BUCKETS || lowest(index + 1) > value, "{value}");
-        }
-    }
 
     #[test]
     fn quantiles_are_within_one_percent() {

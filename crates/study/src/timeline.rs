@@ -1,15 +1,14 @@
 //! Latencies over time in constant memory.
 
-use sim::Nanos;
+use sim::{LogBuckets, Nanos};
 
-/// Buckets per octave of latency; a percentile within a bin is good to 1/32.
-const SUB_BITS: u32 = 4;
-const SUB: usize = 1 << SUB_BITS;
+/// 16 per octave of latency: a percentile within a bin is good to 1/32.
+type Buckets = LogBuckets<4>;
 /// Latencies from 2^40 ns (18 minutes) on share the last bucket.
 const LATENCY_MAX: u64 = (1 << 40) - 1;
-const BUCKETS: usize = (40 - SUB_BITS as usize + 1) * SUB;
+const BUCKETS: usize = Buckets::below(40);
 /// Buckets of a [`Bin`] per bucket of the heat map, which has 4 per octave.
-const COARSE: usize = SUB / 4;
+const COARSE: usize = Buckets::PER_OCTAVE / 4;
 
 /// What completed within one stretch of time.
 #[derive(Clone, Debug)]
@@ -39,8 +38,7 @@ impl Bin {
         for (index, &count) in self.latencies.iter().enumerate() {
             seen += u64::from(count);
             if seen >= rank {
-                let middle = lowest(index) + (lowest(index + 1) - lowest(index)) / 2;
-                return middle.min(self.latency_max);
+                return Buckets::middle(index).min(self.latency_max);
             }
         }
         self.latency_max
@@ -50,23 +48,15 @@ impl Bin {
     pub(crate) fn heat(&self) -> impl Iterator<Item = (u64, u64)> {
         let sum = |group: &[u32]| group.iter().map(|&n| u64::from(n)).sum::<u64>();
         let groups = self.latencies.chunks(COARSE).enumerate();
-        groups.map(move |(i, group)| (lowest(i * COARSE), sum(group))).filter(|(_, n)| *n > 0)
+        groups
+            .map(move |(i, group)| (Buckets::lowest(i * COARSE), sum(group)))
+            .filter(|(_, n)| *n > 0)
     }
 }
 
 #[inline]
 fn bucket(latency: u64) -> usize {
-    let latency = latency.min(LATENCY_MAX);
-    let octave = (64 - latency.leading_zeros()).saturating_sub(SUB_BITS + 1);
-    octave as usize * SUB + (latency >> octave) as usize
-}
-
-fn lowest(index: usize) -> u64 {
-    if index < 2 * SUB {
-        return index as u64;
-    }
-    let octave = index / SUB - 1;
-    ((index - octave * SUB) as u64) << octave
+    Buckets::of(latency.min(LATENCY_MAX))
 }
 
 /// Bins of equal width that double their width when the run gets longer than expected.
@@ -187,7 +177,7 @@ mod tests {
     fn buckets_cover_every_latency() {
         for latency in (0..10_000).chain([1 << 39, LATENCY_MAX, u64::MAX]) {
             let index = bucket(latency);
-            assert!(index < BUCKETS && lowest(index) <= latency, "{latency}");
+            assert!(index < BUCKETS && Buckets::lowest(index) <= latency, "{latency}");
         }
     }
 }

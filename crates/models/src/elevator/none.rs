@@ -24,10 +24,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::{Nanos, snapshot_fields};
 
-use super::linux::pool::{Fifo, Pool};
-use super::{Built, Context, Kind, Merging, Policy};
+use super::linux::in_order::InOrder;
+use super::{Built, Context, Kind, Merging};
 use config::ConfigError;
 
 /// It has no parameters.
@@ -43,57 +42,6 @@ impl Params {
     pub fn build(&self, _context: &Context) -> Result<Built, ConfigError> {
         let kind =
             Kind { merging: Merging::Plug, device_tags: true, nr_requests: 128, ..Kind::TODAY };
-        Ok(Built { policy: Box::new(Plain::default()), kind })
-    }
-}
-
-#[derive(Clone, Default)]
-struct Plain {
-    list: Fifo,
-}
-
-snapshot_fields!(Plain { list });
-
-impl Policy for Plain {
-    fn add(&mut self, _now: Nanos, pool: &mut Pool, rq: u32) -> bool {
-        self.list.push(pool, rq);
-        false
-    }
-
-    fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    fn dispatch(&mut self, _now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        if let Some(rq) = self.list.head() {
-            self.list.remove(pool, rq);
-            out.push(rq);
-        }
-    }
-
-    fn drain(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        while !self.is_empty() {
-            self.dispatch(now, pool, out);
-        }
-    }
-
-    fn latter(&self, _pool: &Pool, _rq: u32) -> Option<u32> {
-        None
-    }
-
-    fn former(&self, _pool: &Pool, _rq: u32) -> Option<u32> {
-        None
-    }
-
-    fn joined(&mut self, pool: &mut Pool, _first: u32, second: u32) {
-        self.list.remove(pool, second);
-    }
-
-    fn clear(&mut self) {
-        self.list = Fifo::default();
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
+        Ok(Built { policy: Box::new(InOrder::new(false)), kind })
     }
 }

@@ -22,10 +22,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::{Nanos, snapshot_fields};
 
-use super::linux::pool::{Fifo, Pool};
-use super::{Built, Context, Kind, Policy};
+use super::linux::in_order::InOrder;
+use super::{Built, Context, Kind};
 use config::ConfigError;
 
 /// It has no parameters.
@@ -39,57 +38,6 @@ impl Params {
     /// # Errors
     /// Never.
     pub fn build(&self, _context: &Context) -> Result<Built, ConfigError> {
-        Ok(Built { policy: Box::new(Noop::default()), kind: Kind::ERA })
-    }
-}
-
-#[derive(Clone, Default)]
-struct Noop {
-    list: Fifo,
-}
-
-snapshot_fields!(Noop { list });
-
-impl Policy for Noop {
-    fn add(&mut self, _now: Nanos, pool: &mut Pool, rq: u32) -> bool {
-        self.list.push(pool, rq);
-        false
-    }
-
-    fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    fn dispatch(&mut self, _now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        if let Some(rq) = self.list.head() {
-            self.list.remove(pool, rq);
-            out.push(rq);
-        }
-    }
-
-    fn drain(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        while !self.is_empty() {
-            self.dispatch(now, pool, out);
-        }
-    }
-
-    fn latter(&self, pool: &Pool, rq: u32) -> Option<u32> {
-        Fifo::after(pool, rq)
-    }
-
-    fn former(&self, pool: &Pool, rq: u32) -> Option<u32> {
-        Fifo::before(pool, rq)
-    }
-
-    fn joined(&mut self, pool: &mut Pool, _first: u32, second: u32) {
-        self.list.remove(pool, second);
-    }
-
-    fn clear(&mut self) {
-        self.list = Fifo::default();
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
+        Ok(Built { policy: Box::new(InOrder::new(true)), kind: Kind::ERA })
     }
 }

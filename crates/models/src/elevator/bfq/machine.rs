@@ -4,6 +4,7 @@ use sim::{Counters, Nanos, Op, Priority, PriorityClass, Request, snapshot_fields
 
 use super::Params;
 use super::service::{Entity, choose, span};
+use crate::elevator::linux::idling::Idling;
 use crate::elevator::linux::owners::Owners;
 use crate::elevator::linux::pool::{Fifo, NONE, Piece, Pool};
 use crate::elevator::linux::sorted::{OneWay, Sorted};
@@ -119,32 +120,14 @@ pub(super) struct Bfq {
     clocks: [u64; CLASSES],
     active: u32,
     began: Nanos,
-    idle_until: Nanos,
-    idle_since: Nanos,
+    idling: Idling,
     position: u64,
     /// Sectors a second, of whole turns.
     rate: u64,
     raised: u32,
-    won: u64,
-    lost: u64,
-    idled: Nanos,
 }
 
-snapshot_fields!(Bfq {
-    turns,
-    owners,
-    clocks,
-    active,
-    began,
-    idle_until,
-    idle_since,
-    position,
-    rate,
-    raised,
-    won,
-    lost,
-    idled,
-});
+snapshot_fields!(Bfq { turns, owners, clocks, active, began, idling, position, rate, raised });
 
 impl Bfq {
     pub(super) fn new(params: Params, context: &Context) -> Bfq {
@@ -157,14 +140,10 @@ impl Bfq {
             clocks: [0; CLASSES],
             active: NONE,
             began: Nanos::ZERO,
-            idle_until: Nanos::MAX,
-            idle_since: Nanos::ZERO,
+            idling: Idling::default(),
             position: 0,
             rate: 0,
             raised: 0,
-            won: 0,
-            lost: 0,
-            idled: Nanos::ZERO,
         }
     }
 
@@ -210,19 +189,12 @@ impl Bfq {
         queue
     }
 
-    fn stop_idling(&mut self, now: Nanos) {
-        if self.idle_until != Nanos::MAX {
-            self.idled += now.since(self.idle_since);
-            self.idle_until = Nanos::MAX;
-        }
-    }
-
     /// The turn of the active queue is over.
     fn end_turn(&mut self, now: Nanos, end: End) {
         if self.active == NONE {
             return;
         }
-        self.stop_idling(now);
+        self.idling.stop(now);
         let (max, took) = (self.max_budget(), now.since(self.began));
         let turn = &mut self.turns[self.active as usize];
         let mut charge = turn.service;
@@ -291,7 +263,7 @@ impl Bfq {
             let end = if turn.sorted.is_empty() {
                 // Even when its time is over: a queue that left empty-handed would lose its place.
                 let returns = turn.dispatched > 0 && turn.idles && self.may_idle();
-                if returns || self.idle_until != Nanos::MAX {
+                if returns || self.idling.is_on() {
                     return None;
                 }
                 if over { End::Timeout } else { End::Empty }
@@ -388,9 +360,8 @@ impl Policy for Bfq {
         let old = Some(turn.next).filter(|&next| next != NONE);
         turn.next = way.choose(pool, old, Some(rq)).unwrap_or(NONE);
         self.learn(now, pool, rq);
-        if queue == self.active && self.idle_until != Nanos::MAX {
-            self.won += 1;
-            self.stop_idling(now);
+        if queue == self.active {
+            self.idling.won(now);
         }
         false
     }
@@ -401,7 +372,7 @@ impl Policy for Bfq {
 
     fn dispatch(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
         let Some(queue) = self.select(now, pool) else { return };
-        self.stop_idling(now);
+        self.idling.stop(now);
         let turn = &mut self.turns[queue as usize];
         let expire = if turn.sync {
             self.params.fifo_expire_sync.0
@@ -438,18 +409,17 @@ impl Policy for Bfq {
             let (owner, idle) = (turn.owner, self.params.slice_idle.0);
             let seek = self.owners.habits(owner).seek;
             let seeks = seek.is_valid() && seek.mean > SEEKY;
-            self.idle_until = now + if seeks { idle.min(SEEKY_IDLE) } else { idle };
-            self.idle_since = now;
+            self.idling.start(now, if seeks { idle.min(SEEKY_IDLE) } else { idle });
         }
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        (self.idle_until != Nanos::MAX).then_some(self.idle_until)
+        self.idling.is_on().then_some(self.idling.until())
     }
 
     fn timer(&mut self, now: Nanos, _pool: &Pool) {
-        if now >= self.idle_until {
-            self.lost += 1;
+        if now >= self.idling.until() {
+            self.idling.lost(now);
             self.end_turn(now, End::Idle);
         }
     }
@@ -499,16 +469,14 @@ impl Policy for Bfq {
     }
 
     fn counters(&self, out: &mut Counters) {
-        out.add("anticipations_won", self.won);
-        out.add("anticipations_lost", self.lost);
-        out.add("idled_ns", self.idled.0);
+        self.idling.counters(out);
         out.level("max_budget_sectors", self.max_budget());
     }
 
     fn clear(&mut self) {
-        let (won, lost, idled) = (self.won, self.lost, self.idled);
+        let idling = self.idling.cleared();
         let context = Context { nr_requests: Some(self.nr_requests), rotational: self.rotational };
-        *self = Bfq { won, lost, idled, ..Bfq::new(self.params.clone(), &context) };
+        *self = Bfq { idling, ..Bfq::new(self.params.clone(), &context) };
     }
 
     fn boxed_clone(&self) -> Box<dyn Policy> {

@@ -5,6 +5,7 @@ use sim::{Counters, Nanos, PriorityClass, Request, snapshot_fields};
 use super::Params;
 use super::turns::Turns;
 use crate::elevator::Policy;
+use crate::elevator::linux::idling::Idling;
 use crate::elevator::linux::pool::{NONE, Piece, Pool};
 use crate::elevator::linux::sorted::OneWay;
 
@@ -29,9 +30,8 @@ pub(super) struct Cfq {
     active: u32,
     /// The number of the process that began its slice.
     active_process: Option<u32>,
-    /// When waiting for it ends.
-    idle_until: Nanos,
-    idle_since: Nanos,
+    /// Waiting for it.
+    idling: Idling,
     /// When the idle class may go.
     grace_until: Nanos,
     /// Where the device is.
@@ -40,26 +40,19 @@ pub(super) struct Cfq {
     sync_out: u32,
     queues_itself: bool,
     last_answer: Nanos,
-    won: u64,
-    lost: u64,
-    idled: Nanos,
 }
 
 snapshot_fields!(Cfq {
     turns,
     active,
     active_process,
-    idle_until,
-    idle_since,
+    idling,
     grace_until,
     position,
     in_device,
     sync_out,
     queues_itself,
     last_answer,
-    won,
-    lost,
-    idled,
 });
 
 impl Cfq {
@@ -69,17 +62,13 @@ impl Cfq {
             turns: Turns::default(),
             active: NONE,
             active_process: None,
-            idle_until: Nanos::MAX,
-            idle_since: Nanos::ZERO,
+            idling: Idling::default(),
             grace_until: Nanos::MAX,
             position: 0,
             in_device: 0,
             sync_out: 0,
             queues_itself: false,
             last_answer: Nanos::ZERO,
-            won: 0,
-            lost: 0,
-            idled: Nanos::ZERO,
         }
     }
 
@@ -105,19 +94,12 @@ impl Cfq {
         self.turns.put(queue, Some(key));
     }
 
-    fn stop_idling(&mut self, now: Nanos) {
-        if self.idle_until != Nanos::MAX {
-            self.idled += now.since(self.idle_since);
-            self.idle_until = Nanos::MAX;
-        }
-    }
-
     /// The turn of the active queue is over. `keep` what is left of its slice for the next one.
     fn end_turn(&mut self, now: Nanos, keep: bool) {
         if self.active == NONE {
             return;
         }
-        self.stop_idling(now);
+        self.idling.stop(now);
         let turn = &mut self.turns.all[self.active as usize];
         turn.waited_for = false;
         if keep && !turn.slice_new {
@@ -153,7 +135,7 @@ impl Cfq {
                 if turn.is_busy() {
                     return Some(self.active);
                 }
-                if self.idle_until != Nanos::MAX || turn.dispatched > 0 && turn.idles {
+                if self.idling.is_on() || turn.dispatched > 0 && turn.idles {
                     return None;
                 }
             }
@@ -281,9 +263,8 @@ impl Cfq {
         let seek = self.turns.owners.habits(process).seek;
         let seeks = seek.is_valid() && seek.mean > SEEKY;
         let idle = self.params.slice_idle.0;
-        self.stop_idling(now);
-        self.idle_until = now + if seeks { idle.min(SEEKY_IDLE) } else { idle };
-        self.idle_since = now;
+        self.idling.stop(now);
+        self.idling.start(now, if seeks { idle.min(SEEKY_IDLE) } else { idle });
     }
 }
 
@@ -311,8 +292,7 @@ impl Policy for Cfq {
         self.learn(now, pool, rq);
         if queue == self.active {
             let waited_for = std::mem::take(&mut self.turns.all[queue as usize].waited_for);
-            self.won += u64::from(self.idle_until != Nanos::MAX);
-            self.stop_idling(now);
+            self.idling.won(now);
             return waited_for;
         }
         let preempts = self.preempts(now, pool, rq);
@@ -344,7 +324,7 @@ impl Policy for Cfq {
                 break;
             }
             turn.waited_for = false;
-            self.stop_idling(now);
+            self.idling.stop(now);
             self.send(now, pool, queue, max, out);
         }
     }
@@ -392,18 +372,17 @@ impl Policy for Cfq {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        Some(self.idle_until.min(self.grace_until)).filter(|&at| at != Nanos::MAX)
+        Some(self.idling.until().min(self.grace_until)).filter(|&at| at != Nanos::MAX)
     }
 
     fn timer(&mut self, now: Nanos, _pool: &Pool) {
         if self.grace_until <= now {
             self.grace_until = Nanos::MAX;
         }
-        if self.idle_until > now {
+        if self.idling.until() > now {
             return;
         }
-        self.lost += 1;
-        self.stop_idling(now);
+        self.idling.lost(now);
         // With nobody else waiting the slice goes on.
         if self.turns.busy() > 0 {
             self.end_turn(now, false);
@@ -451,14 +430,12 @@ impl Policy for Cfq {
     }
 
     fn counters(&self, out: &mut Counters) {
-        out.add("anticipations_won", self.won);
-        out.add("anticipations_lost", self.lost);
-        out.add("idled_ns", self.idled.0);
+        self.idling.counters(out);
     }
 
     fn clear(&mut self) {
-        let (won, lost, idled) = (self.won, self.lost, self.idled);
-        *self = Cfq { won, lost, idled, ..Cfq::new(self.params.clone()) };
+        let idling = self.idling.cleared();
+        *self = Cfq { idling, ..Cfq::new(self.params.clone()) };
     }
 
     fn boxed_clone(&self) -> Box<dyn Policy> {

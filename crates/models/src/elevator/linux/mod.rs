@@ -3,6 +3,8 @@
 pub(crate) mod batches;
 mod extent;
 pub(crate) mod habits;
+pub(crate) mod idling;
+pub(crate) mod in_order;
 pub(crate) mod owners;
 pub(crate) mod pool;
 pub(crate) mod queue;
