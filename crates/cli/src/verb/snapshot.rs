@@ -233,6 +233,14 @@ impl Args {
 fn write_tools(folder: &Path, json: bool) -> Result<(), Failure> {
     let wrong = |why: std::io::Error| Failure::input(format!("{}: {why}", folder.display()));
     std::fs::create_dir(folder).map_err(|why| wrong(why).expected("a name that is free"))?;
+    write_each(folder, json).inspect_err(|_| {
+        // It was made just now; a part of it is in the way of the next try.
+        let _ = std::fs::remove_dir_all(folder);
+    })
+}
+
+fn write_each(folder: &Path, json: bool) -> Result<(), Failure> {
+    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.display()));
     let mut written = Vec::new();
     for (name, bytes) in [
         ("blocklab-guest", boot::GUEST_PROGRAM),
@@ -294,12 +302,19 @@ impl Try {
                     .expected("a name that is free")
             })?;
         }
-        let mut cycles = vec![cycle(&lab, Way::Loader)?];
+        self.cycles(&lab).inspect_err(|_| {
+            // It was made just now; with a part of the recordings it stays.
+            let _ = self.record.as_ref().map(std::fs::remove_dir);
+        })
+    }
+
+    fn cycles(&self, lab: &Lab) -> Result<(), Failure> {
+        let mut cycles = vec![cycle(lab, Way::Loader)?];
         if self.against {
-            cycles.push(cycle(&lab, Way::Kernel)?);
+            cycles.push(cycle(lab, Way::Kernel)?);
         }
         if self.converted {
-            cycles.push(cycle(&lab, Way::Converted)?);
+            cycles.push(cycle(lab, Way::Converted)?);
         }
         if let Some(folder) = &self.record {
             self.keep_recordings(folder, &cycles)?;
