@@ -50,6 +50,13 @@ pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
         return Err(Failure::input(format!("{} is there already", root.join(FOLDER).display()))
             .help("blocklab boot install --remove"));
     }
+    // Nothing is written over, and the links to a unit count as the unit.
+    for path in units(root, unit) {
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::input(format!("{} is there already", path.display()))
+                .help("blocklab boot install --remove, if it is blocklab's"));
+        }
+    }
     // What is wrong with the loader's files is said before anything is written.
     let entry = entry::make(root)?;
     let mut files = Vec::new();
@@ -69,6 +76,12 @@ pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
     Ok(Installed { files, entry: entry.map(|entry| entry.path) })
 }
 
+/// The service, and the link that has it started.
+fn units(root: &Path, unit: &str) -> [PathBuf; 2] {
+    let units = root.join(UNITS);
+    [units.join(SERVICE), units.join(format!("{unit}.wants")).join(SERVICE)]
+}
+
 fn write_all(root: &Path, unit: &str, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let mut write = |name: &str, bytes: &[u8], mode: u32| {
         let path = root.join(name);
@@ -79,7 +92,7 @@ fn write_all(root: &Path, unit: &str, files: &mut Vec<PathBuf>) -> Result<(), Fa
     write(&format!("{FOLDER}/init"), script(unit).as_bytes(), 0o755)?;
     write(&format!("{FOLDER}/blocklab-guest"), GUEST_PROGRAM, 0o755)?;
     write(&format!("{UNITS}/{SERVICE}"), service(unit).as_bytes(), 0o644)?;
-    let link = root.join(UNITS).join(format!("{unit}.wants")).join(SERVICE);
+    let [_, link] = units(root, unit);
     make_folder(&link)?;
     symlink(Path::new("..").join(SERVICE), &link).map_err(|why| unwritable(&link, &why))?;
     files.push(link);
@@ -210,6 +223,29 @@ mod tests {
         assert_eq!(remove(root).unwrap().len(), 5);
         assert_eq!(all(root), before);
         assert_eq!(remove(root).unwrap(), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_unit_of_somebody_else_stays() {
+        for name in [SERVICE.to_string(), format!("a.target.wants/{SERVICE}")] {
+            for link in [false, true] {
+                let folder = attach::PrivateFolder::new().unwrap();
+                let root = folder.path.as_path();
+                put(&root.join("usr/lib/systemd/systemd"), b"", 0o644).unwrap();
+                let place = root.join(UNITS).join(&name);
+                match link {
+                    true => {
+                        make_folder(&place).unwrap();
+                        symlink("/nowhere", &place).unwrap();
+                    }
+                    false => put(&place, b"theirs", 0o644).unwrap(),
+                }
+                let before = all(root);
+                let refused = install(root, "a.target").unwrap_err();
+                assert!(refused.message.ends_with("is there already"), "{refused:?}");
+                assert_eq!((all(root), place.is_symlink()), (before, link));
+            }
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub use grid::Part;
 pub use host::{HostProfile, host};
 pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use options::Options;
-pub use overwrite::{check_distinct, check_overwrite, is_full};
+pub use overwrite::{beside, check_distinct, check_overwrite, check_replace, is_full, replace};
 pub use part::{BuiltPart, build_part, build_part_behind, elevator_of, model_of, part_source};
 pub use plan::PlannedStudy;
 pub use planned::{DeviceSummary, PlannedRun, Setup};

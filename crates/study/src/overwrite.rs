@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -92,6 +92,57 @@ pub fn check_overwrite(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), F
     }
 }
 
+/// Write a file whole or not at all: what was there stays when there is no room for the new. A link
+/// to a file stays one; what is no file, a device or a pipe, is written into.
+///
+/// # Errors
+/// When it cannot be written; nothing is left beside it.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() && !path.is_file() {
+        return fs::write(path, content);
+    }
+    let place = path.canonicalize().unwrap_or_else(|_| path.into());
+    let (partial, mut file) = begin(&place)?;
+    let kept = place.metadata().map_or(Ok(()), |old| file.set_permissions(old.permissions()));
+    kept.and_then(|()| file.write_all(content))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&partial, &place))
+        .inspect_err(|_| {
+            // The command has failed already; this failure would add nothing.
+            let _ = fs::remove_file(&partial);
+        })
+}
+
+/// Whether [`replace`] will be able to write there, by all that is known before: neither the file
+/// nor a reader of a pipe sees anything of it.
+///
+/// # Errors
+/// When it will not.
+pub fn check_replace(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata().is_ok() && !path.is_file() {
+        true => Ok(()),
+        false => fs::remove_file(begin(&path.canonicalize().unwrap_or_else(|_| path.into()))?.0),
+    }
+}
+
+fn begin(place: &Path) -> io::Result<(PathBuf, File)> {
+    let partial = beside(place)?;
+    File::create_new(&partial).map(|file| (partial, file))
+}
+
+/// A hidden name of this process in the folder of `target`, because a rename cannot leave its file
+/// system.
+///
+/// # Errors
+/// When `target` names no file.
+pub fn beside(target: &Path) -> io::Result<PathBuf> {
+    let name = target.file_name().ok_or_else(|| io::Error::other("the path names no file"))?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.unfinished", std::process::id()));
+    Ok(target.with_file_name(hidden))
+}
+
 /// Refuse outputs, each given with its option, that are one and the same file: the later would
 /// destroy the earlier. Devices and pipes take any number.
 ///
@@ -146,6 +197,35 @@ mod tests {
         assert!(check_overwrite(Path::new("/dev/null"), || false).is_ok());
         let folder = check_overwrite(&std::env::temp_dir(), || true).unwrap_err();
         assert!(folder.message.ends_with("is a folder"), "{folder}");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_stays_as_it_was() {
+        let folder = std::env::temp_dir().join(format!("blocklab-whole-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("file"), folder.join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        // What it would be called while it is written is taken: it stays, and so does the old.
+        let taken = beside(&file).unwrap();
+        fs::write(&taken, "dear").unwrap();
+        let refused = replace(&file, b"new").is_err() && check_replace(&file).is_err();
+        let kept = [fs::read_to_string(&file).unwrap(), fs::read_to_string(&taken).unwrap()];
+        fs::remove_file(&taken).unwrap();
+        let old = File::open(&file).unwrap();
+        check_replace(&link).unwrap();
+        replace(&link, b"new").unwrap();
+        // Who reads the old one reads it to its end: it is not written into.
+        let read = io::read_to_string(old).unwrap();
+        let new = fs::read_to_string(&file).unwrap();
+        let names = fs::read_dir(&folder).unwrap().count();
+        let is_link = link.is_symlink();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(refused && is_link);
+        assert_eq!((kept, names), (["old".to_string(), "dear".to_string()], 2));
+        assert_eq!((read.as_str(), new.as_str()), ("old", "new"));
+        assert!(replace(Path::new("/dev/null"), b"new").is_ok());
+        assert!(replace(Path::new("/dev/full"), b"new").is_err());
     }
 
     #[test]

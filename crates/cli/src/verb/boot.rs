@@ -389,9 +389,7 @@ pub(super) fn record_anew(
         let recording = load::boot_recipe(kernel, &recipe, Limits::default())?.recording;
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
         std::fs::create_dir_all(folder).map_err(wrong)?;
-        let new = path.with_extension("boot.partial");
-        std::fs::write(&new, recording.to_string()).map_err(wrong)?;
-        std::fs::rename(&new, &path).map_err(wrong)?;
+        study::replace(&path, recording.to_string().as_bytes()).map_err(wrong)?;
         let path = std::path::absolute(&path).map_err(wrong)?;
         sets.push(format!("{key}={}", path.display()));
     }
@@ -406,5 +404,9 @@ fn keep(folder: &Path, recording: &Recording) -> Result<(), Failure> {
     };
     std::fs::create_dir_all(folder).map_err(wrong)?;
     let mut file = std::fs::File::create_new(&path).map_err(wrong)?;
-    std::io::Write::write_all(&mut file, recording.to_string().as_bytes()).map_err(wrong)
+    std::io::Write::write_all(&mut file, recording.to_string().as_bytes()).map_err(|why| {
+        // Half of it is in the way of the next one.
+        let _ = std::fs::remove_file(&path);
+        wrong(why)
+    })
 }

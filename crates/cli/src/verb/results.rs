@@ -34,7 +34,10 @@ impl Results {
         for (option, other) in others.iter().flat_map(|(o, all)| all.iter().map(move |p| (o, p))) {
             study::check_distinct(&[("the report", &path), (option, other)])?;
         }
-        check_writable(&path)?;
+        study::check_replace(&path).map_err(|why| {
+            Failure::input(format!("cannot write the report {}: {why}", path.display()))
+                .help("name another folder with --out DIR")
+        })?;
         Ok(Results { path, json })
     }
 
@@ -43,7 +46,7 @@ impl Results {
         lines.iter().for_each(|line| eprintln!("{line}"));
         let text =
             serde_json::to_string_pretty(report).map_err(|why| Failure::bug(why.to_string()))?;
-        std::fs::write(&self.path, format!("{text}\n")).map_err(|why| {
+        study::replace(&self.path, format!("{text}\n").as_bytes()).map_err(|why| {
             Failure::machine(format!("cannot write {}: {why}", self.path.display()))
         })?;
         eprintln!("results {}", self.path.display());
@@ -52,21 +55,6 @@ impl Results {
         }
         Ok(())
     }
-}
-
-/// Write nothing into it: a file that was not there does not stay.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    let existed = path.symlink_metadata().is_ok();
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|why| {
-        Failure::input(format!("cannot write the report {}: {why}", path.display()))
-            .help("name another folder with --out DIR")
-    })?;
-    if !existed {
-        // One that is left is empty, and in nobody's way.
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
 }
 
 /// True for what `write` wrote: `attach` reports devices behind a frontend, `travel` disks of a

@@ -236,6 +236,14 @@ impl Args {
 fn write_tools(folder: &Path, json: bool) -> Result<(), Failure> {
     let wrong = |why: std::io::Error| Failure::input(format!("{}: {why}", folder.display()));
     std::fs::create_dir(folder).map_err(|why| wrong(why).expected("a name that is free"))?;
+    write_each(folder, json).inspect_err(|_| {
+        // It was made just now; a part of it is in the way of the next try.
+        let _ = std::fs::remove_dir_all(folder);
+    })
+}
+
+fn write_each(folder: &Path, json: bool) -> Result<(), Failure> {
+    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.display()));
     let mut written = Vec::new();
     for (name, bytes) in [
         ("blocklab-guest", boot::GUEST_PROGRAM),
@@ -297,12 +305,19 @@ impl Try {
                     .expected("a name that is free")
             })?;
         }
-        let mut cycles = vec![cycle(&guest, Resumer::Loader)?];
+        self.cycles(&guest).inspect_err(|_| {
+            // It was made just now; with a part of the recordings it stays.
+            let _ = self.record.as_ref().map(std::fs::remove_dir);
+        })
+    }
+
+    fn cycles(&self, guest: &SnapshotGuest) -> Result<(), Failure> {
+        let mut cycles = vec![cycle(guest, Resumer::Loader)?];
         if self.against {
-            cycles.push(cycle(&guest, Resumer::Kernel)?);
+            cycles.push(cycle(guest, Resumer::Kernel)?);
         }
         if self.converted {
-            cycles.push(cycle(&guest, Resumer::Converted)?);
+            cycles.push(cycle(guest, Resumer::Converted)?);
         }
         if let Some(folder) = &self.record {
             self.keep_recordings(folder, &cycles)?;

@@ -82,3 +82,19 @@ fn a_recording_without_room_is_cut_off_and_says_so() {
     session.signal("INT");
     assert_eq!(session.ended(), Some(3));
 }
+
+#[test]
+fn a_report_without_room_leaves_the_older_one_and_no_half() {
+    let Some(small) = Small::new("64k") else { return };
+    let folder = &small.0;
+    let out = ["part.toml", "--out", "fs"];
+    assert_eq!(folder.captive(&out, "true").code, Some(0));
+    let report = std::fs::read(folder.path("fs/attach.json")).unwrap();
+    let pages = report.len().next_multiple_of(4096);
+    std::fs::write(folder.path("fs/full"), vec![1; (64 << 10) - pages]).unwrap();
+    let done = folder.captive(&out, "true");
+    assert_eq!(done.code, Some(3), "{}", done.stderr);
+    assert!(done.stderr.contains("cannot write fs/attach.json"), "{}", done.stderr);
+    assert_eq!(std::fs::read(folder.path("fs/attach.json")).unwrap(), report);
+    assert_eq!(std::fs::read_dir(folder.path("fs")).unwrap().count(), 2);
+}

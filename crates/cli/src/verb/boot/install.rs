@@ -113,7 +113,8 @@ impl Collect {
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), std::fs::create_dir_all);
-    made.and_then(|()| std::fs::copy(from, to).map(drop)).map_err(|why| {
+    let copied = made.and_then(|()| std::fs::read(from)).and_then(|all| study::replace(to, &all));
+    copied.map_err(|why| {
         Failure::machine(format!("cannot write {}: {why}", to.display()))
             .help("--out FILE names another place")
     })

@@ -210,7 +210,7 @@ impl Args {
     }
 
     fn keep(&self, path: &Path, booted: &Booted) -> Result<(), Failure> {
-        std::fs::write(path, &booted.text)
+        study::replace(path, booted.text.as_bytes())
             .map_err(|why| Failure::machine(format!("cannot write {}: {why}", path.display())))
     }
 }
@@ -307,7 +307,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         return Err(Failure::input(format!("{}: it holds something else", path.display()))
             .expected("a name that is free, or an older file of `blocklab boot report`"));
     }
-    std::fs::write(path, text).map_err(|why| {
+    study::replace(path, text.as_bytes()).map_err(|why| {
         Failure::machine(format!("cannot write {}: {why}", path.display()))
             .help("name a file in a folder that exists and has room")
     })

@@ -10,7 +10,7 @@ use trace::{Carries, Context, Record, Trace, TraceFormat, Writer};
 
 use crate::interrupt;
 
-use super::output::{self, Output};
+use super::output::Output;
 use super::source::{Reading, Source};
 
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
-        let unfinished = output::beside(&self.output).ok();
+        let unfinished = study::beside(&self.output).ok();
         let tidy = |signal| {
             // It may not exist yet, or have its name already.
             let _ = unfinished.map(std::fs::remove_file);

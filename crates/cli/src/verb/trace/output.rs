@@ -24,7 +24,7 @@ impl Output {
     /// Start writing what will become `target`.
     pub(super) fn create(target: &Path) -> Result<Output> {
         let special = fs::metadata(target).is_ok_and(|about| !about.is_file());
-        let unfinished = if special { None } else { Some(beside(target)?) };
+        let unfinished = if special { None } else { Some(study::beside(target)?) };
         let path = unfinished.as_deref().unwrap_or(target);
         let sink = BufWriter::new(if special {
             File::options().write(true).open(path)?
@@ -56,15 +56,6 @@ impl Output {
         self.unfinished = None;
         Ok(())
     }
-}
-
-/// A name in the same folder, because a rename cannot leave its file system.
-pub(super) fn beside(target: &Path) -> Result<PathBuf> {
-    let name = target.file_name().ok_or_else(|| Error::other("the path names no file"))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.unfinished", std::process::id()));
-    Ok(target.with_file_name(hidden))
 }
 
 impl Write for Output {
