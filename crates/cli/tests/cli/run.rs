@@ -42,6 +42,16 @@ fn json_is_one_object_and_equals_the_file() {
 }
 
 #[test]
+fn waf_is_bytes_where_a_write_is_below_a_page() {
+    // Pages of 16 KiB, and few of the writes meet one that still waits in the buffer.
+    let study = "[device.ssd]\npart = \"tlc-3d-96\"\n[workload.fio]\nrw = \"randwrite\"\n\
+                 bs = \"4KiB\"\n[run]\nrequests = 5000\n";
+    let answer = Test::study(study).args(&["--json"]).json();
+    let waf = answer["runs"][0]["metrics"]["waf"].as_f64().unwrap();
+    assert!((2.0..=4.0).contains(&waf), "{waf}");
+}
+
+#[test]
 fn a_failing_expectation_is_exit_code_1() {
     let expect = "[[expect]]\ntext = \"fast\"\nmetric = \"iops\"\nmin = 500000\n";
     let output = Test::study(&format!("{STUDY}{expect}")).run();
