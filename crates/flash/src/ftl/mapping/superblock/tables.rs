@@ -124,12 +124,7 @@ impl Tables {
     }
 
     /// Power is back: the newest page of those a table covers holds it.
-    pub(super) fn rebuild(
-        &mut self,
-        flash: &mut Flash,
-        layout: &Layout,
-        newest: &mut CowVec<u32>,
-    ) {
+    pub(super) fn rebuild(&mut self, flash: &mut Flash, layout: &Layout, newest: &mut CowVec<u32>) {
         self.table_at.fill(NONE);
         self.directory_at.fill(NONE);
         self.cached.fill(false);
