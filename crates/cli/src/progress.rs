@@ -92,7 +92,8 @@ fn message(plan: &Plan, watch: &Watch, share: f64, estimate: &mut Estimate) -> S
 }
 
 /// How long the rest will take. It is said anew only when more of the study is done: while a
-/// drive is preconditioned the share stands still, and what was said before counts down, and then is silent.
+/// drive is preconditioned the share stands still, and what was said before counts down, and then
+/// is silent.
 struct Estimate {
     began: Instant,
     share: f64,
