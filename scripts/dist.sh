@@ -37,4 +37,11 @@ python3 -m venv "$folder/venv"
 CARGO_ENCODED_RUSTFLAGS=${remap%$'\x1f'} PATH="$folder/venv/bin:$PATH" \
     maturin build --quiet --locked --release --out dist
 
+# Whose machine this was is in nothing that is given away.
+"$folder/venv/bin/python" -m zipfile --extract dist/blocklab-"$version"-*.whl "$folder/$name-wheel"
+if grep -r -a -o -F -e "$HOME/" -e "$PWD/" "$folder/$name" "$folder/$name-wheel" | sort | uniq -c; then
+    echo "dist: these files hold folders of this machine: --remap-path-prefix lacks one" >&2
+    exit 1
+fi
+
 ls -l dist

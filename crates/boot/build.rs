@@ -55,8 +55,10 @@ fn build(
             }
         }
     }
-    let flags = format!("-Ctarget-feature=+{feature} -Crelocation-model={model}");
-    cargo.env("RUSTFLAGS", flags);
+    let mut flags =
+        vec![format!("-Ctarget-feature=+{feature}"), format!("-Crelocation-model={model}")];
+    flags.extend(remapped());
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),
@@ -64,4 +66,17 @@ fn build(
         crate_folder.display()
     );
     target_folder.join(&target).join(profile)
+}
+
+/// What is carried along names its sources in messages, but not the folders of the machine that
+/// built it.
+fn remapped() -> impl Iterator<Item = String> {
+    let dot_cargo = |home: PathBuf| home.join(".cargo");
+    let cargo = env::var_os("CARGO_HOME").map(PathBuf::from).or(env::home_dir().map(dot_cargo));
+    let room = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).expect("cargo sets it");
+    let workspace = room.ancestors().nth(2).map(Path::to_path_buf);
+    let folders = [(cargo, "cargo"), (workspace, "blocklab")];
+    folders.into_iter().filter_map(|(folder, name)| {
+        Some(format!("--remap-path-prefix={}={name}", folder?.display()))
+    })
 }

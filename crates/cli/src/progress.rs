@@ -58,23 +58,24 @@ fn bar(plan: &PlannedStudy, watch: &Watch, stopped: &Receiver<()>) {
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
         bar.set_style(style);
     }
-    let began = Instant::now();
+    let mut estimate = Estimate::since(Instant::now());
     while !wait(stopped, Duration::from_millis(100)) {
         let share = watch.share(plan);
         bar.set_position((share * STEPS as f64) as u64);
-        bar.set_message(message(plan, watch, share, began));
+        bar.set_message(message(plan, watch, share, &mut estimate));
     }
     bar.finish_and_clear();
 }
 
 fn lines(plan: &PlannedStudy, watch: &Watch, stopped: &Receiver<()>, began: Instant) {
+    let mut estimate = Estimate::since(began);
     while !wait(stopped, LINE_EVERY) {
         let share = watch.share(plan);
-        eprintln!("{:3.0} %  {}", share * 100.0, message(plan, watch, share, began));
+        eprintln!("{:3.0} %  {}", share * 100.0, message(plan, watch, share, &mut estimate));
     }
 }
 
-fn message(plan: &PlannedStudy, watch: &Watch, share: f64, began: Instant) -> String {
+fn message(plan: &PlannedStudy, watch: &Watch, share: f64, estimate: &mut Estimate) -> String {
     let done = watch.finished();
     let requests: u64 = watch.runs.iter().map(|run| run.requests.load(Ordering::Relaxed)).sum();
     let mut text = format!("{done}/{} runs", plan.runs.len());
@@ -84,27 +85,57 @@ fn message(plan: &PlannedStudy, watch: &Watch, share: f64, began: Instant) -> St
         n => format!(", {} requests", HumanCount(n)),
     };
     let taken = watch.taken.load(Ordering::Relaxed) as f64 / plan.runs.len() as f64;
-    if let Some(left) = left(began.elapsed(), share, taken) {
+    if let Some(left) = estimate.left(estimate.began.elapsed(), share, taken) {
         text += &format!(", {} left", HumanDuration(left));
     }
     text
 }
 
-/// How long the rest will take, once a percent is done here; the share `taken` was done before.
-fn left(elapsed: Duration, share: f64, taken: f64) -> Option<Duration> {
-    let here = share - taken;
-    (here > 0.01).then(|| elapsed.mul_f64((1.0 - share) / here))
+/// How long the rest will take. It is said anew only when more of the study is done: while a
+/// drive is preconditioned the share stands still, and what was said before counts down, and then
+/// is silent.
+struct Estimate {
+    began: Instant,
+    share: f64,
+    /// When all will be done, counted from the beginning.
+    end: Option<Duration>,
+}
+
+impl Estimate {
+    fn since(began: Instant) -> Estimate {
+        Estimate { began, share: 0.0, end: None }
+    }
+
+    /// After `elapsed`, once a percent is done here; the share `taken` was done before.
+    fn left(&mut self, elapsed: Duration, share: f64, taken: f64) -> Option<Duration> {
+        let here = share - taken;
+        if share > self.share && here > 0.01 {
+            self.end = Some(elapsed + elapsed.mul_f64((1.0 - share) / here));
+        }
+        self.share = share;
+        self.end?.checked_sub(elapsed).filter(|left| !left.is_zero())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TEN: Duration = Duration::from_secs(10);
+
     #[test]
     fn what_was_done_before_says_nothing_about_the_pace() {
-        let left = |share, taken| left(Duration::from_secs(10), share, taken);
-        assert_eq!(left(0.75, 0.5), Some(Duration::from_secs(10)));
-        assert_eq!(left(0.5, 0.0), Some(Duration::from_secs(10)));
+        let left = |share, taken| Estimate::since(Instant::now()).left(TEN, share, taken);
+        assert_eq!(left(0.75, 0.5), Some(TEN));
+        assert_eq!(left(0.5, 0.0), Some(TEN));
         assert_eq!(left(0.5, 0.5), None);
+    }
+
+    #[test]
+    fn it_does_not_rise_while_nothing_is_finished() {
+        let mut estimate = Estimate::since(Instant::now());
+        let mut left = |seconds| estimate.left(Duration::from_secs(seconds), 0.5, 0.0);
+        assert_eq!([left(10), left(14)], [10, 6].map(|s| Some(Duration::from_secs(s))));
+        assert_eq!([left(20), left(30)], [None, None]);
     }
 }

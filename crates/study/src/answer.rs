@@ -26,6 +26,8 @@ pub struct Answer {
 const BEYOND_MIN: f64 = 10.0;
 /// Values of an axis that a sentence can name.
 const NAMED_MAX: usize = 4;
+/// Axes beside the first that have a sentence each.
+const SENTENCES_MAX: usize = 2;
 /// What is told of a study that asks for nothing, if it is defined.
 const USUAL: [&str; 4] = ["program_s", "iops", "waf", "latency_us_mean"];
 
@@ -54,9 +56,14 @@ pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {
     let by = by(plan, &axes);
     let mut text = match by {
         None => format!("{metric} is {}", span(&metric, points.iter().map(|(_, value)| *value))),
-        Some(by) => Cases::of(&points, by).sentence(&metric, by),
+        Some(by) => Cases::of(&points, by, &axes).sentence(&metric, by),
     };
     text += ".";
+    // What was swept was asked about; devices and workloads are where it is asked.
+    let swept = axes.iter().filter(|axis| axis.contains('.') && Some(**axis) != by);
+    for axis in swept.take(SENTENCES_MAX) {
+        text += &Cases::of(&points, axis, &axes).change(axis).unwrap_or_default();
+    }
     text += &too_few(&metric, runs).unwrap_or_default();
     Some(Answer { by: by.map(String::from), metric, text })
 }
@@ -69,9 +76,11 @@ impl Answer {
             value_of(&run.params, by)
                 .is_some_and(|value| value.0.is_integer() || value.0.is_float())
         };
+        let axis = by.rsplit('.').next().unwrap_or(by);
         plan.runs.iter().all(number).then(|| Figure {
             name: "answer".into(),
-            title: format!("{} by {by}", self.metric),
+            title: format!("{} by {axis}", self.metric),
+            x_label: Some(axis.into()),
             x: by.clone(),
             y: self.metric.clone(),
             ..Figure::default()
@@ -115,47 +124,55 @@ fn value_of<'a>(params: &'a Params, axis: &str) -> Option<&'a AxisValue> {
 struct Cases {
     /// Its values, in the order of the grid.
     labels: Vec<String>,
+    /// The cases by name: the values of the other axes.
+    cases: Vec<String>,
     /// By case, by value.
     values: Vec<Vec<Option<f64>>>,
-    /// Whether the values are numbers.
-    numbers: bool,
+    /// Whether the values are numbers, or amounts such as `7%`: more and less mean something.
+    amounts: bool,
 }
 
 impl Cases {
-    fn of(points: &[(&Params, f64)], by: &str) -> Cases {
-        let (mut labels, mut keys) = (Vec::new(), Vec::new());
+    /// By one of `axes`, those that vary.
+    fn of(points: &[(&Params, f64)], by: &str, axes: &[&str]) -> Cases {
+        let (mut labels, mut cases) = (Vec::new(), Vec::new());
         let mut values: Vec<Vec<Option<f64>>> = Vec::new();
-        let mut numbers = true;
+        let mut amounts = true;
         for (params, value) in points {
             let Some(own) = value_of(params, by) else { continue };
-            numbers &= own.0.is_integer() || own.0.is_float();
-            let others: Vec<_> = params.iter().filter(|(name, _)| name != by).collect();
-            let case = index(&mut keys, others);
+            amounts &= own.label().starts_with(|c: char| c.is_ascii_digit() || c == '-');
+            let others = params.iter().filter(|(name, _)| name != by);
+            let others = others.filter(|(name, _)| axes.contains(&name.as_str()));
+            let others: Vec<String> = others.map(|(_, value)| value.label()).collect();
+            let case = index(&mut cases, others.join(" "));
             let label = index(&mut labels, own.label());
-            values.resize(keys.len(), Vec::new());
+            values.resize(cases.len(), Vec::new());
             let row = &mut values[case];
             row.resize(row.len().max(label + 1), None);
             row[label] = Some(*value);
         }
         values.iter_mut().for_each(|row| row.resize(labels.len(), None));
-        Cases { labels, values, numbers }
+        Cases { labels, cases, values, amounts }
     }
 
     fn sentence(&self, metric: &str, by: &str) -> String {
         let axis = by.rsplit('.').next().unwrap_or(by);
         let last = self.labels.len() - 1;
         let with = |index: usize| {
-            if self.numbers {
+            if self.amounts {
                 format!("at {axis} {}", self.labels[index])
             } else {
                 format!("with {}", self.labels[index])
             }
         };
-        if self.numbers || last >= NAMED_MAX {
+        if self.amounts || last >= NAMED_MAX {
             let (low, high) =
-                if self.numbers { (0, last) } else { (self.extreme(false), self.extreme(true)) };
+                if self.amounts { (0, last) } else { (self.extreme(false), self.extreme(true)) };
+            // A stretch has a `to` of its own.
+            let (is, and) =
+                if self.values.len() == 1 { ("goes from", "to") } else { ("is", "and") };
             let ends = format!(
-                "{metric} goes from {} {} to {} {}",
+                "{metric} {is} {} {} {and} {} {}",
                 self.spans(metric, low),
                 with(low),
                 self.spans(metric, high),
@@ -172,9 +189,66 @@ impl Cases {
                 let by = factors(low, high, self.values.len());
                 format!("; {by} times as much {} as {}", with(more), with(less))
             }
-            _ => String::new(),
+            _ => self.always().unwrap_or_default(),
         };
         format!("{metric} is {}{more}", each.join(", "))
+    }
+
+    /// Which label has the most and which the least, where that is so in every case.
+    fn always(&self) -> Option<String> {
+        let same = |pick: fn(&f64, &f64) -> bool| {
+            let best = |row: &Vec<Option<f64>>| {
+                let mut best = None;
+                for (label, value) in row.iter().enumerate() {
+                    let value = (*value)?;
+                    if best.is_none_or(|(_, other)| pick(&value, &other)) {
+                        best = Some((label, value));
+                    }
+                }
+                best.map(|(label, _)| &self.labels[label])
+            };
+            let first = best(self.values.first()?)?;
+            self.values.iter().all(|row| best(row) == Some(first)).then_some(first)
+        };
+        let (most, least) = (same(f64::gt), same(f64::lt));
+        if most == least {
+            return None;
+        }
+        let most = most.map(|label| format!("the most with {label}"));
+        let least = least.map(|label| format!("the least with {label}"));
+        let said: Vec<String> = most.into_iter().chain(least).collect();
+        let always = if self.values.len() > 1 { "always " } else { "" };
+        (!said.is_empty()).then(|| format!("; {always}{}", said.join(", ")))
+    }
+
+    /// What its last label changes against its first, in a sentence of its own.
+    fn change(&self, by: &str) -> Option<String> {
+        let axis = by.rsplit('.').next().unwrap_or(by);
+        let last = self.labels.len() - 1;
+        if !self.amounts && last > 1 {
+            return Some(format!(" By {axis} it is {}.", self.always()?.trim_start_matches("; ")));
+        }
+        let ratio = |row: &Vec<Option<f64>>| Some(row[last]? / row[0].filter(|v| *v != 0.0)?);
+        let told = self.cases.iter().zip(&self.values);
+        let told: Vec<(&str, f64)> =
+            told.filter_map(|(case, row)| Some((case.as_str(), ratio(row)?))).collect();
+        let (low, high) = told
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(low, high), (_, r)| (low.min(*r), high.max(*r)));
+        let changes = match &told[..] {
+            [] => return None,
+            [(_, ratio)] => changed(*ratio),
+            few if few.len() <= NAMED_MAX => {
+                let each =
+                    few.iter().map(|(case, ratio)| format!("{} with {case}", changed(*ratio)));
+                each.collect::<Vec<_>>().join(", ")
+            }
+            many => format!("{} to {} in {} cases", changed(low), changed(high), many.len()),
+        };
+        Some(format!(
+            " With {axis} {} instead of {}: {changes}.",
+            self.labels[last], self.labels[0]
+        ))
     }
 
     /// By how much it changes from one label to another.
@@ -186,7 +260,7 @@ impl Cases {
     /// Where it is more, or less, in the middle than at both ends of an axis of numbers.
     fn between(&self, metric: &str, with: &dyn Fn(usize) -> String) -> String {
         let [row] = &self.values[..] else { return String::new() };
-        if !self.numbers {
+        if !self.amounts {
             return String::new();
         }
         let known: Vec<(usize, f64)> =
@@ -246,6 +320,15 @@ fn factors(low: f64, high: f64, cases: usize) -> String {
     }
 }
 
+/// By how much something changed: `-16 %`, or `3.1 times as much`.
+fn changed(ratio: f64) -> String {
+    match (100.0 * (ratio - 1.0)).round() {
+        0.0 => "no change".into(),
+        percent if ratio > 0.05 && ratio < 2.0 => format!("{percent:+} %"),
+        _ => format!("{} times as much", number(ratio, 3)),
+    }
+}
+
 /// Where `item` is in `list`, at whose end it is put if it is new.
 fn index<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
     list.iter().position(|known| *known == item).unwrap_or_else(|| {
@@ -301,7 +384,7 @@ mod tests {
             .collect();
         let points: Vec<(&Params, f64)> =
             points.iter().map(|(params, value)| (params.as_slice(), *value)).collect();
-        Cases::of(&points, "device.by")
+        Cases::of(&points, "device.by", &["device.by", "other"])
     }
 
     #[test]
@@ -324,6 +407,39 @@ mod tests {
         assert_eq!(falls, "waf goes from 9 at by 1 to 3 at by 16: by a factor of 3");
         let peak = cases(&[&[10.0, 40.0, 20.0]], &labels).sentence("iops", "device.by");
         assert!(peak.ends_with(": by a factor of 2; the most is 40/s at by 4"), "{peak}");
+    }
+
+    #[test]
+    fn three_names_have_a_winner_where_it_is_the_same_one_in_every_case() {
+        let labels = ["evo", "bx", "qlc"].map(Into::into);
+        let same = cases(&[&[3.0, 4.0, 2.0], &[6.0, 7.0, 5.0]], &labels);
+        let said = same.sentence("waf", "device.by");
+        assert!(said.ends_with("; always the most with bx, the least with qlc"), "{said}");
+        let turns = cases(&[&[3.0, 4.0, 2.0], &[6.0, 7.0, 8.0]], &labels);
+        assert_eq!(cases(&[&[1.0, 1.0, 1.0]], &labels).always(), None);
+        assert!(turns.sentence("waf", "device.by").ends_with("2 to 8 with qlc"));
+    }
+
+    #[test]
+    fn what_was_swept_besides_says_what_it_changes() {
+        let labels = ["7%", "14%", "28%"].map(Into::into);
+        let two = cases(&[&[100.0, 90.0, 84.0], &[10.0, 20.0, 40.0]], &labels);
+        assert_eq!(
+            two.change("device.by").unwrap(),
+            " With by 28% instead of 7%: -16 % with 0, 4 times as much with 1."
+        );
+        let one = cases(&[&[100.0, 90.0, 100.1]], &labels).change("device.by");
+        assert_eq!(one.unwrap(), " With by 28% instead of 7%: no change.");
+        let rows: [&[f64]; 5] =
+            [&[1.0, 1.0, 1.2], &[2.0, 2.0, 1.6], &[1.0; 3], &[1.0; 3], &[1.0; 3]];
+        let many = cases(&rows, &labels).change("device.by");
+        assert_eq!(many.unwrap(), " With by 28% instead of 7%: -20 % to +20 % in 5 cases.");
+        let names = ["a", "b", "c"].map(Into::into);
+        assert_eq!(
+            cases(&[&[1.0, 2.0, 3.0]], &names).change("device.by").unwrap(),
+            " By by it is the most with c, the least with a."
+        );
+        assert_eq!(cases(&[&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]], &names).change("device.by"), None);
     }
 
     #[test]

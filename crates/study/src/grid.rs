@@ -212,11 +212,39 @@ fn resolve(
     }
     for (axis, index) in swept {
         let path: Vec<String> = axis.name.split('.').map(String::from).collect();
+        check_model(&tree, &path, axis, choice)?;
         tree.assign(&path, axis.values[index].1.clone());
     }
     let part = lay_part_under(&mut tree, files)?;
     lay_elevator_before(&mut tree)?;
     Ok((tree, part))
+}
+
+/// An axis about one model says nothing of a point whose device is another one.
+fn check_model(
+    tree: &Node,
+    path: &[String],
+    axis: &Axis,
+    choice: &[(&Axis, usize)],
+) -> Result<(), Failure> {
+    let [one, model, ..] = path else { return Ok(()) };
+    let Some((labelled, index)) = choice.iter().find(|(other, _)| other.name == *one) else {
+        return Ok(());
+    };
+    let entries = tree.get(one).map(Node::entries).unwrap_or_default();
+    let models = if one == "device" { DeviceModel::NAMES } else { WorkloadModel::NAMES };
+    let known = |name: &str| models.contains(&name);
+    let other = match entries {
+        [(other, _)] if known(other) && known(model) && other != model => other,
+        _ => return Ok(()),
+    };
+    let label = labelled.values[*index].0.label();
+    let what =
+        format!("the axis `{}` belongs to `{model}`, but `{label}` is of `{other}`", axis.name);
+    Err(Failure::input(what)
+        .at(axis.values[0].1.key.place())
+        .expected(format!("an axis that every {one} has"))
+        .help(format!("ask about `{label}` in a study of its own, or leave the axis out")))
 }
 
 /// The elevator that `travel.elevator` names stands before the device. It takes every bio that a

@@ -148,7 +148,7 @@ DARK = _ramp(0.36, 0.96, (300.0, 130.0))
 def scale_key(canvas: Canvas, x: float, y: float, low: str, high: str) -> None:
     """A thin ramp from `low` to `high`, ending at `x`, centred on `y`."""
     width = 90.0
-    after = 5.8 * len(high) + 6  # text is a little narrower than that in every common font
+    after = 6.8 * len(high) + 6  # text is narrower than that in every common font
     canvas.text(x, y + 4, high, anchor="end")
     canvas.cells(x - after - width, y - 4, width, 8, [[(i + 1) / 90 for i in range(90)]])
     canvas.text(x - after - width - 6, y + 4, low, anchor="end")

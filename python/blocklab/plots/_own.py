@@ -19,7 +19,7 @@ def draw(data: RunDirectory, name: str) -> Figure | None:
         notes.append(f"{lost} of {len(drawing.points)} points have no value and are not drawn.")
     own = drawing.kind != "bars" and not shared(drawing, panels)
     draw_it = _bars.draw if drawing.kind == "bars" else _curves.draw
-    words = [f"{drawing.y_label} · {drawing.x_label} across" if drawing.kind != "bars"
+    words = [f"{drawing.y_label} against {drawing.x_label}" if drawing.kind != "bars"
              else f"{drawing.y_label} by {drawing.x_label}"]
     if own:
         words.append("each panel has its own scale")

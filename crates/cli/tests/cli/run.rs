@@ -241,6 +241,31 @@ fn a_shipped_study_finds_its_traces_anywhere() {
 }
 
 #[test]
+fn one_study_says_which_drive_and_whether_more_spare_flash_helps() {
+    let page = include_str!("../../../../docs/howto/which-drive-for-my-trace.md");
+    let study = include_str!("../../../../studies/which-drive.toml");
+    let body = &study[study.find("[study]").unwrap()..];
+    assert!(page.contains(body), "the page shows the study as it is shipped");
+    let lines = body.lines().filter(|line| !line.is_empty()).count();
+    assert!(lines <= 20, "{lines} lines to write");
+    // Drives and trace of a few MiB.
+    let small = [
+        "device.ssd.geometry.blocks_per_plane=64",
+        "device.ssd.geometry.pages_per_block=96",
+        "workload.trace.requests=1200",
+    ];
+    let small: Vec<&str> = small.iter().flat_map(|set| ["--set", set]).collect();
+    let run = Test::new().args(&["run", "which-drive", "--no-report", "--json"]).args(&small);
+    let answer = run.json();
+    let text = answer["answer"]["text"].as_str().unwrap();
+    for said in
+        [" with card, ", " with mlc, ", " with tlc", "With over_provisioning 28% instead of 7%: "]
+    {
+        assert!(text.contains(said), "{said:?} is not in {text:?}");
+    }
+}
+
+#[test]
 fn a_sweep_that_was_interrupted_goes_on() {
     // The second of the two runs takes for ever.
     let sweep = "[sweep]\n\"run.requests\" = [3_000_000, 1_000_000_000_000]\n";

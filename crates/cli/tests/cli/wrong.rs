@@ -208,6 +208,17 @@ fn a_command_line_that_is_wrong_in_one_place() {
 }
 
 #[test]
+fn an_axis_that_one_of_the_devices_does_not_have() {
+    let text = "[devices]\nfast.ssd = {}\ndisk.hdd = {}\n\n[workload.fio]\n\n[sweep]\n\
+                \"device.ssd.over_provisioning\" = [\"7%\", \"28%\"]\n";
+    Test::study(text).refuses(&[
+        "study.toml:8:1",
+        "the axis `device.ssd.over_provisioning` belongs to `ssd`, but `disk` is of `hdd`",
+        "in a study of its own",
+    ]);
+}
+
+#[test]
 fn there_are_more_than_75() {
     let tables =
         [REPLACED.len(), APPENDED.len(), SSDS.len(), TRACES.len(), ARGUMENTS.len()].iter().sum();
