@@ -419,8 +419,8 @@ pub fn convert(
     ::guest::convert(swap, target, disks).map(|told| counts(&told)).map_err(Failure::input)
 }
 
-/// `name=number` pairs.
-fn counts(line: &str) -> Vec<(String, f64)> {
+/// `name=number` pairs of a line.
+pub fn counts(line: &str) -> Vec<(String, f64)> {
     let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
     pairs.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
 }

@@ -5,10 +5,13 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::{Map, json};
 use study::Failure;
+
+use crate::say;
 
 #[derive(clap::Args)]
 #[command(after_help = "The machine is switched off when the image is durable. Try --dry-run and \
@@ -32,10 +35,17 @@ pub(crate) struct Args {
     /// Where a policy that learns keeps what it knows
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// One JSON object on stdout, of --measure or --dry-run
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
+        if self.json && !self.measure && !self.dry_run {
+            return Err(Failure::input("--json: a machine that is off says nothing")
+                .expected("--measure or --dry-run beside it"));
+        }
         if let Some(policy) = &self.policy {
             boot::snapshot::policy_learns(policy)?;
         }
@@ -58,6 +68,15 @@ impl Args {
             command.arg("--record").arg(record);
         }
         command.args(self.target.map(|target| std::path::absolute(&target).unwrap_or(target)));
-        Err(wrong(command.exec()))
+        if !self.json {
+            return Err(wrong(command.exec()));
+        }
+        let output = command.stderr(Stdio::inherit()).output().map_err(wrong)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let pairs = boot::snapshot::counts(&said).into_iter();
+        if output.status.success() {
+            say(json!({ "image": pairs.map(|(name, n)| (name, json!(n))).collect::<Map<_, _>>() }));
+        }
+        Ok(output.status.code().map_or(3, |code| code as u8))
     }
 }
