@@ -97,16 +97,25 @@ fn usage() -> String {
     format!("{USAGE}{}", policy::help())
 }
 
+/// What the verb is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Suspend,
+    Measure,
+    DryRun,
+    Prepare,
+}
+
 /// The verb.
 pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
     let mut order = Order { target: None, policy: policy::find("everything")?, record: None };
-    let (mut measure, mut prepare, mut dry) = (false, false, false);
+    let mut tasks = Vec::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
-            "--measure" => measure = true,
-            "--prepare" => prepare = true,
-            "--dry-run" => dry = true,
+            "--measure" => tasks.push(Task::Measure),
+            "--prepare" => tasks.push(Task::Prepare),
+            "--dry-run" => tasks.push(Task::DryRun),
             "--policy" => {
                 order.policy = policy::find(rest.next().map_or("", String::as_str))?;
             }
@@ -117,17 +126,22 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
             other => return Err(format!("`{other}`\n{}", usage())),
         }
     }
-    let needs_target = !measure && !dry;
-    if (measure && (dry || order.target.is_some())) || (needs_target && order.target.is_none()) {
-        return Err(format!("expected a target or --measure\n{}", usage()));
-    }
-    if let (true, Some(target)) = (prepare, &order.target) {
-        return convert::prepare(target).map(|()| 0);
+    let task = match tasks[..] {
+        [] => Task::Suspend,
+        [one] => one,
+        _ => return Err(format!("expected one thing to do\n{}", usage())),
+    };
+    match (task, &order.target) {
+        (Task::Prepare, Some(target)) => return convert::prepare(target).map(|()| 0),
+        (Task::Measure, Some(_)) | (Task::Prepare | Task::Suspend, None) => {
+            return Err(format!("expected a target or --measure\n{}", usage()));
+        }
+        _ => {}
     }
     if order.policy.learns() && order.record.is_none() {
         return Err("this policy learns: expected --record FILE".into());
     }
-    if dry {
+    if task == Task::DryRun {
         println!("image {}", dry_run(&order)?);
         return Ok(0);
     }
@@ -138,7 +152,7 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
             return fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0);
         }
     }
-    if !measure {
+    if task == Task::Suspend {
         off()?;
     }
     Ok(0)

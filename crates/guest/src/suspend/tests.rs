@@ -194,3 +194,16 @@ fn a_stream_of_another_kernel_is_refused() {
         assert!(why.contains("not known"), "{why}");
     }
 }
+
+/// What says that it writes nothing does not prepare a target beside it.
+#[test]
+fn one_thing_is_done_at_a_time() {
+    let told = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
+        super::verb(&words).unwrap_err()
+    };
+    assert!(told(&["--prepare", "--dry-run", "/dev/null"]).starts_with("expected one thing to do"));
+    for words in [&["--measure", "/dev/null"][..], &["--prepare"], &[]] {
+        assert!(told(words).starts_with("expected a target or --measure"), "{words:?}");
+    }
+}
