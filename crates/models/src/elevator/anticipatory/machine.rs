@@ -529,15 +529,10 @@ impl Policy for Anticipatory {
         if self.lists[kind].next == second {
             self.replace_next(pool, second);
         }
-        if pool[second].time < pool[first].time {
-            pool[first].time = pool[second].time;
-            let list = &mut self.lists[kind];
-            list.fifo.take_place(pool, first, second);
-            list.sorted.remove(pool, second);
-            self.owner(pool, second).queued -= 1;
-        } else {
-            self.forget(pool, second);
-        }
+        let list = &mut self.lists[kind];
+        list.fifo.join(pool, first, second);
+        list.sorted.remove(pool, second);
+        self.owner(pool, second).queued -= 1;
     }
 
     fn expects(&self, what: &Request) -> bool {

@@ -414,13 +414,7 @@ impl Policy for Cfq {
     }
 
     fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
-        let fifo = &mut self.turns.all[pool[first].queue as usize].fifo;
-        if pool[second].time < pool[first].time {
-            pool[first].time = pool[second].time;
-            fifo.take_place(pool, first, second);
-        } else {
-            fifo.remove(pool, second)
-        }
+        self.turns.all[pool[first].queue as usize].fifo.join(pool, first, second);
         self.leave_order(pool, second);
     }
 

@@ -128,12 +128,7 @@ impl Batches {
             self.next = self.sorted[way].after(pool, second).unwrap_or(NONE);
         }
         self.sorted[way].remove(pool, second);
-        if pool[second].time < pool[first].time {
-            pool[first].time = pool[second].time;
-            self.fifo[way].take_place(pool, first, second);
-        } else {
-            self.fifo[way].remove(pool, second)
-        }
+        self.fifo[way].join(pool, first, second);
     }
 
     pub(crate) fn clear(&mut self) {

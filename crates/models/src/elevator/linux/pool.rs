@@ -415,8 +415,18 @@ impl Fifo {
         }
     }
 
+    /// `second` became a part of `first`: the one that would have expired first keeps its place.
+    pub(crate) fn join(&mut self, pool: &mut Pool, first: u32, second: u32) {
+        if pool[second].time < pool[first].time {
+            pool[first].time = pool[second].time;
+            self.take_place(pool, first, second);
+        } else {
+            self.remove(pool, second);
+        }
+    }
+
     /// `gone` leaves, and `rq` takes its place.
-    pub(crate) fn take_place(&mut self, pool: &mut Pool, rq: u32, gone: u32) {
+    fn take_place(&mut self, pool: &mut Pool, rq: u32, gone: u32) {
         self.remove(pool, rq);
         let (before, after) = (pool[gone].before, pool[gone].after);
         (pool[rq].before, pool[rq].after) = (before, after);
