@@ -222,10 +222,8 @@ impl Session {
     /// Disconnect the clients and save the devices.
     fn stop(&mut self) -> Result<(), Failure> {
         let now = self.event_loop.shared.clock.now();
-        for export in &mut self.event_loop.shared.exports {
-            // What a fault holds back would never end.
-            commands::lift_all(&mut export.engine, now);
-        }
+        // What a fault holds back would never end.
+        commands::lift_all(&mut self.event_loop.shared.exports, now);
         let stopped = self.stop_frontend();
         let closed = open::close(&mut self.event_loop.shared.exports, &mut self.origins);
         stopped.and(closed)

@@ -4,17 +4,19 @@ use serde_json::json;
 
 use crate::clock::Wall;
 use crate::control::{self, Line, Verb};
-use crate::engine::Engine;
 use crate::fault::FaultId;
 use crate::poll::Event;
+use crate::shared_state::Export;
 
 use super::Session;
 
-/// Lift every fault.
-pub(super) fn lift_all(engine: &mut Engine, now: Wall) {
-    let all: Vec<FaultId> = engine.faults().list().map(|(id, ..)| id).collect();
-    for id in all {
-        engine.lift(id, now);
+/// Lift every fault of these devices.
+pub(super) fn lift_all(exports: &mut [Export], now: Wall) {
+    for engine in exports.iter_mut().map(|export| &mut export.engine) {
+        let all: Vec<FaultId> = engine.faults().list().map(|(id, ..)| id).collect();
+        for id in all {
+            engine.lift(id, now);
+        }
     }
 }
 
@@ -41,16 +43,15 @@ impl Session {
             })?,
         };
         let now = self.event_loop.shared.clock.now();
-        if line.verb == Verb::Lift(None) && line.export.is_none() {
-            let exports = self.event_loop.shared.exports.iter_mut();
-            exports.for_each(|export| lift_all(&mut export.engine, now));
-            return Ok(String::new());
-        }
-        let engine = &mut self.event_loop.shared.exports[index].engine;
+        let exports = &mut self.event_loop.shared.exports;
+        let engine = &mut exports[index].engine;
         match line.verb {
             Verb::Inject(rule) => Ok(engine.inject(rule, now).0.to_string()),
             Verb::Lift(None) => {
-                lift_all(engine, now);
+                // Of the device that was named, or of all.
+                let chosen =
+                    if line.export.is_some() { index..index + 1 } else { 0..exports.len() };
+                lift_all(&mut exports[chosen], now);
                 Ok(String::new())
             }
             Verb::Lift(Some(id)) => {
