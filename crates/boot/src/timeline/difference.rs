@@ -64,7 +64,6 @@ fn paired(boots: [Vec<(String, u64, Option<u64>)>; 2]) -> Vec<Row> {
 
 /// What a person reads: the first `rows` of both, where there are any.
 pub fn lines(names: [&str; 2], boots: [&Record; 2], rows: usize) -> Vec<String> {
-    let seconds = |ns: Option<u64>| ns.map_or("-".into(), |ns| format!("{:.6}", ns as f64 / 1e9));
     let [first, second] = names;
     let mut out = Vec::new();
     for (what, all) in [("process", of_processes(boots)), ("unit", of_units(boots))] {
@@ -80,7 +79,8 @@ pub fn lines(names: [&str; 2], boots: [&Record; 2], rows: usize) -> Vec<String> 
         ));
         for row in all.iter().take(rows) {
             let [a, b] = row.io_ns.map(|ns| ns as f64 / 1e9);
-            let [from, to] = if starts { row.start_ns.map(seconds) } else { Default::default() };
+            let [from, to] =
+                if starts { row.start_ns.map(units::told_start) } else { Default::default() };
             let (more, name) = (row.io_more_s(), &row.name);
             out.push(format!("{a:11.6} {b:11.6} {more:+11.6} {from:>11} {to:>11}  {name}"));
         }

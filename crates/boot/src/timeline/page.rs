@@ -82,7 +82,7 @@ fn of_units(out: &mut String, record: &Record) {
          s<th>to start s<th>read MB<th>page faults with I/O<th>processes<th>unit</tr>\n",
     );
     for row in units::units(record).iter().take(ROWS) {
-        let start = row.start_ns.map_or("-".into(), |ns| format!("{:.6}", ns as f64 / 1e9));
+        let start = units::told_start(row.start_ns);
         let _ = writeln!(
             out,
             "<tr><td>{:.6}<td>{:.6}<td>{:.6}<td>{start}<td>{:.2}<td>{}<td>{}<td>{}</tr>",
@@ -297,8 +297,7 @@ fn compared(out: &mut String, (first, a): (&str, &Record), (second, b): (&str, &
             let _ = write!(out, "<tr><td>{a:.6}<td>{b:.6}<td>{:+.6}", row.io_more_s());
             if what == "unit" {
                 for ns in row.start_ns {
-                    let told = ns.map_or("-".into(), |ns| format!("{:.6}", ns as f64 / 1e9));
-                    let _ = write!(out, "<td>{told}");
+                    let _ = write!(out, "<td>{}", units::told_start(ns));
                 }
             }
             let _ = writeln!(out, "<td>{}</tr>", escaped(&row.name));

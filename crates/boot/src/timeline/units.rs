@@ -166,6 +166,11 @@ pub fn chain(record: &Record) -> Vec<Link> {
     links
 }
 
+/// How long a unit took to start, in seconds, where that is known.
+pub(super) fn told_start(start_ns: Option<u64>) -> String {
+    start_ns.map_or("-".into(), |ns| format!("{:.6}", ns as f64 / 1e9))
+}
+
 /// What a person reads of them.
 pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     if record.units.is_empty() || rows == 0 {
@@ -179,7 +184,7 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
         "I/O delay s", "processor s", "to start s", "read MB", "faults"
     ));
     for row in units(record).iter().take(rows) {
-        let start = row.start_ns.map_or("-".into(), |ns| format!("{:.6}", seconds(ns)));
+        let start = told_start(row.start_ns);
         out.push(format!(
             "{:11.6} {:11.6} {start:>11} {:8.2} {:7}  {}",
             seconds(row.io_ns),
