@@ -1,4 +1,4 @@
-"""Throughput over time: reads above the axis, writes below it."""
+"""Throughput over time: reads, and writes below them, each upwards from an axis of its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from .. import _numbers as numbers
 from ..rundir import Run, RunDirectory
 from . import Figure, _layout, _style
 
+# Of a run's panel; reads and writes share it.
 HEIGHT = 96
-_LABEL = "format(abs(datum.value), '~g')"
+_OPS = ("read", "write")
 
 
 def draw(data: RunDirectory) -> Figure | None:
@@ -31,10 +32,10 @@ def draw(data: RunDirectory) -> Figure | None:
     ]
     return Figure(
         title=_finding(data),
-        subtitle="MB/s (10⁶ bytes) completed in each of up to 400 intervals: reads upwards, "
-        "writes downwards; the numbers are means",
+        subtitle="MB/s (10⁶ bytes) completed in each of up to 400 intervals; the numbers are "
+        "means",
         svg=_style.svg(alt.vconcat(*rows, spacing=16), "throughput"),
-        how="The height above the axis is read throughput, the depth below it write throughput. "
+        how="Reads and writes have an axis each, both upwards. "
         "Panels of one workload share their scales. A device that falls behind the recorded "
         "arrivals shows lower, longer hills.",
         alt="Read and write throughput over time. " + _finding(data) + ".",
@@ -69,35 +70,41 @@ def _panel(
 ) -> _style.Drawing:
     column = table.filter(pl.col("run").is_in([run.index for run in peers]))
     mine = table.filter(pl.col("run") == panel.run.index)
-    high = {op: _most(column, op) for op in ("read", "write")}
+    ops = [op for op in _OPS if _most(column, op) > 0] or ["read"]
     end = float(column["t_s"].max() or 1.0)  # type: ignore[arg-type]
+    strips = [
+        _strip(mine.filter(pl.col("op") == op), op, _most(column, op), end,
+               panel.run.metric(f"{op}_mb_s"), last=op == ops[-1])
+        .properties(width=width, height=HEIGHT // len(ops))
+        for op in ops
+    ]
+    strips[0] = strips[0].properties(title=_layout.shorten(panel.title, width + 60))
+    return alt.vconcat(*strips, spacing=6)
+
+
+def _strip(
+    table: pl.DataFrame, op: str, high: float, end: float, mean: float | None, *, last: bool
+) -> alt.LayerChart:
+    """One operation of one run; the last one has the time below it."""
     unit, scale = _style.time_unit(end)
+    label = f"format(datum.value, '~g') + ' {unit}'"
     x = alt.X("t:Q", title=None).scale(domain=[0, end / scale], nice=False).axis(
-        grid=False, tickCount=4, labelExpr=f"format(datum.value, '~g') + ' {unit}'",
-        labelFlush=True)
-    y = alt.Y("v:Q", title=None).scale(
-        domain=[-high["write"], high["read"]], nice=True).axis(tickCount=4, labelExpr=_LABEL)
-    rows: list[dict[str, Any]] = []
-    words: list[dict[str, Any]] = []
-    for op, sign in (("read", 1), ("write", -1)):
-        colour = _style.OPS[op]
-        rows.extend(
-            {"t": round(t / scale, 4), "v": round(sign * v, 4), "colour": colour}
-            for t, v in mine.filter(pl.col("op") == op).select("t_s", "mb_s").iter_rows()
-        )
-        mean = panel.run.metric(f"{op}_mb_s")
-        if mean:
-            text = f"{op} {numbers.significant(mean, 2)}"
-            words.append({"t": end / scale, "v": sign * high[op], "text": text, "colour": colour})
+        grid=False, tickCount=4, labelExpr=label, labelFlush=True, labels=last, ticks=last)
+    y = alt.Y("v:Q", title=None).scale(domain=[0, high or 1.0], nice=True).axis(
+        tickCount=2, format="~g")
+    colour = _style.OPS[op]
+    rows: list[dict[str, Any]] = [
+        {"t": round(t / scale, 4), "v": round(v, 4), "colour": colour}
+        for t, v in table.select("t_s", "mb_s").iter_rows()
+    ]
+    words = [{"t": end / scale, "v": (high or 1.0) / 2, "colour": colour,
+              "text": f"{op} {numbers.significant(mean, 2)}"}] if mean else []
     area = alt.Chart(_style.values(rows)).mark_area(
         interpolate="step-after", clip=True).encode(x=x, y=y.stack(None), color=_style.AS_IS)
-    zero = alt.Chart(_style.values([{"v": 0}])).mark_rule(
-        color=_style.MUTED, strokeWidth=0.8).encode(y=y)
     names = alt.Chart(_style.values(words)).mark_text(
         align="left", dx=5, baseline="middle", fontWeight=600).encode(
         x=x, y=y, text="text:N", color=_style.AS_IS)
-    return alt.layer(area, zero, names).properties(
-        width=width, height=HEIGHT, title=_layout.shorten(panel.title, width + 60))
+    return alt.layer(area, names)
 
 
 def _most(table: pl.DataFrame, op: str) -> float:
