@@ -12,7 +12,7 @@ from ..rundir import Run, RunDirectory
 from . import Figure, _layout, _style
 
 # Of a run's panel; reads and writes share it.
-HEIGHT = 96
+HEIGHT = 108
 _OPS = ("read", "write")
 
 
@@ -91,7 +91,7 @@ def _strip(
     x = alt.X("t:Q", title=None).scale(domain=[0, end / scale], nice=False).axis(
         grid=False, tickCount=4, labelExpr=label, labelFlush=True, labels=last, ticks=last)
     y = alt.Y("v:Q", title=None).scale(domain=[0, high or 1.0], nice=True).axis(
-        tickCount=2, format="~g")
+        tickCount=2, labelExpr="format(datum.value, '~g')")
     colour = _style.OPS[op]
     rows: list[dict[str, Any]] = [
         {"t": round(t / scale, 4), "v": round(v, 4), "colour": colour}
