@@ -269,7 +269,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
         DOCUMENT, {"study.seed": [1, 2]}, set={"run.requests": 2_000_000, "workload.fio.loops": 99},
         out=tmp_path / "out", progress=lambda *now: told.append(now))
     assert told and all(0 <= share <= 1 and runs == 2 for share, _, runs in told)
-    assert told == sorted(told)
+    assert told == sorted(told) and told[-1] == (1.0, 2, 2)
 
     def interrupts(*_: float) -> None:
         raise KeyError("enough")

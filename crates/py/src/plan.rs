@@ -175,9 +175,14 @@ impl PlannedStudy {
                         watch.stop();
                     }
                 }
-                let outcome = worker.join();
                 let panicked = |_| Err(Failure::bug("the study panicked"));
-                (outcome.unwrap_or_else(panicked), raised_here)
+                let outcome = worker.join().unwrap_or_else(panicked);
+                // Whoever draws a bar sees it full.
+                if let Some(tell) = tell.filter(|_| outcome.is_ok() && raised_here.is_none()) {
+                    let now = (watch.share(plan), watch.finished());
+                    raised_here = Python::attach(|py| tell.call1(py, now).map(drop)).err();
+                }
+                (outcome, raised_here)
             })
         });
         match raised_here {
