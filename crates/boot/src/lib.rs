@@ -6,6 +6,7 @@
 //! `install` puts the recorder into a system of the user's.
 //! `timeline` is what comes after: who waits for what until a unit of the distribution is reached.
 
+mod accelerator;
 pub mod compose;
 mod guest_program;
 pub mod image;
@@ -15,5 +16,6 @@ pub mod snapshot;
 pub mod timeline;
 mod tool;
 
+pub use accelerator::Accelerator;
 pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI};
 pub use tool::missing_packages;

@@ -5,12 +5,18 @@ use std::process::{Command, Stdio};
 
 use config::Failure;
 
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+/// The device by which a guest ends QEMU.
+pub(crate) const EXIT_DEVICE: [&str; 2] = ["-device", "isa-debug-exit,iobase=0xf4,iosize=1"];
+/// What a write of our init to it makes of QEMU's exit code.
+pub(crate) const INIT_REACHED: i32 = 33;
+
 /// Where GRUB keeps the first sector of a disk that a BIOS boots.
 pub(crate) const GRUB_BOOT_CODE: &str = "/usr/lib/grub/i386-pc/boot.img";
 
 /// The programs that are used, and the Debian package that has each.
 const PACKAGES: [(&str, &str); 12] = [
-    ("qemu-system-x86_64", "qemu-system-x86"),
+    (QEMU, "qemu-system-x86"),
     ("grub-mkimage", "grub-common"),
     ("mke2fs", "e2fsprogs"),
     ("gzip", "gzip"),

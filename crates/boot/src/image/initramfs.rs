@@ -100,7 +100,7 @@ pub(crate) fn archive_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A cpio archive with the init.
-pub(super) fn smallest() -> Vec<u8> {
+pub(crate) fn smallest() -> Vec<u8> {
     let mut out = Vec::new();
     entry(&mut out, NAME, 0o100_755, &program());
     entry(&mut out, "TRAILER!!!", 0, &[]);

@@ -13,7 +13,7 @@ use config::Failure;
 
 pub use elf::plain;
 pub use initramfs::Initramfs;
-pub(crate) use initramfs::archive_of;
+pub(crate) use initramfs::{archive_of, smallest as smallest_initramfs};
 pub use kernel::unpack;
 pub(crate) use kernel::version as kernel_version;
 pub use pack::Packing;

@@ -10,11 +10,8 @@ use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 use serde_json::{Value, json};
 
-use crate::tool;
+use crate::tool::{self, INIT_REACHED, QEMU};
 
-const QEMU: &str = "qemu-system-x86_64";
-/// What the init's write to the exit device makes of QEMU's exit code.
-const INIT_REACHED: i32 = 33;
 /// Times of a load are in these; they are on only while it lasts, because they are many.
 const CLOCK_EVENTS: &str = "memory_region_ops_read";
 /// Longest trace. A guest that goes on reading the clock would fill the disk with it.
@@ -100,7 +97,7 @@ fn command(image: &Path, folder: &Path, limits: Limits) -> Command {
     qemu.args(["-cpu", "qemu64", "-smp", "1", "-m", &limits.memory_mib.to_string()]);
     qemu.args(["-nodefaults", "-display", "none", "-vga", "none", "-nic", "none", "-no-reboot"]);
     qemu.args(["-serial", &file("serial"), "-debugcon", &file("console"), "-qmp", "stdio"]);
-    qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
+    qemu.args(tool::EXIT_DEVICE);
     // The guest stops itself where tracing begins and ends.
     qemu.args(["-device", "pvpanic,ioport=0x505", "-action", "panic=pause"]);
     // Without a thread for the disk, a request is in the trace where the guest makes it.

@@ -10,9 +10,8 @@ use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 
 use super::SnapshotGuest;
-use crate::tool;
+use crate::tool::{self, QEMU};
 
-const QEMU: &str = "qemu-system-x86_64";
 /// What the loader says when it does nothing.
 pub(super) const NOT_RESUMED: &str = "blocklab-loader: not resumed: ";
 /// Lines of a guest that an error shows.
@@ -71,10 +70,11 @@ impl Start {
         trace: &Path,
     ) -> Result<Command, Failure> {
         let mut qemu = Command::new(QEMU);
-        qemu.args(["-accel", "tcg", "-machine", "pc", "-cpu", &guest.processor]);
+        qemu.args(["-accel", guest.accelerator.name(), "-machine", "pc"]);
+        qemu.args(["-cpu", &guest.processor]);
         qemu.args(["-m", &guest.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
         qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
-        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
+        qemu.args(tool::EXIT_DEVICE);
         // A comma in a name of QEMU's is written twice.
         for (index, disk) in disks.iter().enumerate() {
             let shown = disk.display().to_string().replace(',', ",,");

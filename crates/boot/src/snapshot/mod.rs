@@ -11,6 +11,7 @@ use std::time::Duration;
 use config::Failure;
 use workload::boot_recording::{Read, Recording};
 
+use crate::Accelerator;
 use crate::image::archive_of;
 use crate::tool;
 use guest::{Life, NOT_RESUMED, Start};
@@ -44,6 +45,8 @@ pub struct SnapshotGuest {
     pub uefi: bool,
     /// Its disks are NVMe drives, not virtio's.
     pub nvme: bool,
+    /// What runs its instructions.
+    pub accelerator: Accelerator,
     /// Its clock counts instructions, one a nanosecond.
     pub counted: bool,
     /// Time of this machine for each life.

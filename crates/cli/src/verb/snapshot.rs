@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use boot::Accelerator;
 use boot::snapshot::{
     Disks, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
 };
@@ -123,6 +124,17 @@ impl ResumeFrom {
     }
 }
 
+/// What runs a guest.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Choice {
+    /// KVM, if a small guest has booted with it on this machine
+    Auto,
+    /// KVM
+    Kvm,
+    /// QEMU's translation
+    Tcg,
+}
+
 /// The machine of a guest.
 #[derive(clap::Args)]
 struct Guest {
@@ -142,6 +154,9 @@ struct Guest {
     /// Its disks are NVMe drives
     #[arg(long)]
     nvme: bool,
+    /// What runs it: KVM, where a guest boots with it, else QEMU's translation
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::Auto)]
+    accelerator: Choice,
     /// Seconds of this machine that each of its lives may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
@@ -159,6 +174,7 @@ impl Guest {
             filled_mib: 0,
             hot_mib: 0,
             policy: EVERYTHING.into(),
+            accelerator: Accelerator::Tcg("as asked".into()),
             counted: false,
             processor: self.processor.clone(),
             processors: self.processors,
@@ -166,6 +182,25 @@ impl Guest {
             nvme: self.nvme,
             wall: Duration::from_secs(self.wall_limit),
         }
+    }
+
+    /// `guest` with what runs it.
+    fn accelerated(
+        &self,
+        guest: SnapshotGuest,
+        kernel: Option<&Path>,
+    ) -> Result<SnapshotGuest, Failure> {
+        let accelerator = match self.accelerator {
+            Choice::Kvm if guest.counted => {
+                return Err(Failure::input("--accelerator kvm: it does not count instructions")
+                    .expected("tcg or auto beside --record"));
+            }
+            Choice::Kvm => Accelerator::Kvm,
+            Choice::Tcg => guest.accelerator.clone(),
+            Choice::Auto if guest.counted => Accelerator::Tcg("instructions are counted".into()),
+            Choice::Auto => Accelerator::of_this_machine(kernel)?,
+        };
+        Ok(SnapshotGuest { accelerator, ..guest })
     }
 }
 
@@ -176,14 +211,18 @@ impl Boot {
             std::fs::metadata(path)
                 .map_err(|why| Failure::input(format!("{}: {why}", path.display())))?;
         }
-        let Woken::Back(resumed) = self.guest.snapshot_guest().wake(Resumer::Loader, &disks)?
-        else {
+        let guest = self.guest.accelerated(self.guest.snapshot_guest(), None)?;
+        let Woken::Back(resumed) = guest.wake(Resumer::Loader, &disks)? else {
             return Err(Failure::bug("it suspended itself again"));
         };
         disks.check()?;
         if self.guest.json {
-            say(json!({ "resume_s": resumed.wall_s, "loader": resumed.loader }));
+            say(json!({
+                "resume_s": resumed.wall_s, "loader": resumed.loader,
+                "accelerator": guest.accelerator.name(),
+            }));
         } else {
+            say(format!("by {}", guest.accelerator));
             say(told_resume(&resumed));
         }
         Ok(())
@@ -290,6 +329,7 @@ impl Try {
             return Err(Failure::input(message).expected("a policy that does not"));
         }
         guest.check()?;
+        let guest = self.guest.accelerated(guest, Some(&self.kernel))?;
         if let Some(path) = &self.keep {
             let disks = Disks::new(&guest, path)?;
             let suspended = guest.suspend(Resumer::Loader, &disks).inspect_err(|_| {
@@ -297,7 +337,7 @@ impl Try {
                     let _ = std::fs::remove_file(path);
                 }
             })?;
-            return self.tell(&[], Some((path, &suspended)));
+            return self.tell(&guest, &[], Some((path, &suspended)));
         }
         if let Some(folder) = &self.record {
             std::fs::create_dir(folder).map_err(|why| {
@@ -322,7 +362,7 @@ impl Try {
         if let Some(folder) = &self.record {
             self.keep_recordings(folder, &cycles)?;
         }
-        self.tell(&cycles, None)
+        self.tell(guest, &cycles, None)
     }
 
     /// A file for each resumer and each moment.
@@ -340,7 +380,12 @@ impl Try {
         Ok(())
     }
 
-    fn tell(&self, cycles: &[Cycle], kept: Option<(&Path, &Suspended)>) -> Result<(), Failure> {
+    fn tell(
+        &self,
+        guest: &SnapshotGuest,
+        cycles: &[Cycle],
+        kept: Option<(&Path, &Suspended)>,
+    ) -> Result<(), Failure> {
         let ratio = match cycles {
             [ours, kernel, ..] if kernel.resumer == Resumer::Kernel => {
                 Some(kernel.resumed.wall_s / ours.resumed.wall_s)
@@ -352,9 +397,13 @@ impl Try {
             let kept = kept.map(|(path, suspended)| {
                 json!({ "image": path.display().to_string(), "counts": counts(suspended) })
             });
-            say(json!({ "cycles": cycles, "ratio": ratio, "kept": kept }));
+            say(json!({
+                "accelerator": guest.accelerator.name(), "cycles": cycles, "ratio": ratio,
+                "kept": kept,
+            }));
             return Ok(());
         }
+        say(format!("by {}", guest.accelerator));
         if let Some((path, suspended)) = kept {
             say(format!("{}: {}", path.display(), told(&suspended.counts)));
         }

@@ -26,6 +26,10 @@ fn tried(test: &Test, args: &[&str]) -> Option<Output> {
     if !args.contains(&"--fill") {
         command.args(["--fill", "20"]);
     }
+    // Whether KVM works here is tried once, by one test.
+    if !args.contains(&"--accelerator") {
+        command.args(["--accelerator", "tcg"]);
+    }
     command.env("TMPDIR", test.path("tmp"));
     std::fs::create_dir_all(test.path("tmp")).unwrap();
     Some(test.run_as(&mut command))
@@ -34,9 +38,10 @@ fn tried(test: &Test, args: &[&str]) -> Option<Output> {
 #[test]
 fn a_guest_comes_back_as_it_was() {
     let test = Test::new();
-    let Some(out) = tried(&test, &[]) else { return };
+    let Some(out) = tried(&test, &["--accelerator", "auto"]) else { return };
     assert_eq!(out.code, 0, "{}", out.stderr);
     let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    assert!(answer["accelerator"] == "kvm" || answer["accelerator"] == "tcg", "{answer}");
     let cycle = &answer["cycles"][0];
     let count = |name: &str| cycle["counts"][name].as_f64().unwrap();
     assert_eq!(count("pages"), count("data") + count("zero") + count("word"));
