@@ -30,8 +30,8 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// That of this machine: `kernel` is booted by KVM, unless an earlier try is remembered. Without
-    /// a kernel only what is remembered counts.
+    /// That of this machine: `kernel` is booted by KVM, unless an earlier try is remembered.
+    /// Without a kernel only what is remembered counts.
     ///
     /// # Errors
     /// When QEMU is missing, or there is no temporary folder.
@@ -160,7 +160,7 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        let within = |script, ms| boots(shell(script), Duration::from_millis(ms)).unwrap();
+        let within = |script: &str, ms| boots(shell(script), Duration::from_millis(ms)).unwrap();
         assert_eq!(within(&format!("exit {}", tool::INIT_REACHED), 60_000), Ok(()));
         assert_eq!(within("exit 1", 60_000), Err("ended before its init".into()));
         let began = Instant::now();
