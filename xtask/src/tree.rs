@@ -48,6 +48,10 @@ impl Tree {
         }
         let mut tree = Tree::default();
         for path in String::from_utf8_lossy(&git.stdout).split('\0').filter(|p| !p.is_empty()) {
+            if root.join(path).is_symlink() {
+                tree.paths.insert(path.into());
+                continue;
+            }
             // A file that was deleted but not yet committed is still listed.
             let Ok(bytes) = std::fs::read(root.join(path)) else { continue };
             tree.paths.insert(path.into());

@@ -34,6 +34,10 @@ impl Copy {
         copy.git_init();
         for path in Tree::read(&copy.root).unwrap().paths {
             let path = copy.root.join(path);
+            if path.is_symlink() {
+                std::fs::remove_file(&path).unwrap();
+                continue;
+            }
             let time = std::fs::metadata(&path).unwrap().modified().unwrap();
             let content = std::fs::read(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
@@ -44,6 +48,10 @@ impl Copy {
         for path in &tree.paths {
             let to = copy.root.join(path);
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            if let Ok(target) = std::fs::read_link(from.join(path)) {
+                std::os::unix::fs::symlink(target, to).unwrap();
+                continue;
+            }
             // A file that was deleted but not yet committed is still listed.
             let _ = std::fs::copy(from.join(path), to);
         }
