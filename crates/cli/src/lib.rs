@@ -138,8 +138,10 @@ mod tests {
     #[test]
     fn what_becomes_of_every_path_is_known() {
         let mut found = path_arguments(&Arguments::command(), "");
-        let mut known: Vec<_> =
-            paths::PATHS.iter().map(|(verb, name, _)| (verb.to_string(), name.to_string())).collect();
+        let mut known: Vec<_> = paths::PATHS
+            .iter()
+            .map(|(verb, name, _)| (verb.to_string(), name.to_string()))
+            .collect();
         found.sort();
         known.sort();
         assert_eq!(found, known, "tests/cli/paths.rs is a list of all of them");

@@ -125,8 +125,10 @@ pub fn check_create(path: &Path) -> Result<(), Failure> {
 /// When something is there, or it cannot be written.
 pub fn create(path: &Path, content: &[u8]) -> Result<(), Failure> {
     let wrong = |why: io::Error| match why.kind() {
-        io::ErrorKind::AlreadyExists => Failure::input(format!("{} exists already", path.display()))
-            .help("choose another name, or delete it first"),
+        io::ErrorKind::AlreadyExists => {
+            Failure::input(format!("{} exists already", path.display()))
+                .help("choose another name, or delete it first")
+        }
         _ => Failure::machine(format!("cannot write {}: {why}", path.display()))
             .help("nothing was left behind; make room or choose another place"),
     };

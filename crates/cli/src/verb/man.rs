@@ -34,7 +34,10 @@ impl Args {
         }
         for (name, page) in &pages {
             study::replace(&self.folder.join(name), page).map_err(|why| {
-                Failure::machine(format!("cannot write {}: {why}", self.folder.join(name).display()))
+                Failure::machine(format!(
+                    "cannot write {}: {why}",
+                    self.folder.join(name).display()
+                ))
             })?;
         }
         crate::say(format!("wrote manual pages to {folder}"));

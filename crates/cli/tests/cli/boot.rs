@@ -126,7 +126,8 @@ fn a_report_takes_the_place_of_a_report_only() {
         ("--html", "<!doctype html>\n<html lang=\"en\"><!-- made by blocklab -->older"),
         (
             "--perfetto",
-            "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"made_by\":\"blocklab boot report\"},\"older\":1}",
+            "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"made_by\":\"blocklab boot report\"},\
+             \"older\":1}",
         ),
     ] {
         let args = ["boot", "report", "a.record", option, "out"];

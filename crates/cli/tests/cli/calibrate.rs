@@ -233,7 +233,8 @@ fn a_probe_writes_only_to_the_drive_that_is_named() {
 #[test]
 fn a_probe_that_is_ended_ends_fio_and_leaves_what_was_measured() {
     let test = drive().file("pid", "");
-    let waits = "#!/bin/sh\n[ $1 = --version ] && echo fio-3 && exit\necho $$ > pid\nexec sleep 1000\n";
+    let waits =
+        "#!/bin/sh\n[ $1 = --version ] && echo fio-3 && exit\necho $$ > pid\nexec sleep 1000\n";
     std::fs::write(test.path("fio"), waits).unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_blocklab"));
     command.args(["calibrate", "probe", "--file", "drive", "--fio", "./fio", "--out", "measured"]);

@@ -158,8 +158,8 @@ fn all(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 impl Case {
-    /// Bad input, in one message that names `place`; nothing is changed, and no file is new. What is
-    /// not so.
+    /// Bad input, in one message that names `place`; nothing is changed, and no file is new. Says
+    /// what is not so.
     fn complaint(&self, test: Test, what: &str, place: &str) -> Option<String> {
         let words: Vec<String> = self.line.split(' ').map(|w| w.replace('@', place)).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -175,7 +175,8 @@ impl Case {
         ];
         let wrong: Vec<&str> = wrong.iter().filter(|(is, _)| *is).map(|(_, why)| *why).collect();
         let line = words.join(" ");
-        let told = || format!("{line}, {what}: {}\n{} {}", wrong.join("; "), told.code, told.stderr);
+        let told =
+            || format!("{line}, {what}: {}\n{} {}", wrong.join("; "), told.code, told.stderr);
         (!wrong.is_empty()).then(told)
     }
 
@@ -184,7 +185,8 @@ impl Case {
         let name = self.name;
         // The place itself, or where the file in it would be.
         let place = self.file.map_or(name.to_string(), |file| format!("{name}/{file}"));
-        let foreign = FOREIGN.map(|text| (with_inputs().file(&place, text), "a foreign file", name));
+        let foreign =
+            FOREIGN.map(|text| (with_inputs().file(&place, text), "a foreign file", name));
         let mut tried = Vec::from(foreign);
         tried.push((with_inputs().file(&format!("{place}/dear"), "dear"), "a folder", name));
         let test = with_inputs().file("dear.txt", "dear").file(&format!("{place}/x"), "");
@@ -198,7 +200,10 @@ impl Case {
             // Nobody may write there, root included.
             tried.push((with_inputs(), "no such folder", "/proc/none/place.toml"));
         }
-        tried.into_iter().filter_map(|(test, what, name)| self.complaint(test, what, name)).collect()
+        tried
+            .into_iter()
+            .filter_map(|(test, what, name)| self.complaint(test, what, name))
+            .collect()
     }
 }
 

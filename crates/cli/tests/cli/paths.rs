@@ -1,7 +1,7 @@
 //! Every path that a command line takes, and what becomes of what is there.
 //!
-//! A unit test compares the list with the command line as it is; `outputs.rs` puts something into the
-//! way of every output.
+//! A unit test compares the list with the command line as it is; `outputs.rs` puts something into
+//! the way of every output.
 
 use Use::{Kept, Output, Read};
 

@@ -148,7 +148,7 @@ impl Args {
         let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
         let memory_mib = travel::memory(&self.mem)?;
         let host = study::host(&self.host)?;
-        // What is wrong with a part, or in the way of what is written, is said before anything boots.
+        // A wrong part, and what is in the way of an output, is told before anything boots.
         for device in &self.device {
             study::build_part(device, &[], self.seed)?;
         }
