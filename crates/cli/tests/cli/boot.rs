@@ -141,6 +141,8 @@ fn a_report_takes_the_place_of_a_report_only() {
         assert!(told.contains("out exists already"), "{told}");
         let (code, told, new) = run(ours);
         assert!(code == 0 && !new.contains("older"), "{told}");
+        // What was written just now is ours, too.
+        assert_eq!(run(&new).0, 0);
     }
 }
 
