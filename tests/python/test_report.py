@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -294,7 +295,7 @@ def test_a_damaged_directory_gives_one_clear_error(
 def test_an_unwritable_target_is_the_machines_fault(run_directory: Path, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="cannot write the report") as caught:
         page.write(run_directory, tmp_path / "no" / "such" / "folder.html")
-    assert (caught.value.kind, caught.value.exit_code) == ("machine", 3)
+    assert (caught.value.kind, caught.value.exit_code) == ("input", 2)
 
 
 def test_the_command_writes_names_and_fails_like_the_house(
@@ -334,6 +335,35 @@ def test_only_a_report_or_a_figure_is_written_over(tmp_path: Path) -> None:
     for _ in range(2):
         assert page.write(directory, notes) == notes
         assert write_figure(directory, "waf") == directory / "waf.svg"
+
+
+def test_what_is_in_the_way_of_a_report_stays(tmp_path: Path) -> None:
+    directory = write_run_directory(tmp_path / "run")
+    (tmp_path / "dear.html").write_text("dear", "utf-8")
+    link, folder, pipe = (tmp_path / name for name in ("link.html", "folder", "pipe"))
+    link.symlink_to("dear.html")
+    folder.mkdir()
+    for place in (link, folder, Path("/proc/none/place.html")):
+        with pytest.raises(StudyError) as refused:
+            page.write(directory, place)
+        assert refused.value.exit_code == 2 and str(place) in str(refused.value)
+    assert (tmp_path / "dear.html").read_text("utf-8") == "dear" and link.is_symlink()
+    assert list(folder.iterdir()) == []
+    # What is no file is written into, and stays what it is.
+    os.mkfifo(pipe)
+    read = tmp_path / "read"
+    with read.open("wb") as to, subprocess.Popen(["cat", pipe], stdout=to) as reader:
+        try:
+            page.write(directory, pipe)
+        finally:
+            if not pipe.is_fifo():
+                reader.kill()
+    assert pipe.is_fifo() and "</html>" in read.read_text("utf-8")
+    full = tmp_path / "full.html"
+    full.symlink_to("/dev/full")
+    with pytest.raises(StudyError) as refused:
+        page.write(directory, full)
+    assert refused.value.exit_code == 3 and Path("/dev/full").is_char_device()
 
 
 def test_a_figure_stands_alone(tmp_path: Path) -> None:

@@ -108,17 +108,11 @@ fn make_folder(file: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|why| unwritable(folder, &why))
 }
 
-/// Write a file under another name first: half of it is never seen.
+/// Half of it is never seen.
 fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     make_folder(path)?;
-    let unfinished = path.with_extension("blocklab-new");
-    let written = fs::write(&unfinished, bytes)
-        .and_then(|()| fs::set_permissions(&unfinished, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&unfinished, path));
-    written.map_err(|why| {
-        let _ = fs::remove_file(&unfinished);
-        unwritable(path, &why)
-    })
+    study::replace_as(path, bytes, Some(fs::Permissions::from_mode(mode)))
+        .map_err(|why| unwritable(path, &why))
 }
 
 fn script(unit: &str) -> String {

@@ -7,6 +7,9 @@ mod answer;
 #[cfg(feature = "linux")]
 mod binary;
 mod interrupt;
+#[cfg(test)]
+#[path = "../tests/cli/paths.rs"]
+mod paths;
 mod progress;
 mod python;
 mod table;
@@ -93,9 +96,9 @@ pub(crate) fn say(line: impl std::fmt::Display) {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, CommandFactory};
+    use clap::{Command, CommandFactory, ValueHint};
 
-    use super::Arguments;
+    use super::{Arguments, paths};
 
     /// Without `--json`, and why.
     const EXCEPTIONS: [(&str, &str); 4] = [
@@ -117,6 +120,31 @@ mod tests {
             found.push(name);
         }
         found
+    }
+
+    /// Each argument of a verb below `command` that is a path: the verb, and the argument's name.
+    fn path_arguments(command: &Command, verb: &str) -> Vec<(String, String)> {
+        let paths =
+            command.get_arguments().filter(|one| one.get_value_hint() == ValueHint::AnyPath);
+        let mut found: Vec<_> =
+            paths.map(|one| (verb.to_string(), one.get_id().to_string())).collect();
+        for below in command.get_subcommands() {
+            let name = format!("{verb} {}", below.get_name());
+            found.extend(path_arguments(below, name.trim()));
+        }
+        found
+    }
+
+    #[test]
+    fn what_becomes_of_every_path_is_known() {
+        let mut found = path_arguments(&Arguments::command(), "");
+        let mut known: Vec<_> = paths::PATHS
+            .iter()
+            .map(|(verb, name, _)| (verb.to_string(), name.to_string()))
+            .collect();
+        found.sort();
+        known.sort();
+        assert_eq!(found, known, "tests/cli/paths.rs is a list of all of them");
     }
 
     #[test]

@@ -78,7 +78,10 @@ pub use grid::Part;
 pub use host::{HostProfile, host};
 pub use image::{Cache, Image, is_image, read_image, write_image};
 pub use options::Options;
-pub use overwrite::{beside, check_distinct, check_overwrite, check_replace, is_full, replace};
+pub use overwrite::{
+    beside, check_create, check_distinct, check_output, check_overwrite, check_replace, create,
+    is_full, is_marked, replace, replace_as,
+};
 pub use part::{BuiltPart, build_part, build_part_behind, elevator_of, model_of, part_source};
 pub use plan::PlannedStudy;
 pub use planned::{DeviceSummary, PlannedRun, Setup};

@@ -65,7 +65,8 @@ pub(crate) fn results_of(directory: &Path) -> Result<Vec<OsString>, Failure> {
 }
 
 /// True for a page or a figure that a report wrote.
-fn is_marked(path: &Path) -> bool {
+#[must_use]
+pub fn is_marked(path: &Path) -> bool {
     let mut begin = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MARK_WITHIN).read_to_end(&mut begin));
     let text = String::from_utf8_lossy(&begin);
@@ -92,19 +93,79 @@ pub fn check_overwrite(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), F
     }
 }
 
+/// Refuse, before any work is done for it, a place that nothing can be written to, or that holds
+/// what somebody may still need; see [`check_overwrite`].
+///
+/// # Errors
+/// When it is one.
+pub fn check_output(path: &Path, ours: impl FnOnce() -> bool) -> Result<(), Failure> {
+    check_overwrite(path, ours)?;
+    check_replace(path).map_err(|why| {
+        Failure::input(format!("cannot write {}: {why}", path.display()))
+            .help("name another place, in a folder that exists and has room")
+    })
+}
+
+/// Refuse, before any work is done for it, a place where [`create`] will not be able to write.
+///
+/// # Errors
+/// When something is there already, or nothing can be written there.
+pub fn check_create(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::input(format!("{} exists already", path.display()))
+            .expected("a name that is free")
+            .help("choose another name, or delete it first"));
+    }
+    check_output(path, || false)
+}
+
+/// Write a new file whole or not at all, over nothing.
+///
+/// # Errors
+/// When something is there, or it cannot be written.
+pub fn create(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    let wrong = |why: io::Error| match why.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::input(format!("{} exists already", path.display()))
+                .help("choose another name, or delete it first")
+        }
+        _ => Failure::machine(format!("cannot write {}: {why}", path.display()))
+            .help("nothing was left behind; make room or choose another place"),
+    };
+    let mut file = File::create_new(path).map_err(wrong)?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(|why| {
+        // The command has failed already; this failure would add nothing.
+        let _ = fs::remove_file(path);
+        wrong(why)
+    })
+}
+
 /// Write a file whole or not at all: what was there stays when there is no room for the new. A link
 /// to a file stays one; what is no file, a device or a pipe, is written into.
 ///
 /// # Errors
 /// When it cannot be written; nothing is left beside it.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let older = path.metadata().ok().filter(fs::Metadata::is_file);
+    replace_as(path, content, older.map(|about| about.permissions()))
+}
+
+/// The same; the new file has these permissions, or those of any new file.
+///
+/// # Errors
+/// Those of [`replace`].
+pub fn replace_as(
+    path: &Path,
+    content: &[u8],
+    permissions: Option<fs::Permissions>,
+) -> io::Result<()> {
     if path.symlink_metadata().is_ok() && !path.is_file() {
         return fs::write(path, content);
     }
     let place = path.canonicalize().unwrap_or_else(|_| path.into());
     let (partial, mut file) = begin(&place)?;
-    let kept = place.metadata().map_or(Ok(()), |old| file.set_permissions(old.permissions()));
-    kept.and_then(|()| file.write_all(content))
+    let set = permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions));
+    set.and_then(|()| file.write_all(content))
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&partial, &place))
         .inspect_err(|_| {
@@ -226,6 +287,26 @@ mod tests {
         assert_eq!((read.as_str(), new.as_str()), ("old", "new"));
         assert!(replace(Path::new("/dev/null"), b"new").is_ok());
         assert!(replace(Path::new("/dev/full"), b"new").is_err());
+    }
+
+    #[test]
+    fn a_new_file_is_written_over_nothing() {
+        let path = std::env::temp_dir().join(format!("blocklab-new-{}", std::process::id()));
+        check_create(&path).unwrap();
+        create(&path, b"first").unwrap();
+        let refused = [check_create(&path), create(&path, b"second")];
+        let kept = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        // A link to nothing is something.
+        std::os::unix::fs::symlink("nothing", &path).unwrap();
+        let link = [check_create(&path), create(&path, b"second")];
+        fs::remove_file(&path).unwrap();
+        for refused in refused.into_iter().chain(link) {
+            let failure = refused.unwrap_err();
+            assert!(failure.message.contains("exists already") && failure.exit_code() == 2);
+        }
+        assert_eq!(kept, "first");
+        assert_eq!(check_create(Path::new("/proc/none")).unwrap_err().exit_code(), 2);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import math
 import os
@@ -112,10 +113,11 @@ def _save(target: Path, text: str) -> None:
     try:
         _replace(target, text)
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise StudyError(
             f"error: cannot write the report: {error.strerror}\n  --> {target}\n"
             "  = help: name another file: `--out FILE`",
-            kind="machine", file=str(target),
+            kind="machine" if full else "input", file=str(target),
         ) from error
 
 
@@ -295,7 +297,14 @@ def _is_foreign(target: Path) -> bool:
 
 
 def _replace(target: Path, text: str) -> None:
-    """Write beside the target and rename, so that a full disk leaves no half page."""
+    """Write beside the target and rename, so that a full disk leaves no half page.
+
+    A link to a file stays one; what is no file, a device or a pipe, is written into.
+    """
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    target = target.resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

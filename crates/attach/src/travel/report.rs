@@ -331,11 +331,7 @@ impl Report {
     /// How far the result may be off because code takes no time.
     fn free_cpu(&self) -> Option<String> {
         let (free_s, share) = (self.free_cpu_s?, self.free_cpu_share?);
-        let verdict = if share < DISTORTED {
-            "the result stands"
-        } else {
-            "the result is distorted where the CPU would be the limit"
-        };
+        let verdict = judged(share);
         Some(format!(
             "free CPU: {:.0} % of the run; {free_s:.2} s of this machine's CPU cost no virtual \
              time, with them it would take up to {:.2} s: {verdict}",
@@ -345,9 +341,24 @@ impl Report {
     }
 }
 
+/// What a share of the run that was free CPU says about its result.
+fn judged(share: f64) -> &'static str {
+    if share < DISTORTED {
+        "the result stands"
+    } else {
+        "the result is distorted where the CPU would be the limit"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenth_of_free_cpu_distorts_a_result() {
+        assert_eq!(judged(0.099), "the result stands");
+        assert!(judged(0.1).contains("distorted"));
+    }
 
     #[test]
     fn the_kernels_counts_become_a_report() {

@@ -167,24 +167,46 @@ impl Disks {
         Disks { image: image.into(), mounted: beside(".disk"), swap: beside(".swap") }
     }
 
-    /// Make them, as new files: that of the image holds zeros.
+    /// Is each of their names free?
+    ///
+    /// # Errors
+    /// When one is not, or nothing can be written there.
+    pub fn check_free(image: &Path) -> Result<(), Failure> {
+        Disks::of(image).all().into_iter().try_for_each(study::check_create)
+    }
+
+    /// Remove them.
+    pub fn remove(&self) {
+        for path in self.all() {
+            // There may be none.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Make them, as new files: that of the image holds zeros. What cannot be made whole is not
+    /// left.
     ///
     /// # Errors
     /// When there is one of them, or the machine lacks mke2fs.
     pub fn new(guest: &SnapshotGuest, image: &Path) -> Result<Disks, Failure> {
+        Disks::check_free(image)?;
         let disks = Disks::of(image);
+        disks.make(guest).inspect_err(|_| disks.remove())?;
+        Ok(disks)
+    }
+
+    fn make(&self, guest: &SnapshotGuest) -> Result<(), Failure> {
         // No two are of one size: the loader tells them apart by that.
         let sizes = [guest.memory_mib, MOUNTED_MIB, guest.memory_mib + 1];
-        for (path, mib) in disks.all().into_iter().zip(sizes) {
+        for (path, mib) in self.all().into_iter().zip(sizes) {
             let wrong = |why: std::io::Error| {
-                Failure::input(format!("{}: {why}", path.display())).expected("a name that is free")
+                Failure::machine(format!("cannot write {}: {why}", path.display()))
             };
             let file = std::fs::File::create_new(path).map_err(wrong)?;
             file.set_len(u64::from(mib) << 20).map_err(wrong)?;
         }
         let mut mke2fs = std::process::Command::new("mke2fs");
-        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&disks.mounted), b"")?;
-        Ok(disks)
+        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&self.mounted), b"").map(drop)
     }
 
     /// In the order in which a guest has them.

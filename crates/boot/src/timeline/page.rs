@@ -38,8 +38,8 @@ fn colour(doing: Doing) -> &'static str {
 /// The page of named records, the second beside the first.
 pub fn page(records: &[(String, Record)]) -> String {
     let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>Who waits in a \
-         boot</title>\n<style>{STYLE}</style>\n<h1>Who waits in a boot</h1>\n"
+        "<!doctype html>\n<html lang=\"en\"><!-- made by blocklab --><meta charset=\"utf-8\">\n\
+         <title>Who waits in a boot</title>\n<style>{STYLE}</style>\n<h1>Who waits in a boot</h1>\n"
     );
     for (name, record) in records {
         section(&mut out, name, record);

@@ -8,6 +8,10 @@ use super::record::Record;
 /// No process has this number.
 const UNITS: u32 = u32::MAX >> 1;
 
+/// How each begins, and no trace of another program.
+pub const BEGIN: &str =
+    r#"{"displayTimeUnit":"ms","otherData":{"made_by":"blocklab boot report"},"#;
+
 /// The trace.
 pub fn trace(record: &Record) -> Value {
     let us = |ns: u64| ns as f64 / 1e3;
@@ -50,7 +54,11 @@ pub fn trace(record: &Record) -> Value {
             "tid": record.head.init, "ts": us(one.at_ns - start),
         }));
     }
-    json!({ "displayTimeUnit": "ms", "traceEvents": events })
+    json!({
+        "displayTimeUnit": "ms",
+        "otherData": { "made_by": "blocklab boot report" },
+        "traceEvents": events,
+    })
 }
 
 #[cfg(test)]

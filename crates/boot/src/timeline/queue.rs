@@ -15,7 +15,7 @@ pub(super) fn cut(path: &Path, until_ns: u64) -> Result<(), Failure> {
         .flatten()
         .copied()
         .collect();
-    std::fs::write(path, kept).map_err(wrong)
+    study::replace(path, &kept).map_err(wrong)
 }
 
 /// When an event was, in blkparse's text: the fourth field, seconds with nine digits.

@@ -111,6 +111,7 @@ impl Args {
         match self.verb {
             BootVerb::Image { kernel, stored, out, json } => {
                 let recipe = stored.only()?;
+                study::check_create(&out)?;
                 let image = image::make(&kernel, &recipe, &out)?;
                 let variant = image.recipe;
                 let (path, bytes) = (out.display(), image.file_bytes);
@@ -227,18 +228,34 @@ impl Load {
     fn record(&self, kernel: &Path) -> Result<Vec<Recording>, Failure> {
         let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
         let mut recordings = Vec::new();
-        for recipe in self.stored.all()? {
-            let boot = load::boot_recipe(kernel, &recipe, limits)?;
+        let recipes = self.stored.all()?;
+        let kept = self.places(kernel, &recipes)?;
+        for (nth, recipe) in recipes.iter().enumerate() {
+            let boot = load::boot_recipe(kernel, recipe, limits)?;
             if !self.json {
                 let told = told(&boot);
                 eprintln!("{}: {told}", recipe.name());
             }
-            if let Some(folder) = &self.record {
-                keep(folder, &boot.recording)?;
+            if let Some(path) = kept.get(nth) {
+                study::create(path, boot.recording.to_string().as_bytes())?;
             }
             recordings.push(boot.recording);
         }
         Ok(recordings)
+    }
+
+    /// A new file for each recording that is to be kept; found out before anything boots.
+    fn places(&self, kernel: &Path, recipes: &[Recipe]) -> Result<Vec<PathBuf>, Failure> {
+        let Some(folder) = &self.record else { return Ok(Vec::new()) };
+        std::fs::create_dir_all(folder).map_err(|why| {
+            Failure::input(format!("--record {}: {why}", folder.display()))
+                .expected("a folder, or a name that is free")
+        })?;
+        let kernel = kernel.file_name().unwrap_or_default().to_string_lossy();
+        let name = |recipe: &Recipe| folder.join(format!("{kernel}-{}.boot", recipe.name()));
+        let places: Vec<PathBuf> = recipes.iter().map(name).collect();
+        places.iter().try_for_each(|path| study::check_create(path))?;
+        Ok(places)
     }
 
     fn crossovers<'a>(&'a self, rows: &'a [Row<'a>]) -> impl Iterator<Item = (&'a str, Value)> {
@@ -376,37 +393,28 @@ pub(super) fn record_anew(
         return Err(Failure::input("--live, but the study replays no recorded boot")
             .help("blocklab run boot/kernel-image --live VMLINUZ"));
     }
-    let mut sets = Vec::new();
+    std::fs::create_dir_all(folder).map_err(|why| {
+        Failure::input(format!("{}: {why}", folder.display()))
+            .expected("a folder, or a name that is free")
+            .help("name another place with --out DIR")
+    })?;
+    let mut all = Vec::new();
     for (key, file) in known {
         let stored = Stored { variant: vec![read(file)?.variant], ..Stored::default() };
         let recipe = stored.only()?;
         let path = folder.join(format!("{}.boot", recipe.name()));
-        if path.exists() {
-            // What is replaced is a recording.
-            read(&path)?;
-        }
+        // What is replaced is a recording.
+        study::check_output(&path, || read(&path).is_ok())?;
+        all.push((key, recipe, path));
+    }
+    let mut sets = Vec::new();
+    for (key, recipe, path) in all {
         eprintln!("booting {} kernel of {}", recipe.name(), kernel.display());
         let recording = load::boot_recipe(kernel, &recipe, Limits::default())?.recording;
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
-        std::fs::create_dir_all(folder).map_err(wrong)?;
         study::replace(&path, recording.to_string().as_bytes()).map_err(wrong)?;
         let path = std::path::absolute(&path).map_err(wrong)?;
         sets.push(format!("{key}={}", path.display()));
     }
     Ok(sets)
-}
-
-/// Write a recording to a new file.
-fn keep(folder: &Path, recording: &Recording) -> Result<(), Failure> {
-    let path = folder.join(format!("{}-{}.boot", recording.kernel, recording.variant));
-    let wrong = |why: std::io::Error| {
-        Failure::input(format!("recording {}: {why}", path.display())).expected("a free name")
-    };
-    std::fs::create_dir_all(folder).map_err(wrong)?;
-    let mut file = std::fs::File::create_new(&path).map_err(wrong)?;
-    std::io::Write::write_all(&mut file, recording.to_string().as_bytes()).map_err(|why| {
-        // Half of it is in the way of the next one.
-        let _ = std::fs::remove_file(&path);
-        wrong(why)
-    })
 }

@@ -1,7 +1,5 @@
 //! `blocklab new`: a commented study or part to start from.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use study::Failure;
@@ -36,7 +34,8 @@ impl Args {
             Kind::Part => PART,
         };
         let path = PathBuf::from(format!("{}.toml", self.name));
-        write_new(&path, &template.replace("{name}", &self.name))?;
+        study::check_create(&path)?;
+        study::create(&path, template.replace("{name}", &self.name).as_bytes())?;
         let next = match self.kind {
             Kind::Study => format!("blocklab run {}", path.display()),
             Kind::Part => format!("use it in a study: part = \"{}\"", path.display()),
@@ -61,22 +60,6 @@ fn check_name(name: &str) -> Result<(), Failure> {
         .help("blocklab new study gc-policies"))
 }
 
-fn write_new(path: &PathBuf, text: &str) -> Result<(), Failure> {
-    let shown = path.display();
-    let opened = OpenOptions::new().write(true).create_new(true).open(path);
-    let mut file = opened.map_err(|why| match why.kind() {
-        ErrorKind::AlreadyExists => Failure::input(format!("{shown} exists already"))
-            .help("choose another name, or delete the file first"),
-        _ => Failure::machine(format!("cannot write {shown}: {why}"))
-            .help("cd to a folder you may write to"),
-    })?;
-    file.write_all(text.as_bytes()).map_err(|why| {
-        // Nothing half-written stays behind.
-        let _ = std::fs::remove_file(path);
-        Failure::machine(format!("cannot write {shown}: {why}"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,17 +72,5 @@ mod tests {
         for bad in ["", "A", "a_b", "-a", "a-", "a--b", "2a", "../a", "a.toml", "é"] {
             assert_eq!(check_name(bad).unwrap_err().exit_code(), 2, "{bad}");
         }
-    }
-
-    #[test]
-    fn nothing_is_overwritten() {
-        let name = format!("blocklab-new-test-{}.toml", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        write_new(&path, "first").unwrap();
-        let second = write_new(&path, "second").unwrap_err();
-        let kept = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert!(second.message.contains("exists already"));
-        assert_eq!((second.exit_code(), kept.as_str()), (2, "first"));
     }
 }

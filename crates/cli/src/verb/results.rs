@@ -29,15 +29,11 @@ impl Results {
                 .help("name another with --out DIR")
         })?;
         let path = folder.join(file);
-        study::check_overwrite(&path, || is_report(&path))
+        study::check_output(&path, || is_report(&path))
             .map_err(|failure| failure.help("name another folder with --out DIR"))?;
         for (option, other) in others.iter().flat_map(|(o, all)| all.iter().map(move |p| (o, p))) {
             study::check_distinct(&[("the report", &path), (option, other)])?;
         }
-        study::check_replace(&path).map_err(|why| {
-            Failure::input(format!("cannot write the report {}: {why}", path.display()))
-                .help("name another folder with --out DIR")
-        })?;
         Ok(Results { path, json })
     }
 

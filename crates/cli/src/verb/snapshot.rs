@@ -328,15 +328,14 @@ impl Try {
             let message = format!("{option}: `{}` learns from resumes", self.policy);
             return Err(Failure::input(message).expected("a policy that does not"));
         }
+        self.keep.as_deref().map_or(Ok(()), Disks::check_free)?;
+        self.record.as_deref().map_or(Ok(()), study::check_create)?;
         guest.check()?;
         let guest = self.guest.accelerated(guest, Some(&self.kernel))?;
         if let Some(path) = &self.keep {
             let disks = Disks::new(&guest, path)?;
-            let suspended = guest.suspend(Resumer::Loader, &disks).inspect_err(|_| {
-                for path in disks.all() {
-                    let _ = std::fs::remove_file(path);
-                }
-            })?;
+            let suspended =
+                guest.suspend(Resumer::Loader, &disks).inspect_err(|_| disks.remove())?;
             return self.tell(&guest, &[], Some((path, &suspended)));
         }
         if let Some(folder) = &self.record {
@@ -373,8 +372,7 @@ impl Try {
                 cycle.resumed.recordings(&self.kernel, &cycle.reads, image_sectors)?;
             for (recording, end) in [(resumed, "resumed"), (worked, "worked")] {
                 let path = folder.join(format!("{}-{end}.boot", cycle.name()));
-                std::fs::write(&path, recording.to_string())
-                    .map_err(|why| Failure::machine(format!("{}: {why}", path.display())))?;
+                study::create(&path, recording.to_string().as_bytes())?;
             }
         }
         Ok(())

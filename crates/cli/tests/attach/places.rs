@@ -56,7 +56,7 @@ fn what_cannot_be_written_is_found_out_before_the_session() {
     let folder = Folder::new();
     std::fs::create_dir_all(folder.path("mine/attach.json")).unwrap();
     refused(&folder, &["--out", "mine"], "mine/attach.json is a folder");
-    refused(&folder, &["--out", "/proc"], "cannot write the report /proc/attach.json");
+    refused(&folder, &["--out", "/proc"], "cannot write /proc/attach.json");
     refused(&folder, &["--record", "mine"], "mine is a folder");
     refused(&folder, &["--record", "no/such/folder"], "cannot write the trace no/such/folder");
 }

@@ -44,7 +44,7 @@ fn the_winner_and_the_crossover_are_told() {
 }
 
 /// A record of a boot in which two processes waited.
-const RECORD: &str = concat!(
+pub(crate) const RECORD: &str = concat!(
     "{\"format\":\"blocklab boot record 1\",\"kernel\":\"6.1\",\"until\":\"a.target\",",
     "\"reached\":true,\"incomplete\":null,\"end_ns\":2000,\"recorder\":4,\"init\":5,",
     "\"forks\":1,\"exits\":0,\"lost\":0}\n{\"milestone\":\"init\",\"at_ns\":0}\n",
@@ -123,8 +123,12 @@ fn a_recorder_goes_into_a_system_and_out_and_its_record_is_fetched() {
 #[test]
 fn a_report_takes_the_place_of_a_report_only() {
     for (option, ours) in [
-        ("--html", "<!doctype html>\n<html lang=\"en\">older"),
-        ("--perfetto", "{\"displayTimeUnit\":\"ms\",\"older\":1}"),
+        ("--html", "<!doctype html>\n<html lang=\"en\"><!-- made by blocklab -->older"),
+        (
+            "--perfetto",
+            "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"made_by\":\"blocklab boot report\"},\
+             \"older\":1}",
+        ),
     ] {
         let args = ["boot", "report", "a.record", option, "out"];
         let run = |before: &str| {
@@ -134,9 +138,11 @@ fn a_report_takes_the_place_of_a_report_only() {
         };
         let (code, told, kept) = run("my notes");
         assert_eq!((code, kept.as_str()), (2, "my notes"), "{told}");
-        assert!(told.contains("out: it holds something else"), "{told}");
+        assert!(told.contains("out exists already"), "{told}");
         let (code, told, new) = run(ours);
         assert!(code == 0 && !new.contains("older"), "{told}");
+        // What was written just now is ours, too.
+        assert_eq!(run(&new).0, 0);
     }
 }
 

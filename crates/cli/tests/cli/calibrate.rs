@@ -1,6 +1,7 @@
 //! `calibrate`: a part of what was measured.
 
-use crate::support::Test;
+use crate::common::{skip, until};
+use crate::support::{Test, entries};
 
 const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
 const SMALL: [&str; 2] = ["ssd.geometry.blocks_per_plane=24", "ssd.over_provisioning=\"28%\""];
@@ -227,6 +228,48 @@ fn a_probe_writes_only_to_the_drive_that_is_named() {
     let said = test.args(&["--overwrite", "S5GXNX0W123456"]);
     said.refuses(&["--overwrite S5GXNX0W123456 is not", "may be destroyed"]);
     assert!(!said.path("calls").exists() && !said.path("measured").exists());
+}
+
+#[test]
+fn a_probe_that_is_ended_ends_fio_and_leaves_what_was_measured() {
+    let test = drive().file("pid", "");
+    let waits =
+        "#!/bin/sh\n[ $1 = --version ] && echo fio-3 && exit\necho $$ > pid\nexec sleep 1000\n";
+    std::fs::write(test.path("fio"), waits).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    command.args(["calibrate", "probe", "--file", "drive", "--fio", "./fio", "--out", "measured"]);
+    let mut probe = command.current_dir(test.path("")).spawn().unwrap();
+    let pid = || std::fs::read_to_string(test.path("pid")).unwrap().trim().to_string();
+    until("fio runs", || !pid().is_empty());
+    let id = probe.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let ended = probe.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15));
+    let fio = format!("/proc/{}", pid());
+    assert!(!std::path::Path::new(&fio).exists(), "fio goes on");
+    assert_eq!(entries(&test.path("measured")), ["probe.json"]);
+}
+
+#[test]
+fn a_probe_without_room_says_so_and_leaves_no_half() {
+    let test = drive();
+    std::fs::create_dir(test.path("small")).unwrap();
+    // Room for what the folder is about, and for no measurement.
+    let script = format!(
+        "mount -t tmpfs -o size=8k none small && head -c 4096 /dev/zero > small/full && \
+         {} calibrate probe --file drive --fio ./fio --out small/x; echo code $?; ls -A small/x",
+        env!("CARGO_BIN_EXE_blocklab")
+    );
+    for flags in ["-m", "-rm"] {
+        let mut unshare = std::process::Command::new("unshare");
+        let output = test.run_as(unshare.args([flags, "sh", "-c", script.as_str()]));
+        if output.stderr.contains("cannot write small/x/") {
+            assert_eq!(output.stdout, "code 3\nprobe.json\n", "{}", output.stderr);
+            return;
+        }
+        assert!(!output.stdout.contains("code 0"), "the disk was not full");
+    }
+    skip("mount", "this machine lets nobody mount a small file system");
 }
 
 #[test]

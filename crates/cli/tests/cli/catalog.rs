@@ -28,6 +28,11 @@ fn a_bare_name_is_enough_where_it_is_unique() {
     assert!(output.stdout.contains("# What it models"), "{}", output.stdout);
     let explained = Test::new().args(&["explain", "waf", "--json"]).json();
     assert_eq!(explained["name"], "metric.waf");
+    // Each parameter with what it takes, its default and its meaning.
+    let null = Test::new().args(&["explain", "device.null"]).run().stdout;
+    let latency =
+        "latency = a duration with a unit, such as \"25us\"; default 10us\n      Time from";
+    assert!(null.contains(latency), "{null}");
     Test::new().args(&["explain", "gredy"]).refuses(&["did you mean `greedy`?"]);
     Test::new().args(&["list", "part"]).refuses(&["did you mean `parts`?"]);
 }

@@ -12,6 +12,8 @@ mod figures;
 mod mirror;
 mod notes;
 mod out;
+mod outputs;
+mod paths;
 mod run;
 mod snapshot;
 mod support;

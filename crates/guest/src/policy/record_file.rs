@@ -104,10 +104,15 @@ impl RecordFile {
     /// Write it.
     pub(super) fn write(&self, path: &Path) -> Result<(), String> {
         // A file that is replaced is there as a whole, or not at all.
-        let partial = path.with_extension("partial");
-        fs::write(&partial, self.to_text())
-            .and_then(|()| fs::rename(&partial, path))
-            .map_err(|why| format!("{}: {why}", path.display()))
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));
+        fs::write(&partial, self.to_text()).and_then(|()| fs::rename(&partial, path)).map_err(
+            |why| {
+                // There may be none.
+                let _ = fs::remove_file(&partial);
+                format!("{}: {why}", path.display())
+            },
+        )
     }
 
     fn to_text(&self) -> String {
@@ -141,6 +146,22 @@ mod tests {
         // In memory and of the same program: had left, or was kept as touched before.
         assert!(read.was_touched(&process(7), 4) && read.was_touched(&process(7), 8));
         assert!(!read.was_touched(&process(7), 9) && !read.was_touched(&process(8), 4));
+    }
+
+    #[test]
+    fn what_is_beside_a_record_stays() {
+        let folder = std::env::temp_dir().join(format!("blocklab-record-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("my.partial"), "dear").unwrap();
+        RecordFile::default().write(&folder.join("my.record")).unwrap();
+        let kept = fs::read_to_string(folder.join("my.partial"));
+        let names = fs::read_dir(&folder).unwrap().count();
+        // A record of somebody else is none.
+        fs::write(folder.join("my.record"), "dear").unwrap();
+        let read = RecordFile::read(&folder.join("my.record"));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((kept.unwrap().as_str(), names), ("dear", 2));
+        assert!(read.unwrap_err().contains("line 1"));
     }
 
     #[test]

@@ -236,6 +236,20 @@ mod tests {
         assert!(told.ends_with("with the image of a kernel's suspend, found less than a page"));
     }
 
+    #[test]
+    fn a_target_of_somebody_else_stays() {
+        let files = Files::new("foreign", &swap(&Kernel::new(7, 900), LZO));
+        // In the mark's sector, behind it, in the header's page.
+        for at in [0, SECTOR_BYTES - 1, SECTOR_BYTES, PAGE_BYTES, 2 * PAGE_BYTES - 1] {
+            let mut theirs = vec![0; 64 * PAGE_BYTES];
+            theirs[at] = b'd';
+            fs::write(files.target(), &theirs).unwrap();
+            let told = [Target::open(&files.target()).err().unwrap(), files.convert().unwrap_err()];
+            assert!(told.iter().all(|told| told.contains("it holds something else")), "{told:?}");
+            assert!(fs::read(files.target()).unwrap() == theirs, "{at}");
+        }
+    }
+
     /// A target that looks at the swap before each write.
     struct Watch<'a>(Target, &'a Files, Vec<(bool, bool)>);
 

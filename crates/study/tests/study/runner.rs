@@ -1,7 +1,10 @@
 //! Runs that are not simulated go through the same grid, digests, results and expectations.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use parquet::basic::Type;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
 use sim::Bytes;
 use study::{
@@ -84,6 +87,29 @@ fn fixed_numbers_go_through_grid_results_and_expectations() {
     assert_eq!(verdicts, [true, false]);
     assert!(!results.as_expected());
     assert_eq!(files, vec![true; results.files.len()]);
+}
+
+#[test]
+fn what_is_counted_is_a_whole_number_in_the_table_of_runs() {
+    let plan = PlannedStudy::parse("counted", STUDY).unwrap();
+    let (_, out) = results(&plan, "counted");
+    let file = std::fs::File::open(out.join("runs.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let kinds: BTreeMap<String, Type> = reader
+        .metadata()
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .map(|column| (column.name().to_string(), column.physical_type()))
+        .collect();
+    std::fs::remove_dir_all(&out).unwrap();
+    for name in ["host_requests", "workload.fio.iodepth", "repeat"] {
+        assert_eq!(kinds.get(name), Some(&Type::INT64), "{name}: {kinds:?}");
+    }
+    for name in ["iops", "simulated_s"] {
+        assert_eq!(kinds.get(name), Some(&Type::DOUBLE), "{name}: {kinds:?}");
+    }
 }
 
 #[test]

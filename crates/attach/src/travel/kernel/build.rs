@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 use study::Failure;
+
+use crate::private_folder::PrivateFolder;
 
 use super::tree::{self, Source, tree_version, which};
 use super::{Built, FRAGMENT, KERNEL, cache, edits, folder_name};
@@ -55,8 +57,9 @@ pub fn build(
     if built.path.is_file() {
         return Ok(built);
     }
-    let work = Work::new(&cache).map_err(impossible)?;
-    let (tree, objects) = (work.0.join("tree"), work.0.join("objects"));
+    clear(&place)?;
+    let work = PrivateFolder::below(&cache)?;
+    let (tree, objects) = (work.path.join("tree"), work.path.join("objects"));
     progress(Progress::Begins("unpacking"));
     source.unpack(&tree)?;
     for lost in edits::make(&tree).map_err(impossible)? {
@@ -70,12 +73,11 @@ pub fn build(
     configure(&tree, &objects)?;
     progress(Progress::Begins("compiling"));
     compile(&tree, &objects, &mut progress)?;
-    let done = work.0.join("done");
+    let done = work.path.join("done");
     std::fs::create_dir(&done).map_err(impossible)?;
     std::fs::copy(objects.join(KERNEL), done.join(KERNEL)).map_err(impossible)?;
     std::fs::copy(objects.join(".config"), done.join("config")).map_err(impossible)?;
     // Half a kernel never has the name of a whole one.
-    let _ = std::fs::remove_dir_all(&place);
     std::fs::rename(&done, &place).map_err(impossible)?;
     Ok(built)
 }
@@ -103,24 +105,19 @@ fn check_tools() -> Result<(), Failure> {
     }
 }
 
-/// A folder for the build; gone when dropped, and when a build before it was killed.
-struct Work(PathBuf);
-
-impl Work {
-    fn new(cache: &Path) -> std::io::Result<Work> {
-        let path = cache.join("building");
-        if path.exists() {
-            std::fs::remove_dir_all(&path)?;
-        }
-        std::fs::create_dir(&path)?;
-        Ok(Work(path))
+/// Make way for a kernel at `place`: what is left there of one goes, anything else stays.
+fn clear(place: &Path) -> Result<(), Failure> {
+    for name in [KERNEL, "config"] {
+        // There may be none.
+        let _ = std::fs::remove_file(place.join(name));
     }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // Nothing can be done about a folder that does not go; the next build tries again.
-        let _ = std::fs::remove_dir_all(&self.0);
+    match std::fs::remove_dir(place) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::input(format!("{} is in the way: {why}", place.display()))
+                .expected("a kernel's folder with nothing else in it")
+                .help("move it away"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -216,6 +213,21 @@ fn compile(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_somebody_else_put_into_the_cache_stays() {
+        let folder = PrivateFolder::new().unwrap();
+        let (place, notes) = (folder.path.join("6.1"), folder.path.join("6.1/notes"));
+        clear(&place).unwrap();
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(place.join("config"), "").unwrap();
+        clear(&place).unwrap();
+        assert!(!place.exists());
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(&notes, "dear").unwrap();
+        assert_eq!(clear(&place).unwrap_err().exit_code(), 2);
+        assert_eq!(std::fs::read_to_string(notes).unwrap(), "dear");
+    }
 
     #[test]
     fn lost_options_are_named() {

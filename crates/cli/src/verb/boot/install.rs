@@ -82,6 +82,8 @@ impl Args {
 
 impl Collect {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        make_folder(&self.out)?;
+        replaceable(&self.out)?;
         let from = self.root.join(RECORD);
         let shown = from.display();
         let bytes = std::fs::metadata(&from).map(|found| found.len());
@@ -98,7 +100,6 @@ impl Collect {
             }
         }
         let record = read_as(&from, Record::parse)?;
-        replaceable(&self.out)?;
         copy(&from, &self.out)?;
         if self.json {
             say(told(&self.out, &record))
@@ -110,10 +111,16 @@ impl Collect {
     }
 }
 
+fn make_folder(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.map_or(Ok(()), std::fs::create_dir_all).map_err(|why| {
+        Failure::input(format!("cannot make the folder of {}: {why}", file.display()))
+            .help("--out FILE names another place")
+    })
+}
+
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let made = folder.map_or(Ok(()), std::fs::create_dir_all);
-    let copied = made.and_then(|()| std::fs::read(from)).and_then(|all| study::replace(to, &all));
+    let copied = std::fs::read(from).and_then(|all| study::replace(to, &all));
     copied.map_err(|why| {
         Failure::machine(format!("cannot write {}: {why}", to.display()))
             .help("--out FILE names another place")

@@ -1,5 +1,6 @@
 //! `blocklab boot root`, `record` and `report`: who waits for what until a unit is reached.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use boot::timeline::ranking::{self, Row};
@@ -15,8 +16,6 @@ use crate::verb::{kernel, travel};
 
 /// Longest record that is read.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
-/// In these first bytes every page is like every other, and every trace.
-const SAME_BYTES: u64 = 18;
 
 #[derive(clap::Args)]
 pub(super) struct Root {
@@ -149,23 +148,17 @@ impl Args {
         let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
         let memory_mib = travel::memory(&self.mem)?;
         let host = study::host(&self.host)?;
-        // What is wrong with a part is said before anything boots.
+        // A wrong part, and what is in the way of an output, is told before anything boots.
         for device in &self.device {
             study::build_part(device, &[], self.seed)?;
         }
         session::check_unit(&self.until)?;
+        let places = self.places()?;
         let wanted = self.root.as_deref().map(|file| root::find(Some(file))).transpose()?;
         let kernel = kernel::find(self.kernel.clone())?;
         let root = wanted.map_or_else(|| cached_root(self.json), Ok)?;
-        std::fs::create_dir_all(&self.out).map_err(|why| {
-            Failure::input(format!("--out {}: {why}", self.out.display()))
-                .expected("a folder, or a name that is free")
-        })?;
         let (mut all, mut shown) = (Vec::new(), Vec::new());
-        for device in &self.device {
-            let path = self.out.join(session::file_name(device));
-            replaceable(&path)?;
-            let queue = self.queue.then(|| path.with_extension("blk"));
+        for (device, (path, queue)) in self.device.iter().zip(places) {
             let boot = Boot {
                 queue,
                 file_system: session::FILE_SYSTEM.into(),
@@ -207,6 +200,28 @@ impl Args {
             say(json!({ "boots": all, "difference": differs(&shown) }));
         }
         Ok(())
+    }
+
+    /// The record of each device, and its requests where they are asked for.
+    fn places(&self) -> Result<Vec<(PathBuf, Option<PathBuf>)>, Failure> {
+        std::fs::create_dir_all(&self.out).map_err(|why| {
+            Failure::input(format!("--out {}: {why}", self.out.display()))
+                .expected("a folder, or a name that is free")
+        })?;
+        let mut places = Vec::new();
+        for device in &self.device {
+            let path = self.out.join(session::file_name(device));
+            replaceable(&path)?;
+            let queue = self.queue.then(|| path.with_extension("blk"));
+            if let Some(queue) = &queue {
+                study::check_output(queue, || false)?;
+            }
+            places.push((path, queue));
+        }
+        if let Some(page) = &self.html {
+            check_page(page)?;
+        }
+        Ok(places)
     }
 
     fn keep(&self, path: &Path, booted: &Booted) -> Result<(), Failure> {
@@ -253,14 +268,28 @@ pub(super) fn told(path: &Path, record: &Record) -> Value {
 
 /// A record may be replaced by the next one, nothing else.
 pub(super) fn replaceable(path: &Path) -> Result<(), Failure> {
-    if path.exists() {
-        read_as(path, Record::parse).map_err(|why| why.help("name another folder: --out DIR"))?;
-    }
-    Ok(())
+    study::check_output(path, || read_as(path, Record::parse).is_ok())
+        .map_err(|why| why.help("name another place with --out"))
+}
+
+/// A page of ours may be replaced by the next one, nothing else.
+fn check_page(path: &Path) -> Result<(), Failure> {
+    study::check_output(path, || study::is_marked(path))
+}
+
+/// The same of a trace.
+fn check_trace(path: &Path) -> Result<(), Failure> {
+    study::check_output(path, || {
+        let mut begin = vec![0; perfetto::BEGIN.len()];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+        read.is_ok() && begin == perfetto::BEGIN.as_bytes()
+    })
 }
 
 impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        self.html.as_deref().map_or(Ok(()), check_page)?;
+        self.perfetto.as_deref().map_or(Ok(()), check_trace)?;
         let mut records = Vec::new();
         for path in &self.records {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -297,16 +326,8 @@ fn files(path: &Path) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Write a page or a trace, over an older one at most: both begin as all of their kind do.
+/// Write a page or a trace.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut begin = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        let _ = std::io::Read::read_to_end(&mut std::io::Read::take(file, SAME_BYTES), &mut begin);
-    }
-    if !begin.is_empty() && !text.as_bytes().starts_with(&begin) {
-        return Err(Failure::input(format!("{}: it holds something else", path.display()))
-            .expected("a name that is free, or an older file of `blocklab boot report`"));
-    }
     study::replace(path, text.as_bytes()).map_err(|why| {
         Failure::machine(format!("cannot write {}: {why}", path.display()))
             .help("name a file in a folder that exists and has room")

@@ -1,7 +1,5 @@
 //! The part that was fitted, as a file.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::Path;
 
 use study::Failure;
@@ -13,20 +11,11 @@ use super::{Calibrated, Fitting};
 
 /// Refuse to overwrite what is there, before anything is run.
 pub(super) fn check_free(out: &Path) -> Result<(), Failure> {
-    if out.symlink_metadata().is_ok() {
-        return Err(Failure::input(format!("{} exists already", out.display()))
-            .help("choose another name, or delete it first"));
-    }
     if out.extension().is_none_or(|extension| extension != "toml") {
         return Err(Failure::input(format!("--out {}: parts are TOML", out.display()))
             .expected("a name that ends with .toml"));
     }
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(Failure::input(format!("--out {}: its folder does not exist", out.display()))
-            .help("make it first"));
-    }
-    Ok(())
+    study::check_create(out)
 }
 
 /// Write the part: whole, or not at all.
@@ -95,16 +84,5 @@ pub(super) fn part(from: &Fitting, base: &Base, calibrated: &Calibrated) -> Resu
             Table::from_iter([(key.to_string(), Value::Table(section))]).to_string()
         })
         .collect();
-    write_new(&from.out, &written.join("\n"))
-}
-
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
-    let wrong =
-        |why: std::io::Error| Failure::machine(format!("cannot write {}: {why}", path.display()));
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(wrong)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|why| {
-        // Nothing half-written stays behind.
-        let _ = std::fs::remove_file(path);
-        wrong(why)
-    })
+    study::create(&from.out, written.join("\n").as_bytes())
 }

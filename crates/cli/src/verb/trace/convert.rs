@@ -65,7 +65,7 @@ impl Args {
 
     fn written(&self) -> Result<(Reading, Lost), Failure> {
         let target = Target::named(&self.to)?;
-        study::check_overwrite(&self.output, || self.overwrite)
+        study::check_output(&self.output, || self.overwrite)
             .map_err(|failure| failure.help("choose another name, or say --overwrite"))?;
         let carries = target.carries();
         let mut reading = self.source.open(carries.response)?;

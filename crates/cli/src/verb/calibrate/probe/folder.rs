@@ -31,12 +31,16 @@ impl Folder {
                                "bytes": target.bytes, "runtime": runtime, "overwrite": overwrite });
         let folder = Folder { path: path.to_path_buf() };
         let shown = path.display();
-        let cannot = |why: std::io::Error| Failure::machine(format!("--out {shown}: {why}"));
+        let cannot = |why: std::io::Error| {
+            Failure::input(format!("--out {shown}: {why}"))
+                .expected("a new folder, or that of a probe which was interrupted")
+        };
         if path.symlink_metadata().is_err() {
             std::fs::create_dir_all(path).map_err(cannot)?;
         }
         let is_empty = std::fs::read_dir(path).map_err(cannot)?.next().is_none();
         if is_empty {
+            study::check_output(&path.join(IDENTITY), || false)?;
             folder.write(IDENTITY, &identity.to_string())?;
             return Ok(folder);
         }
@@ -114,13 +118,7 @@ impl Folder {
     /// Whole, or not at all.
     fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.path.join(name);
-        let partial = self.path.join(format!("{name}.partial"));
-        let written =
-            std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, &path));
-        written.map_err(|why| {
-            // There may be none.
-            let _ = std::fs::remove_file(&partial);
-            Failure::machine(format!("cannot write {}: {why}", path.display()))
-        })
+        study::replace(&path, text.as_bytes())
+            .map_err(|why| Failure::machine(format!("cannot write {}: {why}", path.display())))
     }
 }
