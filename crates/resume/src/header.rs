@@ -1,6 +1,7 @@
 //! The header, and the mark that makes an image of it.
 
 use crate::bytes::{put, u32_at, u64_at};
+use crate::group::sum_bytes;
 use crate::kernel::Entry;
 use crate::refusal::Refusal;
 use crate::run::RUN_BYTES;
@@ -13,6 +14,9 @@ pub const HEADER_SECTOR: u64 = PAGE_SECTORS;
 /// The page at which the data begins.
 const DATA_PAGE: u64 = 2;
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"blkmark\x01");
+/// The versions of the format: of data as it is in memory, and of data whose groups may be packed.
+pub(crate) const PLAIN_VERSION: u64 = 1;
+pub(crate) const PACKED_VERSION: u64 = 2;
 const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"blkresum");
 /// 512 GiB: what the page tables of the jump map.
 const FRAMES_MAX: u64 = 1 << 27;
@@ -104,6 +108,10 @@ pub struct Header {
     pub runs: u64,
     /// Pages of data.
     pub data_pages: u64,
+    /// May groups of its data be packed? Then it is of version 2.
+    pub packed: bool,
+    /// Pages of data on the device: as many, or fewer when it is packed.
+    pub stored_pages: u64,
     /// The first of the frames that are not in the image, in a row.
     pub scratch: u64,
     /// How many these are.
@@ -131,6 +139,8 @@ impl Header {
             pages: 0,
             runs: 0,
             data_pages: 0,
+            packed: false,
+            stored_pages: 0,
             scratch: 0,
             scratch_count: 0,
             table_sum: 0,
@@ -159,12 +169,12 @@ impl Header {
 
     /// Bytes of the data's checksums.
     pub fn sums_bytes(&self) -> u64 {
-        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(4)
+        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(sum_bytes(self.packed))
     }
 
     /// Where its parts are.
     pub fn layout(&self) -> Layout {
-        let table = DATA_PAGE.saturating_add(self.data_pages);
+        let table = DATA_PAGE.saturating_add(self.stored_pages);
         let table_pages = self.table_bytes().div_ceil(PAGE_BYTES as u64);
         let sums = table.saturating_add(table_pages);
         let sums_pages = self.sums_bytes().div_ceil(PAGE_BYTES as u64);
@@ -178,7 +188,7 @@ impl Header {
         let Entry { jump, jump_physical, cr3, magic, map_sum } = self.entry;
         let fields = [
             HEADER_MAGIC,
-            Refusal::KNOWN_VERSION,
+            if self.packed { PACKED_VERSION } else { PLAIN_VERSION },
             self.id,
             jump,
             jump_physical,
@@ -197,6 +207,7 @@ impl Header {
             self.table_sum.into(),
             self.sums_sum.into(),
             self.disk_count,
+            if self.packed { self.stored_pages } else { 0 },
         ];
         put(&mut bytes, 0, &fields);
         for (index, disk) in self.told_disks().iter().enumerate() {
@@ -238,9 +249,11 @@ impl Header {
             return Err(Refusal::Header);
         }
         let field = |index: usize| u64_at(bytes, index * 8);
-        if field(1) != Refusal::KNOWN_VERSION {
-            return Err(Refusal::Version(field(1)));
-        }
+        let packed = match field(1) {
+            PLAIN_VERSION => false,
+            PACKED_VERSION => true,
+            other => return Err(Refusal::Version(other)),
+        };
         let mut header = Header {
             id: field(2),
             entry: Entry {
@@ -257,6 +270,8 @@ impl Header {
             pages: field(12),
             runs: field(13),
             data_pages: field(14),
+            packed,
+            stored_pages: if packed { field(20) } else { field(14) },
             scratch: field(15),
             scratch_count: field(16),
             table_sum: field(17) as u32,
@@ -272,7 +287,8 @@ impl Header {
             *disk = Disk { sectors: field(0), superblock_sector: field(1), sum: field(2) as u32 };
         }
         let too_many = header.frames > FRAMES_MAX || header.pages > header.frames;
-        if too_many || header.data_pages > header.pages || header.runs > header.pages {
+        let too_long = header.stored_pages > header.data_pages;
+        if too_many || too_long || header.data_pages > header.pages || header.runs > header.pages {
             return Err(Refusal::Header);
         }
         if ![4, 5].contains(&header.paging_levels) {

@@ -59,6 +59,9 @@ pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
     }
 }
 
+/// Bytes that are copied at once.
+const SHORT: usize = 16;
+
 /// What is unpacked, and how far it is; shared with LZ4.
 pub(crate) struct Unpack<'a> {
     pub(crate) packed: &'a [u8],
@@ -94,20 +97,40 @@ impl Unpack<'_> {
 
     /// Copy what was not packed.
     pub(crate) fn literals(&mut self, count: usize) -> Option<()> {
-        let from = self.packed.get(self.at..self.at.checked_add(count)?)?;
-        self.out.get_mut(self.end..self.end.checked_add(count)?)?.copy_from_slice(from);
+        // Most are short: a copy of a fixed length is quicker, where there is room for it. What it
+        // writes too much is overwritten by what follows.
+        if count <= SHORT
+            && let Some(from) = self.packed.get(self.at..).and_then(<[u8]>::first_chunk::<SHORT>)
+            && let Some(to) = self.out.get_mut(self.end..).and_then(<[u8]>::first_chunk_mut)
+        {
+            *to = *from;
+        } else {
+            let from = self.packed.get(self.at..self.at.checked_add(count)?)?;
+            self.out.get_mut(self.end..self.end.checked_add(count)?)?.copy_from_slice(from);
+        }
         (self.at, self.end) = (self.at + count, self.end + count);
         Some(())
     }
 
     /// Copy what was unpacked `distance` bytes ago; the two may overlap.
     pub(crate) fn repeat(&mut self, bytes: usize, distance: usize) -> Option<()> {
-        let from = self.end.checked_sub(distance)?;
+        let from = self.end.checked_sub(distance).filter(|from| *from < self.end)?;
         let end = self.end.checked_add(bytes).filter(|end| *end <= self.out.len())?;
-        if distance >= bytes {
-            self.out.copy_within(from..from + bytes, self.end);
+        let to = self.end;
+        if bytes <= 2 * SHORT && distance >= SHORT && to + 2 * SHORT <= self.out.len() {
+            // As above, by two steps.
+            for step in [0, SHORT] {
+                let first: [u8; SHORT] = *self.out[from + step..].first_chunk()?;
+                *self.out[to + step..].first_chunk_mut()? = first;
+            }
         } else {
-            (self.end..end).for_each(|at| self.out[at] = self.out[at - distance]);
+            // As much as there is, and then twice as much.
+            let mut at = to;
+            while at < end {
+                let step = (at - from).min(end - at);
+                self.out.copy_within(from..from + step, at);
+                at += step;
+            }
         }
         self.end = end;
         Some(())

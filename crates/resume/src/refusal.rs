@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::header::{PACKED_VERSION, PLAIN_VERSION};
+
 /// Why an image is not resumed. The machine can boot as if there were none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -37,7 +39,8 @@ impl fmt::Display for Refusal {
             Refusal::NoMark => write!(f, "no image, an unfinished one, or one that was used"),
             Refusal::Header => write!(f, "the image's header is damaged"),
             Refusal::Version(version) => {
-                write!(f, "the image has version {version}, expected {}", Refusal::KNOWN_VERSION)
+                let (plain, packed) = (PLAIN_VERSION, PACKED_VERSION);
+                write!(f, "the image has version {version}, expected {plain} or {packed}")
             }
             Refusal::Table => write!(f, "the image's tables are damaged"),
             Refusal::Runs => write!(f, "the image's runs are not in order or outside of memory"),
@@ -54,9 +57,4 @@ impl fmt::Display for Refusal {
             Refusal::Kernel => write!(f, "the kernel's record of its entry is not known"),
         }
     }
-}
-
-impl Refusal {
-    /// The version of the format that is written and read.
-    pub const KNOWN_VERSION: u64 = 1;
 }

@@ -36,6 +36,8 @@ pub struct SnapshotGuest {
     pub hot_mib: u32,
     /// Which pages leave memory for swap before the image is made.
     pub policy: String,
+    /// Is the image packed by LZ4, where that makes it shorter?
+    pub packs: bool,
     /// The processor, as QEMU calls it.
     pub processor: String,
     /// How many of them.
@@ -250,7 +252,7 @@ impl SnapshotGuest {
             return Err(life.failure("the guest wrote no image"));
         }
         let dry_run = life.said("lab: dry run ").map(counts).unwrap_or_default();
-        found.extend(dry_run.into_iter().filter(|(name, _)| name == "would_be"));
+        found.extend(dry_run.into_iter().filter(|(name, _)| name.starts_with("would_")));
         let counts = match resumer {
             Resumer::Converted => {
                 convert(&disks.swap, &disks.image, std::slice::from_ref(&disks.mounted))?
@@ -308,6 +310,9 @@ impl SnapshotGuest {
             "rdinit=/blocklab-guest -- snapshot-lab {disks_of_resumer} mounted={mounted} \
              fill={fill} hot={hot} policy={policy}"
         );
+        if self.packs {
+            init += " compress=lz4";
+        }
         // Without swap nothing can leave by the kernel's choice.
         if policy != EVERYTHING && resumer != Resumer::Converted {
             init += &format!(" swap={swap}");

@@ -64,6 +64,9 @@ struct Try {
     /// all-out, program:NAMES, group:NAMES, kind:KINDS, record, prefetch, random:SHARE
     #[arg(long, value_name = "POLICY", default_value = EVERYTHING)]
     policy: String,
+    /// Pack each MiB of the image that becomes shorter so
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compress::None)]
+    compress: Compress,
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
@@ -77,6 +80,15 @@ struct Try {
     /// Keep the image in this new file, the other disks in FILE.disk and FILE.swap; do not resume
     #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "converted"])]
     keep: Option<PathBuf>,
+}
+
+/// How an image is packed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Compress {
+    /// Not at all
+    None,
+    /// By LZ4
+    Lz4,
 }
 
 #[derive(clap::Args)]
@@ -159,6 +171,7 @@ impl Guest {
             filled_mib: 0,
             hot_mib: 0,
             policy: EVERYTHING.into(),
+            packs: false,
             counted: false,
             processor: self.processor.clone(),
             processors: self.processors,
@@ -280,6 +293,7 @@ impl Try {
             filled_mib: self.fill,
             hot_mib: self.hot.min(self.fill),
             policy: self.policy.clone(),
+            packs: self.compress == Compress::Lz4,
             counted: self.record.is_some(),
             ..self.guest.snapshot_guest()
         };
@@ -414,8 +428,13 @@ fn told(counts: &[(String, f64)]) -> String {
         let found = counts.iter().find(|(known, _)| known == name);
         found.map_or(0.0, |(_, value)| *value)
     };
+    let stored = match of("stored") {
+        stored if stored < of("data") => format!(" (packed to {stored})"),
+        _ => String::new(),
+    };
     format!(
-        "{} pages: {} of data, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB to swap",
+        "{} pages: {} of data{stored}, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB to \
+         swap",
         of("pages"),
         of("data"),
         of("zero"),

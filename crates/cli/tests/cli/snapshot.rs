@@ -45,11 +45,28 @@ fn a_guest_comes_back_as_it_was() {
     assert!(count("written_bytes") < count("data") * 4096.0 * 1.02, "{cycle}");
     // What `--dry-run` said of it.
     assert!((0.8..1.3).contains(&(count("would_be") / count("pages"))), "{cycle}");
+    assert!((0.7..1.4).contains(&(count("would_store") / count("data"))), "{cycle}");
     // The loader itself is small.
     let loader = cycle["loader"].as_str().unwrap();
     let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(aside.parse::<u32>().unwrap() <= 40, "{loader}");
     assert_eq!(entries(&test.path("tmp")), [""; 0]);
+}
+
+#[test]
+fn a_packed_image_comes_back_and_is_shorter() {
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--compress", "lz4"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let cycle = &answer["cycles"][0];
+    let count = |name: &str| cycle["counts"][name].as_f64().unwrap();
+    // What cannot be packed stays as it is: the 20 MiB of the program.
+    assert!(count("stored") > 5120.0 && count("stored") < 0.85 * count("data"), "{cycle}");
+    assert!(count("written_bytes") < count("stored") * 4096.0 * 1.03, "{cycle}");
+    assert!((0.7..1.4).contains(&(count("would_store") / count("stored"))), "{cycle}");
+    let loader = cycle["loader"].as_str().unwrap();
+    assert!(loader.contains(" MiB unpacked"), "{loader}");
 }
 
 #[test]

@@ -78,7 +78,8 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks}");
     };
     told("before", &digest);
-    let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()) };
+    let packs = suspend::packs(value("compress").unwrap_or("none"))?;
+    let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()), packs };
     if order.target.is_some() {
         println!("lab: dry run {}", suspend::dry_run(&order)?);
     }
