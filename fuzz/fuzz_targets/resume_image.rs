@@ -1,4 +1,4 @@
-//! The mark, the header, the run table and the packed groups of an image of memory: refused, or within
+//! The mark, the header, the run table and the packed groups of an image: refused, or within
 //! memory.
 #![no_main]
 

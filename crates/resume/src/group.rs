@@ -5,10 +5,6 @@ use crate::header::Header;
 use crate::refusal::Refusal;
 use crate::{PAGE_BYTES, SUMMED_PAGES, lz4};
 
-/// Bytes of a group in the table of checksums; in an image that is packed, its length is beside it.
-pub(crate) const SUM_BYTES: u64 = 4;
-pub(crate) const PACKED_SUM_BYTES: u64 = 8;
-
 /// Pages of data under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -41,6 +37,8 @@ impl Group {
 pub struct Groups<'a> {
     table: &'a [u8],
     data_pages: u64,
+    /// Bytes of a group's entry; there is a length in it when the image is packed.
+    entry_bytes: u64,
     packed: bool,
 }
 
@@ -51,7 +49,8 @@ impl<'a> Groups<'a> {
     /// [`Refusal::Table`] when it has not a group for each MiB, a packed group is as long as a
     /// plain one, or their lengths are not that of the data.
     pub fn check(table: &'a [u8], header: &Header) -> Result<Groups<'a>, Refusal> {
-        let groups = Groups { table, data_pages: header.data_pages, packed: header.packed };
+        let Header { data_pages, packed, .. } = *header;
+        let groups = Groups { table, data_pages, entry_bytes: header.sum_bytes(), packed };
         let shorter = |group: &Group| group.packed_bytes.is_none() || group.stored < group.pages;
         let stored: u64 = groups.iter().map(|group| group.stored).sum();
         let sound = table.len() as u64 == header.sums_bytes()
@@ -62,11 +61,11 @@ impl<'a> Groups<'a> {
 
     /// The groups in order of the data.
     pub fn iter(&self) -> impl Iterator<Item = Group> + Clone + use<'a> {
-        let Groups { table, data_pages, packed } = *self;
+        let Groups { table, data_pages, entry_bytes, packed } = *self;
         let mut at = 0;
         (0..data_pages.div_ceil(SUMMED_PAGES)).map(move |index| {
             let pages = SUMMED_PAGES.min(data_pages - index * SUMMED_PAGES);
-            let entry = (index * sum_bytes(packed)) as usize;
+            let entry = (index * entry_bytes) as usize;
             let bytes = if packed { u32_at(table, entry + 4) } else { 0 };
             let packed_bytes = Some(bytes).filter(|bytes| *bytes > 0);
             let stored =
@@ -81,9 +80,4 @@ impl<'a> Groups<'a> {
     pub fn packed(&self) -> u64 {
         self.iter().filter(|group| group.packed_bytes.is_some()).count() as u64
     }
-}
-
-/// Bytes of a group in the table of checksums.
-pub(crate) fn sum_bytes(packed: bool) -> u64 {
-    if packed { PACKED_SUM_BYTES } else { SUM_BYTES }
 }

@@ -1,7 +1,6 @@
 //! The header, and the mark that makes an image of it.
 
 use crate::bytes::{put, u32_at, u64_at};
-use crate::group::sum_bytes;
 use crate::kernel::Entry;
 use crate::refusal::Refusal;
 use crate::run::RUN_BYTES;
@@ -14,9 +13,6 @@ pub const HEADER_SECTOR: u64 = PAGE_SECTORS;
 /// The page at which the data begins.
 const DATA_PAGE: u64 = 2;
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"blkmark\x01");
-/// The versions of the format: of data as it is in memory, and of data whose groups may be packed.
-pub(crate) const PLAIN_VERSION: u64 = 1;
-pub(crate) const PACKED_VERSION: u64 = 2;
 const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"blkresum");
 /// 512 GiB: what the page tables of the jump map.
 const FRAMES_MAX: u64 = 1 << 27;
@@ -167,9 +163,19 @@ impl Header {
         self.runs.saturating_mul(RUN_BYTES as u64)
     }
 
+    /// The version of the format that it is of.
+    pub fn version(&self) -> u64 {
+        if self.packed { Refusal::PACKED_VERSION } else { Refusal::PLAIN_VERSION }
+    }
+
+    /// Bytes of a group in the table of checksums: a packed one has its length beside.
+    pub(crate) fn sum_bytes(&self) -> u64 {
+        if self.packed { 8 } else { 4 }
+    }
+
     /// Bytes of the data's checksums.
     pub fn sums_bytes(&self) -> u64 {
-        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(sum_bytes(self.packed))
+        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(self.sum_bytes())
     }
 
     /// Where its parts are.
@@ -188,7 +194,7 @@ impl Header {
         let Entry { jump, jump_physical, cr3, magic, map_sum } = self.entry;
         let fields = [
             HEADER_MAGIC,
-            if self.packed { PACKED_VERSION } else { PLAIN_VERSION },
+            self.version(),
             self.id,
             jump,
             jump_physical,
@@ -250,8 +256,8 @@ impl Header {
         }
         let field = |index: usize| u64_at(bytes, index * 8);
         let packed = match field(1) {
-            PLAIN_VERSION => false,
-            PACKED_VERSION => true,
+            Refusal::PLAIN_VERSION => false,
+            Refusal::PACKED_VERSION => true,
             other => return Err(Refusal::Version(other)),
         };
         let mut header = Header {

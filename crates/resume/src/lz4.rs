@@ -3,7 +3,7 @@
 //! `doc/lz4_Block_format.md` of the LZ4 project.
 
 use crate::bytes::{u32_at, u64_at};
-use crate::lzo::Unpack;
+use crate::lzo::{SHORT, Unpack};
 
 /// Bytes that repeat at least.
 const LEAST: usize = 4;
@@ -111,6 +111,7 @@ impl Packed<'_> {
 pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut state = Unpack { packed, at: 0, out, end: 0 };
     loop {
+        while quick(&mut state).is_some() {}
         let token = usize::from(state.byte()?);
         let count = length(&mut state, token >> 4)?;
         state.literals(count)?;
@@ -121,6 +122,31 @@ pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
         let bytes = LEAST + length(&mut state, token & 15)?;
         state.repeat(bytes, distance)?;
     }
+}
+
+/// Unpack few letters and a short repeat from not too near, as almost all are, if there is room for
+/// copies of a fixed length: what they write too much is overwritten by what follows. A block never
+/// ends so: fewer bytes would be left.
+fn quick(state: &mut Unpack) -> Option<()> {
+    let input: &[u8; 19] = state.packed.get(state.at..)?.first_chunk()?;
+    let (letters, repeats) = (usize::from(input[0] >> 4), usize::from(input[0] & 15));
+    let distance = usize::from(u16::from_le_bytes([input[1 + letters], input[2 + letters]]));
+    let from = (state.end + letters).checked_sub(distance)?;
+    if letters == 15 || repeats == 15 || distance < SHORT {
+        return None;
+    }
+    // What is unpacked, from where it repeats on to where it ends at most.
+    let out: &mut [u8] = state.out.get_mut(from..state.end + letters + 2 * SHORT)?;
+    let to = out.len() - 2 * SHORT;
+    let put = |out: &mut [u8], at: usize, bytes: [u8; SHORT]| {
+        out[at..].first_chunk_mut().map(|place| *place = bytes)
+    };
+    put(out, to.checked_sub(letters)?, *input[1..].first_chunk()?)?;
+    put(out, to, *out.first_chunk()?)?;
+    put(out, to + SHORT, *out[SHORT..].first_chunk()?)?;
+    state.at += 3 + letters;
+    state.end += letters + repeats + LEAST;
+    Some(())
 }
 
 /// A length of 15 goes on in the bytes behind.

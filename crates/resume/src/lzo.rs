@@ -60,7 +60,7 @@ pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
 }
 
 /// Bytes that are copied at once.
-const SHORT: usize = 16;
+pub(crate) const SHORT: usize = 16;
 
 /// What is unpacked, and how far it is; shared with LZ4.
 pub(crate) struct Unpack<'a> {
@@ -116,20 +116,22 @@ impl Unpack<'_> {
     pub(crate) fn repeat(&mut self, bytes: usize, distance: usize) -> Option<()> {
         let from = self.end.checked_sub(distance).filter(|from| *from < self.end)?;
         let end = self.end.checked_add(bytes).filter(|end| *end <= self.out.len())?;
-        let to = self.end;
-        if bytes <= 2 * SHORT && distance >= SHORT && to + 2 * SHORT <= self.out.len() {
-            // As above, by two steps.
-            for step in [0, SHORT] {
-                let first: [u8; SHORT] = *self.out[from + step..].first_chunk()?;
-                *self.out[to + step..].first_chunk_mut()? = first;
-            }
-        } else {
-            // As much as there is, and then twice as much.
-            let mut at = to;
-            while at < end {
-                let step = (at - from).min(end - at);
-                self.out.copy_within(from..from + step, at);
-                at += step;
+        // What repeats after a few bytes does so after some times as many, which are copied at
+        // once; what is too much is overwritten, as above.
+        let wide = distance * SHORT.div_ceil(distance);
+        let (mut at, near) = (self.end, end.min(from + wide));
+        while at < near {
+            self.out[at] = self.out[at - distance];
+            at += 1;
+        }
+        while at < end {
+            if at + SHORT <= self.out.len() {
+                let some: [u8; SHORT] = *self.out[at - wide..].first_chunk()?;
+                *self.out[at..].first_chunk_mut()? = some;
+                at += SHORT;
+            } else {
+                self.out[at] = self.out[at - distance];
+                at += 1;
             }
         }
         self.end = end;

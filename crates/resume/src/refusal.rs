@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use crate::header::{PACKED_VERSION, PLAIN_VERSION};
-
 /// Why an image is not resumed. The machine can boot as if there were none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -39,7 +37,7 @@ impl fmt::Display for Refusal {
             Refusal::NoMark => write!(f, "no image, an unfinished one, or one that was used"),
             Refusal::Header => write!(f, "the image's header is damaged"),
             Refusal::Version(version) => {
-                let (plain, packed) = (PLAIN_VERSION, PACKED_VERSION);
+                let (plain, packed) = (Refusal::PLAIN_VERSION, Refusal::PACKED_VERSION);
                 write!(f, "the image has version {version}, expected {plain} or {packed}")
             }
             Refusal::Table => write!(f, "the image's tables are damaged"),
@@ -57,4 +55,11 @@ impl fmt::Display for Refusal {
             Refusal::Kernel => write!(f, "the kernel's record of its entry is not known"),
         }
     }
+}
+
+impl Refusal {
+    /// The version of the format of data as it is in memory.
+    pub const PLAIN_VERSION: u64 = 1;
+    /// The version of data whose groups may be packed.
+    pub const PACKED_VERSION: u64 = 2;
 }

@@ -12,8 +12,8 @@ use core::fmt;
 
 use resume::machine::processor;
 use resume::{
-    Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved, PAGE_BYTES,
-    PAGE_SECTORS, PageTables, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
+    Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved,
+    PAGE_BYTES, PAGE_SECTORS, PageTables, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
     frames_needed,
 };
 

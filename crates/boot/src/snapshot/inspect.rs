@@ -134,7 +134,7 @@ impl SoundImage {
             ("pages", json!(header.pages)),
             ("data_pages", json!(header.data_pages)),
             ("stored_pages", json!(header.stored_pages)),
-            ("version", json!(if header.packed { 2 } else { 1 })),
+            ("version", json!(header.version())),
             ("packed_mib", json!(self.packed_groups)),
             ("zero_pages", json!(self.zero_pages)),
             ("word_pages", json!(self.word_pages)),

@@ -8,6 +8,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::guest::Why;
 use config::Failure;
 use workload::boot_recording::{Read, Recording};
 
@@ -421,7 +422,11 @@ pub fn convert(
     target: &Path,
     disks: &[PathBuf],
 ) -> Result<Vec<(String, f64)>, Failure> {
-    ::guest::convert(swap, target, disks).map(|told| counts(&told)).map_err(Failure::input)
+    let found = ::guest::convert(swap, target, disks).map(|told| counts(&told));
+    found.map_err(|why| match why {
+        Why::Input(why) => Failure::input(why),
+        Why::World(why) => Failure::machine(why),
+    })
 }
 
 /// `name=number` pairs of a line.

@@ -218,3 +218,25 @@ fn what_cannot_be_tried_is_told() {
     let out = run(&["snapshot", "boot", "text"]);
     assert!(out.stderr.contains("text.disk: No such file"), "{}", out.stderr);
 }
+
+/// The tool that suspends is another program; what it says and how it ends are of this one's form.
+#[test]
+fn a_suspend_that_cannot_be_is_told_by_one_error_and_whose_it_is() {
+    let run = |args: &[&str]| Test::new().file("text", "text").args(args).run();
+    for args in [
+        &["suspend", "/no/such"][..],
+        &["suspend", "--dry-run", "text"],
+        &["suspend", "--prepare", "text"],
+        &["suspend", "--measure", "--policy", "record"],
+    ] {
+        let out = run(args);
+        assert_eq!((out.code, out.stderr.lines().count()), (2, 1), "{args:?}: {}", out.stderr);
+        assert!(out.stderr.starts_with("error: "), "{}", out.stderr);
+        assert_eq!(out.stdout, "");
+    }
+    // Nothing is wrong with what was asked.
+    if !Path::new("/dev/snapshot").exists() {
+        let out = run(&["suspend", "--measure", "--json"]);
+        assert_eq!((out.code, out.stderr.lines().count()), (3, 1), "{}", out.stderr);
+    }
+}

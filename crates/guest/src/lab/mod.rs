@@ -14,6 +14,7 @@ use std::time::Duration;
 use resume::checksum;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
+use crate::Why;
 use crate::policy::{self, Fetch};
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
@@ -69,7 +70,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         app.ask("touch")?;
     }
     if let Some(target) = disk("prepare")? {
-        suspend::prepare(&target)?;
+        suspend::prepare(&target).map_err(told_why)?;
     }
     let ticks = count_ticks();
     std::thread::sleep(10 * TICK);
@@ -81,14 +82,14 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     let packs = suspend::packs(value("compress").unwrap_or("none"))?;
     let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()), packs };
     if order.target.is_some() {
-        println!("lab: dry run {}", suspend::dry_run(&order)?);
+        println!("lab: dry run {}", suspend::dry_run(&order).map_err(told_why)?);
     }
     // What a resume touches is known once there was one; the kernel's own way has no use for it.
     let rounds = if order.policy.learns() && own.is_none() { 2 } else { 1 };
     for _ in 0..rounds {
         let ended = match &own {
             Some(disk) => swap::suspend(disk, order.policy.kernel_bytes())?,
-            None => suspend::run(&order)?,
+            None => suspend::run(&order).map_err(told_why)?,
         };
         match ended {
             Ended::Written(report) => {
@@ -107,6 +108,10 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     std::thread::sleep(10 * TICK);
     told("after", &app.ask("digest")?);
     Ok(())
+}
+
+fn told_why(why: Why) -> String {
+    why.to_string()
 }
 
 /// The program works again, with what it worked with before.

@@ -165,6 +165,11 @@ pub(crate) fn would_leave(policy: &dyn Policy, record: Option<&Path>) -> Result<
     Ok(left)
 }
 
+/// Is what a policy knows from before sound, if there is something?
+pub(crate) fn check_record(path: &Path) -> Result<(), String> {
+    RecordFile::read(path).map(drop)
+}
+
 fn known(policy: &dyn Policy, record: Option<&Path>) -> Result<RecordFile, String> {
     match record {
         Some(path) if policy.learns() => RecordFile::read(path),

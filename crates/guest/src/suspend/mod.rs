@@ -17,6 +17,7 @@ use resume::machine::Range;
 use resume::{Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Room, Run, Runner, checksum};
 use rustix::mm::{MlockAllFlags, mlockall};
 
+use crate::Why;
 use crate::policy::{self, Fetch, Left, Policy};
 use snapshot::{Created, Snapshot, Source};
 use target::{Data, HEADER_PAGE, Nowhere, Store, Target};
@@ -124,7 +125,30 @@ enum Task {
 }
 
 /// The verb.
-pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
+pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
+    let (order, task) = asked(arguments).map_err(Why::Input)?;
+    if let (Task::Prepare, Some(target)) = (task, &order.target) {
+        return convert::prepare(target).map(|()| 0);
+    }
+    if task == Task::DryRun {
+        println!("image {}", dry_run(&order)?);
+        return Ok(0);
+    }
+    match run(&order)? {
+        Ended::Written(report) => println!("image {report}"),
+        Ended::Resumed(fetch) => {
+            println!("resumed");
+            return Ok(fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0)?);
+        }
+    }
+    if task == Task::Suspend {
+        off()?;
+    }
+    Ok(0)
+}
+
+/// What the arguments ask for.
+fn asked(arguments: &[String]) -> Result<(Order, Task), String> {
     let policy = policy::find("everything")?;
     let mut order = Order { target: None, policy, record: None, packs: false };
     let mut tasks = Vec::new();
@@ -151,30 +175,20 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
         _ => return Err(format!("expected one thing to do\n{}", usage())),
     };
     match (task, &order.target) {
-        (Task::Prepare, Some(target)) => return convert::prepare(target).map(|()| 0),
         (Task::Measure, Some(_)) | (Task::Prepare | Task::Suspend, None) => {
             return Err(format!("expected a target or --measure\n{}", usage()));
         }
         _ => {}
     }
-    if order.policy.learns() && order.record.is_none() {
-        return Err("this policy learns: expected --record FILE".into());
-    }
-    if task == Task::DryRun {
-        println!("image {}", dry_run(&order)?);
-        return Ok(0);
-    }
-    match run(&order)? {
-        Ended::Written(report) => println!("image {report}"),
-        Ended::Resumed(fetch) => {
-            println!("resumed");
-            return fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0);
+    match &order.record {
+        // What is damaged in it is told before anything stands still.
+        Some(record) if order.policy.learns() => policy::check_record(record)?,
+        None if order.policy.learns() => {
+            return Err("this policy learns: expected --record FILE".into());
         }
+        _ => {}
     }
-    if task == Task::Suspend {
-        off()?;
-    }
-    Ok(0)
+    Ok((order, task))
 }
 
 /// Switch the machine off: what it was goes on from the image.
@@ -186,11 +200,12 @@ pub(crate) fn off() -> Result<(), String> {
 pub(crate) use convert::{convert, prepare, verb as convert_verb};
 
 /// Make the image.
-pub(crate) fn run(order: &Order) -> Result<Ended, String> {
-    let map = machine::memory_map()?;
-    // What is refused is refused before anything stands still or leaves.
-    machine::header(&map)?;
+pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
+    // What is refused is refused before anything stands still or leaves, and what was asked for is
+    // looked at first.
     let mut target = order.target.as_deref().map(Target::open).transpose()?;
+    let map = machine::memory_map()?;
+    machine::header(&map)?;
     let mut snapshot = Snapshot::open()?;
     // Nothing of this program may have to be fetched from a disk that is frozen.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
@@ -208,7 +223,7 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
     let created = began.elapsed();
     let mut nowhere = Nowhere;
     let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
-    let written = machine::header(&map).and_then(|header| {
+    let written = machine::header(&map).map_err(Why::from).and_then(|header| {
         let header = Header { packed: order.packs, ..header };
         write(&mut snapshot, header, &map, store)
     });
@@ -230,10 +245,10 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
 }
 
 /// What `run` would do, as far as that can be told while programs run.
-pub(crate) fn dry_run(order: &Order) -> Result<String, String> {
+pub(crate) fn dry_run(order: &Order) -> Result<String, Why> {
+    let target = order.target.as_deref().map(Target::open).transpose()?;
     let map = machine::memory_map()?;
     machine::header(&map)?;
-    let target = order.target.as_deref().map(Target::open).transpose()?;
     drop(Snapshot::open()?);
     let left = policy::would_leave(order.policy.as_ref(), order.record.as_deref())?;
     let frames = machine::frames_in_use(&map)?;
@@ -282,7 +297,7 @@ fn write(
     header: Header,
     map: &[Range],
     store: &mut dyn Store,
-) -> Result<Report, String> {
+) -> Result<Report, Why> {
     let mut page = [0; PAGE_BYTES];
     let bytes = source.bytes()?;
     source.page(&mut page)?;
@@ -301,14 +316,14 @@ fn unknown(why: resume::Refusal) -> String {
 }
 
 /// Is there room, even if each page were a run of its own?
-fn fits(bytes: u64, has_pages: u64) -> Result<(), String> {
+fn fits(bytes: u64, has_pages: u64) -> Result<(), Why> {
     let pages = bytes.div_ceil(PAGE_BYTES as u64);
     let most = pages + pages * (RUN_BYTES + 4) as u64 / PAGE_BYTES as u64 + 8;
     if most <= has_pages {
         return Ok(());
     }
     let (needs, has) = (most.div_ceil(256), has_pages / 256);
-    Err(format!("the image may take {needs} MiB, the target has {has} MiB"))
+    Err(Why::Input(format!("the image may take {needs} MiB, the target has {has} MiB")))
 }
 
 /// Read the stream, and write the data as it comes.

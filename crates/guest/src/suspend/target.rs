@@ -10,6 +10,8 @@ use resume::{HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
 
+use crate::Why;
+
 /// A page where the kernel can take it from without copying.
 #[repr(C, align(4096))]
 #[derive(Clone)]
@@ -82,7 +84,12 @@ pub(super) struct Target {
 impl Target {
     /// Open what is at `path`. What is there must be an image of ours, whole, used or not, or
     /// nothing.
-    pub(super) fn open(path: &Path) -> Result<Target, String> {
+    pub(super) fn open(path: &Path) -> Result<Target, Why> {
+        // Whatever is wrong with it, another one is expected.
+        Target::look(path).map_err(Why::Input)
+    }
+
+    fn look(path: &Path) -> Result<Target, String> {
         let name = path.display().to_string();
         let wrong = |why: std::io::Error| format!("{name}: {why}");
         let kind = std::fs::metadata(path).map_err(wrong)?.file_type();

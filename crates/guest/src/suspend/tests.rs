@@ -189,7 +189,8 @@ fn an_image_that_does_not_fit_is_refused_before_anything_is_written() {
     let header = Header { frames: FRAMES, ..Header::empty() };
     let mut log = Log::default();
     let why = write(&mut Kernel::new(1, 1300), header, &[], &mut log).unwrap_err();
-    assert!(why.contains("the target has 4 MiB") && log.0.is_empty(), "{why}");
+    assert_eq!(why.code(), 2);
+    assert!(why.to_string().contains("the target has 4 MiB") && log.0.is_empty(), "{why}");
 }
 
 #[test]
@@ -219,7 +220,9 @@ fn a_stream_of_another_kernel_is_refused() {
     // The magic word, the count of pages, the order of frames.
     for (page, at) in [(0, 24), (0, 416), (1, 8)] {
         let why = change(page, at, 0x40).unwrap_err();
-        assert!(why.contains("not known"), "{why}");
+        // Nobody gave that: it is the machine's.
+        assert_eq!(why.code(), 3);
+        assert!(why.to_string().contains("not known"), "{why}");
     }
 }
 
@@ -228,7 +231,9 @@ fn a_stream_of_another_kernel_is_refused() {
 fn one_thing_is_done_at_a_time() {
     let told = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
-        super::verb(&words).unwrap_err()
+        let why = super::verb(&words).unwrap_err();
+        assert_eq!(why.code(), 2, "{why}");
+        why.to_string()
     };
     assert!(told(&["--prepare", "--dry-run", "/dev/null"]).starts_with("expected one thing to do"));
     let why = told(&["--measure", "--compress", "zip"]);
