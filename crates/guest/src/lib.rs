@@ -21,8 +21,9 @@ const PAGE_BYTES: u64 = resume::PAGE_BYTES as u64;
 type Verb = fn(&[String]) -> Result<u8, Why>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 8] = [
+const VERBS: [(&str, &str, Verb); 9] = [
     ("convert", "an image that a kernel made by itself, for the loader", suspend::convert_verb),
+    ("cycles", "the processor's clock, which counts instructions where a machine does", lab::count),
     ("enter", "becomes the init of a root, as process 1 of a namespace", |words| {
         Ok(enter::run(words)?)
     }),
@@ -50,6 +51,12 @@ pub fn run(arguments: &[String]) -> u8 {
         eprintln!("error: {why}");
         why.code()
     })
+}
+
+/// The processor's clock, which counts instructions where a machine runs by them.
+pub(crate) fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and Linux allows it.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Does this policy of which pages leave memory have to know what earlier resumes touched?

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use resume::checksum;
 
-use super::{cycles, random};
-use crate::PAGE_BYTES;
+use super::random;
+use crate::{PAGE_BYTES, cycles};
 
 /// The pages that are worked with lie in groups of so many.
 const GROUP_PAGES: usize = 8;

@@ -9,15 +9,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use resume::checksum;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::Why;
 use crate::policy::{self, Fetch};
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
+use crate::{Why, cycles};
 use app::App;
 
 /// Where the guest's modules are, in the order in which they must be loaded.
@@ -76,7 +76,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     std::thread::sleep(10 * TICK);
     let told = |when: &str, digest: &str| {
         let ticks = ticks.load(Ordering::Relaxed);
-        println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks}");
+        println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks} {}", own_things());
     };
     told("before", &digest);
     let packs = suspend::packs(value("compress").unwrap_or("none"))?;
@@ -97,7 +97,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
                 return Ok(());
             }
             Ended::Resumed(fetch) => {
-                println!("lab: resumed cycles={}", cycles());
+                println!("lab: resumed cycles={} {}", cycles(), own_things());
                 work(&mut app, swap.as_deref(), fetch)?;
             }
         }
@@ -157,10 +157,20 @@ fn nvme(serial: &str) -> Option<PathBuf> {
     Some(Path::new("/dev").join(format!("{}n1", drive.file_name().display())))
 }
 
-/// The processor's clock, which counts instructions where a machine runs by them.
-fn cycles() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction, and Linux allows it.
-    unsafe { core::arch::x86_64::_rdtsc() }
+/// What two machines that come from one image must not have in common: the next random number,
+/// and the time.
+fn own_things() -> String {
+    let mut next = [0; 8];
+    let random = rustix::rand::getrandom(&mut next, rustix::rand::GetRandomFlags::empty());
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let next = random.map_or(0, |_| u64::from_le_bytes(next));
+    format!("random={next:016x} time={:.3}", time.as_secs_f64())
+}
+
+/// The verb `cycles`.
+pub(crate) fn count(_: &[String]) -> Result<u8, Why> {
+    println!("cycles={}", cycles());
+    Ok(0)
 }
 
 /// Mount the file system of a disk, and make a file in it.

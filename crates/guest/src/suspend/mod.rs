@@ -2,6 +2,7 @@
 
 mod convert;
 mod machine;
+mod renew;
 mod sample;
 mod snapshot;
 mod swsusp;
@@ -217,6 +218,10 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     // The kernel takes some of memory back by itself when it is not told how little.
     snapshot.prefer(order.policy.kernel_bytes().unwrap_or(u64::MAX / 2))?;
     if snapshot.create()? == Created::Resumed {
+        // Before anybody asks for one. A machine that came back goes on in any case.
+        if let Err(why) = renew::renew() {
+            eprintln!("random numbers may be those of an earlier use of the image: {why}");
+        }
         snapshot.thaw();
         return Ok(Ended::Resumed(fetch));
     }
