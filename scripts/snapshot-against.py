@@ -30,6 +30,9 @@ import time
 
 WAYS = ["cold", "kernel", "loadvm", "plain", "packed"]
 MEMORY_MIB = 512
+ROOT_MIB = 1200
+# In a recording, disks lie behind each other.
+DISK_SECTORS = (ROOT_MIB + 100) << 11
 QEMU = (
     f"qemu-system-x86_64 -accel tcg -machine pc -m {MEMORY_MIB} -smp 1 -nodefaults "
     "-display none -vga none -nic none -no-reboot -serial stdio"
@@ -134,7 +137,7 @@ class Lab:
         (root / "etc/fstab").write_text("/dev/vdb / ext4 rw 0 1\n")
         self.root_disk = folder / "root.img"
         with self.root_disk.open("wb") as file:
-            file.truncate(1200 << 20)
+            file.truncate(ROOT_MIB << 20)
         subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", root, self.root_disk], check=True)
         shutil.rmtree(root)
 
@@ -242,7 +245,7 @@ def record(lab: Lab, out: pathlib.Path) -> None:
         disks = sorted({disk for disk, _, _ in reads})
         lines = []
         for disk, sector, sectors in reads:
-            at = int(sector) + (disks.index(disk) << 22)
+            at = int(sector) + disks.index(disk) * DISK_SECTORS
             lines.append(f"{each} {sectors} {at}")
         stored = sum(int(sectors) * 512 for _, _, sectors in reads)
         head = "blocklab boot recording 1\nkernel debian-12-systemd\nvariant snapshot\n"

@@ -61,7 +61,8 @@ struct Try {
     #[arg(long, value_name = "MIB", default_value_t = 10)]
     hot: u32,
     /// Which pages leave memory for swap before the image is made: everything, kernel[:BYTES],
-    /// all-out, program:NAMES, group:NAMES, kind:KINDS, record, prefetch, random:SHARE
+    /// all-out, program:NAMES, group:NAMES, kind:KINDS, record, prefetch, age[:SECONDS],
+    /// random:SHARE
     #[arg(long, value_name = "POLICY", default_value = EVERYTHING)]
     policy: String,
     /// Pack each MiB of the image that becomes shorter so

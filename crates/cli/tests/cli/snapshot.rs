@@ -86,6 +86,20 @@ fn what_is_worked_with_stays_in_the_image_once_it_is_known() {
 }
 
 #[test]
+fn what_was_touched_lately_stays_in_the_image() {
+    let test = Test::new();
+    let args = ["--fill", "40", "--hot", "8", "--policy", "age:3"];
+    let Some(out) = tried(&test, &args) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let cycle = &answer["cycles"][0];
+    let count = |of: &str, name: &str| cycle[of][name].as_f64().unwrap();
+    // Of 10,240 pages the 2,048 stay, and with them no fault waits for swap.
+    assert!((7_000.0..9_000.0).contains(&count("counts", "swapped")), "{cycle}");
+    assert!(count("work", "major_faults") < 64.0, "{cycle}");
+}
+
+#[test]
 fn a_kernels_own_image_comes_back_by_the_loader_after_it_was_converted() {
     let test = Test::new();
     let Some(out) = tried(&test, &["--converted"]) else { return };

@@ -65,10 +65,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     }
     let mut app = App::start(number("fill")?, number("hot")?)?;
     let nonce = checksum(&random(8)?);
-    let digest = app.ask("digest")?;
-    for _ in 0..TOUCHES_BEFORE {
-        app.ask("touch")?;
-    }
+    let digest = worked_with(&mut app)?;
     if let Some(target) = disk("prepare")? {
         suspend::prepare(&target).map_err(told_why)?;
     }
@@ -81,7 +78,9 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     told("before", &digest);
     let packs = suspend::packs(value("compress").unwrap_or("none"))?;
     let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()), packs };
-    if order.target.is_some() {
+    if order.policy.watches().is_some() {
+        app.ask("work")?;
+    } else if order.target.is_some() {
         println!("lab: dry run {}", suspend::dry_run(&order).map_err(told_why)?);
     }
     // What a resume touches is known once there was one; the kernel's own way has no use for it.
@@ -112,6 +111,15 @@ fn lab(arguments: &[String]) -> Result<(), String> {
 
 fn told_why(why: Why) -> String {
     why.to_string()
+}
+
+/// The program works some times; the digest of its memory.
+fn worked_with(app: &mut App) -> Result<String, String> {
+    let digest = app.ask("digest")?;
+    for _ in 0..TOUCHES_BEFORE {
+        app.ask("touch")?;
+    }
+    Ok(digest)
 }
 
 /// The program works again, with what it worked with before.

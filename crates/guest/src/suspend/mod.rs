@@ -176,6 +176,11 @@ fn asked(arguments: &[String]) -> Result<(Order, Task), String> {
         _ => return Err(format!("expected one thing to do\n{}", usage())),
     };
     match (task, &order.target) {
+        (Task::DryRun, _) if order.policy.watches().is_some() => {
+            return Err(
+                "--dry-run: what this policy lets leave is known at the suspend only".into()
+            );
+        }
         (Task::Measure, Some(_)) | (Task::Prepare | Task::Suspend, None) => {
             return Err(format!("expected a target or --measure\n{}", usage()));
         }
@@ -211,6 +216,7 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     // Nothing of this program may have to be fetched from a disk that is frozen.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         .map_err(|why| format!("mlock: {why}"))?;
+    policy::watch(order.policy.as_ref())?;
     let began = Instant::now();
     snapshot.freeze()?;
     let swapped_before = machine::swapped_pages()?;
