@@ -42,7 +42,7 @@ class Lab:
         began = time.monotonic()
         tried = subprocess.Popen(
             [self.blocklab, "snapshot", "try", self.kernel, "--fill", "20", "--keep", str(image)]
-            + ["--compress", "lz4" if packed else "none"],
+            + ["--compress", "lz4" if packed else "none", "--wall-limit", "900"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -45,12 +45,36 @@ pub struct SnapshotGuest {
     pub processors: u32,
     /// The machine starts by UEFI, not by a BIOS.
     pub uefi: bool,
-    /// Its disks are NVMe drives, not virtio's.
-    pub nvme: bool,
+    /// What its disks are.
+    pub drives: Drives,
     /// Its clock counts instructions, one a nanosecond.
     pub counted: bool,
     /// Time of this machine for each life.
     pub wall: Duration,
+}
+
+/// What disks a guest has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drives {
+    /// Those of virtual machines.
+    Virtio,
+    /// NVMe drives.
+    Nvme,
+    /// SATA drives behind an AHCI controller.
+    Ahci,
+}
+
+impl Drives {
+    /// What the guest's kernel calls them.
+    fn names(self) -> [&'static str; 3] {
+        match self {
+            Drives::Virtio => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
+            // A kernel numbers them as it finds them.
+            Drives::Nvme => ["serial:lab0", "serial:lab1", "serial:lab2"],
+            // One after the other, by their ports.
+            Drives::Ahci => ["/dev/sda", "/dev/sdb", "/dev/sdc"],
+        }
+    }
 }
 
 /// Who brings the guest back.
@@ -219,11 +243,14 @@ impl SnapshotGuest {
     /// When it is not.
     pub fn check(&self) -> Result<(), Failure> {
         self.learns()?;
-        if self.nvme && !self.uefi {
-            return Err(Failure::input(
-                "NVMe drives: the loader for a BIOS has no driver for them",
-            )
-            .expected("--uefi beside --nvme"));
+        let needs_firmware = match self.drives {
+            Drives::Virtio => None,
+            Drives::Nvme => Some(("NVMe", "--uefi beside --nvme")),
+            Drives::Ahci => Some(("SATA", "--uefi beside --ahci")),
+        };
+        if let Some((kind, expected)) = needs_firmware.filter(|_| !self.uefi) {
+            let why = format!("{kind} drives: the loader for a BIOS has no driver for them");
+            return Err(Failure::input(why).expected(expected));
         }
         if self.hot_mib > self.filled_mib {
             let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
@@ -296,11 +323,7 @@ impl SnapshotGuest {
         let modules = modules::find(&self.kernel, self.modules.as_deref())?;
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
-        let [image, mounted, swap] = match self.nvme {
-            // A kernel numbers them as it finds them.
-            true => ["serial:lab0", "serial:lab1", "serial:lab2"],
-            false => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
-        };
+        let [image, mounted, swap] = self.drives.names();
         let disks_of_resumer = match resumer {
             Resumer::Loader => format!("target={image}"),
             Resumer::Kernel => format!("own={image}"),

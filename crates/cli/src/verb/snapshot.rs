@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use boot::snapshot::{
-    Disks, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
+    Disks, Drives, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
 };
 use serde_json::{Value, json};
 use study::Failure;
@@ -153,8 +153,11 @@ struct Guest {
     #[arg(long)]
     uefi: bool,
     /// Its disks are NVMe drives
-    #[arg(long)]
+    #[arg(long, conflicts_with = "ahci")]
     nvme: bool,
+    /// Its disks are SATA drives
+    #[arg(long)]
+    ahci: bool,
     /// Seconds of this machine that each of its lives may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
@@ -177,7 +180,11 @@ impl Guest {
             processor: self.processor.clone(),
             processors: self.processors,
             uefi: self.uefi,
-            nvme: self.nvme,
+            drives: match (self.nvme, self.ahci) {
+                (true, _) => Drives::Nvme,
+                (_, true) => Drives::Ahci,
+                _ => Drives::Virtio,
+            },
             wall: Duration::from_secs(self.wall_limit),
         }
     }

@@ -136,6 +136,18 @@ fn it_comes_back_by_uefi_from_nvme() {
 }
 
 #[test]
+#[ignore = "half a minute and more in QEMU, whose AHCI is slow"]
+fn it_comes_back_by_uefi_from_sata_and_packed() {
+    if !Path::new("/usr/share/ovmf/OVMF.fd").exists() {
+        skip("boot", "no ovmf");
+        return;
+    }
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--uefi", "--ahci", "--compress", "lz4"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+}
+
+#[test]
 fn the_tools_are_written_once() {
     let test = Test::new();
     let run = || {
@@ -217,6 +229,8 @@ fn what_cannot_be_tried_is_told() {
     assert!(out.stderr.contains("text: its version cannot be told"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--nvme"]);
     assert!(out.stderr.contains("expected: --uefi beside --nvme"), "{}", out.stderr);
+    let out = run(&["snapshot", "try", "text", "--ahci"]);
+    assert!(out.stderr.contains("expected: --uefi beside --ahci"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--policy", "lru"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("expected one of\n  everything"), "{}", out.stderr);
