@@ -1,8 +1,12 @@
-//! The mark, the header and the run table of an image of memory: refused, or within memory.
+//! The mark, the header, the run table and the packed groups of an image: refused, or within
+//! memory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use resume::{Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Room, Runs};
+use resume::{
+    Buffers, Group, Groups, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Parts, Refusal, Room,
+    Runs, Transfer, checksum, lz4,
+};
 
 /// The loader's frames.
 const OWN: (u64, u64) = (256, 281);
@@ -37,11 +41,65 @@ fuzz_target!(|bytes: &[u8]| {
         pages += u64::from(matches!(piece.run.kind, Kind::Data(_))) * u64::from(piece.run.count);
     }
     assert_eq!(pages, data_pages);
-    let mut read = 0;
-    let all: Result<(), ()> = plan.reads::<120, _>(1024, |from, parts| {
-        assert_eq!(from, read);
-        read += parts.map(|(_, pages)| pages).sum::<u64>();
-        Ok(())
-    });
-    assert!(all.is_ok() && read == data_pages);
+    // The same bytes as a table of checksums: as the header has it, or else plain and packed.
+    let headers = header.map_or_else(
+        |_| {
+            let of = |packed, stored_pages| Header {
+                data_pages,
+                packed,
+                stored_pages,
+                ..Header::empty()
+            };
+            let groups = data_pages.div_ceil(256);
+            vec![of(false, data_pages), of(true, data_pages), of(true, groups)]
+        },
+        |header| vec![header],
+    );
+    for header in headers {
+        let sums = &table[..(header.sums_bytes() as usize).min(table.len())];
+        let Ok(groups) = Groups::check(sums, &header) else { continue };
+        let mut steps = Steps { read: 0, unpacked: 0 };
+        let buffers = Buffers::at(1 << 20, Buffers::LEAST);
+        assert!(plan.load::<120, _>(groups, buffers, 1024, &mut steps).is_ok());
+        assert_eq!((steps.read, steps.unpacked), (header.stored_pages, groups.packed()));
+    }
+    // A group, its length in front.
+    let mut plain = [0; 3 * PAGE_BYTES];
+    let count = lz4::unpack(bytes, &mut plain);
+    assert!(count.is_none_or(|count| count <= plain.len()));
+    let group = Group {
+        index: 0,
+        pages: 3,
+        at: 0,
+        stored: 2,
+        packed_bytes: Some(u32::from(bytes[0]) * 32),
+        sum: checksum(bytes),
+    };
+    group.unpack(bytes, group.sum, &mut plain);
 });
+
+/// What is asked of a disk and a memory.
+struct Steps {
+    read: u64,
+    unpacked: u64,
+}
+
+impl Transfer for Steps {
+    type Error = Refusal;
+
+    fn read(&mut self, from: u64, parts: Parts) -> Result<(), Refusal> {
+        assert_eq!(from, self.read);
+        self.read += parts.map(|(_, pages)| pages).sum::<u64>();
+        Ok(())
+    }
+
+    fn unpack(&mut self, group: &Group, from: u64, _: u64) -> bool {
+        assert!(group.stored < group.pages && from >= 1 << 20);
+        self.unpacked += 1;
+        true
+    }
+
+    fn copy(&mut self, to: u64, from: u64, pages: u64) {
+        assert!(to + pages <= FRAMES && from >= 1 << 20);
+    }
+}

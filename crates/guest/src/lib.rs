@@ -10,30 +10,36 @@ mod read_ahead;
 pub mod record;
 mod suspend;
 mod swap;
+mod why;
+
+pub use why::Why;
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = resume::PAGE_BYTES as u64;
 
 /// What a verb is given and what it answers: its arguments, and the program's exit code.
-type Verb = fn(&[String]) -> Result<u8, String>;
+type Verb = fn(&[String]) -> Result<u8, Why>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 8] = [
+const VERBS: [(&str, &str, Verb); 9] = [
     ("convert", "an image that a kernel made by itself, for the loader", suspend::convert_verb),
-    ("enter", "becomes the init of a root, as process 1 of a namespace", enter::run),
-    ("lab-program", "a program that `snapshot-lab` starts", lab::app::verb),
-    ("mark", "tells a recorder what is reached", record::mark),
-    ("read-ahead", "reads the files of a list", read_ahead::run),
-    ("record", "starts an init and records who waits for what", record::run),
+    ("cycles", "the processor's clock, which counts instructions where a machine does", lab::count),
+    ("enter", "becomes the init of a root, as process 1 of a namespace", |words| {
+        Ok(enter::run(words)?)
+    }),
+    ("lab-program", "a program that `snapshot-lab` starts", |words| Ok(lab::app::verb(words)?)),
+    ("mark", "tells a recorder what is reached", |words| Ok(record::mark(words)?)),
+    ("read-ahead", "reads the files of a list", |words| Ok(read_ahead::run(words)?)),
+    ("record", "starts an init and records who waits for what", |words| Ok(record::run(words)?)),
     ("suspend", "the machine into an image that the loader resumes", suspend::verb),
     (
         "snapshot-lab",
         "as the first process: suspend, and show that what comes back is what was",
-        lab::verb,
+        |words| Ok(lab::verb(words)?),
     ),
 ];
 
-/// Run the verb that `arguments` begin with; 2 for wrong usage, 1 for what failed.
+/// Run the verb that `arguments` begin with; 2 for bad input, 3 for what the machine does not do.
 pub fn run(arguments: &[String]) -> u8 {
     let (verb, rest) = arguments.split_first().map_or(("", arguments), |(v, rest)| (v, rest));
     let Some((_, _, verb)) = VERBS.iter().find(|(name, ..)| *name == verb) else {
@@ -42,9 +48,15 @@ pub fn run(arguments: &[String]) -> u8 {
         return 2;
     };
     verb(rest).unwrap_or_else(|why| {
-        eprintln!("blocklab-guest: {why}");
-        1
+        eprintln!("error: {why}");
+        why.code()
     })
+}
+
+/// The processor's clock, which counts instructions where a machine runs by them.
+pub(crate) fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and Linux allows it.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Does this policy of which pages leave memory have to know what earlier resumes touched?
@@ -61,6 +73,6 @@ pub fn policy_learns(text: &str) -> Result<bool, String> {
 ///
 /// # Errors
 /// What is wrong with either of them.
-pub fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<String, String> {
+pub fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<String, Why> {
     suspend::convert(swap, target, disks).map(|report| report.to_string())
 }

@@ -104,6 +104,10 @@ pub struct Header {
     pub runs: u64,
     /// Pages of data.
     pub data_pages: u64,
+    /// May groups of its data be packed? Then it is of version 2.
+    pub packed: bool,
+    /// Pages of data on the device: as many, or fewer when it is packed.
+    pub stored_pages: u64,
     /// The first of the frames that are not in the image, in a row.
     pub scratch: u64,
     /// How many these are.
@@ -131,6 +135,8 @@ impl Header {
             pages: 0,
             runs: 0,
             data_pages: 0,
+            packed: false,
+            stored_pages: 0,
             scratch: 0,
             scratch_count: 0,
             table_sum: 0,
@@ -157,14 +163,24 @@ impl Header {
         self.runs.saturating_mul(RUN_BYTES as u64)
     }
 
+    /// The version of the format that it is of.
+    pub fn version(&self) -> u64 {
+        if self.packed { Refusal::PACKED_VERSION } else { Refusal::PLAIN_VERSION }
+    }
+
+    /// Bytes of a group in the table of checksums: a packed one has its length beside.
+    pub(crate) fn sum_bytes(&self) -> u64 {
+        if self.packed { 8 } else { 4 }
+    }
+
     /// Bytes of the data's checksums.
     pub fn sums_bytes(&self) -> u64 {
-        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(4)
+        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(self.sum_bytes())
     }
 
     /// Where its parts are.
     pub fn layout(&self) -> Layout {
-        let table = DATA_PAGE.saturating_add(self.data_pages);
+        let table = DATA_PAGE.saturating_add(self.stored_pages);
         let table_pages = self.table_bytes().div_ceil(PAGE_BYTES as u64);
         let sums = table.saturating_add(table_pages);
         let sums_pages = self.sums_bytes().div_ceil(PAGE_BYTES as u64);
@@ -178,7 +194,7 @@ impl Header {
         let Entry { jump, jump_physical, cr3, magic, map_sum } = self.entry;
         let fields = [
             HEADER_MAGIC,
-            Refusal::KNOWN_VERSION,
+            self.version(),
             self.id,
             jump,
             jump_physical,
@@ -197,6 +213,7 @@ impl Header {
             self.table_sum.into(),
             self.sums_sum.into(),
             self.disk_count,
+            if self.packed { self.stored_pages } else { 0 },
         ];
         put(&mut bytes, 0, &fields);
         for (index, disk) in self.told_disks().iter().enumerate() {
@@ -238,9 +255,11 @@ impl Header {
             return Err(Refusal::Header);
         }
         let field = |index: usize| u64_at(bytes, index * 8);
-        if field(1) != Refusal::KNOWN_VERSION {
-            return Err(Refusal::Version(field(1)));
-        }
+        let packed = match field(1) {
+            Refusal::PLAIN_VERSION => false,
+            Refusal::PACKED_VERSION => true,
+            other => return Err(Refusal::Version(other)),
+        };
         let mut header = Header {
             id: field(2),
             entry: Entry {
@@ -257,6 +276,8 @@ impl Header {
             pages: field(12),
             runs: field(13),
             data_pages: field(14),
+            packed,
+            stored_pages: if packed { field(20) } else { field(14) },
             scratch: field(15),
             scratch_count: field(16),
             table_sum: field(17) as u32,
@@ -272,7 +293,8 @@ impl Header {
             *disk = Disk { sectors: field(0), superblock_sector: field(1), sum: field(2) as u32 };
         }
         let too_many = header.frames > FRAMES_MAX || header.pages > header.frames;
-        if too_many || header.data_pages > header.pages || header.runs > header.pages {
+        let too_long = header.stored_pages > header.data_pages;
+        if too_many || too_long || header.data_pages > header.pages || header.runs > header.pages {
             return Err(Refusal::Header);
         }
         if ![4, 5].contains(&header.paging_levels) {

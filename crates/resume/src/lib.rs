@@ -9,6 +9,7 @@
 
 mod bytes;
 mod checksum;
+mod group;
 mod header;
 pub mod kernel;
 pub mod lz4;
@@ -17,15 +18,18 @@ pub mod machine;
 mod page_tables;
 mod plan;
 mod refusal;
+mod room;
 mod run;
 mod stream;
 pub mod swsusp;
 
 pub use checksum::{checksum, crc32c, crc32c_by};
+pub use group::{Group, Groups};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
-pub use plan::{LoadPlan, Moved, Parts, Piece, Room};
+pub use plan::{Buffers, LoadPlan, Moved, Parts, Piece, Transfer};
 pub use refusal::Refusal;
+pub use room::Room;
 pub use run::{Kind, RUN_BYTES, Run, Runs};
 pub use stream::Runner;
 
@@ -35,5 +39,5 @@ pub const PAGE_BYTES: usize = 4096;
 pub const SECTOR_BYTES: usize = 512;
 /// Sectors of a page.
 pub const PAGE_SECTORS: u64 = (PAGE_BYTES / SECTOR_BYTES) as u64;
-/// Pages of data under one checksum.
+/// Pages of data under one checksum, which may be packed together.
 pub const SUMMED_PAGES: u64 = 256;

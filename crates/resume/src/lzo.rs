@@ -59,6 +59,9 @@ pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
     }
 }
 
+/// Bytes that are copied at once.
+pub(crate) const SHORT: usize = 16;
+
 /// What is unpacked, and how far it is; shared with LZ4.
 pub(crate) struct Unpack<'a> {
     pub(crate) packed: &'a [u8],
@@ -94,20 +97,42 @@ impl Unpack<'_> {
 
     /// Copy what was not packed.
     pub(crate) fn literals(&mut self, count: usize) -> Option<()> {
-        let from = self.packed.get(self.at..self.at.checked_add(count)?)?;
-        self.out.get_mut(self.end..self.end.checked_add(count)?)?.copy_from_slice(from);
+        // Most are short: a copy of a fixed length is quicker, where there is room for it. What it
+        // writes too much is overwritten by what follows.
+        if count <= SHORT
+            && let Some(from) = self.packed.get(self.at..).and_then(<[u8]>::first_chunk::<SHORT>)
+            && let Some(to) = self.out.get_mut(self.end..).and_then(<[u8]>::first_chunk_mut)
+        {
+            *to = *from;
+        } else {
+            let from = self.packed.get(self.at..self.at.checked_add(count)?)?;
+            self.out.get_mut(self.end..self.end.checked_add(count)?)?.copy_from_slice(from);
+        }
         (self.at, self.end) = (self.at + count, self.end + count);
         Some(())
     }
 
     /// Copy what was unpacked `distance` bytes ago; the two may overlap.
     pub(crate) fn repeat(&mut self, bytes: usize, distance: usize) -> Option<()> {
-        let from = self.end.checked_sub(distance)?;
+        let from = self.end.checked_sub(distance).filter(|from| *from < self.end)?;
         let end = self.end.checked_add(bytes).filter(|end| *end <= self.out.len())?;
-        if distance >= bytes {
-            self.out.copy_within(from..from + bytes, self.end);
-        } else {
-            (self.end..end).for_each(|at| self.out[at] = self.out[at - distance]);
+        // What repeats after a few bytes does so after some times as many, which are copied at
+        // once; what is too much is overwritten, as above.
+        let wide = distance * SHORT.div_ceil(distance);
+        let (mut at, near) = (self.end, end.min(from + wide));
+        while at < near {
+            self.out[at] = self.out[at - distance];
+            at += 1;
+        }
+        while at < end {
+            if at + SHORT <= self.out.len() {
+                let some: [u8; SHORT] = *self.out[at - wide..].first_chunk()?;
+                *self.out[at..].first_chunk_mut()? = some;
+                at += SHORT;
+            } else {
+                self.out[at] = self.out[at - distance];
+                at += 1;
+            }
         }
         self.end = end;
         Some(())

@@ -1,10 +1,8 @@
 //! Where the pages of an image go: to their frames, or, where the loader itself is, first aside.
 
-use crate::header::Header;
-use crate::page_tables::frames_needed;
+use crate::group::{Group, Groups};
 use crate::refusal::Refusal;
 use crate::run::{Kind, Run, Runs};
-use crate::{PAGE_BYTES, SUMMED_PAGES};
 
 /// Frames that a request reads into, as (first, how many).
 pub type Parts<'a> = core::iter::Copied<core::slice::Iter<'a, (u64, u64)>>;
@@ -27,6 +25,36 @@ pub struct Moved {
     pub to: u64,
     /// Where the page of the first frame is kept; the others follow.
     pub at: u64,
+}
+
+/// Frames for what is packed, none of them in the image.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Buffers {
+    /// Where a group is unpacked whose frames are not in a row.
+    pub output: u64,
+    /// Where groups are read.
+    pub input: u64,
+    /// How many pages there is room for.
+    pub input_pages: u64,
+}
+
+/// What moves pages of an image from its disk to memory.
+pub trait Transfer {
+    /// What goes wrong.
+    type Error: From<Refusal>;
+
+    /// Read pages of the data, from that one on, into frames.
+    ///
+    /// # Errors
+    /// When it does not do that.
+    fn read(&mut self, from: u64, parts: Parts) -> Result<(), Self::Error>;
+
+    /// Unpack a group, which was read to frames from `from` on, into frames from `to` on, as
+    /// [`Group::unpack`] does.
+    fn unpack(&mut self, group: &Group, from: u64, to: u64) -> bool;
+
+    /// Copy so many pages.
+    fn copy(&mut self, to: u64, from: u64, pages: u64);
 }
 
 impl Moved {
@@ -65,68 +93,83 @@ impl<'a> LoadPlan<'a> {
         self.runs.iter().flat_map(move |run| Split { rest: Some(run), moved })
     }
 
-    /// Read all data: `read` is told the first page of a request, counted from the data's begin,
-    /// and the frames that it goes to, at most `PARTS` times some in a row and `pages_max` in all.
+    /// Read all data, the plain groups straight to their frames, by requests of at most `PARTS`
+    /// times some frames in a row and `pages_max` in all. What is packed is read into a buffer,
+    /// compared with its checksum and unpacked from there.
     ///
     /// # Errors
-    /// Those of `read`.
-    pub fn reads<const PARTS: usize, E>(
+    /// Those of `to`, and [`Refusal::Data`] for what is packed and damaged.
+    pub fn load<const PARTS: usize, T: Transfer>(
         &self,
+        groups: Groups,
+        buffers: Buffers,
         pages_max: u64,
-        mut read: impl FnMut(u64, Parts) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut parts = [(0, 0); PARTS];
-        // Of the request that is being made: where it begins, its parts, its pages.
-        let (mut from, mut count, mut pages) = (0, 0, 0);
-        for piece in self.pieces() {
-            let Kind::Data(_) = piece.run.kind else { continue };
-            let (mut at, mut left) = (piece.at, u64::from(piece.run.count));
-            while left > 0 {
-                if count == PARTS || pages == pages_max {
-                    read(from, parts[..count].iter().copied())?;
-                    (from, count, pages) = (from + pages, 0, 0);
+        to: &mut T,
+    ) -> Result<(), T::Error> {
+        let mut data = self.data();
+        let mut request = Request::<PARTS>::new(pages_max);
+        let mut rest = groups.iter();
+        while let Some(group) = rest.next() {
+            if group.packed_bytes.is_none() {
+                let mut at = group.at;
+                while at < group.at + group.stored {
+                    let (frame, pages) = data.take(group.at + group.stored - at)?;
+                    request.add(at, frame, pages, to)?;
+                    at += pages;
                 }
-                let step = left.min(pages_max - pages);
-                parts[count] = (at, step);
-                (count, pages) = (count + 1, pages + step);
-                (at, left) = (at + step, left - step);
+                continue;
+            }
+            request.send(to)?;
+            // With it those behind it that are packed, too, as far as there is room.
+            let (mut count, mut pages) = (0, group.stored);
+            let packed = rest.clone().take_while(|next| next.packed_bytes.is_some());
+            for next in packed {
+                if pages + next.stored > buffers.input_pages.min(pages_max) {
+                    break;
+                }
+                (count, pages) = (count + 1, pages + next.stored);
+            }
+            to.read(group.at, [(buffers.input, pages)].iter().copied())?;
+            let mut frame = buffers.input;
+            for group in core::iter::once(group).chain(rest.by_ref().take(count)) {
+                data.unpack(&group, frame, buffers.output, to)?;
+                frame += group.stored;
             }
         }
-        if count == 0 { Ok(()) } else { read(from, parts[..count].iter().copied()) }
+        request.send(to)
     }
 
-    /// Compare the data with its checksums: `add` goes on with a checksum over so many pages from
-    /// that frame on.
+    /// Compare the data that is not packed with its checksums: `add` goes on with a checksum over
+    /// so many pages from that frame on.
     ///
     /// # Errors
     /// [`Refusal::Data`].
     pub fn verify(
         &self,
-        sums: &[u8],
+        groups: Groups,
         mut add: impl FnMut(u32, u64, u64) -> u32,
     ) -> Result<(), Refusal> {
-        let (sums, _) = sums.as_chunks::<4>();
-        let compare = |mib: u64, sum: u32| {
-            let right = sums.get(mib as usize) == Some(&sum.to_le_bytes());
-            if right { Ok(()) } else { Err(Refusal::Data(mib)) }
-        };
-        let (mut next, mut sum) = (0, 0);
-        for piece in self.pieces() {
-            let Kind::Data(_) = piece.run.kind else { continue };
-            let (mut at, mut left) = (piece.at, u64::from(piece.run.count));
+        let mut data = self.data();
+        for group in groups.iter() {
+            let (mut sum, mut left) = (0, group.pages);
             while left > 0 {
-                let step = left.min(SUMMED_PAGES - next % SUMMED_PAGES);
-                sum = add(sum, at, step);
-                (at, left, next) = (at + step, left - step, next + step);
-                if next % SUMMED_PAGES == 0 {
-                    compare(next / SUMMED_PAGES - 1, core::mem::take(&mut sum))?;
+                let (frame, pages) = data.take(left)?;
+                if group.packed_bytes.is_none() {
+                    sum = add(sum, frame, pages);
                 }
+                left -= pages;
+            }
+            if group.packed_bytes.is_none() && sum != group.sum {
+                return Err(Refusal::Data(group.index));
             }
         }
-        match next % SUMMED_PAGES {
-            0 => Ok(()),
-            _ => compare(next / SUMMED_PAGES, sum),
-        }
+        Ok(())
+    }
+
+    /// The frames that the data goes to, in its order.
+    fn data(&self) -> Frames<impl Iterator<Item = Piece> + use<'a>> {
+        let data = self.pieces().filter(|piece| matches!(piece.run.kind, Kind::Data(_)));
+        Frames { pieces: data, left: (0, 0) }
     }
 
     /// The pages that are kept aside: where each belongs, and where it is.
@@ -136,6 +179,105 @@ impl<'a> LoadPlan<'a> {
             (0..u64::from(piece.run.count))
                 .map(move |page| (piece.run.start + page, piece.at + page))
         })
+    }
+}
+
+/// The frames of data, some in a row after the other.
+struct Frames<I> {
+    pieces: I,
+    /// What is left of a piece: the first frame, and how many.
+    left: (u64, u64),
+}
+
+impl<I: Iterator<Item = Piece>> Frames<I> {
+    /// The next ones in a row, at most so many.
+    fn take(&mut self, most: u64) -> Result<(u64, u64), Refusal> {
+        if self.left.1 == 0 {
+            let piece = self.pieces.next().ok_or(Refusal::Runs)?;
+            self.left = (piece.at, piece.run.count.into());
+        }
+        let (frame, pages) = (self.left.0, self.left.1.min(most));
+        self.left = (frame + pages, self.left.1 - pages);
+        Ok((frame, pages))
+    }
+
+    /// Unpack a group that was read to the frame `from`.
+    fn unpack<T: Transfer>(
+        &mut self,
+        group: &Group,
+        from: u64,
+        output: u64,
+        to: &mut T,
+    ) -> Result<(), T::Error> {
+        let (mut frame, mut pages) = self.take(group.pages)?;
+        let in_a_row = pages == group.pages;
+        if !to.unpack(group, from, if in_a_row { frame } else { output }) {
+            return Err(Refusal::Data(group.index).into());
+        }
+        if in_a_row {
+            return Ok(());
+        }
+        let mut done = 0;
+        loop {
+            to.copy(frame, output + done, pages);
+            done += pages;
+            if done == group.pages {
+                return Ok(());
+            }
+            (frame, pages) = self.take(group.pages - done)?;
+        }
+    }
+}
+
+/// A request that grows: where it begins, its parts, its pages.
+struct Request<const PARTS: usize> {
+    from: u64,
+    parts: [(u64, u64); PARTS],
+    count: usize,
+    pages: u64,
+    pages_max: u64,
+}
+
+impl<const PARTS: usize> Request<PARTS> {
+    fn new(pages_max: u64) -> Request<PARTS> {
+        Request { from: 0, parts: [(0, 0); PARTS], count: 0, pages: 0, pages_max }
+    }
+
+    /// Add frames in a row, which the pages from `at` on belong to; it is sent when it is full.
+    fn add<T: Transfer>(
+        &mut self,
+        at: u64,
+        frame: u64,
+        pages: u64,
+        to: &mut T,
+    ) -> Result<(), T::Error> {
+        let (mut at, mut frame, mut left) = (at, frame, pages);
+        while left > 0 {
+            if self.count == PARTS || self.pages == self.pages_max {
+                self.send(to)?;
+            }
+            if self.count == 0 {
+                self.from = at;
+            }
+            let step = left.min(self.pages_max - self.pages);
+            match self.parts[..self.count].last_mut() {
+                // A piece that goes on in the next group.
+                Some(last) if last.0 + last.1 == frame => last.1 += step,
+                _ => {
+                    self.parts[self.count] = (frame, step);
+                    self.count += 1;
+                }
+            }
+            self.pages += step;
+            (at, frame, left) = (at + step, frame + step, left - step);
+        }
+        Ok(())
+    }
+
+    fn send<T: Transfer>(&mut self, to: &mut T) -> Result<(), T::Error> {
+        let count = core::mem::take(&mut self.count);
+        self.pages = 0;
+        if count == 0 { Ok(()) } else { to.read(self.from, self.parts[..count].iter().copied()) }
     }
 }
 
@@ -176,68 +318,4 @@ fn cut(run: Run, frame: u64) -> (Run, Option<Run>) {
     };
     let rest = Run { start: frame, count: run.count - count, kind };
     (Run { count, ..run }, Some(rest))
-}
-
-/// Where the loader keeps what it needs until the jump: frames that the image does not have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
-    /// The first frame.
-    pub first: u64,
-    /// The run table.
-    pub table: u64,
-    /// The data's checksums.
-    pub sums: u64,
-    /// The page tables.
-    pub tables: u64,
-    /// What belongs into the loader's frames.
-    pub aside: u64,
-    /// The list of that.
-    pub list: u64,
-    /// The code of the jump.
-    pub code: u64,
-    /// The frame after the last one.
-    pub end: u64,
-}
-
-impl Room {
-    /// Frames that a room takes for an image, whose run table and checksums have so many pages and
-    /// whose memory so many frames, and a loader of so many frames.
-    pub fn frames(header: &Header, own: u64) -> u64 {
-        let layout = header.layout();
-        let tables = frames_needed(header.frames);
-        layout.table_pages + layout.sums_pages + tables + own + Room::list_frames(own) + 1
-    }
-
-    /// Two words for each page aside, and for the end.
-    fn list_frames(own: u64) -> u64 {
-        ((own + 1) * 16).div_ceil(PAGE_BYTES as u64)
-    }
-
-    /// The room that the header names, for a loader in the frames `own`; `usable` says whether all
-    /// frames from one to another are memory.
-    ///
-    /// # Errors
-    /// [`Refusal::Scratch`] when it is too small, no memory, not below 4 GiB, or the loader's own.
-    pub fn new(
-        header: &Header,
-        own: (u64, u64),
-        usable: impl Fn(u64, u64) -> bool,
-    ) -> Result<Room, Refusal> {
-        let (layout, own_count) = (header.layout(), own.1 - own.0);
-        let first = header.scratch;
-        let end = first.checked_add(header.scratch_count).ok_or(Refusal::Scratch)?;
-        let apart = end <= own.0 || own.1 <= first;
-        if end > 1 << 20 || !apart || !usable(first, end) {
-            return Err(Refusal::Scratch);
-        }
-        if header.scratch_count < Room::frames(header, own_count) {
-            return Err(Refusal::Scratch);
-        }
-        let sums = first + layout.table_pages;
-        let tables = sums + layout.sums_pages;
-        let aside = tables + frames_needed(header.frames);
-        let list = aside + own_count;
-        let code = list + Room::list_frames(own_count);
-        Ok(Room { first, table: first, sums, tables, aside, list, code, end })
-    }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use resume::kernel::Entry;
+use resume::lz4::{self, Places};
 use resume::{
-    Disk, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Refusal, Room, Run, Runner, Runs,
-    SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c, frames_needed,
+    Disk, Group, Groups, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Parts, Refusal, Room,
+    Run, Runner, Runs, SECTOR_BYTES, SUMMED_PAGES, Transfer, checksum, crc32c, frames_needed,
 };
 use sim::Rng;
 
@@ -34,25 +35,39 @@ fn is_taken(frame: u64) -> bool {
     moved(0).iter().any(|moved| (moved.from..moved.to).contains(&frame))
 }
 
+/// How the data of a memory is, and its image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Data {
+    /// Random, and not packed.
+    Plain,
+    /// Some of it repeats, and what becomes shorter is packed.
+    Packed,
+}
+
 /// A memory with runs of data, zeros and words, some of it in the loader's frames.
-fn memory(rng: &mut Rng) -> Memory {
+fn memory(rng: &mut Rng, data: Data) -> Memory {
     let mut memory = Memory::new();
     let mut frame = rng.below(300);
-    while frame < 700 {
-        let kind = rng.below(3);
+    // The first group becomes shorter, what is behind it does not.
+    let (mut count, end, gap) = if data == Data::Packed { (0, 950, 6) } else { (0, 700, 60) };
+    while frame < end {
+        let kind = if data == Data::Packed { rng.below(5) } else { rng.below(3) };
         for _ in 0..1 + rng.below(20) {
             let mut page = [0; PAGE_BYTES];
+            let repeats = data == Data::Packed && count < SUMMED_PAGES;
+            count += u64::from(kind > 1);
             match kind {
                 0 => {}
                 1 => page.fill(0x5a),
                 _ => page.chunks_exact_mut(8).for_each(|word| {
-                    word.copy_from_slice(&rng.next_u64().to_le_bytes());
+                    let bits = if repeats { rng.below(40) } else { rng.next_u64() };
+                    word.copy_from_slice(&bits.to_le_bytes());
                 }),
             }
             memory.insert(frame, page);
             frame += 1;
         }
-        frame += rng.below(3) * rng.below(60);
+        frame += rng.below(3) * rng.below(gap);
     }
     memory
 }
@@ -67,8 +82,24 @@ fn entry() -> Entry {
     }
 }
 
+/// A group of the data as it lies on its device, and its entry in the table.
+fn stored(plain: &[u8], packs: Data) -> (Vec<u8>, Vec<u8>) {
+    let mut packed = vec![0; plain.len() - PAGE_BYTES];
+    let bytes = match packs {
+        Data::Packed => lz4::pack(plain, &mut packed, &mut Places::new()),
+        Data::Plain => None,
+    };
+    let mut stored = bytes.map_or(plain.to_vec(), |bytes| packed[..bytes].to_vec());
+    stored.resize(stored.len().next_multiple_of(PAGE_BYTES), 0);
+    let mut entry = checksum(&stored).to_le_bytes().to_vec();
+    if packs == Data::Packed {
+        entry.extend((bytes.unwrap_or(0) as u32).to_le_bytes());
+    }
+    (stored, entry)
+}
+
 /// An image as it lies on its device.
-fn image(memory: &Memory) -> Vec<u8> {
+fn image(memory: &Memory, packs: Data) -> Vec<u8> {
     let (mut runner, mut runs, mut data) = (Runner::default(), Vec::new(), Vec::new());
     for (frame, page) in memory {
         runs.extend(runner.page(*frame, page));
@@ -79,7 +110,12 @@ fn image(memory: &Memory) -> Vec<u8> {
     runs.extend(runner.end());
     let table: Vec<u8> = runs.iter().flat_map(Run::to_bytes).collect();
     let mib = SUMMED_PAGES as usize * PAGE_BYTES;
-    let sums: Vec<u8> = data.chunks(mib).flat_map(|part| checksum(part).to_le_bytes()).collect();
+    let (mut groups, mut sums) = (Vec::new(), Vec::new());
+    for group in data.chunks(mib) {
+        let (stored, entry) = stored(group, packs);
+        groups.extend(stored);
+        sums.extend(entry);
+    }
     let mut header = Header {
         id: 5,
         entry: entry(),
@@ -87,6 +123,8 @@ fn image(memory: &Memory) -> Vec<u8> {
         pages: memory.len() as u64,
         runs: runs.len() as u64,
         data_pages: runner.data_pages(),
+        packed: packs == Data::Packed,
+        stored_pages: (groups.len() / PAGE_BYTES) as u64,
         scratch: 3100,
         table_sum: checksum(&table),
         sums_sum: checksum(&sums),
@@ -100,7 +138,7 @@ fn image(memory: &Memory) -> Vec<u8> {
         out[page as usize * PAGE_BYTES..][..bytes.len()].copy_from_slice(bytes);
     };
     let (bytes, header_sum) = header.to_bytes();
-    put(layout.data, &data);
+    put(layout.data, &groups);
     put(layout.table, &table);
     put(layout.sums, &sums);
     put(1, &bytes);
@@ -123,6 +161,67 @@ fn part(image: &[u8], page: u64, bytes: u64) -> Result<Vec<u8>, Refusal> {
     Ok(out)
 }
 
+/// A machine that is only a map, and the image that it reads.
+struct Machine<'a> {
+    image: &'a [u8],
+    /// The page of the image where the data begins, and the next one to read.
+    data: u64,
+    next: u64,
+    /// Most pages that a request reads.
+    pages_max: u64,
+    memory: Memory,
+    /// Frames of buffers, which may be written again.
+    buffers: (u64, u64),
+}
+
+impl Machine<'_> {
+    fn put(&mut self, frame: u64, page: Page) {
+        let before = self.memory.insert(frame, page);
+        let buffer = (self.buffers.0..self.buffers.1).contains(&frame);
+        assert!(before.is_none() || buffer, "frame {frame} twice");
+    }
+
+    fn bytes(&self, frame: u64, pages: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(pages as usize * PAGE_BYTES);
+        self.memory.range(frame..frame + pages).for_each(|(_, page)| bytes.extend_from_slice(page));
+        bytes
+    }
+}
+
+impl Transfer for Machine<'_> {
+    type Error = Refusal;
+
+    fn read(&mut self, from: u64, parts: Parts) -> Result<(), Refusal> {
+        assert_eq!(from, self.next, "one after the other");
+        assert!(parts.len() <= 7);
+        for (frame, pages) in parts {
+            for index in 0..pages {
+                let page = page_at(self.image, self.data + self.next)?;
+                self.put(frame + index, page);
+                self.next += 1;
+            }
+        }
+        assert!(self.next - from <= self.pages_max);
+        Ok(())
+    }
+
+    fn unpack(&mut self, group: &Group, from: u64, to: u64) -> bool {
+        let stored = self.bytes(from, group.stored);
+        let mut plain = vec![0; group.pages as usize * PAGE_BYTES];
+        let sound = group.unpack(&stored, checksum(&stored), &mut plain);
+        for (frame, page) in (to..).zip(plain.chunks(PAGE_BYTES)) {
+            self.put(frame, page.try_into().unwrap());
+        }
+        sound
+    }
+
+    fn copy(&mut self, to: u64, from: u64, pages: u64) {
+        for page in 0..pages {
+            self.put(to + page, self.memory[&(from + page)]);
+        }
+    }
+}
+
 /// What the loader does, in its order.
 fn resume(image: &[u8]) -> Result<Memory, Refusal> {
     let sector: &[u8; SECTOR_BYTES] = image.first_chunk().ok_or(Refusal::NoMark)?;
@@ -136,6 +235,7 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
     if checksum(&table) != header.table_sum || checksum(&sums) != header.sums_sum {
         return Err(Refusal::Table);
     }
+    let groups = Groups::check(&sums, &header)?;
     let runs = Runs::check(&table, header.frames.min(FRAMES), header.data_pages)?;
     if !runs.free(room.first, room.end) {
         return Err(Refusal::Scratch);
@@ -145,25 +245,18 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
     let moved = moved(aside);
     let kept_end = moved.last().map_or(0, |last| last.at + last.to - last.from);
     let plan = LoadPlan::new(runs, &moved)?;
-    let mut machine = Memory::new();
-    let mut next = 0;
-    plan.reads::<7, Refusal>(64, |from, parts| {
-        assert_eq!(from, next, "one after the other");
-        assert!(parts.len() <= 7);
-        for (frame, pages) in parts {
-            for index in 0..pages {
-                let page = page_at(image, layout.data + next)?;
-                let before = machine.insert(frame + index, page);
-                assert!(before.is_none(), "frame {} twice", frame + index);
-                next += 1;
-            }
-        }
-        assert!(next - from <= 64);
-        Ok(())
-    })?;
-    plan.verify(&sums, |sum, frame, pages| {
+    let buffers = if header.packed { (room.buffers.output, room.end) } else { (0, 0) };
+    assert!(!header.packed || room.code < buffers.0);
+    let pages_max = if header.packed { 300 } else { 64 };
+    let (data, next, memory) = (layout.data, 0, Memory::new());
+    let mut machine = Machine { image, data, next, pages_max, memory, buffers };
+    plan.load::<7, _>(groups, room.buffers, pages_max, &mut machine)?;
+    assert_eq!(machine.next, header.stored_pages);
+    let mut machine = machine.memory;
+    plan.verify(groups, |sum, frame, pages| {
         (frame..frame + pages).fold(sum, |sum, frame| crc32c(sum, &machine[&frame]))
     })?;
+    machine.retain(|frame, _| !(buffers.0..buffers.1).contains(frame));
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {
             let words: Vec<u8> = word.to_le_bytes().repeat(PAGE_BYTES / 8);
@@ -190,16 +283,47 @@ fn resume(image: &[u8]) -> Result<Memory, Refusal> {
 #[test]
 fn what_was_comes_back() {
     for seed in 0..60 {
-        let memory = memory(&mut Rng::new(seed, "images"));
-        assert!(resume(&image(&memory)) == Ok(memory), "seed {seed}");
+        let data = if seed % 2 == 0 { Data::Plain } else { Data::Packed };
+        let memory = memory(&mut Rng::new(seed, "images"), data);
+        assert!(resume(&image(&memory, data)) == Ok(memory), "seed {seed}");
     }
+}
+
+/// Of what may be packed, some groups are, and some stay as they are.
+#[test]
+fn a_packed_image_is_shorter() {
+    let memory = memory(&mut Rng::new(1, "damage"), Data::Packed);
+    let whole = image(&memory, Data::Packed);
+    let (header, sums) = tables(&whole);
+    let groups = Groups::check(&sums, &header).unwrap();
+    let all = groups.iter().count() as u64;
+    assert!(groups.packed() > 0 && groups.packed() < all, "{} of {all}", groups.packed());
+    assert!(header.stored_pages < header.data_pages);
+    assert!(whole.len() < image(&memory, Data::Plain).len());
+}
+
+/// The header, and the table of checksums.
+fn tables(whole: &[u8]) -> (Header, Vec<u8>) {
+    let mark = Mark::read(whole.first_chunk().unwrap()).unwrap();
+    let header = Header::read(&page_at(whole, 1).unwrap(), mark).unwrap();
+    let sums = part(whole, header.layout().sums, header.sums_bytes()).unwrap();
+    (header, sums)
 }
 
 #[test]
 fn what_is_damaged_is_refused_or_makes_no_difference() {
+    damaged(Data::Plain);
+}
+
+#[test]
+fn what_is_packed_and_damaged_is_refused_or_makes_no_difference() {
+    damaged(Data::Packed);
+}
+
+fn damaged(data: Data) {
     let mut rng = Rng::new(1, "damage");
-    let memory = memory(&mut rng);
-    let whole = image(&memory);
+    let memory = memory(&mut rng, data);
+    let whole = image(&memory, data);
     let tables = whole.len() - 8 * PAGE_BYTES;
     let mut refused = BTreeMap::new();
     for _ in 0..10_000 {
@@ -233,10 +357,9 @@ fn what_is_damaged_is_refused_or_makes_no_difference() {
 #[test]
 fn what_is_wrong_on_purpose_goes_nowhere_else() {
     let mut rng = Rng::new(2, "purpose");
-    let memory = memory(&mut rng);
-    let whole = image(&memory);
-    let mark = Mark::read(whole.first_chunk().unwrap()).unwrap();
-    let header = Header::read(&page_at(&whole, 1).unwrap(), mark).unwrap();
+    let memory = memory(&mut rng, Data::Plain);
+    let whole = image(&memory, Data::Plain);
+    let (header, _) = tables(&whole);
     let table_at = header.layout().table as usize * PAGE_BYTES;
     let mut refused = BTreeMap::new();
     for _ in 0..10_000 {
@@ -264,16 +387,70 @@ fn what_is_wrong_on_purpose_goes_nowhere_else() {
                 header.table_sum = checksum(table);
             }
         }
-        let (bytes, header_sum) = header.to_bytes();
-        bad[PAGE_BYTES..2 * PAGE_BYTES].copy_from_slice(&bytes);
-        let mark = Mark { id: 5, header_sum }.to_bytes();
-        bad[..SECTOR_BYTES].copy_from_slice(&mark);
+        mark(&mut bad, &header);
         // `resume` itself looks at where each page goes.
         if let Err(why) = resume(&bad) {
             *refused.entry(format!("{why:?}")).or_insert(0) += 1;
         }
     }
     for why in ["Header", "Kernel", "Runs", "Scratch", "Table"] {
+        assert!(refused.contains_key(why), "{why} never: {refused:?}");
+    }
+}
+
+/// Give an image that header, with the mark that belongs to it.
+fn mark(image: &mut [u8], header: &Header) {
+    let (bytes, header_sum) = header.to_bytes();
+    image[PAGE_BYTES..2 * PAGE_BYTES].copy_from_slice(&bytes);
+    image[..SECTOR_BYTES].copy_from_slice(&Mark { id: 5, header_sum }.to_bytes());
+}
+
+/// Packed data and lengths that somebody made wrong, with the right checksums: the frames of the
+/// group may have anything then, and no others.
+#[test]
+fn what_is_packed_wrong_on_purpose_goes_nowhere_else() {
+    let mut rng = Rng::new(3, "purpose");
+    let memory = memory(&mut rng, Data::Packed);
+    let whole = image(&memory, Data::Packed);
+    let (header, sums) = tables(&whole);
+    let groups: Vec<Group> = Groups::check(&sums, &header).unwrap().iter().collect();
+    let mut refused = BTreeMap::new();
+    for _ in 0..10_000 {
+        let (mut bad, mut header, mut sums) = (whole.clone(), header, sums.clone());
+        let group = groups[rng.below(groups.len() as u64) as usize];
+        let entry = group.index as usize * 8;
+        let bytes = group.packed_bytes.unwrap_or(0);
+        let from = (header.layout().data + group.at) as usize * PAGE_BYTES;
+        match rng.below(4) {
+            0 => header.stored_pages = rng.below(header.data_pages * 2),
+            1 => {
+                let wild = [bytes + 1, bytes.wrapping_sub(1), 0, u32::MAX, rng.next_u64() as u32];
+                let wild = wild[rng.below(5) as usize];
+                sums[entry + 4..][..4].copy_from_slice(&wild.to_le_bytes());
+            }
+            _ => {
+                let stored = &mut bad[from..][..group.stored as usize * PAGE_BYTES];
+                for _ in 0..1 + rng.below(4) {
+                    // Mostly near the begin, where more depends on it.
+                    let within = stored.len() as u64 >> (rng.below(3) * 4);
+                    stored[rng.below(within) as usize] = rng.next_u64() as u8;
+                }
+                sums[entry..][..4].copy_from_slice(&checksum(stored).to_le_bytes());
+            }
+        }
+        header.sums_sum = checksum(&sums);
+        let at = header.layout().sums as usize * PAGE_BYTES;
+        if let Some(place) = bad.get_mut(at..at + sums.len()) {
+            place.copy_from_slice(&sums);
+        }
+        mark(&mut bad, &header);
+        match resume(&bad) {
+            // What is unpacked to as much may be wrong, in its own frames.
+            Ok(found) => assert!(found.keys().eq(memory.keys())),
+            Err(why) => *refused.entry(format!("{why:?}")).or_insert(0) += 1,
+        }
+    }
+    for why in ["Data(0)", "Header", "Table"] {
         assert!(refused.contains_key(why), "{why} never: {refused:?}");
     }
 }

@@ -12,8 +12,9 @@ use core::fmt;
 
 use resume::machine::processor;
 use resume::{
-    HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved, PAGE_BYTES, PAGE_SECTORS,
-    PageTables, Refusal, Runs, SECTOR_BYTES, checksum, frames_needed,
+    Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved,
+    PAGE_BYTES, PAGE_SECTORS, PageTables, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
+    frames_needed,
 };
 
 use cpu::{add, cpuid, cycles, has_checksum, memory};
@@ -75,6 +76,37 @@ pub struct Places {
     pub list: u64,
     /// The code of the jump.
     pub code: u64,
+    /// Where what is packed is read and unpacked.
+    pub buffers: Buffers,
+}
+
+/// The image's data on its way to memory.
+struct Loading<'a, D> {
+    disk: &'a mut D,
+    /// The page of the disk at which the data begins.
+    data: u64,
+    requests: u32,
+    has_checksum: bool,
+}
+
+impl<D: Disk> Transfer for Loading<'_, D> {
+    type Error = Why;
+
+    fn read(&mut self, from: u64, parts: Parts) -> Result<(), Why> {
+        self.requests += 1;
+        let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
+        Ok(self.disk.read((self.data + from) * PAGE_SECTORS, parts)?)
+    }
+
+    fn unpack(&mut self, group: &Group, from: u64, to: u64) -> bool {
+        let stored = memory::slice(from * PAGE, (group.stored * PAGE) as usize);
+        let plain = memory::slice_mut(to * PAGE, (group.pages * PAGE) as usize);
+        group.unpack(stored, add(0, stored, self.has_checksum), plain)
+    }
+
+    fn copy(&mut self, to: u64, from: u64, pages: u64) {
+        memory::write(to * PAGE, memory::slice(from * PAGE, (pages * PAGE) as usize));
+    }
 }
 
 /// What the loader runs on.
@@ -191,6 +223,7 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     if checksum(table) != header.table_sum || checksum(sums) != header.sums_sum {
         return Err(Refusal::Table.into());
     }
+    let groups = Groups::check(sums, &header)?;
     let runs = Runs::check(table, header.frames, header.data_pages)?;
     if !runs.iter().all(|run| firmware.usable(run.start, run.end())) {
         return Err(Refusal::Runs.into());
@@ -205,15 +238,12 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     tables.write(header.entry.jump, header.entry.jump_physical, memory::set);
     firmware.map(places.tables);
     let plan = LoadPlan::new(runs, places.moved)?;
-    let mut requests = 0;
-    plan.reads::<PARTS_MAX, _>(REQUEST_PAGES, |page, parts| {
-        requests += 1;
-        let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
-        disk.read((layout.data + page) * PAGE_SECTORS, parts)
-    })?;
-    let quick = has_checksum();
-    plan.verify(sums, |sum, frame, pages| {
-        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), quick)
+    let mut loading =
+        Loading { disk: &mut disk, data: layout.data, requests: 0, has_checksum: has_checksum() };
+    plan.load::<PARTS_MAX, _>(groups, places.buffers, REQUEST_PAGES, &mut loading)?;
+    let Loading { requests, has_checksum, .. } = loading;
+    plan.verify(groups, |sum, frame, pages| {
+        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), has_checksum)
     })?;
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {
@@ -226,9 +256,10 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     disk.reset();
     let aside = plan.copies().count();
     let (jumped, pages, waited) = (cycles(), header.pages, firmware.waited());
+    let packed = groups.packed();
     firmware.say(format_args!(
-        "{pages} pages, {aside} of them aside, {requests} reads; cycles entered={entered} \
-         waited={waited} jumped={jumped}"
+        "{pages} pages, {aside} of them aside, {requests} reads, {packed} MiB unpacked; cycles \
+         entered={entered} waited={waited} jumped={jumped}"
     ));
     firmware.leave()?;
     jump(&header, &plan, &places, tables.top(header.paging_levels))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 
-use super::SnapshotGuest;
+use super::{Drives, SnapshotGuest};
 use crate::tool::{self, QEMU};
 
 /// What the loader says when it does nothing.
@@ -75,15 +75,21 @@ impl Start {
         qemu.args(["-m", &guest.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
         qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
         qemu.args(tool::EXIT_DEVICE);
+        if guest.drives == Drives::Ahci {
+            qemu.args(["-device", "ahci,id=ahci"]);
+        }
         // A comma in a name of QEMU's is written twice.
         for (index, disk) in disks.iter().enumerate() {
             let shown = disk.display().to_string().replace(',', ",,");
-            let interface = if guest.nvme { "none" } else { "virtio" };
+            let interface = if guest.drives == Drives::Virtio { "virtio" } else { "none" };
             let drive = format!("file={shown},if={interface},format=raw,id=disk{index}");
             qemu.args(["-drive", &drive]);
-            if guest.nvme {
-                qemu.args(["-device", &format!("nvme,drive=disk{index},serial=lab{index}")]);
-            }
+            let device = match guest.drives {
+                Drives::Virtio => continue,
+                Drives::Nvme => format!("nvme,drive=disk{index},serial=lab{index}"),
+                Drives::Ahci => format!("ide-hd,drive=disk{index},bus=ahci.{index}"),
+            };
+            qemu.args(["-device", &device]);
         }
         qemu.args(&self.arguments);
         qemu.args(["-smp", &guest.processors.to_string()]);

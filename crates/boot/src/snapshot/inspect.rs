@@ -6,8 +6,8 @@ use std::path::Path;
 
 use config::Failure;
 use resume::{
-    HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, PAGE_BYTES, PAGE_SECTORS, Refusal,
-    Runs, SECTOR_BYTES, SUMMED_PAGES, checksum, crc32c,
+    Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, PAGE_BYTES,
+    PAGE_SECTORS, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
 };
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ pub struct SoundImage {
     header: Header,
     zero_pages: u64,
     word_pages: u64,
+    packed_groups: u64,
     /// What the loader reads, in order: first sector and how many.
     reads: Vec<(u64, u32)>,
 }
@@ -56,16 +57,16 @@ pub fn image(path: &Path) -> Result<SoundImage, Failure> {
         return Err(refused(Refusal::Table));
     }
     let runs = Runs::check(&table, header.frames, header.data_pages).map_err(refused)?;
-    let mut done = 0;
-    for (index, wanted) in sums.chunks(4).enumerate() {
-        let mut sum = 0;
-        for _ in 0..SUMMED_PAGES.min(header.data_pages - done) {
-            read((layout.data + done) * PAGE_BYTES as u64, &mut page)?;
-            sum = crc32c(sum, &page);
-            done += 1;
-        }
-        if u32::to_le_bytes(sum) != wanted {
-            return Err(refused(Refusal::Data(index as u64)));
+    let groups = Groups::check(&sums, &header).map_err(refused)?;
+    for group in groups.iter() {
+        let stored = part(layout.data + group.at, group.stored * PAGE_BYTES as u64)?;
+        let sum = checksum(&stored);
+        let sound = match group.packed_bytes {
+            Some(_) => group.unpack(&stored, sum, &mut vec![0; group.pages as usize * PAGE_BYTES]),
+            None => sum == group.sum,
+        };
+        if !sound {
+            return Err(refused(Refusal::Data(group.index)));
         }
     }
     let count = |wanted: fn(u64) -> bool| {
@@ -74,15 +75,15 @@ pub fn image(path: &Path) -> Result<SoundImage, Failure> {
     };
     let zero_pages = count(|word| word == 0);
     let word_pages = count(|word| word != 0);
-    let reads = reads(&header, runs).map_err(refused)?;
-    Ok(SoundImage { header, zero_pages, word_pages, reads })
+    let reads = reads(&header, runs, groups).map_err(refused)?;
+    Ok(SoundImage { header, zero_pages, word_pages, packed_groups: groups.packed(), reads })
 }
 
 /// What the loader reads of an image: the mark, the header, the tables, and the data.
-fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
+fn reads(header: &Header, runs: Runs, groups: Groups) -> Result<Vec<(u64, u32)>, Refusal> {
     let layout = header.layout();
     let pages = |page: u64, pages: u64| (page * PAGE_SECTORS, (pages * PAGE_SECTORS) as u32);
-    let mut reads = vec![
+    let reads = vec![
         (MARK_SECTOR, 1),
         pages(HEADER_SECTOR / PAGE_SECTORS, 1),
         pages(layout.table, layout.table_pages),
@@ -90,11 +91,33 @@ fn reads(header: &Header, runs: Runs) -> Result<Vec<(u64, u32)>, Refusal> {
     ];
     // Where the loader itself is makes a part more or less, not a request.
     let plan = LoadPlan::new(runs, &[])?;
-    plan.reads::<LOADER_PARTS, Refusal>(LOADER_PAGES, |page, parts| {
-        reads.push(pages(layout.data + page, parts.map(|(_, pages)| pages).sum()));
+    let room = Buffers::at(0, Buffers::MOST);
+    let mut requests = Requests { reads, data: layout.data };
+    plan.load::<LOADER_PARTS, _>(groups, room, LOADER_PAGES, &mut requests)?;
+    Ok(requests.reads)
+}
+
+/// A disk and a memory that only remember what was asked of them.
+struct Requests {
+    reads: Vec<(u64, u32)>,
+    /// The page at which the data begins.
+    data: u64,
+}
+
+impl Transfer for Requests {
+    type Error = Refusal;
+
+    fn read(&mut self, from: u64, parts: Parts) -> Result<(), Refusal> {
+        let pages: u64 = parts.map(|(_, pages)| pages).sum();
+        self.reads.push(((self.data + from) * PAGE_SECTORS, (pages * PAGE_SECTORS) as u32));
         Ok(())
-    })?;
-    Ok(reads)
+    }
+
+    fn unpack(&mut self, _: &Group, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn copy(&mut self, _: u64, _: u64, _: u64) {}
 }
 
 impl SoundImage {
@@ -110,6 +133,9 @@ impl SoundImage {
             ("id", json!(format!("{:016x}", header.id))),
             ("pages", json!(header.pages)),
             ("data_pages", json!(header.data_pages)),
+            ("stored_pages", json!(header.stored_pages)),
+            ("version", json!(header.version())),
+            ("packed_mib", json!(self.packed_groups)),
             ("zero_pages", json!(self.zero_pages)),
             ("word_pages", json!(self.word_pages)),
             ("runs", json!(header.runs)),

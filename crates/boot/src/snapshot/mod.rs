@@ -8,6 +8,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::guest::Why;
 use config::Failure;
 use workload::boot_recording::{Read, Recording};
 
@@ -37,20 +38,46 @@ pub struct SnapshotGuest {
     pub hot_mib: u32,
     /// Which pages leave memory for swap before the image is made.
     pub policy: String,
+    /// Is the image packed by LZ4, where that makes it shorter?
+    pub packs: bool,
     /// The processor, as QEMU calls it.
     pub processor: String,
     /// How many of them.
     pub processors: u32,
     /// The machine starts by UEFI, not by a BIOS.
     pub uefi: bool,
-    /// Its disks are NVMe drives, not virtio's.
-    pub nvme: bool,
+    /// What its disks are.
+    pub drives: Drives,
     /// What runs its instructions.
     pub accelerator: Accelerator,
     /// Its clock counts instructions, one a nanosecond.
     pub counted: bool,
     /// Time of this machine for each life.
     pub wall: Duration,
+}
+
+/// What disks a guest has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drives {
+    /// Those of virtual machines.
+    Virtio,
+    /// NVMe drives.
+    Nvme,
+    /// SATA drives behind an AHCI controller.
+    Ahci,
+}
+
+impl Drives {
+    /// What the guest's kernel calls them.
+    fn names(self) -> [&'static str; 3] {
+        match self {
+            Drives::Virtio => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
+            // A kernel numbers them as it finds them.
+            Drives::Nvme => ["serial:lab0", "serial:lab1", "serial:lab2"],
+            // One after the other, by their ports.
+            Drives::Ahci => ["/dev/sda", "/dev/sdb", "/dev/sdc"],
+        }
+    }
 }
 
 /// Who brings the guest back.
@@ -241,11 +268,14 @@ impl SnapshotGuest {
     /// When it is not.
     pub fn check(&self) -> Result<(), Failure> {
         self.learns()?;
-        if self.nvme && !self.uefi {
-            return Err(Failure::input(
-                "NVMe drives: the loader for a BIOS has no driver for them",
-            )
-            .expected("--uefi beside --nvme"));
+        let needs_firmware = match self.drives {
+            Drives::Virtio => None,
+            Drives::Nvme => Some(("NVMe", "--uefi beside --nvme")),
+            Drives::Ahci => Some(("SATA", "--uefi beside --ahci")),
+        };
+        if let Some((kind, expected)) = needs_firmware.filter(|_| !self.uefi) {
+            let why = format!("{kind} drives: the loader for a BIOS has no driver for them");
+            return Err(Failure::input(why).expected(expected));
         }
         if self.hot_mib > self.filled_mib {
             let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
@@ -275,7 +305,7 @@ impl SnapshotGuest {
             return Err(life.failure("the guest wrote no image"));
         }
         let dry_run = life.said("lab: dry run ").map(counts).unwrap_or_default();
-        found.extend(dry_run.into_iter().filter(|(name, _)| name == "would_be"));
+        found.extend(dry_run.into_iter().filter(|(name, _)| name.starts_with("would_")));
         let counts = match resumer {
             Resumer::Converted => {
                 convert(&disks.swap, &disks.image, std::slice::from_ref(&disks.mounted))?
@@ -318,11 +348,7 @@ impl SnapshotGuest {
         let modules = modules::find(&self.kernel, self.modules.as_deref())?;
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
-        let [image, mounted, swap] = match self.nvme {
-            // A kernel numbers them as it finds them.
-            true => ["serial:lab0", "serial:lab1", "serial:lab2"],
-            false => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
-        };
+        let [image, mounted, swap] = self.drives.names();
         let disks_of_resumer = match resumer {
             Resumer::Loader => format!("target={image}"),
             Resumer::Kernel => format!("own={image}"),
@@ -333,6 +359,9 @@ impl SnapshotGuest {
             "rdinit=/blocklab-guest -- snapshot-lab {disks_of_resumer} mounted={mounted} \
              fill={fill} hot={hot} policy={policy}"
         );
+        if self.packs {
+            init += " compress=lz4";
+        }
         // Without swap nothing can leave by the kernel's choice.
         if policy != EVERYTHING && resumer != Resumer::Converted {
             init += &format!(" swap={swap}");
@@ -441,7 +470,11 @@ pub fn convert(
     target: &Path,
     disks: &[PathBuf],
 ) -> Result<Vec<(String, f64)>, Failure> {
-    ::guest::convert(swap, target, disks).map(|told| counts(&told)).map_err(Failure::input)
+    let found = ::guest::convert(swap, target, disks).map(|told| counts(&told));
+    found.map_err(|why| match why {
+        Why::Input(why) => Failure::input(why),
+        Why::World(why) => Failure::machine(why),
+    })
 }
 
 /// `name=number` pairs of a line.

@@ -8,13 +8,16 @@ use config::Failure;
 use crate::image::{kernel_version, unpack_any};
 
 /// What the guest's disks and their file system are behind.
-const WANTED: [&str; 5] = ["virtio_pci", "virtio_blk", "nvme", "crc32c_generic", "ext4"];
+const WANTED: [&str; 7] =
+    ["virtio_pci", "virtio_blk", "nvme", "ahci", "sd_mod", "crc32c_generic", "ext4"];
 /// Where those modules and what they need may be, below the folder of modules.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 12] = [
     "kernel/drivers/virtio",
     "kernel/drivers/block",
     "kernel/drivers/nvme/host",
     "kernel/drivers/nvme/common",
+    "kernel/drivers/ata",
+    "kernel/drivers/scsi",
     "kernel/block",
     "kernel/crypto",
     "kernel/lib",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use boot::Accelerator;
 use boot::snapshot::{
-    Disks, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
+    Disks, Drives, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
 };
 use serde_json::{Value, json};
 use study::Failure;
@@ -62,9 +62,13 @@ struct Try {
     #[arg(long, value_name = "MIB", default_value_t = 10)]
     hot: u32,
     /// Which pages leave memory for swap before the image is made: everything, kernel[:BYTES],
-    /// all-out, program:NAMES, group:NAMES, kind:KINDS, record, prefetch, random:SHARE
+    /// all-out, program:NAMES, group:NAMES, kind:KINDS, record, prefetch, age[:SECONDS],
+    /// random:SHARE
     #[arg(long, value_name = "POLICY", default_value = EVERYTHING)]
     policy: String,
+    /// Pack each MiB of the image that becomes shorter so
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compress::None)]
+    compress: Compress,
     /// Suspend and resume the same guest by its own kernel, too
     #[arg(long)]
     against: bool,
@@ -78,6 +82,15 @@ struct Try {
     /// Keep the image in this new file, the other disks in FILE.disk and FILE.swap; do not resume
     #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "converted"])]
     keep: Option<PathBuf>,
+}
+
+/// How an image is packed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Compress {
+    /// Not at all
+    None,
+    /// By LZ4
+    Lz4,
 }
 
 #[derive(clap::Args)]
@@ -152,11 +165,14 @@ struct Guest {
     #[arg(long)]
     uefi: bool,
     /// Its disks are NVMe drives
-    #[arg(long)]
+    #[arg(long, conflicts_with = "ahci")]
     nvme: bool,
     /// What runs it: KVM, where a guest boots with it, else QEMU's translation
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::Auto)]
     accelerator: Choice,
+    /// Its disks are SATA drives
+    #[arg(long)]
+    ahci: bool,
     /// Seconds of this machine that each of its lives may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
@@ -175,11 +191,16 @@ impl Guest {
             hot_mib: 0,
             policy: EVERYTHING.into(),
             accelerator: Accelerator::Tcg("as asked".into()),
+            packs: false,
             counted: false,
             processor: self.processor.clone(),
             processors: self.processors,
             uefi: self.uefi,
-            nvme: self.nvme,
+            drives: match (self.nvme, self.ahci) {
+                (true, _) => Drives::Nvme,
+                (_, true) => Drives::Ahci,
+                _ => Drives::Virtio,
+            },
             wall: Duration::from_secs(self.wall_limit),
         }
     }
@@ -319,6 +340,7 @@ impl Try {
             filled_mib: self.fill,
             hot_mib: self.hot.min(self.fill),
             policy: self.policy.clone(),
+            packs: self.compress == Compress::Lz4,
             counted: self.record.is_some(),
             ..self.guest.snapshot_guest()
         };
@@ -461,8 +483,13 @@ fn told(counts: &[(String, f64)]) -> String {
         let found = counts.iter().find(|(known, _)| known == name);
         found.map_or(0.0, |(_, value)| *value)
     };
+    let stored = match of("stored") {
+        stored if stored < of("data") => format!(" (packed to {stored})"),
+        _ => String::new(),
+    };
     format!(
-        "{} pages: {} of data, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB to swap",
+        "{} pages: {} of data{stored}, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB to \
+         swap",
         of("pages"),
         of("data"),
         of("zero"),

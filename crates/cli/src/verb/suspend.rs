@@ -12,6 +12,7 @@ use serde_json::{Map, json};
 use study::Failure;
 
 use crate::say;
+use crate::verb::snapshot::Compress;
 
 #[derive(clap::Args)]
 #[command(after_help = "The machine is switched off when the image is durable. Try --dry-run and \
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Which pages leave memory for swap first, as `blocklab snapshot try` has it
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
+    /// Pack each MiB of the image that becomes shorter so
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compress::None)]
+    compress: Compress,
     /// Where a policy that learns keeps what it knows
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -63,6 +67,9 @@ impl Args {
         }
         if let Some(policy) = self.policy {
             command.args(["--policy", &policy]);
+        }
+        if self.compress == Compress::Lz4 {
+            command.args(["--compress", "lz4"]);
         }
         if let Some(record) = self.record {
             command.arg("--record").arg(record);

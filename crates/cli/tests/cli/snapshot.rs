@@ -50,11 +50,28 @@ fn a_guest_comes_back_as_it_was() {
     assert!(count("written_bytes") < count("data") * 4096.0 * 1.02, "{cycle}");
     // What `--dry-run` said of it.
     assert!((0.8..1.3).contains(&(count("would_be") / count("pages"))), "{cycle}");
+    assert!((0.7..1.4).contains(&(count("would_store") / count("data"))), "{cycle}");
     // The loader itself is small.
     let loader = cycle["loader"].as_str().unwrap();
     let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(aside.parse::<u32>().unwrap() <= 40, "{loader}");
     assert_eq!(entries(&test.path("tmp")), [""; 0]);
+}
+
+#[test]
+fn a_packed_image_comes_back_and_is_shorter() {
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--compress", "lz4"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let cycle = &answer["cycles"][0];
+    let count = |name: &str| cycle["counts"][name].as_f64().unwrap();
+    // What cannot be packed stays as it is: the 20 MiB of the program.
+    assert!(count("stored") > 5120.0 && count("stored") < 0.85 * count("data"), "{cycle}");
+    assert!(count("written_bytes") < count("stored") * 4096.0 * 1.03, "{cycle}");
+    assert!((0.7..1.4).contains(&(count("would_store") / count("stored"))), "{cycle}");
+    let loader = cycle["loader"].as_str().unwrap();
+    assert!(loader.contains(" MiB unpacked"), "{loader}");
 }
 
 #[test]
@@ -70,6 +87,20 @@ fn what_is_worked_with_stays_in_the_image_once_it_is_known() {
     // Of 10,240 pages the 2,048 stay, and with them no fault waits for swap.
     let stayed = count("counts", "kept");
     assert!((2048.0..4096.0).contains(&stayed), "{cycle}");
+    assert!(count("work", "major_faults") < 64.0, "{cycle}");
+}
+
+#[test]
+fn what_was_touched_lately_stays_in_the_image() {
+    let test = Test::new();
+    let args = ["--fill", "40", "--hot", "8", "--policy", "age:3"];
+    let Some(out) = tried(&test, &args) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let cycle = &answer["cycles"][0];
+    let count = |of: &str, name: &str| cycle[of][name].as_f64().unwrap();
+    // Of 10,240 pages the 2,048 stay, and with them no fault waits for swap.
+    assert!((7_000.0..9_000.0).contains(&count("counts", "swapped")), "{cycle}");
     assert!(count("work", "major_faults") < 64.0, "{cycle}");
 }
 
@@ -107,6 +138,18 @@ fn it_comes_back_by_uefi_from_nvme() {
     let loader = answer["cycles"][0]["loader"].as_str().unwrap();
     let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
     assert!((100..20_000).contains(&aside.parse::<u32>().unwrap()), "{loader}");
+}
+
+#[test]
+#[ignore = "half a minute and more in QEMU, whose AHCI is slow"]
+fn it_comes_back_by_uefi_from_sata_and_packed() {
+    if !Path::new("/usr/share/ovmf/OVMF.fd").exists() {
+        skip("boot", "no ovmf");
+        return;
+    }
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--uefi", "--ahci", "--compress", "lz4"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
 }
 
 #[test]
@@ -191,6 +234,8 @@ fn what_cannot_be_tried_is_told() {
     assert!(out.stderr.contains("text: its version cannot be told"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--nvme"]);
     assert!(out.stderr.contains("expected: --uefi beside --nvme"), "{}", out.stderr);
+    let out = run(&["snapshot", "try", "text", "--ahci"]);
+    assert!(out.stderr.contains("expected: --uefi beside --ahci"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--policy", "lru"]);
     assert_eq!(out.code, 2);
     assert!(out.stderr.contains("expected one of\n  everything"), "{}", out.stderr);
@@ -205,4 +250,26 @@ fn what_cannot_be_tried_is_told() {
     assert!(out.stderr.contains("text: "), "{}", out.stderr);
     let out = run(&["snapshot", "boot", "text"]);
     assert!(out.stderr.contains("text.disk: No such file"), "{}", out.stderr);
+}
+
+/// The tool that suspends is another program; what it says and how it ends are of this one's form.
+#[test]
+fn a_suspend_that_cannot_be_is_told_by_one_error_and_whose_it_is() {
+    let run = |args: &[&str]| Test::new().file("text", "text").args(args).run();
+    for args in [
+        &["suspend", "/no/such"][..],
+        &["suspend", "--dry-run", "text"],
+        &["suspend", "--prepare", "text"],
+        &["suspend", "--measure", "--policy", "record"],
+    ] {
+        let out = run(args);
+        assert_eq!((out.code, out.stderr.lines().count()), (2, 1), "{args:?}: {}", out.stderr);
+        assert!(out.stderr.starts_with("error: "), "{}", out.stderr);
+        assert_eq!(out.stdout, "");
+    }
+    // Nothing is wrong with what was asked.
+    if !Path::new("/dev/snapshot").exists() {
+        let out = run(&["suspend", "--measure", "--json"]);
+        assert_eq!((out.code, out.stderr.lines().count()), (3, 1), "{}", out.stderr);
+    }
 }

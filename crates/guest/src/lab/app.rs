@@ -3,15 +3,18 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use resume::checksum;
 
-use super::{cycles, random};
-use crate::PAGE_BYTES;
+use super::random;
+use crate::{PAGE_BYTES, cycles};
 
 /// The pages that are worked with lie in groups of so many.
 const GROUP_PAGES: usize = 8;
+/// Between two rounds of work, when it goes on by itself.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Its control group.
 const GROUP: &str = "/sys/fs/cgroup/program";
 
@@ -21,8 +24,8 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
         arguments.get(index).and_then(|text| text.parse().ok()).ok_or("expected MIB HOT_MIB".into())
     };
     let (mib, hot_mib) = (number(0)?, number(1)?);
-    let memory = random(mib << 20)?;
-    let hot = hot_groups(memory.len(), hot_mib << 20);
+    let memory = Arc::new(random(mib << 20)?);
+    let hot = Arc::new(hot_groups(memory.len(), hot_mib << 20));
     for line in std::io::stdin().lines() {
         match line.map_err(|why| why.to_string())?.as_str() {
             "touch" => {
@@ -36,6 +39,16 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
                     began.elapsed().as_nanos(),
                     ran_ns()? - ran
                 );
+            }
+            "work" => {
+                let (memory, hot) = (memory.clone(), hot.clone());
+                std::thread::spawn(move || {
+                    loop {
+                        touch(&memory, &hot);
+                        std::thread::sleep(PAUSE);
+                    }
+                });
+                println!("it works");
             }
             _ => println!("digest={:08x}", checksum(&memory)),
         }

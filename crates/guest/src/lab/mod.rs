@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use resume::checksum;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -17,6 +17,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use crate::policy::{self, Fetch};
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
+use crate::{Why, cycles};
 use app::App;
 
 /// Where the guest's modules are, in the order in which they must be loaded.
@@ -64,30 +65,30 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     }
     let mut app = App::start(number("fill")?, number("hot")?)?;
     let nonce = checksum(&random(8)?);
-    let digest = app.ask("digest")?;
-    for _ in 0..TOUCHES_BEFORE {
-        app.ask("touch")?;
-    }
+    let digest = worked_with(&mut app)?;
     if let Some(target) = disk("prepare")? {
-        suspend::prepare(&target)?;
+        suspend::prepare(&target).map_err(told_why)?;
     }
     let ticks = count_ticks();
     std::thread::sleep(10 * TICK);
     let told = |when: &str, digest: &str| {
         let ticks = ticks.load(Ordering::Relaxed);
-        println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks}");
+        println!("lab: {when} {digest} nonce={nonce:08x} ticks={ticks} {}", own_things());
     };
     told("before", &digest);
-    let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()) };
-    if order.target.is_some() {
-        println!("lab: dry run {}", suspend::dry_run(&order)?);
+    let packs = suspend::packs(value("compress").unwrap_or("none"))?;
+    let order = Order { target: disk("target")?, policy, record: Some(RECORD.into()), packs };
+    if order.policy.watches().is_some() {
+        app.ask("work")?;
+    } else if order.target.is_some() {
+        println!("lab: dry run {}", suspend::dry_run(&order).map_err(told_why)?);
     }
     // What a resume touches is known once there was one; the kernel's own way has no use for it.
     let rounds = if order.policy.learns() && own.is_none() { 2 } else { 1 };
     for _ in 0..rounds {
         let ended = match &own {
             Some(disk) => swap::suspend(disk, order.policy.kernel_bytes())?,
-            None => suspend::run(&order)?,
+            None => suspend::run(&order).map_err(told_why)?,
         };
         match ended {
             Ended::Written(report) => {
@@ -95,7 +96,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
                 return Ok(());
             }
             Ended::Resumed(fetch) => {
-                println!("lab: resumed cycles={}", cycles());
+                println!("lab: resumed cycles={} {}", cycles(), own_things());
                 work(&mut app, swap.as_deref(), fetch)?;
             }
         }
@@ -106,6 +107,19 @@ fn lab(arguments: &[String]) -> Result<(), String> {
     std::thread::sleep(10 * TICK);
     told("after", &app.ask("digest")?);
     Ok(())
+}
+
+fn told_why(why: Why) -> String {
+    why.to_string()
+}
+
+/// The program works some times; the digest of its memory.
+fn worked_with(app: &mut App) -> Result<String, String> {
+    let digest = app.ask("digest")?;
+    for _ in 0..TOUCHES_BEFORE {
+        app.ask("touch")?;
+    }
+    Ok(digest)
 }
 
 /// The program works again, with what it worked with before.
@@ -151,10 +165,20 @@ fn nvme(serial: &str) -> Option<PathBuf> {
     Some(Path::new("/dev").join(format!("{}n1", drive.file_name().display())))
 }
 
-/// The processor's clock, which counts instructions where a machine runs by them.
-fn cycles() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction, and Linux allows it.
-    unsafe { core::arch::x86_64::_rdtsc() }
+/// What two machines that come from one image must not have in common: the next random number,
+/// and the time.
+fn own_things() -> String {
+    let mut next = [0; 8];
+    let random = rustix::rand::getrandom(&mut next, rustix::rand::GetRandomFlags::empty());
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let next = random.map_or(0, |_| u64::from_le_bytes(next));
+    format!("random={next:016x} time={:.3}", time.as_secs_f64())
+}
+
+/// The verb `cycles`.
+pub(crate) fn count(_: &[String]) -> Result<u8, Why> {
+    println!("cycles={}", cycles());
+    Ok(0)
 }
 
 /// Mount the file system of a disk, and make a file in it.

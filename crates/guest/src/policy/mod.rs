@@ -4,6 +4,7 @@
 //! its copy in the swap cache, which would be in the image; reclaiming as much from the program's
 //! control group drops just those copies, because they are the first that the kernel looks at.
 
+mod age;
 mod all_out;
 mod everything;
 mod group;
@@ -19,6 +20,7 @@ mod record_file;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::PAGE_BYTES;
 use process::{Advice, Kind, Process};
@@ -53,6 +55,12 @@ pub(crate) trait Policy {
         false
     }
 
+    /// How long does it watch programs before they stand still, if it does? What they did not touch
+    /// meanwhile leaves.
+    fn watches(&self) -> Option<Duration> {
+        None
+    }
+
     /// Does it have to know what earlier resumes touched?
     fn learns(&self) -> bool {
         false
@@ -63,7 +71,7 @@ pub(crate) trait Policy {
 type Make = fn(Option<&str>) -> Result<Box<dyn Policy>, String>;
 
 /// The policies, one file and one line each.
-const POLICIES: [(&str, &str, Make); 9] = [
+const POLICIES: [(&str, &str, Make); 10] = [
     ("everything", "all pages are in the image", everything::make),
     ("kernel", "what the kernel takes back when asked for BYTES [default: 0]", kernel::make),
     ("all-out", "no page of a program is in the image", all_out::make),
@@ -72,6 +80,7 @@ const POLICIES: [(&str, &str, Make); 9] = [
     ("kind", "those of a kind leave: heap, stack, anonymous, file, shared", kind::make),
     ("record", "what earlier resumes touched stays, the rest leaves", record::make),
     ("prefetch", "all leave; what earlier resumes touched is fetched at once", prefetch::make),
+    ("age", "what no program touched in the last SECONDS leaves [default: 10]", age::make),
     ("random", "this share of the pages leaves, by lot", random::make),
 ];
 
@@ -117,6 +126,15 @@ impl Fetch {
     }
 }
 
+/// Watch the programs while they run, if the policy does that.
+pub(crate) fn watch(policy: &dyn Policy) -> Result<(), String> {
+    if let Some(time) = policy.watches() {
+        age::begin()?;
+        std::thread::sleep(time);
+    }
+    Ok(())
+}
+
 /// Let the pages leave that the policy chooses. All programs stand still. `record` is where a
 /// policy that learns keeps what it knows.
 pub(crate) fn swap_out(
@@ -126,6 +144,9 @@ pub(crate) fn swap_out(
     let known = known(policy, record)?;
     let (mut left, mut fetch, mut learnt) = (Left::default(), Vec::new(), RecordFile::default());
     let mut reclaim: BTreeMap<PathBuf, u64> = BTreeMap::new();
+    if policy.watches().is_some() {
+        left.pages = age::evict()?;
+    }
     for process in Process::all()? {
         let Some(group) = process.reclaim_file() else { continue };
         let Choice { hot, cold, touched, kept, in_swap } = choose(policy, &known, &process)?;
@@ -163,6 +184,11 @@ pub(crate) fn would_leave(policy: &dyn Policy, record: Option<&Path>) -> Result<
         left.kept += choice.kept;
     }
     Ok(left)
+}
+
+/// Is what a policy knows from before sound, if there is something?
+pub(crate) fn check_record(path: &Path) -> Result<(), String> {
+    RecordFile::read(path).map(drop)
 }
 
 fn known(policy: &dyn Policy, record: Option<&Path>) -> Result<RecordFile, String> {
@@ -247,6 +273,8 @@ mod tests {
         assert_eq!(leaving("everything"), [0; 0]);
         assert_eq!(leaving("kernel:4096"), [0; 0]);
         assert_eq!(find("kernel:4096").unwrap().kernel_bytes(), Some(4096));
+        assert_eq!(leaving("age"), [0; 0]);
+        assert_eq!(find("age:3").unwrap().watches(), Some(Duration::from_secs(3)));
         assert_eq!(leaving("all-out").len(), 100);
         assert_eq!(leaving("program:two,three"), (50..100).collect::<Vec<u64>>());
         let below = |number: &u64| number % 4 < 2;
@@ -269,6 +297,7 @@ mod tests {
             ("random:2", "expected a share from 0 to 1"),
             ("random", "expected a share from 0 to 1"),
             ("kernel:x", "expected a number of bytes"),
+            ("age:0", "expected seconds from 1 to 3600"),
             ("kind:heaps", "expected heap, stack"),
             ("program:", "expected names of programs"),
             ("group:a,/", "expected control groups"),

@@ -10,14 +10,15 @@ use resume::{Disk, Header, PAGE_BYTES, SECTOR_BYTES};
 use super::swsusp::Hibernated;
 use super::target::{HEADER_PAGE, Page, Store, Target, sum_of};
 use super::{Report, machine, write};
+use crate::Why;
 
 /// Where the memory map is until there is data.
 const MAP_PAGE: u64 = HEADER_PAGE + 1;
 
 /// The verb `convert SWAP TARGET [DISK...]`.
-pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
+pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
     let [swap, target, disks @ ..] = arguments else {
-        return Err("usage: convert SWAP TARGET [DISK...]".into());
+        return Err(Why::Input("usage: convert SWAP TARGET [DISK...]".into()));
     };
     let disks: Vec<PathBuf> = disks.iter().map(PathBuf::from).collect();
     println!("image {}", convert(Path::new(swap), Path::new(target), &disks)?);
@@ -25,15 +26,15 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
 }
 
 /// Tell `target` of this machine; what image it had is gone.
-pub(crate) fn prepare(target: &Path) -> Result<(), String> {
+pub(crate) fn prepare(target: &Path) -> Result<(), Why> {
+    let mut target = Target::open(target)?;
     let map = machine::memory_map()?;
     let header = machine::header(&map)?;
-    let map = map_to_bytes(&map).ok_or("the memory map has more ranges than a page")?;
-    let mut target = Target::open(target)?;
+    let map = map_to_bytes(&map).ok_or("the memory map has more ranges than a page".to_string())?;
     target.erase_mark()?;
     target.write_bytes(HEADER_PAGE, &header.to_bytes().0)?;
     target.write_bytes(MAP_PAGE, &map)?;
-    target.sync()
+    Ok(target.sync()?)
 }
 
 /// Make an image of ours in `target`, which was prepared, of the kernel's in `swap`, which is only
@@ -41,11 +42,12 @@ pub(crate) fn prepare(target: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// What does not fit. The kernel's image is there until all of ours is, but for its mark.
-pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<Report, String> {
-    let mut source = Hibernated::open(swap)?;
+pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<Report, Why> {
+    let mut source = Hibernated::open(swap).map_err(Why::Input)?;
     let shown = target.display();
     let mut target = Target::open(target)?;
-    let unprepared = || format!("{shown}: expected a target after `suspend --prepare` there");
+    let unprepared =
+        || Why::Input(format!("{shown}: expected a target after `suspend --prepare` there"));
     let (mut page, mut map_page) = (Page::default(), Page::default());
     target.read(HEADER_PAGE * PAGE_BYTES as u64, &mut page)?;
     target.read(MAP_PAGE * PAGE_BYTES as u64, &mut map_page)?;
@@ -53,7 +55,8 @@ pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<R
     let map: Vec<Range> = map_of_bytes(&map_page.0).ok_or_else(unprepared)?.collect();
     let count = header.disk_count as usize;
     for disk in &mut header.disks[..count] {
-        disk.sum = sum(disk, [swap].into_iter().chain(disks.iter().map(PathBuf::as_path)))?;
+        let among = [swap].into_iter().chain(disks.iter().map(PathBuf::as_path));
+        disk.sum = sum(disk, among).map_err(Why::Input)?;
     }
     let mut report = write(&mut source, header, &map, &mut target)?;
     report.written_bytes = target.written_bytes;
@@ -175,7 +178,7 @@ mod tests {
         }
 
         fn convert(&self) -> Result<Report, String> {
-            convert(&self.swap(), &self.target(), &[])
+            convert(&self.swap(), &self.target(), &[]).map_err(|why| why.to_string())
         }
 
         /// Does the swap have an image, and what has the target?

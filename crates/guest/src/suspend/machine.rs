@@ -79,16 +79,16 @@ fn frames(map: &[Range]) -> u64 {
     usable.map(|range| (range.start + range.bytes) / PAGE_BYTES as u64).max().unwrap_or(0)
 }
 
-/// Pages of usable memory that are not free: what an image of now would have, but for what the
+/// Frames of usable memory that are not free: what an image of now would have, but for what the
 /// kernel takes and gives back to make it.
-pub(super) fn pages_in_use(map: &[Range]) -> Result<u64, String> {
+pub(super) fn frames_in_use(map: &[Range]) -> Result<Vec<u64>, String> {
     /// Linux, `Documentation/admin-guide/mm/pagemap.rst`: in the buddy allocator, a hole, given
     /// back to a hypervisor.
     const FREE: u64 = 1 << 10 | 1 << 20 | 1 << 23;
     const PATH: &str = "/proc/kpageflags";
     let wrong = |why: std::io::Error| format!("{PATH}: {why}");
     let file = fs::File::open(PATH).map_err(wrong)?;
-    let (mut words, mut used) = (vec![0; 1 << 20], 0);
+    let (mut words, mut used) = (vec![0; 1 << 20], Vec::new());
     for range in map.iter().filter(|range| range.kind == Range::USABLE) {
         let page = PAGE_BYTES as u64;
         let (mut frame, end) = (range.start.div_ceil(page), (range.start + range.bytes) / page);
@@ -100,8 +100,9 @@ pub(super) fn pages_in_use(map: &[Range]) -> Result<u64, String> {
                 break;
             }
             let (states, _) = words[..read * 8].as_chunks::<8>();
-            let is_used = |state: &&[u8; 8]| u64::from_ne_bytes(**state) & FREE == 0;
-            used += states.iter().filter(is_used).count() as u64;
+            let is_used = |state: &[u8; 8]| u64::from_ne_bytes(*state) & FREE == 0;
+            let states = (frame..).zip(states);
+            used.extend(states.filter(|(_, state)| is_used(state)).map(|(frame, _)| frame));
             frame += read as u64;
         }
     }

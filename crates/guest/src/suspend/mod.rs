@@ -2,6 +2,8 @@
 
 mod convert;
 mod machine;
+mod renew;
+mod sample;
 mod snapshot;
 mod swsusp;
 mod target;
@@ -16,6 +18,7 @@ use resume::machine::Range;
 use resume::{Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Room, Run, Runner, checksum};
 use rustix::mm::{MlockAllFlags, mlockall};
 
+use crate::Why;
 use crate::policy::{self, Fetch, Left, Policy};
 use snapshot::{Created, Snapshot, Source};
 use target::{Data, HEADER_PAGE, Nowhere, Store, Target};
@@ -35,6 +38,17 @@ pub(crate) struct Order {
     pub(crate) policy: Box<dyn Policy>,
     /// Where a policy that learns keeps what it knows.
     pub(crate) record: Option<PathBuf>,
+    /// Is the data packed by LZ4, where that makes it shorter?
+    pub(crate) packs: bool,
+}
+
+/// Does this name of a way to pack mean LZ4, and not none?
+pub(crate) fn packs(name: &str) -> Result<bool, String> {
+    match name {
+        "none" => Ok(false),
+        "lz4" => Ok(true),
+        other => Err(format!("--compress {other}: expected none or lz4")),
+    }
 }
 
 /// What is in an image, and what it took.
@@ -44,6 +58,8 @@ pub(crate) struct Report {
     pub(crate) zero_pages: u64,
     pub(crate) word_pages: u64,
     pub(crate) data_pages: u64,
+    /// Pages of data as they are on the target: fewer when they are packed.
+    pub(crate) stored_pages: u64,
     pub(crate) runs: u64,
     pub(crate) left: Left,
     /// Pages that were written to swap meanwhile.
@@ -57,12 +73,13 @@ impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "pages={} zero={} word={} data={} runs={} left={} kept={} swapped={} \
+            "pages={} zero={} word={} data={} stored={} runs={} left={} kept={} swapped={} \
              written_bytes={} create_s={:.3} write_s={:.3}",
             self.pages,
             self.zero_pages,
             self.word_pages,
             self.data_pages,
+            self.stored_pages,
             self.runs,
             self.left.pages,
             self.left.kept,
@@ -83,12 +100,14 @@ pub(crate) enum Ended {
 }
 
 const USAGE: &str = "usage: suspend TARGET|--measure [--policy NAME[:ARGUMENT] [--record FILE]]
-       suspend --dry-run [TARGET] [--policy NAME[:ARGUMENT] [--record FILE]]
+                                [--compress lz4]
+       suspend --dry-run [TARGET] [--policy NAME[:ARGUMENT] [--record FILE]] [--compress lz4]
        suspend --prepare TARGET
   TARGET     a partition, disk or file that holds an image of ours, or zeros
   --measure  make the image, count its pages, and go on
   --dry-run  say what would be in it, about; nothing stands still, and nothing is written
   --prepare  tell TARGET of this machine, for an image that the kernel makes by itself
+  --compress pack each MiB of the data that becomes shorter so: none or lz4 [default: none]
   --record   what a policy that learns knows from one suspend to the next
   --policy   which pages leave for swap first [default: everything], one of
 ";
@@ -107,8 +126,32 @@ enum Task {
 }
 
 /// The verb.
-pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
-    let mut order = Order { target: None, policy: policy::find("everything")?, record: None };
+pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
+    let (order, task) = asked(arguments).map_err(Why::Input)?;
+    if let (Task::Prepare, Some(target)) = (task, &order.target) {
+        return convert::prepare(target).map(|()| 0);
+    }
+    if task == Task::DryRun {
+        println!("image {}", dry_run(&order)?);
+        return Ok(0);
+    }
+    match run(&order)? {
+        Ended::Written(report) => println!("image {report}"),
+        Ended::Resumed(fetch) => {
+            println!("resumed");
+            return Ok(fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0)?);
+        }
+    }
+    if task == Task::Suspend {
+        off()?;
+    }
+    Ok(0)
+}
+
+/// What the arguments ask for.
+fn asked(arguments: &[String]) -> Result<(Order, Task), String> {
+    let policy = policy::find("everything")?;
+    let mut order = Order { target: None, policy, record: None, packs: false };
     let mut tasks = Vec::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -119,6 +162,7 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
             "--policy" => {
                 order.policy = policy::find(rest.next().map_or("", String::as_str))?;
             }
+            "--compress" => order.packs = packs(rest.next().map_or("", String::as_str))?,
             "--record" => order.record = rest.next().map(PathBuf::from),
             path if !path.starts_with('-') && order.target.is_none() => {
                 order.target = Some(path.into());
@@ -132,30 +176,25 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, String> {
         _ => return Err(format!("expected one thing to do\n{}", usage())),
     };
     match (task, &order.target) {
-        (Task::Prepare, Some(target)) => return convert::prepare(target).map(|()| 0),
+        (Task::DryRun, _) if order.policy.watches().is_some() => {
+            return Err(
+                "--dry-run: what this policy lets leave is known at the suspend only".into()
+            );
+        }
         (Task::Measure, Some(_)) | (Task::Prepare | Task::Suspend, None) => {
             return Err(format!("expected a target or --measure\n{}", usage()));
         }
         _ => {}
     }
-    if order.policy.learns() && order.record.is_none() {
-        return Err("this policy learns: expected --record FILE".into());
-    }
-    if task == Task::DryRun {
-        println!("image {}", dry_run(&order)?);
-        return Ok(0);
-    }
-    match run(&order)? {
-        Ended::Written(report) => println!("image {report}"),
-        Ended::Resumed(fetch) => {
-            println!("resumed");
-            return fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0);
+    match &order.record {
+        // What is damaged in it is told before anything stands still.
+        Some(record) if order.policy.learns() => policy::check_record(record)?,
+        None if order.policy.learns() => {
+            return Err("this policy learns: expected --record FILE".into());
         }
+        _ => {}
     }
-    if task == Task::Suspend {
-        off()?;
-    }
-    Ok(0)
+    Ok((order, task))
 }
 
 /// Switch the machine off: what it was goes on from the image.
@@ -167,15 +206,17 @@ pub(crate) fn off() -> Result<(), String> {
 pub(crate) use convert::{convert, prepare, verb as convert_verb};
 
 /// Make the image.
-pub(crate) fn run(order: &Order) -> Result<Ended, String> {
-    let map = machine::memory_map()?;
-    // What is refused is refused before anything stands still or leaves.
-    machine::header(&map)?;
+pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
+    // What is refused is refused before anything stands still or leaves, and what was asked for is
+    // looked at first.
     let mut target = order.target.as_deref().map(Target::open).transpose()?;
+    let map = machine::memory_map()?;
+    machine::header(&map)?;
     let mut snapshot = Snapshot::open()?;
     // Nothing of this program may have to be fetched from a disk that is frozen.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         .map_err(|why| format!("mlock: {why}"))?;
+    policy::watch(order.policy.as_ref())?;
     let began = Instant::now();
     snapshot.freeze()?;
     let swapped_before = machine::swapped_pages()?;
@@ -183,14 +224,20 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
     // The kernel takes some of memory back by itself when it is not told how little.
     snapshot.prefer(order.policy.kernel_bytes().unwrap_or(u64::MAX / 2))?;
     if snapshot.create()? == Created::Resumed {
+        // Before anybody asks for one. A machine that came back goes on in any case.
+        if let Err(why) = renew::renew() {
+            eprintln!("random numbers may be those of an earlier use of the image: {why}");
+        }
         snapshot.thaw();
         return Ok(Ended::Resumed(fetch));
     }
     let created = began.elapsed();
     let mut nowhere = Nowhere;
     let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
-    let written =
-        machine::header(&map).and_then(|header| write(&mut snapshot, header, &map, store));
+    let written = machine::header(&map).map_err(Why::from).and_then(|header| {
+        let header = Header { packed: order.packs, ..header };
+        write(&mut snapshot, header, &map, store)
+    });
     snapshot.free();
     let mut report = written?;
     report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
@@ -209,17 +256,22 @@ pub(crate) fn run(order: &Order) -> Result<Ended, String> {
 }
 
 /// What `run` would do, as far as that can be told while programs run.
-pub(crate) fn dry_run(order: &Order) -> Result<String, String> {
+pub(crate) fn dry_run(order: &Order) -> Result<String, Why> {
+    let target = order.target.as_deref().map(Target::open).transpose()?;
     let map = machine::memory_map()?;
     machine::header(&map)?;
-    let target = order.target.as_deref().map(Target::open).transpose()?;
     drop(Snapshot::open()?);
     let left = policy::would_leave(order.policy.as_ref(), order.record.as_deref())?;
-    let pages = machine::pages_in_use(&map)?.saturating_sub(left.pages);
+    let frames = machine::frames_in_use(&map)?;
+    let pages = (frames.len() as u64).saturating_sub(left.pages);
     if let Some(target) = &target {
         fits(pages * PAGE_BYTES as u64, target.pages())?;
     }
-    Ok(format!("would_be={pages} left={} kept={}", left.pages, left.kept))
+    let told = format!("would_be={pages} left={} kept={}", left.pages, left.kept);
+    let Some(sample) = sample::sample(&frames) else { return Ok(told) };
+    let packed = if order.packs { sample.packed } else { 1.0 };
+    let stored = (pages as f64 * sample.data * packed).round() as u64;
+    Ok(format!("{told} would_store={stored}"))
 }
 
 /// The runs of an image, and the checksums of its data.
@@ -227,6 +279,7 @@ struct Taken {
     pages: u64,
     runs: Vec<Run>,
     data_pages: u64,
+    stored_pages: u64,
     sums: Vec<u8>,
 }
 
@@ -241,26 +294,28 @@ impl Taken {
             zero_pages: count(|kind| kind == Kind::Word(0)),
             word_pages: count(|kind| matches!(kind, Kind::Word(word) if word != 0)),
             data_pages: self.data_pages,
+            stored_pages: self.stored_pages,
             runs: self.runs.len() as u64,
             ..Report::default()
         }
     }
 }
 
-/// Take the image from the kernel and write it. `header` has what is known of the machine.
+/// Take the image from the kernel and write it. `header` has what is known of the machine, and
+/// whether it is packed.
 fn write(
     source: &mut dyn Source,
     header: Header,
     map: &[Range],
     store: &mut dyn Store,
-) -> Result<Report, String> {
+) -> Result<Report, Why> {
     let mut page = [0; PAGE_BYTES];
     let bytes = source.bytes()?;
     source.page(&mut page)?;
     let stream = StreamHeader::read(&page).map_err(unknown)?;
     fits(bytes, store.pages())?;
     store.erase_mark()?;
-    let taken = take(source, stream, store)?;
+    let taken = take(source, stream, header.packed, store)?;
     let mark = finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
     source.give_up()?;
     store.write_mark(mark)?;
@@ -272,20 +327,21 @@ fn unknown(why: resume::Refusal) -> String {
 }
 
 /// Is there room, even if each page were a run of its own?
-fn fits(bytes: u64, has_pages: u64) -> Result<(), String> {
+fn fits(bytes: u64, has_pages: u64) -> Result<(), Why> {
     let pages = bytes.div_ceil(PAGE_BYTES as u64);
     let most = pages + pages * (RUN_BYTES + 4) as u64 / PAGE_BYTES as u64 + 8;
     if most <= has_pages {
         return Ok(());
     }
     let (needs, has) = (most.div_ceil(256), has_pages / 256);
-    Err(format!("the image may take {needs} MiB, the target has {has} MiB"))
+    Err(Why::Input(format!("the image may take {needs} MiB, the target has {has} MiB")))
 }
 
 /// Read the stream, and write the data as it comes.
 fn take(
     source: &mut dyn Source,
     stream: StreamHeader,
+    packs: bool,
     store: &mut dyn Store,
 ) -> Result<Taken, String> {
     let mut page = [0; PAGE_BYTES];
@@ -300,7 +356,7 @@ fn take(
         return Err(unknown(resume::Refusal::Kernel));
     }
     let (mut runner, mut runs) = (Runner::default(), Vec::new());
-    let mut data = Data::new(Header::empty().layout().data);
+    let mut data = Data::new(Header::empty().layout().data, packs);
     for listed in &frames {
         if listed.zero {
             runs.extend(runner.zeros(listed.frame));
@@ -315,7 +371,7 @@ fn take(
     runs.extend(runner.end());
     data.flush(store)?;
     let (pages, data_pages) = (frames.len() as u64, runner.data_pages());
-    Ok(Taken { pages, runs, data_pages, sums: data.sums })
+    Ok(Taken { pages, runs, data_pages, stored_pages: data.stored_pages, sums: data.sums })
 }
 
 /// Write what makes an image of the data, all but the mark.
@@ -332,6 +388,7 @@ fn finish(
     header.id = u64::from_le_bytes(id);
     header.runs = taken.runs.len() as u64;
     header.data_pages = taken.data_pages;
+    header.stored_pages = taken.stored_pages;
     header.pages = taken.pages;
     header.table_sum = checksum(&table);
     header.sums_sum = checksum(&taken.sums);
@@ -347,20 +404,28 @@ fn finish(
 
 /// Frames in a row that the image does not have, for the loader: the first, and how many.
 fn scratch(header: &Header, map: &[Range], runs: &[Run]) -> Result<(u64, u64), String> {
-    let count = Room::frames(header, LOADER_FRAMES);
+    let least = Room::frames(header, LOADER_FRAMES);
+    let wanted = [Room::frames_wanted(header, LOADER_FRAMES), least];
+    let found = wanted.into_iter().find_map(|count| Some((free(map, runs, count)?, count)));
+    let why = || format!("no {} KiB of memory in a row are free for the loader", least * 4);
+    found.ok_or_else(why)
+}
+
+/// The first of so many frames in a row that the image does not have, where the loader can be.
+fn free(map: &[Range], runs: &[Run], count: u64) -> Option<u64> {
     let page = PAGE_BYTES as u64;
     for range in map.iter().filter(|range| range.kind == Range::USABLE) {
         let mut free = range.start.div_ceil(page).max(SCRATCH_FROM);
         let end = ((range.start + range.bytes) / page).min(SCRATCH_TO);
         for run in runs {
             if free + count <= run.start.min(end) {
-                return Ok((free, count));
+                return Some(free);
             }
             free = free.max(run.end());
         }
         if free + count <= end {
-            return Ok((free, count));
+            return Some(free);
         }
     }
-    Err(format!("no {} KiB of memory in a row are free for the loader", count * 4))
+    None
 }

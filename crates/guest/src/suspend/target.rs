@@ -5,9 +5,12 @@ use std::io::IoSlice;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use resume::lz4::{self, Places};
 use resume::{HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_PAGES, checksum};
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
+
+use crate::Why;
 
 /// A page where the kernel can take it from without copying.
 #[repr(C, align(4096))]
@@ -81,7 +84,12 @@ pub(super) struct Target {
 impl Target {
     /// Open what is at `path`. What is there must be an image of ours, whole, used or not, or
     /// nothing.
-    pub(super) fn open(path: &Path) -> Result<Target, String> {
+    pub(super) fn open(path: &Path) -> Result<Target, Why> {
+        // Whatever is wrong with it, another one is expected.
+        Target::look(path).map_err(Why::Input)
+    }
+
+    fn look(path: &Path) -> Result<Target, String> {
         let name = path.display().to_string();
         let wrong = |why: std::io::Error| format!("{name}: {why}");
         let kind = std::fs::metadata(path).map_err(wrong)?.file_type();
@@ -174,14 +182,48 @@ pub(super) struct Data {
     pages: Vec<Page>,
     count: usize,
     at: u64,
-    /// One for each MiB.
+    packer: Option<Packer>,
+    /// One for each MiB, with its length when it is packed.
     pub(super) sums: Vec<u8>,
+    /// Pages that were written.
+    pub(super) stored_pages: u64,
+}
+
+/// What packs a MiB.
+pub(super) struct Packer {
+    plain: Vec<u8>,
+    packed: Vec<u8>,
+    places: Box<Places>,
+}
+
+impl Packer {
+    pub(super) fn new() -> Packer {
+        let room = SUMMED_PAGES as usize * PAGE_BYTES;
+        let places = Box::new(Places::new());
+        Packer { plain: Vec::with_capacity(room), packed: vec![0; room], places }
+    }
+
+    /// The pages packed, and the bytes that they became; `None` when that saves no page.
+    pub(super) fn pack(&mut self, pages: &[Page]) -> Option<(Vec<Page>, u32)> {
+        self.plain.clear();
+        pages.iter().for_each(|page| self.plain.extend(page.0));
+        let shorter = &mut self.packed[..(pages.len() - 1) * PAGE_BYTES];
+        let bytes = lz4::pack(&self.plain, shorter, &mut self.places)?;
+        Some((shorter[..bytes].chunks(PAGE_BYTES).map(filled).collect(), bytes as u32))
+    }
 }
 
 impl Data {
-    /// Data from page `at` of the target on.
-    pub(super) fn new(at: u64) -> Data {
-        Data { pages: vec![Page::default(); SUMMED_PAGES as usize], count: 0, at, sums: Vec::new() }
+    /// Data from page `at` of the target on; `packs` by LZ4 what becomes shorter so.
+    pub(super) fn new(at: u64, packs: bool) -> Data {
+        Data {
+            pages: vec![Page::default(); SUMMED_PAGES as usize],
+            count: 0,
+            at,
+            packer: packs.then(Packer::new),
+            sums: Vec::new(),
+            stored_pages: 0,
+        }
     }
 
     /// One more page.
@@ -197,14 +239,20 @@ impl Data {
 
     /// Write what waits.
     pub(super) fn flush(&mut self, to: &mut dyn Store) -> Result<(), String> {
-        let pages = &self.pages[..self.count];
-        if pages.is_empty() {
+        let plain = &self.pages[..self.count];
+        if plain.is_empty() {
             return Ok(());
         }
+        let packed = self.packer.as_mut().and_then(|packer| packer.pack(plain));
+        let (pages, bytes) = packed.as_ref().map_or((plain, 0), |(pages, bytes)| (pages, *bytes));
         let sum = pages.iter().fold(0, |sum, page| resume::crc32c(sum, &page.0));
         self.sums.extend(sum.to_le_bytes());
+        if self.packer.is_some() {
+            self.sums.extend(bytes.to_le_bytes());
+        }
         to.write(self.at, pages)?;
-        self.at += self.count as u64;
+        self.at += pages.len() as u64;
+        self.stored_pages += pages.len() as u64;
         self.count = 0;
         Ok(())
     }

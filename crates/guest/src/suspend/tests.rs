@@ -1,7 +1,7 @@
 //! The power goes while an image is written.
 
 use resume::machine::Range;
-use resume::{HEADER_SECTOR, Header, Mark, Refusal, SECTOR_BYTES};
+use resume::{Groups, HEADER_SECTOR, Header, Mark, Refusal, SECTOR_BYTES};
 
 use super::*;
 use target::Page;
@@ -86,9 +86,9 @@ impl Store for Log {
     }
 }
 
-fn written(life: u8, count: u64) -> Log {
+fn written(life: u8, count: u64, packed: bool) -> Log {
     let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
-    let header = Header { frames: FRAMES, ..Header::empty() };
+    let header = Header { frames: FRAMES, packed, ..Header::empty() };
     let mut log = Log::default();
     write(&mut Kernel::new(life, count), header, &map, &mut log).unwrap();
     log
@@ -111,23 +111,37 @@ pub(super) fn life(disk: &[u8]) -> Result<u8, Refusal> {
     if checksum(table) != header.table_sum || checksum(sums) != header.sums_sum {
         return Err(Refusal::Table);
     }
-    let data = part(layout.data, header.data_pages * PAGE_BYTES as u64);
-    for (index, mib) in data.chunks(1 << 20).enumerate() {
-        if checksum(mib).to_le_bytes() != sums[index * 4..][..4] {
-            return Err(Refusal::Data(index as u64));
+    let mut first = None;
+    for group in Groups::check(sums, &header)?.iter() {
+        let stored = part(layout.data + group.at, group.stored * PAGE_BYTES as u64);
+        let (sum, mut plain) = (checksum(stored), stored.to_vec());
+        if group.packed_bytes.is_some() {
+            plain = vec![0; group.pages as usize * PAGE_BYTES];
+            assert!(group.unpack(stored, sum, &mut plain), "{group:?}");
         }
+        if sum != group.sum {
+            return Err(Refusal::Data(group.index));
+        }
+        first.get_or_insert(plain[8]);
     }
-    Ok(data[8])
+    Ok(first.unwrap())
 }
 
 #[test]
 fn a_cut_leaves_no_image_or_the_whole_one() {
+    // A packed one over a plain one, and the other way round.
+    for packed in [true, false] {
+        cut_at_every_write(packed);
+    }
+}
+
+fn cut_at_every_write(packed: bool) {
     let mut before = vec![0; DISK_PAGES * PAGE_BYTES];
-    for (at, pages) in written(1, 900).0.iter().flatten() {
+    for (at, pages) in written(1, 900, !packed).0.iter().flatten() {
         put(&mut before, *at, pages, usize::MAX);
     }
     assert_eq!(life(&before), Ok(1));
-    let log = written(2, 700).0;
+    let log = written(2, 700, packed).0;
     let mut durable = before;
     let mut volatile: Vec<&(u64, Vec<Page>)> = Vec::new();
     let (mut none, mut old, mut new) = (0, 0, 0);
@@ -175,7 +189,22 @@ fn an_image_that_does_not_fit_is_refused_before_anything_is_written() {
     let header = Header { frames: FRAMES, ..Header::empty() };
     let mut log = Log::default();
     let why = write(&mut Kernel::new(1, 1300), header, &[], &mut log).unwrap_err();
-    assert!(why.contains("the target has 4 MiB") && log.0.is_empty(), "{why}");
+    assert_eq!(why.code(), 2);
+    assert!(why.to_string().contains("the target has 4 MiB") && log.0.is_empty(), "{why}");
+}
+
+#[test]
+fn a_packed_image_takes_less() {
+    let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+    let report = |packed: bool| {
+        let header = Header { frames: FRAMES, packed, ..Header::empty() };
+        write(&mut Kernel::new(1, 900), header, &map, &mut Log::default()).unwrap()
+    };
+    let (plain, packed) = (report(false), report(true));
+    assert_eq!((plain.stored_pages, plain.data_pages), (720, 720));
+    assert_eq!((packed.pages, packed.data_pages), (plain.pages, plain.data_pages));
+    // All but a word of its pages is zero.
+    assert!(packed.stored_pages < 30, "{packed}");
 }
 
 #[test]
@@ -191,7 +220,9 @@ fn a_stream_of_another_kernel_is_refused() {
     // The magic word, the count of pages, the order of frames.
     for (page, at) in [(0, 24), (0, 416), (1, 8)] {
         let why = change(page, at, 0x40).unwrap_err();
-        assert!(why.contains("not known"), "{why}");
+        // Nobody gave that: it is the machine's.
+        assert_eq!(why.code(), 3);
+        assert!(why.to_string().contains("not known"), "{why}");
     }
 }
 
@@ -200,9 +231,13 @@ fn a_stream_of_another_kernel_is_refused() {
 fn one_thing_is_done_at_a_time() {
     let told = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
-        super::verb(&words).unwrap_err()
+        let why = super::verb(&words).unwrap_err();
+        assert_eq!(why.code(), 2, "{why}");
+        why.to_string()
     };
     assert!(told(&["--prepare", "--dry-run", "/dev/null"]).starts_with("expected one thing to do"));
+    let why = told(&["--measure", "--compress", "zip"]);
+    assert_eq!(why, "--compress zip: expected none or lz4");
     for words in [&["--measure", "/dev/null"][..], &["--prepare"], &[]] {
         assert!(told(words).starts_with("expected a target or --measure"), "{words:?}");
     }

@@ -12,7 +12,7 @@ use core::fmt::{Arguments, Write};
 use blocklab_loader::ports::Console;
 use blocklab_loader::{Broken, Firmware, Places};
 use resume::machine::{Range, kind_of_efi, merge};
-use resume::{Header, Moved, PAGE_BYTES, Refusal, Runs, frames_needed};
+use resume::{Buffers, Header, Moved, PAGE_BYTES, Refusal, Runs, frames_needed};
 use uefi::boot::{self, AllocateType, HandleBuffer, MemoryType};
 use uefi::mem::memory_map::MemoryMap;
 use uefi::{Identify, Status};
@@ -133,10 +133,14 @@ impl Firmware for Machine {
         let aside = frames(list.pages)?;
         let tables = frames(frames_needed(header.frames))?;
         let (words, code) = (frames((list.pages + 1) * 16 / PAGE + 1)?, frames(1)?);
+        let buffers = match header.packed {
+            true => Buffers::at(frames(Buffers::MOST)?, Buffers::MOST),
+            false => Buffers::default(),
+        };
         let List { moved, count, .. } = list;
         let moved = &mut moved[..count];
         moved.iter_mut().for_each(|moved| moved.at += aside);
-        Ok(Places { moved, tables, list: words, code })
+        Ok(Places { moved, tables, list: words, code, buffers })
     }
 
     fn map(&mut self, _: u64) {}

@@ -82,7 +82,8 @@ impl Firmware for Machine {
             *place = [Moved { from, to, at: room.aside }];
             &*place
         };
-        Ok(Places { moved, tables: room.tables, list: room.list, code: room.code })
+        let Room { tables, list, code, buffers, .. } = room;
+        Ok(Places { moved, tables, list, code, buffers })
     }
 
     fn map(&mut self, tables: u64) {
