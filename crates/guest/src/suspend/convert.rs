@@ -247,7 +247,8 @@ mod tests {
             let mut theirs = vec![0; 64 * PAGE_BYTES];
             theirs[at] = b'd';
             fs::write(files.target(), &theirs).unwrap();
-            let told = [Target::open(&files.target()).err().unwrap(), files.convert().unwrap_err()];
+            let opened = Target::open(&files.target()).err().unwrap().to_string();
+            let told = [opened, files.convert().unwrap_err()];
             assert!(told.iter().all(|told| told.contains("it holds something else")), "{told:?}");
             assert!(fs::read(files.target()).unwrap() == theirs, "{at}");
         }
