@@ -30,7 +30,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def parts(image: pathlib.Path) -> dict[str, tuple[int, int]]:
     """Where each part of the image is: first byte and how many."""
     told = json.loads(run("info", str(image), "--json").stdout)
-    data, table = told["data_pages"], told["runs"] * RUN_BYTES
+    data, table = told["stored_pages"], told["runs"] * RUN_BYTES
+    sum_bytes = 8 if told["version"] == 2 else 4
     table_at = (2 + data) * PAGE
     sums_at = table_at + -(-table // PAGE) * PAGE
     return {
@@ -38,7 +39,7 @@ def parts(image: pathlib.Path) -> dict[str, tuple[int, int]]:
         "header": (PAGE, PAGE),
         "data": (2 * PAGE, data * PAGE),
         "table": (table_at, table),
-        "sums": (sums_at, -(-data // MIB_PAGES) * 4),
+        "sums": (sums_at, -(-told["data_pages"] // MIB_PAGES) * sum_bytes),
     }
 
 

@@ -87,7 +87,9 @@ impl Start {
             let device = match guest.drives {
                 Drives::Virtio => continue,
                 Drives::Nvme => format!("nvme,drive=disk{index},serial=lab{index}"),
-                Drives::Ahci => format!("ide-hd,drive=disk{index},bus=ahci.{index}"),
+                Drives::Ahci => {
+                    format!("ide-hd,drive=disk{index},bus=ahci.{index},serial=lab{index}")
+                }
             };
             qemu.args(["-device", &device]);
         }

@@ -73,9 +73,7 @@ impl Drives {
         match self {
             Drives::Virtio => ["/dev/vda", "/dev/vdb", "/dev/vdc"],
             // A kernel numbers them as it finds them.
-            Drives::Nvme => ["serial:lab0", "serial:lab1", "serial:lab2"],
-            // One after the other, by their ports.
-            Drives::Ahci => ["/dev/sda", "/dev/sdb", "/dev/sdc"],
+            Drives::Nvme | Drives::Ahci => ["serial:lab0", "serial:lab1", "serial:lab2"],
         }
     }
 }

@@ -140,12 +140,12 @@ fn work(app: &mut App, swap: Option<&Path>, fetch: Option<Fetch>) -> Result<(), 
     Ok(())
 }
 
-/// Where a disk is, whose driver may still look for it: a path, or the serial number of an NVMe
-/// drive.
+/// Where a disk is, whose driver may still look for it: a path, or the serial number of an NVMe or
+/// SATA drive.
 fn appears(disk: &str) -> Result<PathBuf, String> {
     for _ in 0..500 {
         let path = match disk.strip_prefix("serial:") {
-            Some(serial) => nvme(serial),
+            Some(serial) => nvme(serial).or_else(|| sata(serial)),
             None => Some(disk.into()),
         };
         if let Some(path) = path.filter(|path| path.exists()) {
@@ -179,6 +179,17 @@ fn own_things() -> String {
 pub(crate) fn count(_: &[String]) -> Result<u8, Why> {
     println!("cycles={}", cycles());
     Ok(0)
+}
+
+/// A SATA drive tells its serial number in a page of its own, behind four bytes.
+fn sata(serial: &str) -> Option<PathBuf> {
+    let disks = fs::read_dir("/sys/class/block").ok()?.flatten();
+    let has = |disk: &fs::DirEntry| {
+        let page = fs::read(disk.path().join("device/vpd_pg80")).unwrap_or_default();
+        page.get(4..).is_some_and(|told| told.trim_ascii() == serial.as_bytes())
+    };
+    let disk = disks.into_iter().find(has)?;
+    Some(Path::new("/dev").join(disk.file_name()))
 }
 
 /// Mount the file system of a disk, and make a file in it.
