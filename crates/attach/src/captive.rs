@@ -22,9 +22,24 @@ pub(crate) struct Captive {
 
 /// Have what `command` starts killed when the thread that starts it ends, however that comes.
 pub fn dies_with_us(command: &mut Command) -> &mut Command {
-    let die = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+    told_of_our_end(command, Signal::KILL)
+}
+
+/// A command that runs `program`, and that asks it, and all that it started, to end when the thread
+/// that starts it ends, however that comes.
+pub fn ends_with_us(program: &str) -> Command {
+    // A program that waits for a child of its own may ignore a signal to itself alone.
+    const SCRIPT: &str = "trap 'trap - TERM; kill -s TERM 0' TERM; \"$@\" & wait $!";
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", SCRIPT, "sh", program]).process_group(0);
+    told_of_our_end(&mut shell, Signal::TERM);
+    shell
+}
+
+fn told_of_our_end(command: &mut Command, signal: Signal) -> &mut Command {
+    let tell = move || Ok(rustix::process::set_parent_process_death_signal(Some(signal))?);
     // SAFETY: the call in it is async-signal-safe and touches no memory of ours.
-    unsafe { command.pre_exec(die) }
+    unsafe { command.pre_exec(tell) }
 }
 
 impl Captive {
@@ -125,4 +140,26 @@ fn take_terminal() {
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn what_a_program_started_is_asked_to_end_with_us() {
+        // It waits for a child, and does nothing about a signal to itself alone.
+        let script = "trap : TERM; sleep 1000";
+        let started = || ends_with_us("sh").args(["-c", script]).spawn().unwrap();
+        let mut child = std::thread::spawn(started).join().unwrap();
+        let group = Pid::from_child(&child);
+        assert!(!child.wait().unwrap().success());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while rustix::process::test_kill_process_group(group).is_ok() {
+            assert!(Instant::now() < deadline, "something of it goes on");
+            std::thread::yield_now();
+        }
+    }
 }

@@ -47,7 +47,7 @@ mod volatile;
 mod zeroes;
 
 pub use buffer_pool::BufferPool;
-pub use captive::dies_with_us;
+pub use captive::{dies_with_us, ends_with_us};
 pub use client_side::{Account, ClientSide};
 pub use clock::{Clock, Timeline, Wall};
 pub use data::{Data, WriteSink};

@@ -38,7 +38,7 @@ impl PrivateFolder {
     }
 
     /// Below that folder.
-    pub(crate) fn below(base: &Path) -> Result<PrivateFolder, Failure> {
+    pub fn below(base: &Path) -> Result<PrivateFolder, Failure> {
         for (path, _lock) in abandoned_below(base) {
             // Nothing can be done about a folder that does not go; doctor names it.
             let _ = std::fs::remove_dir_all(path);

@@ -57,9 +57,18 @@ pub(crate) fn missing(program: &str, why: &std::io::Error) -> Failure {
 /// When it cannot be started, or fails: the last line it said.
 pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
+    run_as(&program, command, input)
+}
+
+/// The same, of a command that runs `program`.
+pub(crate) fn run_as(
+    program: &str,
+    command: &mut Command,
+    input: &[u8],
+) -> Result<Vec<u8>, Failure> {
     let (stdin, stdout, stderr) = (Stdio::piped(), Stdio::piped(), Stdio::piped());
     let spawned = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
-    let mut child = spawned.map_err(|why| missing(&program, &why))?;
+    let mut child = spawned.map_err(|why| missing(program, &why))?;
     let mut stdin = child.stdin.take().expect("stdin is a pipe");
     let done = std::thread::scope(|scope| {
         // A program that has enough closes its end; what it answers says whether that is right.

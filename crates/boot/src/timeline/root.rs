@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use attach::travel::COVERED;
+use attach::{PrivateFolder, ends_with_us};
 use config::Failure;
 
 use crate::tool;
 
+const MMDEBSTRAP: &str = "mmdebstrap";
 /// What is in it beside what every Debian has.
 const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,cron,rsyslog,openssh-server";
 const SUITE: &str = "bookworm";
@@ -33,16 +35,15 @@ pub fn make() -> Result<PathBuf, Failure> {
     }
     let unusable =
         |why: std::io::Error| Failure::machine(format!("cannot use {}: {why}", path.display()));
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(unusable)?;
-    let unfinished = path.with_extension(format!("{}.tar", std::process::id()));
-    let mut command = Command::new("mmdebstrap");
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(folder).map_err(unusable)?;
+    // It goes with us, or when the next one is made.
+    let work = PrivateFolder::below(folder)?;
+    let unfinished = work.path.join("root.tar");
+    tool::run(Command::new(MMDEBSTRAP).arg("--version"), &[])?;
+    let mut command = ends_with_us(MMDEBSTRAP);
     command.args(["--variant=essential", "--quiet", &format!("--include={PACKAGES}"), SUITE]);
-    let made = tool::run(command.arg(&unfinished), &[]);
-    if let Err(why) = made {
-        // What there is of it is of no use, and may be nothing.
-        let _ = std::fs::remove_file(&unfinished);
-        return Err(why);
-    }
+    tool::run_as(MMDEBSTRAP, command.arg(&unfinished), &[])?;
     // Half a root never has the name of a whole one.
     std::fs::rename(&unfinished, &path).map_err(unusable)?;
     Ok(path)
