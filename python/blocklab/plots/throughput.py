@@ -84,7 +84,7 @@ def _panel(
 
 def _strip(
     table: pl.DataFrame, op: str, high: float, end: float, mean: float | None, *, last: bool
-) -> alt.LayerChart:
+) -> _style.Drawing:
     """One operation of one run; the last one has the time below it."""
     unit, scale = _style.time_unit(end)
     label = f"format(datum.value, '~g') + ' {unit}'"
