@@ -14,6 +14,7 @@ mod progress;
 mod python;
 mod table;
 mod verb;
+mod write;
 
 pub use verb::trace_table;
 

@@ -1,10 +1,12 @@
 //! `blocklab man`: manual pages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_mangen::Man;
 use study::Failure;
+
+use crate::write::replace;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -25,34 +27,32 @@ impl Args {
         let mut command = crate::command().disable_help_subcommand(true);
         command.build();
         let mut pages = Vec::new();
-        render(command, &mut pages)?;
-        for (name, _) in &pages {
-            let path = self.folder.join(name);
-            study::check_output(&path, || {
-                std::fs::read_to_string(&path).is_ok_and(|text| text.contains(MARK))
+        render(command, &self.folder, &mut pages)?;
+        for (path, _) in &pages {
+            study::check_output(path, || {
+                std::fs::read_to_string(path).is_ok_and(|text| text.contains(MARK))
             })?;
         }
-        for (name, page) in &pages {
-            study::replace(&self.folder.join(name), page).map_err(|why| {
-                Failure::machine(format!(
-                    "cannot write {}: {why}",
-                    self.folder.join(name).display()
-                ))
-            })?;
+        for (path, page) in &pages {
+            replace(path, page)?;
         }
         crate::say(format!("wrote manual pages to {folder}"));
         Ok(0)
     }
 }
 
-/// The page of `command`, and of all below it that are shown, each with the name of its file.
-fn render(command: Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), Failure> {
+/// The page of `command`, and of all below it that are shown, each with its file in `folder`.
+fn render(
+    command: Command,
+    folder: &Path,
+    pages: &mut Vec<(PathBuf, Vec<u8>)>,
+) -> Result<(), Failure> {
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        render(verb.clone(), pages)?;
+        render(verb.clone(), folder, pages)?;
     }
     let man = Man::new(command);
     let mut page = Vec::new();
     man.render(&mut page).map_err(|why| Failure::bug(format!("a manual page: {why}")))?;
-    pages.push((man.get_filename(), page));
+    pages.push((folder.join(man.get_filename()), page));
     Ok(())
 }

@@ -42,9 +42,7 @@ impl Results {
         lines.iter().for_each(|line| eprintln!("{line}"));
         let text =
             serde_json::to_string_pretty(report).map_err(|why| Failure::bug(why.to_string()))?;
-        study::replace(&self.path, format!("{text}\n").as_bytes()).map_err(|why| {
-            Failure::machine(format!("cannot write {}: {why}", self.path.display()))
-        })?;
+        crate::write::replace(&self.path, format!("{text}\n").as_bytes())?;
         eprintln!("results {}", self.path.display());
         if self.json {
             say(text);

@@ -13,6 +13,7 @@ use study::Failure;
 
 use crate::say;
 use crate::verb::{kernel, travel};
+use crate::write::replace;
 
 /// Longest record that is read.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
@@ -225,8 +226,7 @@ impl Args {
     }
 
     fn keep(&self, path: &Path, booted: &Booted) -> Result<(), Failure> {
-        study::replace(path, booted.text.as_bytes())
-            .map_err(|why| Failure::machine(format!("cannot write {}: {why}", path.display())))
+        replace(path, booted.text.as_bytes())
     }
 }
 
@@ -328,10 +328,8 @@ fn files(path: &Path) -> Result<Vec<String>, Failure> {
 
 /// Write a page or a trace.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    study::replace(path, text.as_bytes()).map_err(|why| {
-        Failure::machine(format!("cannot write {}: {why}", path.display()))
-            .help("name a file in a folder that exists and has room")
-    })
+    replace(path, text.as_bytes())
+        .map_err(|why| why.help("name a file in a folder that exists and has room"))
 }
 
 /// A record, or what another tool wrote of a boot.

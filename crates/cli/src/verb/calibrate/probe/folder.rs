@@ -117,8 +117,6 @@ impl Folder {
 
     /// Whole, or not at all.
     fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
-        let path = self.path.join(name);
-        study::replace(&path, text.as_bytes())
-            .map_err(|why| Failure::machine(format!("cannot write {}: {why}", path.display())))
+        crate::write::replace(&self.path.join(name), text.as_bytes())
     }
 }
