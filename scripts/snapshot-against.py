@@ -64,6 +64,8 @@ loadvm)
     # It is saved while it says this.
     while sleep 0.02; do echo "lab: again"; done ;;
 esac
+# Its own first word, before any other program is started.
+echo "lab: back"
 told resumed
 sha1sum --quiet -c /dev/shm/sum && systemctl is-active dbus > /dev/null && echo "lab: whole"
 echo after >&3
