@@ -10,8 +10,8 @@ ROOT.tar is a Debian with a kernel and its own initramfs:
     mmdebstrap --variant=essential --include=systemd-sysv,udev,dbus,cron,rsyslog,kmod,\
 initramfs-tools,linux-image-6.1.0-56-amd64 bookworm ROOT.tar
 
-Told is the time from the machine's start to the line behind `multi-user.target`, or behind the
-suspend, each way TIMES times [3], one after the other. `record` counts instructions instead, and
+Told is the time from the machine's start to the line behind `multi-user.target`, or to the first
+word of the process that asked for the suspend, each way TIMES times [3], one after the other. `record` counts instructions instead, and
 writes what was computed and read into DIR, for the workload `boot`. Needs qemu-system-x86,
 e2fsprogs, mkswap.
 """
@@ -33,6 +33,8 @@ MEMORY_MIB = 512
 ROOT_MIB = 1200
 # In a recording, disks lie behind each other.
 DISK_SECTORS = (ROOT_MIB + 100) << 11
+# The loader's reads of data have more, and what follows another of its reads has fewer.
+DATA_SECTORS = 256
 QEMU = (
     f"qemu-system-x86_64 -accel tcg -machine pc -m {MEMORY_MIB} -smp 1 -nodefaults "
     "-display none -vga none -nic none -no-reboot -serial stdio"
@@ -59,13 +61,13 @@ packed) /usr/local/bin/blocklab-guest suspend /dev/vda --compress lz4 ;;
 kernel)
     swapon /dev/vdc
     echo shutdown > /sys/power/disk
-    echo disk > /sys/power/state ;;
+    echo disk > /sys/power/state
+    # What `blocklab-guest suspend` says, too: the process that asked is back.
+    echo resumed ;;
 loadvm)
     # It is saved while it says this.
     while sleep 0.02; do echo "lab: again"; done ;;
 esac
-# Its own first word, before any other program is started.
-echo "lab: back"
 told resumed
 sha1sum --quiet -c /dev/shm/sum && systemctl is-active dbus > /dev/null && echo "lab: whole"
 echo after >&3
@@ -98,11 +100,11 @@ class Machine:
         )
 
     def until(self, head: str) -> float:
-        """The seconds to the line with that in it."""
+        """The seconds to the line in which that is found."""
         assert self.qemu.stdout
         for line in self.qemu.stdout:
             self.said += line
-            if head in line:
+            if re.search(head, line.strip()):
                 return time.monotonic() - self.began
         raise RuntimeError(f"no `{head}`; its last words:\n{self.said[-2000:]}")
 
@@ -190,8 +192,8 @@ class Lab:
         if way == "loadvm":
             return [*self.boot(way), "-loadvm", "lab"], "lab: again"
         if way in ("plain", "packed"):
-            return ["-kernel", str(self.folder / "tools/blocklab-loader")], "lab: resumed"
-        return self.boot(way), "lab: resumed" if way == "kernel" else "lab: reached"
+            return ["-kernel", str(self.folder / "tools/blocklab-loader")], "^resumed$"
+        return self.boot(way), "^resumed$" if way == "kernel" else "lab: reached"
 
     def back(self, way: str, trace: bool = False) -> tuple[float, Machine, str]:
         """Suspend and come back; the seconds, the machine, and what was said before."""
@@ -237,24 +239,29 @@ def record(lab: Lab, out: pathlib.Path) -> None:
         trace = (lab.folder / way / "trace").read_text()
         reads = re.findall(r"handle_read vdev (\S+) .* sector (\d+) nsectors (\d+)", trace)
         end = number(machine.said.split("lab: whole")[0], "cycles")
-        after = 0
-        if way in ("plain", "packed"):
+        after = checking = 0
+        by_loader = way in ("plain", "packed")
+        if by_loader:
             said = machine.said
-            entered, jumped = number(said, "entered"), number(said, "jumped")
-            after = end - jumped
-            end = jumped - entered - number(said, "waited")
+            loaded, jumped = number(said, "loaded"), number(said, "jumped")
+            after, checking = end - jumped, jumped - loaded
+            end = loaded - number(said, "entered") - number(said, "waited")
         each = end // (len(reads) + 1)
         disks = sorted({disk for disk, _, _ in reads})
         lines = []
+        behind = None
         for disk, sector, sectors in reads:
             at = int(sector) + disks.index(disk) * DISK_SECTORS
-            lines.append(f"{each} {sectors} {at}")
+            # The loader asks for data beside the data before it.
+            beside = " beside" if by_loader and at == behind and int(sectors) >= DATA_SECTORS else ""
+            lines.append(f"{each} {sectors} {at}{beside}")
+            behind = at + int(sectors)
         stored = sum(int(sectors) * 512 for _, _, sectors in reads)
         head = "blocklab boot recording 1\nkernel debian-12-systemd\nvariant snapshot\n"
-        head += f"file_bytes {stored}\nlast_instructions {each}\n"
+        head += f"file_bytes {stored}\nlast_instructions {each + checking}\n"
         head += f"start_instructions {after}\nreads {len(reads)}\n"
         (out / f"debian-{way}.boot").write_text(head + "\n".join(lines) + "\n")
-        print(way, len(reads), "reads", stored, "bytes", end + after, "instructions", flush=True)
+        print(way, len(reads), "reads", stored, "bytes", end + checking + after, "instructions", flush=True)
 
 
 def main() -> None:

@@ -23,9 +23,23 @@ fn main() {
     let built = build(&crates.join("guest"), "guest", "crt-static", "static", &out.join("guest"));
     fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
     let built = build(&room.join("loader"), "release", "sse2", "pie", &out.join("loader"));
-    fs::copy(built.join("blocklab-loader"), out.join("blocklab-loader")).expect("OUT_DIR is ours");
+    let loader = fs::read(built.join("blocklab-loader")).expect("it was built");
+    fs::write(out.join("blocklab-loader"), &loader).expect("OUT_DIR is ours");
+    fs::write(out.join("blocklab-multiboot"), multiboot(loader)).expect("OUT_DIR is ours");
     let efi = fs::read(built.join("blocklab-efi")).expect("it was built");
     fs::write(out.join("blocklab.efi"), pe::from_elf(&efi)).expect("OUT_DIR is ours");
+}
+
+/// The loader with the magic number in its multiboot header, which lies behind these words.
+fn multiboot(mut loader: Vec<u8>) -> Vec<u8> {
+    const WORDS: &[u8] = b"blocklab multiboot header\0";
+    const MAGIC: u32 = 0x1bad_b002;
+    let mut places = loader.windows(WORDS.len()).enumerate().filter(|(_, text)| *text == WORDS);
+    let place = places.next().expect("`entry.s` has it").0;
+    let at = place + WORDS.len().next_multiple_of(4);
+    assert!(at + 48 <= 8192 && at.is_multiple_of(4), "GRUB looks no further than {at}");
+    loader[at..at + 4].copy_from_slice(&MAGIC.to_le_bytes());
+    loader
 }
 
 /// Static, small, and in a target folder of its own: cargo holds the lock of the other. Returns

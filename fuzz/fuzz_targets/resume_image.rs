@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use resume::{
-    Buffers, Group, Groups, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Parts, Refusal, Room,
-    Runs, Transfer, checksum, lz4,
+    Buffers, DataSum, Group, Groups, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES, Parts,
+    Refusal, Room, Runs, Transfer, lz4,
 };
 
 /// The loader's frames.
@@ -44,22 +44,17 @@ fuzz_target!(|bytes: &[u8]| {
     // The same bytes as a table of checksums: as the header has it, or else plain and packed.
     let headers = header.map_or_else(
         |_| {
-            let of = |packed, stored_pages| Header {
-                data_pages,
-                packed,
-                stored_pages,
-                ..Header::empty()
-            };
-            let groups = data_pages.div_ceil(256);
-            vec![of(false, data_pages), of(true, data_pages), of(true, groups)]
+            let of = |stored_pages| Header { data_pages, stored_pages, ..Header::empty() };
+            vec![of(data_pages), of(data_pages.div_ceil(256))]
         },
         |header| vec![header],
     );
     for header in headers {
         let sums = &table[..(header.sums_bytes() as usize).min(table.len())];
         let Ok(groups) = Groups::check(sums, &header) else { continue };
-        let mut steps = Steps { read: 0, unpacked: 0 };
-        let buffers = Buffers::at(1 << 20, Buffers::LEAST);
+        let mut steps = Steps::default();
+        let count = if bytes[0] % 2 == 0 { Buffers::LEAST } else { Buffers::MOST };
+        let buffers = Buffers::at(1 << 20, count);
         assert!(plan.load::<120, _>(groups, buffers, 1024, &mut steps).is_ok());
         assert_eq!((steps.read, steps.unpacked), (header.stored_pages, groups.packed()));
     }
@@ -73,15 +68,21 @@ fuzz_target!(|bytes: &[u8]| {
         at: 0,
         stored: 2,
         packed_bytes: Some(u32::from(bytes[0]) * 32),
-        sum: checksum(bytes),
+        sum: DataSum::of(bytes),
     };
-    group.unpack(bytes, group.sum, &mut plain);
+    group.unpack(bytes, &mut plain);
 });
 
 /// What is asked of a disk and a memory.
+#[derive(Default)]
 struct Steps {
     read: u64,
     unpacked: u64,
+    /// Requests so far, and how many of the first of them are known to be there.
+    asked: u64,
+    there: u64,
+    /// What was read into buffers, by the number of the request.
+    buffers: Vec<(u64, core::ops::Range<u64>)>,
 }
 
 impl Transfer for Steps {
@@ -89,12 +90,26 @@ impl Transfer for Steps {
 
     fn read(&mut self, from: u64, parts: Parts) -> Result<(), Refusal> {
         assert_eq!(from, self.read);
-        self.read += parts.map(|(_, pages)| pages).sum::<u64>();
+        self.asked += 1;
+        for (frame, pages) in parts {
+            self.read += pages;
+            if frame >= 1 << 20 {
+                self.buffers.push((self.asked, frame..frame + pages));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ahead: u64) -> Result<(), Refusal> {
+        self.there = self.there.max(self.asked.saturating_sub(ahead));
         Ok(())
     }
 
     fn unpack(&mut self, group: &Group, from: u64, _: u64) -> bool {
         assert!(group.stored < group.pages && from >= 1 << 20);
+        // Its place was read to by a request that is there, and by none that is not.
+        let mut reads = self.buffers.iter().filter(|(_, frames)| frames.contains(&from));
+        assert!(reads.next_back().is_some_and(|(number, _)| *number <= self.there));
         self.unpacked += 1;
         true
     }

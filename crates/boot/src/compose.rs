@@ -11,7 +11,7 @@ use workload::{BootReplay, Until};
 pub struct Times {
     /// Computing, at the stated rate.
     pub processor_s: f64,
-    /// Waiting for the device, read by read.
+    /// Waiting for the device.
     pub device_s: f64,
 }
 
@@ -47,8 +47,9 @@ pub fn compose(
         .map_err(|why| {
             Failure::input(format!("{}: {why}", recording.variant)).expected("a larger device")
         })?;
-    let device_s = outcome.response_ns as f64 / 1e9;
-    Ok(Times { processor_s: outcome.end.as_secs_f64() - device_s, device_s })
+    let processor = replay.computing();
+    let device_s = (outcome.end - processor).as_secs_f64();
+    Ok(Times { processor_s: processor.as_secs_f64(), device_s })
 }
 
 /// Where two ways to store a kernel take the same time.
@@ -78,7 +79,7 @@ mod tests {
     use workload::boot_recording::Read;
 
     fn recording(reads: usize, instructions: u64) -> Recording {
-        let read = Read { instructions, sector: 0, sectors: 8 };
+        let read = Read { instructions, sector: 0, sectors: 8, beside: false };
         Recording { reads: vec![read; reads], ..Recording::default() }
     }
 

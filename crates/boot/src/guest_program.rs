@@ -6,5 +6,8 @@ pub const GUEST_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/block
 /// The loader that resumes an image, with a PVH entry.
 pub const LOADER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab-loader"));
 
+/// The same as GRUB starts it on a BIOS, by multiboot.
+pub const LOADER_MULTIBOOT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab-multiboot"));
+
 /// The same loader as a program for UEFI.
 pub const LOADER_EFI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab.efi"));

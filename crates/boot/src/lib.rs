@@ -17,5 +17,5 @@ pub mod timeline;
 mod tool;
 
 pub use accelerator::Accelerator;
-pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI};
+pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI, LOADER_MULTIBOOT};
 pub use tool::missing_packages;

@@ -1,9 +1,13 @@
 //! Groups: the pages of data under one checksum, which may be packed together.
 
-use crate::bytes::u32_at;
+use crate::bytes::{put, u32_at, u64_at};
+use crate::checksum::DataSum;
 use crate::header::Header;
 use crate::refusal::Refusal;
 use crate::{PAGE_BYTES, SUMMED_PAGES, lz4};
+
+/// Bytes of a group in the table of checksums.
+pub const ENTRY_BYTES: usize = 16;
 
 /// Pages of data under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,16 +23,22 @@ pub struct Group {
     /// Bytes that LZ4 made of it; `None` when it is as it is in memory.
     pub packed_bytes: Option<u32>,
     /// Checksum of its pages on the device.
-    pub sum: u32,
+    pub sum: u64,
 }
 
 impl Group {
-    /// Unpack it from `stored`, whose checksum is `sum`, into `plain`: is it as it should be, and
-    /// as long?
-    pub fn unpack(&self, stored: &[u8], sum: u32, plain: &mut [u8]) -> bool {
+    /// What stands in the table for one with that checksum, which LZ4 made `packed_bytes` of, or 0.
+    pub fn entry(sum: u64, packed_bytes: u32) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        put(&mut bytes, 0, &[sum, packed_bytes.into()]);
+        bytes
+    }
+
+    /// Unpack it from `stored` into `plain`: is it as it should be, and as long?
+    pub fn unpack(&self, stored: &[u8], plain: &mut [u8]) -> bool {
         let packed = self.packed_bytes.and_then(|bytes| stored.get(..bytes as usize));
         let unpack = |packed: &[u8]| lz4::unpack(packed, plain) == Some(plain.len());
-        sum == self.sum && packed.is_some_and(unpack)
+        DataSum::of(stored) == self.sum && packed.is_some_and(unpack)
     }
 }
 
@@ -37,9 +47,6 @@ impl Group {
 pub struct Groups<'a> {
     table: &'a [u8],
     data_pages: u64,
-    /// Bytes of a group's entry; there is a length in it when the image is packed.
-    entry_bytes: u64,
-    packed: bool,
 }
 
 impl<'a> Groups<'a> {
@@ -49,8 +56,7 @@ impl<'a> Groups<'a> {
     /// [`Refusal::Table`] when it has not a group for each MiB, a packed group is as long as a
     /// plain one, or their lengths are not that of the data.
     pub fn check(table: &'a [u8], header: &Header) -> Result<Groups<'a>, Refusal> {
-        let Header { data_pages, packed, .. } = *header;
-        let groups = Groups { table, data_pages, entry_bytes: header.sum_bytes(), packed };
+        let groups = Groups { table, data_pages: header.data_pages };
         let shorter = |group: &Group| group.packed_bytes.is_none() || group.stored < group.pages;
         let stored: u64 = groups.iter().map(|group| group.stored).sum();
         let sound = table.len() as u64 == header.sums_bytes()
@@ -61,17 +67,16 @@ impl<'a> Groups<'a> {
 
     /// The groups in order of the data.
     pub fn iter(&self) -> impl Iterator<Item = Group> + Clone + use<'a> {
-        let Groups { table, data_pages, entry_bytes, packed } = *self;
+        let Groups { table, data_pages } = *self;
         let mut at = 0;
         (0..data_pages.div_ceil(SUMMED_PAGES)).map(move |index| {
             let pages = SUMMED_PAGES.min(data_pages - index * SUMMED_PAGES);
-            let entry = (index * entry_bytes) as usize;
-            let bytes = if packed { u32_at(table, entry + 4) } else { 0 };
+            let entry = index as usize * ENTRY_BYTES;
+            let (sum, bytes) = (u64_at(table, entry), u32_at(table, entry + 8));
             let packed_bytes = Some(bytes).filter(|bytes| *bytes > 0);
             let stored =
                 packed_bytes.map_or(pages, |bytes| u64::from(bytes).div_ceil(PAGE_BYTES as u64));
             at += stored;
-            let sum = u32_at(table, entry);
             Group { index, pages, at: at - stored, stored, packed_bytes, sum }
         })
     }

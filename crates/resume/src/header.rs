@@ -1,6 +1,7 @@
 //! The header, and the mark that makes an image of it.
 
 use crate::bytes::{put, u32_at, u64_at};
+use crate::group::ENTRY_BYTES;
 use crate::kernel::Entry;
 use crate::refusal::Refusal;
 use crate::run::RUN_BYTES;
@@ -104,8 +105,6 @@ pub struct Header {
     pub runs: u64,
     /// Pages of data.
     pub data_pages: u64,
-    /// May groups of its data be packed? Then it is of version 2.
-    pub packed: bool,
     /// Pages of data on the device: as many, or fewer when it is packed.
     pub stored_pages: u64,
     /// The first of the frames that are not in the image, in a row.
@@ -135,7 +134,6 @@ impl Header {
             pages: 0,
             runs: 0,
             data_pages: 0,
-            packed: false,
             stored_pages: 0,
             scratch: 0,
             scratch_count: 0,
@@ -163,19 +161,14 @@ impl Header {
         self.runs.saturating_mul(RUN_BYTES as u64)
     }
 
-    /// The version of the format that it is of.
-    pub fn version(&self) -> u64 {
-        if self.packed { Refusal::PACKED_VERSION } else { Refusal::PLAIN_VERSION }
-    }
-
-    /// Bytes of a group in the table of checksums: a packed one has its length beside.
-    pub(crate) fn sum_bytes(&self) -> u64 {
-        if self.packed { 8 } else { 4 }
+    /// Is any group of its data packed? Each of these saves a page.
+    pub fn is_packed(&self) -> bool {
+        self.stored_pages < self.data_pages
     }
 
     /// Bytes of the data's checksums.
     pub fn sums_bytes(&self) -> u64 {
-        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(self.sum_bytes())
+        self.data_pages.div_ceil(SUMMED_PAGES).saturating_mul(ENTRY_BYTES as u64)
     }
 
     /// Where its parts are.
@@ -194,7 +187,7 @@ impl Header {
         let Entry { jump, jump_physical, cr3, magic, map_sum } = self.entry;
         let fields = [
             HEADER_MAGIC,
-            self.version(),
+            Refusal::VERSION,
             self.id,
             jump,
             jump_physical,
@@ -213,7 +206,7 @@ impl Header {
             self.table_sum.into(),
             self.sums_sum.into(),
             self.disk_count,
-            if self.packed { self.stored_pages } else { 0 },
+            self.stored_pages,
         ];
         put(&mut bytes, 0, &fields);
         for (index, disk) in self.told_disks().iter().enumerate() {
@@ -255,11 +248,9 @@ impl Header {
             return Err(Refusal::Header);
         }
         let field = |index: usize| u64_at(bytes, index * 8);
-        let packed = match field(1) {
-            Refusal::PLAIN_VERSION => false,
-            Refusal::PACKED_VERSION => true,
-            other => return Err(Refusal::Version(other)),
-        };
+        if field(1) != Refusal::VERSION {
+            return Err(Refusal::Version(field(1)));
+        }
         let mut header = Header {
             id: field(2),
             entry: Entry {
@@ -276,8 +267,7 @@ impl Header {
             pages: field(12),
             runs: field(13),
             data_pages: field(14),
-            packed,
-            stored_pages: if packed { field(20) } else { field(14) },
+            stored_pages: field(20),
             scratch: field(15),
             scratch_count: field(16),
             table_sum: field(17) as u32,

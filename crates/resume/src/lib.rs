@@ -23,8 +23,8 @@ mod run;
 mod stream;
 pub mod swsusp;
 
-pub use checksum::{checksum, crc32c, crc32c_by};
-pub use group::{Group, Groups};
+pub use checksum::{DataSum, checksum, crc32c};
+pub use group::{ENTRY_BYTES, Group, Groups};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
 pub use plan::{Buffers, LoadPlan, Moved, Parts, Piece, Transfer};

@@ -1,5 +1,6 @@
 //! Where the pages of an image go: to their frames, or, where the loader itself is, first aside.
 
+use crate::checksum::DataSum;
 use crate::group::{Group, Groups};
 use crate::refusal::Refusal;
 use crate::run::{Kind, Run, Runs};
@@ -43,11 +44,17 @@ pub trait Transfer {
     /// What goes wrong.
     type Error: From<Refusal>;
 
-    /// Read pages of the data, from that one on, into frames.
+    /// Ask for pages of the data, from that one on, into frames.
     ///
     /// # Errors
-    /// When it does not do that.
+    /// When that, or what was asked for before, is not done.
     fn read(&mut self, from: u64, parts: Parts) -> Result<(), Self::Error>;
+
+    /// Wait for all that was asked for but the last `ahead` times.
+    ///
+    /// # Errors
+    /// When it is not done.
+    fn wait(&mut self, ahead: u64) -> Result<(), Self::Error>;
 
     /// Unpack a group, which was read to frames from `from` on, into frames from `to` on, as
     /// [`Group::unpack`] does.
@@ -95,7 +102,7 @@ impl<'a> LoadPlan<'a> {
 
     /// Read all data, the plain groups straight to their frames, by requests of at most `PARTS`
     /// times some frames in a row and `pages_max` in all. What is packed is read into a buffer,
-    /// compared with its checksum and unpacked from there.
+    /// compared with its checksum and unpacked from there, while the next is read into another.
     ///
     /// # Errors
     /// Those of `to`, and [`Refusal::Data`] for what is packed and damaged.
@@ -109,8 +116,17 @@ impl<'a> LoadPlan<'a> {
         let mut data = self.data();
         let mut request = Request::<PARTS>::new(pages_max);
         let mut rest = groups.iter();
-        while let Some(group) = rest.next() {
+        // What is packed and was asked for: while it comes, what is before it is unpacked.
+        let mut asked: Option<Batch<_>> = None;
+        let mut next = buffers.halves(pages_max);
+        loop {
+            let here = rest.clone();
+            let Some(group) = rest.next() else { break };
             if group.packed_bytes.is_none() {
+                if let Some(batch) = asked.take() {
+                    to.wait(0)?;
+                    data.unpack(batch, buffers.output, to)?;
+                }
                 let mut at = group.at;
                 while at < group.at + group.stored {
                     let (frame, pages) = data.take(group.at + group.stored - at)?;
@@ -120,46 +136,56 @@ impl<'a> LoadPlan<'a> {
                 continue;
             }
             request.send(to)?;
+            let ([input, other], room) = next;
+            if input == other
+                && let Some(batch) = asked.take()
+            {
+                to.wait(0)?;
+                data.unpack(batch, buffers.output, to)?;
+            }
+            next = ([other, input], room);
             // With it those behind it that are packed, too, as far as there is room.
-            let (mut count, mut pages) = (0, group.stored);
+            let (mut count, mut pages) = (1, group.stored);
             let packed = rest.clone().take_while(|next| next.packed_bytes.is_some());
             for next in packed {
-                if pages + next.stored > buffers.input_pages.min(pages_max) {
+                if pages + next.stored > room {
                     break;
                 }
                 (count, pages) = (count + 1, pages + next.stored);
+                rest.next();
             }
-            to.read(group.at, [(buffers.input, pages)].iter().copied())?;
-            let mut frame = buffers.input;
-            for group in core::iter::once(group).chain(rest.by_ref().take(count)) {
-                data.unpack(&group, frame, buffers.output, to)?;
-                frame += group.stored;
+            to.read(group.at, [(input, pages)].iter().copied())?;
+            if let Some(batch) = asked.replace(Batch { groups: here.take(count), input }) {
+                to.wait(1)?;
+                data.unpack(batch, buffers.output, to)?;
             }
         }
-        request.send(to)
+        request.send(to)?;
+        to.wait(0)?;
+        asked.map_or(Ok(()), |batch| data.unpack(batch, buffers.output, to))
     }
 
-    /// Compare the data that is not packed with its checksums: `add` goes on with a checksum over
-    /// so many pages from that frame on.
+    /// Compare the data that is not packed with its checksums: `add` has a checksum take in so many
+    /// pages from that frame on.
     ///
     /// # Errors
     /// [`Refusal::Data`].
     pub fn verify(
         &self,
         groups: Groups,
-        mut add: impl FnMut(u32, u64, u64) -> u32,
+        mut add: impl FnMut(&mut DataSum, u64, u64),
     ) -> Result<(), Refusal> {
         let mut data = self.data();
         for group in groups.iter() {
-            let (mut sum, mut left) = (0, group.pages);
+            let (mut sum, mut left) = (DataSum::default(), group.pages);
             while left > 0 {
                 let (frame, pages) = data.take(left)?;
                 if group.packed_bytes.is_none() {
-                    sum = add(sum, frame, pages);
+                    add(&mut sum, frame, pages);
                 }
                 left -= pages;
             }
-            if group.packed_bytes.is_none() && sum != group.sum {
+            if group.packed_bytes.is_none() && sum.end() != group.sum {
                 return Err(Refusal::Data(group.index));
             }
         }
@@ -201,8 +227,23 @@ impl<I: Iterator<Item = Piece>> Frames<I> {
         Ok((frame, pages))
     }
 
-    /// Unpack a group that was read to the frame `from`.
+    /// Unpack groups that were read.
     fn unpack<T: Transfer>(
+        &mut self,
+        batch: Batch<impl Iterator<Item = Group>>,
+        output: u64,
+        to: &mut T,
+    ) -> Result<(), T::Error> {
+        let mut from = batch.input;
+        for group in batch.groups {
+            self.unpack_one(&group, from, output, to)?;
+            from += group.stored;
+        }
+        Ok(())
+    }
+
+    /// Unpack a group that was read to the frame `from`.
+    fn unpack_one<T: Transfer>(
         &mut self,
         group: &Group,
         from: u64,
@@ -227,6 +268,12 @@ impl<I: Iterator<Item = Piece>> Frames<I> {
             (frame, pages) = self.take(group.pages - done)?;
         }
     }
+}
+
+/// Groups that are packed, and the frame that they are read to.
+struct Batch<I> {
+    groups: I,
+    input: u64,
 }
 
 /// A request that grows: where it begins, its parts, its pages.

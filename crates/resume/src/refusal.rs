@@ -37,8 +37,7 @@ impl fmt::Display for Refusal {
             Refusal::NoMark => write!(f, "no image, an unfinished one, or one that was used"),
             Refusal::Header => write!(f, "the image's header is damaged"),
             Refusal::Version(version) => {
-                let (plain, packed) = (Refusal::PLAIN_VERSION, Refusal::PACKED_VERSION);
-                write!(f, "the image has version {version}, expected {plain} or {packed}")
+                write!(f, "the image has version {version}, expected {}", Refusal::VERSION)
             }
             Refusal::Table => write!(f, "the image's tables are damaged"),
             Refusal::Runs => write!(f, "the image's runs are not in order or outside of memory"),
@@ -58,8 +57,6 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// The version of the format of data as it is in memory.
-    pub const PLAIN_VERSION: u64 = 1;
-    /// The version of data whose groups may be packed.
-    pub const PACKED_VERSION: u64 = 2;
+    /// The version of the format that is written and read.
+    pub const VERSION: u64 = 3;
 }

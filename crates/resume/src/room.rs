@@ -35,13 +35,13 @@ impl Room {
     pub fn frames(header: &Header, own: u64) -> u64 {
         let layout = header.layout();
         let tables = frames_needed(header.frames);
-        let buffers = if header.packed { Buffers::LEAST } else { 0 };
+        let buffers = if header.is_packed() { Buffers::LEAST } else { 0 };
         layout.table_pages + layout.sums_pages + tables + own + list_frames(own) + 1 + buffers
     }
 
     /// Frames with which it reads what is packed by requests as long as the others.
     pub fn frames_wanted(header: &Header, own: u64) -> u64 {
-        let more = if header.packed { Buffers::MOST - Buffers::LEAST } else { 0 };
+        let more = if header.is_packed() { Buffers::MOST - Buffers::LEAST } else { 0 };
         Room::frames(header, own) + more
     }
 
@@ -69,7 +69,7 @@ impl Room {
         let aside = tables + frames_needed(header.frames);
         let list = aside + own_count;
         let code = list + list_frames(own_count);
-        let buffers = match header.packed {
+        let buffers = match header.is_packed() {
             true => Buffers::at(code + 1, (Buffers::LEAST + spare).min(Buffers::MOST)),
             false => Buffers::default(),
         };
@@ -87,6 +87,16 @@ impl Buffers {
     pub const LEAST: u64 = 2 * SUMMED_PAGES;
     /// And at most: requests of 4 MiB.
     pub const MOST: u64 = 5 * SUMMED_PAGES;
+
+    /// Where groups are read to in turns, and how many pages there is room for, of which a request
+    /// reads at most `pages_max`. The two places are one where there is not room for two.
+    pub(crate) fn halves(&self, pages_max: u64) -> ([u64; 2], u64) {
+        let half = self.input_pages / 2;
+        if half < SUMMED_PAGES {
+            return ([self.input; 2], self.input_pages.min(pages_max));
+        }
+        ([self.input, self.input + half], half.min(pages_max))
+    }
 
     /// From frame `first` on, `count` frames in all, at least [`Buffers::LEAST`].
     pub fn at(first: u64, count: u64) -> Buffers {

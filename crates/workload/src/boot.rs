@@ -1,12 +1,15 @@
-//! A recorded boot loader: reads one at a time, with the computing in between.
+//! A recorded boot loader: reads, one at a time or two, with the computing in between.
 //!
 //! # What it models
 //! A loader that reads a kernel, unpacks it and starts it. It is serial: it waits for each read,
 //! then computes, then reads on. The recording has the reads and the instructions between them, as
-//! `blocklab boot load --record` counted them; each instruction takes the same time.
+//! `blocklab boot load --record` counted them; each instruction takes the same time. A loader of
+//! images (`blocklab snapshot try --record`) asks for a read beside the one before, where the
+//! recording says so: it waits for all but that, computes, and asks.
 //!
 //! # Equation
-//! `simulated_s = instructions / instructions_per_second + sum of the reads' response times`.
+//! `simulated_s = instructions / instructions_per_second + sum of the reads' response times`; of
+//! reads beside others what is not hidden behind these.
 //!
 //! # Parameters
 //! `file`, `instructions_per_second`, `until`.
@@ -104,7 +107,8 @@ pub struct BootReplay {
     issued: usize,
     /// When the next read goes out; nothing while one is waited for.
     due: Option<Nanos>,
-    waits: bool,
+    /// Reads that are not answered yet.
+    asked: u32,
 }
 
 impl BootReplay {
@@ -116,8 +120,14 @@ impl BootReplay {
         if speed == 0 {
             return Err("expected at least 1, got 0".into());
         }
-        let (issued, due, waits) = (0, None, false);
-        Ok(BootReplay { recording, instructions_per_second: speed, until, issued, due, waits })
+        let (issued, due, asked) = (0, None, 0);
+        Ok(BootReplay { recording, instructions_per_second: speed, until, issued, due, asked })
+    }
+
+    /// How long the processor computes in all.
+    pub fn computing(&self) -> Nanos {
+        let reads = self.recording.reads.iter();
+        reads.fold(self.busy_after(), |sum, read| sum + self.time(read.instructions))
     }
 
     /// How long the processor needs for so many instructions.
@@ -130,22 +140,24 @@ impl BootReplay {
 
 impl Workload for BootReplay {
     fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
-        if self.waits {
+        let Some(read) = self.recording.reads.get(self.issued) else {
+            return Ok(if self.asked > 0 { Demand::Wait } else { Demand::End });
+        };
+        if self.asked > u32::from(read.beside) {
             return Ok(Demand::Wait);
         }
-        let Some(read) = self.recording.reads.get(self.issued) else { return Ok(Demand::End) };
         let time = self.time(read.instructions);
         let due = *self.due.get_or_insert(now + time);
         if now < due {
             return Ok(Demand::At(due));
         }
-        (self.due, self.waits) = (None, true);
-        self.issued += 1;
+        self.due = None;
+        (self.issued, self.asked) = (self.issued + 1, self.asked + 1);
         Ok(Demand::Issue(Request::read(Lba(read.sector), read.sectors)))
     }
 
     fn complete(&mut self, _request: &Request, _completion: Completion) {
-        self.waits = false;
+        self.asked -= 1;
     }
 
     fn busy_after(&self) -> Nanos {
@@ -173,6 +185,19 @@ mod tests {
         assert_eq!(end(1_000_000_000, Until::Loaded), 1750 + 3 * 700);
         assert_eq!(end(1_000_000_000, Until::Init), 1750 + 8000 + 3 * 700);
         assert_eq!(end(500_000_000, Until::Init), 2 * (1750 + 8000) + 3 * 700);
+    }
+
+    /// The second read goes out 500 after the first, the third when the first is answered.
+    #[test]
+    fn reads_beside_others_hide_behind_them() {
+        let mut recording = example();
+        (recording.reads[1].beside, recording.reads[2].beside) = (true, true);
+        let mut boot = BootReplay::new(recording, 1_000_000_000, Until::Loaded).unwrap();
+        assert_eq!(boot.computing(), Nanos(1750));
+        let mut device = FixedDelay::new(Nanos(700), 2);
+        let outcome =
+            simulate(&mut device, &mut boot, Nanos::ZERO, Stop::default(), &mut NoProbe).unwrap();
+        assert_eq!(outcome.end.0, 1000 + 700 + 700 + 250);
     }
 
     fn error(text: &'static str, capacity: u64) -> String {

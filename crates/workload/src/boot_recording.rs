@@ -2,7 +2,8 @@
 //!
 //! A text file. A first line names the format; then a line for each value of the header; then the
 //! reads in order, a line each: the instructions between the answer to the read before and this
-//! one, its sectors, and, where it does not follow the read before, its first sector.
+//! one, its sectors, where it does not follow the read before its first sector, and `beside` where
+//! the loader does not wait for the read before, but for all before that.
 
 use std::fmt;
 
@@ -16,12 +17,15 @@ const INSTRUCTIONS_MAX: u64 = 1 << 48;
 /// One read of the loader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// Instructions between the answer to the read before (or the start) and this one.
+    /// Instructions between the answer to the read before (or the start) and this one; or, beside
+    /// the read before, from when that was asked for and all before it was answered.
     pub instructions: u64,
     /// Where, in sectors of 512 bytes.
     pub sector: u64,
     /// How much.
     pub sectors: u32,
+    /// May the read before be on its way still?
+    pub beside: bool,
 }
 
 /// What was counted.
@@ -122,11 +126,11 @@ impl fmt::Display for Recording {
         writeln!(f, "start_instructions {}\nreads {}", self.start_instructions, self.reads.len())?;
         let mut at = 0;
         for read in &self.reads {
-            if read.sector == at {
-                writeln!(f, "{} {}", read.instructions, read.sectors)?
-            } else {
-                writeln!(f, "{} {} {}", read.instructions, read.sectors, read.sector)?
+            write!(f, "{} {}", read.instructions, read.sectors)?;
+            if read.sector != at {
+                write!(f, " {}", read.sector)?;
             }
+            writeln!(f, "{}", if read.beside { " beside" } else { "" })?;
             at = read.sector + u64::from(read.sectors);
         }
         Ok(())
@@ -161,9 +165,12 @@ impl<'a> Lines<'a> {
     }
 
     fn read(&mut self, at: u64) -> Result<Read, RecordingError> {
-        let expected = "INSTRUCTIONS SECTORS [FIRST_SECTOR]";
+        let expected = "INSTRUCTIONS SECTORS [FIRST_SECTOR] [beside]";
         let line = self.next(expected)?;
-        let words: Result<Vec<u64>, _> = line.split(' ').map(str::parse).collect();
+        let numbers = line.strip_suffix(" beside");
+        let beside = numbers.is_some();
+        let words: Result<Vec<u64>, _> =
+            numbers.unwrap_or(line).split(' ').map(str::parse).collect();
         let read = match words.as_deref() {
             Ok([instructions, sectors]) => Some((*instructions, *sectors, at)),
             Ok([instructions, sectors, sector]) => Some((*instructions, *sectors, *sector)),
@@ -176,7 +183,7 @@ impl<'a> Lines<'a> {
         });
         let (instructions, sectors, sector) =
             read.ok_or_else(|| self.wrong(&format!("`{line}`: expected `{expected}`")))?;
-        Ok(Read { instructions, sector, sectors: sectors as u32 })
+        Ok(Read { instructions, sector, sectors: sectors as u32, beside })
     }
 }
 
@@ -185,7 +192,8 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn example() -> Recording {
-        let read = |instructions, sector, sectors| Read { instructions, sector, sectors };
+        let read =
+            |instructions, sector, sectors| Read { instructions, sector, sectors, beside: false };
         Recording {
             kernel: "vmlinuz 6.1".into(),
             variant: "plain".into(),
@@ -201,6 +209,11 @@ pub(crate) mod tests {
         let text = example().to_string();
         assert!(text.ends_with("reads 3\n1000 2 2048\n500 62\n0 1 63\n"), "{text}");
         assert_eq!(Recording::parse(&text), Ok(example()));
+        let mut beside = example();
+        (beside.reads[1].beside, beside.reads[2].beside) = (true, true);
+        let text = beside.to_string();
+        assert!(text.ends_with("1000 2 2048\n500 62 beside\n0 1 63 beside\n"), "{text}");
+        assert_eq!(Recording::parse(&text), Ok(beside));
         assert_eq!(example().read_bytes(), 65 * 512);
         assert_eq!(example().load_instructions(), 1750);
         assert_eq!(example().span_sectors(), 2112);

@@ -15,25 +15,6 @@ pub fn cpuid(leaf: u32) -> [u32; 4] {
     [found.eax, found.ebx, found.ecx, found.edx]
 }
 
-/// Go on with a checksum over memory, by the processor's instruction if it has that.
-pub fn add(sum: u32, bytes: &[u8], has_instruction: bool) -> u32 {
-    #[target_feature(enable = "sse4.2")]
-    fn by_instruction(sum: u32, bytes: &[u8]) -> u32 {
-        let step = |sum: u32, word| core::arch::x86_64::_mm_crc32_u64(sum.into(), word) as u32;
-        resume::crc32c_by(sum, bytes, step)
-    }
-    match has_instruction {
-        // SAFETY: the processor has it.
-        true => unsafe { by_instruction(sum, bytes) },
-        false => resume::crc32c(sum, bytes),
-    }
-}
-
-/// Does the processor have the instruction for CRC32C (SSE 4.2)?
-pub fn has_checksum() -> bool {
-    cpuid(1)[2] & 1 << 20 != 0
-}
-
 /// Memory at physical addresses, which are mapped where they are. The loader owns the machine: what
 /// it reads and writes is either its own, the firmware's tables, or a frame of the image.
 pub mod memory {

@@ -17,7 +17,7 @@ use resume::{
     frames_needed,
 };
 
-use cpu::{add, cpuid, cycles, has_checksum, memory};
+use cpu::{cpuid, cycles, memory};
 
 global_asm!(include_str!("way_out.s"), options(att_syntax));
 
@@ -43,6 +43,23 @@ pub trait Disk {
     /// Its size.
     fn sectors(&self) -> u64;
 
+    /// Ask for what is from `sector` on, into `parts`, at most [`PARTS_MAX`] of them. A disk that
+    /// is still busy with as much as it can be is waited for.
+    ///
+    /// # Errors
+    /// When that, or what was asked for before, is not done.
+    fn ask(
+        &mut self,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+    ) -> Result<(), Broken>;
+
+    /// Wait for all that was asked for but the last `ahead` times.
+    ///
+    /// # Errors
+    /// When it is not done.
+    fn wait(&mut self, ahead: u64) -> Result<(), Broken>;
+
     /// Read from `sector` on into `parts`, at most [`PARTS_MAX`] of them.
     ///
     /// # Errors
@@ -51,7 +68,10 @@ pub trait Disk {
         &mut self,
         sector: u64,
         parts: impl ExactSizeIterator<Item = Part> + Clone,
-    ) -> Result<(), Broken>;
+    ) -> Result<(), Broken> {
+        self.ask(sector, parts)?;
+        self.wait(0)
+    }
 
     /// Write a sector, durably.
     ///
@@ -86,7 +106,6 @@ struct Loading<'a, D> {
     /// The page of the disk at which the data begins.
     data: u64,
     requests: u32,
-    has_checksum: bool,
 }
 
 impl<D: Disk> Transfer for Loading<'_, D> {
@@ -95,13 +114,17 @@ impl<D: Disk> Transfer for Loading<'_, D> {
     fn read(&mut self, from: u64, parts: Parts) -> Result<(), Why> {
         self.requests += 1;
         let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
-        Ok(self.disk.read((self.data + from) * PAGE_SECTORS, parts)?)
+        Ok(self.disk.ask((self.data + from) * PAGE_SECTORS, parts)?)
+    }
+
+    fn wait(&mut self, ahead: u64) -> Result<(), Why> {
+        Ok(self.disk.wait(ahead)?)
     }
 
     fn unpack(&mut self, group: &Group, from: u64, to: u64) -> bool {
         let stored = memory::slice(from * PAGE, (group.stored * PAGE) as usize);
         let plain = memory::slice_mut(to * PAGE, (group.pages * PAGE) as usize);
-        group.unpack(stored, add(0, stored, self.has_checksum), plain)
+        group.unpack(stored, plain)
     }
 
     fn copy(&mut self, to: u64, from: u64, pages: u64) {
@@ -238,12 +261,11 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     tables.write(header.entry.jump, header.entry.jump_physical, memory::set);
     firmware.map(places.tables);
     let plan = LoadPlan::new(runs, places.moved)?;
-    let mut loading =
-        Loading { disk: &mut disk, data: layout.data, requests: 0, has_checksum: has_checksum() };
+    let mut loading = Loading { disk: &mut disk, data: layout.data, requests: 0 };
     plan.load::<PARTS_MAX, _>(groups, places.buffers, REQUEST_PAGES, &mut loading)?;
-    let Loading { requests, has_checksum, .. } = loading;
+    let (requests, loaded) = (loading.requests, cycles());
     plan.verify(groups, |sum, frame, pages| {
-        add(sum, memory::slice(frame * PAGE, (pages * PAGE) as usize), has_checksum)
+        sum.add(memory::slice(frame * PAGE, (pages * PAGE) as usize));
     })?;
     for piece in plan.pieces() {
         if let Kind::Word(word) = piece.run.kind {
@@ -259,7 +281,7 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     let packed = groups.packed();
     firmware.say(format_args!(
         "{pages} pages, {aside} of them aside, {requests} reads, {packed} MiB unpacked; cycles \
-         entered={entered} waited={waited} jumped={jumped}"
+         entered={entered} waited={waited} loaded={loaded} jumped={jumped}"
     ));
     firmware.leave()?;
     jump(&header, &plan, &places, tables.top(header.paging_levels))

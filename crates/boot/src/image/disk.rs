@@ -83,23 +83,60 @@ pub(super) fn make(
     std::fs::write(grub.join("grub.cfg"), commands(recipe.variant)).map_err(wrong)?;
 
     let bytes = (kernel.len() + initramfs.len()) as u64;
+    lay_out(&mut disk, path, recipe.file_system, &folder, bytes, &[])?;
+    unfinished.keep = true;
+    Ok(())
+}
+
+/// A disk at `path`, which is free, that boots what `grub.cfg` says; `files` lie in its `/boot`.
+/// GRUB has `modules` beside its usual ones.
+///
+/// # Errors
+/// When it cannot be written, or the machine lacks GRUB or mke2fs.
+pub(crate) fn with_menu(
+    path: &Path,
+    menu: &str,
+    files: &[(&str, &[u8])],
+    modules: &[&str],
+) -> Result<(), Failure> {
+    let wrong = |why: std::io::Error| Failure::machine(format!("image {}: {why}", path.display()));
+    let mut disk = std::fs::File::create_new(path).map_err(wrong)?;
+    let folder = PrivateFolder::new()?;
+    let boot = folder.path.join("files/boot");
+    std::fs::create_dir_all(boot.join("grub")).map_err(wrong)?;
+    std::fs::write(boot.join("grub/grub.cfg"), menu).map_err(wrong)?;
+    for (name, bytes) in files {
+        std::fs::write(boot.join(name), bytes).map_err(wrong)?;
+    }
+    let bytes = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    lay_out(&mut disk, path, FileSystem::Ext2, &folder, bytes, modules)
+}
+
+/// Fill the disk with GRUB and a file system with the folder's `files`, which have so many bytes.
+fn lay_out(
+    disk: &mut std::fs::File,
+    path: &Path,
+    kind: FileSystem,
+    folder: &PrivateFolder,
+    bytes: u64,
+    modules: &[&str],
+) -> Result<(), Failure> {
+    let wrong = |why: std::io::Error| Failure::machine(format!("image {}: {why}", path.display()));
     // An eighth for the file system's tables.
     let partition = (bytes + bytes / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
     disk.set_len(PARTITION_AT + partition).map_err(wrong)?;
-    fill(recipe.file_system, &files, path, partition)?;
+    fill(kind, &folder.path.join("files"), path, partition)?;
 
-    let core = core_image(recipe.file_system, &folder.path.join("core.img"))?;
+    let core = core_image(kind, modules, &folder.path.join("core.img"))?;
     let code = boot_code()?;
-    let begin = [code, partition_table(recipe.file_system, partition), core].concat();
+    let begin = [code, partition_table(kind, partition), core].concat();
     if begin.len() as u64 > PARTITION_AT {
         return Err(Failure::machine(format!(
             "GRUB's image has {} bytes, more than the {PARTITION_AT} before the partition",
             begin.len()
         )));
     }
-    disk.seek(SeekFrom::Start(0)).and_then(|_| disk.write_all(&begin)).map_err(wrong)?;
-    unfinished.keep = true;
-    Ok(())
+    disk.seek(SeekFrom::Start(0)).and_then(|_| disk.write_all(&begin)).map_err(wrong)
 }
 
 /// Make the file system with what is in `files`, the same each time: no random identity, no time of
@@ -122,11 +159,11 @@ fn fill(kind: FileSystem, files: &Path, disk: &Path, bytes: u64) -> Result<(), F
     tool::run(&mut mke2fs, b"").map(drop)
 }
 
-fn core_image(kind: FileSystem, path: &Path) -> Result<Vec<u8>, Failure> {
+fn core_image(kind: FileSystem, modules: &[&str], path: &Path) -> Result<Vec<u8>, Failure> {
     let mut grub = Command::new("grub-mkimage");
     // It writes to files only: it fails to synchronise a pipe.
     grub.arg("-o").arg(path);
-    grub.args(["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub"]).args(MODULES);
+    grub.args(["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub"]).args(MODULES).args(modules);
     grub.arg(match kind {
         FileSystem::Ext2 | FileSystem::Ext4 => "ext2",
         FileSystem::Fat => "fat",

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use config::Failure;
 
+pub(crate) use disk::with_menu;
 pub use elf::plain;
 pub use initramfs::Initramfs;
 pub(crate) use initramfs::{archive_of, smallest as smallest_initramfs};

@@ -74,7 +74,7 @@ impl Queue {
                 }
                 (Event::Read(..), State::Before) => queue.before_reads += 1,
                 (Event::Read(sector, sectors), State::Computes) => {
-                    queue.reads.push(Read { instructions: 0, sector, sectors });
+                    queue.reads.push(Read { instructions: 0, sector, sectors, beside: false });
                     state = State::Asked;
                 }
                 (Event::Done, State::Waits) => (since, state) = (now, State::Computes),
@@ -157,7 +157,8 @@ mod tests {
         ];
         let queue = Queue::parse(trace.concat().as_bytes()).unwrap();
         let giga = 1_000_000_000;
-        let read = |instructions, sector, sectors| Read { instructions, sector, sectors };
+        let read =
+            |instructions, sector, sectors| Read { instructions, sector, sectors, beside: false };
         assert_eq!(queue.reads, [read(2 * giga, 2048, 2), read(giga, 2050, 63)]);
         assert_eq!((queue.begin_instructions, queue.end_instructions), (giga, 9 * giga));
         assert_eq!((queue.last_instructions, queue.before_reads), (giga, 1));

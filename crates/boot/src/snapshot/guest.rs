@@ -9,9 +9,21 @@ use std::time::{Duration, Instant};
 use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 
-use super::{Drives, SnapshotGuest};
+use super::{Drives, SnapshotGuest, StartedBy};
+use crate::image;
 use crate::tool::{self, QEMU};
 
+/// GRUB's commands: the loader, unless it was there just now and found nothing to resume.
+const GRUB_MENU: &str = "\
+if cmostest 0x77:0; then
+    cmosclean 0x77:0
+    linux /boot/kernel LINE
+    initrd /boot/initramfs
+else
+    multiboot /boot/blocklab-multiboot
+fi
+boot
+";
 /// What the loader says when it does nothing.
 pub(super) const NOT_RESUMED: &str = "blocklab-loader: not resumed: ";
 /// Lines of a guest that an error shows.
@@ -19,10 +31,16 @@ const LAST_LINES: usize = 5;
 /// Most lines that are kept.
 const LINES_MAX: usize = 100_000;
 
+/// Tells the kernel where its console is, and to stop when it panics. A guest that the host keeps
+/// waiting believes that its timer does not work.
+const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check";
+
 /// What QEMU starts.
 pub(super) struct Start {
     folder: PrivateFolder,
     arguments: Vec<PathBuf>,
+    /// Does the machine go on after the loader found nothing to resume?
+    goes_on: bool,
 }
 
 /// What a guest said, and when it ended.
@@ -47,19 +65,39 @@ impl Start {
     pub(super) fn kernel(kernel: &Path, initramfs: &[u8], init: &str) -> Result<Start, Failure> {
         let folder = PrivateFolder::new()?;
         let path = write(&folder, "initramfs", initramfs)?;
-        // A guest that the host keeps waiting believes that its timer does not work.
-        let line = format!("console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check {init}");
+        let line = format!("{COMMAND_LINE} {init}");
         let arguments = ["-kernel".into(), kernel.into(), "-initrd".into(), path];
         let arguments = [&arguments[..], &["-append".into(), line.into()]].concat();
-        Ok(Start { folder, arguments })
+        Ok(Start { folder, arguments, goes_on: false })
     }
 
-    /// The loader.
-    pub(super) fn loader(uefi: bool) -> Result<Start, Failure> {
+    /// The loader, as the virtual machine or its firmware starts it.
+    pub(super) fn loader(bytes: &[u8]) -> Result<Start, Failure> {
         let folder = PrivateFolder::new()?;
-        let loader = if uefi { crate::LOADER_EFI } else { crate::LOADER };
-        let path = write(&folder, "loader", loader)?;
-        Ok(Start { folder, arguments: vec!["-kernel".into(), path] })
+        let path = write(&folder, "loader", bytes)?;
+        Ok(Start { folder, arguments: vec!["-kernel".into(), path], goes_on: false })
+    }
+
+    /// GRUB on a BIOS, with the loader; and with a kernel, which it boots when there is nothing to
+    /// resume.
+    pub(super) fn grub(normal: Option<(&Path, &[u8], &str)>) -> Result<Start, Failure> {
+        let folder = PrivateFolder::new()?;
+        let kernel = normal.map_or(Ok(Vec::new()), |(path, ..)| {
+            let wrong =
+                |why: std::io::Error| Failure::input(format!("kernel {}: {why}", path.display()));
+            std::fs::read(path).map_err(wrong)
+        })?;
+        let (initramfs, init) = normal.map_or((&[][..], ""), |(_, files, init)| (files, init));
+        let menu = GRUB_MENU.replace("LINE", &format!("{COMMAND_LINE} {init}"));
+        let files = [("kernel", &kernel[..]), ("initramfs", initramfs)];
+        let files = [&files[..], &[("blocklab-multiboot", crate::LOADER_MULTIBOOT)]].concat();
+        let path = folder.path.join("grub.img");
+        image::with_menu(&path, &menu, &files, &["normal", "test", "cmostest"])?;
+        let shown = path.display().to_string().replace(',', ",,");
+        let drive = format!("file={shown},if=none,format=raw,id=grub");
+        let device = "ide-hd,drive=grub,bootindex=0";
+        let arguments = ["-drive", &drive, "-device", device].map(PathBuf::from).to_vec();
+        Ok(Start { folder, arguments, goes_on: normal.is_some() })
     }
 
     /// QEMU as the guest is set up.
@@ -73,7 +111,10 @@ impl Start {
         qemu.args(["-accel", guest.accelerator.name(), "-machine", "pc"]);
         qemu.args(["-cpu", &guest.processor]);
         qemu.args(["-m", &guest.memory_mib.to_string(), "-nodefaults", "-display", "none"]);
-        qemu.args(["-vga", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"]);
+        qemu.args(["-vga", "none", "-nic", "none", "-serial", "stdio"]);
+        if !self.goes_on {
+            qemu.arg("-no-reboot");
+        }
         qemu.args(tool::EXIT_DEVICE);
         if guest.drives == Drives::Ahci {
             qemu.args(["-device", "ahci,id=ahci"]);
@@ -95,7 +136,7 @@ impl Start {
         }
         qemu.args(&self.arguments);
         qemu.args(["-smp", &guest.processors.to_string()]);
-        if guest.uefi {
+        if guest.started_by == StartedBy::Uefi {
             qemu.arg("-bios").arg(firmware()?);
         }
         if guest.counted {
@@ -137,7 +178,7 @@ impl Start {
             let left = setup.wall.saturating_sub(began.elapsed());
             match lines.recv_timeout(left) {
                 // A firmware would go on with what it starts next.
-                Ok(line) if line.1.contains(NOT_RESUMED) => {
+                Ok(line) if line.1.contains(NOT_RESUMED) && !self.goes_on => {
                     life.lines.push(line);
                     drop(guest);
                     return Ok(life);

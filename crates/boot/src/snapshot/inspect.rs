@@ -6,10 +6,11 @@ use std::path::Path;
 
 use config::Failure;
 use resume::{
-    Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, PAGE_BYTES,
-    PAGE_SECTORS, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
+    Buffers, DataSum, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark,
+    PAGE_BYTES, PAGE_SECTORS, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
 };
 use serde_json::{Value, json};
+use workload::boot_recording::Read;
 
 /// Parts and pages of a request of the loader's: `PARTS_MAX` and `REQUEST_PAGES` there.
 const LOADER_PARTS: usize = 120;
@@ -60,10 +61,9 @@ pub fn image(path: &Path) -> Result<SoundImage, Failure> {
     let groups = Groups::check(&sums, &header).map_err(refused)?;
     for group in groups.iter() {
         let stored = part(layout.data + group.at, group.stored * PAGE_BYTES as u64)?;
-        let sum = checksum(&stored);
         let sound = match group.packed_bytes {
-            Some(_) => group.unpack(&stored, sum, &mut vec![0; group.pages as usize * PAGE_BYTES]),
-            None => sum == group.sum,
+            Some(_) => group.unpack(&stored, &mut vec![0; group.pages as usize * PAGE_BYTES]),
+            None => DataSum::of(&stored) == group.sum,
         };
         if !sound {
             return Err(refused(Refusal::Data(group.index)));
@@ -78,6 +78,9 @@ pub fn image(path: &Path) -> Result<SoundImage, Failure> {
     let reads = reads(&header, runs, groups).map_err(refused)?;
     Ok(SoundImage { header, zero_pages, word_pages, packed_groups: groups.packed(), reads })
 }
+
+/// Reads of the loader that tell it what to read next: all but the data, and its first read.
+const SERIAL_READS: usize = 5;
 
 /// What the loader reads of an image: the mark, the header, the tables, and the data.
 fn reads(header: &Header, runs: Runs, groups: Groups) -> Result<Vec<(u64, u32)>, Refusal> {
@@ -113,6 +116,10 @@ impl Transfer for Requests {
         Ok(())
     }
 
+    fn wait(&mut self, _: u64) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn unpack(&mut self, _: &Group, _: u64, _: u64) -> bool {
         true
     }
@@ -121,9 +128,14 @@ impl Transfer for Requests {
 }
 
 impl SoundImage {
-    /// What the loader reads, in order: first sector, and how many.
-    pub fn reads(&self) -> &[(u64, u32)] {
-        &self.reads
+    /// What the loader reads, in order, and nothing that it computes. It asks for data beside the
+    /// data before, unless it reads by a firmware.
+    pub fn reads(&self, by_firmware: bool) -> Vec<Read> {
+        let read = |(index, &(sector, sectors)): (usize, &(u64, u32))| {
+            let beside = index >= SERIAL_READS && !by_firmware;
+            Read { instructions: 0, sector, sectors, beside }
+        };
+        self.reads.iter().enumerate().map(read).collect()
     }
 
     /// What is told about it, by name.
@@ -134,7 +146,7 @@ impl SoundImage {
             ("pages", json!(header.pages)),
             ("data_pages", json!(header.data_pages)),
             ("stored_pages", json!(header.stored_pages)),
-            ("version", json!(header.version())),
+            ("version", json!(Refusal::VERSION)),
             ("packed_mib", json!(self.packed_groups)),
             ("zero_pages", json!(self.zero_pages)),
             ("word_pages", json!(self.word_pages)),

@@ -44,8 +44,8 @@ pub struct SnapshotGuest {
     pub processor: String,
     /// How many of them.
     pub processors: u32,
-    /// The machine starts by UEFI, not by a BIOS.
-    pub uefi: bool,
+    /// Who starts its kernel, and the loader.
+    pub started_by: StartedBy,
     /// What its disks are.
     pub drives: Drives,
     /// What runs its instructions.
@@ -54,6 +54,17 @@ pub struct SnapshotGuest {
     pub counted: bool,
     /// Time of this machine for each life.
     pub wall: Duration,
+}
+
+/// Who starts a guest's kernel, and the loader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartedBy {
+    /// QEMU.
+    Qemu,
+    /// A firmware with UEFI.
+    Uefi,
+    /// GRUB on a BIOS.
+    Grub,
 }
 
 /// What disks a guest has.
@@ -139,8 +150,10 @@ pub struct Resumed {
 pub struct Cycles {
     /// From the machine's start to the loader.
     pub before: u64,
-    /// In the loader, without waiting.
-    pub computed: u64,
+    /// In the loader until all was read, without waiting.
+    pub loading: u64,
+    /// In the loader after that.
+    pub checking: u64,
     /// In the loader, waiting for disks.
     pub waited: u64,
     /// From the jump to the program.
@@ -157,13 +170,14 @@ impl Cycles {
         let end = of(resumed?, "cycles")?;
         let Some(loader) = loader else {
             // All of it is the kernel's, with its waiting.
-            return Some(Cycles { before: 0, computed: end, waited: 0, after: 0 });
+            return Some(Cycles { before: 0, loading: end, checking: 0, waited: 0, after: 0 });
         };
-        let (entered, jumped) = (of(loader, "entered")?, of(loader, "jumped")?);
-        let waited = of(loader, "waited")?;
+        let (entered, loaded) = (of(loader, "entered")?, of(loader, "loaded")?);
+        let (waited, jumped) = (of(loader, "waited")?, of(loader, "jumped")?);
         Some(Cycles {
             before: entered,
-            computed: jumped.checked_sub(entered)?.checked_sub(waited)?,
+            loading: loaded.checked_sub(entered)?.checked_sub(waited)?,
+            checking: jumped.checked_sub(loaded)?,
             waited,
             after: end.checked_sub(jumped)?,
         })
@@ -271,7 +285,9 @@ impl SnapshotGuest {
             Drives::Nvme => Some(("NVMe", "--uefi beside --nvme")),
             Drives::Ahci => Some(("SATA", "--uefi beside --ahci")),
         };
-        if let Some((kind, expected)) = needs_firmware.filter(|_| !self.uefi) {
+        if let Some((kind, expected)) =
+            needs_firmware.filter(|_| self.started_by != StartedBy::Uefi)
+        {
             let why = format!("{kind} drives: the loader for a BIOS has no driver for them");
             return Err(Failure::input(why).expected(expected));
         }
@@ -320,7 +336,12 @@ impl SnapshotGuest {
     pub fn wake(&self, resumer: Resumer, disks: &Disks) -> Result<Woken, Failure> {
         let life = match resumer {
             Resumer::Loader | Resumer::Converted => {
-                Start::loader(self.uefi)?.run(self, &disks.all())?
+                let start = match self.started_by {
+                    StartedBy::Qemu => Start::loader(crate::LOADER),
+                    StartedBy::Uefi => Start::loader(crate::LOADER_EFI),
+                    StartedBy::Grub => Start::grub(None),
+                };
+                start?.run(self, &disks.all())?
             }
             Resumer::Kernel => self.boot(resumer, disks)?,
         };
@@ -364,8 +385,12 @@ impl SnapshotGuest {
         if policy != EVERYTHING && resumer != Resumer::Converted {
             init += &format!(" swap={swap}");
         }
-        let start = Start::kernel(&self.kernel, &archive_of(&files), &init)?;
-        start.run(self, &disks.all())
+        let initramfs = archive_of(&files);
+        let start = match self.started_by {
+            StartedBy::Grub => Start::grub(Some((&self.kernel, &initramfs, &init))),
+            StartedBy::Qemu | StartedBy::Uefi => Start::kernel(&self.kernel, &initramfs, &init),
+        };
+        start?.run(self, &disks.all())
     }
 }
 
@@ -379,23 +404,32 @@ impl Resumed {
     pub fn recordings(
         &self,
         kernel: &Path,
-        plan: &[(u64, u32)],
+        plan: &[Read],
         image_sectors: u64,
     ) -> Result<(Recording, Recording), Failure> {
         let cycles = self.cycles.ok_or_else(|| Failure::bug("the guest did not count"))?;
-        // The kernel's own resume: what it read of its image.
-        let plan = if plan.is_empty() { self.trace.of(0) } else { plan };
-        let between = cycles.computed / (plan.len() as u64 + 1);
         let read = |instructions: u64| {
-            move |&(sector, sectors): &(u64, u32)| Read { instructions, sector, sectors }
+            move |&(sector, sectors): &(u64, u32)| Read {
+                instructions,
+                sector,
+                sectors,
+                beside: false,
+            }
         };
+        // The kernel's own resume: what it read of its image.
+        let mut reads = plan.to_vec();
+        if plan.is_empty() {
+            reads.extend(self.trace.of(0).iter().map(read(0)));
+        }
+        let between = cycles.loading / (reads.len() as u64 + 1);
+        reads.iter_mut().for_each(|read| read.instructions = between);
         let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy());
         let resumed = Recording {
             kernel: name.into_owned(),
             variant: "snapshot".into(),
-            file_bytes: plan.iter().map(|(_, sectors)| u64::from(*sectors) * 512).sum(),
-            reads: plan.iter().map(read(between)).collect(),
-            last_instructions: between,
+            file_bytes: reads.iter().map(|read| u64::from(read.sectors) * 512).sum(),
+            last_instructions: between + cycles.checking,
+            reads,
             start_instructions: cycles.after,
         };
         let work = |name: &str| {
@@ -408,7 +442,7 @@ impl Resumed {
         let between = work("ran_ns") / (swapped.len() as u64 + 1);
         let mut worked = resumed.clone();
         worked.reads.extend(swapped.iter().map(read(between)));
-        match worked.reads.get_mut(plan.len()) {
+        match worked.reads.get_mut(resumed.reads.len()) {
             Some(first) => {
                 first.instructions += resumed.last_instructions + resumed.start_instructions;
                 (worked.last_instructions, worked.start_instructions) = (between, 0);
@@ -495,8 +529,8 @@ mod tests {
         assert!(before.same(&read(line("78", 60))).is_err());
         assert!(before.same(&read(line("77", 8))).is_err());
         assert_eq!(Witness::read("digest=0a nonce=1"), None);
-        let loader = "9 pages; cycles entered=100 waited=30 jumped=200";
-        let cycles = Cycles { before: 100, computed: 70, waited: 30, after: 50 };
+        let loader = "9 pages; cycles entered=100 waited=30 loaded=180 jumped=200";
+        let cycles = Cycles { before: 100, loading: 50, checking: 20, waited: 30, after: 50 };
         assert_eq!(Cycles::read(Some(loader), Some(" cycles=250")), Some(cycles));
         assert_eq!(Cycles::read(Some(loader), Some(" cycles=150")), None);
         assert_eq!(counts("pages=3 x create_s=0.5")[1], ("create_s".to_string(), 0.5));

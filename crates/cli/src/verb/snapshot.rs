@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use boot::Accelerator;
 use boot::snapshot::{
-    Disks, Drives, EVERYTHING, Resumed, Resumer, SnapshotGuest, Suspended, Woken, convert, inspect,
+    Disks, Drives, EVERYTHING, Resumed, Resumer, SnapshotGuest, StartedBy, Suspended, Woken,
+    convert, inspect,
 };
 use serde_json::{Value, json};
 use study::Failure;
+use workload::boot_recording::Read;
 
 use crate::say;
 
@@ -164,6 +166,10 @@ struct Guest {
     /// It starts by UEFI, and the loader is a program for that
     #[arg(long)]
     uefi: bool,
+    /// GRUB starts it on a BIOS, from a disk of its own: the loader first, and the kernel when there
+    /// is nothing to resume
+    #[arg(long, conflicts_with = "uefi")]
+    grub: bool,
     /// Its disks are NVMe drives
     #[arg(long, conflicts_with = "ahci")]
     nvme: bool,
@@ -195,7 +201,11 @@ impl Guest {
             counted: false,
             processor: self.processor.clone(),
             processors: self.processors,
-            uefi: self.uefi,
+            started_by: match (self.uefi, self.grub) {
+                (true, _) => StartedBy::Uefi,
+                (_, true) => StartedBy::Grub,
+                _ => StartedBy::Qemu,
+            },
             drives: match (self.nvme, self.ahci) {
                 (true, _) => Drives::Nvme,
                 (_, true) => Drives::Ahci,
@@ -309,6 +319,7 @@ fn write_each(folder: &Path, json: bool) -> Result<(), Failure> {
         ("blocklab-guest", boot::GUEST_PROGRAM),
         ("blocklab.efi", boot::LOADER_EFI),
         ("blocklab-loader", boot::LOADER),
+        ("blocklab-multiboot", boot::LOADER_MULTIBOOT),
     ] {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(wrong)?;
@@ -329,7 +340,7 @@ struct Cycle {
     suspended: Suspended,
     resumed: Resumed,
     /// What the loader reads of the image.
-    reads: Vec<(u64, u32)>,
+    reads: Vec<Read>,
 }
 
 impl Try {
@@ -448,7 +459,9 @@ fn cycle(guest: &SnapshotGuest, resumer: Resumer) -> Result<Cycle, Failure> {
     let mut suspended = guest.suspend(resumer, &disks)?;
     let (resumed, reads) = loop {
         let reads = match resumer {
-            Resumer::Loader | Resumer::Converted => inspect::image(&disks.image)?.reads().to_vec(),
+            Resumer::Loader | Resumer::Converted => {
+                inspect::image(&disks.image)?.reads(guest.started_by == StartedBy::Uefi)
+            }
             Resumer::Kernel => Vec::new(),
         };
         match guest.wake(resumer, &disks)? {
@@ -517,8 +530,8 @@ impl Cycle {
             "loader": self.resumed.loader,
             "work": pairs(&self.resumed.work),
             "cycles": self.resumed.cycles.map(|cycles| json!({
-                "before": cycles.before, "computed": cycles.computed,
-                "waited": cycles.waited, "after": cycles.after,
+                "before": cycles.before, "loading": cycles.loading, "waited": cycles.waited,
+                "checking": cycles.checking, "after": cycles.after,
             })),
         })
     }

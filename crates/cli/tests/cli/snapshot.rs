@@ -152,6 +152,16 @@ fn it_comes_back_by_uefi_from_sata_and_packed() {
     assert_eq!(out.code, 0, "{}", out.stderr);
 }
 
+/// GRUB starts the loader, which finds nothing and starts the machine again; then GRUB boots the
+/// kernel, and after its suspend the loader again.
+#[test]
+fn it_comes_back_by_grub_on_a_bios() {
+    let test = Test::new();
+    let Some(out) = tried(&test, &["--grub"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    assert_eq!(entries(&test.path("tmp")), [""; 0]);
+}
+
 #[test]
 fn the_tools_are_written_once() {
     let test = Test::new();
@@ -165,7 +175,8 @@ fn the_tools_are_written_once() {
     };
     let out = run();
     assert_eq!(out.code, 0, "{}", out.stderr);
-    assert_eq!(entries(&test.path("tools")), ["blocklab-guest", "blocklab-loader", "blocklab.efi"]);
+    let names = ["blocklab-guest", "blocklab-loader", "blocklab-multiboot", "blocklab.efi"];
+    assert_eq!(entries(&test.path("tools")), names);
     // A PE program, and one for Linux.
     assert_eq!(&std::fs::read(test.path("tools/blocklab.efi")).unwrap()[..2], b"MZ");
     let guest = Command::new(test.path("tools/blocklab-guest")).arg("suspend").output().unwrap();

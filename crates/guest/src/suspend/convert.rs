@@ -58,7 +58,7 @@ pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<R
         let among = [swap].into_iter().chain(disks.iter().map(PathBuf::as_path));
         disk.sum = sum(disk, among).map_err(Why::Input)?;
     }
-    let mut report = write(&mut source, header, &map, &mut target)?;
+    let mut report = write(&mut source, header, &map, false, &mut target)?;
     report.written_bytes = target.written_bytes;
     Ok(report)
 }
@@ -280,7 +280,7 @@ mod tests {
         let header = Header { frames: FRAMES, ..Header::empty() };
         let mut watch = Watch(Target::open(&files.target()).unwrap(), &files, Vec::new());
         let mut source = Hibernated::open(&files.swap()).unwrap();
-        write(&mut source, header, &map, &mut watch).unwrap();
+        write(&mut source, header, &map, false, &mut watch).unwrap();
         let (last, before) = watch.2.split_last().unwrap();
         // The kernel's is there until all is written but the mark, and gone before that.
         assert!(before.len() > 4 && before.iter().all(|seen| *seen == (false, true)));

@@ -234,10 +234,9 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     let created = began.elapsed();
     let mut nowhere = Nowhere;
     let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
-    let written = machine::header(&map).map_err(Why::from).and_then(|header| {
-        let header = Header { packed: order.packs, ..header };
-        write(&mut snapshot, header, &map, store)
-    });
+    let written = machine::header(&map)
+        .map_err(Why::from)
+        .and_then(|header| write(&mut snapshot, header, &map, order.packs, store));
     snapshot.free();
     let mut report = written?;
     report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
@@ -301,12 +300,13 @@ impl Taken {
     }
 }
 
-/// Take the image from the kernel and write it. `header` has what is known of the machine, and
-/// whether it is packed.
+/// Take the image from the kernel and write it, packed if it `packs`. `header` has what is known of
+/// the machine.
 fn write(
     source: &mut dyn Source,
     header: Header,
     map: &[Range],
+    packs: bool,
     store: &mut dyn Store,
 ) -> Result<Report, Why> {
     let mut page = [0; PAGE_BYTES];
@@ -315,7 +315,7 @@ fn write(
     let stream = StreamHeader::read(&page).map_err(unknown)?;
     fits(bytes, store.pages())?;
     store.erase_mark()?;
-    let taken = take(source, stream, header.packed, store)?;
+    let taken = take(source, stream, packs, store)?;
     let mark = finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
     source.give_up()?;
     store.write_mark(mark)?;

@@ -6,7 +6,10 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use resume::lz4::{self, Places};
-use resume::{HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_PAGES, checksum};
+use resume::{
+    DataSum, Group, HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_PAGES,
+    checksum,
+};
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
 
@@ -245,11 +248,9 @@ impl Data {
         }
         let packed = self.packer.as_mut().and_then(|packer| packer.pack(plain));
         let (pages, bytes) = packed.as_ref().map_or((plain, 0), |(pages, bytes)| (pages, *bytes));
-        let sum = pages.iter().fold(0, |sum, page| resume::crc32c(sum, &page.0));
-        self.sums.extend(sum.to_le_bytes());
-        if self.packer.is_some() {
-            self.sums.extend(bytes.to_le_bytes());
-        }
+        let mut sum = DataSum::default();
+        pages.iter().for_each(|page| sum.add(&page.0));
+        self.sums.extend(Group::entry(sum.end(), bytes));
         to.write(self.at, pages)?;
         self.at += pages.len() as u64;
         self.stored_pages += pages.len() as u64;

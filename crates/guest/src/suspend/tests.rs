@@ -1,7 +1,7 @@
 //! The power goes while an image is written.
 
 use resume::machine::Range;
-use resume::{Groups, HEADER_SECTOR, Header, Mark, Refusal, SECTOR_BYTES};
+use resume::{DataSum, Groups, HEADER_SECTOR, Header, Mark, Refusal, SECTOR_BYTES};
 
 use super::*;
 use target::Page;
@@ -88,9 +88,9 @@ impl Store for Log {
 
 fn written(life: u8, count: u64, packed: bool) -> Log {
     let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
-    let header = Header { frames: FRAMES, packed, ..Header::empty() };
+    let header = Header { frames: FRAMES, ..Header::empty() };
     let mut log = Log::default();
-    write(&mut Kernel::new(life, count), header, &map, &mut log).unwrap();
+    write(&mut Kernel::new(life, count), header, &map, packed, &mut log).unwrap();
     log
 }
 
@@ -114,12 +114,12 @@ pub(super) fn life(disk: &[u8]) -> Result<u8, Refusal> {
     let mut first = None;
     for group in Groups::check(sums, &header)?.iter() {
         let stored = part(layout.data + group.at, group.stored * PAGE_BYTES as u64);
-        let (sum, mut plain) = (checksum(stored), stored.to_vec());
+        let mut plain = stored.to_vec();
         if group.packed_bytes.is_some() {
             plain = vec![0; group.pages as usize * PAGE_BYTES];
-            assert!(group.unpack(stored, sum, &mut plain), "{group:?}");
+            assert!(group.unpack(stored, &mut plain), "{group:?}");
         }
-        if sum != group.sum {
+        if DataSum::of(stored) != group.sum {
             return Err(Refusal::Data(group.index));
         }
         first.get_or_insert(plain[8]);
@@ -188,7 +188,7 @@ fn cut_at_every_write(packed: bool) {
 fn an_image_that_does_not_fit_is_refused_before_anything_is_written() {
     let header = Header { frames: FRAMES, ..Header::empty() };
     let mut log = Log::default();
-    let why = write(&mut Kernel::new(1, 1300), header, &[], &mut log).unwrap_err();
+    let why = write(&mut Kernel::new(1, 1300), header, &[], false, &mut log).unwrap_err();
     assert_eq!(why.code(), 2);
     assert!(why.to_string().contains("the target has 4 MiB") && log.0.is_empty(), "{why}");
 }
@@ -197,8 +197,8 @@ fn an_image_that_does_not_fit_is_refused_before_anything_is_written() {
 fn a_packed_image_takes_less() {
     let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
     let report = |packed: bool| {
-        let header = Header { frames: FRAMES, packed, ..Header::empty() };
-        write(&mut Kernel::new(1, 900), header, &map, &mut Log::default()).unwrap()
+        let header = Header { frames: FRAMES, ..Header::empty() };
+        write(&mut Kernel::new(1, 900), header, &map, packed, &mut Log::default()).unwrap()
     };
     let (plain, packed) = (report(false), report(true));
     assert_eq!((plain.stored_pages, plain.data_pages), (720, 720));
@@ -214,7 +214,7 @@ fn a_stream_of_another_kernel_is_refused() {
     let change = |page: usize, at: usize, byte: u8| {
         let mut kernel = Kernel::new(1, 600);
         kernel.pages[page][at] ^= byte;
-        write(&mut kernel, header, &map, &mut target::Nowhere).map(|report| report.pages)
+        write(&mut kernel, header, &map, false, &mut target::Nowhere).map(|report| report.pages)
     };
     assert_eq!(change(5, 8, 0), Ok(600));
     // The magic word, the count of pages, the order of frames.

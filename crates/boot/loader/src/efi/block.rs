@@ -65,7 +65,8 @@ impl Disk for Block {
         self.sectors
     }
 
-    fn read(
+    /// The firmware does one thing at a time, and is done when it comes back.
+    fn ask(
         &mut self,
         sector: u64,
         parts: impl ExactSizeIterator<Item = Part> + Clone,
@@ -91,6 +92,10 @@ impl Disk for Block {
             }
             sector += count;
         }
+        Ok(())
+    }
+
+    fn wait(&mut self, _: u64) -> Result<(), Broken> {
         Ok(())
     }
 

@@ -133,7 +133,7 @@ impl Firmware for Machine {
         let aside = frames(list.pages)?;
         let tables = frames(frames_needed(header.frames))?;
         let (words, code) = (frames((list.pages + 1) * 16 / PAGE + 1)?, frames(1)?);
-        let buffers = match header.packed {
+        let buffers = match header.is_packed() {
             true => Buffers::at(frames(Buffers::MOST)?, Buffers::MOST),
             false => Buffers::default(),
         };

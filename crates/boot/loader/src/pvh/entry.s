@@ -1,13 +1,23 @@
-# The way in, by PVH.
+# The way in, by PVH or by multiboot.
 #
-# 32 bits, no paging, EBX has the address of the start information. The first 4 GiB are mapped
-# where they are, by pages of 2 MiB, and the processor goes to 64 bits with SSE and without
-# interrupts.
+# 32 bits, no paging, EBX has the address of the start information, and by multiboot EAX says so.
+# The first 4 GiB are mapped where they are, by pages of 2 MiB, and the processor goes to 64 bits
+# with SSE and without interrupts.
 
 .section .note.pvh, "a", @note
     .long 4, 4, 18
     .asciz "Xen"
     .long start
+
+# Without its magic number: QEMU, which looks for that first, would not start a program of 64 bits.
+# `boot/build` makes a second file with it, for GRUB. Multiboot Specification 0.6.96, section 3.1:
+# flags (modules at pages, memory map, video mode), checksum, five addresses that an ELF file does
+# not need, and a mode of text.
+.section .multiboot, "a"
+.balign 4
+    .asciz "blocklab multiboot header"
+.balign 4
+    .long 0, 7, -(0x1badb002 + 7), 0, 0, 0, 0, 0, 1, 80, 25, 0
 
 .text
 .code32
@@ -15,6 +25,7 @@
 start:
     cli
     movl $stack_top, %esp
+    movl %eax, %ebp
     # Top table, its first entry, and four tables of large pages.
     movl $map_second, %eax
     orl $3, %eax
@@ -59,6 +70,7 @@ long:
     movl %eax, %es
     movl %eax, %ss
     movl %ebx, %edi
+    movl %ebp, %esi
     call loader_main
 3:  hlt
     jmp 3b

@@ -1,8 +1,11 @@
-//! The loader as a virtual machine starts it, through its PVH entry, with a driver of its own for
-//! the machine's disks. What is not right is said on the serial line.
+//! The loader as a virtual machine starts it, through its PVH entry, or GRUB on a BIOS, by
+//! multiboot, with a driver of its own for the machine's disks. What is not right is said on the
+//! serial line and on the screen. Then it stops; started by GRUB it leaves a note for that, and
+//! starts the machine again.
 #![no_std]
 #![no_main]
 
+mod screen;
 mod start;
 mod virtio;
 
@@ -13,12 +16,16 @@ use blocklab_loader::cpu::memory;
 use blocklab_loader::{Broken, Firmware, Places};
 use resume::{Header, Moved, PAGE_BYTES, Refusal, Room, Runs};
 
-use blocklab_loader::ports::{Console, stop};
+use blocklab_loader::ports::{Console, in8, out8, stop};
 use start::Start;
 
 global_asm!(include_str!("entry.s"), options(att_syntax));
 
 const PAGE: u64 = PAGE_BYTES as u64;
+/// Where the note for GRUB is: byte 0x77 of the clock's memory, bit 0, and its ports.
+const NOTE: (u8, u8, u16) = (0x77, 1, 0x70);
+/// No interrupt table.
+static NO_TABLE: [u64; 2] = [0; 2];
 /// PCI devices of a bus.
 const DEVICES: u32 = 32;
 
@@ -107,19 +114,35 @@ impl Firmware for Machine {
 /// Say a line.
 fn say(line: Arguments) {
     let _ = writeln!(Console, "blocklab-loader: {line}");
+    let _ = writeln!(screen::Screen, "blocklab-loader: {line}");
 }
 
 // SAFETY: `entry.s` calls it by this name, once.
 #[unsafe(no_mangle)]
-extern "C" fn loader_main(information: u32) -> ! {
-    let start = Start::read(u64::from(information), |address| {
+extern "C" fn loader_main(information: u32, magic: u32) -> ! {
+    let start = Start::read(u64::from(information), magic, |address| {
         u64::from_le_bytes(*memory::slice(address, 8).first_chunk().unwrap_or(&[0; 8]))
     });
     match blocklab_loader::resume(&mut Machine { start, room: None }) {
         Ok(never) => match never {},
         Err(why) => say(format_args!("not resumed: {why}")),
     }
-    stop()
+    if start.by_multiboot { start_again() } else { stop() }
+}
+
+/// Leave a note in the clock's memory, for which GRUB has commands, and start the machine again.
+fn start_again() -> ! {
+    let (select, value, port) = NOTE;
+    out8(port, select);
+    let before = in8(port + 1);
+    out8(port, select);
+    out8(port + 1, before | value);
+    // The chipset's way, the keyboard controller's, and a fault that cannot be served.
+    out8(0xcf9, 2);
+    out8(0xcf9, 6);
+    out8(0x64, 0xfe);
+    // SAFETY: the machine does not come back from it.
+    unsafe { asm!("lidt [{}]", "int3", in(reg) &raw const NO_TABLE, options(noreturn)) }
 }
 
 #[panic_handler]

@@ -1,10 +1,13 @@
-//! What the virtual machine tells at the start.
+//! What a virtual machine or GRUB tells at the start.
 //!
-//! Xen, `public/arch-x86/hvm/start_info.h`.
+//! Xen, `public/arch-x86/hvm/start_info.h`; Multiboot Specification 0.6.96, section 3.3.
 
 use resume::machine::Range;
 
 const MAGIC: u32 = 0x336e_c578;
+const MULTIBOOT_MAGIC: u32 = 0x2bad_b002;
+/// A multiboot loader's flag: there is a memory map.
+const HAS_MAP: u64 = 1 << 6;
 const RANGES_MAX: usize = 64;
 
 /// The firmware's memory map.
@@ -12,24 +15,48 @@ const RANGES_MAX: usize = 64;
 pub(crate) struct Start {
     ranges: [Range; RANGES_MAX],
     count: usize,
+    /// Was the loader started by multiboot?
+    pub(crate) by_multiboot: bool,
 }
 
 impl Start {
-    /// Read it from the address `information`, by `word`; empty when there is none.
-    pub(crate) fn read(information: u64, word: impl Fn(u64) -> u64) -> Start {
+    /// Read it from the address `information`, by `word`; empty when there is none. `magic` is what
+    /// a multiboot loader left in a register.
+    pub(crate) fn read(information: u64, magic: u32, word: impl Fn(u64) -> u64) -> Start {
         let none = Range { start: 0, bytes: 0, kind: 0 };
-        let mut start = Start { ranges: [none; RANGES_MAX], count: 0 };
-        if information == 0 || word(information) as u32 != MAGIC {
-            return start;
-        }
-        let (map, entries) = (word(information + 40), word(information + 48) as u32);
-        start.count = (entries as usize).min(RANGES_MAX);
-        for (index, range) in start.ranges[..start.count].iter_mut().enumerate() {
-            let at = map + 24 * index as u64;
-            *range = Range { start: word(at), bytes: word(at + 8), kind: word(at + 16) as u32 };
+        let by_multiboot = magic == MULTIBOOT_MAGIC;
+        let mut start = Start { ranges: [none; RANGES_MAX], count: 0, by_multiboot };
+        if by_multiboot {
+            start.take_multiboot(information, word);
+        } else if information != 0 && word(information) as u32 == MAGIC {
+            let (map, entries) = (word(information + 40), word(information + 48) as u32);
+            for index in 0..u64::from(entries).min(RANGES_MAX as u64) {
+                start.add(map + 24 * index, &word);
+            }
         }
         start.ranges[..start.count].sort_unstable();
         start
+    }
+
+    /// Entries of any length, which stands before each.
+    fn take_multiboot(&mut self, information: u64, word: impl Fn(u64) -> u64) {
+        let field = |at: u64| u64::from(word(information + at) as u32);
+        if field(0) & HAS_MAP == 0 {
+            return;
+        }
+        let (mut at, end) = (field(48), field(48) + field(44));
+        while at < end && self.count < RANGES_MAX {
+            self.add(at + 4, &word);
+            at += 4 + u64::from(word(at) as u32);
+        }
+    }
+
+    /// Add a range: where, how long, of which kind. A map with too many of them is cut off.
+    fn add(&mut self, at: u64, word: impl Fn(u64) -> u64) {
+        if let Some(range) = self.ranges.get_mut(self.count) {
+            *range = Range { start: word(at), bytes: word(at + 8), kind: word(at + 16) as u32 };
+            self.count += 1;
+        }
     }
 
     /// The memory map, in rising order.

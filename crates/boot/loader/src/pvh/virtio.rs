@@ -1,4 +1,4 @@
-//! A disk of a virtual machine: virtio-blk by its legacy interface, one request at a time, polled.
+//! A disk of a virtual machine: virtio-blk by its legacy interface, polled.
 //!
 //! Virtual I/O Device (VIRTIO) 1.2, sections 2.7 and 5.2, and their notes on the legacy interface.
 
@@ -44,7 +44,12 @@ struct Request {
     answer: u64,
 }
 
-static mut REQUEST: Request = Request { head: [0; 2], answer: 0 };
+/// Most requests that a disk has at a time: while it answers one, the next waits in its queue.
+const DEPTH: usize = 2;
+/// Descriptors of a request: its head, its parts and its answer.
+const DESCRIPTORS: u16 = PARTS_MAX as u16 + 2;
+
+static mut REQUESTS: [Request; DEPTH] = [const { Request { head: [0; 2], answer: 0 } }; DEPTH];
 
 /// Cycles that were spent waiting for disks.
 static WAITED: AtomicU64 = AtomicU64::new(0);
@@ -60,7 +65,14 @@ pub(crate) struct Virtio {
     size: u16,
     available: u64,
     used: u64,
+    /// Answers that were taken, modulo 2^16 as the device counts them.
     taken: u16,
+    /// Requests so far.
+    asked: u64,
+    /// How many it can have at a time.
+    depth: usize,
+    /// Of each place for a request the number of the one that has it, from 1 on.
+    busy: [Option<u64>; DEPTH],
     sectors: u64,
 }
 
@@ -84,7 +96,8 @@ impl Virtio {
         let page = PAGE_BYTES as u64;
         let used = (available + 6 + 2 * u64::from(size)).next_multiple_of(page);
         let end = used + 6 + 8 * u64::from(size);
-        if usize::from(size) < PARTS_MAX + 2 || end > table + QUEUE_BYTES as u64 {
+        let depth = DEPTH.min(usize::from(size / DESCRIPTORS));
+        if depth == 0 || end > table + QUEUE_BYTES as u64 {
             return None;
         }
         memory::fill(table, QUEUE_BYTES / 8, 0);
@@ -92,9 +105,12 @@ impl Virtio {
         out8(ports + STATUS, READY);
         let half = |at: u16| u64::from(in32(ports + CAPACITY + at));
         let sectors = half(0) | half(4) << 32;
-        Some(Virtio { ports, size, available, used, taken: 0, sectors })
+        let busy = [None; DEPTH];
+        let (taken, asked) = (0, 0);
+        Some(Virtio { ports, size, available, used, taken, asked, depth, busy, sectors })
     }
 
+    /// Put a request into the queue.
     fn request(
         &mut self,
         kind: u64,
@@ -107,15 +123,18 @@ impl Virtio {
         if parts.len() > PARTS_MAX || end > self.sectors {
             return Err(Broken);
         }
-        let request = &raw const REQUEST as u64;
-        let answer = request + 16;
+        self.wait(self.depth as u64 - 1)?;
+        let place = self.busy[..self.depth].iter().position(Option::is_none).ok_or(Broken)?;
+        self.asked += 1;
+        self.busy[place] = Some(self.asked);
+        let (request, answer) = place_of(place);
         memory::set(request, kind);
         memory::set(request + 8, sector);
         memory::set(answer, 0xff);
-        let last = parts.len() as u16 + 1;
-        descriptor(0, (request, 16), NEXT, 1);
-        for (index, part) in parts.enumerate() {
-            let index = index as u16 + 1;
+        let first = place as u16 * DESCRIPTORS;
+        let last = first + parts.len() as u16 + 1;
+        descriptor(first, (request, 16), NEXT, first + 1);
+        for (index, part) in (first + 1..).zip(parts) {
             descriptor(index, part, NEXT | flag, index + 1);
         }
         descriptor(last, (answer, 1), DEVICE_WRITES, 0);
@@ -124,25 +143,41 @@ impl Virtio {
             let number = (self.available + 2) as *mut u16;
             let next = number.read_volatile();
             let place = self.available + 4 + 2 * u64::from(next % self.size);
-            (place as *mut u16).write_volatile(0);
+            (place as *mut u16).write_volatile(first);
             fence(Ordering::SeqCst);
             number.write_volatile(next.wrapping_add(1));
         }
         fence(Ordering::SeqCst);
-        let asked = cycles();
         out16(self.ports + QUEUE_NOTIFY, 0);
-        self.taken = self.taken.wrapping_add(1);
-        // SAFETY: as above.
-        while unsafe { ((self.used + 2) as *const u16).read_volatile() } != self.taken {
+        Ok(())
+    }
+
+    /// Wait for an answer, whichever comes first, and take it.
+    fn take(&mut self) -> Result<(), Broken> {
+        let began = cycles();
+        // SAFETY: the ring lies in the queue, which only this driver and the device use.
+        while unsafe { ((self.used + 2) as *const u16).read_volatile() } == self.taken {
             core::hint::spin_loop();
         }
         fence(Ordering::SeqCst);
-        WAITED.fetch_add(cycles() - asked, Ordering::Relaxed);
-        match memory::slice(answer, 1) {
+        WAITED.fetch_add(cycles() - began, Ordering::Relaxed);
+        let at = self.used + 4 + 8 * u64::from(self.taken % self.size);
+        self.taken = self.taken.wrapping_add(1);
+        // SAFETY: as above.
+        let first = unsafe { (at as *const u32).read_volatile() };
+        let place = first as usize / usize::from(DESCRIPTORS);
+        self.busy.get_mut(place).and_then(Option::take).ok_or(Broken)?;
+        match memory::slice(place_of(place).1, 1) {
             [0] => Ok(()),
             _ => Err(Broken),
         }
     }
+}
+
+/// Where a place for a request has its head and its answer.
+fn place_of(place: usize) -> (u64, u64) {
+    let request = &raw const REQUESTS as u64 + (place * size_of::<Request>()) as u64;
+    (request, request + 16)
 }
 
 impl Disk for Virtio {
@@ -150,7 +185,7 @@ impl Disk for Virtio {
         self.sectors
     }
 
-    fn read(
+    fn ask(
         &mut self,
         sector: u64,
         parts: impl ExactSizeIterator<Item = Part> + Clone,
@@ -158,12 +193,22 @@ impl Disk for Virtio {
         self.request(0, sector, parts, DEVICE_WRITES)
     }
 
+    fn wait(&mut self, ahead: u64) -> Result<(), Broken> {
+        let due = self.asked.saturating_sub(ahead);
+        while self.busy.iter().flatten().any(|number| *number <= due) {
+            self.take()?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, sector: u64, bytes: &[u8; SECTOR_BYTES]) -> Result<(), Broken> {
         let part = (bytes.as_ptr() as u64, SECTOR_BYTES as u32);
-        self.request(1, sector, [part].into_iter(), 0)
+        self.request(1, sector, [part].into_iter(), 0)?;
+        self.wait(0)
     }
 
     fn reset(&mut self) {
+        self.busy = [None; DEPTH];
         out8(self.ports + STATUS, 0);
         while in8(self.ports + STATUS) != 0 {}
     }
