@@ -113,56 +113,30 @@ impl<'a> LoadPlan<'a> {
         pages_max: u64,
         to: &mut T,
     ) -> Result<(), T::Error> {
-        let mut data = self.data();
         let mut request = Request::<PARTS>::new(pages_max);
+        let mut incoming = Incoming::new(self.data(), buffers, pages_max);
         let mut rest = groups.iter();
-        // What is packed and was asked for: while it comes, what is before it is unpacked.
-        let mut asked: Option<Batch<_>> = None;
-        let mut next = buffers.halves(pages_max);
         loop {
             let here = rest.clone();
             let Some(group) = rest.next() else { break };
-            if group.packed_bytes.is_none() {
-                if let Some(batch) = asked.take() {
-                    to.wait(0)?;
-                    data.unpack(batch, buffers.output, to)?;
-                }
-                let mut at = group.at;
-                while at < group.at + group.stored {
-                    let (frame, pages) = data.take(group.at + group.stored - at)?;
-                    request.add(at, frame, pages, to)?;
-                    at += pages;
-                }
+            if group.packed_bytes.is_some() {
+                request.send(to)?;
+                let (count, pages) = incoming.fitting(here.clone());
+                rest.by_ref().take(count - 1).for_each(|_| {});
+                incoming.ask(here.take(count), group.at, pages, to)?;
                 continue;
             }
-            request.send(to)?;
-            let ([input, other], room) = next;
-            if input == other
-                && let Some(batch) = asked.take()
-            {
-                to.wait(0)?;
-                data.unpack(batch, buffers.output, to)?;
-            }
-            next = ([other, input], room);
-            // With it those behind it that are packed, too, as far as there is room.
-            let (mut count, mut pages) = (1, group.stored);
-            let packed = rest.clone().take_while(|next| next.packed_bytes.is_some());
-            for next in packed {
-                if pages + next.stored > room {
-                    break;
-                }
-                (count, pages) = (count + 1, pages + next.stored);
-                rest.next();
-            }
-            to.read(group.at, [(input, pages)].iter().copied())?;
-            if let Some(batch) = asked.replace(Batch { groups: here.take(count), input }) {
-                to.wait(1)?;
-                data.unpack(batch, buffers.output, to)?;
+            incoming.finish(to)?;
+            let mut at = group.at;
+            while at < group.at + group.stored {
+                let (frame, pages) = incoming.data.take(group.at + group.stored - at)?;
+                request.add(at, frame, pages, to)?;
+                at += pages;
             }
         }
         request.send(to)?;
         to.wait(0)?;
-        asked.map_or(Ok(()), |batch| data.unpack(batch, buffers.output, to))
+        incoming.finish(to)
     }
 
     /// Compare the data that is not packed with its checksums: `add` has a checksum take in so many
@@ -227,23 +201,8 @@ impl<I: Iterator<Item = Piece>> Frames<I> {
         Ok((frame, pages))
     }
 
-    /// Unpack groups that were read.
-    fn unpack<T: Transfer>(
-        &mut self,
-        batch: Batch<impl Iterator<Item = Group>>,
-        output: u64,
-        to: &mut T,
-    ) -> Result<(), T::Error> {
-        let mut from = batch.input;
-        for group in batch.groups {
-            self.unpack_one(&group, from, output, to)?;
-            from += group.stored;
-        }
-        Ok(())
-    }
-
     /// Unpack a group that was read to the frame `from`.
-    fn unpack_one<T: Transfer>(
+    fn unpack<T: Transfer>(
         &mut self,
         group: &Group,
         from: u64,
@@ -270,10 +229,77 @@ impl<I: Iterator<Item = Piece>> Frames<I> {
     }
 }
 
-/// Groups that are packed, and the frame that they are read to.
-struct Batch<I> {
-    groups: I,
-    input: u64,
+/// What is packed and on its way: while some groups come, those before are unpacked.
+struct Incoming<I, G> {
+    data: Frames<I>,
+    /// Groups that were asked for, and the frame that they are read to.
+    asked: Option<(G, u64)>,
+    /// Where the next ones go, and those after them.
+    inputs: [u64; 2],
+    /// Pages that there is room for.
+    room: u64,
+    output: u64,
+}
+
+impl<I: Iterator<Item = Piece>, G: Iterator<Item = Group>> Incoming<I, G> {
+    fn new(data: Frames<I>, buffers: Buffers, pages_max: u64) -> Incoming<I, G> {
+        let (inputs, room) = buffers.halves(pages_max);
+        Incoming { data, asked: None, inputs, room, output: buffers.output }
+    }
+
+    /// How many groups from the first one on are read together, and how many pages they have.
+    fn fitting(&self, groups: impl Iterator<Item = Group>) -> (usize, u64) {
+        let (mut count, mut pages) = (0, 0);
+        for group in groups.take_while(|group| group.packed_bytes.is_some()) {
+            // The first one always fits.
+            if count > 0 && pages + group.stored > self.room {
+                break;
+            }
+            (count, pages) = (count + 1, pages + group.stored);
+        }
+        (count, pages)
+    }
+
+    /// Ask for groups, whose pages begin at `from`.
+    fn ask<T: Transfer>(
+        &mut self,
+        groups: G,
+        from: u64,
+        pages: u64,
+        to: &mut T,
+    ) -> Result<(), T::Error> {
+        let [input, other] = self.inputs;
+        if input == other {
+            self.finish(to)?;
+        }
+        self.inputs = [other, input];
+        to.read(from, [(input, pages)].iter().copied())?;
+        if let Some(before) = self.asked.replace((groups, input)) {
+            to.wait(1)?;
+            self.unpack(before, to)?;
+        }
+        Ok(())
+    }
+
+    /// Unpack what was asked for last.
+    fn finish<T: Transfer>(&mut self, to: &mut T) -> Result<(), T::Error> {
+        let Some(last) = self.asked.take() else { return Ok(()) };
+        to.wait(0)?;
+        self.unpack(last, to)
+    }
+
+    fn unpack<T: Transfer>(
+        &mut self,
+        (groups, input): (G, u64),
+        to: &mut T,
+    ) -> Result<(), T::Error> {
+        let mut from = input;
+        for group in groups {
+            self.data.unpack(&group, from, self.output, to)?;
+            from += group.stored;
+        }
+        Ok(())
+    }
 }
 
 /// A request that grows: where it begins, its parts, its pages.

@@ -50,7 +50,7 @@ fn memory(rng: &mut Rng, data: Data) -> Memory {
     let mut memory = Memory::new();
     let mut frame = rng.below(300);
     // All groups but the third become shorter.
-    let (mut count, end, gap) = if data == Data::Packed { (0, 1500, 4) } else { (0, 700, 60) };
+    let (mut count, end, gap) = if data == Data::Packed { (0, 1200, 4) } else { (0, 700, 60) };
     while frame < end {
         let kind = if data == Data::Packed { rng.below(5) } else { rng.below(3) };
         for _ in 0..1 + rng.below(20) {
