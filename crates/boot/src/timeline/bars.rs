@@ -1,5 +1,7 @@
 //! What each process did when, as far as the looks at it tell.
 
+use std::collections::BTreeSet;
+
 use super::record::{Process, Record};
 
 /// What a process does.
@@ -58,13 +60,20 @@ pub fn bars(record: &Record) -> Vec<Bar<'_>> {
     let did = |process: &&Process| {
         !process.is_kernel() || [process.cpu_ns, process.queue_ns, process.io_ns] != [0; 3]
     };
+    // The recorder is in each of its looks, so none is without a line.
+    let looks: BTreeSet<u64> = record.slices.iter().map(|slice| slice.at_ns).collect();
     let mut all: Vec<Bar> = record
         .of_boot()
         .filter(did)
         .map(|process| {
             let from_ns = process.start_ns.clamp(start, end);
             let to_ns = process.end_ns.unwrap_or(end).clamp(from_ns, end);
-            Bar { process, from_ns, to_ns, pieces: pieces(record, process, (from_ns, to_ns)) }
+            Bar {
+                process,
+                from_ns,
+                to_ns,
+                pieces: pieces(record, &looks, process, (from_ns, to_ns)),
+            }
         })
         .collect();
     // The kernel's threads come last: they were there before.
@@ -72,7 +81,12 @@ pub fn bars(record: &Record) -> Vec<Bar<'_>> {
     all
 }
 
-fn pieces(record: &Record, process: &Process, (from, to): (u64, u64)) -> Vec<Piece> {
+fn pieces(
+    record: &Record,
+    looks: &BTreeSet<u64>,
+    process: &Process,
+    (from, to): (u64, u64),
+) -> Vec<Piece> {
     let mut all = Vec::new();
     let mut left = [process.cpu_ns, process.queue_ns, process.io_ns];
     let mut at = from;
@@ -82,7 +96,8 @@ fn pieces(record: &Record, process: &Process, (from, to): (u64, u64)) -> Vec<Pie
         if slice.at_ns <= from || slice.at_ns > to {
             continue;
         }
-        let begin = slice.at_ns.saturating_sub(interval).max(at);
+        let before = looks.range(..slice.at_ns).next_back().copied();
+        let begin = before.unwrap_or(slice.at_ns.saturating_sub(interval)).max(at);
         stretch(&mut all, (begin, slice.at_ns), slice.used_ns);
         left = [0, 1, 2].map(|index| left[index].saturating_sub(slice.used_ns[index]));
         at = slice.at_ns;

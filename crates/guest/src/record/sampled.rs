@@ -4,9 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::netlink::Taskstats;
 use super::proc;
 use super::processes::quoted;
+
+/// A look that took so long is not followed by another for a hundred times that: on a slow machine
+/// the recorder would be what is recorded.
+const REST: u64 = 100;
 
 /// When to look next.
 struct Every {
@@ -27,6 +33,17 @@ impl Every {
         }
         due
     }
+
+    /// The look that was begun then is done, and took so much of the processor.
+    fn rest(&mut self, began_ns: u64, cpu_ns: u64) {
+        self.due_ns = self.due_ns.max(began_ns + cpu_ns * REST);
+    }
+}
+
+/// What this thread used of the processor so far.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The paper's way: the line of each process in /proc, each interval.
@@ -94,6 +111,7 @@ impl Slices {
         if !self.every.is_due(now_ns) {
             return;
         }
+        let cpu_before = cpu_ns();
         // What was used before the first look is left out.
         let first = self.before.is_empty();
         for pid in proc::numbers("/proc") {
@@ -112,10 +130,26 @@ impl Slices {
                 self.text.push_str(&format!("{{\"slice\":[{now_ns},{pid},{cpu},{queue},{io}]}}\n"));
             }
         }
+        self.every.rest(now_ns, cpu_ns() - cpu_before);
     }
 
     pub(super) fn lines(&self) -> String {
         let interval_ns = self.every.interval_ns;
         format!("{{\"slice_interval_ns\":{interval_ns}}}\n{}", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_takes_long_is_followed_by_a_longer_rest() {
+        let mut every = Every::new(Duration::from_millis(20));
+        assert!(every.is_due(5_000_000));
+        every.rest(5_000_000, 100_000);
+        assert_eq!(every.due_ns, 25_000_000);
+        every.rest(5_000_000, 2_000_000);
+        assert_eq!(every.due_ns, 205_000_000);
     }
 }

@@ -1,0 +1,38 @@
+blocklab boot recording 1
+kernel vmlinuz-6.1.0-56-amd64
+variant snapshot
+file_bytes 111682048
+last_instructions 103744018
+start_instructions 67524021
+reads 31
+12895 1
+12895 8 8
+12895 32 218096
+12895 8
+12895 8192 16
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 8192 beside
+12895 5088 beside
