@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Debian on a disk with GRUB, in QEMU: `boot install` in it, started by its entry, `boot collect`.
+"""A Debian on a disk with GRUB, in QEMU: `boot install` in it, its entry, `boot collect`.
 
     scripts/boot-install-machine.py ROOT.tar [BLOCKLAB]
 
@@ -27,8 +27,8 @@ PARTITION_AT = 1 << 20
 LINUX = 0x83
 LIMIT_S = 900
 QEMU = (
-    "qemu-system-x86_64 -accel tcg -machine pc -cpu qemu64 -m 1024 -smp 1 -nodefaults -display none "
-    "-vga none -nic none -serial stdio"
+    "qemu-system-x86_64 -accel tcg -machine pc -cpu qemu64 -m 1024 -smp 1 -nodefaults "
+    "-display none -vga none -nic none -serial stdio"
 )
 SERVICE = """[Unit]
 After=multi-user.target
@@ -41,7 +41,7 @@ ExecStart=/usr/local/bin/lab
 """
 # Which start it is, is counted on the disk.
 LAB = """#!/bin/sh
-cd /root
+cd /var/tmp
 starts=$(cat starts 2> /dev/null || echo 0)
 echo $((starts + 1)) > starts
 case $starts in
@@ -50,7 +50,8 @@ case $starts in
     echo 'GRUB_TIMEOUT=0' >> /etc/default/grub
     echo 'GRUB_TERMINAL=console' >> /etc/default/grub
     grub-install /dev/vda && update-grub && sha1sum /boot/grub/grub.cfg > menu
-    blocklab boot install && grub-reboot 'This system, recorded by blocklab' && echo "lab: installed"
+    blocklab boot install && grub-reboot 'This system, recorded by blocklab' &&
+        echo "lab: installed"
     systemctl reboot ;;
 1)
     grep -o 'delayacct init=[^ ]*' /proc/cmdline

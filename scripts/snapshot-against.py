@@ -11,9 +11,9 @@ ROOT.tar is a Debian with a kernel and its own initramfs:
 initramfs-tools,linux-image-6.1.0-56-amd64 bookworm ROOT.tar
 
 Told is the time from the machine's start to the line behind `multi-user.target`, or to the first
-word of the process that asked for the suspend, each way TIMES times [3], one after the other. `record` counts instructions instead, and
-writes what was computed and read into DIR, for the workload `boot`. Needs qemu-system-x86,
-e2fsprogs, mkswap.
+word of the process that asked for the suspend, each way TIMES times [3], one after the other.
+`record` counts instructions instead, and writes what was computed and read into DIR, for the
+workload `boot`. Needs qemu-system-x86, e2fsprogs, mkswap.
 """
 
 import json
@@ -253,15 +253,16 @@ def record(lab: Lab, out: pathlib.Path) -> None:
         for disk, sector, sectors in reads:
             at = int(sector) + disks.index(disk) * DISK_SECTORS
             # The loader asks for data beside the data before it.
-            beside = " beside" if by_loader and at == behind and int(sectors) >= DATA_SECTORS else ""
-            lines.append(f"{each} {sectors} {at}{beside}")
+            beside = by_loader and at == behind and int(sectors) >= DATA_SECTORS
+            lines.append(f"{each} {sectors} {at}{' beside' if beside else ''}")
             behind = at + int(sectors)
         stored = sum(int(sectors) * 512 for _, _, sectors in reads)
         head = "blocklab boot recording 1\nkernel debian-12-systemd\nvariant snapshot\n"
         head += f"file_bytes {stored}\nlast_instructions {each + checking}\n"
         head += f"start_instructions {after}\nreads {len(reads)}\n"
         (out / f"debian-{way}.boot").write_text(head + "\n".join(lines) + "\n")
-        print(way, len(reads), "reads", stored, "bytes", end + checking + after, "instructions", flush=True)
+        computed = end + checking + after
+        print(way, len(reads), "reads", stored, "bytes", computed, "instructions", flush=True)
 
 
 def main() -> None:

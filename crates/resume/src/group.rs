@@ -4,10 +4,7 @@ use crate::bytes::{put, u32_at, u64_at};
 use crate::checksum::DataSum;
 use crate::header::Header;
 use crate::refusal::Refusal;
-use crate::{PAGE_BYTES, SUMMED_PAGES, lz4};
-
-/// Bytes of a group in the table of checksums.
-pub const ENTRY_BYTES: usize = 16;
+use crate::{ENTRY_BYTES, PAGE_BYTES, SUMMED_PAGES, lz4};
 
 /// Pages of data under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

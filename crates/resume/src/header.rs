@@ -1,11 +1,10 @@
 //! The header, and the mark that makes an image of it.
 
 use crate::bytes::{put, u32_at, u64_at};
-use crate::group::ENTRY_BYTES;
 use crate::kernel::Entry;
 use crate::refusal::Refusal;
 use crate::run::RUN_BYTES;
-use crate::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SUMMED_PAGES, checksum};
+use crate::{ENTRY_BYTES, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SUMMED_PAGES, checksum};
 
 /// Where the mark is.
 pub const MARK_SECTOR: u64 = 0;

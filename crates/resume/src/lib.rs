@@ -24,7 +24,7 @@ mod stream;
 pub mod swsusp;
 
 pub use checksum::{DataSum, checksum, crc32c};
-pub use group::{ENTRY_BYTES, Group, Groups};
+pub use group::{Group, Groups};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
 pub use plan::{Buffers, LoadPlan, Moved, Parts, Piece, Transfer};
@@ -41,3 +41,5 @@ pub const SECTOR_BYTES: usize = 512;
 pub const PAGE_SECTORS: u64 = (PAGE_BYTES / SECTOR_BYTES) as u64;
 /// Pages of data under one checksum, which may be packed together.
 pub const SUMMED_PAGES: u64 = 256;
+/// Bytes of these in the table of checksums.
+pub const ENTRY_BYTES: usize = 16;

@@ -166,8 +166,8 @@ struct Guest {
     /// It starts by UEFI, and the loader is a program for that
     #[arg(long)]
     uefi: bool,
-    /// GRUB starts it on a BIOS, from a disk of its own: the loader first, and the kernel when there
-    /// is nothing to resume
+    /// GRUB starts it on a BIOS, from a disk of its own: the loader first, and the kernel when
+    /// there is nothing to resume
     #[arg(long, conflicts_with = "uefi")]
     grub: bool,
     /// Its disks are NVMe drives
