@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 mod enter;
+mod first_process;
 mod lab;
 mod policy;
 mod read_ahead;
