@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
@@ -53,15 +53,16 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     Err(format!("cannot run {init}: {}", command.exec()))
 }
 
-/// A unit that runs this program once `unit` is active.
-fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
+/// A unit that runs this program once `unit` is active; returns where the program is, in the root.
+pub(super) fn tell(root: &Path, unit: &str) -> std::io::Result<PathBuf> {
     let (folder, units) = (root.join(FOLDER), root.join(UNITS));
     let wants = units.join(format!("{unit}.wants"));
     fs::create_dir_all(&folder)?;
     fs::create_dir_all(&wants)?;
     fs::copy("/proc/self/exe", folder.join(PROGRAM))?;
     fs::write(units.join(SERVICE), service(unit))?;
-    std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))
+    std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))?;
+    Ok(Path::new("/").join(FOLDER).join(PROGRAM))
 }
 
 fn service(unit: &str) -> String {
@@ -72,7 +73,7 @@ fn service(unit: &str) -> String {
 }
 
 /// A unit that reads the files of a list before anything else runs.
-fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
+pub(super) fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
     let (folder, units) = (root.join(FOLDER), root.join(UNITS));
     let (service, wants) = (format!("{READ_AHEAD}.service"), units.join("sysinit.target.wants"));
     fs::create_dir_all(&folder)?;
