@@ -12,6 +12,7 @@ mod guest_program;
 pub mod image;
 pub mod install;
 pub mod load;
+mod modules;
 pub mod snapshot;
 pub mod timeline;
 mod tool;
