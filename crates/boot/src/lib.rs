@@ -8,6 +8,7 @@
 
 mod accelerator;
 pub mod compose;
+mod guest_process;
 mod guest_program;
 pub mod image;
 pub mod install;
