@@ -13,6 +13,7 @@ mod guest_program;
 pub mod image;
 pub mod install;
 pub mod load;
+pub mod machine;
 mod modules;
 pub mod snapshot;
 pub mod timeline;

@@ -88,7 +88,16 @@ impl Tree {
         }
         let mut mke2fs = Command::new("mke2fs");
         mke2fs.env("E2FSPROGS_FAKE_TIME", "1000000000");
-        mke2fs.args(["-q", "-F", "-t", "ext4", "-U", IDENTITY, "-N", &(2 * self.files).to_string()]);
+        mke2fs.args([
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-U",
+            IDENTITY,
+            "-N",
+            &(2 * self.files).to_string(),
+        ]);
         // Otherwise the kernel goes on making the file system while the root boots.
         let extended =
             format!("lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0,hash_seed={IDENTITY}");

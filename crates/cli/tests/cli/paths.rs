@@ -63,6 +63,7 @@ pub(crate) const PATHS: &[(&str, &str, Use)] = &[
     ("boot record", "html", Output),
     ("boot record", "read_ahead", Read),
     ("boot record", "kernel", Read),
+    ("boot record", "modules", Read),
     ("boot install", "root", Kept("a_unit_of_somebody_else_stays")),
     ("boot collect", "root", Read),
     ("boot collect", "out", Output),
