@@ -201,6 +201,33 @@ crw-rw-rw- 0/0             1,3 2026-07-02 19:05 ./dev/null
     }
 
     #[test]
+    fn an_image_has_the_files_and_their_owners_whoever_makes_it() {
+        let folder = PrivateFolder::new().unwrap();
+        fs::create_dir_all(folder.path.join("root/etc")).unwrap();
+        fs::write(folder.path.join("root/etc/shadow"), "secret").unwrap();
+        let tar = folder.path.join("root.tar");
+        let mut pack = Command::new("tar");
+        pack.arg("-cf").arg(&tar).arg("-C").arg(folder.path.join("root")).arg(".");
+        tool::run(&mut pack, b"").unwrap();
+        let mut tree = Tree::unpack(&tar).unwrap();
+        tree.owners = owners("-rw-r----- 1/42 6 2026-07-02 19:05 ./etc/shadow\n");
+        let image = folder.path.join("image");
+        if let Err(why) = tree.image(&image, 1 << 30) {
+            assert_eq!(crate::missing_packages().first(), Some(&"e2fsprogs"), "{why}");
+            return;
+        }
+        let ask = |order: &str| {
+            let mut debugfs = Command::new("debugfs");
+            debugfs.args(["-R", order]).arg(&image);
+            String::from_utf8(tool::run(&mut debugfs, b"").unwrap()).unwrap()
+        };
+        assert_eq!(ask("cat /etc/shadow"), "secret");
+        let told = ask("stat /etc/shadow");
+        assert!(told.contains("User:     1   Group:    42"), "{told}");
+        assert_eq!(ask("cat /etc/machine-id"), MACHINE_ID);
+    }
+
+    #[test]
     fn a_root_that_is_too_large_for_a_device_is_told() {
         let folder = PrivateFolder::new().unwrap();
         let tree = Tree { folder, owners: String::new(), files: 1, bytes: 1 << 30 };

@@ -64,6 +64,8 @@ pub struct MachineBoot {
     pub files: bool,
     /// A program reads these first.
     pub read_ahead: Vec<String>,
+    /// The device takes so many times its time.
+    pub dilation: u64,
     /// Root of the device's random streams.
     pub seed: u64,
 }
@@ -91,12 +93,13 @@ impl Ready {
     /// # Errors
     /// When something of that is missing.
     pub fn new(boot: MachineBoot) -> Result<Ready, Failure> {
+        let find = |kernel: &PathBuf| modules::find(&OF_VIRTIO, kernel, boot.modules.as_deref());
+        // What is wrong with a kernel that is named is told before much is done.
+        let named = boot.kernel.as_ref().map(find).transpose()?;
         let tree = Tree::unpack(&boot.root)?;
-        let kernel = match &boot.kernel {
-            Some(kernel) => kernel.clone(),
-            None => tree.kernel().ok_or_else(|| no_kernel(&boot.root))?,
-        };
-        let mut files = modules::find(&OF_VIRTIO, &kernel, boot.modules.as_deref())?;
+        let own = || tree.kernel().ok_or_else(|| no_kernel(&boot.root));
+        let kernel = boot.kernel.clone().map_or_else(own, Ok)?;
+        let mut files = named.map_or_else(|| find(&kernel), Ok)?;
         files.push(("init".into(), GUEST_PROGRAM.to_vec()));
         if !boot.read_ahead.is_empty() {
             let list: String = boot.read_ahead.iter().map(|path| format!("{path}\n")).collect();
@@ -118,7 +121,7 @@ impl Ready {
         self.tree.image(&image, part.device.limits().capacity.0)?;
         let start = attach::Start::with_image(&mut part, &image)?;
         let began = Instant::now();
-        let served = Served::start(part, start)?;
+        let served = Served::start(part, start, self.boot.dilation)?;
         let seen = self.follow(&served, &folder.path);
         // The guest is gone by now, whatever it did.
         let report = served.end();
@@ -148,6 +151,7 @@ impl Ready {
             device: device.into(),
             accelerator: self.accelerator.to_string(),
             kernel_file: name_of(&self.kernel),
+            dilation: report.dilation,
             before_kernel_ns: seen.before_kernel_ns,
             requests: requests.map(|one| (one.op.into(), [one.requests, one.bytes])).collect(),
             lateness_p99_us: measured.lateness.us.p99,

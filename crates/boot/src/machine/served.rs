@@ -21,8 +21,8 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Serve `part`, which comes with `start`.
-    pub(super) fn start(part: BuiltPart, start: Start) -> Result<Served, Failure> {
+    /// Serve `part`, which comes with `start` and takes `dilation` times its time.
+    pub(super) fn start(part: BuiltPart, start: Start, dilation: u64) -> Result<Served, Failure> {
         let folder = PrivateFolder::new()?;
         let place = |name: &str| folder.path.join(name);
         let vhost_user = vhost_user::Options { socket: Some(place("disk")), queues: 1 };
@@ -34,7 +34,7 @@ impl Served {
                 start: Some(start),
             }],
             frontend: Choice::VhostUser(vhost_user),
-            dilation: 1,
+            dilation,
             compensation: Compensation::Measured,
             late_share: LATE_SHARE,
             run: None,

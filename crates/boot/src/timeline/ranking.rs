@@ -128,10 +128,14 @@ fn table(record: &Record, rows: usize) -> Vec<String> {
 /// How a boot in real time was done.
 fn of_machine(machine: &Machine) -> Vec<String> {
     let Machine { device, accelerator, kernel_file, wall_s, .. } = machine;
+    let slower = match machine.dilation {
+        1 => String::new(),
+        times => format!(" and {times} times slower"),
+    };
     let mut lines = vec![
         format!(
-            "{device} in real time, {kernel_file} in QEMU by {accelerator}: not the same twice; \
-             {wall_s:.1} s of wall time"
+            "{device} in real time{slower}, {kernel_file} in QEMU by {accelerator}: not the same \
+             twice; {wall_s:.1} s of wall time"
         ),
         format!(
             "{:.6} s from QEMU's start to the kernel's clock",

@@ -218,6 +218,8 @@ pub struct Machine {
     pub accelerator: String,
     /// The kernel's file.
     pub kernel_file: String,
+    /// The device took so many times its time.
+    pub dilation: u64,
     /// From QEMU's start to that of the kernel's clock: the firmware, and the kernel while it is
     /// loaded and unpacks itself.
     pub before_kernel_ns: u64,

@@ -62,9 +62,10 @@ pub(super) struct Args {
     /// The guest's memory
     #[arg(long, value_name = "SIZE", default_value = "512M")]
     mem: String,
-    /// Look this often what every process used, for pictures; 0ms: never
-    #[arg(long, value_name = "TIME", default_value = "20ms")]
-    slice: String,
+    /// Look this often what every process used, for pictures; 0ms: never [default: 20ms in travel,
+    /// 200ms in qemu]
+    #[arg(long, value_name = "TIME")]
+    slice: Option<String>,
     /// Beside it, read every process's stat this often, as the paper does
     #[arg(long, value_name = "TIME")]
     sample: Option<String>,
@@ -86,6 +87,10 @@ pub(super) struct Args {
     /// qemu: seconds of this machine that a boot may take [default: 300]
     #[arg(long, value_name = "SECONDS")]
     wall_limit: Option<u64>,
+    /// qemu: the device takes N times its time, for a guest that computes so much slower than a
+    /// machine would [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    dilate: Option<u64>,
     /// Places of the ranking that are shown
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     rows: usize,
@@ -235,9 +240,13 @@ impl Args {
         let (place, given) = match self.place {
             Place::Travel => (
                 "travel",
-                [("--wall-limit", self.wall_limit.is_some()), ("--modules", self.modules.is_some())],
+                vec![
+                    ("--wall-limit", self.wall_limit.is_some()),
+                    ("--modules", self.modules.is_some()),
+                    ("--dilate", self.dilate.is_some()),
+                ],
             ),
-            Place::Qemu => ("qemu", [("--host", self.host.is_some()), ("--queue", self.queue)]),
+            Place::Qemu => ("qemu", vec![("--host", self.host.is_some()), ("--queue", self.queue)]),
         };
         match given.iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
@@ -251,10 +260,12 @@ impl Args {
     }
 
     fn times(&self) -> Result<Times, Failure> {
+        // In real time a look takes the boot's own.
+        let usual = if self.place == Place::Travel { "20ms" } else { "200ms" };
         let sample = self.sample.as_deref().map(|text| interval("--sample", text)).transpose()?;
         Ok(Times {
             limit: time("--limit", &self.limit)?,
-            slice: interval("--slice", &self.slice)?,
+            slice: interval("--slice", self.slice.as_deref().unwrap_or(usual))?,
             sample: sample.flatten(),
         })
     }
@@ -308,6 +319,7 @@ impl Args {
             sample,
             files: self.files,
             read_ahead,
+            dilation: self.dilate.unwrap_or(1),
             seed: self.seed,
         };
         Ok(Ready::Machine(Box::new(machine::Ready::new(boot)?)))
