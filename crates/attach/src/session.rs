@@ -78,8 +78,7 @@ impl Start {
     /// When it cannot be read, or is larger than the device.
     pub fn with_image(part: &mut BuiltPart, path: &Path) -> Result<Start, Failure> {
         let store = Store::image(path, part.device.limits().capacity)?;
-        let wrong =
-            |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
+        let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
         let mut at = 0;
         for extent in store.extents(0, store.bytes(), usize::MAX).map_err(wrong)? {
             let (from, to) = (Bytes(at).sectors(), Bytes(at + extent.bytes).sectors());

@@ -126,8 +126,10 @@ impl Store {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(unusable)?;
         let bytes = file.metadata().map_err(unusable)?.len();
         if bytes > capacity.0 {
-            return Err(Failure::input(format!("{shown} has {bytes} bytes, the device {capacity}"))
-                .expected("a device that it fits on"));
+            return Err(Failure::input(format!(
+                "{shown} has {bytes} bytes, the device {capacity}"
+            ))
+            .expected("a device that it fits on"));
         }
         file.set_len(capacity.0).map_err(unusable)?;
         Ok(Store { file, bytes: capacity.0, path: None, room: None })

@@ -16,7 +16,7 @@ use crate::{enter, first_process};
 pub const RECORD_SERIAL: &str = "blocklab-record";
 /// A list of files to read ahead, in the initramfs.
 const LIST: &str = "/read-ahead";
-const ROOT: &str = "/root";
+const ROOT: &str = "/new-root";
 const INIT: &str = "/sbin/init";
 /// What is mounted before the root, and moves into it.
 const MOVED: [&str; 3] = ["dev", "proc", "sys"];

@@ -101,9 +101,9 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--read-ahead" => options.read_ahead = Some(value.clone()),
             "--tell" => options.tells = value == "yes",
             "--milestone" => {
-                let told = value.split_once('=').and_then(|(name, at)| {
-                    Some((name.to_string(), at.parse().ok()?))
-                });
+                let told = value
+                    .split_once('=')
+                    .and_then(|(name, at)| Some((name.to_string(), at.parse().ok()?)));
                 let wrong = || format!("--milestone {value}: expected NAME=NANOSECONDS");
                 options.milestones.push(told.ok_or_else(wrong)?);
             }

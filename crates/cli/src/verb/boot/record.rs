@@ -346,7 +346,6 @@ impl Args {
         }
         Ok(places)
     }
-
 }
 
 /// What is looked at how often, and when it ends.
