@@ -24,9 +24,15 @@ const MOVED: [&str; 3] = ["dev", "proc", "sys"];
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOKS: usize = 1000;
 
-/// The verb: options of `record`, with `--until` among them.
-pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
-    let why = first_process::begin().and_then(|()| enter_root(arguments));
+/// Options of `record`, one a line, in the initramfs: a kernel's command line is short.
+const OPTIONS: &str = "/record";
+
+/// The verb.
+pub(super) fn run(_: &[String]) -> Result<u8, String> {
+    let why = first_process::begin().and_then(|()| {
+        let text = fs::read_to_string(OPTIONS).map_err(|why| format!("{OPTIONS}: {why}"))?;
+        enter_root(&text.lines().map(String::from).collect::<Vec<_>>())
+    });
     let why = why.err().unwrap_or_else(|| "the recorder did not start".into());
     // The kernel panics when its first process ends; this says of what.
     tell(&format!("error: {why}"));
@@ -63,6 +69,8 @@ fn enter_root(arguments: &[String]) -> Result<(), String> {
     if Path::new(LIST).exists() {
         enter::read_ahead(root, Path::new(LIST)).map_err(unwritable)?;
     }
+    let masked = arguments.windows(2).filter(|pair| pair[0] == "--mask");
+    enter::mask(root, masked.map(|pair| pair[1].as_str())).map_err(unwritable)?;
     switch_to(root)?;
     let mut command = Command::new(&program);
     command.arg("record").args(["--tell", "yes", "--to"]).arg(record);

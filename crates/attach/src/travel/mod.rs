@@ -63,7 +63,7 @@ use serve::{End, Server};
 /// Less memory does not boot.
 pub const MEMORY_MIN_MIB: u64 = 64;
 /// Exit code when the user ended it.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 /// Memory for the record of the queue before it is copied to the host.
 const QUEUE_KIB: u32 = 16 << 10;
 
@@ -214,6 +214,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
         std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
     }
     let depths = shared.exports.iter().map(|export| export.engine.limits().queue_depth_max);
+    let depths = depths.chain(options.settings.queue_depth.map(|depth| depth.max(1)));
     let queue_depth = depths.min().unwrap_or(1).min(u32::from(BIOS_MAX));
     let boot = Boot {
         kernel: &options.kernel,

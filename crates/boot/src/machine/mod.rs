@@ -36,6 +36,10 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// After the record is there: how long a login prompt and a picture are waited for.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The kernel's command line. A guest that the host keeps waiting believes that its timer does not
+/// work.
+const WORDS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check random.trust_cpu=on \
+                     delayacct";
 /// A frame buffer that a program finds as /dev/fb0: 800 x 600, 24 bits a pixel.
 const FRAME_BUFFER: &str = "vga=0x315";
 
@@ -48,6 +52,8 @@ pub struct MachineBoot {
     pub kernel: Option<PathBuf>,
     /// The folder of its modules; found beside the kernel when not said.
     pub modules: Option<PathBuf>,
+    /// Units that are not started.
+    pub mask: Vec<String>,
     /// Until this unit of systemd is active.
     pub until: String,
     /// Time of the guest that it may take.
@@ -87,6 +93,25 @@ pub struct Recorded {
     pub record: Record,
 }
 
+impl MachineBoot {
+    /// The recorder's options, one a line.
+    fn options(&self) -> String {
+        let mut all = vec!["--until".into(), self.until.clone()];
+        all.extend(["--limit".into(), self.limit.0.0.div_ceil(1_000_000_000).to_string()]);
+        if let Some(slice) = self.slice {
+            all.extend(["--slice".into(), (slice.0.0 / 1000).to_string()]);
+        }
+        if let Some(sample) = self.sample {
+            all.extend(["--sample".into(), (sample.0.0 / 1_000_000).to_string()]);
+        }
+        if self.files {
+            all.extend(["--files", "yes"].map(String::from));
+        }
+        all.extend(self.mask.iter().flat_map(|unit| ["--mask".into(), unit.clone()]));
+        all.iter().map(|word| format!("{word}\n")).collect()
+    }
+}
+
 impl Ready {
     /// Unpack the root, find the kernel and its modules, and what runs the guest.
     ///
@@ -101,6 +126,7 @@ impl Ready {
         let kernel = boot.kernel.clone().map_or_else(own, Ok)?;
         let mut files = named.map_or_else(|| find(&kernel), Ok)?;
         files.push(("init".into(), GUEST_PROGRAM.to_vec()));
+        files.push(("record".into(), boot.options().into_bytes()));
         if !boot.read_ahead.is_empty() {
             let list: String = boot.read_ahead.iter().map(|path| format!("{path}\n")).collect();
             files.push(("read-ahead".into(), list.into_bytes()));
@@ -190,30 +216,8 @@ impl Ready {
         let serial = guest::RECORD_SERIAL;
         qemu.args(["-device", &format!("virtio-blk-pci,drive=record,serial={serial}")]);
         qemu.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(initramfs);
-        qemu.args(["-append", &self.words()]);
+        qemu.args(["-append", &format!("{WORDS} {FRAME_BUFFER} -- boot")]);
         Ok(qemu)
-    }
-
-    /// The kernel's command line; what is behind `--` is the init's.
-    fn words(&self) -> String {
-        let boot = &self.boot;
-        // A guest that the host keeps waiting believes that its timer does not work.
-        let mut words = format!(
-            "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check random.trust_cpu=on delayacct \
-             {FRAME_BUFFER} -- boot --until {} --limit {}",
-            boot.until,
-            boot.limit.0.0.div_ceil(1_000_000_000)
-        );
-        if let Some(slice) = boot.slice {
-            words.push_str(&format!(" --slice {}", slice.0.0 / 1000));
-        }
-        if let Some(sample) = boot.sample {
-            words.push_str(&format!(" --sample {}", sample.0.0 / 1_000_000));
-        }
-        if boot.files {
-            words.push_str(" --files yes");
-        }
-        words
     }
 
     /// Start the guest and follow it until its record is there.

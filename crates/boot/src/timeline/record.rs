@@ -144,6 +144,8 @@ pub struct Unit {
     pub main_start_ns: Option<u64>,
     /// Units that it is ordered after, of those that were started.
     pub after: Vec<String>,
+    /// Units that fail without it, of those that were started.
+    pub required_by: Vec<String>,
 }
 
 /// Times before the kernel's start.

@@ -54,6 +54,8 @@ pub(crate) const PATHS: &[(&str, &str, Use)] = &[
     ("boot image", "out", Output),
     ("boot advise", "root", Read),
     ("boot advise", "kernel", Read),
+    ("boot advise", "vmlinuz", Read),
+    ("boot advise", "initramfs", Read),
     ("boot load", "kernel", Read),
     ("boot load", "initramfs", Read),
     ("boot load", "recording", Read),

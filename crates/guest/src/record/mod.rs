@@ -42,7 +42,7 @@ const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 /// How to use it.
 const USAGE: &str = "record [--to FILE] [--until MARK] [--limit SECONDS] [--sample MILLISECONDS] \
                      [--slice MICROSECONDS] [--root DIR] [--files yes] [--read-ahead LIST] \
-                     [--milestone NAME=NANOSECONDS] [--tell yes] [-- INIT ARGUMENT...]";
+                     [--mask UNIT] [--milestone NAME=NANOSECONDS] [--tell yes] [-- INIT ARGUMENT...]";
 
 /// What to do.
 struct Options {
@@ -56,6 +56,8 @@ struct Options {
     files: bool,
     /// Let a program read the files of this list early.
     read_ahead: Option<String>,
+    /// Units that are not to be started.
+    mask: Vec<String>,
     /// What was reached before, and when.
     milestones: Vec<(String, u64)>,
     /// Say on the machine's console that the record is written.
@@ -79,6 +81,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         root: None,
         files: false,
         read_ahead: None,
+        mask: Vec::new(),
         milestones: Vec::new(),
         tells: false,
         init: Vec::new(),
@@ -99,6 +102,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--until" => options.until.clone_from(value),
             "--files" => options.files = value == "yes",
             "--read-ahead" => options.read_ahead = Some(value.clone()),
+            "--mask" => options.mask.push(value.clone()),
             "--tell" => options.tells = value == "yes",
             "--milestone" => {
                 let told = value
@@ -224,6 +228,7 @@ fn start(options: &Options) -> Result<Child, String> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("enter").arg(options.root()).arg(&options.until);
     command.arg(options.read_ahead.as_deref().unwrap_or(""));
+    command.arg(options.mask.join(" "));
     command.args(&options.init).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().map_err(|why| format!("cannot start process 1: {why}"))
 }

@@ -18,7 +18,7 @@ use crate::verb::{kernel, travel};
 use crate::write::replace;
 
 /// Whose time code is charged by default.
-const HOST: &str = "server-vm-2026";
+pub(super) const HOST: &str = "server-vm-2026";
 /// Seconds of this machine for a boot in real time.
 const WALL_LIMIT_S: u64 = 300;
 /// Longest record that is read.
@@ -49,6 +49,9 @@ pub(super) struct Args {
     /// Record until this unit is active
     #[arg(long, value_name = "UNIT", default_value = "multi-user.target")]
     until: String,
+    /// Do not start this unit; may be given several times
+    #[arg(long, value_name = "UNIT")]
+    mask: Vec<String>,
     /// Keep the records in this folder, as PART.record
     #[arg(long, value_name = "DIR", default_value = "out/boot")]
     out: PathBuf,
@@ -202,7 +205,8 @@ impl Args {
         for device in &self.device {
             study::build_part(device, &[], self.seed)?;
         }
-        session::check_unit(&self.until)?;
+        session::check_unit("--until", &self.until)?;
+        self.mask.iter().try_for_each(|unit| session::check_unit("--mask", unit))?;
         let ready = match self.place {
             Place::Travel => self.travel()?,
             Place::Qemu => self.machine()?,
@@ -277,13 +281,15 @@ impl Args {
         let host = study::host(self.host.as_deref().unwrap_or(HOST))?;
         self.places()?;
         let wanted = self.root.as_deref().map(|file| root::find(Some(file))).transpose()?;
-        let kernel = kernel::find(self.kernel.clone())?;
+        let kernel = kernel::find_or_build(self.kernel.clone())?;
         let root = wanted.map_or_else(|| cached_root(Kind::Plain, self.json), Ok)?;
         Ok(Ready::Travel(Box::new(Boot {
             queue: None,
             file_system: session::FILE_SYSTEM.into(),
             scheduler: None,
             read_ahead_kib: None,
+            queue_depth: None,
+            mask: self.mask.clone(),
             device: String::new(),
             root,
             until: self.until.clone(),
@@ -311,6 +317,7 @@ impl Args {
             root,
             kernel: self.kernel.clone(),
             modules: self.modules.clone(),
+            mask: self.mask.clone(),
             until: self.until.clone(),
             limit,
             wall: std::time::Duration::from_secs(self.wall_limit.unwrap_or(WALL_LIMIT_S)),
