@@ -213,9 +213,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
         // What must not be wrong at the end is tried at the beginning.
         std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
     }
-    let depths = shared.exports.iter().map(|export| export.engine.limits().queue_depth_max);
-    let depths = depths.chain(options.settings.queue_depth.map(|depth| depth.max(1)));
-    let queue_depth = depths.min().unwrap_or(1).min(u32::from(BIOS_MAX));
+    let queue_depth = queue_depth(&shared.exports, options.settings.queue_depth);
     let boot = Boot {
         kernel: &options.kernel,
         program: &options.program,
@@ -256,6 +254,13 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     };
     let (found, asked) = ((findings, latencies), (asked, wall_s));
     Ok(left(&mut server, &origins, found, asked, (control, companion)))
+}
+
+/// Requests that the driver may give out at a time: what each device takes, or less.
+fn queue_depth(exports: &[Export], wanted: Option<u32>) -> u32 {
+    let depths = exports.iter().map(|export| export.engine.limits().queue_depth_max);
+    let depths = depths.chain(wanted.map(|depth| depth.max(1)));
+    depths.min().unwrap_or(1).min(u32::from(BIOS_MAX))
 }
 
 /// Keep all that the first disk is asked, and what the program is promised.

@@ -42,7 +42,8 @@ const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 /// How to use it.
 const USAGE: &str = "record [--to FILE] [--until MARK] [--limit SECONDS] [--sample MILLISECONDS] \
                      [--slice MICROSECONDS] [--root DIR] [--files yes] [--read-ahead LIST] \
-                     [--mask UNIT] [--milestone NAME=NANOSECONDS] [--tell yes] [-- INIT ARGUMENT...]";
+                     [--mask UNIT] [--milestone NAME=NANOSECONDS] [--tell yes] \
+                     [-- INIT ARGUMENT...]";
 
 /// What to do.
 struct Options {

@@ -379,11 +379,7 @@ impl Load {
 }
 
 impl Tried {
-    fn add(
-        &mut self,
-        change: &str,
-        booted: Result<(Row, Record), Failure>,
-    ) -> Result<(), Failure> {
+    fn add(&mut self, change: &str, booted: Result<(Row, Record), Failure>) -> Result<(), Failure> {
         match booted {
             Ok((row, _)) => self.rows.push(row),
             Err(why) if why.message == session::INTERRUPTED => return Err(why),
@@ -422,8 +418,14 @@ mod tests {
         let all = [("shipped", 2.0), ("lzo", 1.0), ("shipped-initramfs-zstd", 5.0)];
         let mut all: Vec<Load> = all.map(|(name, s)| load(name, s)).into();
         all.push(load("shipped-initramfs-plain", 4.0));
-        let told: Vec<_> = beside_usual(all).iter().map(|one| (one.variant.clone(), one.saved_s())).collect();
-        let expected = [("lzo", 1.0), ("shipped", 0.0), ("shipped-initramfs-plain", 1.0), ("shipped-initramfs-zstd", 0.0)];
+        let told: Vec<_> =
+            beside_usual(all).iter().map(|one| (one.variant.clone(), one.saved_s())).collect();
+        let expected = [
+            ("lzo", 1.0),
+            ("shipped", 0.0),
+            ("shipped-initramfs-plain", 1.0),
+            ("shipped-initramfs-zstd", 0.0),
+        ];
         assert_eq!(told, expected.map(|(name, s)| (name.to_string(), s)));
     }
 
