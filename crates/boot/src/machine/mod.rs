@@ -23,6 +23,7 @@ use crate::guest_process::{GuestProcess, with_last_lines};
 use crate::image::archive_of;
 use crate::modules::{self, OF_VIRTIO};
 use crate::timeline::record::{Machine, Record};
+use crate::timeline::session::INTERRUPTED;
 use crate::tool::{self, QEMU};
 use crate::{Accelerator, GUEST_PROGRAM};
 use disk::Tree;
@@ -149,12 +150,14 @@ impl Ready {
         let began = Instant::now();
         let served = Served::start(part, start, self.boot.dilation)?;
         let seen = self.follow(&served, &folder.path);
-        // The guest is gone by now, whatever it did.
-        let report = served.end();
-        let seen = seen.map_err(|why| report.as_ref().err().cloned().unwrap_or(why))?;
+        // The guest is gone by now, whatever it did. Without its disk it ends, too.
+        let Some(report) = served.end()? else {
+            return Err(Failure::machine(INTERRUPTED));
+        };
+        let seen = seen?;
         let machine = Machine {
             wall_s: began.elapsed().as_secs_f64(),
-            ..self.machine(device, &seen, &report?)
+            ..self.machine(device, &seen, &report)
         };
         let line = json!({ "machine": machine });
         let text = format!("{}{line}\n", seen.text);
@@ -241,7 +244,7 @@ impl Ready {
                 return Err(seen.failure("the guest was not done in time"));
             }
             if served.has_ended() {
-                return Err(Failure::machine("interrupted"));
+                return Err(Failure::machine(INTERRUPTED));
             }
             match seen.serial.listen(LOOK_EVERY) {
                 Heard::Some(all) => {

@@ -74,15 +74,16 @@ impl Served {
         self.session.is_finished()
     }
 
-    /// End it; what was measured.
-    pub(super) fn end(self) -> Result<Report, Failure> {
+    /// End it; what was measured, or nothing when somebody else had ended it.
+    pub(super) fn end(self) -> Result<Option<Report>, Failure> {
         let told = UnixStream::connect(self.folder.path.join("control")).and_then(|mut control| {
             control.write_all(b"quit\n")?;
-            BufReader::new(control).read_line(&mut String::new())
+            let mut answer = String::new();
+            BufReader::new(control).read_line(&mut answer).map(|_| answer)
         });
-        // One that does not listen has ended by itself.
-        let _ = told;
+        let obeyed = told.is_ok_and(|answer| answer.starts_with("ok"));
         let ended = self.session.join().map_err(|_| Failure::bug("a session panicked"))?;
-        ended.and_then(|outcome| outcome.stopped.map(|()| outcome.report))
+        let report = ended.and_then(|outcome| outcome.stopped.map(|()| outcome.report))?;
+        Ok(obeyed.then_some(report))
     }
 }
