@@ -166,6 +166,10 @@ fn what_cannot_be_recorded_is_told() {
     assert!(machine(&["--root", "none.tar"]).contains("--root none.tar"));
     assert!(machine(&["--root", "a.record", "--kernel", "none"]).contains("kernel none: "));
     assert!(machine(&["--root", "a.record"]).contains("a.record: `tar` failed"));
+    let advise =
+        |more: &[&'static str]| told(&[&["advise", "--device", "slc2010-paper"], more].concat());
+    assert!(advise(&["--vmlinuz", "a.record"]).contains("a.record: not a Linux kernel"));
+    assert!(advise(&["--root", "none.tar"]).contains("--root none.tar"));
     assert!(told(&["record", "--device", "no-such-part"]).contains("no-such-part"));
     assert!(told(&["report", "a.record"]).contains("a.record: line 1: format null"));
 }

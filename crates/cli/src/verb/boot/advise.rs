@@ -7,7 +7,7 @@ use boot::compose::compose;
 use boot::image::{Initramfs, Packing, Recipe, Variant};
 use boot::load::{self, Limits};
 use boot::timeline::record::Record;
-use boot::timeline::root;
+use boot::timeline::root::{self, Kind};
 use boot::timeline::session::{self, Boot, Booted};
 use boot::timeline::units;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use study::Failure;
 use workload::Until;
 use workload::boot_recording::Recording;
 
-use super::record::{HOST, time};
+use super::record::{HOST, cached_root, time};
 use crate::say;
 use crate::verb::{kernel, travel};
 
@@ -118,9 +118,17 @@ impl Args {
         let depth_max =
             study::build_part(&self.device, &[], self.seed)?.device.limits().queue_depth_max;
         session::check_unit("--until", &self.until)?;
-        let usual = self.usual()?;
-        // What is wrong with a kernel is told before the root boots.
+        let options = self.options()?;
+        // What is wrong with a kernel is told before anything is built or boots.
         let mut tried = Tried { loads: self.loads()?, ..Tried::default() };
+        let usual = Boot {
+            kernel: kernel::find_or_build(self.kernel.clone())?,
+            root: match &self.root {
+                Some(_) => options.root.clone(),
+                None => cached_root(Kind::Plain, self.json)?,
+            },
+            ..options
+        };
         let (before, record) = self.boot("as it is", &usual)?;
         if self.wants("a list of files to read ahead") {
             tried.rows.push(self.ahead(&usual)?);
@@ -149,10 +157,12 @@ impl Args {
         self.only.is_empty() || self.only.iter().any(|words| change.contains(words.as_str()))
     }
 
-    fn usual(&self) -> Result<Boot, Failure> {
+    /// The usual boot, as far as it is told by options.
+    fn options(&self) -> Result<Boot, Failure> {
+        let root = self.root.as_deref().map(|file| root::find(Some(file))).transpose()?;
         Ok(Boot {
             device: self.device.clone(),
-            root: root::find(self.root.as_deref())?,
+            root: root.unwrap_or_default(),
             file_system: session::FILE_SYSTEM.into(),
             scheduler: None,
             read_ahead_kib: None,
@@ -168,7 +178,7 @@ impl Args {
             read_ahead: Vec::new(),
             queue: None,
             seed: self.seed,
-            kernel: kernel::find_or_build(self.kernel.clone())?,
+            kernel: PathBuf::new(),
             program: crate::binary::find()?,
         })
     }
