@@ -35,8 +35,10 @@ use served::Served;
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 /// How often a screen is looked at: a picture is known to be there so much later at most.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// After the record is there: how long a login prompt and a picture are waited for.
+/// After the record is there: how long a login prompt and a picture are waited for, at least.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// And as a part of the time that it took to be there: a busy machine is slow at this, too.
+const PATIENCE_PART: u32 = 4;
 /// The kernel's command line. A guest that the host keeps waiting believes that its timer does not
 /// work.
 const WORDS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check random.trust_cpu=on \
@@ -334,7 +336,10 @@ impl Seen {
     /// The record is there, and all that was waited for beside it, or patience is over.
     fn is_whole(&self) -> bool {
         let all = self.milestones.len() == 2;
-        self.recorded.is_some_and(|(_, at)| all || at.elapsed() > PATIENCE)
+        self.recorded.is_some_and(|(_, at)| {
+            let patience = PATIENCE.max(at.duration_since(self.began) / PATIENCE_PART);
+            all || at.elapsed() > patience
+        })
     }
 
     fn take(&mut self, at: Instant, said: Said) -> Result<(), Failure> {
