@@ -37,6 +37,14 @@ impl PrivateFolder {
         PrivateFolder::below(Path::new(MEMORY)).or_else(|_| PrivateFolder::new())
     }
 
+    /// Where there is room for large files: `TMPDIR`, or `/var/tmp` without it.
+    ///
+    /// # Errors
+    /// When none can be made there.
+    pub fn for_large_files() -> Result<PrivateFolder, Failure> {
+        PrivateFolder::below(&for_large_files())
+    }
+
     /// Below that folder.
     pub fn below(base: &Path) -> Result<PrivateFolder, Failure> {
         for (path, _lock) in abandoned_below(base) {

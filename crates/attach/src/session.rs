@@ -3,9 +3,9 @@
 mod commands;
 pub(crate) mod open;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sim::Nanos;
+use sim::{Bytes, Lba, Nanos, Request};
 use study::metrics;
 use study::{BuiltPart, Failure};
 
@@ -65,6 +65,31 @@ pub struct Start {
     pub(crate) store: Store,
     pub(crate) at: Nanos,
     pub(crate) next_id: u64,
+}
+
+/// Sectors that are written at a time where a device is told of an image.
+const IMAGE_SECTORS: u64 = 2048;
+
+impl Start {
+    /// A device that comes with what is in the sparse file at `path`, which nobody else needs: each
+    /// stretch of data in it was written, in order and in no time.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is larger than the device.
+    pub fn with_image(part: &mut BuiltPart, path: &Path) -> Result<Start, Failure> {
+        let store = Store::image(path, part.device.limits().capacity)?;
+        let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
+        let mut at = 0;
+        for extent in store.extents(0, store.bytes(), usize::MAX).map_err(wrong)? {
+            let (from, to) = (Bytes(at).sectors(), Bytes(at + extent.bytes).sectors());
+            at += extent.bytes;
+            for first in (from..to).step_by(IMAGE_SECTORS as usize).filter(|_| !extent.hole) {
+                let sectors = IMAGE_SECTORS.min(to - first) as u32;
+                part.device.apply(&Request::write(Lba(first), sectors));
+            }
+        }
+        Ok(Start { store, at: Nanos(0), next_id: 0 })
+    }
 }
 
 /// What to do.
@@ -318,5 +343,34 @@ impl Serving for Session {
 
     fn take(&mut self, event: Event) {
         self.command(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::Stepper;
+
+    use super::*;
+
+    #[test]
+    fn a_device_knows_of_the_image_that_it_comes_with() {
+        let folder = crate::PrivateFolder::new().unwrap();
+        let path = folder.path.join("image");
+        std::fs::write(&path, [7; 8192]).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+        let build = || study::build_part("slc2010-paper", &[], 1).unwrap();
+        let (mut with, without) = (build(), build());
+        let start = Start::with_image(&mut with, &path).unwrap();
+        assert_eq!(start.store.bytes(), with.device.limits().capacity.0);
+        let read_ns = |part: BuiltPart, lba| {
+            let mut stepper = Stepper::new(part.device);
+            stepper.submit(Request::read(Lba(lba), 8)).unwrap();
+            stepper.drain()[0].at.0
+        };
+        // An SSD reads what was never written in no time.
+        assert!(read_ns(with, 8) > read_ns(without, 8));
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 42).unwrap();
+        let failure = Start::with_image(&mut build(), &path).unwrap_err();
+        assert_eq!(failure.exit_code(), 2, "{failure}");
     }
 }

@@ -115,6 +115,26 @@ impl Store {
         Ok(Store { file, bytes: capacity.0, path: None, room: Some(Room::new(limit)) })
     }
 
+    /// What is in a sparse file that nobody else needs, with room behind it up to `capacity`. It
+    /// goes with its last handle once its name is gone.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is larger.
+    pub(crate) fn image(path: &Path, capacity: Bytes) -> Result<Store, Failure> {
+        let shown = path.display();
+        let unusable = |why: io::Error| Failure::machine(format!("cannot use {shown}: {why}"));
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(unusable)?;
+        let bytes = file.metadata().map_err(unusable)?.len();
+        if bytes > capacity.0 {
+            return Err(Failure::input(format!(
+                "{shown} has {bytes} bytes, the device {capacity}"
+            ))
+            .expected("a device that it fits on"));
+        }
+        file.set_len(capacity.0).map_err(unusable)?;
+        Ok(Store { file, bytes: capacity.0, path: None, room: None })
+    }
+
     /// Why a write found no room.
     pub(crate) fn full(&self) -> Failure {
         if let Some(room) = self.room.as_ref().filter(|room| room.is_used_up.get()) {

@@ -40,7 +40,7 @@ pub struct Installed {
 /// # Errors
 /// When there is no systemd, something cannot be written, or it is installed already.
 pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
-    crate::timeline::session::check_unit(unit)?;
+    crate::timeline::session::check_unit("--until", unit)?;
     let there = ["lib/systemd/systemd", "usr/lib/systemd/systemd"];
     if !there.iter().any(|path| root.join(path).exists()) {
         return Err(Failure::input(format!("no systemd in {}", root.display()))

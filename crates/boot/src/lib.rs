@@ -8,10 +8,13 @@
 
 mod accelerator;
 pub mod compose;
+mod guest_process;
 mod guest_program;
 pub mod image;
 pub mod install;
 pub mod load;
+pub mod machine;
+mod modules;
 pub mod snapshot;
 pub mod timeline;
 mod tool;

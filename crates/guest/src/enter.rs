@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
@@ -20,10 +20,11 @@ const SERVICE: &str = "blocklab-reached.service";
 /// The service that reads a list of files early, and its program.
 const READ_AHEAD: &str = "readahead-list";
 
-/// The verb: ROOT UNIT LIST INIT ARGUMENT...; LIST may be empty.
+/// The verb: ROOT UNIT LIST MASKED INIT ARGUMENT...; LIST and MASKED, names of units with blanks
+/// between them, may be empty.
 pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
-    let [root, unit, list, init, rest @ ..] = arguments else {
-        return Err("expected enter ROOT UNIT LIST INIT ARGUMENT...".into());
+    let [root, unit, list, masked, init, rest @ ..] = arguments else {
+        return Err("expected enter ROOT UNIT LIST MASKED INIT ARGUMENT...".into());
     };
     let root = Path::new(root);
     let failed = |what: &str| {
@@ -43,6 +44,7 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     if !list.is_empty() {
         read_ahead(root, Path::new(list)).map_err(unwritable)?;
     }
+    mask(root, masked.split_whitespace()).map_err(unwritable)?;
     std::env::set_current_dir(root).map_err(|why| format!("{}: {why}", root.display()))?;
     if root != Path::new("/") {
         mount_move(".", "/").map_err(failed("move the root"))?;
@@ -53,15 +55,16 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     Err(format!("cannot run {init}: {}", command.exec()))
 }
 
-/// A unit that runs this program once `unit` is active.
-fn tell(root: &Path, unit: &str) -> std::io::Result<()> {
+/// A unit that runs this program once `unit` is active; returns where the program is, in the root.
+pub(super) fn tell(root: &Path, unit: &str) -> std::io::Result<PathBuf> {
     let (folder, units) = (root.join(FOLDER), root.join(UNITS));
     let wants = units.join(format!("{unit}.wants"));
     fs::create_dir_all(&folder)?;
     fs::create_dir_all(&wants)?;
     fs::copy("/proc/self/exe", folder.join(PROGRAM))?;
     fs::write(units.join(SERVICE), service(unit))?;
-    std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))
+    std::os::unix::fs::symlink(Path::new("..").join(SERVICE), wants.join(SERVICE))?;
+    Ok(Path::new("/").join(FOLDER).join(PROGRAM))
 }
 
 fn service(unit: &str) -> String {
@@ -71,8 +74,17 @@ fn service(unit: &str) -> String {
     )
 }
 
+/// Have systemd start none of these units.
+pub(super) fn mask<'a>(root: &Path, units: impl Iterator<Item = &'a str>) -> std::io::Result<()> {
+    let folder = root.join(UNITS);
+    fs::create_dir_all(&folder)?;
+    units
+        .into_iter()
+        .try_for_each(|unit| std::os::unix::fs::symlink("/dev/null", folder.join(unit)))
+}
+
 /// A unit that reads the files of a list before anything else runs.
-fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
+pub(super) fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
     let (folder, units) = (root.join(FOLDER), root.join(UNITS));
     let (service, wants) = (format!("{READ_AHEAD}.service"), units.join("sysinit.target.wants"));
     fs::create_dir_all(&folder)?;
@@ -97,6 +109,8 @@ mod tests {
         tell(&root, "multi-user.target").unwrap();
         fs::write(root.join("list"), "/bin/sh\n").unwrap();
         read_ahead(&root, &root.join("list")).unwrap();
+        mask(&root, ["cron.service", "ssh.service"].into_iter()).unwrap();
+        let masked = fs::read_link(root.join(UNITS).join("ssh.service")).unwrap();
         let early = root.join(UNITS).join("sysinit.target.wants/readahead-list.service");
         let early = fs::read_to_string(early).unwrap();
         let wanted = root.join(UNITS).join("multi-user.target.wants").join(SERVICE);
@@ -105,6 +119,7 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
         assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
         assert!(text.contains("blocklab-guest mark multi-user.target units\n"), "{text}");
+        assert_eq!(masked, Path::new("/dev/null"));
         assert!(early.contains("/readahead-list read-ahead /run/blocklab/list\n"), "{early}");
         assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
     }

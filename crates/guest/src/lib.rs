@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+mod boot;
 mod enter;
+mod first_process;
 mod lab;
 mod policy;
 mod read_ahead;
@@ -12,6 +14,7 @@ mod suspend;
 mod swap;
 mod why;
 
+pub use boot::RECORD_SERIAL;
 pub use why::Why;
 
 /// Bytes of a page.
@@ -21,7 +24,8 @@ const PAGE_BYTES: u64 = resume::PAGE_BYTES as u64;
 type Verb = fn(&[String]) -> Result<u8, Why>;
 
 /// The verbs, one file and one line each.
-const VERBS: [(&str, &str, Verb); 9] = [
+const VERBS: [(&str, &str, Verb); 10] = [
+    ("boot", "of an initramfs: becomes the recorder of a root", |words| Ok(boot::run(words)?)),
     ("convert", "an image that a kernel made by itself, for the loader", suspend::convert_verb),
     ("cycles", "the processor's clock, which counts instructions where a machine does", lab::count),
     ("enter", "becomes the init of a root, as process 1 of a namespace", |words| {

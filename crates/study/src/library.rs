@@ -21,7 +21,7 @@ pub fn studies() -> &'static [(&'static str, &'static str)] {
 }
 
 /// A recording or a job that a shipped study names, by its path in the repository.
-pub(crate) fn file(name: &str) -> Option<&'static [u8]> {
+pub fn file(name: &str) -> Option<&'static [u8]> {
     FILES.iter().find(|(entry, _)| *entry == name).map(|&(_, bytes)| bytes)
 }
 

@@ -63,7 +63,7 @@ use serve::{End, Server};
 /// Less memory does not boot.
 pub const MEMORY_MIN_MIB: u64 = 64;
 /// Exit code when the user ended it.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 /// Memory for the record of the queue before it is copied to the host.
 const QUEUE_KIB: u32 = 16 << 10;
 
@@ -213,8 +213,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
         // What must not be wrong at the end is tried at the beginning.
         std::fs::File::create(path).map_err(|why| record::unwritable(path, &why))?;
     }
-    let depths = shared.exports.iter().map(|export| export.engine.limits().queue_depth_max);
-    let queue_depth = depths.min().unwrap_or(1).min(u32::from(BIOS_MAX));
+    let queue_depth = queue_depth(&shared.exports, options.settings.queue_depth);
     let boot = Boot {
         kernel: &options.kernel,
         program: &options.program,
@@ -255,6 +254,13 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     };
     let (found, asked) = ((findings, latencies), (asked, wall_s));
     Ok(left(&mut server, &origins, found, asked, (control, companion)))
+}
+
+/// Requests that the driver may give out at a time: what each device takes, or less.
+fn queue_depth(exports: &[Export], wanted: Option<u32>) -> u32 {
+    let depths = exports.iter().map(|export| export.engine.limits().queue_depth_max);
+    let depths = depths.chain(wanted.map(|depth| depth.max(1)));
+    depths.min().unwrap_or(1).min(u32::from(BIOS_MAX))
 }
 
 /// Keep all that the first disk is asked, and what the program is promised.

@@ -20,6 +20,8 @@ pub struct Settings {
     pub never_flush: bool,
     /// Write-back throttling of the first disk: the latency in microseconds; 0 is off.
     pub wbt_us: Option<u64>,
+    /// Requests that the disks' driver may have given out at a time; `None`: what the devices take.
+    pub queue_depth: Option<u32>,
     /// Values of files in /proc/sys/vm.
     pub memory: BTreeMap<String, u64>,
     /// Further words of the kernel's command line.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 
 use super::{Drives, SnapshotGuest, StartedBy};
+use crate::guest_process::{GuestProcess, with_last_lines};
 use crate::image;
 use crate::tool::{self, QEMU};
 
@@ -26,8 +27,6 @@ boot
 ";
 /// What the loader says when it does nothing.
 pub(super) const NOT_RESUMED: &str = "blocklab-loader: not resumed: ";
-/// Lines of a guest that an error shows.
-const LAST_LINES: usize = 5;
 /// Most lines that are kept.
 const LINES_MAX: usize = 100_000;
 
@@ -49,15 +48,6 @@ pub(super) struct Life {
     pub(super) ended: Duration,
     /// What it read, in QEMU's words, if it counted.
     pub(super) trace: Vec<u8>,
-}
-
-struct Guest(Child);
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Start {
@@ -160,7 +150,7 @@ impl Start {
             .spawn()
             .map_err(|why| tool::missing(QEMU, &why))?;
         let serial = child.stdout.take().expect("stdout is a pipe");
-        let mut guest = Guest(child);
+        let mut guest = GuestProcess(child);
         let (send, lines) = channel();
         std::thread::spawn(move || {
             let mut serial = BufReader::new(serial);
@@ -244,11 +234,6 @@ impl Life {
         if let Some(why) = self.said("lab: error: ") {
             return failure.help(format!("the guest: {why}"));
         }
-        let from = self.lines.len().saturating_sub(LAST_LINES);
-        let last: Vec<&str> = self.lines[from..].iter().map(|(_, line)| line.as_str()).collect();
-        match last.as_slice() {
-            [] => failure.help("it said nothing; a slow machine needs a longer --wall-limit"),
-            last => failure.help(format!("its last lines:\n{}", last.join("\n"))),
-        }
+        with_last_lines(failure, self.lines.iter().map(|(_, line)| line.as_str()))
     }
 }

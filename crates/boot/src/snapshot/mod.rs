@@ -2,7 +2,6 @@
 
 mod guest;
 pub mod inspect;
-mod modules;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use workload::boot_recording::{Read, Recording};
 
 use crate::Accelerator;
 use crate::image::archive_of;
+use crate::modules;
 use crate::tool;
 use guest::{Life, NOT_RESUMED, Start};
 use trace::Trace;
@@ -295,7 +295,7 @@ impl SnapshotGuest {
             let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
             return Err(Failure::input(message).expected("at most what is filled"));
         }
-        modules::find(&self.kernel, self.modules.as_deref()).map(drop)
+        modules::find(&modules::OF_ANY, &self.kernel, self.modules.as_deref()).map(drop)
     }
 
     /// Does the policy have to know what an earlier resume touched?
@@ -364,7 +364,7 @@ impl SnapshotGuest {
 
     /// Boot the guest's kernel.
     fn boot(&self, resumer: Resumer, disks: &Disks) -> Result<Life, Failure> {
-        let modules = modules::find(&self.kernel, self.modules.as_deref())?;
+        let modules = modules::find(&modules::OF_ANY, &self.kernel, self.modules.as_deref())?;
         let mut files = vec![("blocklab-guest".to_string(), crate::GUEST_PROGRAM.to_vec())];
         files.extend(modules);
         let [image, mounted, swap] = self.drives.names();

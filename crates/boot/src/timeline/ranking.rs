@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::record::{Process, Record};
+use super::record::{Machine, Process, Record};
 use super::units;
 
 /// Ticks in which the paper's way counts.
@@ -125,6 +125,37 @@ fn table(record: &Record, rows: usize) -> Vec<String> {
     lines
 }
 
+/// How a boot in real time was done.
+fn of_machine(machine: &Machine) -> Vec<String> {
+    let Machine { device, accelerator, kernel_file, wall_s, .. } = machine;
+    let slower = match machine.dilation {
+        1 => String::new(),
+        times => format!(" and {times} times slower"),
+    };
+    let mut lines = vec![
+        format!(
+            "{device} in real time{slower}, {kernel_file} in QEMU by {accelerator}: not the same \
+             twice; {wall_s:.1} s of wall time"
+        ),
+        format!(
+            "{:.6} s from QEMU's start to the kernel's clock",
+            machine.before_kernel_ns as f64 / 1e9
+        ),
+    ];
+    let requests = machine.requests.iter();
+    let requests: Vec<String> = requests
+        .map(|(op, [count, bytes])| format!("{count} {op} ({:.1} MB)", *bytes as f64 / 1e6))
+        .collect();
+    lines.push(format!(
+        "requests: {}; answers late by at most {:.0} us but for one in a hundred",
+        requests.join(", "),
+        machine.lateness_p99_us
+    ));
+    lines
+        .extend(machine.doubts.iter().map(|why| format!("the device's times are doubtful: {why}")));
+    lines
+}
+
 /// What a person reads: milestones, shares, and the first `rows` of the ranking.
 pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -140,9 +171,15 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
         });
         lines.push(format!("{} was busy {device_s:.1} % of it, {code}", travelled.device));
     }
-    let inside = |at_ns: u64| at_ns > start && at_ns < end;
-    for one in record.milestones.iter().filter(|one| inside(one.at_ns)) {
-        lines.push(format!("{} after {:.6} s", one.milestone, seconds(one.at_ns - start)));
+    lines.extend(record.machine.iter().flat_map(of_machine));
+    let ends = [head.until.as_str(), "init", "recorder"];
+    for one in record.milestones.iter().filter(|one| !ends.contains(&one.milestone.as_str())) {
+        if one.at_ns > start {
+            lines.push(format!("{} after {:.6} s", one.milestone, seconds(one.at_ns - start)));
+        } else if one.at_ns < start {
+            let before = seconds(start - one.at_ns);
+            lines.push(format!("{} {before:.6} s before process 1", one.milestone));
+        }
     }
     if let Some(before) = record.before_kernel {
         let (firmware, loader) = (seconds(before.firmware_ns), seconds(before.loader_ns));

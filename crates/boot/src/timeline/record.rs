@@ -13,6 +13,10 @@ pub const FORMAT: &str = "blocklab boot record 1";
 /// Longer ones are not records.
 const LINES_MAX: usize = 1 << 20;
 
+/// Targets of systemd that are milestones of every boot.
+const TARGETS: [&str; 4] =
+    ["local-fs.target", "sysinit.target", "basic.target", "graphical.target"];
+
 /// All of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Record {
@@ -38,6 +42,8 @@ pub struct Record {
     pub before_kernel: Option<BeforeKernel>,
     /// In virtual time.
     pub travelled: Option<Travelled>,
+    /// In real time, in QEMU.
+    pub machine: Option<Machine>,
 }
 
 /// What holds for all of it.
@@ -138,6 +144,8 @@ pub struct Unit {
     pub main_start_ns: Option<u64>,
     /// Units that it is ordered after, of those that were started.
     pub after: Vec<String>,
+    /// Units that fail without it, of those that were started.
+    pub required_by: Vec<String>,
 }
 
 /// Times before the kernel's start.
@@ -203,6 +211,30 @@ pub struct Travelled {
     pub wall_s: f64,
 }
 
+/// What is known beside of a boot in QEMU, in real time.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    /// The part.
+    pub device: String,
+    /// What ran the guest's instructions: KVM, or TCG and why.
+    pub accelerator: String,
+    /// The kernel's file.
+    pub kernel_file: String,
+    /// The device took so many times its time.
+    pub dilation: u64,
+    /// From QEMU's start to that of the kernel's clock: the firmware, and the kernel while it is
+    /// loaded and unpacks itself.
+    pub before_kernel_ns: u64,
+    /// Requests that the device was given, and bytes, by operation.
+    pub requests: BTreeMap<String, [u64; 2]>,
+    /// How late answers were, at most one in a hundred later.
+    pub lateness_p99_us: f64,
+    /// Why the device's times are to be doubted; nothing where this machine was fast enough.
+    pub doubts: Vec<String>,
+    /// What it took on this machine.
+    pub wall_s: f64,
+}
+
 impl Travelled {
     pub(super) fn of(report: &Report) -> Travelled {
         let disk = &report.disks[0];
@@ -253,6 +285,7 @@ impl Record {
             units: Vec::new(),
             before_kernel: None,
             travelled: None,
+            machine: None,
         }
     }
 
@@ -280,9 +313,20 @@ impl Record {
             }
             record.take(json(number, line)?).map_err(at(number))?;
         }
+        record.add_targets();
         // Systemd tells its own behind the recorder's.
         record.milestones.sort_by_key(|one| one.at_ns);
         Ok(record)
+    }
+
+    /// Targets on the way are milestones, too.
+    fn add_targets(&mut self) {
+        for unit in self.units.iter().filter(|unit| TARGETS.contains(&unit.unit.as_str())) {
+            let known = self.milestones.iter().any(|one| one.milestone == unit.unit);
+            if let Some(at_ns) = unit.active_ns.filter(|_| !known) {
+                self.milestones.push(Milestone { milestone: unit.unit.clone(), at_ns });
+            }
+        }
     }
 
     fn take(&mut self, line: Value) -> Result<(), String> {
@@ -309,6 +353,8 @@ impl Record {
             self.before_kernel = Some(read(line)?);
         } else if has("travelled") {
             self.travelled = Some(read(line["travelled"].clone())?);
+        } else if has("machine") {
+            self.machine = Some(read(line["machine"].clone())?);
         } else {
             return Err("a line of no known kind".into());
         }

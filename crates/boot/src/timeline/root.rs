@@ -14,22 +14,43 @@ const MMDEBSTRAP: &str = "mmdebstrap";
 const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,cron,rsyslog,openssh-server";
 const SUITE: &str = "bookworm";
 
+/// What it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A guest with a kernel from elsewhere.
+    Plain,
+    /// A machine: it has Debian's kernel and its modules, too.
+    WithKernel,
+}
+
+impl Kind {
+    fn file_name(self) -> String {
+        let kernel = if self == Kind::WithKernel { "-kernel" } else { "" };
+        format!("debian-{SUITE}{kernel}.tar")
+    }
+
+    fn packages(self) -> String {
+        let kernel = if self == Kind::WithKernel { ",linux-image-amd64" } else { "" };
+        format!("{PACKAGES}{kernel}")
+    }
+}
+
 /// Where `make` puts it.
 ///
 /// # Errors
 /// When there is no cache folder.
-pub fn cached() -> Result<PathBuf, Failure> {
+pub fn cached(kind: Kind) -> Result<PathBuf, Failure> {
     let kernels = attach::travel::kernel::cache()?;
     let base = kernels.parent().unwrap_or(&kernels);
-    Ok(base.join("root").join(format!("debian-{SUITE}.tar")))
+    Ok(base.join("root").join(kind.file_name()))
 }
 
 /// Make it with mmdebstrap, unless it is there.
 ///
 /// # Errors
 /// When mmdebstrap is missing or fails.
-pub fn make() -> Result<PathBuf, Failure> {
-    let path = cached()?;
+pub fn make(kind: Kind) -> Result<PathBuf, Failure> {
+    let path = cached(kind)?;
     if path.is_file() {
         return Ok(path);
     }
@@ -42,7 +63,12 @@ pub fn make() -> Result<PathBuf, Failure> {
     let unfinished = work.path.join("root.tar");
     tool::run(Command::new(MMDEBSTRAP).arg("--version"), &[])?;
     let mut command = ends_with_us(MMDEBSTRAP);
-    command.args(["--variant=essential", "--quiet", &format!("--include={PACKAGES}"), SUITE]);
+    command.args([
+        "--variant=essential",
+        "--quiet",
+        &format!("--include={}", kind.packages()),
+        SUITE,
+    ]);
     tool::run_as(MMDEBSTRAP, command.arg(&unfinished), &[])?;
     // Half a root never has the name of a whole one.
     std::fs::rename(&unfinished, &path).map_err(unusable)?;
@@ -55,24 +81,32 @@ pub fn make() -> Result<PathBuf, Failure> {
 /// When it is not there, or where guests do not see it.
 pub fn find(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     let Some(wanted) = wanted else {
-        let path = cached()?;
+        let path = cached(Kind::Plain)?;
         let there = path.is_file();
         return there.then_some(path).ok_or_else(|| {
             Failure::machine("there is no root file system to boot").help("blocklab boot root")
         });
     };
     let shown = wanted.display();
-    let path = std::fs::canonicalize(wanted).map_err(|why| {
-        Failure::input(format!("--root {shown}: {why}"))
-            .expected("a tar file of a root file system with systemd")
-            .help("blocklab boot root makes one; leave --root out to take it")
-    })?;
+    let path = there(wanted)?;
     match COVERED.iter().find(|folder| path.starts_with(folder)) {
         None => Ok(path),
         Some(folder) => Err(Failure::input(format!("--root {shown}: a guest does not see it"))
             .expected(format!("a file outside of {folder}, which guests have of their own"))
             .help("move it to your home folder")),
     }
+}
+
+/// The tar file that a user names, with its whole path.
+///
+/// # Errors
+/// When it is not there.
+pub fn there(wanted: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(wanted).map_err(|why| {
+        Failure::input(format!("--root {}: {why}", wanted.display()))
+            .expected("a tar file of a root file system with systemd")
+            .help("blocklab boot root makes one; leave --root out to take it")
+    })
 }
 
 #[cfg(test)]

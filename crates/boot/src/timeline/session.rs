@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attach::travel::{Disk, Options, Report, Settings};
+use attach::travel::{self, Disk, Options, Report, Settings};
 use config::{Duration, Failure};
 use sim::{Bytes, Nanos};
 use study::HostProfile;
@@ -21,6 +21,8 @@ const UNPACK: &str = "tar --numeric-owner -xpf \"$0\" && \
 /// run it.
 const RUN: &str = "cd / && head -c $0 > run/blocklab-guest && cat > run/files && \
                    chmod +x run/blocklab-guest && exec run/blocklab-guest \"$@\"";
+/// Why nothing was recorded when the user ended it.
+pub const INTERRUPTED: &str = "interrupted";
 /// Longest name of a unit.
 const UNIT_BYTES_MAX: usize = 200;
 
@@ -37,6 +39,10 @@ pub struct Boot {
     pub scheduler: Option<String>,
     /// Read-ahead of the page cache; `None` for the kernel's choice.
     pub read_ahead_kib: Option<u32>,
+    /// Requests that the device may be given at a time; `None` for as many as it takes.
+    pub queue_depth: Option<u32>,
+    /// Units that are not started.
+    pub mask: Vec<String>,
     /// Until this unit of systemd is active.
     pub until: String,
     /// Virtual time that it may take.
@@ -100,9 +106,13 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     options.settings.mount = Some(boot.file_system.clone());
     options.scheduler.clone_from(&boot.scheduler);
     options.read_ahead_kib = boot.read_ahead_kib;
+    options.settings.queue_depth = boot.queue_depth;
     // Delays of the kernel's own threads, too, and all to the nanosecond.
     options.settings.kernel_words = ["delayacct", "host.clock=1"].map(String::from).into();
     let heard = disk.travel(part()?, options)?;
+    if heard.code == travel::INTERRUPTED {
+        return Err(Failure::machine(INTERRUPTED));
+    }
     if heard.code != 0 {
         let [_, complaints] = &heard.said;
         return Err(Failure::machine(format!("nothing was recorded: {}", complaints.trim())));
@@ -135,12 +145,12 @@ fn unreached(boot: &Boot, record: &Record) -> Failure {
 ///
 /// # Errors
 /// When it is none.
-pub fn check_unit(name: &str) -> Result<(), Failure> {
+pub fn check_unit(option: &str, name: &str) -> Result<(), Failure> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:\\".contains(c);
     if name.contains('.') && name.len() <= UNIT_BYTES_MAX && name.chars().all(plain) {
         return Ok(());
     }
-    Err(Failure::input(format!("--until {name}: no name of a unit"))
+    Err(Failure::input(format!("{option} {name}: no name of a unit"))
         .expected("a unit of systemd with its kind, such as multi-user.target or ssh.service"))
 }
 
@@ -163,6 +173,7 @@ impl Boot {
         if !self.read_ahead.is_empty() {
             all.extend(["--read-ahead", "/run/files"].map(String::from));
         }
+        all.extend(self.mask.iter().flat_map(|unit| ["--mask".into(), unit.clone()]));
         all.extend(["--", "/lib/systemd/systemd"].map(String::from));
         all
     }
@@ -207,10 +218,10 @@ mod tests {
     #[test]
     fn a_units_name_is_no_path() {
         for good in ["multi-user.target", "user@0.service", "dev-vda.device"] {
-            assert_eq!(check_unit(good), Ok(()), "{good}");
+            assert_eq!(check_unit("--until", good), Ok(()), "{good}");
         }
         for wrong in ["", "multi-user", "../x.target", "a b.service", "a/b.service"] {
-            assert!(check_unit(wrong).is_err(), "{wrong}");
+            assert!(check_unit("--until", wrong).is_err(), "{wrong}");
         }
     }
 

@@ -50,7 +50,7 @@ enum BootVerb {
     Load(Load),
     /// Make the root file system of a small Debian for `boot record`, once
     Root(record::Root),
-    /// Boot a root file system in virtual time and say who waits for what until a unit is reached
+    /// Boot a root file system in virtual time or in QEMU; say who waits until a unit is reached
     Record(record::Args),
     /// Put the recorder into this machine beside its usual boot, or take it out again
     Install(install::Args),

@@ -1,10 +1,10 @@
 //! `blocklab kernel`: the kernel that `travel` boots.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use attach::travel::kernel::{self, Progress};
+use attach::travel::kernel::{self, Built, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use study::Failure;
 
@@ -52,23 +52,33 @@ pub(crate) fn find(wanted: Option<PathBuf>) -> Result<PathBuf, Failure> {
     kernel::find(wanted)
 }
 
-fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
-    let began = Instant::now();
-    let built = if std::io::stderr().is_terminal() {
+/// The same, built first where there is none yet.
+pub(crate) fn find_or_build(wanted: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let is_there = kernel::all(&kernel::cache()?).iter().any(|built| built.current);
+    if wanted.is_some() || is_there {
+        return find(wanted);
+    }
+    eprintln!("building the kernel that travel boots, once, some minutes");
+    Ok(shown_build(None)?.path)
+}
+
+/// Build it, and show how far that is.
+fn shown_build(source: Option<&Path>) -> Result<Built, Failure> {
+    if std::io::stderr().is_terminal() {
         let bar = ProgressBar::new(1000);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
             bar.set_style(style);
         }
-        let result = kernel::build(source.as_deref(), |progress| match progress {
+        let result = kernel::build(source, |progress| match progress {
             Progress::Begins(what) => bar.set_message(what.to_string()),
             Progress::Lacks(option) => bar.println(lacks(option)),
             Progress::Compiled(share) => bar.set_position((share * 1000.0) as u64),
         });
         bar.finish_and_clear();
-        result?
+        result
     } else {
         let mut said = Instant::now();
-        kernel::build(source.as_deref(), |progress| match progress {
+        kernel::build(source, |progress| match progress {
             Progress::Begins(what) => eprintln!("kernel: {what}"),
             Progress::Lacks(option) => eprintln!("{}", lacks(option)),
             Progress::Compiled(share) if said.elapsed() >= LINE_EVERY => {
@@ -76,8 +86,13 @@ fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
                 eprintln!("kernel: {:3.0} %", share * 100.0);
             }
             Progress::Compiled(_) => {}
-        })?
-    };
+        })
+    }
+}
+
+fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
+    let began = Instant::now();
+    let built = shown_build(source.as_deref())?;
     if json {
         say(serde_json::json!({
             "version": built.version, "path": built.path, "wall_s": began.elapsed().as_secs_f64()

@@ -160,6 +160,16 @@ fn what_cannot_be_recorded_is_told() {
     assert!(record(&["--read-ahead", "a.record"]).contains("a.record: line 1"));
     assert!(record(&["--until", "../x"]).contains("no name of a unit"));
     assert!(record(&["--host", "no-such-host"]).contains("no-such-host"));
+    assert!(record(&["--dilate", "2"]).contains("--dilate, but the boot is recorded in travel"));
+    let machine = |more: &[&'static str]| record(&[&["--in", "qemu"], more].concat());
+    assert!(machine(&["--queue"]).contains("--queue, but the boot is recorded in qemu"));
+    assert!(machine(&["--root", "none.tar"]).contains("--root none.tar"));
+    assert!(machine(&["--root", "a.record", "--kernel", "none"]).contains("kernel none: "));
+    assert!(machine(&["--root", "a.record"]).contains("a.record: `tar` failed"));
+    let advise =
+        |more: &[&'static str]| told(&[&["advise", "--device", "slc2010-paper"], more].concat());
+    assert!(advise(&["--vmlinuz", "a.record"]).contains("a.record: not a Linux kernel"));
+    assert!(advise(&["--root", "none.tar"]).contains("--root none.tar"));
     assert!(told(&["record", "--device", "no-such-part"]).contains("no-such-part"));
     assert!(told(&["report", "a.record"]).contains("a.record: line 1: format null"));
 }

@@ -9,6 +9,7 @@ mod catalog;
 mod common;
 mod compare;
 mod figures;
+mod machine;
 mod mirror;
 mod notes;
 mod out;

@@ -36,6 +36,37 @@ fn without_wall(record: &str) -> String {
 }
 
 #[test]
+fn each_change_of_an_advice_is_booted() {
+    if !can_boot() {
+        return;
+    }
+    let folder = Folder::new();
+    let device = ["--device", "slc2010-paper"];
+    let only = ["--only", "1 request at", "--only", "without rsyslog"];
+    let advice = boot(&folder, &[&["advise"], &device[..], &only[..]].concat());
+    let changes = advice["changes"].as_array().unwrap();
+    let of = |name: &str| {
+        let found = changes.iter().find(|one| one["change"] == name);
+        found.unwrap_or_else(|| panic!("{name}: {advice}"))
+    };
+    assert_eq!(changes.len(), 2, "{advice}");
+    // A drive with several channels waits where it is given one request at a time.
+    assert!(of("1 request at a time")["saved_s"].as_f64().unwrap() < 0.0, "{advice}");
+    let read = |row: &Value| row["read_mb"].as_f64().unwrap();
+    let without = of("without rsyslog.service");
+    assert!(read(without) < read(&advice["as_it_is"]), "{advice}");
+    let loads = advice["loads"].as_array().unwrap();
+    let usual = loads.iter().find(|load| load["variant"] == "shipped").unwrap();
+    assert_eq!((loads.len(), usual["saved_s"].as_f64()), (5, Some(0.0)), "{advice}");
+
+    let masked = [&["record", "--mask", "rsyslog.service"], &device[..]].concat();
+    let masked = boot(&folder, &masked);
+    let rows = masked["boots"][0]["ranking"].as_array().unwrap();
+    let has = |name: &str| rows.iter().any(|row| row["name"] == name);
+    assert!(has("cron") && !has("rsyslogd"), "{rows:?}");
+}
+
+#[test]
 fn a_boot_is_recorded_whole_and_the_same_on_a_busy_machine() {
     if !can_boot() {
         return;

@@ -3,7 +3,6 @@
 
 pub(crate) mod app;
 
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,11 +16,9 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use crate::policy::{self, Fetch};
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
-use crate::{Why, cycles};
+use crate::{Why, cycles, first_process};
 use app::App;
 
-/// Where the guest's modules are, in the order in which they must be loaded.
-const MODULES: &str = "/modules";
 /// A file that is written before and after.
 const LIFE: &str = "/mnt/life";
 const TICK: Duration = Duration::from_millis(10);
@@ -48,7 +45,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
         needed(key)?.parse().map_err(|why| format!("{key}: {why}"))
     };
     let policy = policy::find(value("policy").unwrap_or("everything"))?;
-    begin()?;
+    first_process::begin()?;
     let disk = |key: &str| value(key).map(appears).transpose();
     // Of the kernel's own way: the disk that its image goes to.
     let own = disk("own")?;
@@ -198,34 +195,6 @@ fn open(disk: &Path) -> Result<File, String> {
     mount(disk, "/mnt", "ext4", MountFlags::empty(), None)
         .map_err(|why| format!("{}: {why}", disk.display()))?;
     File::create(LIFE).map_err(|why| format!("{LIFE}: {why}"))
-}
-
-/// Mount what the tools need, and load the modules.
-fn begin() -> Result<(), String> {
-    let group = ("cgroup2", "/sys/fs/cgroup");
-    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), group] {
-        let _ = fs::create_dir(place);
-        mount(kind, place, kind, MountFlags::empty(), None)
-            .map_err(|why| format!("{place}: {why}"))?;
-    }
-    let console = File::options().write(true).open("/dev/console");
-    let console = console.map_err(|why| format!("/dev/console: {why}"))?;
-    rustix::stdio::dup2_stdout(&console).map_err(|why| format!("/dev/console: {why}"))?;
-    let mut modules: Vec<_> = match fs::read_dir(MODULES) {
-        Ok(folder) => folder.flatten().map(|entry| entry.path()).collect(),
-        Err(_) => Vec::new(),
-    };
-    modules.sort();
-    modules.iter().try_for_each(|module| load(module))
-}
-
-fn load(module: &Path) -> Result<(), String> {
-    let told = |why: String| format!("{}: {why}", module.display());
-    let file = File::open(module).map_err(|why| told(why.to_string()))?;
-    match rustix::system::finit_module(&file, &CString::default(), 0) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(why) => Err(told(why.to_string())),
-    }
 }
 
 /// Bytes that nobody can guess, nor compress.

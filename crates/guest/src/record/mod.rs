@@ -42,6 +42,7 @@ const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 /// How to use it.
 const USAGE: &str = "record [--to FILE] [--until MARK] [--limit SECONDS] [--sample MILLISECONDS] \
                      [--slice MICROSECONDS] [--root DIR] [--files yes] [--read-ahead LIST] \
+                     [--mask UNIT] [--milestone NAME=NANOSECONDS] [--tell yes] \
                      [-- INIT ARGUMENT...]";
 
 /// What to do.
@@ -56,6 +57,12 @@ struct Options {
     files: bool,
     /// Let a program read the files of this list early.
     read_ahead: Option<String>,
+    /// Units that are not to be started.
+    mask: Vec<String>,
+    /// What was reached before, and when.
+    milestones: Vec<(String, u64)>,
+    /// Say on the machine's console that the record is written.
+    tells: bool,
     init: Vec<String>,
 }
 
@@ -75,6 +82,9 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         root: None,
         files: false,
         read_ahead: None,
+        mask: Vec::new(),
+        milestones: Vec::new(),
+        tells: false,
         init: Vec::new(),
     };
     let mut rest = arguments.iter();
@@ -93,6 +103,15 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--until" => options.until.clone_from(value),
             "--files" => options.files = value == "yes",
             "--read-ahead" => options.read_ahead = Some(value.clone()),
+            "--mask" => options.mask.push(value.clone()),
+            "--tell" => options.tells = value == "yes",
+            "--milestone" => {
+                let told = value
+                    .split_once('=')
+                    .and_then(|(name, at)| Some((name.to_string(), at.parse().ok()?)));
+                let wrong = || format!("--milestone {value}: expected NAME=NANOSECONDS");
+                options.milestones.push(told.ok_or_else(wrong)?);
+            }
             "--root" => options.root = Some(value.clone()),
             "--limit" => options.limit = Duration::from_secs(number()?),
             "--sample" => options.sample = Some(Duration::from_millis(number()?.max(1))),
@@ -126,7 +145,10 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     }
     match &options.to {
         Some(to) => {
-            std::fs::write(to, &record).map_err(|why| format!("cannot write {to}: {why}"))?
+            write(to, record.as_bytes()).map_err(|why| format!("cannot write {to}: {why}"))?;
+            if options.tells {
+                tell(&format!("recorded {} at {}", record.len(), now_ns()));
+            }
         }
         None => {
             let written = std::io::stdout().write_all(record.as_bytes());
@@ -134,6 +156,26 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
         }
     }
     Ok(0)
+}
+
+/// Write all of it, and to a disk for good.
+fn write(to: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(to)?;
+    file.write_all(bytes)?;
+    match file.sync_data() {
+        // A pipe or the like has nothing to synchronise.
+        Err(why) if why.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+/// Say something on the machine's console, whatever became of the terminals there.
+pub(crate) fn tell(text: &str) {
+    // As urgent, so that a kernel shows it that was told to be quiet.
+    let line = format!("<1>blocklab-guest: {text}\n");
+    let log = File::options().write(true).open("/dev/kmsg");
+    // Where there is no such console nobody waits for it.
+    let _ = log.and_then(|mut log| log.write_all(line.as_bytes()));
 }
 
 /// As process 1: leave a child that records, and become the init. Only a failure returns.
@@ -187,12 +229,13 @@ fn start(options: &Options) -> Result<Child, String> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("enter").arg(options.root()).arg(&options.until);
     command.arg(options.read_ahead.as_deref().unwrap_or(""));
+    command.arg(options.mask.join(" "));
     command.args(&options.init).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().map_err(|why| format!("cannot start process 1: {why}"))
 }
 
 /// Since the kernel's start.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -229,10 +272,12 @@ impl Recorder {
         for task in alive.iter().filter_map(|&pid| taskstats.thread(pid)) {
             processes.lived_before(&task);
         }
+        let mut milestones = options.milestones.clone();
+        milestones.push(("recorder".into(), now_ns()));
         Ok(Recorder {
             taskstats,
             marks,
-            milestones: vec![("recorder".into(), now_ns())],
+            milestones,
             processes,
             sampler: options.sample.map(Sampler::every),
             slices: options.slice.map(Slices::every),
@@ -431,6 +476,9 @@ mod tests {
             (options.to.as_deref(), options.slice),
             (Some("f"), Some(Duration::from_micros(500)))
         );
+        let told = read(&["--milestone", "root mounted=7"]).unwrap().milestones;
+        assert_eq!(told, [("root mounted".to_string(), 7)]);
+        assert!(read(&["--milestone", "x"]).err().unwrap().contains("--milestone x"));
         assert!(read(&["--until"]).err().unwrap().contains("--until without a value"));
         assert!(read(&["--sample", "x"]).err().unwrap().contains("not a whole number"));
         assert!(read(&["--other", "x"]).err().unwrap().contains("no option --other"));

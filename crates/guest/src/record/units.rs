@@ -16,7 +16,7 @@ use super::{MARKS, PART, UNITS_FOLLOW};
 /// What is asked of each unit.
 const OF_UNIT: &str = "Id,ActiveState,InactiveExitTimestampMonotonic,\
                        ActiveEnterTimestampMonotonic,ExecMainPID,ExecMainStartTimestampMonotonic,\
-                       After";
+                       After,RequiredBy";
 /// What is asked of systemd itself.
 const OF_MANAGER: &str = "FirmwareTimestampMonotonic,LoaderTimestampMonotonic,\
                           InitRDTimestampMonotonic,UserspaceTimestampMonotonic,\
@@ -120,19 +120,22 @@ pub fn lines(answer: &str) -> String {
     let known: BTreeSet<&str> = units.iter().map(|(id, ..)| *id).collect();
     for (id, block, began) in units {
         let number = |value: Option<u64>| value.map_or("null".into(), |value| value.to_string());
-        let after = block.get("After").copied().unwrap_or("").split_whitespace();
-        let after: Vec<String> = after.filter(|one| known.contains(one)).map(quoted).collect();
+        let names = |key: &str| {
+            let all = block.get(key).copied().unwrap_or("").split_whitespace();
+            all.filter(|one| known.contains(one)).map(quoted).collect::<Vec<_>>().join(",")
+        };
         let process = block.get("ExecMainPID").and_then(|text| text.parse().ok());
         let _ = writeln!(
             out,
             "{{\"unit\":{},\"state\":{},\"activating_ns\":{began},\"active_ns\":{},\"main\":{},\
-             \"main_start_ns\":{},\"after\":[{}]}}",
+             \"main_start_ns\":{},\"after\":[{}],\"required_by\":[{}]}}",
             quoted(id),
             quoted(block.get("ActiveState").copied().unwrap_or("")),
             number(ns(block, "ActiveEnterTimestampMonotonic")),
             number(process.filter(|&pid: &u64| pid > 0)),
             number(ns(block, "ExecMainStartTimestampMonotonic")),
-            after.join(",")
+            names("After"),
+            names("RequiredBy")
         );
     }
     out
@@ -146,7 +149,7 @@ mod tests {
         InitRDTimestampMonotonic=0\nUserspaceTimestampMonotonic=5\n\n\
         Id=a.service\nActiveState=active\nInactiveExitTimestampMonotonic=7\n\
         ActiveEnterTimestampMonotonic=9\nExecMainPID=12\nExecMainStartTimestampMonotonic=8\n\
-        After=b.target never.mount\n\n\
+        After=b.target never.mount\nRequiredBy=b.target\n\n\
         Id=b.target\nActiveState=active\nInactiveExitTimestampMonotonic=6\n\
         ActiveEnterTimestampMonotonic=6\n\n\
         Id=never.mount\nActiveState=inactive\nInactiveExitTimestampMonotonic=0\n";
@@ -158,9 +161,11 @@ mod tests {
             "{\"milestone\":\"systemd\",\"at_ns\":5000}\n",
             "{\"firmware_ns\":500000,\"loader_ns\":400000}\n",
             "{\"unit\":\"a.service\",\"state\":\"active\",\"activating_ns\":7000,",
-            "\"active_ns\":9000,\"main\":12,\"main_start_ns\":8000,\"after\":[\"b.target\"]}\n",
+            "\"active_ns\":9000,\"main\":12,\"main_start_ns\":8000,\"after\":[\"b.target\"],",
+            "\"required_by\":[\"b.target\"]}\n",
             "{\"unit\":\"b.target\",\"state\":\"active\",\"activating_ns\":6000,",
-            "\"active_ns\":6000,\"main\":null,\"main_start_ns\":null,\"after\":[]}\n",
+            "\"active_ns\":6000,\"main\":null,\"main_start_ns\":null,\"after\":[],",
+            "\"required_by\":[]}\n",
         );
         assert_eq!(told, expected);
         assert_eq!(lines(""), "");

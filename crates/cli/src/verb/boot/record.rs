@@ -3,10 +3,12 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use boot::machine::{self, MachineBoot};
 use boot::timeline::ranking::{self, Row};
 use boot::timeline::record::{Record, Unreadable};
-use boot::timeline::session::{self, Boot, Booted};
-use boot::timeline::{difference, foreign, page, perfetto, root, units};
+use boot::timeline::root::{self, Kind};
+use boot::timeline::session::{self, Boot};
+use boot::timeline::{difference, foreign, page, perfetto, units};
 use config::Duration;
 use serde_json::{Value, json};
 use study::Failure;
@@ -15,11 +17,18 @@ use crate::say;
 use crate::verb::{kernel, travel};
 use crate::write::replace;
 
+/// Whose time code is charged by default.
+pub(super) const HOST: &str = "server-vm-2026";
+/// Seconds of this machine for a boot in real time.
+const WALL_LIMIT_S: u64 = 300;
 /// Longest record that is read.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(clap::Args)]
 pub(super) struct Root {
+    /// With Debian's kernel and its modules, for `boot record --in qemu`
+    #[arg(long)]
+    with_kernel: bool,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -30,27 +39,36 @@ pub(super) struct Args {
     /// A part to boot from; may be given several times
     #[arg(long, value_name = "PART", default_values = ["wd-80g-5400", "mlc-970pro-like"])]
     device: Vec<String>,
+    /// travel: in virtual time, the same again each time; qemu: in real time, a whole machine with
+    /// Debian's kernel, an initramfs, udev and a screen
+    #[arg(long = "in", value_name = "PLACE", default_value = "travel")]
+    place: Place,
     /// The tar file of a root file system with systemd [default: the one of `boot root`]
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
     /// Record until this unit is active
     #[arg(long, value_name = "UNIT", default_value = "multi-user.target")]
     until: String,
+    /// Do not start this unit; may be given several times
+    #[arg(long, value_name = "UNIT")]
+    mask: Vec<String>,
     /// Keep the records in this folder, as PART.record
     #[arg(long, value_name = "DIR", default_value = "out/boot")]
     out: PathBuf,
     /// A page of the first two records, as `boot report` makes it
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Charge code the time of this host's processor (`blocklab list hosts`); none: code is free
-    #[arg(long, value_name = "PROFILE", default_value = "server-vm-2026")]
-    host: String,
+    /// travel: charge code the time of this host's processor (`blocklab list hosts`); none: code is
+    /// free [default: server-vm-2026]
+    #[arg(long, value_name = "PROFILE")]
+    host: Option<String>,
     /// The guest's memory
     #[arg(long, value_name = "SIZE", default_value = "512M")]
     mem: String,
-    /// Look this often what every process used, for pictures; 0ms: never
-    #[arg(long, value_name = "TIME", default_value = "20ms")]
-    slice: String,
+    /// Look this often what every process used, for pictures; 0ms: never [default: 20ms in travel,
+    /// 200ms in qemu]
+    #[arg(long, value_name = "TIME")]
+    slice: Option<String>,
     /// Beside it, read every process's stat this often, as the paper does
     #[arg(long, value_name = "TIME")]
     sample: Option<String>,
@@ -60,24 +78,42 @@ pub(super) struct Args {
     /// Let a program, readahead-list, read the files of this record first
     #[arg(long, value_name = "RECORD", conflicts_with = "files")]
     read_ahead: Option<PathBuf>,
-    /// Keep the requests, too, as PART.blk: to replay the boot on other devices
+    /// travel: keep the requests, too, as PART.blk: to replay the boot on other devices
     #[arg(long)]
     queue: bool,
     /// Root of the device's random streams and of the guest's random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// End a boot that is not done after so much virtual time
+    /// End a boot that is not done after so much time of the guest
     #[arg(long, value_name = "TIME", default_value = "2min")]
     limit: String,
+    /// qemu: seconds of this machine that a boot may take [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    wall_limit: Option<u64>,
+    /// qemu: the device takes N times its time, for a guest that computes so much slower than a
+    /// machine would [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    dilate: Option<u64>,
     /// Places of the ranking that are shown
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     rows: usize,
-    /// A User-Mode Linux with time travel [default: the one `blocklab kernel build` made]
+    /// travel: a User-Mode Linux with time travel [default: the one `blocklab kernel build` made];
+    /// qemu: a vmlinuz [default: the root's own]
     #[arg(long, value_name = "PATH")]
     kernel: Option<PathBuf>,
+    /// qemu: the folder of the kernel's modules [default: found beside it]
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
+}
+
+/// Where a boot is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Place {
+    Travel,
+    Qemu,
 }
 
 #[derive(clap::Args)]
@@ -101,7 +137,8 @@ pub(super) struct Report {
 
 impl Root {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let path = root::make()?;
+        let kind = if self.with_kernel { Kind::WithKernel } else { Kind::Plain };
+        let path = root::make(kind)?;
         if self.json {
             say(json!({ "root": path.display().to_string() }))
         } else {
@@ -112,11 +149,11 @@ impl Root {
 }
 
 /// The root of `boot root`, which is made where it is not there yet.
-fn cached_root(quiet: bool) -> Result<PathBuf, Failure> {
-    if !quiet && !root::cached()?.is_file() {
-        eprintln!("making the root file system of a small Debian, once, a minute or two");
+pub(super) fn cached_root(kind: Kind, quiet: bool) -> Result<PathBuf, Failure> {
+    if !quiet && !root::cached(kind)?.is_file() {
+        eprintln!("making the root file system of a small Debian, once, some minutes");
     }
-    root::make()
+    root::make(kind)
 }
 
 pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
@@ -138,57 +175,56 @@ fn interval(option: &str, text: &str) -> Result<Option<Duration>, Failure> {
     }
 }
 
+/// A boot that is ready to be recorded on one device after the other.
+enum Ready {
+    Travel(Box<Boot>),
+    Machine(Box<machine::Ready>),
+}
+
+impl Ready {
+    /// The record, as it is kept and as it is read.
+    fn record(&self, device: &str, queue: Option<PathBuf>) -> Result<(String, Record), Failure> {
+        match self {
+            Ready::Travel(usual) => {
+                let boot = Boot { device: device.into(), queue, ..usual.as_ref().clone() };
+                let booted = session::record(&boot)?;
+                Ok((booted.text, booted.record))
+            }
+            Ready::Machine(ready) => {
+                let recorded = ready.record(device)?;
+                Ok((recorded.text, recorded.record))
+            }
+        }
+    }
+}
+
 impl Args {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let limit = time("--limit", &self.limit)?;
-        let slice = interval("--slice", &self.slice)?;
-        let sample = match &self.sample {
-            Some(text) => interval("--sample", text)?,
-            None => None,
-        };
-        let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
-        let memory_mib = travel::memory(&self.mem)?;
-        let host = study::host(&self.host)?;
+        self.check_place()?;
         // A wrong part, and what is in the way of an output, is told before anything boots.
         for device in &self.device {
             study::build_part(device, &[], self.seed)?;
         }
-        session::check_unit(&self.until)?;
-        let places = self.places()?;
-        let wanted = self.root.as_deref().map(|file| root::find(Some(file))).transpose()?;
-        let kernel = kernel::find(self.kernel.clone())?;
-        let root = wanted.map_or_else(|| cached_root(self.json), Ok)?;
+        session::check_unit("--until", &self.until)?;
+        self.mask.iter().try_for_each(|unit| session::check_unit("--mask", unit))?;
+        let ready = match self.place {
+            Place::Travel => self.travel()?,
+            Place::Qemu => self.machine()?,
+        };
         let (mut all, mut shown) = (Vec::new(), Vec::new());
-        for (device, (path, queue)) in self.device.iter().zip(places) {
-            let boot = Boot {
-                queue,
-                file_system: session::FILE_SYSTEM.into(),
-                scheduler: None,
-                read_ahead_kib: None,
-                device: device.clone(),
-                root: root.clone(),
-                until: self.until.clone(),
-                limit,
-                host: host.clone(),
-                memory_mib,
-                slice,
-                sample,
-                files: self.files,
-                read_ahead: read_ahead.clone(),
-                seed: self.seed,
-                kernel: kernel.clone(),
-                program: crate::binary::find()?,
-            };
-            let booted = session::record(&boot)?;
-            self.keep(&path, &booted)?;
+        for (device, (path, queue)) in self.device.iter().zip(self.places()?) {
+            let (text, record) = ready.record(device, queue)?;
+            replace(&path, text.as_bytes())?;
             if !self.json {
-                ranking::lines(&booted.record, self.rows).into_iter().for_each(say);
-                let report = &booted.report;
-                say(format!("digest {}, {:.1} s of wall time", report.digest, report.wall_s));
+                ranking::lines(&record, self.rows).into_iter().for_each(say);
+                if let Some(travelled) = &record.travelled {
+                    let (digest, wall_s) = (&travelled.digest, travelled.wall_s);
+                    say(format!("digest {digest}, {wall_s:.1} s of wall time"));
+                }
                 say(format!("record {}\n", path.display()));
             }
-            all.push(told(&path, &booted.record));
-            shown.push((device.clone(), booted.record));
+            all.push(told(&path, &record));
+            shown.push((device.clone(), record));
         }
         if !self.json {
             say_difference(&shown, self.rows);
@@ -201,6 +237,99 @@ impl Args {
             say(json!({ "boots": all, "difference": differs(&shown) }));
         }
         Ok(())
+    }
+
+    /// Refuse what the place of the boot does not have.
+    fn check_place(&self) -> Result<(), Failure> {
+        let (place, given) = match self.place {
+            Place::Travel => (
+                "travel",
+                vec![
+                    ("--wall-limit", self.wall_limit.is_some()),
+                    ("--modules", self.modules.is_some()),
+                    ("--dilate", self.dilate.is_some()),
+                ],
+            ),
+            Place::Qemu => ("qemu", vec![("--host", self.host.is_some()), ("--queue", self.queue)]),
+        };
+        match given.iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => {
+                let other = if self.place == Place::Qemu { "travel" } else { "qemu" };
+                Err(Failure::input(format!("{option}, but the boot is recorded in {place}"))
+                    .expected(format!("it with --in {other}"))
+                    .help("leave it out"))
+            }
+        }
+    }
+
+    fn times(&self) -> Result<Times, Failure> {
+        // In real time a look takes the boot's own.
+        let usual = if self.place == Place::Travel { "20ms" } else { "200ms" };
+        let sample = self.sample.as_deref().map(|text| interval("--sample", text)).transpose()?;
+        Ok(Times {
+            limit: time("--limit", &self.limit)?,
+            slice: interval("--slice", self.slice.as_deref().unwrap_or(usual))?,
+            sample: sample.flatten(),
+        })
+    }
+
+    fn travel(&self) -> Result<Ready, Failure> {
+        let Times { limit, slice, sample } = self.times()?;
+        let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
+        let memory_mib = travel::memory(&self.mem)?;
+        let host = study::host(self.host.as_deref().unwrap_or(HOST))?;
+        self.places()?;
+        let wanted = self.root.as_deref().map(|file| root::find(Some(file))).transpose()?;
+        let kernel = kernel::find_or_build(self.kernel.clone())?;
+        let root = wanted.map_or_else(|| cached_root(Kind::Plain, self.json), Ok)?;
+        Ok(Ready::Travel(Box::new(Boot {
+            queue: None,
+            file_system: session::FILE_SYSTEM.into(),
+            scheduler: None,
+            read_ahead_kib: None,
+            queue_depth: None,
+            mask: self.mask.clone(),
+            device: String::new(),
+            root,
+            until: self.until.clone(),
+            limit,
+            host,
+            memory_mib,
+            slice,
+            sample,
+            files: self.files,
+            read_ahead,
+            seed: self.seed,
+            kernel,
+            program: crate::binary::find()?,
+        })))
+    }
+
+    fn machine(&self) -> Result<Ready, Failure> {
+        let Times { limit, slice, sample } = self.times()?;
+        let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
+        let memory_mib = travel::memory(&self.mem)?;
+        self.places()?;
+        let wanted = self.root.as_deref().map(root::there).transpose()?;
+        let root = wanted.map_or_else(|| cached_root(Kind::WithKernel, self.json), Ok)?;
+        let boot = MachineBoot {
+            root,
+            kernel: self.kernel.clone(),
+            modules: self.modules.clone(),
+            mask: self.mask.clone(),
+            until: self.until.clone(),
+            limit,
+            wall: std::time::Duration::from_secs(self.wall_limit.unwrap_or(WALL_LIMIT_S)),
+            memory_mib,
+            slice,
+            sample,
+            files: self.files,
+            read_ahead,
+            dilation: self.dilate.unwrap_or(1),
+            seed: self.seed,
+        };
+        Ok(Ready::Machine(Box::new(machine::Ready::new(boot)?)))
     }
 
     /// The record of each device, and its requests where they are asked for.
@@ -224,10 +353,13 @@ impl Args {
         }
         Ok(places)
     }
+}
 
-    fn keep(&self, path: &Path, booted: &Booted) -> Result<(), Failure> {
-        replace(path, booted.text.as_bytes())
-    }
+/// What is looked at how often, and when it ends.
+struct Times {
+    limit: Duration,
+    slice: Option<Duration>,
+    sample: Option<Duration>,
 }
 
 /// How the second of two boots differs from the first, for programs; null but for two.
@@ -257,6 +389,7 @@ pub(super) fn told(path: &Path, record: &Record) -> Value {
         "boot_ns": end - start,
         "milestones": record.milestones,
         "travelled": record.travelled,
+        "machine": record.machine,
         "recorder_cpu_ns": record.recorder().map(|one| one.cpu_ns),
         "before_kernel": record.before_kernel,
         "ranking": rows,

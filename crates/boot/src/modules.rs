@@ -7,8 +7,10 @@ use config::Failure;
 
 use crate::image::{kernel_version, unpack_any};
 
-/// What the guest's disks and their file system are behind.
-const WANTED: [&str; 7] =
+/// What a disk of virtio and its file system are behind.
+pub(crate) const OF_VIRTIO: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
+/// What any disk of a guest, and its file system, are behind.
+pub(crate) const OF_ANY: [&str; 7] =
     ["virtio_pci", "virtio_blk", "nvme", "ahci", "sd_mod", "crc32c_generic", "ext4"];
 /// Where those modules and what they need may be, below the folder of modules.
 const FOLDERS: [&str; 12] = [
@@ -28,7 +30,8 @@ const FOLDERS: [&str; 12] = [
 
 /// Files for the guest's archive: `modules/00-NAME` and so on. None for a kernel that has the
 /// drivers built in.
-pub(super) fn find(
+pub(crate) fn find(
+    wanted: &[&str],
     kernel: &Path,
     folder: Option<&Path>,
 ) -> Result<Vec<(String, Vec<u8>)>, Failure> {
@@ -42,7 +45,7 @@ pub(super) fn find(
         there.extend(entries.filter_map(|entry| Some((name(&entry.path())?, entry.path()))));
     }
     let mut ordered = Vec::new();
-    for wanted in WANTED.iter().filter(|wanted| there.contains_key(**wanted)) {
+    for wanted in wanted.iter().filter(|wanted| there.contains_key(**wanted)) {
         add(wanted, &there, &mut ordered)?;
     }
     let name = |(index, (name, bytes)): (usize, (String, Vec<u8>))| {
@@ -124,7 +127,8 @@ mod tests {
         write("virtio/virtio_pci.ko", "virtio-ring,virtio");
         write("virtio/virtio_mem.ko", "virtio");
         write("block/virtio_blk.ko", "virtio,virtio_ring,built_in");
-        let found = find(Path::new("none"), Some(&folder.path)).unwrap();
+        let of = || find(&OF_VIRTIO, Path::new("none"), Some(&folder.path));
+        let found = of().unwrap();
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
@@ -136,6 +140,6 @@ mod tests {
             ]
         );
         write("virtio/virtio_ring.ko", "virtio_ring");
-        assert!(find(Path::new("none"), Some(&folder.path)).is_err());
+        assert!(of().is_err());
     }
 }
