@@ -24,8 +24,10 @@ fn main() {
     fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
     let built = build(&room.join("loader"), "release", "sse2", "pie", &out.join("loader"));
     fs::copy(built.join("blocklab-loader"), out.join("blocklab-loader")).expect("OUT_DIR is ours");
-    let efi = fs::read(built.join("blocklab-efi")).expect("it was built");
-    fs::write(out.join("blocklab.efi"), pe::from_elf(&efi)).expect("OUT_DIR is ours");
+    for (program, name) in [("blocklab-efi", "blocklab.efi"), ("blocklab-starter", "starter.efi")] {
+        let elf = fs::read(built.join(program)).expect("it was built");
+        fs::write(out.join(name), pe::from_elf(&elf)).expect("OUT_DIR is ours");
+    }
 }
 
 /// Static, small, and in a target folder of its own: cargo holds the lock of the other. Returns

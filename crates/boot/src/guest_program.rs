@@ -8,3 +8,6 @@ pub const LOADER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab-loa
 
 /// The same loader as a program for UEFI.
 pub const LOADER_EFI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab.efi"));
+
+/// What a UEFI firmware starts first on a boot image.
+pub(crate) const STARTER_EFI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starter.efi"));

@@ -18,4 +18,4 @@ mod tool;
 
 pub use accelerator::Accelerator;
 pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI};
-pub use tool::missing_packages;
+pub use tool::{missing_packages, missing_uefi_packages};
