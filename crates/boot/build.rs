@@ -23,7 +23,9 @@ fn main() {
     let built = build(&crates.join("guest"), "guest", "crt-static", "static", &out.join("guest"));
     fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
     let built = build(&room.join("loader"), "release", "sse2", "pie", &out.join("loader"));
-    fs::copy(built.join("blocklab-loader"), out.join("blocklab-loader")).expect("OUT_DIR is ours");
+    for program in ["blocklab-loader", "blocklab-unpacker"] {
+        fs::copy(built.join(program), out.join(program)).expect("OUT_DIR is ours");
+    }
     for (program, name) in [("blocklab-efi", "blocklab.efi"), ("blocklab-starter", "starter.efi")] {
         let elf = fs::read(built.join(program)).expect("it was built");
         fs::write(out.join(name), pe::from_elf(&elf)).expect("OUT_DIR is ours");

@@ -6,6 +6,7 @@ fn main() {
         ("blocklab-loader", "pvh", "-static"),
         ("blocklab-efi", "efi", "-static-pie"),
         ("blocklab-starter", "efi", "-static-pie"),
+        ("blocklab-unpacker", "unpacker", "-static"),
     ] {
         let script = format!("{room}/src/{folder}/link.ld");
         println!("cargo::rerun-if-changed={script}");

@@ -34,6 +34,10 @@ pub enum Variant {
     Lzo,
     /// The same.
     Xz,
+    /// The plain one, unpacked by a program of ours, which GRUB starts.
+    Lz4,
+    /// The same.
+    Zstd,
     /// As it is shipped, in one file with the initramfs and the command line: a unified kernel
     /// image on the stub of systemd, which a UEFI firmware starts without a loader.
     Uki,
@@ -41,8 +45,16 @@ pub enum Variant {
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Variant; 6] =
-        [Variant::Shipped, Variant::Plain, Variant::Gzip, Variant::Lzo, Variant::Xz, Variant::Uki];
+    pub const ALL: [Variant; 8] = [
+        Variant::Shipped,
+        Variant::Plain,
+        Variant::Gzip,
+        Variant::Lzo,
+        Variant::Xz,
+        Variant::Lz4,
+        Variant::Zstd,
+        Variant::Uki,
+    ];
 
     /// What users call it.
     pub fn name(self) -> &'static str {
@@ -52,22 +64,23 @@ impl Variant {
             Variant::Gzip => "gzip",
             Variant::Lzo => "lzo",
             Variant::Xz => "xz",
+            Variant::Lz4 => "lz4",
+            Variant::Zstd => "zstd",
             Variant::Uki => "uki",
         }
     }
 
-    /// The bzImage as it is, which unpacks itself.
-    fn is_shipped(self) -> bool {
-        matches!(self, Variant::Shipped | Variant::Uki)
-    }
-
-    /// How the kernel's file is packed for GRUB's filter.
-    fn packing(self) -> Option<Packing> {
+    /// The kernel's file on the disk, made of `file`, a bzImage.
+    fn store(self, file: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let filtered = |packing: Packing| packing.pack(&plain(&unpack(&file)?)?);
         match self {
-            Variant::Shipped | Variant::Plain | Variant::Uki => None,
-            Variant::Gzip => Some(Packing::Gzip),
-            Variant::Lzo => Some(Packing::Lzo),
-            Variant::Xz => Some(Packing::Xz),
+            Variant::Shipped | Variant::Uki => kernel::payload(&file).map(drop).map(|()| file),
+            Variant::Plain => plain(&unpack(&file)?),
+            Variant::Gzip => filtered(Packing::Gzip),
+            Variant::Lzo => filtered(Packing::Lzo),
+            Variant::Xz => filtered(Packing::Xz),
+            Variant::Lz4 => elf::packed(&unpack(&file)?, Packing::Lz4),
+            Variant::Zstd => elf::packed(&unpack(&file)?, Packing::Zstd),
         }
     }
 }
@@ -213,13 +226,7 @@ pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failur
         Some(initramfs) => initramfs.make(kernel::version(&file))?,
         None => initramfs::smallest(),
     };
-    let stored = if recipe.variant.is_shipped() {
-        kernel::payload(&file).map_err(told)?;
-        file
-    } else {
-        let plain = plain(&unpack(&file).map_err(told)?).map_err(told)?;
-        recipe.variant.packing().map_or(Ok(plain.clone()), |packing| packing.pack(&plain))?
-    };
+    let stored = recipe.variant.store(file).map_err(told)?;
     let loader_bytes = disk::make(path, recipe, &stored, &initramfs)?;
     let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy().into());
     let more = recipe.initramfs.as_ref().map_or(0, |_| initramfs.len());

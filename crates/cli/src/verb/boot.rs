@@ -66,8 +66,8 @@ struct Stored {
     /// What starts the loader: bios, uefi; `load` takes several (default: bios)
     #[arg(long)]
     firmware: Vec<String>,
-    /// The kernel: shipped, plain, gzip, lzo, xz, and with UEFI uki, one file; `load` takes several
-    /// (default: all, or those as shipped with an initramfs)
+    /// The kernel: shipped, plain, gzip, lzo, xz, lz4, zstd, and with UEFI uki, one file; `load`
+    /// takes several (default: all, or those as shipped with an initramfs)
     #[arg(long)]
     variant: Vec<String>,
     /// The file system: ext2, ext4, fat; `load` takes several (default: ext2; UEFI reads fat)

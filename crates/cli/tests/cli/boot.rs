@@ -318,3 +318,18 @@ fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
     assert!(count(0, "load_instructions") < count(1, "load_instructions"), "{answer}");
     assert_eq!(entries(&test.path("")), [""; 0]);
 }
+
+#[test]
+fn what_grub_cannot_unpack_reaches_its_init_by_our_unpacker() {
+    let test = Test::new();
+    let args = ["--variant", "lz4", "--variant", "zstd"];
+    let Some(mut command) = loaded(&test, &args) else { return };
+    let out = test.run_as(&mut command);
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    let count = |row: usize, key: &str| rows[row][key].as_u64().unwrap();
+    // Zstandard packs better, and takes longer to unpack; that comes after the load.
+    assert!(count(1, "file_bytes") < count(0, "file_bytes") * 8 / 10, "{answer}");
+    assert!(count(1, "start_instructions") > count(0, "start_instructions"), "{answer}");
+}

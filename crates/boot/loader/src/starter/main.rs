@@ -11,8 +11,8 @@ use core::mem::MaybeUninit;
 use blocklab_loader::ports::{Console, in8, in32, out8};
 use uefi::boot::{self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::BootPolicy;
-use uefi::proto::device_path::build::{DevicePathBuilder, media};
 use uefi::proto::device_path::DevicePath;
+use uefi::proto::device_path::build::{DevicePathBuilder, media};
 use uefi::proto::loaded_image::LoadedImage;
 use uefi::{CStr16, Handle, Status, cstr16};
 
