@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 60
 CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 	e2fsprogs xfsprogs btrfs-progs util-linux \
 	qemu-system-x86 busybox-static nbd-client binutils mdadm dmsetup \
-	grub-common grub-pc-bin ovmf mmdebstrap mtools lzop lz4 zstd xz-utils gzip \
+	grub-common grub-pc-bin grub-efi-amd64-bin systemd-boot-efi ovmf mmdebstrap mtools lzop lz4 zstd xz-utils gzip \
 	strace git python3-lmdb
 
 # What travel runs in its guest.

@@ -24,10 +24,14 @@ fn main() {
     fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
     let built = build(&room.join("loader"), "release", "sse2", "pie", &out.join("loader"));
     let loader = fs::read(built.join("blocklab-loader")).expect("it was built");
-    fs::write(out.join("blocklab-loader"), &loader).expect("OUT_DIR is ours");
     fs::write(out.join("blocklab-multiboot"), multiboot(loader)).expect("OUT_DIR is ours");
-    let efi = fs::read(built.join("blocklab-efi")).expect("it was built");
-    fs::write(out.join("blocklab.efi"), pe::from_elf(&efi)).expect("OUT_DIR is ours");
+    for program in ["blocklab-loader", "blocklab-unpacker"] {
+        fs::copy(built.join(program), out.join(program)).expect("OUT_DIR is ours");
+    }
+    for (program, name) in [("blocklab-efi", "blocklab.efi"), ("blocklab-starter", "starter.efi")] {
+        let elf = fs::read(built.join(program)).expect("it was built");
+        fs::write(out.join(name), pe::from_elf(&elf)).expect("OUT_DIR is ours");
+    }
 }
 
 /// The loader with the magic number in its multiboot header, which lies behind these words.

@@ -2,9 +2,12 @@
 
 fn main() {
     let room = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    for (program, folder, kind) in
-        [("blocklab-loader", "pvh", "-static"), ("blocklab-efi", "efi", "-static-pie")]
-    {
+    for (program, folder, kind) in [
+        ("blocklab-loader", "pvh", "-static"),
+        ("blocklab-efi", "efi", "-static-pie"),
+        ("blocklab-starter", "efi", "-static-pie"),
+        ("blocklab-unpacker", "unpacker", "-static"),
+    ] {
         let script = format!("{room}/src/{folder}/link.ld");
         println!("cargo::rerun-if-changed={script}");
         let script = format!("-Wl,-T,{script}");

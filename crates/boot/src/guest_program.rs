@@ -11,3 +11,9 @@ pub const LOADER_MULTIBOOT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bl
 
 /// The same loader as a program for UEFI.
 pub const LOADER_EFI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab.efi"));
+
+/// What a UEFI firmware starts first on a boot image.
+pub(crate) const STARTER_EFI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starter.efi"));
+
+/// What unpacks a kernel that GRUB cannot unpack, and enters it.
+pub(crate) const UNPACKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blocklab-unpacker"));

@@ -21,4 +21,4 @@ mod tool;
 
 pub use accelerator::Accelerator;
 pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI, LOADER_MULTIBOOT};
-pub use tool::missing_packages;
+pub use tool::{missing_packages, missing_uefi_packages};

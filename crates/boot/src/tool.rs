@@ -1,6 +1,7 @@
 //! Programs of the machine that are run to their end.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use config::Failure;
@@ -13,6 +14,51 @@ pub(crate) const INIT_REACHED: i32 = 33;
 
 /// Where GRUB keeps the first sector of a disk that a BIOS boots.
 pub(crate) const GRUB_BOOT_CODE: &str = "/usr/lib/grub/i386-pc/boot.img";
+
+/// A file that a package brings.
+pub(crate) struct Brought {
+    pub(crate) path: &'static str,
+    package: &'static str,
+}
+
+/// GRUB's parts for UEFI; one of them stands for all.
+pub(crate) const GRUB_EFI: &Brought =
+    &Brought { path: "/usr/lib/grub/x86_64-efi/linux.mod", package: "grub-efi-amd64-bin" };
+/// The stub that a kernel in one file stands on.
+pub(crate) const STUB: &Brought =
+    &Brought { path: "/usr/lib/systemd/boot/efi/linuxx64.efi.stub", package: "systemd-boot-efi" };
+
+/// Where firmwares for virtual machines lie.
+const UEFI_FIRMWARES: [&str; 4] = [
+    "/usr/share/ovmf/OVMF.fd",
+    "/usr/share/OVMF/OVMF.fd",
+    "/usr/share/edk2/ovmf/OVMF.fd",
+    "/usr/share/edk2-ovmf/OVMF.fd",
+];
+
+/// A UEFI firmware for virtual machines.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn uefi_firmware() -> Result<&'static str, Failure> {
+    UEFI_FIRMWARES.into_iter().find(|place| Path::new(place).is_file()).ok_or_else(|| {
+        Failure::machine("there is no UEFI firmware for virtual machines")
+            .expected(format!("one of {}", UEFI_FIRMWARES.join(", ")))
+            .help("apt-get install ovmf")
+    })
+}
+
+/// The place of what a package brings.
+///
+/// # Errors
+/// When it is not there.
+pub(crate) fn uefi_file(brought: &Brought) -> Result<&'static Path, Failure> {
+    let path = Path::new(brought.path);
+    path.is_file().then_some(path).ok_or_else(|| {
+        Failure::machine(format!("{} is not there", brought.path))
+            .help(format!("sudo apt-get install {}", brought.package))
+    })
+}
 
 /// The programs that are used, and the Debian package that has each.
 const PACKAGES: [(&str, &str); 12] = [
@@ -38,10 +84,25 @@ pub fn missing_packages() -> Vec<&'static str> {
     let mut missing: Vec<&str> =
         needed.filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect();
     missing.dedup();
-    if !std::path::Path::new(GRUB_BOOT_CODE).exists() {
+    if !Path::new(GRUB_BOOT_CODE).exists() {
         missing.push("grub-pc-bin");
     }
     missing
+}
+
+/// The Debian packages that booting by UEFI lacks beside those.
+pub fn missing_uefi_packages() -> Vec<&'static str> {
+    let files = [GRUB_EFI, STUB].into_iter().filter(|file| uefi_file(file).is_err());
+    let mut missing: Vec<&str> = files.map(|file| file.package).collect();
+    if uefi_firmware().is_err() {
+        missing.push("ovmf");
+    }
+    missing
+}
+
+/// A path in an option of QEMU's, where a comma is written twice.
+pub(crate) fn qemu_name(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
 }
 
 /// A program that could not be started.

@@ -71,11 +71,19 @@ pub trait Workload {
     fn busy_after(&self) -> Nanos {
         Nanos::ZERO
     }
+
+    /// How long what it watches waited for the device, where it watches something.
+    fn waited(&self) -> Option<Nanos> {
+        None
+    }
 }
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
     fn busy_after(&self) -> Nanos {
         (**self).busy_after()
+    }
+    fn waited(&self) -> Option<Nanos> {
+        (**self).waited()
     }
     fn measure_from(&self) -> Nanos {
         (**self).measure_from()

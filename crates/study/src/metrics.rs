@@ -33,7 +33,7 @@ const LATENCIES: [(&str, &str, f64); 6] = [
 ];
 
 /// (name, unit, meaning) of what is measured between host and device, and of the run itself.
-const PLAIN: [(&str, &str, &str); 18] = [
+const PLAIN: [(&str, &str, &str); 19] = [
     ("iops", "1/s", "reads and writes completed per second of measured simulated time"),
     (
         "throughput_mb_s",
@@ -64,7 +64,15 @@ const PLAIN: [(&str, &str, &str); 18] = [
     ("read_latency_us_mean", "us", "mean response time of reads"),
     ("write_latency_us_mean", "us", "mean response time of writes"),
     ("flush_latency_us_mean", "us", "mean response time of flushes"),
+    (
+        PROCESS_WAIT,
+        "s",
+        "time that the process of `workload.trace.watch` waited for answers of the device",
+    ),
 ];
+
+/// The metric of a process that is watched.
+pub(crate) const PROCESS_WAIT: &str = "process_wait_s";
 
 /// The metric that counts requests.
 const REQUESTS: &str = "host_requests";

@@ -39,6 +39,10 @@ impl Workload for Shifted<'_> {
         self.inner.busy_after()
     }
 
+    fn waited(&self) -> Option<Nanos> {
+        self.inner.waited()
+    }
+
     fn measure_from(&self) -> Nanos {
         self.inner.measure_from()
     }

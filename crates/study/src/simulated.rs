@@ -68,6 +68,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
 
     let total = series.total();
     let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
+    let waited = workload.waited().map(|waited| waited.as_secs_f64());
+    metrics.insert(metrics::PROCESS_WAIT.into(), waited);
     let tables = tables::of_run(&recorder, &series, &*device);
     if section.power_cut {
         device.power_fail(outcome.end);

@@ -82,10 +82,11 @@ impl Params {
 struct Blkparse {
     action: u8,
     events: Events,
-    /// What each process was called when it was first seen.
+    /// What each process was called when it was last seen: until it runs its program, it has the
+    /// name of the one that started it.
     names: BTreeMap<u32, Box<[u8]>>,
-    /// The process seen last, so that a run of its events costs one comparison each.
-    named: Option<u32>,
+    /// The process seen last and its name, so that a run of its events costs one comparison each.
+    named: Option<(u32, Box<[u8]>)>,
 }
 
 /// Process names kept; bounds memory against a damaged trace.
@@ -221,8 +222,9 @@ impl Blkparse {
     #[cold]
     fn remember(&mut self, process: u32, name: &[u8]) {
         // A completion's brackets hold an error number.
-        if self.action != b'C' && self.names.len() < NAMES_MAX {
-            self.names.entry(process).or_insert_with(|| name.into());
+        let known = self.names.contains_key(&process) || self.names.len() < NAMES_MAX;
+        if self.action != b'C' && known {
+            self.names.insert(process, name.into());
         }
     }
 
@@ -247,8 +249,10 @@ impl Blkparse {
             (sector, sectors) = extent(line)?;
         }
         let name = name(line)?;
-        if wanted && self.named != Some(event.process) {
-            self.named = Some(event.process);
+        let is_same =
+            |(process, last): &(u32, Box<[u8]>)| *process == event.process && **last == *name;
+        if wanted && !self.named.as_ref().is_some_and(is_same) {
+            self.named = Some((event.process, name.into()));
             self.remember(event.process, name);
         }
         let bare = sectors == 0 && event.flags.preflush;

@@ -10,7 +10,7 @@
 //! within 4 KiB and move a request that would cross the end back until it fits.
 //!
 //! # Parameters
-//! `file`, `format` (with its own parameters), `replay`, `remap`, `device`, `first`, `requests`.
+//! `file`, `format` (with its own parameters), `replay`, `remap`, `device`, `first`, `requests`, `watch`.
 //!
 //! # What it leaves out
 //! What was in the recording machine's page cache; dependencies between requests, but for
@@ -28,6 +28,7 @@
 mod dependent;
 mod paced;
 mod source;
+mod watched;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,9 @@ pub struct Params {
     pub first: u64,
     /// Requests to replay at most.
     pub requests: Option<u64>,
+    /// Measure how long the processes of this name wait for the device (`process_wait_s`): while a
+    /// read, a flush or a write that is waited for is under way. With `replay = "dependencies"`.
+    pub watch: Option<String>,
 }
 
 impl Default for Params {
@@ -72,6 +76,7 @@ impl Default for Params {
             device: None,
             first: 0,
             requests: None,
+            watch: None,
         }
     }
 }
@@ -100,6 +105,10 @@ impl Params {
             return Err(ConfigError::new("file", "expected the name of a trace file"));
         }
         let order = self.replay.build(&()).map_err(|e| e.within("replay"))?;
+        if self.watch.is_some() && !matches!(order, Order::Dependencies { .. }) {
+            let message = "expected replay = \"dependencies\", in which processes wait";
+            return Err(ConfigError::new("watch", message));
+        }
         let wrong = |e: WorkloadError| ConfigError::new("file", e.0);
         let follows = matches!(order, Order::Dependencies { .. });
         let mut source = Source::new(self, context, follows)?;
@@ -108,7 +117,11 @@ impl Params {
         Ok(match order {
             Order::Paced(pace) => Box::new(Paced::new(source, pace)),
             Order::Dependencies { burst, handover } => {
-                Box::new(Dependent::new(source, (burst, handover)).map_err(wrong)?)
+                let mut replay = Dependent::new(source, (burst, handover)).map_err(wrong)?;
+                if let Some(name) = &self.watch {
+                    replay.watch(name).map_err(|message| ConfigError::new("watch", message))?;
+                }
+                Box::new(replay)
             }
         })
     }

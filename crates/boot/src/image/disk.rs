@@ -1,5 +1,6 @@
-//! A disk that a BIOS boots: GRUB in the first MiB, then a file system, made without root and
-//! without a loop device.
+//! A disk that a firmware boots, made without root and without a loop device. For a BIOS: GRUB in
+//! the first MiB, then a file system. For UEFI: a FAT file system with our starter, and with GRUB or
+//! a kernel in one file, which the starter loads.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom, Write};
@@ -10,13 +11,16 @@ use attach::PrivateFolder;
 use config::Failure;
 
 use super::initramfs::NAME;
-use super::{FileSystem, Recipe, Variant};
+use super::{FileSystem, Firmware, Recipe, Variant, uki};
+use crate::guest_program::STARTER_EFI;
 use crate::tool;
 
 /// Where the partition begins, in bytes.
 const PARTITION_AT: u64 = 1 << 20;
 /// Room beside the files.
 const SPARE_BYTES: u64 = 16 << 20;
+/// The least of a FAT32 that `mformat` makes.
+const FAT_BYTES_MIN: u64 = 64 << 20;
 /// The file system's identity, the same in each image.
 const IDENTITY: &str = "626c6f63-6b6c-6162-0000-626f6f740000";
 /// Code of a boot sector, without the partition table.
@@ -24,22 +28,64 @@ const BOOT_CODE_BYTES: usize = 440;
 /// What GRUB's image needs beside the file system: the disk, the loaders, its filters, and ports.
 const MODULES: [&str; 9] =
     ["biosdisk", "part_msdos", "linux", "multiboot", "gzio", "xzio", "lzopio", "iorw", "boot"];
+/// The same for UEFI, which is the disk's driver, too.
+const MODULES_EFI: [&str; 10] =
+    ["normal", "part_msdos", "fat", "linux", "multiboot", "gzio", "xzio", "lzopio", "iorw", "boot"];
+/// The program that a UEFI firmware starts from a disk, and the one that ours loads.
+const FIRST: &str = "EFI/BOOT/BOOTX64.EFI";
+const NEXT: &str = "EFI/blocklab/next.efi";
+
 /// The kernel says only what is wrong, and ends when it panics.
-const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1";
+fn command_line() -> String {
+    format!("console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/{NAME}")
+}
 
 /// GRUB's commands. Writes to QEMU's panic device stop the guest where tracing begins and ends:
 /// one before the first read of the load, one after the last. The PM timer is read after each.
-fn commands(variant: Variant) -> String {
-    let (load, more) = match variant {
+/// Under UEFI the load began with GRUB itself, and the firmware reads that timer, too: what is read
+/// after the panic device is not the firmware's.
+fn commands(recipe: &Recipe) -> String {
+    let (load, more) = match recipe.variant {
         Variant::Shipped => ("linux", "initrd"),
         // The kernel unpacks it, not GRUB.
         _ => ("multiboot", "module --nounzip"),
     };
-    let arguments = format!("{COMMAND_LINE} rdinit=/{NAME}");
-    format!(
-        "outb 0x505 1\ninl 0x608\n{load} /boot/kernel {arguments}\n{more} /boot/initramfs\n\
-         inl 0x608\noutb 0x505 1\nboot\n"
-    )
+    let (begin, end) = match recipe.firmware {
+        Firmware::Bios => ("outb 0x505 1\ninl 0x608\n", "inl 0x608\n"),
+        Firmware::Uefi => ("", "inb 0x505\ninl 0xb008\n"),
+    };
+    let line = command_line();
+    format!("{begin}{load} /boot/kernel {line}\n{more} /boot/initramfs\n{end}outb 0x505 1\nboot\n")
+}
+
+/// What lies in the file system: names, and what is in each.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// The files, and the size of the loader among them.
+fn files(
+    recipe: &Recipe,
+    kernel: &[u8],
+    initramfs: &[u8],
+    core: &Path,
+) -> Result<(Files, usize), Failure> {
+    let first = (FIRST, STARTER_EFI.to_vec());
+    if recipe.variant == Variant::Uki {
+        let image = uki::make(kernel, initramfs, &command_line())?;
+        let more = image.len() - kernel.len() - initramfs.len();
+        return Ok((vec![first, (NEXT, image)], more));
+    }
+    let mut files = vec![
+        ("boot/kernel", kernel.to_vec()),
+        ("boot/initramfs", initramfs.to_vec()),
+        ("boot/grub/grub.cfg", commands(recipe).into_bytes()),
+    ];
+    if recipe.firmware == Firmware::Bios {
+        return Ok((files, 0));
+    }
+    let grub = efi_image(core)?;
+    let bytes = grub.len();
+    files.extend([first, (NEXT, grub)]);
+    Ok((files, bytes))
 }
 
 /// An image that is removed again unless all went well.
@@ -56,16 +102,16 @@ impl Drop for Unfinished {
     }
 }
 
-/// Make the disk at `path`.
+/// Make the disk at `path`. Returns the size of the loader, where that is a file.
 ///
 /// # Errors
-/// When `path` exists or cannot be written, or the machine lacks GRUB or mke2fs.
+/// When `path` exists or cannot be written, or the machine lacks GRUB, the stub or mke2fs.
 pub(super) fn make(
     path: &Path,
     recipe: &Recipe,
     kernel: &[u8],
     initramfs: &[u8],
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     let shown = path.display();
     let opened = OpenOptions::new().write(true).create_new(true).open(path);
     let mut disk = opened.map_err(|why| {
@@ -73,19 +119,28 @@ pub(super) fn make(
     })?;
     let mut unfinished = Unfinished { path: path.into(), keep: false };
     let folder = PrivateFolder::new()?;
-    let files = folder.path.join("files");
+    let root = folder.path.join("files");
     let wrong = |why: std::io::Error| Failure::machine(format!("image {shown}: {why}"));
-    let grub = files.join("boot/grub");
-    std::fs::create_dir_all(&grub).map_err(wrong)?;
-    let boot = files.join("boot");
-    std::fs::write(boot.join("kernel"), kernel).map_err(wrong)?;
-    std::fs::write(boot.join("initramfs"), initramfs).map_err(wrong)?;
-    std::fs::write(grub.join("grub.cfg"), commands(recipe.variant)).map_err(wrong)?;
+    let core = folder.path.join("core.img");
+    let (files, loader_bytes) = files(recipe, kernel, initramfs, &core)?;
+    let mut bytes = 0;
+    for (name, content) in &files {
+        let file = root.join(name);
+        std::fs::create_dir_all(file.parent().expect("all lie in folders")).map_err(wrong)?;
+        std::fs::write(file, content).map_err(wrong)?;
+        bytes += content.len() as u64;
+    }
 
-    let bytes = (kernel.len() + initramfs.len()) as u64;
-    lay_out(&mut disk, path, recipe.file_system, &folder, bytes, &[])?;
+    let kind = recipe.file_system;
+    lay_out(&mut disk, path, &root, kind, bytes, |partition| {
+        let table = partition_table(recipe, partition);
+        Ok(match recipe.firmware {
+            Firmware::Bios => [boot_code()?, table, core_image(kind, &[], &core)?].concat(),
+            Firmware::Uefi => [vec![0; BOOT_CODE_BYTES], table].concat(),
+        })
+    })?;
     unfinished.keep = true;
-    Ok(())
+    Ok(loader_bytes)
 }
 
 /// A disk at `path`, which is free, that boots what `grub.cfg` says; `files` lie in its `/boot`.
@@ -102,34 +157,42 @@ pub(crate) fn with_menu(
     let wrong = |why: std::io::Error| Failure::machine(format!("image {}: {why}", path.display()));
     let mut disk = std::fs::File::create_new(path).map_err(wrong)?;
     let folder = PrivateFolder::new()?;
-    let boot = folder.path.join("files/boot");
+    let root = folder.path.join("files");
+    let boot = root.join("boot");
     std::fs::create_dir_all(boot.join("grub")).map_err(wrong)?;
     std::fs::write(boot.join("grub/grub.cfg"), menu).map_err(wrong)?;
     for (name, bytes) in files {
         std::fs::write(boot.join(name), bytes).map_err(wrong)?;
     }
     let bytes = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-    lay_out(&mut disk, path, FileSystem::Ext2, &folder, bytes, modules)
+    let recipe = Recipe::default();
+    let kind = recipe.file_system;
+    lay_out(&mut disk, path, &root, kind, bytes, |partition| {
+        let core = core_image(kind, modules, &folder.path.join("core.img"))?;
+        Ok([boot_code()?, partition_table(&recipe, partition), core].concat())
+    })
 }
 
-/// Fill the disk with GRUB and a file system with the folder's `files`, which have so many bytes.
+/// Fill the disk with a file system with the folder `files`, which have so many bytes, and with
+/// what `begin` puts before it, given its size.
 fn lay_out(
     disk: &mut std::fs::File,
     path: &Path,
+    files: &Path,
     kind: FileSystem,
-    folder: &PrivateFolder,
     bytes: u64,
-    modules: &[&str],
+    begin: impl FnOnce(u64) -> Result<Vec<u8>, Failure>,
 ) -> Result<(), Failure> {
     let wrong = |why: std::io::Error| Failure::machine(format!("image {}: {why}", path.display()));
     // An eighth for the file system's tables.
-    let partition = (bytes + bytes / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
+    let mut partition = (bytes + bytes / 8 + SPARE_BYTES).next_multiple_of(1 << 20);
+    if kind == FileSystem::Fat {
+        partition = partition.max(FAT_BYTES_MIN);
+    }
     disk.set_len(PARTITION_AT + partition).map_err(wrong)?;
-    fill(kind, &folder.path.join("files"), path, partition)?;
+    fill(kind, files, path, partition)?;
 
-    let core = core_image(kind, modules, &folder.path.join("core.img"))?;
-    let code = boot_code()?;
-    let begin = [code, partition_table(kind, partition), core].concat();
+    let begin = begin(partition)?;
     if begin.len() as u64 > PARTITION_AT {
         return Err(Failure::machine(format!(
             "GRUB's image has {} bytes, more than the {PARTITION_AT} before the partition",
@@ -148,7 +211,9 @@ fn fill(kind: FileSystem, files: &Path, disk: &Path, bytes: u64) -> Result<(), F
         format.args(["-i", &place, "-F", "-T", &(bytes / 512).to_string(), "-N", "626c6f63", "::"]);
         tool::run(&mut format, b"")?;
         let mut copy = Command::new("mcopy");
-        copy.args(["-i", &place, "-s"]).arg(files.join("boot")).arg("::boot");
+        copy.args(["-i", &place, "-s"]);
+        copy.args(["boot", "EFI"].map(|name| files.join(name)).iter().filter(|name| name.exists()));
+        copy.arg("::");
         return tool::run(&mut copy, b"").map(drop);
     }
     let mut mke2fs = Command::new("mke2fs");
@@ -160,14 +225,24 @@ fn fill(kind: FileSystem, files: &Path, disk: &Path, bytes: u64) -> Result<(), F
 }
 
 fn core_image(kind: FileSystem, modules: &[&str], path: &Path) -> Result<Vec<u8>, Failure> {
+    let kind = match kind {
+        FileSystem::Ext2 | FileSystem::Ext4 => "ext2",
+        FileSystem::Fat => "fat",
+    };
+    grub_image("i386-pc", &[&MODULES[..], modules, &[kind]].concat(), path)
+}
+
+/// GRUB as a program for UEFI.
+fn efi_image(path: &Path) -> Result<Vec<u8>, Failure> {
+    tool::uefi_file(tool::GRUB_EFI)?;
+    grub_image("x86_64-efi", &MODULES_EFI, path)
+}
+
+fn grub_image(platform: &str, modules: &[&str], path: &Path) -> Result<Vec<u8>, Failure> {
     let mut grub = Command::new("grub-mkimage");
     // It writes to files only: it fails to synchronise a pipe.
     grub.arg("-o").arg(path);
-    grub.args(["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub"]).args(MODULES).args(modules);
-    grub.arg(match kind {
-        FileSystem::Ext2 | FileSystem::Ext4 => "ext2",
-        FileSystem::Fat => "fat",
-    });
+    grub.args(["-O", platform, "-p", "(hd0,msdos1)/boot/grub"]).args(modules);
     tool::run(&mut grub, b"")?;
     std::fs::read(path).map_err(|why| Failure::machine(format!("{}: {why}", path.display())))
 }
@@ -183,10 +258,14 @@ fn boot_code() -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The rest of the first sector: one partition, of Linux or FAT32.
-fn partition_table(kind: FileSystem, bytes: u64) -> Vec<u8> {
+/// The rest of the first sector: one partition, of Linux, FAT32 or UEFI.
+fn partition_table(recipe: &Recipe, bytes: u64) -> Vec<u8> {
     let mut out = vec![0; 6];
-    let kind = if kind == FileSystem::Fat { 0x0c } else { 0x83 };
+    let kind = match (recipe.firmware, recipe.file_system) {
+        (Firmware::Uefi, _) => 0xef,
+        (_, FileSystem::Fat) => 0x0c,
+        _ => 0x83,
+    };
     out.extend([0, 0, 0, 0, kind, 0, 0, 0]);
     out.extend(((PARTITION_AT / 512) as u32).to_le_bytes());
     out.extend(((bytes / 512) as u32).to_le_bytes());
@@ -201,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_table_fills_the_sector() {
-        let table = partition_table(FileSystem::Ext4, 8 << 20);
+        let table = partition_table(&Recipe::default(), 8 << 20);
         assert_eq!(table.len(), 72);
         assert_eq!(table[6..22], [0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 64, 0, 0]);
     }

@@ -6,7 +6,9 @@
 
 use config::Failure;
 
+use super::Packing;
 use super::kernel::u32_at;
+use crate::guest_program::UNPACKER;
 
 /// Where the shim is loaded: between what GRUB uses and the kernel.
 const SHIM_AT: u32 = 0x20_0000;
@@ -14,11 +16,18 @@ const SHIM_AT: u32 = 0x20_0000;
 const SHIM_BYTES: usize = 4096;
 /// Where in it the address of the PVH entry goes.
 const SHIM_ENTRY: usize = 12;
+/// Where in it the unpacker finds what to do, behind what it makes of the memory map.
+const SHIM_TASK: usize = 0xc00;
 /// Where it begins to run.
 const SHIM_START: u32 = 16;
 const PAGE_BYTES: usize = 4096;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
+/// What is packed, and the unpacker's memory, begin on large pages.
+const LARGE_PAGE_BYTES: u32 = 2 << 20;
+/// Memory that unpacking Zstandard takes beside the kernel's: a ring for a window of 8 MiB, which
+/// grows by doubling to 16, and what it was before.
+const ZSTD_BYTES: u32 = 40 << 20;
 /// Xen's note with the 32-bit entry.
 const NOTE_PVH: u32 = 18;
 
@@ -81,6 +90,84 @@ struct Segment {
 /// # Errors
 /// When it is none, is cut off, or has no PVH entry.
 pub fn plain(kernel: &[u8]) -> Result<Vec<u8>, Failure> {
+    let (mut segments, entry) = take_apart(kernel)?;
+    segments.insert(0, shim(entry, &[]));
+    Ok(write(&segments))
+}
+
+/// The same, packed, behind a program of ours that unpacks it to where it runs: for what GRUB
+/// cannot unpack.
+///
+/// # Errors
+/// The same, and when the program that packs is missing.
+pub(super) fn packed(kernel: &[u8], packing: Packing) -> Result<Vec<u8>, Failure> {
+    let (segments, entry) = take_apart(kernel)?;
+    let image = Memory::of(&segments).ok_or_else(|| Failure::input("the kernel is too large"))?;
+    let data = packing.pack(&image.data)?;
+    let own = |offset| u64_at(UNPACKER, offset).expect("the unpacker is an ELF file");
+    let unpacker = segment(UNPACKER, own(32) as usize).expect("its first segment is all of it");
+    let large = |at: u32| at.next_multiple_of(LARGE_PAGE_BYTES);
+    let packed_at = large(image.at + image.bytes);
+    let room_at = large(packed_at + data.len() as u32);
+    let room_bytes = if packing == Packing::Zstd { ZSTD_BYTES } else { 0 };
+    let task = [
+        packed_at.into(),
+        data.len() as u64,
+        image.at.into(),
+        image.data.len() as u64,
+        room_at.into(),
+        room_bytes.into(),
+        entry.into(),
+    ];
+    let empty = |at, memory_bytes| Segment { at, data: Vec::new(), memory_bytes };
+    let memory_bytes = data.len() as u32;
+    Ok(write(&[
+        shim(own(24) as u32, &task),
+        unpacker,
+        empty(image.at, image.bytes),
+        Segment { at: packed_at, data, memory_bytes },
+        empty(room_at, room_bytes),
+    ]))
+}
+
+/// The parts of a kernel in one.
+struct Memory {
+    at: u32,
+    data: Vec<u8>,
+    /// With what is zero behind the data.
+    bytes: u32,
+}
+
+impl Memory {
+    /// `None` where it would not lie below 2 GiB with what is put behind it.
+    fn of(segments: &[Segment]) -> Option<Memory> {
+        let at = segments.iter().map(|segment| segment.at).min()?;
+        let end = |segment: &Segment| segment.at.checked_add(segment.memory_bytes);
+        let end = segments.iter().map(end).collect::<Option<Vec<u32>>>()?.into_iter().max()?;
+        (end < 1 << 30).then_some(())?;
+        let mut data = Vec::new();
+        for segment in segments {
+            let from = (segment.at - at) as usize;
+            data.resize(data.len().max(from + segment.data.len()), 0);
+            data[from..from + segment.data.len()].copy_from_slice(&segment.data);
+        }
+        Some(Memory { at, data, bytes: end - at })
+    }
+}
+
+/// The shim, which goes on at `entry`, with words for who is there.
+fn shim(entry: u32, words: &[u64]) -> Segment {
+    let mut data = SHIM.to_vec();
+    data.resize(SHIM_BYTES, 0);
+    data[SHIM_ENTRY..SHIM_ENTRY + 4].copy_from_slice(&entry.to_le_bytes());
+    for (index, word) in words.iter().enumerate() {
+        data[SHIM_TASK + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+    Segment { at: SHIM_AT, data, memory_bytes: SHIM_BYTES as u32 }
+}
+
+/// The parts of a kernel that are loaded, and its PVH entry.
+fn take_apart(kernel: &[u8]) -> Result<(Vec<Segment>, u32), Failure> {
     let cut_off = || {
         Failure::input("the ELF file in the kernel is cut off or damaged")
             .help("fetch the kernel's package again")
@@ -102,13 +189,9 @@ pub fn plain(kernel: &[u8]) -> Result<Vec<u8>, Failure> {
     let entry = entry.ok_or_else(|| {
         Failure::input("the kernel has no PVH entry")
             .expected("a kernel built with CONFIG_PVH, as Debian's are since version 10")
-            .help("only the variant `shipped` can be made of it")
+            .help("only the variants `shipped` and `uki` can be made of it")
     })?;
-    let mut shim = SHIM.to_vec();
-    shim.resize(SHIM_BYTES, 0);
-    shim[SHIM_ENTRY..SHIM_ENTRY + 4].copy_from_slice(&entry.to_le_bytes());
-    segments.insert(0, Segment { at: SHIM_AT, data: shim, memory_bytes: SHIM_BYTES as u32 });
-    Ok(write(&segments))
+    Ok((segments, entry))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -224,6 +307,34 @@ mod tests {
         // The multiboot header sums to 0, and the shim knows the entry.
         let sum = [4096, 4100, 4104].map(word).into_iter().fold(0, u32::wrapping_add);
         assert_eq!((sum, word(4096 + SHIM_ENTRY)), (0, 0x100_0850));
+    }
+
+    #[test]
+    fn a_packed_kernel_lies_behind_what_it_becomes() {
+        let Ok(packed) = packed(&kernel(NOTE_PVH, b"kernel", 5 << 20), Packing::Zstd) else {
+            assert!(!crate::missing_packages().is_empty());
+            return;
+        };
+        let word = |at| u32_at(&packed, at).unwrap();
+        // Address, bytes in the file and in memory of the kernel's place and of what is packed.
+        let segment = |index: usize| [12, 16, 20].map(|at| word(52 + 32 * index + at));
+        assert_eq!(segment(2), [0x100_0000, 0, 5 << 20]);
+        let [at, stored, _] = segment(3);
+        assert_eq!((at, segment(4)), (0x160_0000, [0x180_0000, 0, ZSTD_BYTES]));
+        // The shim goes on at the unpacker, which finds its task.
+        assert_eq!(word(PAGE_BYTES + SHIM_ENTRY), u32_at(UNPACKER, 24).unwrap());
+        let task: Vec<u32> = (0..7).map(|index| word(PAGE_BYTES + SHIM_TASK + 8 * index)).collect();
+        let room = [0x180_0000, ZSTD_BYTES];
+        assert_eq!(task, [&[at, stored, 0x100_0000, 6][..], &room, &[0x100_0850]].concat());
+    }
+
+    #[test]
+    fn a_kernel_that_reaches_too_far_is_refused() {
+        let part = |at, memory_bytes| Segment { at, data: vec![1], memory_bytes };
+        assert!(Memory::of(&[part(0x100_0000, 1), part(0x3000_0000, 0x1000_0000)]).is_none());
+        assert!(Memory::of(&[part(0x100_0000, u32::MAX)]).is_none() && Memory::of(&[]).is_none());
+        let memory = Memory::of(&[part(0x100_0010, 9), part(0x100_0000, 2)]).unwrap();
+        assert_eq!((memory.at, memory.data.len(), memory.bytes), (0x100_0000, 17, 25));
     }
 
     #[test]

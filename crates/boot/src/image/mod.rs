@@ -6,6 +6,7 @@ mod elf;
 mod initramfs;
 mod kernel;
 mod pack;
+mod uki;
 
 use std::path::{Path, PathBuf};
 
@@ -34,12 +35,27 @@ pub enum Variant {
     Lzo,
     /// The same.
     Xz,
+    /// The plain one, unpacked by a program of ours, which GRUB starts.
+    Lz4,
+    /// The same.
+    Zstd,
+    /// As it is shipped, in one file with the initramfs and the command line: a unified kernel
+    /// image on the stub of systemd, which a UEFI firmware starts without a loader.
+    Uki,
 }
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Variant; 5] =
-        [Variant::Shipped, Variant::Plain, Variant::Gzip, Variant::Lzo, Variant::Xz];
+    pub const ALL: [Variant; 8] = [
+        Variant::Shipped,
+        Variant::Plain,
+        Variant::Gzip,
+        Variant::Lzo,
+        Variant::Xz,
+        Variant::Lz4,
+        Variant::Zstd,
+        Variant::Uki,
+    ];
 
     /// What users call it.
     pub fn name(self) -> &'static str {
@@ -49,16 +65,23 @@ impl Variant {
             Variant::Gzip => "gzip",
             Variant::Lzo => "lzo",
             Variant::Xz => "xz",
+            Variant::Lz4 => "lz4",
+            Variant::Zstd => "zstd",
+            Variant::Uki => "uki",
         }
     }
 
-    /// How the kernel's file is packed for GRUB's filter.
-    fn packing(self) -> Option<Packing> {
+    /// The kernel's file on the disk, made of `file`, a bzImage.
+    fn store(self, file: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let filtered = |packing: Packing| packing.pack(&plain(&unpack(&file)?)?);
         match self {
-            Variant::Shipped | Variant::Plain => None,
-            Variant::Gzip => Some(Packing::Gzip),
-            Variant::Lzo => Some(Packing::Lzo),
-            Variant::Xz => Some(Packing::Xz),
+            Variant::Shipped | Variant::Uki => kernel::payload(&file).map(drop).map(|()| file),
+            Variant::Plain => plain(&unpack(&file)?),
+            Variant::Gzip => filtered(Packing::Gzip),
+            Variant::Lzo => filtered(Packing::Lzo),
+            Variant::Xz => filtered(Packing::Xz),
+            Variant::Lz4 => elf::packed(&unpack(&file)?, Packing::Lz4),
+            Variant::Zstd => elf::packed(&unpack(&file)?, Packing::Zstd),
         }
     }
 }
@@ -89,9 +112,42 @@ impl FileSystem {
     }
 }
 
+/// What starts the loader.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Firmware {
+    /// SeaBIOS, which reads GRUB from the disk's first sectors.
+    #[default]
+    Bios,
+    /// OVMF, which reads a program from a FAT file system.
+    Uefi,
+}
+
+impl Firmware {
+    /// All of them.
+    pub const ALL: [Firmware; 2] = [Firmware::Bios, Firmware::Uefi];
+
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Firmware::Bios => "bios",
+            Firmware::Uefi => "uefi",
+        }
+    }
+
+    /// What is read where nothing else is named.
+    pub fn usual_file_system(self) -> FileSystem {
+        match self {
+            Firmware::Bios => FileSystem::Ext2,
+            Firmware::Uefi => FileSystem::Fat,
+        }
+    }
+}
+
 /// What is put on a disk, and how.
 #[derive(Clone, Default, Debug)]
 pub struct Recipe {
+    /// What starts the loader.
+    pub firmware: Firmware,
     /// How the kernel is stored.
     pub variant: Variant,
     /// What it lies on.
@@ -104,13 +160,35 @@ impl Recipe {
     /// The name of a recording: the variant, and what is not as by default.
     pub fn name(&self) -> String {
         let mut name = self.variant.name().to_string();
-        if self.file_system != FileSystem::default() {
+        // One file is a matter of UEFI anyway.
+        if self.firmware == Firmware::Uefi && self.variant != Variant::Uki {
+            name.push_str("-uefi");
+        }
+        if self.file_system != self.firmware.usual_file_system() {
             name.push_str(&format!("-{}", self.file_system.name()));
         }
         if let Some(initramfs) = &self.initramfs {
             name.push_str(&format!("-initramfs-{}", initramfs.packing_name()));
         }
         name
+    }
+
+    /// Why no disk can be made by it, if so.
+    pub fn impossible(&self) -> Option<&'static str> {
+        match (self.firmware, self.variant, self.file_system) {
+            (Firmware::Bios, Variant::Uki, _) => Some("one file (`uki`) is started by UEFI only"),
+            (Firmware::Uefi, _, FileSystem::Ext2 | FileSystem::Ext4) => Some("UEFI reads FAT only"),
+            _ => None,
+        }
+    }
+
+    /// How often the guest stops until the load is done: where it begins, where GRUB is loaded if
+    /// that is part of it, and at its end.
+    pub(crate) fn stops(&self) -> u32 {
+        match (self.firmware, self.variant) {
+            (Firmware::Uefi, Variant::Uki) | (Firmware::Bios, _) => 2,
+            (Firmware::Uefi, _) => 3,
+        }
     }
 }
 
@@ -121,18 +199,22 @@ pub struct Image {
     pub path: PathBuf,
     /// The kernel's file name.
     pub kernel: String,
-    /// The name of its recipe.
-    pub recipe: String,
-    /// Size of the kernel's file on the disk, and of the initramfs if there is one of the user's.
+    /// How it was made.
+    pub recipe: Recipe,
+    /// Size of the kernel's file on the disk, of the initramfs if there is one of the user's, and
+    /// of the loader where a UEFI reads it.
     pub file_bytes: u64,
 }
 
 /// Make a disk image at `path` that boots `kernel` as `recipe` says.
 ///
 /// # Errors
-/// When `path` exists, the kernel is not one, the initramfs is of another kernel, or the machine
-/// lacks a program.
+/// When `path` exists, the recipe cannot be followed, the kernel is not one, the initramfs is of
+/// another kernel, or the machine lacks a program.
 pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failure> {
+    if let Some(why) = recipe.impossible() {
+        return Err(Failure::input(why).expected("--firmware uefi, and --file-system fat for it"));
+    }
     let file = std::fs::read(kernel).map_err(|why| {
         Failure::input(format!("kernel {}: {why}", kernel.display()))
             .expected("a vmlinuz, such as apt-get download and dpkg -x of linux-image-... give")
@@ -145,21 +227,12 @@ pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failur
         Some(initramfs) => initramfs.make(kernel::version(&file))?,
         None => initramfs::smallest(),
     };
-    let stored = match recipe.variant {
-        Variant::Shipped => {
-            kernel::payload(&file).map_err(told)?;
-            file
-        }
-        _ => {
-            let plain = plain(&unpack(&file).map_err(told)?).map_err(told)?;
-            recipe.variant.packing().map_or(Ok(plain.clone()), |packing| packing.pack(&plain))?
-        }
-    };
-    disk::make(path, recipe, &stored, &initramfs)?;
+    let stored = recipe.variant.store(file).map_err(told)?;
+    let loader_bytes = disk::make(path, recipe, &stored, &initramfs)?;
     let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy().into());
     let more = recipe.initramfs.as_ref().map_or(0, |_| initramfs.len());
-    let file_bytes = (stored.len() + more) as u64;
-    Ok(Image { path: path.into(), kernel: name, recipe: recipe.name(), file_bytes })
+    let file_bytes = (stored.len() + more + loader_bytes) as u64;
+    Ok(Image { path: path.into(), kernel: name, recipe: recipe.clone(), file_bytes })
 }
 
 #[cfg(test)]
@@ -171,7 +244,26 @@ mod tests {
         assert_eq!(Recipe::default().name(), "plain");
         let file = PathBuf::from("initrd.img");
         let initramfs = Some(Initramfs { file, packing: Some(Packing::Zstd) });
-        let recipe = Recipe { variant: Variant::Xz, file_system: FileSystem::Fat, initramfs };
+        let (variant, file_system) = (Variant::Xz, FileSystem::Fat);
+        let recipe = Recipe { variant, file_system, initramfs, ..Recipe::default() };
         assert_eq!(recipe.name(), "xz-fat-initramfs-zstd");
+        let recipe = Recipe { firmware: Firmware::Uefi, ..recipe };
+        assert_eq!(recipe.name(), "xz-uefi-initramfs-zstd");
+        assert_eq!(Recipe { variant: Variant::Uki, ..recipe }.name(), "uki-initramfs-zstd");
+    }
+
+    #[test]
+    fn what_no_firmware_reads_is_no_recipe() {
+        let with = |firmware, variant, file_system| {
+            let recipe = Recipe { firmware, variant, file_system, initramfs: None };
+            (recipe.impossible().is_none(), recipe.stops())
+        };
+        assert_eq!(with(Firmware::Bios, Variant::Xz, FileSystem::Fat), (true, 2));
+        assert_eq!(with(Firmware::Uefi, Variant::Xz, FileSystem::Fat), (true, 3));
+        assert_eq!(with(Firmware::Uefi, Variant::Uki, FileSystem::Fat), (true, 2));
+        assert!(!with(Firmware::Uefi, Variant::Xz, FileSystem::Ext2).0);
+        let recipe = Recipe { variant: Variant::Uki, ..Recipe::default() };
+        let failure = make(Path::new("none"), &recipe, Path::new("out")).unwrap_err();
+        assert!(failure.message.contains("UEFI only"), "{}", failure.message);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,8 @@ use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 use serde_json::{Value, json};
 
+use super::uefi;
+use crate::image::{Firmware, Image};
 use crate::tool::{self, INIT_REACHED, QEMU};
 
 /// Times of a load are in these; they are on only while it lasts, because they are many.
@@ -52,12 +54,12 @@ impl Drop for Guest {
     }
 }
 
-/// Boot the disk at `image` until its init has said that it runs.
-pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
+/// Boot `image` until its init has said that it runs.
+pub(super) fn run(image: &Image, limits: Limits) -> Result<Seen, Failure> {
     let folder = PrivateFolder::new()?;
     let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.path.display()));
     let file = |name: &str| folder.path.join(name);
-    let mut child = dies_with_us(&mut command(image, &folder.path, limits))
+    let mut child = dies_with_us(&mut command(image, &folder.path, limits)?)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(file("qemu")).map_err(wrong)?)
@@ -71,7 +73,17 @@ pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
         let lines = BufReader::new(answers).lines().map_while(Result::ok);
         lines.map_while(|line| send.send(line).ok()).for_each(drop);
     });
-    let ended = follow(&events, orders, &file("trace"), Instant::now() + limits.wall);
+    let order = |(name, arguments): (&str, Value)| {
+        let line = json!({ "execute": name, "arguments": arguments });
+        // When QEMU has ended, its answers end, too.
+        drop(writeln!(&orders, "{line}"));
+    };
+    order(("qmp_capabilities", json!({})));
+    if image.recipe.firmware == Firmware::Uefi {
+        uefi::orders().into_iter().for_each(order);
+    }
+    let end = Instant::now() + limits.wall;
+    let ended = follow(&events, order, &file("trace"), image.recipe.stops(), end);
     let code = match ended {
         Ok(()) => guest.0.wait().map_err(wrong)?.code(),
         Err(why) => {
@@ -87,12 +99,11 @@ pub(super) fn run(image: &Path, limits: Limits) -> Result<Seen, Failure> {
     Ok(Seen { trace: read("trace")?, console: read("console")? })
 }
 
-fn command(image: &Path, folder: &Path, limits: Limits) -> Command {
+fn command(image: &Image, folder: &Path, limits: Limits) -> Result<Command, Failure> {
     let mut qemu = Command::new(QEMU);
-    // A comma in a name of QEMU's is written twice.
-    let shown = |path: &Path| path.display().to_string().replace(',', ",,");
     let file = |name: &str| format!("file:{}", folder.join(name).display());
-    let drive = format!("file={},if=none,id=disk,format=raw,snapshot=on", shown(image));
+    let drive =
+        format!("file={},if=none,id=disk,format=raw,snapshot=on", tool::qemu_name(&image.path));
     qemu.args(["-accel", "tcg", "-icount", "shift=0,sleep=on", "-machine", "pc"]);
     qemu.args(["-cpu", "qemu64", "-smp", "1", "-m", &limits.memory_mib.to_string()]);
     qemu.args(["-nodefaults", "-display", "none", "-vga", "none", "-nic", "none", "-no-reboot"]);
@@ -103,22 +114,20 @@ fn command(image: &Path, folder: &Path, limits: Limits) -> Command {
     // Without a thread for the disk, a request is in the trace where the guest makes it.
     qemu.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk,ioeventfd=off"]);
     qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(folder.join("trace"));
-    qemu
+    if image.recipe.firmware == Firmware::Uefi {
+        uefi::add(&mut qemu, folder)?;
+    }
+    Ok(qemu)
 }
 
-/// Turn the clock's events on at the guest's first stop and off at its second, until QEMU ends.
+/// Turn the clock's events on at the guest's first stop and off at its last, until QEMU ends.
 fn follow(
     events: &Receiver<String>,
-    mut orders: ChildStdin,
+    order: impl Fn((&str, Value)),
     trace: &Path,
+    last_stop: u32,
     end: Instant,
 ) -> Result<(), String> {
-    let mut order = |name: &str, arguments: Value| {
-        let line = json!({ "execute": name, "arguments": arguments });
-        // When QEMU has ended, its answers end, too.
-        drop(writeln!(orders, "{line}"));
-    };
-    order("qmp_capabilities", json!({}));
     let mut stops = 0;
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -139,8 +148,11 @@ fn follow(
         let answer: Value = serde_json::from_str(&line).unwrap_or_default();
         if answer["event"] == "STOP" {
             stops += 1;
-            order("trace-event-set-state", json!({ "name": CLOCK_EVENTS, "enable": stops == 1 }));
-            order("cont", json!({}));
+            if stops == 1 || stops == last_stop {
+                let state = json!({ "name": CLOCK_EVENTS, "enable": stops == 1 });
+                order(("trace-event-set-state", state));
+            }
+            order(("cont", json!({})));
         } else if let Some(why) = answer["error"]["desc"].as_str() {
             return Err(format!("QEMU: {why}"));
         }

@@ -2,6 +2,7 @@
 
 mod guest;
 mod queue;
+mod uefi;
 
 use std::path::Path;
 
@@ -19,10 +20,13 @@ pub use guest::Limits;
 pub struct Boot {
     /// For the workload `boot`.
     pub recording: Recording,
-    /// Instructions from reset to the loader's first command.
+    /// Instructions from reset to the loader's first command; under UEFI, to where the firmware
+    /// begins to read the loader.
     pub before_instructions: u64,
     /// Reads before that one.
     pub before_reads: u64,
+    /// Reads after the load's end, which are not in the recording.
+    pub after_reads: u64,
     /// Instructions from reset to the kernel's entry, where a shim of ours counts them.
     pub entry_instructions: Option<u64>,
     /// Instructions from reset to the first one of the init, waiting for the disk included.
@@ -34,8 +38,8 @@ pub struct Boot {
 /// # Errors
 /// When QEMU is missing, or the guest does not reach its init in time: its last lines.
 pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
-    let seen = guest::run(&image.path, limits)?;
-    let queue = Queue::parse(&seen.trace)?;
+    let seen = guest::run(image, limits)?;
+    let queue = Queue::parse(&seen.trace, image.recipe.firmware)?;
     let marks = Marks::parse(&seen.console)?;
     let start = marks
         .init
@@ -44,11 +48,12 @@ pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
     Ok(Boot {
         before_instructions: queue.begin_instructions,
         before_reads: queue.before_reads,
+        after_reads: queue.after_reads,
         entry_instructions: marks.entry,
         init_instructions: marks.init,
         recording: Recording {
             kernel: image.kernel.clone(),
-            variant: image.recipe.clone(),
+            variant: image.recipe.name(),
             file_bytes: image.file_bytes,
             reads: queue.reads,
             last_instructions: queue.last_instructions,

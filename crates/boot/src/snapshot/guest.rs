@@ -127,7 +127,7 @@ impl Start {
         qemu.args(&self.arguments);
         qemu.args(["-smp", &guest.processors.to_string()]);
         if guest.started_by == StartedBy::Uefi {
-            qemu.arg("-bios").arg(firmware()?);
+            qemu.arg("-bios").arg(tool::uefi_firmware()?);
         }
         if guest.counted {
             qemu.args(["-icount", "shift=0,sleep=on"]);
@@ -193,21 +193,6 @@ impl Start {
         }
         Ok(life)
     }
-}
-
-/// A UEFI firmware for virtual machines.
-fn firmware() -> Result<&'static str, Failure> {
-    const PLACES: [&str; 4] = [
-        "/usr/share/ovmf/OVMF.fd",
-        "/usr/share/OVMF/OVMF.fd",
-        "/usr/share/edk2/ovmf/OVMF.fd",
-        "/usr/share/edk2-ovmf/OVMF.fd",
-    ];
-    PLACES.into_iter().find(|place| Path::new(place).is_file()).ok_or_else(|| {
-        Failure::machine("there is no UEFI firmware for virtual machines")
-            .expected(format!("one of {}", PLACES.join(", ")))
-            .help("apt-get install ovmf")
-    })
 }
 
 fn write(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {

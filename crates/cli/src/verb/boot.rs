@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use boot::compose::{Times, compose, crossover};
-use boot::image::{self, FileSystem, Initramfs, Packing, Recipe, Variant};
+use boot::image::{self, FileSystem, Firmware, Initramfs, Packing, Recipe, Variant};
 use boot::load::{self, Limits};
 use serde_json::{Value, json};
 use study::Failure;
@@ -63,11 +63,14 @@ enum BootVerb {
 /// How a kernel is stored. `image` makes the first of what is named, `load` boots each with each.
 #[derive(clap::Args, Default)]
 struct Stored {
-    /// The kernel: shipped, plain, gzip, lzo, xz; `load` takes several (default: all, or shipped
-    /// with an initramfs)
+    /// What starts the loader: bios, uefi; `load` takes several (default: bios)
+    #[arg(long)]
+    firmware: Vec<String>,
+    /// The kernel: shipped, plain, gzip, lzo, xz, lz4, zstd, and with UEFI uki, one file; `load`
+    /// takes several (default: all, or those as shipped with an initramfs)
     #[arg(long)]
     variant: Vec<String>,
-    /// The file system: ext2, ext4, fat; `load` takes several (default: ext2)
+    /// The file system: ext2, ext4, fat; `load` takes several (default: ext2; UEFI reads fat)
     #[arg(long)]
     file_system: Vec<String>,
     /// An initramfs, which is unpacked before our init runs instead of its own
@@ -113,7 +116,7 @@ impl Args {
                 let recipe = stored.only()?;
                 study::check_create(&out)?;
                 let image = image::make(&kernel, &recipe, &out)?;
-                let variant = image.recipe;
+                let variant = image.recipe.name();
                 let (path, bytes) = (out.display(), image.file_bytes);
                 if json {
                     say(json!({
@@ -136,12 +139,13 @@ impl Args {
 }
 
 impl Stored {
-    /// Every combination of what is named.
+    /// Every combination of what is named that can be: one file needs UEFI, and UEFI reads FAT.
     fn all(&self) -> Result<Vec<Recipe>, Failure> {
         let usual = match self.initramfs {
-            Some(_) => vec![Variant::Shipped],
+            Some(_) => vec![Variant::Shipped, Variant::Uki],
             None => Variant::ALL.to_vec(),
         };
+        let firmwares = named("firmware", &self.firmware, &Firmware::ALL.map(|f| (f.name(), f)))?;
         let variants = named("variant", &self.variant, &Variant::ALL.map(|v| (v.name(), v)))?;
         let kinds = FileSystem::ALL.map(|kind| (kind.name(), kind));
         let file_systems = named("file system", &self.file_system, &kinds)?;
@@ -154,17 +158,27 @@ impl Stored {
                 .map(|packing| Some(Initramfs { file: file.clone(), packing }))
                 .collect(),
         };
-        let mut recipes = Vec::new();
-        for variant in variants.unwrap_or(usual) {
-            for &file_system in file_systems.as_deref().unwrap_or(&[FileSystem::default()]) {
-                recipes.extend(initramfs.iter().map(|initramfs| Recipe {
-                    variant,
-                    file_system,
-                    initramfs: initramfs.clone(),
-                }));
+        let variants = variants.unwrap_or(usual);
+        let (mut recipes, mut not) = (Vec::new(), None);
+        for firmware in firmwares.unwrap_or(vec![Firmware::default()]) {
+            let usual = [firmware.usual_file_system()];
+            for &variant in &variants {
+                for &file_system in file_systems.as_deref().unwrap_or(&usual) {
+                    let initramfs = initramfs.iter().cloned();
+                    let recipe = |initramfs| Recipe { firmware, variant, file_system, initramfs };
+                    let (possible, no): (Vec<_>, Vec<_>) =
+                        initramfs.map(recipe).partition(|recipe| recipe.impossible().is_none());
+                    recipes.extend(possible);
+                    not = not.or_else(|| no.first()?.impossible());
+                }
             }
         }
-        Ok(recipes)
+        match not {
+            Some(why) if recipes.is_empty() => {
+                Err(Failure::input(why).expected("--firmware uefi, and --file-system fat for it"))
+            }
+            _ => Ok(recipes),
+        }
     }
 
     /// The one that an image is made by.
@@ -174,8 +188,8 @@ impl Stored {
         };
         let (variant, file_system) = (one(&self.variant, LIGHT), self.file_system.clone());
         let pack_initramfs = one(&self.pack_initramfs, "plain");
-        let initramfs = self.initramfs.clone();
-        let all = Stored { variant, file_system, initramfs, pack_initramfs }.all()?;
+        let (initramfs, firmware) = (self.initramfs.clone(), self.firmware.clone());
+        let all = Stored { firmware, variant, file_system, initramfs, pack_initramfs }.all()?;
         match <[Recipe; 1]>::try_from(all) {
             Ok([recipe]) => Ok(recipe),
             Err(all) => Err(Failure::input(format!("{} ways to store a kernel", all.len()))
@@ -360,10 +374,10 @@ fn told(boot: &load::Boot) -> String {
     let giga = |instructions: u64| instructions as f64 / 1e9;
     let recording = &boot.recording;
     format!(
-        "{} bytes, {} reads; 10^9 instructions: {:.4} before the loader's first command, {:.4} to \
-         load, {:.4} from there to the kernel's init; {:.4} from reset, waiting included",
+        "{} bytes, {} reads; 10^9 instructions: {:.4} before the load, {:.4} to load, {:.4} from \
+         there to the kernel's init; {:.4} from reset, waiting included",
         recording.file_bytes,
-        recording.reads.len() as u64 + boot.before_reads,
+        recording.reads.len() as u64 + boot.before_reads + boot.after_reads,
         giga(boot.before_instructions),
         giga(recording.load_instructions()),
         giga(recording.start_instructions),

@@ -190,6 +190,22 @@ fn what_cannot_be_loaded_is_told() {
     assert!(no_kernel.stderr.contains("vmlinuz: not a Linux kernel"), "{}", no_kernel.stderr);
 }
 
+#[test]
+fn what_a_firmware_cannot_start_is_told_and_left_out_beside_what_it_can() {
+    let told = |args: &[&str]| {
+        let load = ["boot", "load", "vmlinuz", "--record", "out", "--wall-limit", "0"];
+        let out = Test::new().file("vmlinuz", "text").args(&load).args(args).run();
+        assert_eq!(out.code, 2, "{}", out.stderr);
+        out.stderr
+    };
+    assert!(told(&["--variant", "uki"]).contains("started by UEFI only"));
+    assert!(told(&["--firmware", "uefi", "--file-system", "ext4"]).contains("UEFI reads FAT only"));
+    assert!(told(&["--firmware", "efi"]).contains("firmware `efi`"));
+    // What is left is made: the kernel is looked at.
+    let both = told(&["--variant", "uki", "--firmware", "bios", "--firmware", "uefi"]);
+    assert!(both.contains("vmlinuz: not a Linux kernel"), "{both}");
+}
+
 /// The kernel that `make clients` fetched.
 pub(crate) fn kernel() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -205,6 +221,10 @@ pub(crate) fn kernel() -> Option<PathBuf> {
 
 /// A boot of that kernel stored plain, in the test's directory; `None` where it cannot be booted.
 fn booted(test: &Test, args: &[&str]) -> Option<Command> {
+    loaded(test, &[&["--variant", "plain"], args].concat())
+}
+
+fn loaded(test: &Test, args: &[&str]) -> Option<Command> {
     let Some(kernel) = kernel() else {
         skip("boot", "no kernel of Debian's in the cache folder");
         return None;
@@ -214,7 +234,7 @@ fn booted(test: &Test, args: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
-    command.args(["boot", "load", "--variant", "plain", "--json"]).arg(kernel).args(args);
+    command.args(["boot", "load", "--json"]).arg(kernel).args(args);
     command.env("TMPDIR", test.path(""));
     Some(command)
 }
@@ -280,4 +300,46 @@ fn a_plain_kernel_reaches_its_init() {
     let count = |key: &str| row[key].as_u64().unwrap();
     assert!(count("load_instructions") > 10_000 * count("reads"), "{row}");
     assert!(count("start_instructions") > 100_000_000, "{row}");
+}
+
+#[test]
+fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
+    if let [missing, ..] = boot::missing_uefi_packages()[..] {
+        skip("boot", &format!("no {missing}"));
+        return;
+    }
+    let test = Test::new();
+    let args = ["--firmware", "uefi", "--variant", "uki", "--variant", "shipped"];
+    let Some(mut command) = loaded(&test, &args) else { return };
+    let out = test.run_as(&mut command);
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    let count = |row: usize, key: &str| rows[row][key].as_u64().unwrap();
+    assert_eq!((&rows[0]["variant"], &rows[1]["variant"]), (&"uki".into(), &"shipped-uefi".into()));
+    for row in 0..2 {
+        // All is read, once.
+        let (file, read) = (count(row, "file_bytes"), count(row, "read_bytes"));
+        assert!(read >= file && read < file * 11 / 10, "{}", rows[row]);
+        assert!(count(row, "start_instructions") > 100_000_000, "{}", rows[row]);
+    }
+    // The firmware reads one file in a few large reads; GRUB reads 32 KiB at a time.
+    assert!(count(0, "reads") < 50 && count(1, "reads") > 200, "{answer}");
+    assert!(count(0, "load_instructions") < count(1, "load_instructions"), "{answer}");
+    assert_eq!(entries(&test.path("")), [""; 0]);
+}
+
+#[test]
+fn what_grub_cannot_unpack_reaches_its_init_by_our_unpacker() {
+    let test = Test::new();
+    let args = ["--variant", "lz4", "--variant", "zstd"];
+    let Some(mut command) = loaded(&test, &args) else { return };
+    let out = test.run_as(&mut command);
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    let count = |row: usize, key: &str| rows[row][key].as_u64().unwrap();
+    // Zstandard packs better, and takes longer to unpack; that comes after the load.
+    assert!(count(1, "file_bytes") < count(0, "file_bytes") * 8 / 10, "{answer}");
+    assert!(count(1, "start_instructions") > count(0, "start_instructions"), "{answer}");
 }

@@ -8,6 +8,7 @@ use sim::{Completion, Demand, Nanos, Request, Workload, WorkloadError};
 use trace::Record;
 
 use super::source::Source;
+use super::watched::Watched;
 
 /// No request: the end of a list.
 const NONE: u32 = u32::MAX;
@@ -44,6 +45,7 @@ pub(super) struct Dependent {
     in_flight: u64,
     /// Requests that follow a completion.
     following: u64,
+    watched: Option<Watched>,
 }
 
 impl Dependent {
@@ -93,7 +95,16 @@ impl Dependent {
             )));
         }
         let (issued, in_flight, started) = (Vec::new(), 0, false);
-        Ok(Dependent { source, nodes, due, started, issued, in_flight, following })
+        let watched = None;
+        Ok(Dependent { source, nodes, due, started, issued, in_flight, following, watched })
+    }
+
+    /// Watch the processes of this name.
+    pub(super) fn watch(&mut self, name: &str) -> Result<(), String> {
+        let processes = self.nodes.iter().map(|node| node.request.process);
+        let watched = Watched::find(name, processes, |process| self.source.process_name(process));
+        self.watched = Some(watched.map_err(|why| format!("{}: {why}", self.source.file()))?);
+        Ok(())
     }
 
     /// What follows an event is due some time after it.
@@ -122,13 +133,24 @@ impl Workload for Dependent {
         self.in_flight += 1;
         self.issued.push(index);
         self.release(self.nodes[index as usize].after_issue, now);
-        Ok(Demand::Issue(self.nodes[index as usize].request))
+        let request = self.nodes[index as usize].request;
+        if let Some(watched) = &mut self.watched {
+            watched.issue(&request, now);
+        }
+        Ok(Demand::Issue(request))
     }
 
     fn complete(&mut self, request: &Request, completion: Completion) {
         self.in_flight -= 1;
+        if let Some(watched) = &mut self.watched {
+            watched.complete(request, completion.at);
+        }
         let index = self.issued[request.id.0 as usize];
         self.release(self.nodes[index as usize].after_completion, completion.at);
+    }
+
+    fn waited(&self) -> Option<Nanos> {
+        self.watched.as_ref().map(|watched| watched.total)
     }
 
     fn notes(&self) -> Vec<String> {

@@ -94,6 +94,11 @@ impl Source {
         &self.params.file
     }
 
+    /// What a process was called, as far as the trace was read.
+    pub(super) fn process_name(&self, process: u32) -> Option<String> {
+        self.trace.process_name(process)
+    }
+
     /// The next batch that is not empty; false at the end of the trace.
     pub(super) fn refill(&mut self) -> Result<bool, WorkloadError> {
         self.batch.clear();

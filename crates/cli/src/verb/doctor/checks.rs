@@ -32,6 +32,7 @@ pub(super) fn all() -> Vec<Check> {
         guest_kernel(),
         file_systems(),
         boot(),
+        boot_uefi(),
         leftovers(),
     ]
 }
@@ -324,14 +325,30 @@ fn file_systems() -> Check {
 }
 
 fn boot() -> Check {
-    let missing = boot::missing_packages();
+    let unlocks = "boot image and boot load: loading kernels in QEMU";
+    packages("boot", unlocks, "QEMU, GRUB for a BIOS, gzip, lzop, xz", &boot::missing_packages())
+}
+
+fn boot_uefi() -> Check {
+    let unlocks = "boot image and boot load --firmware uefi";
+    let missing = boot::missing_uefi_packages();
+    packages("boot by UEFI", unlocks, "OVMF, GRUB for UEFI, systemd's stub", &missing)
+}
+
+/// Something that Debian packages bring, and which of them are missing.
+fn packages(
+    name: &'static str,
+    unlocks: &'static str,
+    found: &str,
+    missing: &[&'static str],
+) -> Check {
     Check {
-        name: "boot",
-        unlocks: "boot image and boot load: loading kernels in QEMU",
+        name,
+        unlocks,
         ok: missing.is_empty(),
         required: false,
-        found: match missing.as_slice() {
-            [] => "QEMU, GRUB for a BIOS, gzip, lzop, xz".into(),
+        found: match missing {
+            [] => found.into(),
             missing => format!("no {}", missing.join(", no ")),
         },
         command: (!missing.is_empty())
