@@ -32,8 +32,8 @@ const MILESTONES: [(&str, &str); 4] = [
 const PART_BYTES: usize = 16 << 10;
 /// Longest answer that is taken.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer is waited for: a machine may be slow.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Ask systemd, and tell the recorder behind the mark.
 pub(super) fn mark_with_units(name: &str) -> Result<u8, String> {
