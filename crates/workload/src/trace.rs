@@ -10,7 +10,8 @@
 //! within 4 KiB and move a request that would cross the end back until it fits.
 //!
 //! # Parameters
-//! `file`, `format` (with its own parameters), `replay`, `remap`, `device`, `first`, `requests`, `watch`.
+//! `file`, `format` (with its own parameters), `replay`, `remap`, `device`, `first`, `requests`,
+//! `watch`.
 //!
 //! # What it leaves out
 //! What was in the recording machine's page cache; dependencies between requests, but for

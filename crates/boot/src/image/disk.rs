@@ -1,6 +1,6 @@
 //! A disk that a firmware boots, made without root and without a loop device. For a BIOS: GRUB in
-//! the first MiB, then a file system. For UEFI: a FAT file system with our starter, and with GRUB or
-//! a kernel in one file, which the starter loads.
+//! the first MiB, then a file system. For UEFI: a FAT file system with our starter, and with GRUB
+//! or a kernel in one file, which the starter loads.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom, Write};

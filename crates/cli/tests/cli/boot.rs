@@ -317,11 +317,11 @@ fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
     let rows = answer["rows"].as_array().unwrap();
     let count = |row: usize, key: &str| rows[row][key].as_u64().unwrap();
     assert_eq!((&rows[0]["variant"], &rows[1]["variant"]), (&"uki".into(), &"shipped-uefi".into()));
-    for row in 0..2 {
+    for (index, row) in rows.iter().enumerate() {
         // All is read, once.
-        let (file, read) = (count(row, "file_bytes"), count(row, "read_bytes"));
-        assert!(read >= file && read < file * 11 / 10, "{}", rows[row]);
-        assert!(count(row, "start_instructions") > 100_000_000, "{}", rows[row]);
+        let (file, read) = (count(index, "file_bytes"), count(index, "read_bytes"));
+        assert!(read >= file && read < file * 11 / 10, "{row}");
+        assert!(count(index, "start_instructions") > 100_000_000, "{row}");
     }
     // The firmware reads one file in a few large reads; GRUB reads 32 KiB at a time.
     assert!(count(0, "reads") < 50 && count(1, "reads") > 200, "{answer}");

@@ -1,5 +1,6 @@
 //! How long processes of a trace wait for the device.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use sim::{Nanos, Request};
@@ -32,7 +33,7 @@ impl Watched {
         let processes: BTreeMap<_, _> =
             found.map(|&(_, process, _)| (process, (0, Nanos::ZERO))).collect();
         if processes.is_empty() {
-            named.sort_by(|a, b| b.0.cmp(&a.0));
+            named.sort_by_key(|(count, ..)| Reverse(*count));
             let names: Vec<&str> =
                 named.iter().take(NAMES_SHOWN).map(|(.., name)| name.as_str()).collect();
             let names = match names.as_slice() {

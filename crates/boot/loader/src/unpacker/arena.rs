@@ -29,6 +29,7 @@ impl Arena {
 
 // SAFETY: pieces do not overlap, and lie in memory that is nobody else's.
 unsafe impl GlobalAlloc for Arena {
+    // SAFETY: as its trait says.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         let free = unsafe { &mut *self.0.get() };
@@ -42,6 +43,7 @@ unsafe impl GlobalAlloc for Arena {
         }
     }
 
+    // SAFETY: as its trait says.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: as above.
         let free = unsafe { &mut *self.0.get() };

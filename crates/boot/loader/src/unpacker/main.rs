@@ -1,5 +1,5 @@
-//! Unpacks a kernel that GRUB cannot, and enters it. It is entered as a kernel is by PVH, and enters
-//! the kernel with the same start information. What to do is written into the page before it.
+//! Unpacks a kernel that GRUB cannot, and enters it. It is entered as a kernel is by PVH, and
+//! enters the kernel with the same start information. What to do is written in the page before it.
 #![no_std]
 #![no_main]
 
@@ -73,18 +73,17 @@ fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
     }
 }
 
+// SAFETY: no other function has the name that the way in calls.
 #[unsafe(no_mangle)]
 extern "C" fn loader_main(start_information: u32) -> ! {
     let Task { packed, kernel, entry } = Task::read();
     let bytes = kernel.len();
-    match unpack(packed, kernel) {
-        // SAFETY: the kernel is in place.
-        Some(done) if done == bytes => unsafe { enter_kernel(entry, start_information) },
-        _ => {
-            let _ = writeln!(Console, "blocklab-unpacker: the packed kernel is damaged\r");
-            stop()
-        }
+    if unpack(packed, kernel) != Some(bytes) {
+        let _ = writeln!(Console, "blocklab-unpacker: the packed kernel is damaged\r");
+        stop()
     }
+    // SAFETY: the kernel is in place.
+    unsafe { enter_kernel(entry, start_information) }
 }
 
 #[panic_handler]
