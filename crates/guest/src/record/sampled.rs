@@ -10,9 +10,11 @@ use super::netlink::Taskstats;
 use super::proc;
 use super::processes::quoted;
 
-/// A look that took so long is not followed by another for a hundred times that: on a slow machine
-/// the recorder would be what is recorded.
-const REST: u64 = 100;
+/// A look is not followed by another for so many times what it took: on a slow machine the recorder
+/// would be what is recorded.
+const REST: u64 = 250;
+/// But at most for so long: a picture of fewer looks shows nothing.
+const REST_MAX_NS: u64 = 1_000_000_000;
 
 /// When to look next.
 struct Every {
@@ -36,7 +38,7 @@ impl Every {
 
     /// The look that was begun then is done, and took so much of the processor.
     fn rest(&mut self, began_ns: u64, cpu_ns: u64) {
-        self.due_ns = self.due_ns.max(began_ns + cpu_ns * REST);
+        self.due_ns = self.due_ns.max(began_ns + (cpu_ns * REST).min(REST_MAX_NS));
     }
 }
 
@@ -147,9 +149,11 @@ mod tests {
     fn a_look_that_takes_long_is_followed_by_a_longer_rest() {
         let mut every = Every::new(Duration::from_millis(20));
         assert!(every.is_due(5_000_000));
-        every.rest(5_000_000, 100_000);
+        every.rest(5_000_000, 50_000);
         assert_eq!(every.due_ns, 25_000_000);
         every.rest(5_000_000, 2_000_000);
-        assert_eq!(every.due_ns, 205_000_000);
+        assert_eq!(every.due_ns, 505_000_000);
+        every.rest(5_000_000, 20_000_000);
+        assert_eq!(every.due_ns, 1_005_000_000);
     }
 }
