@@ -470,6 +470,19 @@ fn what_is_packed_wrong_on_purpose_goes_nowhere_else() {
     }
 }
 
+/// Images of loaders of before had another checksum: they are not taken for damaged ones.
+#[test]
+fn another_version_is_refused_by_its_number() {
+    let memory = memory(&mut Rng::new(4, "version"), Data::Plain);
+    let mut old = image(&memory, Data::Plain);
+    let page = &mut old[PAGE_BYTES..2 * PAGE_BYTES];
+    page[8..16].copy_from_slice(&2u64.to_le_bytes());
+    let header_sum = checksum(&page[..PAGE_BYTES - 4]);
+    page[PAGE_BYTES - 4..].copy_from_slice(&header_sum.to_le_bytes());
+    old[..SECTOR_BYTES].copy_from_slice(&Mark { id: 5, header_sum }.to_bytes());
+    assert_eq!(resume(&old).map(drop), Err(Refusal::Version(2)));
+}
+
 #[test]
 fn a_mark_that_is_half_erased_is_none() {
     let whole = Mark { id: 0x1122_3344_5566_7788, header_sum: 0x99aa_bbcc }.to_bytes();
