@@ -23,7 +23,7 @@ use crate::guest_process::{GuestProcess, with_last_lines};
 use crate::image::archive_of;
 use crate::modules::{self, OF_VIRTIO};
 use crate::timeline::record::{Machine, Record};
-use crate::timeline::session::INTERRUPTED;
+use crate::timeline::session::{INTERRUPTED, RecorderOptions};
 use crate::tool::{self, QEMU};
 use crate::{Accelerator, GUEST_PROGRAM};
 use disk::Tree;
@@ -99,19 +99,15 @@ pub struct Recorded {
 impl MachineBoot {
     /// The recorder's options, one a line.
     fn options(&self) -> String {
-        let mut all = vec!["--until".into(), self.until.clone()];
-        all.extend(["--limit".into(), self.limit.0.0.div_ceil(1_000_000_000).to_string()]);
-        if let Some(slice) = self.slice {
-            all.extend(["--slice".into(), (slice.0.0 / 1000).to_string()]);
-        }
-        if let Some(sample) = self.sample {
-            all.extend(["--sample".into(), (sample.0.0 / 1_000_000).to_string()]);
-        }
-        if self.files {
-            all.extend(["--files", "yes"].map(String::from));
-        }
-        all.extend(self.mask.iter().flat_map(|unit| ["--mask".into(), unit.clone()]));
-        all.iter().map(|word| format!("{word}\n")).collect()
+        let options = RecorderOptions {
+            until: &self.until,
+            limit: self.limit,
+            slice: self.slice,
+            sample: self.sample,
+            files: self.files,
+            mask: &self.mask,
+        };
+        options.words().iter().map(|word| format!("{word}\n")).collect()
     }
 }
 
@@ -203,9 +199,7 @@ impl Ready {
         let file = fs::File::options().write(true).open(&record);
         file.and_then(|file| file.set_len(RECORD_BYTES_MAX))
             .map_err(|why| Failure::machine(format!("{}: {why}", record.display())))?;
-        // A comma in a name of QEMU's is written twice.
-        let shown = |path: &Path| path.display().to_string().replace(',', ",,");
-        let [disk, monitor] = sockets.map(shown);
+        let [disk, monitor] = sockets.map(tool::qemu_name);
         let mib = self.boot.memory_mib;
         let mut qemu = Command::new(QEMU);
         qemu.args(["-accel", self.accelerator.name(), "-cpu", "max", "-smp", "1"]);
@@ -217,7 +211,10 @@ impl Ready {
         qemu.arg(format!("unix:{monitor},server=on,wait=off"));
         qemu.args(["-chardev", &format!("socket,id=root,path={disk}")]);
         qemu.args(["-device", "vhost-user-blk-pci,chardev=root", "-drive"]);
-        qemu.arg(format!("file={},if=none,id=record,format=raw,cache=unsafe", shown(&record)));
+        qemu.arg(format!(
+            "file={},if=none,id=record,format=raw,cache=unsafe",
+            tool::qemu_name(&record)
+        ));
         let serial = guest::RECORD_SERIAL;
         qemu.args(["-device", &format!("virtio-blk-pci,drive=record,serial={serial}")]);
         qemu.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(initramfs);

@@ -83,7 +83,7 @@ impl Start {
         let files = [&files[..], &[("blocklab-multiboot", crate::LOADER_MULTIBOOT)]].concat();
         let path = folder.path.join("grub.img");
         image::with_menu(&path, &menu, &files, &["normal", "test", "cmostest"])?;
-        let shown = path.display().to_string().replace(',', ",,");
+        let shown = tool::qemu_name(&path);
         let drive = format!("file={shown},if=none,format=raw,id=grub");
         let device = "ide-hd,drive=grub,bootindex=0";
         let arguments = ["-drive", &drive, "-device", device].map(PathBuf::from).to_vec();
@@ -111,7 +111,7 @@ impl Start {
         }
         // A comma in a name of QEMU's is written twice.
         for (index, disk) in disks.iter().enumerate() {
-            let shown = disk.display().to_string().replace(',', ",,");
+            let shown = tool::qemu_name(disk);
             let interface = if guest.drives == Drives::Virtio { "virtio" } else { "none" };
             let drive = format!("file={shown},if={interface},format=raw,id=disk{index}");
             qemu.args(["-drive", &drive]);

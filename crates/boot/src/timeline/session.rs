@@ -154,13 +154,21 @@ pub fn check_unit(option: &str, name: &str) -> Result<(), Failure> {
         .expected("a unit of systemd with its kind, such as multi-user.target or ssh.service"))
 }
 
-impl Boot {
-    fn command(&self) -> Vec<String> {
-        let bytes = GUEST_PROGRAM.len().to_string();
-        let mut all =
-            ["/bin/sh", "-c", RUN, &bytes, "record", "--root", "/mnt"].map(String::from).to_vec();
-        let seconds = self.limit.0.0.div_ceil(1_000_000_000);
-        all.extend(["--until".into(), self.until.clone(), "--limit".into(), seconds.to_string()]);
+/// What a recorder in a guest is told, wherever that runs.
+pub(crate) struct RecorderOptions<'a> {
+    pub(crate) until: &'a str,
+    pub(crate) limit: Duration,
+    pub(crate) slice: Option<Duration>,
+    pub(crate) sample: Option<Duration>,
+    pub(crate) files: bool,
+    pub(crate) mask: &'a [String],
+}
+
+impl RecorderOptions<'_> {
+    /// As its command line has them.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let seconds = self.limit.0.0.div_ceil(1_000_000_000).to_string();
+        let mut all = vec!["--until".into(), self.until.into(), "--limit".into(), seconds];
         if let Some(slice) = self.slice {
             all.extend(["--slice".into(), (slice.0.0 / 1000).to_string()]);
         }
@@ -170,10 +178,28 @@ impl Boot {
         if self.files {
             all.extend(["--files", "yes"].map(String::from));
         }
+        all.extend(self.mask.iter().flat_map(|unit| ["--mask".into(), unit.clone()]));
+        all
+    }
+}
+
+impl Boot {
+    fn command(&self) -> Vec<String> {
+        let bytes = GUEST_PROGRAM.len().to_string();
+        let mut all =
+            ["/bin/sh", "-c", RUN, &bytes, "record", "--root", "/mnt"].map(String::from).to_vec();
+        let options = RecorderOptions {
+            until: &self.until,
+            limit: self.limit,
+            slice: self.slice,
+            sample: self.sample,
+            files: self.files,
+            mask: &self.mask,
+        };
+        all.extend(options.words());
         if !self.read_ahead.is_empty() {
             all.extend(["--read-ahead", "/run/files"].map(String::from));
         }
-        all.extend(self.mask.iter().flat_map(|unit| ["--mask".into(), unit.clone()]));
         all.extend(["--", "/lib/systemd/systemd"].map(String::from));
         all
     }

@@ -302,6 +302,13 @@ fn a_plain_kernel_reaches_its_init() {
     assert!(count("start_instructions") > 100_000_000, "{row}");
 }
 
+/// What `loaded` answers, which goes well; `None` where it cannot be run.
+fn answer_of(test: &Test, args: &[&str]) -> Option<Value> {
+    let out = test.run_as(&mut loaded(test, args)?);
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    Some(serde_json::from_str(&out.stdout).unwrap())
+}
+
 #[test]
 fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
     if let [missing, ..] = boot::missing_uefi_packages()[..] {
@@ -310,10 +317,7 @@ fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
     }
     let test = Test::new();
     let args = ["--firmware", "uefi", "--variant", "uki", "--variant", "shipped"];
-    let Some(mut command) = loaded(&test, &args) else { return };
-    let out = test.run_as(&mut command);
-    assert_eq!(out.code, 0, "{}", out.stderr);
-    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let Some(answer) = answer_of(&test, &args) else { return };
     let rows = answer["rows"].as_array().unwrap();
     let count = |row: usize, key: &str| rows[row][key].as_u64().unwrap();
     assert_eq!((&rows[0]["variant"], &rows[1]["variant"]), (&"uki".into(), &"shipped-uefi".into()));
@@ -333,12 +337,8 @@ fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
 fn what_grub_cannot_unpack_reaches_its_init_by_our_unpacker() {
     let test = Test::new();
     let args = ["--variant", "lz4", "--variant", "zstd"];
-    let Some(mut command) = loaded(&test, &args) else { return };
-    let out = test.run_as(&mut command);
-    assert_eq!(out.code, 0, "{}", out.stderr);
-    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
-    let rows = answer["rows"].as_array().unwrap();
-    let count = |row: usize, key: &str| rows[row][key].as_u64().unwrap();
+    let Some(answer) = answer_of(&test, &args) else { return };
+    let count = |row: usize, key: &str| answer["rows"][row][key].as_u64().unwrap();
     // Zstandard packs better, and takes longer to unpack; that comes after the load.
     assert!(count(1, "file_bytes") < count(0, "file_bytes") * 8 / 10, "{answer}");
     assert!(count(1, "start_instructions") > count(0, "start_instructions"), "{answer}");
