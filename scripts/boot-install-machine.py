@@ -13,7 +13,6 @@ GRUB's entry for that, its third by the usual one after `--remove`. Needs qemu-s
 and some minutes; no root's rights but those that tar needs for the owners of files.
 """
 
-import os
 import pathlib
 import shutil
 import struct
@@ -22,23 +21,12 @@ import sys
 import tempfile
 import time
 
+import debian
+
 ROOT_MIB = 2000
 PARTITION_AT = 1 << 20
 LINUX = 0x83
 LIMIT_S = 900
-QEMU = (
-    "qemu-system-x86_64 -accel tcg -machine pc -cpu qemu64 -m 1024 -smp 1 -nodefaults "
-    "-display none -vga none -nic none -serial stdio"
-)
-SERVICE = """[Unit]
-After=multi-user.target
-[Service]
-Type=oneshot
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/console
-ExecStart=/usr/local/bin/lab
-"""
 # Which start it is, is counted on the disk.
 LAB = """#!/bin/sh
 cd /var/tmp
@@ -74,21 +62,9 @@ WORDS = ["lab: installed", "lab: collected", "lab: removed", "lab: as usual"]
 
 def disk(tar: str, blocklab: str, folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
     """The disk, and how its kernel is started before GRUB is there."""
-    root = folder / "root"
-    root.mkdir()
-    subprocess.run(["tar", "-C", root, "-xf", tar], check=True)
-    shutil.copy(blocklab, root / "usr/local/bin/blocklab")
-    (root / "usr/local/bin/lab").write_text(LAB)
-    (root / "usr/local/bin/lab").chmod(0o755)
-    units = root / "etc/systemd/system"
-    (units / "lab.service").write_text(SERVICE)
-    (units / "multi-user.target.wants").mkdir(parents=True, exist_ok=True)
-    os.symlink("../lab.service", units / "multi-user.target.wants/lab.service")
-    (root / "etc/fstab").write_text("/dev/vda1 / ext4 rw 0 1\n")
-    kernel, initrd = folder / "vmlinuz", folder / "initrd"
-    found = max((root / "boot").glob("vmlinuz-*"))
-    shutil.copy(found, kernel)
-    shutil.copy(str(found).replace("vmlinuz-", "initrd.img-"), initrd)
+    program = folder / "blocklab"
+    shutil.copy(blocklab, program)
+    root, kernel, initrd = debian.unpack(tar, folder, "/dev/vda1", LAB, program)
     image = folder / "disk"
     sectors = [PARTITION_AT >> 9, ROOT_MIB << 11]
     partition = struct.pack("<8B2I", 0, 0, 0, 0, LINUX, 0, 0, 0, *sectors)
@@ -105,7 +81,8 @@ def disk(tar: str, blocklab: str, folder: pathlib.Path) -> tuple[pathlib.Path, l
 
 def start(image: pathlib.Path, arguments: list[str]) -> str:
     """Run it to its end; what it said."""
-    command = [*QEMU.split(), "-drive", f"file={image},if=virtio,format=raw,cache=unsafe"]
+    command = [*debian.QEMU.split(), "-cpu", "qemu64", "-m", "1024"]
+    command += ["-drive", f"file={image},if=virtio,format=raw,cache=unsafe"]
     qemu = subprocess.Popen(
         command + arguments,
         stdin=subprocess.DEVNULL,

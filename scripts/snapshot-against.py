@@ -17,7 +17,6 @@ workload `boot`. Needs qemu-system-x86, e2fsprogs, mkswap.
 """
 
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -28,6 +27,8 @@ import sys
 import tempfile
 import time
 
+import debian
+
 WAYS = ["cold", "kernel", "loadvm", "plain", "packed"]
 MEMORY_MIB = 512
 ROOT_MIB = 1200
@@ -35,19 +36,6 @@ ROOT_MIB = 1200
 DISK_SECTORS = (ROOT_MIB + 100) << 11
 # The loader's reads of data have more, and what follows another of its reads has fewer.
 DATA_SECTORS = 256
-QEMU = (
-    f"qemu-system-x86_64 -accel tcg -machine pc -m {MEMORY_MIB} -smp 1 -nodefaults "
-    "-display none -vga none -nic none -no-reboot -serial stdio"
-)
-SERVICE = """[Unit]
-After=multi-user.target
-[Service]
-Type=oneshot
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/console
-ExecStart=/usr/local/bin/lab
-"""
 LAB = """#!/bin/sh
 # 20 MiB that only memory has, and a file that is open over the suspend.
 exec 3> /var/open
@@ -81,7 +69,7 @@ class Machine:
     def __init__(
         self, disks: list[str], arguments: list[str], counted: pathlib.Path | None
     ) -> None:
-        command = QEMU.split()
+        command = [*debian.QEMU.split(), "-m", str(MEMORY_MIB), "-no-reboot"]
         if counted:
             command += ["-icount", "shift=0,sleep=on", "-cpu", "max,la57=off", "-D", str(counted)]
             command += ["-trace", "enable=virtio_blk_handle_read"]
@@ -124,21 +112,8 @@ class Lab:
     def __init__(self, tar: str, blocklab: str, folder: pathlib.Path) -> None:
         self.folder = folder
         subprocess.run([blocklab, "snapshot", "tools", folder / "tools"], check=True)
-        root = folder / "root"
-        root.mkdir()
-        subprocess.run(["tar", "-C", root, "-xf", tar], check=True)
-        kernels = sorted((root / "boot").glob("vmlinuz-*"))
-        self.kernel, self.initrd = folder / "vmlinuz", folder / "initrd"
-        shutil.copy(kernels[-1], self.kernel)
-        shutil.copy(str(kernels[-1]).replace("vmlinuz-", "initrd.img-"), self.initrd)
-        shutil.copy(folder / "tools/blocklab-guest", root / "usr/local/bin/blocklab-guest")
-        (root / "usr/local/bin/lab").write_text(LAB)
-        (root / "usr/local/bin/lab").chmod(0o755)
-        units = root / "etc/systemd/system"
-        (units / "lab.service").write_text(SERVICE)
-        (units / "multi-user.target.wants").mkdir(parents=True, exist_ok=True)
-        os.symlink("../lab.service", units / "multi-user.target.wants/lab.service")
-        (root / "etc/fstab").write_text("/dev/vdb / ext4 rw 0 1\n")
+        program = folder / "tools/blocklab-guest"
+        root, self.kernel, self.initrd = debian.unpack(tar, folder, "/dev/vdb", LAB, program)
         self.root_disk = folder / "root.img"
         with self.root_disk.open("wb") as file:
             file.truncate(ROOT_MIB << 20)
