@@ -5,16 +5,12 @@
 
 use sim::snapshot_fields;
 
-use super::flash::{Flash, Frontier};
+use super::flash::{Flash, Frontier, Move};
 use super::gc::Gc;
 use super::mapping::{CleaningStep, Mapping, Needs};
 use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
-use crate::ssd::plan::{Cause, FlashOp, NONE, Plan};
-
-/// Map entries are fetched for so many pages of a victim at once, while as many others are moved:
-/// one by one, each would wait for its own walk of the processor's page tables.
-const PREFETCH: u32 = 16;
+use crate::ssd::plan::{Cause, FlashOp, Plan};
 
 /// When and how blocks are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +78,8 @@ pub struct Collector {
     wear: Box<dyn Wear>,
     pools: Vec<PoolState>,
     planes_per_pool: Divisor,
-    /// Scratch: (to, from, lpn) of the step being planned.
-    moves: Vec<(u32, u32, u32)>,
+    /// Scratch: those of the step being planned.
+    moves: Vec<Move>,
     /// Valid pages moved since the drive was built.
     pub pages_moved: u64,
     /// Blocks collected since the drive was built.
@@ -352,49 +348,29 @@ impl Collector {
         let frontier = self.frontier(victim, flash);
         let plane = flash.geometry.plane_of_block(victim);
         let sectors = flash.geometry.page_sectors;
-        let first = flash.geometry.first_ppn(victim);
-        let written = u32::from(flash.block(victim).written);
-        let mut moved = 0;
-        if flash.valid(victim) == 0 {
-            cursor = written;
-        }
-        while cursor < written && moved < pages {
-            // The entries of the pages of a block lie anywhere.
-            if cursor.is_multiple_of(PREFETCH) {
-                let soon = if cursor == 0 { 0 } else { cursor + PREFETCH };
-                for page in soon..(cursor + 2 * PREFETCH).min(written) {
-                    mapping.prefetch(flash.owner(first + page));
-                }
+        let mut moves = std::mem::take(&mut self.moves);
+        cursor = flash.take_valid(victim, cursor, pages, &mut moves);
+        flash.allocate_all(plane, frontier, &mut moves);
+        mapping.relocated_all(flash, &moves);
+        if self.rules.copy_back {
+            for Move { to, from, id } in &moves {
+                plan.push(FlashOp::copy_back(cause, *to, *from, *id));
             }
-            let from = first + cursor;
-            cursor += 1;
-            let lpn = flash.owner(from);
-            if lpn == NONE {
-                continue;
+        } else if !moves.is_empty() {
+            // The reads are the first stage and the programs the second.
+            let programmed = flash.geometry.first_ppn(victim) + flash.pages_programmed(victim);
+            for Move { from, id, .. } in moves.iter().filter(|page| page.from < programmed) {
+                plan.push(FlashOp::read(cause, *from, *id, sectors));
             }
-            let (ppn, _) = flash
-                .allocate(plane, frontier, lpn, 0)
-                .expect("a victim is chosen when its valid pages fit, and its room is kept");
-            if self.rules.copy_back {
-                plan.push(FlashOp::copy_back(cause, ppn, from, lpn));
-            } else {
-                if flash.is_programmed(from) {
-                    plan.push(FlashOp::read(cause, from, lpn, sectors));
-                }
-                self.moves.push((ppn, from, lpn));
-            }
-            flash.invalidate(from);
-            mapping.relocated(flash, lpn, from, ppn);
-            moved += 1;
-        }
-        if !self.moves.is_empty() {
-            // Without copy-back the reads are the first stage and the programs the second.
             plan.then();
-            for (ppn, from, lpn) in self.moves.drain(..) {
-                plan.push(FlashOp::program(cause, ppn, from, lpn, sectors));
+            for Move { to, from, id } in &moves {
+                plan.push(FlashOp::program(cause, *to, *from, *id, sectors));
             }
         }
-        self.pages_moved += u64::from(moved);
+        let moved = moves.len();
+        moves.clear();
+        self.moves = moves;
+        self.pages_moved += moved as u64;
         if frontier == Frontier::HOST {
             // Host writes share the open block: they must leave room for the rest.
             flash.set_owed(plane, flash.valid(victim));

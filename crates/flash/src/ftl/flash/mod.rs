@@ -13,10 +13,12 @@ use crate::ssd::plan::NONE;
 
 mod allocation;
 mod frontier;
+mod moves;
 mod recovery;
 mod victims;
 
 pub use frontier::Frontier;
+pub use moves::Move;
 
 /// A block whose valid count is not offered to victim selection: free, open or being collected.
 const HIDDEN: u16 = 1 << 15;

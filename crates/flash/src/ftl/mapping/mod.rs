@@ -4,7 +4,7 @@ use config::ConfigError;
 use sim::{Bytes, Counters, Snapshot};
 
 use super::allocation::Allocator;
-use super::flash::{Flash, Frontier, Pslc};
+use super::flash::{Flash, Frontier, Move, Pslc};
 use crate::ssd::geometry::Geometry;
 use crate::ssd::plan::{Cause, FlashOp, NONE, OpCounts, Plan, Rebuilt};
 
@@ -247,6 +247,24 @@ pub trait Mapping: Snapshot + Send {
 
     /// The collector moved page `id`.
     fn relocated(&mut self, flash: &mut Flash, id: u32, from: u32, to: u32);
+
+    /// The collector moved these pages, in this order.
+    fn relocated_all(&mut self, flash: &mut Flash, moves: &[Move]) {
+        // The entries of the pages of a block lie anywhere. One by one, each would wait for its own
+        // walk of the processor's page tables.
+        const BURST: usize = 16;
+        let fetch = |mapping: &Self, moves: &[Move]| {
+            moves.iter().take(BURST).for_each(|page| mapping.prefetch(page.id));
+        };
+        fetch(self, moves);
+        for start in (0..moves.len()).step_by(BURST) {
+            let (burst, next) = moves[start..].split_at(BURST.min(moves.len() - start));
+            fetch(self, next);
+            for &Move { id, from, to } in burst {
+                self.relocated(flash, id, from, to);
+            }
+        }
+    }
 
     /// The collector has moved every page of a block of `plane`: plan what must be on flash
     /// before the block is erased, in that plane. Returns false when nothing (more) must.
