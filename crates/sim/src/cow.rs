@@ -149,11 +149,11 @@ impl<T: Word> CowVec<T> {
         count: usize,
         formula: impl Fn(usize) -> T + Send + Sync + 'static,
     ) {
-        let formula: Formula<T> = Arc::new(Box::new(formula));
         let (first, end) = (from.div_ceil(CHUNK), (from + count) / CHUNK);
         if first >= end {
             return self.fill_with(from, count, |i| formula(from + i));
         }
+        let formula: Formula<T> = Arc::new(Box::new(formula));
         let (before, after) = (first * CHUNK - from, end * CHUNK);
         self.fill_with(from, before, |i| formula(from + i));
         self.chunks[first..end].fill(Chunk::Computed(Arc::clone(&formula)));

@@ -59,15 +59,13 @@ struct PoolState {
     background: bool,
     has_victim: bool,
     victim: u32,
-    /// Next page of the victim to look at.
-    cursor: u32,
     /// The victim was chosen to level wear.
     wear: bool,
     /// A cold block to move next, plus one; 0 when there is none.
     cold: u32,
 }
 
-snapshot_fields!(PoolState { active, background, has_victim, victim, cursor, wear, cold });
+snapshot_fields!(PoolState { active, background, has_victim, victim, wear, cold });
 
 /// Collection state of the whole drive.
 #[derive(Clone)]
@@ -78,7 +76,7 @@ pub struct Collector {
     wear: Box<dyn Wear>,
     pools: Vec<PoolState>,
     planes_per_pool: Divisor,
-    /// Scratch: those of the step being planned.
+    /// Scratch: the pages that the step being planned moves.
     moves: Vec<Move>,
     /// Valid pages moved since the drive was built.
     pub pages_moved: u64,
@@ -231,7 +229,7 @@ impl Collector {
         let Some(victim) = chosen else { return false };
         flash.begin_collection(victim);
         let state = &mut self.pools[pool as usize];
-        (state.victim, state.cursor, state.has_victim, state.wear) = (victim, 0, true, wear);
+        (state.victim, state.has_victim, state.wear) = (victim, true, wear);
         true
     }
 
@@ -343,13 +341,13 @@ impl Collector {
         mapping: &mut dyn Mapping,
         plan: &mut Plan,
     ) -> bool {
-        let PoolState { victim, mut cursor, wear, .. } = self.pools[pool as usize];
+        let PoolState { victim, wear, .. } = self.pools[pool as usize];
         let cause = if wear { Cause::Wear } else { Cause::Gc };
         let frontier = self.frontier(victim, flash);
         let plane = flash.geometry.plane_of_block(victim);
         let sectors = flash.geometry.page_sectors;
         let mut moves = std::mem::take(&mut self.moves);
-        cursor = flash.take_valid(victim, cursor, pages, &mut moves);
+        flash.take_valid(victim, pages, &mut moves);
         flash.allocate_all(plane, frontier, &mut moves);
         mapping.relocated_all(flash, &moves);
         if self.rules.copy_back {
@@ -375,7 +373,6 @@ impl Collector {
             // Host writes share the open block: they must leave room for the rest.
             flash.set_owed(plane, flash.valid(victim));
         }
-        self.pools[pool as usize].cursor = cursor;
         moved > 0
     }
 

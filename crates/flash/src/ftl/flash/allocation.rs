@@ -79,11 +79,18 @@ impl Flash {
         let block = self.open[place];
         let page = u32::from(self.blocks[block as usize].written);
         let ppn = self.hand_out(block, page, id);
+        self.close_if_full(place);
+        Some((ppn, opened))
+    }
+
+    /// The open block in this place has given pages away: if that were its last, it is sealed.
+    #[inline]
+    pub(super) fn close_if_full(&mut self, place: usize) {
+        let block = self.open[place];
         if self.room_in(block) == 0 {
             self.open[place] = NONE;
             self.seal(block);
         }
-        Some((ppn, opened))
     }
 
     /// Take a free block of the plane for the mapping itself; `None` when only `reserve` are
@@ -111,24 +118,31 @@ impl Flash {
 
     #[inline]
     fn hand_out(&mut self, block: u32, page: u32, id: u32) -> u32 {
-        let record = &mut self.blocks[block as usize];
-        if record.written == 0 {
-            record.opened_at = self.clock;
-        }
-        let age = (self.clock - record.opened_at).min(u64::from(u32::MAX)) as u32;
-        record.written = page as u16 + 1;
-        self.clock += 1;
-        let ppn = self.geometry.first_ppn(block) + page;
+        let (ppn, age) = self.book(block, page, 1);
         // Blocks are open on every plane: more streams than the processor follows by itself.
         if page.is_multiple_of(16) {
             self.spare.prefetch(ppn as usize + 16);
             self.age.prefetch(ppn as usize + 16);
         }
         self.spare.set(ppn as usize, id);
-        self.age.set(ppn as usize, age);
+        self.age.set(ppn as usize, age_entry(age));
         self.set_live(ppn, true);
-        self.valid[block as usize] += 1;
         ppn
+    }
+
+    /// Count `count` pages of a block from page `page` on as handed out and valid. Returns the PPN
+    /// of the first, and how many pages the drive had handed out since the block was opened.
+    #[inline]
+    pub(super) fn book(&mut self, block: u32, page: u32, count: u32) -> (u32, u64) {
+        let record = &mut self.blocks[block as usize];
+        if record.written == 0 {
+            record.opened_at = self.clock;
+        }
+        let age = self.clock - record.opened_at;
+        record.written = (page + count) as u16;
+        self.clock += u64::from(count);
+        self.valid[block as usize] += count as u16;
+        (self.geometry.first_ppn(block) + page, age)
     }
 
     #[cold]
@@ -149,6 +163,12 @@ impl Flash {
             *count = count.wrapping_add_signed(change);
         }
     }
+}
+
+/// An age as the table keeps it.
+#[inline]
+pub(super) fn age_entry(age: u64) -> u32 {
+    age.min(u64::from(u32::MAX)) as u32
 }
 
 #[cfg(test)]

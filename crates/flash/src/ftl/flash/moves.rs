@@ -1,6 +1,7 @@
 //! Moving pages of a block, many at once: page by page, the books of both blocks would be opened
 //! and closed for each.
 
+use super::allocation::age_entry;
 use super::{Flash, Frontier};
 use crate::ssd::plan::NONE;
 
@@ -16,39 +17,26 @@ pub struct Move {
 }
 
 impl Flash {
-    /// Take the valid pages of a victim from page `cursor` on, `most` of them at most: they are no
-    /// longer valid there. They go to the end of `moves`. Returns the page to go on with.
-    pub fn take_valid(
-        &mut self,
-        victim: u32,
-        mut cursor: u32,
-        most: u32,
-        moves: &mut Vec<Move>,
-    ) -> u32 {
-        let written = u32::from(self.blocks[victim as usize].written);
-        let first = self.geometry.first_ppn(victim);
-        let most = most.min(self.valid(victim));
-        let mut left = most;
-        while left > 0 && cursor < written {
-            let (word, bit) = ((first + cursor) / 64, (first + cursor) % 64);
-            let pages = (64 - bit).min(written - cursor);
-            let mask = u64::MAX >> (64 - pages) << bit;
+    /// Take the first valid pages of a victim, `most` of them at most: they are no longer valid
+    /// there. They go to the end of `moves`.
+    pub fn take_valid(&mut self, victim: u32, most: u32, moves: &mut Vec<Move>) {
+        let mut left = most.min(self.valid(victim));
+        self.valid[victim as usize] -= left as u16;
+        let mut page = self.geometry.first_ppn(victim);
+        while left > 0 {
+            // A block may begin within a word, behind pages of the one before it.
+            let (word, before) = (page / 64, page % 64);
             let bits = self.live.get(word as usize);
-            let mut rest = bits & mask;
-            cursor += pages;
+            let mut rest = bits >> before << before;
             while rest != 0 && left > 0 {
                 let from = word * 64 + rest.trailing_zeros();
                 moves.push(Move { id: self.spare.get(from as usize), from, to: NONE });
                 rest &= rest - 1;
                 left -= 1;
-                if left == 0 {
-                    cursor = from + 1 - first;
-                }
             }
-            self.live.set(word as usize, bits & !mask | rest);
+            self.live.set(word as usize, bits & !(u64::MAX << before) | rest);
+            page += 64 - before;
         }
-        self.valid[victim as usize] -= (most - left) as u16;
-        if self.valid(victim) == 0 { written } else { cursor }
     }
 
     /// Hand out the next pages of `frontier` in the plane for what moves, all of it.
@@ -68,40 +56,22 @@ impl Flash {
             let room = self.room_in(block) as usize;
             let (here, rest) = left.split_at_mut(room.min(left.len()));
             self.hand_out_all(block, here);
-            if here.len() == room {
-                self.open[place] = NONE;
-                self.seal(block);
-            }
+            self.close_if_full(place);
             left = rest;
         }
     }
 
     /// Hand out the next pages of a block, which has that many.
     fn hand_out_all(&mut self, block: u32, moves: &mut [Move]) {
-        let record = &mut self.blocks[block as usize];
-        if record.written == 0 {
-            record.opened_at = self.clock;
-        }
-        let (page, age) = (u32::from(record.written), self.clock - record.opened_at);
         let count = moves.len();
-        record.written += count as u16;
-        self.clock += count as u64;
-        self.valid[block as usize] += count as u16;
-        let first = self.geometry.first_ppn(block) + page;
+        let page = u32::from(self.blocks[block as usize].written);
+        let (first, age) = self.book(block, page, count as u32);
         for (to, page) in (first..).zip(moves.iter_mut()) {
             page.to = to;
         }
-        let age_of = |i| (age + i as u64).min(u64::from(u32::MAX)) as u32;
         self.spare.fill_with(first as usize, count, |i| moves[i].id);
-        self.age.fill_with(first as usize, count, age_of);
-        let (mut next, end) = (first, first + count as u32);
-        while next < end {
-            let (word, bit) = ((next / 64) as usize, next % 64);
-            let pages = (64 - bit).min(end - next);
-            let bits = self.live.get(word);
-            self.live.set(word, bits | u64::MAX >> (64 - pages) << bit);
-            next += pages;
-        }
+        self.age.fill_with(first as usize, count, |i| age_entry(age + i as u64));
+        self.set_live_range(first, count as u32);
     }
 }
 
@@ -139,10 +109,9 @@ mod tests {
                 }
             }
             let mut moves = Vec::new();
-            let next = flash.take_valid(victim, 0, most, &mut moves);
+            flash.take_valid(victim, most, &mut moves);
             flash.allocate_all(0, Frontier::MOVED, &mut moves);
             assert_eq!(moves, moved);
-            assert!(next >= cursor && (cursor..next).all(|page| flash.owner(first + page) == NONE));
             assert_eq!(books(&mut flash), books(&mut single));
         }
     }

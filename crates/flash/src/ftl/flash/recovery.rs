@@ -36,17 +36,21 @@ impl Flash {
         self.set_live_range(first, count);
     }
 
-    fn set_live_range(&mut self, first: u32, count: u32) {
+    /// These pages hold the newest copies of their owners.
+    pub(super) fn set_live_range(&mut self, first: u32, count: u32) {
         let (mut ppn, end) = (first, first + count);
         while ppn < end {
-            if ppn.is_multiple_of(64) && end - ppn >= 64 {
-                let words = (end - ppn) as usize / 64;
-                self.live.follow(ppn as usize / 64, words, |_| u64::MAX);
-                ppn += words as u32 * 64;
-            } else {
-                self.set_live(ppn, true);
-                ppn += 1;
+            let (word, before) = (ppn as usize / 64, ppn % 64);
+            let words = if before == 0 { (end - ppn) / 64 } else { 0 };
+            if words > 0 {
+                self.live.follow(word, words as usize, |_| u64::MAX);
+                ppn += words * 64;
+                continue;
             }
+            let pages = (64 - before).min(end - ppn);
+            let bits = self.live.get(word);
+            self.live.set(word, bits | u64::MAX >> (64 - pages) << before);
+            ppn += pages;
         }
     }
 

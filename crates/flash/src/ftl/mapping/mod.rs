@@ -253,14 +253,13 @@ pub trait Mapping: Snapshot + Send {
         // The entries of the pages of a block lie anywhere. One by one, each would wait for its own
         // walk of the processor's page tables.
         const BURST: usize = 16;
-        let fetch = |mapping: &Self, moves: &[Move]| {
-            moves.iter().take(BURST).for_each(|page| mapping.prefetch(page.id));
-        };
-        fetch(self, moves);
+        let mut fetched = 0;
         for start in (0..moves.len()).step_by(BURST) {
-            let (burst, next) = moves[start..].split_at(BURST.min(moves.len() - start));
-            fetch(self, next);
-            for &Move { id, from, to } in burst {
+            while fetched < (start + 2 * BURST).min(moves.len()) {
+                self.prefetch(moves[fetched].id);
+                fetched += 1;
+            }
+            for &Move { id, from, to } in moves[start..].iter().take(BURST) {
                 self.relocated(flash, id, from, to);
             }
         }
