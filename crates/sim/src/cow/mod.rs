@@ -1,7 +1,10 @@
 //! A large table that is cheap to create, to fork and to restore.
 
+mod dense;
+
 use std::sync::Arc;
 
+use dense::Dense;
 use prefetch_index::prefetch_index;
 
 use crate::digest::Digest;
@@ -10,9 +13,12 @@ use crate::snapshot::{BlobSource, Loader, Saver, Snapshot, SnapshotError};
 /// Entries per chunk. Large enough that the chunk table of a 1 TiB drive fits the second-level
 /// cache, small enough that the first write to a shared chunk copies little.
 const CHUNK: usize = 16 * 1024;
+/// A table of which this share of the chunks was written moves into one piece of memory: one in so
+/// many.
+const DENSE_FROM: usize = 4;
 
 /// Integers a [`CowVec`] can hold.
-pub trait Word: Copy + Default + PartialEq + Send + Sync + std::fmt::Debug + 'static {
+pub trait Word: bytemuck::Pod + Default + PartialEq + Send + Sync + std::fmt::Debug {
     /// Size in bytes.
     const BYTES: usize;
     /// Write this value to the front of `bytes`.
@@ -46,6 +52,8 @@ enum Chunk<T> {
     Owned(Box<[T; CHUNK]>),
     /// Memory shared with a fork; copied before the first write.
     Shared(Arc<[T; CHUNK]>),
+    /// This chunk of a whole table that is shared with a fork.
+    Part(Arc<Dense<T>>),
     /// Every entry has this value; takes no memory.
     Uniform(T),
     /// Every entry follows from its index; takes no memory.
@@ -58,10 +66,16 @@ enum Chunk<T> {
 ///
 /// * a new table takes no memory until it is written, nor does one that follows a formula;
 /// * after [`CowVec::freeze`] a clone costs one pointer per 16,384 entries;
-/// * a restored table reads a chunk from the saved image when it is first touched.
+/// * a restored table reads a chunk from the saved image when it is first touched;
+/// * a table of which a quarter of the chunks is written moves into one piece of memory, on huge
+///   pages where there are any.
 #[derive(Clone)]
-pub struct CowVec<T> {
+pub struct CowVec<T: Word> {
+    /// All of it, once a quarter was written; `chunks` says nothing then.
+    dense: Option<Dense<T>>,
     chunks: Vec<Chunk<T>>,
+    /// Chunks that are this table's own memory.
+    owned: usize,
     length: usize,
     source: Option<Arc<dyn BlobSource>>,
 }
@@ -70,7 +84,7 @@ impl<T: Word> CowVec<T> {
     /// A table of `length` entries, all `value`.
     pub fn new(length: usize, value: T) -> CowVec<T> {
         let chunks = vec![Chunk::Uniform(value); length.div_ceil(CHUNK)];
-        CowVec { chunks, length, source: None }
+        CowVec { dense: None, chunks, owned: 0, length, source: None }
     }
 
     /// Number of entries.
@@ -88,23 +102,32 @@ impl<T: Word> CowVec<T> {
     /// # Panics
     /// When `index` lies beyond the table; with a [`SnapshotError`] as its payload when the saved
     /// state can no longer be read or is damaged.
-    #[inline]
+    #[inline(always)]
     pub fn get(&mut self, index: usize) -> T {
+        match &self.dense {
+            Some(dense) => dense.entries()[index],
+            None => self.get_in_chunks(index),
+        }
+    }
+
+    #[inline]
+    fn get_in_chunks(&mut self, index: usize) -> T {
         match &self.chunks[index / CHUNK] {
             Chunk::Owned(chunk) => chunk[index % CHUNK],
             Chunk::Shared(chunk) => chunk[index % CHUNK],
+            Chunk::Part(dense) => dense.entries()[index],
             Chunk::Uniform(value) => *value,
             Chunk::Computed(formula) => formula(index),
-            Chunk::Stored(_) => self.owned(index / CHUNK)[index % CHUNK],
+            Chunk::Stored(_) => self.own(index / CHUNK)[index % CHUNK],
         }
     }
 
     /// Entry `index` will be asked for soon: fetch it into the cache. Changes nothing.
     #[inline]
     pub fn prefetch(&self, index: usize) {
-        match self.chunks.get(index / CHUNK) {
-            Some(Chunk::Owned(chunk)) => prefetch_index(&chunk[..], index % CHUNK),
-            Some(Chunk::Shared(chunk)) => prefetch_index(&chunk[..], index % CHUNK),
+        match (&self.dense, self.chunks.get(index / CHUNK)) {
+            (Some(dense), _) => prefetch_index(dense.entries(), index),
+            (None, Some(Chunk::Part(dense))) => prefetch_index(dense.entries(), index),
             _ => {}
         }
     }
@@ -115,9 +138,9 @@ impl<T: Word> CowVec<T> {
     /// As [`CowVec::get`].
     #[inline]
     pub fn set(&mut self, index: usize, value: T) {
-        match &mut self.chunks[index / CHUNK] {
-            Chunk::Owned(chunk) => chunk[index % CHUNK] = value,
-            _ => self.owned(index / CHUNK)[index % CHUNK] = value,
+        match &mut self.dense {
+            Some(dense) => dense.entries_mut()[index] = value,
+            None => self.own(index / CHUNK)[index % CHUNK] = value,
         }
     }
 
@@ -130,7 +153,7 @@ impl<T: Word> CowVec<T> {
         while done < count {
             let index = from + done;
             let take = (CHUNK - index % CHUNK).min(count - done);
-            let chunk = self.owned(index / CHUNK);
+            let chunk = self.own(index / CHUNK);
             for (offset, slot) in chunk[index % CHUNK..][..take].iter_mut().enumerate() {
                 *slot = value(done + offset);
             }
@@ -156,7 +179,14 @@ impl<T: Word> CowVec<T> {
         let formula: Formula<T> = Arc::new(Box::new(formula));
         let (before, after) = (first * CHUNK - from, end * CHUNK);
         self.fill_with(from, before, |i| formula(from + i));
-        self.chunks[first..end].fill(Chunk::Computed(Arc::clone(&formula)));
+        if self.dense.is_some() {
+            self.fill_with(first * CHUNK, after - first * CHUNK, |i| formula(first * CHUNK + i));
+        } else {
+            for chunk in &mut self.chunks[first..end] {
+                self.owned -= usize::from(matches!(chunk, Chunk::Owned(_)));
+                *chunk = Chunk::Computed(Arc::clone(&formula));
+            }
+        }
         self.fill_with(after, from + count - after, |i| formula(after + i));
     }
 
@@ -170,12 +200,14 @@ impl<T: Word> CowVec<T> {
             let (number, offset) = ((from + done) / CHUNK, (from + done) % CHUNK);
             let take = (CHUNK - offset).min(to.len() - done);
             let part = &mut to[done..done + take];
-            match &self.chunks[number] {
-                Chunk::Owned(chunk) => part.copy_from_slice(&chunk[offset..offset + take]),
-                Chunk::Shared(chunk) => part.copy_from_slice(&chunk[offset..offset + take]),
-                Chunk::Uniform(value) => part.fill(*value),
-                Chunk::Computed(_) | Chunk::Stored(_) => {
-                    part.copy_from_slice(&self.owned(number)[offset..offset + take])
+            match (&self.dense, &self.chunks[number]) {
+                (None, Chunk::Uniform(value)) => part.fill(*value),
+                (None, Chunk::Computed(_) | Chunk::Stored(_)) => {
+                    part.copy_from_slice(&self.own(number)[offset..offset + take])
+                }
+                _ => {
+                    let chunk = self.written(number).expect("the others were told apart");
+                    part.copy_from_slice(&chunk[offset..offset + take])
                 }
             }
             done += take;
@@ -191,41 +223,84 @@ impl<T: Word> CowVec<T> {
         while done < values.len() {
             let (number, offset) = ((to + done) / CHUNK, (to + done) % CHUNK);
             let take = (CHUNK - offset).min(values.len() - done);
-            self.owned(number)[offset..offset + take].copy_from_slice(&values[done..done + take]);
+            self.own(number)[offset..offset + take].copy_from_slice(&values[done..done + take]);
             done += take;
         }
     }
 
     /// Share every chunk, so that the next clones copy no entries.
     pub fn freeze(&mut self) {
+        if let Some(dense) = self.dense.take() {
+            self.chunks.fill(Chunk::Part(Arc::new(dense)));
+        }
         for chunk in &mut self.chunks {
             if let Chunk::Owned(owned) = chunk {
                 let shared = Arc::from(std::mem::replace(owned, blank(T::default())));
                 *chunk = Chunk::Shared(shared);
             }
         }
+        self.owned = 0;
+    }
+
+    /// A chunk that is in memory.
+    #[inline]
+    fn written(&self, number: usize) -> Option<&[T; CHUNK]> {
+        match (&self.dense, self.chunks.get(number)?) {
+            (Some(dense), _) => Some(dense.chunk(number)),
+            (None, Chunk::Owned(chunk)) => Some(chunk),
+            (None, Chunk::Shared(chunk)) => Some(chunk),
+            (None, Chunk::Part(dense)) => Some(dense.chunk(number)),
+            (None, Chunk::Uniform(_) | Chunk::Computed(_) | Chunk::Stored(_)) => None,
+        }
     }
 
     /// Make chunk `number` this table's own memory.
-    #[cold]
-    fn owned(&mut self, number: usize) -> &mut [T; CHUNK] {
-        let fresh = match &self.chunks[number] {
-            Chunk::Owned(_) => None,
-            Chunk::Shared(chunk) => Some(Box::new(**chunk)),
-            Chunk::Uniform(value) => Some(blank(*value)),
-            Chunk::Computed(formula) => Some(computed(number, formula)),
-            Chunk::Stored(offset) => Some(self.load(*offset)),
-        };
-        if let Some(fresh) = fresh {
-            self.chunks[number] = Chunk::Owned(fresh);
+    fn own(&mut self, number: usize) -> &mut [T; CHUNK] {
+        if self.dense.is_none() && !matches!(self.chunks[number], Chunk::Owned(_)) {
+            self.make_own(number);
         }
-        match &mut self.chunks[number] {
-            Chunk::Owned(chunk) => chunk,
+        match (&mut self.dense, &mut self.chunks[number]) {
+            (Some(dense), _) => dense.chunk_mut(number),
+            (None, Chunk::Owned(chunk)) => chunk,
             _ => unreachable!("the chunk was made owned above"),
         }
     }
 
-    fn load(&self, offset: u64) -> Box<[T; CHUNK]> {
+    #[cold]
+    fn make_own(&mut self, number: usize) {
+        let mut fresh = blank(T::default());
+        self.copy_chunk(number, &mut fresh);
+        self.chunks[number] = Chunk::Owned(fresh);
+        self.owned += 1;
+        // Once: if there is no memory now, the table stays as it is.
+        if self.owned == self.chunks.len().div_ceil(DENSE_FROM) {
+            self.condense();
+        }
+    }
+
+    /// Move every chunk into one piece of memory.
+    fn condense(&mut self) {
+        let Some(mut dense) = Dense::new(self.chunks.len()) else { return };
+        for number in 0..self.chunks.len() {
+            self.copy_chunk(number, dense.chunk_mut(number));
+        }
+        self.chunks.fill(Chunk::Uniform(T::default()));
+        self.dense = Some(dense);
+    }
+
+    /// Copy a chunk out, wherever it is.
+    fn copy_chunk(&self, number: usize, to: &mut [T; CHUNK]) {
+        match &self.chunks[number] {
+            Chunk::Uniform(value) => to.fill(*value),
+            Chunk::Computed(formula) => compute(number, formula, to),
+            Chunk::Stored(offset) => self.load(*offset, to),
+            Chunk::Owned(chunk) => *to = **chunk,
+            Chunk::Shared(chunk) => *to = **chunk,
+            Chunk::Part(dense) => *to = *dense.chunk(number),
+        }
+    }
+
+    fn load(&self, offset: u64, to: &mut [T; CHUNK]) {
         let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
         let source = self.source.as_ref().expect("a stored chunk has a source");
         if let Err(error) = source.read_at(offset, &mut bytes) {
@@ -235,11 +310,9 @@ impl<T: Word> CowVec<T> {
         if digest != digest_of(offset, words) {
             broken(format!("its table at byte {offset} does not match its digest"));
         }
-        let mut chunk = blank(T::default());
-        for (slot, word) in chunk.iter_mut().zip(words.chunks_exact(T::BYTES)) {
+        for (slot, word) in to.iter_mut().zip(words.chunks_exact(T::BYTES)) {
             *slot = T::get(word);
         }
-        chunk
     }
 }
 
@@ -271,10 +344,14 @@ fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
     vec![value; CHUNK].into_boxed_slice().try_into().expect("the length is CHUNK")
 }
 
-fn computed<T: Word>(number: usize, formula: &Formula<T>) -> Box<[T; CHUNK]> {
-    let mut chunk = blank(T::default());
-    chunk.iter_mut().enumerate().for_each(|(i, slot)| *slot = formula(number * CHUNK + i));
-    chunk
+fn compute<T: Word>(number: usize, formula: &Formula<T>, to: &mut [T; CHUNK]) {
+    to.iter_mut().enumerate().for_each(|(i, slot)| *slot = formula(number * CHUNK + i));
+}
+
+/// The value of all entries, if it is one.
+fn all_the_same<T: Word>(chunk: &[T; CHUNK]) -> Option<T> {
+    let (first, rest) = chunk.split_first()?;
+    rest.iter().all(|entry| entry == first).then_some(*first)
 }
 
 impl<T: Word> std::fmt::Debug for CowVec<T> {
@@ -287,26 +364,25 @@ impl<T: Word> Snapshot for CowVec<T> {
     fn save(&self, to: &mut Saver) {
         self.length.save(to);
         let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
-        for (number, chunk) in self.chunks.iter().enumerate() {
-            let loaded;
-            let words: &[T; CHUNK] = match chunk {
-                Chunk::Uniform(value) => {
-                    to.bytes(&[0]);
-                    value.put(&mut bytes[..T::BYTES]);
-                    to.bytes(&bytes[..T::BYTES]);
-                    continue;
-                }
-                Chunk::Owned(words) => words,
-                Chunk::Shared(words) => words,
-                Chunk::Computed(formula) => {
-                    loaded = computed(number, formula);
-                    &loaded
-                }
-                Chunk::Stored(offset) => {
-                    loaded = self.load(*offset);
-                    &loaded
-                }
+        let mut fresh = None;
+        for number in 0..self.chunks.len() {
+            let uniform = match (&self.dense, &self.chunks[number]) {
+                (None, Chunk::Uniform(value)) => Some(*value),
+                // What was never written need not be told apart while it runs, but in a file.
+                (Some(dense), _) => all_the_same(dense.chunk(number)),
+                _ => None,
             };
+            if let Some(value) = uniform {
+                to.bytes(&[0]);
+                value.put(&mut bytes[..T::BYTES]);
+                to.bytes(&bytes[..T::BYTES]);
+                continue;
+            }
+            let words = self.written(number).unwrap_or_else(|| {
+                let fresh = fresh.get_or_insert_with(|| blank(T::default()));
+                self.copy_chunk(number, fresh);
+                fresh
+            });
             let (digest, slots) = bytes.split_at_mut(DIGEST_BYTES);
             for (word, slot) in words.iter().zip(slots.chunks_exact_mut(T::BYTES)) {
                 word.put(slot);
@@ -326,6 +402,7 @@ impl<T: Word> Snapshot for CowVec<T> {
             return Err(SnapshotError(format!("a table has {length} entries, not {expected}")));
         }
         self.source = Some(Arc::clone(&from.source));
+        (self.dense, self.owned) = (None, 0);
         for chunk in &mut self.chunks {
             *chunk = match from.take::<1>()? {
                 [0] => {
@@ -376,16 +453,10 @@ mod tests {
         let of_formula = |table: &CowVec<u32>| {
             table.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Computed(_))).count()
         };
-        let image = |table: &CowVec<u32>| {
-            let mut blobs = Vec::new();
-            let mut saver = Saver::new(&mut blobs);
-            table.save(&mut saver);
-            (saver.finish().unwrap(), blobs)
-        };
         for (from, count, whole) in
             [(5, 2 * CHUNK + 9, 1), (CHUNK, 2 * CHUNK, 2), (CHUNK + 1, CHUNK, 0), (3, 4, 0)]
         {
-            let mut table = CowVec::new(3 * CHUNK + 20, 7);
+            let mut table = CowVec::new(16 * CHUNK + 20, 7);
             let mut filled = table.clone();
             table.follow(from, count, square);
             filled.fill_with(from, count, |i| square(from + i));
@@ -399,13 +470,65 @@ mod tests {
         }
     }
 
-    #[test]
-    fn restoring_reads_chunks_on_demand() {
-        let mut table = sample();
+    /// A table of which a quarter was written, and one with the same entries in chunks.
+    fn dense_and_sparse() -> (CowVec<u32>, CowVec<u32>) {
+        let chunks = 65;
+        let mut dense = CowVec::new(chunks * CHUNK - 7, 3u32);
+        dense.follow(40 * CHUNK, CHUNK, |i| i as u32 ^ 5);
+        let mut sparse = dense.clone();
+        for number in 0..chunks.div_ceil(DENSE_FROM) {
+            assert!(dense.dense.is_none());
+            dense.set(number * CHUNK + number, number as u32 + 4);
+            sparse.set(number * CHUNK + number, number as u32 + 4);
+            sparse.owned = usize::MAX / 2;
+        }
+        assert!(dense.dense.is_some() && sparse.dense.is_none());
+        (dense, sparse)
+    }
+
+    fn image(table: &CowVec<u32>) -> (Vec<u8>, Vec<u8>) {
         let mut blobs = Vec::new();
         let mut saver = Saver::new(&mut blobs);
         table.save(&mut saver);
-        let small = saver.finish().unwrap();
+        (saver.finish().unwrap(), blobs)
+    }
+
+    #[test]
+    fn a_table_with_a_quarter_written_is_one_piece_of_memory() {
+        let (mut dense, mut sparse) = dense_and_sparse();
+        assert!(read(&mut dense) == read(&mut sparse));
+        assert!(image(&dense) == image(&sparse));
+        let change = |table: &mut CowVec<u32>| {
+            table.follow(3 * CHUNK + 1, 2 * CHUNK, |i| i as u32);
+            table.fill_with(9 * CHUNK - 3, 9, |i| 70 + i as u32);
+            table.copy_in(60 * CHUNK - 2, &[1, 2, 3, 4]);
+            table.set(table.len() - 1, 8);
+        };
+        // A copy, and a fork, which is in chunks at first and in one piece once it has written a quarter.
+        let before = read(&mut dense);
+        let mut copy = dense.clone();
+        dense.freeze();
+        assert!(dense.dense.is_none());
+        let mut fork = dense.clone();
+        [&mut copy, &mut fork, &mut sparse].into_iter().for_each(change);
+        let expected = read(&mut sparse);
+        for table in [&mut copy, &mut fork] {
+            assert!(read(table) == expected);
+            let mut out = vec![0; 3 * CHUNK];
+            table.copy_out(2 * CHUNK + 1, &mut out);
+            assert!(out == expected[2 * CHUNK + 1..][..3 * CHUNK]);
+        }
+        (0..fork.len()).step_by(CHUNK).for_each(|index| fork.set(index, 1));
+        (0..fork.len()).step_by(CHUNK).for_each(|index| sparse.set(index, 1));
+        assert!(fork.dense.is_some());
+        assert!(read(&mut fork) == read(&mut sparse));
+        assert!(read(&mut dense) == before);
+    }
+
+    #[test]
+    fn restoring_reads_chunks_on_demand() {
+        let mut table = sample();
+        let (small, blobs) = image(&table);
         let mut back = CowVec::new(table.len(), 0u32);
         back.restore(&mut Loader::new(&small, Arc::new(blobs))).unwrap();
         assert!(matches!(back.chunks[0], Chunk::Stored(_)));
@@ -416,10 +539,7 @@ mod tests {
     #[test]
     fn a_damaged_chunk_unwinds_with_its_place() {
         let table = sample();
-        let mut blobs = Vec::new();
-        let mut saver = Saver::new(&mut blobs);
-        table.save(&mut saver);
-        let small = saver.finish().unwrap();
+        let (small, blobs) = image(&table);
         let second = DIGEST_BYTES + CHUNK * u32::BYTES;
         for (at, what) in [(second, "not match"), (2 * second - 1, "not match"), (0, "read")] {
             let mut bad = blobs.clone();
@@ -437,10 +557,7 @@ mod tests {
     #[test]
     fn another_size_is_refused() {
         let table = sample();
-        let mut blobs = Vec::new();
-        let mut saver = Saver::new(&mut blobs);
-        table.save(&mut saver);
-        let small = saver.finish().unwrap();
+        let (small, blobs) = image(&table);
         let mut other = CowVec::new(7, 0u32);
         let error = other.restore(&mut Loader::new(&small, Arc::new(blobs))).unwrap_err();
         assert!(error.to_string().contains("not 7"), "{error}");
