@@ -104,6 +104,8 @@ class Drawing:
     #: `high-left`, `low-left` or None.
     front: str | None
     points: list[Dot]
+    #: What was measured elsewhere, as pairs of what is across and up.
+    measured: list[tuple[float, float]]
 
 
 class RunDirectory:
@@ -228,8 +230,10 @@ def _drawing(document: dict[str, Any]) -> Drawing:
     for axis in [*document["series"], *([document["panels"]] if document["panels"] else [])]:
         if any(axis not in point.params for point in points):
             raise KeyError(axis)
+    measured = [(float(x), float(y)) for x, y in document.get("measured", [])]
     return Drawing(**{field.name: document[field.name] for field in fields(Drawing)
-                      if field.name != "points"}, points=points)
+                      if field.name not in ("points", "measured")},
+                   points=points, measured=measured)
 
 
 def _run(index: int, run: dict[str, Any], names: dict[str, dict[str, str]]) -> Run:

@@ -210,3 +210,14 @@ def test_the_map_is_drawn_with_ram_and_hits_per_interval(tmp_path: Path) -> None
     assert figure is not None
     assert figure.title == "The mapping takes 352\u00a0KiB of RAM"
     assert_legible(figure.svg)
+
+
+def test_what_was_measured_elsewhere_stands_beside_the_model(tmp_path: Path) -> None:
+    points = [{"params": {"workload": "bonnie"}, "x": x, "y": y, "front": False}
+              for x, y in ((1.0, 10.0), (2.0, 30.0))]
+    alone = drawing(kind="lines", series=[], panels=None, front=None, x_log=False, points=points)
+    assert "measured" not in drawn(tmp_path / "alone", alone).svg
+    beside = drawn(tmp_path / "beside", alone | {"measured": [[1.5, 12.0], [2.5, 400.0]]})
+    assert {"model", "measured"} <= {text for *_, text in words(beside.svg)}
+    assert "measured elsewhere" in beside.how
+    assert any(text.startswith("400") for *_, text in words(beside.svg)), "the scale holds it"

@@ -41,6 +41,9 @@ pub struct Drawing {
     pub front: Option<Front>,
     /// One per selected point of the grid, in its order.
     pub points: Vec<Dot>,
+    /// What was measured elsewhere: pairs of what is across and up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<[f64; 2]>,
 }
 
 /// A point of the grid in a figure, repeats averaged.
@@ -80,7 +83,12 @@ impl Figure {
         let varies = |axis: &&String| {
             points.iter().any(|point| point.params[*axis] != points[0].params[*axis])
         };
-        let left = || axes.iter().filter(|axis| !taken(axis) && varies(axis)).cloned().collect();
+        let left = || -> Vec<String> {
+            axes.iter().filter(|axis| !taken(axis) && varies(axis)).cloned().collect()
+        };
+        // A line over a metric goes along the one axis there is: its points are no series each.
+        let along = !x_is_axis && self.kind == Some(Kind::Lines);
+        let left = || Some(left()).filter(|left| !along || left.len() > 1).unwrap_or_default();
         let label = |own: &Option<String>, name: String| own.clone().unwrap_or(name);
         Drawing {
             name: self.name.clone(),
@@ -98,6 +106,7 @@ impl Figure {
             y_log: self.y_log,
             front: self.front,
             points,
+            measured: self.measured.clone(),
         }
     }
 

@@ -46,6 +46,10 @@ pub struct Figure {
     pub y_log: bool,
     /// Mark the points that no other one beats in both directions. Only over a metric.
     pub front: Option<Front>,
+    /// What was measured elsewhere, such as on a real drive, drawn beside the study's own points:
+    /// pairs of what is across and up. Only over numbers, in a figure without panels.
+    #[serde(default)]
+    pub measured: Vec<[f64; 2]>,
 }
 
 /// How a figure is drawn.

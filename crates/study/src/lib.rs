@@ -19,6 +19,7 @@ mod files;
 mod grid;
 pub mod host;
 mod image;
+mod jobs;
 mod kept;
 pub mod library;
 pub use library::CODE_VERSION;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use sim::metric::{Formula, Metric};
 use sim::{Counters, Device, Histogram, Nanos, Op, Outcome};
 
+use crate::jobs;
 use crate::observe::Series;
 use crate::recorder::Recorder;
 use crate::travel_metrics;
@@ -129,9 +130,9 @@ pub(crate) fn percentile(name: &str) -> Option<f64> {
     Some(found.2)
 }
 
-/// The metric without the part of the device in front: `waf` of `fast.waf`.
+/// The metric without the part of the device or the job in front: `waf` of `fast.waf`.
 pub(crate) fn of_device(name: &str) -> &str {
-    let mut own = name;
+    let mut own = jobs::split(name).map_or(name, |(_, own)| own);
     while let Some((part, rest)) = own.split_once('.')
         && PARTS.contains(&part)
     {
@@ -147,16 +148,31 @@ pub fn is_count(name: &str) -> bool {
     own == REQUESTS || counted::declared().any(|metric| metric.name == own && counts(metric))
 }
 
+/// True for what is measured of each job, too: how much it did, and what its requests took.
+fn is_of_jobs(own: &str) -> bool {
+    let rates = ["iops", "throughput_mb_s", "read_mb_s", "write_mb_s"];
+    let kinds = ["", "read_", "write_", "flush_"];
+    let kind = |kind: &&str| {
+        let rest = own.strip_prefix(*kind);
+        rest.is_some_and(|rest| rest == "iops" && *kind != "flush_" || rest.starts_with("latency_"))
+    };
+    rates.contains(&own) || kinds.iter().any(kind)
+}
+
 /// Refuse a name that is no metric. What a model declares is a metric of every part, too.
 pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let (known, own) = (definitions(), of_device(name));
-    let of_a_part = own != name;
     let declared = |own: &str| counted::declared().any(|metric| metric.name == own);
-    if known.iter().any(|metric| metric.name == own) && (!of_a_part || declared(own)) {
+    let fits = |own: &str| match jobs::split(name) {
+        Some(_) => is_of_jobs(own),
+        None => own == name || declared(own),
+    };
+    let fits = |metric: &&Definition| fits(&metric.name);
+    if known.iter().filter(fits).any(|metric| metric.name == own) {
         return Ok(());
     }
     let failure = Failure::input(format!("there is no metric `{name}`"));
-    let candidates = || known.iter().filter(|metric| !of_a_part || declared(&metric.name));
+    let candidates = || known.iter().filter(fits);
     let near = names::nearest(own, candidates().map(|metric| metric.name.as_str())).or_else(|| {
         let texts = candidates().map(|metric| (metric.name.as_str(), metric.meaning.as_str()));
         names::related(own, texts)
@@ -186,14 +202,11 @@ pub(crate) fn simulated(
     let readings = Readings { total, series: Some(series), after_cut: false };
     counted::declared().for_each(|metric| readings.add(metric, &mut metrics));
     let time = recorder.measured(outcome.end);
-    rates(&mut metrics, recorder, time);
-    let (read, write) = (recorder.histogram(Op::Read), recorder.histogram(Op::Write));
-    let mut all = read.clone();
-    all.merge(write);
-    let flush = recorder.histogram(Op::Flush);
-    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write), ("flush_", flush)] {
-        latencies(&mut metrics, prefix, histogram);
-    }
+    let (histograms, bytes) = recorder.counted();
+    let requests = histograms.each_ref().map(Histogram::count);
+    rates(&mut metrics, requests, bytes, time);
+    metrics.insert(REQUESTS.into(), Some(requests.iter().sum::<u64>() as f64));
+    response_times(&mut metrics, histograms);
     let (mean, max) = utilisation(total, time).unzip();
     metrics.insert("utilisation_mean".into(), mean);
     metrics.insert("utilisation_max".into(), max);
@@ -213,21 +226,30 @@ pub(crate) fn add_rebuild(metrics: &mut Metrics, device: &dyn Device) {
     counted::declared().filter(shown).for_each(|metric| readings.add(metric, metrics));
 }
 
-fn rates(metrics: &mut Metrics, recorder: &Recorder, time: Nanos) {
+/// How much was done a second, of requests and bytes by operation.
+pub(crate) fn rates(metrics: &mut Metrics, requests: [u64; 4], bytes: [u64; 4], time: Nanos) {
     let seconds = time.as_secs_f64();
     let mut put = |name: &str, amount: f64| {
         metrics.insert(name.into(), (seconds > 0.0).then(|| amount / seconds));
     };
-    let (reads, writes) = (recorder.requests(Op::Read), recorder.requests(Op::Write));
-    let (read, written) = (recorder.bytes(Op::Read), recorder.bytes(Op::Write));
+    let of = |counts: [u64; 4]| [Op::Read, Op::Write].map(|op| counts[op as usize]);
+    let ([reads, writes], [read, written]) = (of(requests), of(bytes));
     put("iops", (reads + writes) as f64);
     put("read_iops", reads as f64);
     put("write_iops", writes as f64);
     put("throughput_mb_s", (read + written) as f64 / 1e6);
     put("read_mb_s", read as f64 / 1e6);
     put("write_mb_s", written as f64 / 1e6);
-    let requests: u64 = Op::ALL.iter().map(|&op| recorder.requests(op)).sum();
-    metrics.insert("host_requests".into(), Some(requests as f64));
+}
+
+/// What requests took, by operation.
+pub(crate) fn response_times(metrics: &mut Metrics, histograms: &[Histogram; 4]) {
+    let [read, write, flush] = [Op::Read, Op::Write, Op::Flush].map(|op| &histograms[op as usize]);
+    let mut all = read.clone();
+    all.merge(write);
+    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write), ("flush_", flush)] {
+        latencies(metrics, prefix, histogram);
+    }
 }
 
 fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {
@@ -306,12 +328,15 @@ mod tests {
         assert_eq!(check_name("write_latency_us_p99_99"), Ok(()));
         assert_eq!(check_name("fast.waf"), Ok(()));
         assert!(check_name("fast.iops").is_err(), "measured at the host only");
+        assert_eq!(check_name("job.quiet.write_latency_us_p99"), Ok(()));
+        assert!(check_name("job.quiet.waf").is_err(), "nobody counts it by job");
         for (name, near) in [
             ("p99", "latency_us_p99"),
             ("write_p99", "write_latency_us_p99"),
             ("write_amplification", "waf"),
             ("hit_ratio", "map_hit_ratio"),
             ("fast.wav", "fast.waf"),
+            ("job.quiet.iopps", "job.quiet.iops"),
             ("median_latency", "latency_us_p50"),
         ] {
             let error = check_name(name).unwrap_err().to_string();

@@ -10,6 +10,7 @@ use crate::document::{Claim, Expect, Frame, Plot};
 use crate::expect::{self, Selection};
 use crate::figure::{Figure, Kind};
 use crate::grid::Axis;
+use crate::jobs;
 use crate::load::Loaded;
 use crate::locate;
 use crate::metrics;
@@ -63,11 +64,14 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
         }
     };
     let gone = &loaded.gone;
+    let document = loaded.tree.to_value();
+    let jobs = |selection: &Selection, key: &str| jobs_of(selection, key, &document);
     for (index, expectation) in loaded.frame.expect.iter().enumerate() {
         if is_beside(&expectation.selection(), gone) {
             continue;
         }
         about(&Expect::selection(expectation), "metric", axes)
+            .and_then(|()| jobs(&expectation.selection(), "metric"))
             .and_then(|()| expect::check_bounds(expectation).map_err(here))
             .map_err(|wrong| at(&["expect"], index, wrong))?;
     }
@@ -77,6 +81,7 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
         }
         let mut bands = [Some(claim.holds), claim.in_part].into_iter().flatten();
         about(&Claim::selection(claim), "metric", axes)
+            .and_then(|()| jobs(&claim.selection(), "metric"))
             .and_then(|()| bands.try_for_each(expect::check_band).map_err(here))
             .map_err(|wrong| at(&["claim"], index, wrong))?;
     }
@@ -100,7 +105,10 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
     for (index, drawn) in report.figure.iter().enumerate() {
         let earlier = &report.figure[..index];
         let Some(drawn) = left_of(drawn, gone) else { continue };
-        figure(&drawn, earlier, axes).map_err(|wrong| at(&["report", "figure"], index, wrong))?;
+        figure(&drawn, earlier, axes)
+            .and_then(|()| jobs(&drawn.selection(), "y"))
+            .and_then(|()| jobs(&Selection { metric: &drawn.x, ..drawn.selection() }, "x"))
+            .map_err(|wrong| at(&["report", "figure"], index, wrong))?;
     }
     Ok(())
 }
@@ -122,6 +130,14 @@ fn about(selection: &Selection, metric: &str, axes: &[Axis]) -> Result<(), Wrong
     }
     values("where", selection.which, axes)?;
     values("relative_to", selection.relative_to, axes)
+}
+
+/// The jobs in a statement about a metric, which stands at `metric`.
+fn jobs_of(selection: &Selection, metric: &str, document: &toml::Value) -> Result<(), Wrong> {
+    let named = [(metric, Some(selection.metric)), ("per", selection.per)];
+    named.into_iter().filter_map(|(key, name)| Some((key, name?))).try_for_each(|(key, name)| {
+        jobs::check(name, document).map_err(|failure| wrong(failure, &[key]))
+    })
 }
 
 /// The axes of the table at `key`, and their values.
@@ -236,6 +252,11 @@ fn scales(figure: &Figure, across: Option<&Axis>) -> Result<(), Wrong> {
         ("bars stand over an axis of the grid, not over a metric", "lines or points", "kind")
     } else if figure.front.is_some() && across.is_some() {
         ("a front lies over a metric, not over an axis of the grid", "a metric as `x`", "front")
+    } else if !figure.measured.is_empty() && (bars || !numbers || figure.panels.is_some()) {
+        let what = "points measured elsewhere have no place in this figure";
+        (what, "lines or points over numbers, in one panel", "measured")
+    } else if !figure.measured.iter().flatten().all(|number| number.is_finite()) {
+        ("a measured point has no place", "two numbers, such as [10.0, 2.5]", "measured")
     } else if figure.x_log && (bars || !numbers) {
         ("there are no numbers on the horizontal axis", "x_log over a metric", "x_log")
     } else if figure.y_log && bars {

@@ -90,6 +90,21 @@ impl Setup<'_> {
         let path = ["workload", model.name()];
         model.build(&context).map_err(|error| locate::config_failure(self.tree, &path, &error))
     }
+
+    /// The jobs of the point's workload, where it is fio's.
+    ///
+    /// # Errors
+    /// As [`Setup::build_workload`].
+    pub(crate) fn fio_plan(&self) -> Result<Option<fio::JobPlan>, Failure> {
+        let Some(WorkloadModel::Fio(params)) = &self.point.workload else { return Ok(None) };
+        let open = |name: &str| self.files.open(name);
+        let rng = self.rng().split("workload");
+        let context = workload::Context { rng, limits: self.limits, open: &open };
+        let plan = params
+            .plan(&context)
+            .map_err(|error| locate::config_failure(self.tree, &["workload", "fio"], &error));
+        plan.map(Some)
+    }
 }
 
 /// The root of the random streams of a point's repeat.
@@ -116,16 +131,8 @@ impl PlannedRun {
 
     /// What reports this run as fio would: by job, or as one job when the workload is not fio's.
     pub(crate) fn fio_recorder(&self, files: &Files) -> Result<fio::Recorder, Failure> {
-        let Some(WorkloadModel::Fio(params)) = &self.point.workload else {
-            return Ok(fio::Recorder::single(&self.label));
-        };
-        let open = |name: &str| files.open(name);
-        let rng = self.rng().split("workload");
-        let context = workload::Context { rng, limits: self.limits, open: &open };
-        let plan = params
-            .plan(&context)
-            .map_err(|error| locate::config_failure(&self.tree, &["workload", "fio"], &error))?;
-        Ok(fio::Recorder::new(&plan))
+        let plan = self.setup(files).fio_plan()?;
+        Ok(plan.map_or_else(|| fio::Recorder::single(&self.label), |p| fio::Recorder::new(&p)))
     }
 
     /// How far the run is, from 0 to 1; `None` when its length is not known beforehand.

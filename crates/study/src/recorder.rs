@@ -78,6 +78,11 @@ impl<'a> Recorder<'a> {
         Recorder { histograms, bytes, ..empty }
     }
 
+    /// Response times and bytes, by operation.
+    pub(crate) fn counted(&self) -> (&[Histogram; 4], [u64; 4]) {
+        (&self.histograms, self.bytes)
+    }
+
     /// Response times of an operation.
     pub(crate) fn histogram(&self, op: Op) -> &Histogram {
         &self.histograms[op as usize]
@@ -86,11 +91,6 @@ impl<'a> Recorder<'a> {
     /// Requests of an operation.
     pub(crate) fn requests(&self, op: Op) -> u64 {
         self.histogram(op).count()
-    }
-
-    /// Bytes of an operation.
-    pub(crate) fn bytes(&self, op: Op) -> u64 {
-        self.bytes[op as usize]
     }
 
     /// The measured time of a run that ended at `end`.

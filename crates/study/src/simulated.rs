@@ -8,6 +8,7 @@ use sim::{Nanos, Stop, Workload, simulate};
 use crate::advice::{self, Backlog};
 use crate::digest;
 use crate::document::RunSection;
+use crate::jobs::Jobs;
 use crate::metrics;
 use crate::observe::Observed;
 use crate::planned::Setup;
@@ -53,13 +54,14 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
     let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
     let stop = stop(&section, start);
+    let mut jobs = Jobs::of(&setup, start, section.ramp.0)?;
     let mut backlog = Backlog::default();
     // The spools cost a check per event, so they take part only when they are wanted.
     let outcome = if spools.is_empty() {
-        let mut probe = (&mut recorder, &mut backlog);
+        let mut probe = (&mut recorder, (&mut backlog, &mut jobs));
         simulate(&mut observed, &mut workload, start, stop, &mut probe)
     } else {
-        let mut probe = (&mut recorder, (&mut backlog, spools));
+        let mut probe = (&mut recorder, (&mut backlog, (&mut jobs, spools)));
         simulate(&mut observed, &mut workload, start, stop, &mut probe)
     };
     let outcome = outcome.map_err(|error| run_failure(run, &error))?;
@@ -80,6 +82,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         "completions": outcome.digest.to_string(), "response_ns": outcome.response_ns.to_string(),
         "metrics": metrics::digested(&metrics), "counters": total.counts,
     }));
+    // The digest has every completion already.
+    jobs.add(&mut metrics, recorder.measured(outcome.end));
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let mut notes = workload.notes();
     if outcome.in_flight_ns != outcome.response_ns {

@@ -2,11 +2,13 @@
 //!
 //! # What it models
 //! The requests of fio's jobs: pattern, block sizes, distribution, queue depth, rates, think time,
-//! flushes, several jobs at once or one after the other. Either a real job file (`file`) or one
-//! job whose keys stand in the table itself, under fio's own names. Each job is one closed loop of
+//! flushes, several jobs at once or one after the other. Either a real job file (`file`) or
+//! jobs whose keys stand in the table itself, under fio's own names. Each job is one closed loop of
 //! `iodepth` requests, or a paced stream when a rate is given (`rate_process = "poisson"` for
 //! random arrivals), is a process, and writes to a stream of its own where the device tells streams
-//! apart. The table of keys is in `docs/workloads.md`.
+//! apart. Several jobs run at once from a table of tables (`jobs.NAME`), each with what stands
+//! beside them and with keys of its own; of these, and of the jobs of a file, metrics tell each
+//! (`job.NAME.write_latency_us_p99`). The table of keys is in `docs/workloads.md`.
 //!
 //! # Equation
 //! Zipf: P(rank i) = i^-theta / sum over j of j^-theta, drawn by the quantile of Gray et al. and
@@ -43,6 +45,7 @@ mod run;
 mod slips;
 mod value;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use config::ConfigError;
@@ -112,6 +115,9 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
+/// A key with its value.
+type Given<'a> = (&'static str, &'a Scalar);
+
 /// Declare the table of a study: one optional value per key, and a way to walk over them.
 macro_rules! params {
     ($( $(#[$doc:meta])+ $key:ident ),+ $(,)?) => {
@@ -122,6 +128,19 @@ macro_rules! params {
             /// A fio job file; no other key beside it.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub file: Option<String>,
+            /// Several jobs at once: for each name the keys that the job has of its own. What stands
+            /// beside them holds for all, as in `[global]` of a job file.
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            pub jobs: BTreeMap<String, JobKeys>,
+            $( $(#[$doc])+
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub $key: Option<Scalar>, )+
+        }
+
+        /// The keys of one of several jobs.
+        #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct JobKeys {
             $( $(#[$doc])+
             #[serde(skip_serializing_if = "Option::is_none")]
             pub $key: Option<Scalar>, )+
@@ -129,7 +148,15 @@ macro_rules! params {
 
         impl Params {
             /// The keys that are given, in the order of fio's manual.
-            fn given(&self) -> Vec<(&'static str, &Scalar)> {
+            fn given(&self) -> Vec<Given<'_>> {
+                let all = [ $( (stringify!($key), self.$key.as_ref()) ),+ ];
+                all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+            }
+        }
+
+        impl JobKeys {
+            /// The keys that are given, in the order of fio's manual.
+            fn given(&self) -> Vec<Given<'_>> {
                 let all = [ $( (stringify!($key), self.$key.as_ref()) ),+ ];
                 all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
             }
@@ -225,10 +252,12 @@ impl Params {
     /// When the file cannot be read or is not a job file, or a job does not fit the device.
     pub fn plan(&self, context: &Context) -> Result<JobPlan, ConfigError> {
         let given = self.given();
-        let jobs = match (&self.file, given.first()) {
-            (Some(_), Some((key, _))) => {
+        let beside = given.first().map(|(key, _)| *key);
+        let beside = beside.or((!self.jobs.is_empty()).then_some("jobs"));
+        let jobs = match (&self.file, beside) {
+            (Some(_), Some(key)) => {
                 let message = "no key stands beside \"file\": write it into the job file";
-                return Err(ConfigError::new(*key, message));
+                return Err(ConfigError::new(key, message));
             }
             (Some(file), None) => read(file, context)?,
             (None, _) => self.table(&given)?,
@@ -244,21 +273,46 @@ impl Params {
         Ok(Box::new(self.plan(context)?.start()))
     }
 
-    fn table(&self, given: &[(&'static str, &Scalar)]) -> Result<JobFile, ConfigError> {
-        let mut options = Options::default();
-        for (key, value) in given {
+    /// The one job of the table, or those of `jobs`, each with what the table says to all.
+    fn table(&self, given: &[Given]) -> Result<JobFile, ConfigError> {
+        let named = |given: &[Given]| -> Vec<(String, String)> {
+            given.iter().map(|(key, value)| (key.to_string(), value.text())).collect()
+        };
+        if self.jobs.is_empty() {
+            let options = options(&[("", given)])?;
+            let job = JobSpec { name: "fio".into(), options, given: named(given) };
+            return Ok(JobFile { jobs: vec![job], notes: Vec::new(), global: Vec::new() });
+        }
+        let mut jobs = Vec::new();
+        for (name, keys) in &self.jobs {
+            let (own, place) = (keys.given(), format!("jobs.{name}."));
+            let options = options(&[("", given), (&place, &own)])?;
+            jobs.push(JobSpec { name: name.clone(), options, given: named(&own) });
+        }
+        Ok(JobFile { jobs, notes: Vec::new(), global: named(given) })
+    }
+}
+
+/// The options that tables give together, each with its place; a later one replaces an earlier.
+fn options(tables: &[(&str, &[Given])]) -> Result<Options, ConfigError> {
+    let mut options = Options::default();
+    let mut places = BTreeMap::new();
+    for (place, given) in tables {
+        for (key, value) in *given {
             let Some(Standing::Honoured(set)) = keys::find(key).map(|key| key.standing) else {
                 continue;
             };
-            let text = value.text();
+            let (text, full) = (value.text(), format!("{place}{key}"));
             set(&mut options, Value { text: Some(&text), dialect: Dialect::Study })
-                .map_err(|message| ConfigError::new(*key, message))?;
+                .map_err(|message| ConfigError::new(full.clone(), message))?;
+            places.insert(*key, full);
         }
-        options.check().map_err(|(key, message)| ConfigError::new(key, message))?;
-        let given = given.iter().map(|(key, value)| (key.to_string(), value.text())).collect();
-        let job = JobSpec { name: "fio".into(), options, given };
-        Ok(JobFile { jobs: vec![job], notes: Vec::new(), global: Vec::new() })
     }
+    options.check().map_err(|(key, message)| {
+        let place = places.get(key).cloned().unwrap_or_else(|| key.to_string());
+        ConfigError::new(place, message)
+    })?;
+    Ok(options)
 }
 
 fn read(file: &str, context: &Context) -> Result<JobFile, ConfigError> {

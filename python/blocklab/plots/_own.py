@@ -58,6 +58,8 @@ def _how(drawing: Drawing) -> str:
         text = "Each bar is one point of the grid, its repeats averaged; bars start at zero."
     if drawing.relative:
         text += " At 1 it equals the point it is divided by."
+    if drawing.measured:
+        text += " What was measured elsewhere is a series of its own."
     if drawing.front:
         most = "most" if drawing.front == "high-left" else "least"
         text += (f" The stepped line is the Pareto front, the {most} that can be had for at most "

@@ -32,6 +32,7 @@ def arrange(
         title = _named(data, axis, dot) if axis else ""
         panel = panels.setdefault(title, Panel(title))
         panel.series.setdefault(_series_of(data, drawing, dot), []).append(dot)
+    _add_measured(drawing, panels)
     shown, notes = list(panels.values()), []
     if len(shown) > _layout.MAX_PANELS:
         notes.append(f"{_layout.MAX_PANELS} of {len(shown)} panels are drawn.")
@@ -43,6 +44,15 @@ def arrange(
         for panel in shown:
             panel.series = {name: panel.series[name] for name in kept if name in panel.series}
     return shown, notes
+
+
+def _add_measured(drawing: Drawing, panels: dict[str, Panel]) -> None:
+    """What was measured elsewhere, as a series of its own beside the model's."""
+    dots = [Dot({}, x, y, False) for x, y in drawing.measured]
+    for panel in panels.values() if dots else []:
+        if list(panel.series) == [""]:
+            panel.series = {"model": panel.series[""]}
+        panel.series["measured"] = dots
 
 
 def label_of(data: RunDirectory, axis: str, value: Any) -> str:
