@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use sim::{Lba, Nanos, Op, Request};
+use sim::{Lba, Nanos, Op, Priority, PriorityClass, Request};
 
 use crate::blkparse::{begin, extent};
 use crate::cursor::Cursor;
@@ -17,6 +17,8 @@ use crate::sink::Sink;
 pub enum QueueAction {
     /// `Q`: a file system or a program gave a request.
     Queued,
+    /// `G`, `M`, `F`: it became a request of its own, or joined another one at its end or begin.
+    Taken,
     /// `P`: a task's plug took its first request.
     Plugged,
     /// `U`, `UT`: a task's plug was handed over.
@@ -52,6 +54,16 @@ pub fn queue_events(name: &str, read: Box<dyn Read + Send>) -> Result<Vec<QueueE
     Ok(read_whole(Queue::default(), Input::open(name, read)?)?.events)
 }
 
+/// A recording does not tell the priority of a request. The journal of ext4 has one of its own,
+/// unless `journal_ioprio` says otherwise; all others are taken to have none.
+fn priority(name: &[u8]) -> Priority {
+    if name.starts_with(b"[jbd2/") {
+        Priority::new(PriorityClass::BestEffort, 3)
+    } else {
+        Priority::NONE
+    }
+}
+
 #[derive(Clone, Default)]
 struct Queue {
     events: Vec<QueueEvent>,
@@ -66,6 +78,7 @@ impl LineParser for Queue {
         let Some((event, action)) = begin(line)? else { return Ok(()) };
         let action = match action {
             b"Q" => QueueAction::Queued,
+            b"G" | b"M" | b"F" => QueueAction::Taken,
             b"P" => QueueAction::Plugged,
             b"U" | b"UT" => QueueAction::Unplugged,
             b"I" => QueueAction::Inserted,
@@ -76,8 +89,10 @@ impl LineParser for Queue {
         let (sector, sectors) = extent(line)?;
         let flags = event.flags;
         let op = flags.op.unwrap_or(Op::Flush);
+        line.skip_to(b'[');
         let request = Request {
             process: event.process,
+            priority: priority(line.rest()),
             sync: flags.sync && op == Op::Write,
             ..Request::new(op, Lba(sector), sectors)
         };

@@ -41,10 +41,22 @@ use super::counted::ANTICIPATION;
 use super::{Built, Context, Kind, within};
 use config::{ConfigError, Duration};
 
+mod budget;
+mod burst;
+mod idle;
+mod inject;
+mod join;
 mod machine;
+mod policy;
+mod process;
+mod queue;
+mod raise;
+mod rate;
 mod service;
 #[cfg(test)]
 mod tests;
+mod ticks;
+mod turn;
 
 /// What only BFQ counts.
 static BUDGET: Counted = Counted {
@@ -72,8 +84,10 @@ pub struct Params {
     pub back_seek_penalty: u64,
     /// Raise the weight of queues that were long away.
     pub low_latency: bool,
-    /// For how long.
+    /// For how long; 0 to compute it from the rate of the device.
     pub wr_max_time: Duration,
+    /// Ticks per second: many times are counted in them.
+    pub hz: u32,
 }
 
 impl Default for Params {
@@ -88,12 +102,17 @@ impl Default for Params {
             back_seek_max: 16 * 1024,
             back_seek_penalty: 2,
             low_latency: true,
-            wr_max_time: ms(10_500),
+            wr_max_time: ms(0),
+            hz: 250,
         }
     }
 }
 
 impl Params {
+    fn fifo_expire(&self, sync: bool) -> Nanos {
+        if sync { self.fifo_expire_sync.0 } else { self.fifo_expire_async.0 }
+    }
+
     /// What the policy counts.
     pub const COUNTED: sim::metric::Declarations = &[&ANTICIPATION, &BUDGET];
 
@@ -105,6 +124,7 @@ impl Params {
         within("back_seek_penalty", self.back_seek_penalty, 1..=1 << 16)?;
         within("back_seek_max", self.back_seek_max, 0..=1 << 50)?;
         within("max_budget", self.max_budget, 0..=1 << 32)?;
+        within("hz", self.hz, 10..=10_000)?;
         if self.timeout_sync.0 == Nanos::ZERO {
             return Err(ConfigError::new("timeout_sync", "expected more than 0, got \"0ns\""));
         }

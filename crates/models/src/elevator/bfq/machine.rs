@@ -1,479 +1,385 @@
-//! The state machine: turns, budgets, waiting for a process, and raised weights.
+//! The state machine: requests come, turns begin and end, requests go.
 
-use sim::{Counters, Nanos, Op, Priority, PriorityClass, Request, snapshot_fields};
+use sim::{Nanos, Request, snapshot_fields};
 
 use super::Params;
-use super::service::{Entity, choose, span};
+use super::budget::{End, FIRST_BUDGET};
+use super::burst::Burst;
+use super::idle::DeviceQueue;
+use super::inject::Measuring;
+use super::process::{Names, Process};
+use super::queue::{Queue, class_and_weight};
+use super::rate::Rate;
+use super::service::{CLASSES, Place, Schedule};
+use super::ticks::Ticks;
 use crate::elevator::linux::idling::Idling;
-use crate::elevator::linux::owners::Owners;
-use crate::elevator::linux::pool::{Fifo, NONE, Piece, Pool};
-use crate::elevator::linux::sorted::{OneWay, Sorted};
-use crate::elevator::{Context, Kind, Policy};
+use crate::elevator::linux::pool::{NONE, Pool};
+use crate::elevator::linux::sorted::OneWay;
+use crate::elevator::{Context, Kind};
 
-/// Classes of priority: real time, best effort, idle.
-const CLASSES: usize = 3;
-/// Budget in sectors until the rate of the device is known.
-const BUDGET: u64 = 16 * 1024;
-/// The least budget is this part of the largest.
-const BUDGET_PARTS: u64 = 32;
-/// What nobody waits for counts so many times.
-const ASYNC_CHARGE: u64 = 3;
-const RAISE: u64 = 30;
-/// A queue that was empty for so long is raised.
-const RAISE_AFTER: Nanos = Nanos::from_secs(2);
-const SEEKY_IDLE: Nanos = Nanos::from_millis(2);
-/// It seeks when its mean distance is more sectors than this.
-const SEEKY: u64 = 8 * 1024;
-/// Shorter turns do not tell the rate of the device.
-const RATE_TIME: Nanos = Nanos::from_millis(20);
-
-/// Why a turn ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    /// Its process did not come back.
-    Idle,
-    Timeout,
-    /// The budget is used.
-    Used,
-    Empty,
-}
-
-/// Requests that are served together.
-#[derive(Clone, Debug)]
-struct Turn {
-    entity: Entity,
-    sync: bool,
-    priority: Priority,
-    /// The number of its process.
-    owner: u32,
-    sorted: Sorted,
-    fifo: Fifo,
-    next: u32,
-    dispatched: u32,
-    /// Sectors of the running turn.
-    service: u64,
-    idles: bool,
-    fifo_checked: bool,
-    raised_until: Nanos,
-    left: Nanos,
-}
-
-snapshot_fields!(Turn {
-    entity,
-    sync,
-    priority,
-    owner,
-    sorted,
-    fifo,
-    next,
-    dispatched,
-    service,
-    idles,
-    fifo_checked,
-    raised_until,
-    left,
-});
-
-impl Default for Turn {
-    fn default() -> Turn {
-        Turn {
-            entity: Entity::default(),
-            sync: false,
-            priority: Priority::NONE,
-            owner: NONE,
-            sorted: Sorted::default(),
-            fifo: Fifo::default(),
-            next: NONE,
-            dispatched: 0,
-            service: 0,
-            idles: false,
-            fifo_checked: false,
-            raised_until: Nanos::ZERO,
-            left: Nanos::ZERO,
-        }
-    }
-}
-
-impl Turn {
-    fn class(&self) -> usize {
-        match self.priority.class() {
-            PriorityClass::RealTime => 0,
-            PriorityClass::None | PriorityClass::BestEffort => 1,
-            PriorityClass::Idle => 2,
-        }
-    }
-
-    fn weigh(&mut self, now: Nanos) {
-        let plain = 10 * u64::from(Priority::LEVELS - self.priority.level());
-        self.entity.weight = if now < self.raised_until { plain * RAISE } else { plain };
-    }
-}
+/// Levels of a class, and one queue for the idle class.
+const SHELVES: usize = 2 * 8 + 1;
 
 #[derive(Clone, Debug)]
 pub(super) struct Bfq {
-    params: Params,
-    nr_requests: u32,
-    rotational: bool,
-    turns: Vec<Turn>,
-    owners: Owners,
-    /// Virtual time, per class.
-    clocks: [u64; CLASSES],
-    active: u32,
-    began: Nanos,
-    idling: Idling,
-    position: u64,
-    /// Sectors a second, of whole turns.
-    rate: u64,
-    raised: u32,
+    pub(super) params: Params,
+    pub(super) nr_requests: u32,
+    pub(super) rotational: bool,
+    pub(super) ticks: Ticks,
+    pub(super) queues: Vec<Queue>,
+    pub(super) processes: Vec<Process>,
+    pub(super) names: Names,
+    /// By priority: the queues for what nobody waits for.
+    shelves: [u32; SHELVES],
+    pub(super) schedule: Schedule,
+    /// The queue whose turn it is, and since when.
+    pub(super) active: u32,
+    pub(super) began: Nanos,
+    /// Where its last request ended.
+    pub(super) active_position: u64,
+    pub(super) idling: Idling,
+    pub(super) idling_since: Nanos,
+    /// Busy queues by class, and those of them that are raised.
+    pub(super) busy: [u32; CLASSES],
+    pub(super) raised_busy: u32,
+    /// Requests that wait, and that are in the device.
+    pub(super) queued: u32,
+    pub(super) in_device: u32,
+    pub(super) device_queue: DeviceQueue,
+    /// It does not rotate and queues requests itself.
+    pub(super) parallel_flash: bool,
+    /// When the device last answered, and whom.
+    pub(super) last_answer: Nanos,
+    pub(super) last_answered: u32,
+    pub(super) rate: Rate,
+    /// Turns seen: a mean that grows to 256.
+    pub(super) turns: u64,
+    pub(super) measured_budget: u64,
+    pub(super) measuring: Measuring,
+    pub(super) burst: Burst,
+    pub(super) last_created: u32,
 }
 
-snapshot_fields!(Bfq { turns, owners, clocks, active, began, idling, position, rate, raised });
+snapshot_fields!(Bfq {
+    queues,
+    processes,
+    names,
+    shelves,
+    schedule,
+    active,
+    began,
+    active_position,
+    idling,
+    idling_since,
+    busy,
+    raised_busy,
+    queued,
+    in_device,
+    device_queue,
+    parallel_flash,
+    last_answer,
+    last_answered,
+    rate,
+    turns,
+    measured_budget,
+    measuring,
+    burst,
+    last_created,
+});
 
 impl Bfq {
     pub(super) fn new(params: Params, context: &Context) -> Bfq {
+        let rotational = context.rotational;
+        let ticks = Ticks::new(&params, rotational);
         Bfq {
             params,
             nr_requests: context.nr_requests.unwrap_or(Kind::TODAY.nr_requests),
-            rotational: context.rotational,
-            turns: Vec::new(),
-            owners: Owners::default(),
-            clocks: [0; CLASSES],
+            rotational,
+            ticks,
+            queues: Vec::new(),
+            processes: Vec::new(),
+            names: Names::new(),
+            shelves: [NONE; SHELVES],
+            schedule: Schedule::new(ticks.at(Nanos::ZERO), ticks.idle_class),
             active: NONE,
             began: Nanos::ZERO,
+            active_position: 0,
             idling: Idling::default(),
-            position: 0,
-            rate: 0,
-            raised: 0,
+            idling_since: Nanos::ZERO,
+            busy: [0; CLASSES],
+            raised_busy: 0,
+            queued: 0,
+            in_device: 0,
+            device_queue: DeviceQueue::default(),
+            parallel_flash: !rotational,
+            last_answer: Nanos::ZERO,
+            last_answered: NONE,
+            rate: Rate::new(rotational),
+            turns: 0,
+            measured_budget: FIRST_BUDGET,
+            measuring: Measuring::default(),
+            burst: Burst::new(ticks.burst_interval),
+            last_created: NONE,
         }
     }
 
-    fn way(&self) -> OneWay {
+    pub(super) fn tick(&self) -> u64 {
+        self.schedule.tick
+    }
+
+    pub(super) fn set_time(&mut self, now: Nanos) {
+        self.schedule.tick = self.ticks.at(now);
+    }
+
+    pub(super) fn way(&self) -> OneWay {
         let Params { back_seek_max, back_seek_penalty, .. } = self.params;
-        OneWay { last: self.position, back_max: back_seek_max * 2, penalty: back_seek_penalty }
+        OneWay { last: self.rate.position, back_max: back_seek_max * 2, penalty: back_seek_penalty }
     }
 
-    fn max_budget(&self) -> u64 {
-        match (self.params.max_budget, self.rate) {
-            (0, 0) => BUDGET,
-            (0, rate) => (rate * (self.params.timeout_sync.0.0 / 1_000_000) / 1000).max(BUDGET),
-            (budget, _) => budget,
-        }
-    }
-
-    /// The queue of a request by the process of this number.
-    fn of(&mut self, now: Nanos, what: &Request, owner: u32) -> u32 {
-        if let Some(known) = self.owners.queue(what, owner) {
-            return known;
-        }
+    /// The queue that a request goes to, which may be a new one.
+    pub(super) fn queue_of(&mut self, now: Nanos, what: &Request, process: u32) -> u32 {
         let sync = what.is_sync();
-        let queue = self.turns.len() as u32;
-        let entity = Entity::new(self.max_budget());
-        let idles = sync && what.priority.class() != PriorityClass::Idle;
-        // Whoever is new was long away.
-        let raised_until = if sync && self.params.low_latency {
-            now.saturating_add(self.params.wr_max_time.0)
+        self.check_priority(what, process);
+        let mut queue = self.processes[process as usize].queue(sync);
+        if queue == NONE {
+            queue = self.create(now, what, process);
+            if sync {
+                self.begin_together(what, process, queue);
+                queue = self.processes[process as usize].waited;
+            }
         } else {
-            Nanos::ZERO
-        };
-        let priority = what.priority;
-        self.turns.push(Turn {
-            entity,
-            sync,
-            priority,
-            owner,
-            idles,
-            raised_until,
-            ..Turn::default()
-        });
-        self.owners.assign(what, owner, queue);
+            let q = &self.queues[queue as usize];
+            let split = q.shared && q.to_split && !self.processes[process as usize].stably_joined;
+            if split {
+                queue = self.split(now, what, process, queue);
+            }
+        }
+        let none_busy = self.busy == [0; CLASSES];
+        let tick = self.tick();
+        let q = &mut self.queues[queue as usize];
+        if q.joins == NONE && q.processes == 1 {
+            q.owner = process;
+        }
+        let rested = q.split + self.ticks.after_split < tick;
+        if q.new && rested && (self.burst.size > 0 || none_busy) {
+            self.burst.join(&mut self.queues, queue, tick, none_busy);
+        }
         queue
     }
 
-    /// The turn of the active queue is over.
-    fn end_turn(&mut self, now: Nanos, end: End) {
-        if self.active == NONE {
+    /// Whoever has another priority now has it from its next turn on.
+    fn check_priority(&mut self, what: &Request, process: u32) {
+        let p = &mut self.processes[process as usize];
+        if p.priority == what.priority {
             return;
         }
-        self.idling.stop(now);
-        let (max, took) = (self.max_budget(), now.since(self.began));
-        let turn = &mut self.turns[self.active as usize];
-        let mut charge = turn.service;
-        if end == End::Timeout {
-            // A queue that was slow had its time.
-            let time =
-                (max * took.0.min(self.params.timeout_sync.0.0)) / self.params.timeout_sync.0.0;
-            charge = charge.max(time);
-        }
-        let least = max / BUDGET_PARTS;
-        let budget = match end {
-            _ if !turn.sync => max,
-            End::Idle if turn.entity.budget > 5 * least => turn.entity.budget - 4 * least,
-            End::Idle => least,
-            End::Timeout => turn.entity.budget * 2,
-            End::Used => turn.entity.budget * 4,
-            End::Empty => turn.service,
-        };
-        turn.entity.budget = budget.clamp(least.max(1), max);
-        turn.entity.served(charge);
-        turn.weigh(now);
-        turn.entity.active = !turn.sorted.is_empty();
-        if turn.entity.active {
-            turn.entity.plan();
-        }
-        let (service, class) = (turn.service, turn.class());
-        turn.service = 0;
-        // It took part in the turn that ends, whether it has more to ask for or not.
-        let own = self.active;
-        let shares = (0..)
-            .zip(&self.turns)
-            .filter(|(queue, turn)| turn.class() == class && (turn.entity.active || *queue == own));
-        let weights: u64 = shares.map(|(_, turn)| turn.entity.weight).sum();
-        self.clocks[class] += span(charge, weights.max(1));
-        if took >= RATE_TIME && service > least && end != End::Idle {
-            let rate = service * 1_000_000 / (took.0 / 1000).max(1);
-            self.rate = if self.rate == 0 { rate } else { (7 * self.rate + rate) / 8 };
-        }
-        self.active = NONE;
-    }
-
-    fn begin_turn(&mut self, now: Nanos) -> Option<u32> {
-        let raised = self.turns.iter().filter(|t| t.entity.active && now < t.raised_until);
-        self.raised = raised.count() as u32;
-        for class in 0..CLASSES {
-            let all = (0..).zip(self.turns.iter());
-            let own = all.filter(|(_, turn)| turn.class() == class);
-            let own = own.map(|(queue, turn)| (queue, &turn.entity));
-            if let Some(queue) = choose(own, &mut self.clocks[class]) {
-                self.active = queue;
-                self.began = now;
-                self.turns[queue as usize].fifo_checked = false;
-                return Some(queue);
-            }
-        }
-        None
-    }
-
-    /// The queue that may send one request.
-    fn select(&mut self, now: Nanos, pool: &Pool) -> Option<u32> {
-        if self.active != NONE {
-            let turn = &self.turns[self.active as usize];
-            let over = now.since(self.began) >= self.params.timeout_sync.0;
-            let used =
-                || turn.service > 0 && turn.service + charge(pool, turn.next) > turn.entity.budget;
-            let end = if turn.sorted.is_empty() {
-                // Even when its time is over: a queue that left empty-handed would lose its place.
-                let returns = turn.dispatched > 0 && turn.idles && self.may_idle();
-                if returns || self.idling.is_on() {
-                    return None;
-                }
-                if over { End::Timeout } else { End::Empty }
-            } else if over {
-                End::Timeout
-            } else if used() {
-                End::Used
-            } else {
-                return Some(self.active);
-            };
-            self.end_turn(now, end);
-        }
-        self.begin_turn(now)
-    }
-
-    /// Without an arm it only helps while some are to get more than others.
-    fn may_idle(&self) -> bool {
-        let mut weights = self.turns.iter().filter(|t| t.entity.active).map(|t| t.entity.weight);
-        let first = weights.next();
-        self.params.slice_idle.0 > Nanos::ZERO
-            && (self.rotational || weights.any(|weight| Some(weight) != first))
-    }
-
-    fn learn(&mut self, now: Nanos, pool: &Pool, rq: u32) {
-        let (what, idle) = (pool[rq].what, self.params.slice_idle.0);
-        let habits = self.owners.habits(pool[rq].owner);
-        let think = now.since(habits.answered).min(Nanos(2 * idle.0));
-        habits.think.add(think.0);
-        habits.seek_to(what.lba.0);
-        habits.position = what.end().0;
-        let think = habits.think;
-        let turn = &mut self.turns[pool[rq].queue as usize];
-        if turn.sync && turn.class() != 2 && think.is_valid() {
-            turn.idles = think.mean <= idle.0;
+        p.priority = what.priority;
+        p.unwaited = NONE;
+        if p.waited != NONE {
+            let q = &mut self.queues[p.waited as usize];
+            (q.next_class, q.entity.next_plain) = class_and_weight(what.priority);
+            q.entity.changed = true;
         }
     }
 
-    fn leave_order(&mut self, pool: &Pool, rq: u32) {
-        let way = self.way();
-        let turn = &mut self.turns[pool[rq].queue as usize];
-        if turn.next == rq {
-            turn.next = turn.sorted.neighbour(pool, rq, &way).unwrap_or(NONE);
+    /// A queue for this process; what nobody waits for shares one of the same priority.
+    pub(super) fn create(&mut self, now: Nanos, what: &Request, process: u32) -> u32 {
+        let sync = what.is_sync();
+        let (class, _) = class_and_weight(what.priority);
+        let shelf =
+            if class == 2 { SHELVES - 1 } else { 8 * class + usize::from(what.priority.level()) };
+        let mut queue = if sync { NONE } else { self.shelves[shelf] };
+        if queue == NONE {
+            queue = self.queues.len() as u32;
+            let budget = 2 * self.max_budget() / 3;
+            self.queues.push(Queue::new(now, self.tick(), sync, what.priority, budget));
         }
-        turn.sorted.remove(pool, rq);
-    }
-
-    /// A request leaves for the device.
-    fn take(&mut self, now: Nanos, pool: &mut Pool, rq: u32, out: &mut Vec<u32>) {
-        let queue = pool[rq].queue;
-        self.turns[queue as usize].fifo.remove(pool, rq);
-        self.leave_order(pool, rq);
-        let turn = &mut self.turns[queue as usize];
-        turn.dispatched += 1;
-        turn.service += charge(pool, rq);
-        if turn.sorted.is_empty() {
-            turn.left = now;
-            if queue != self.active {
-                turn.entity.active = false;
-            }
-        }
-        out.push(rq);
-    }
-}
-
-/// What a request counts, in sectors.
-fn charge(pool: &Pool, rq: u32) -> u64 {
-    let sectors = u64::from(pool[rq].what.sectors);
-    if pool[rq].is_sync() { sectors } else { sectors * ASYNC_CHARGE }
-}
-
-impl Policy for Bfq {
-    fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
-        let what = pool[rq].what;
-        let owner = self.owners.number(what.process);
-        let queue = self.of(now, &what, owner);
-        (pool[rq].queue, pool[rq].owner) = (queue, owner);
-        pool[rq].time = now;
-        let (way, clocks) = (self.way(), self.clocks);
-        let (low_latency, raise) = (self.params.low_latency, self.params.wr_max_time.0);
-        let turn = &mut self.turns[queue as usize];
-        if turn.sorted.is_empty() && queue != self.active {
-            let away = turn.sync && turn.dispatched == 0;
-            if low_latency && away && now.since(turn.left) > RAISE_AFTER {
-                turn.raised_until = now.saturating_add(raise);
-            }
-            if turn.sync {
-                turn.priority = what.priority;
-            }
-            turn.weigh(now);
-            turn.entity.activate(clocks[turn.class()]);
-        }
-        turn.sorted.insert(pool, rq);
-        turn.fifo.push(pool, rq);
-        let old = Some(turn.next).filter(|&next| next != NONE);
-        turn.next = way.choose(pool, old, Some(rq)).unwrap_or(NONE);
-        self.learn(now, pool, rq);
-        if queue == self.active {
-            self.idling.won(now);
-        }
-        false
-    }
-
-    fn is_empty(&self) -> bool {
-        self.turns.iter().all(|turn| turn.fifo.is_empty())
-    }
-
-    fn dispatch(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        let Some(queue) = self.select(now, pool) else { return };
-        self.idling.stop(now);
-        let turn = &mut self.turns[queue as usize];
-        let expire = if turn.sync {
-            self.params.fifo_expire_sync.0
+        if sync {
+            self.processes[process as usize].waited = queue;
+            self.queues[queue as usize].processes = 1;
         } else {
-            self.params.fifo_expire_async.0
-        };
-        let checked = std::mem::replace(&mut turn.fifo_checked, true);
-        let oldest = turn.fifo.head().filter(|&rq| !checked && now >= pool[rq].time + expire);
-        let rq = oldest.unwrap_or(turn.next);
-        self.take(now, pool, rq, out);
+            self.shelves[shelf] = queue;
+            self.processes[process as usize].unwaited = queue;
+            // One more, as the elevator keeps it whoever comes.
+            self.queues[queue as usize].processes = 2;
+        }
+        queue
     }
 
-    fn drain(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        for queue in 0..self.turns.len() {
-            while let Some(rq) = self.turns[queue].fifo.head() {
-                self.take(now, pool, rq, out);
+    /// Requests of a process that works on the same place as another go to that one's queue.
+    pub(super) fn join_at_insert(&mut self, pool: &Pool, queue: u32, rq: u32) -> u32 {
+        let what = pool[rq].what;
+        let Some(partner) = self.partner(pool, queue, &what) else { return queue };
+        self.queues[queue as usize].new = false;
+        let process = pool[rq].owner;
+        let mut own = queue;
+        while own != partner && self.processes[process as usize].waited == own {
+            own = self.join_with_planned(process, own);
+        }
+        partner
+    }
+
+    pub(super) fn insert(&mut self, now: Nanos, pool: &mut Pool, rq: u32, queue: u32) {
+        let (what, process) = (pool[rq].what, pool[rq].owner);
+        let first = self.processes[process as usize].requests <= 1;
+        if self.queues[queue as usize].sync {
+            if first {
+                self.first_request(now, queue);
+            }
+            self.watch_io(now, queue);
+        }
+        let way = self.way();
+        let q = &mut self.queues[queue as usize];
+        let (was_raised, old) = (q.is_raised(), q.next);
+        q.queued += 1;
+        self.queued += 1;
+        q.sorted.insert(pool, rq);
+        q.next = way.choose(pool, Some(old).filter(|&old| old != NONE), Some(rq)).unwrap_or(rq);
+        let changed = q.next != old;
+        let mut away = false;
+        if changed {
+            self.place_found(queue);
+        }
+        if !self.queues[queue as usize].busy {
+            away = self.becomes_busy(now, pool, queue, process);
+        } else {
+            if !what.is_sync() && !was_raised {
+                self.raise_async(queue);
+            }
+            if changed {
+                self.next_changed(pool, queue);
+            }
+        }
+        let tick = self.tick();
+        let q = &mut self.queues[queue as usize];
+        if self.params.low_latency && (!was_raised || !q.is_raised() || away) {
+            q.raise.since = tick;
+        }
+    }
+
+    /// A queue had nothing and asks. Returns whether it was long away.
+    fn becomes_busy(&mut self, now: Nanos, pool: &Pool, queue: u32, process: u32) -> bool {
+        let in_time =
+            now.0 <= self.queues[queue as usize].answered.0 + 3 * self.params.slice_idle.0.0;
+        let stable = self.processes[process as usize].stably_joined;
+        let deserves = self.deserves(queue, stable);
+        let goes_on = self.budget_at_arrival(pool, queue, in_time);
+        self.queues[queue as usize].new = false;
+        let away = self.raise_at_arrival(queue, deserves);
+        let tick = self.tick();
+        let q = &mut self.queues[queue as usize];
+        (q.raise.asked, q.raise.look_again) = (tick, false);
+        q.service_since_idle = 0;
+        let may_go_on = std::mem::take(&mut q.may_go_on);
+        self.schedule.activate(&mut self.queues, queue, may_go_on);
+        self.now_busy(queue);
+        self.preempt(now, pool, queue, goes_on);
+        away
+    }
+
+    fn now_busy(&mut self, queue: u32) {
+        let q = &mut self.queues[queue as usize];
+        q.busy = true;
+        self.busy[q.class] += 1;
+        if q.is_raised() {
+            self.raised_busy += 1;
+        } else if q.dispatched == 0 {
+            self.schedule.weights.add(&mut q.entity);
+        }
+        self.woken(queue);
+    }
+
+    pub(super) fn not_busy(&mut self, queue: u32, turn_over: bool) {
+        let q = &mut self.queues[queue as usize];
+        q.busy = false;
+        self.busy[q.class] -= 1;
+        self.raised_busy -= u32::from(q.is_raised());
+        self.schedule.deactivate(&mut self.queues, queue, turn_over);
+        let q = &mut self.queues[queue as usize];
+        if q.dispatched == 0 {
+            self.schedule.weights.remove(&mut q.entity);
+        }
+    }
+
+    /// The request after `rq` in its queue: the oldest one, once in a turn, when its time is over;
+    /// else the nearest.
+    fn successor(&mut self, now: Nanos, pool: &Pool, rq: u32) -> u32 {
+        let expire = self.params.fifo_expire(pool[rq].is_sync());
+        let way = OneWay { last: pool[rq].start(), ..self.way() };
+        let q = &mut self.queues[pool[rq].queue as usize];
+        if !std::mem::replace(&mut q.fifo_checked, true)
+            && let Some(oldest) = q.fifo.head()
+            && oldest != rq
+            && now >= pool[oldest].time + expire
+        {
+            return oldest;
+        }
+        q.sorted.neighbour(pool, rq, &way).unwrap_or(NONE)
+    }
+
+    /// A request leaves its queue.
+    fn remove(&mut self, now: Nanos, pool: &mut Pool, rq: u32) {
+        let queue = pool[rq].queue;
+        if self.queues[queue as usize].next == rq {
+            let next = self.successor(now, pool, rq);
+            self.queues[queue as usize].next = next;
+            self.next_changed(pool, queue);
+        }
+        let q = &mut self.queues[queue as usize];
+        q.fifo.remove(pool, rq);
+        q.sorted.remove(pool, rq);
+        q.queued -= 1;
+        self.queued -= 1;
+        if !q.is_empty() {
+            return self.place_found(queue);
+        }
+        (q.next, q.findable) = (NONE, false);
+        if q.busy && queue != self.active {
+            self.not_busy(queue, false);
+            let entity = &mut self.queues[queue as usize].entity;
+            (entity.budget, entity.service) = (0, 0);
+        }
+    }
+
+    /// The next request of a queue goes to the device.
+    pub(super) fn send(&mut self, now: Nanos, pool: &mut Pool, queue: u32, rq: u32) {
+        let charge = self.charge(pool, rq, queue);
+        self.count_service(queue, charge);
+        if queue == self.active {
+            self.measure_from(rq);
+        }
+        self.queues[queue as usize].dispatched += 1;
+        let what = pool[rq].what;
+        if self.rate.sent(now, &what, self.in_device) {
+            self.measure_budget();
+        }
+        if queue == self.active {
+            self.active_position = what.end().0;
+        }
+        self.remove(now, pool, rq);
+        self.in_device += 1;
+        if queue == self.active {
+            self.check_raise(queue);
+            let others = self.busy.iter().sum::<u32>() > 1;
+            if others && self.queues[queue as usize].is_idle_class() {
+                self.end_turn(now, pool, false, End::Used);
             }
         }
     }
 
-    fn started(&mut self, _now: Nanos, pool: &Pool, rq: u32) {
-        self.position = pool[rq].end();
-    }
-
-    fn completed(&mut self, now: Nanos, pool: &Pool, rq: u32) {
-        let (queue, what) = (pool[rq].queue, pool[rq].what);
-        self.turns[queue as usize].dispatched -= 1;
-        if what.is_sync() {
-            self.owners.habits(pool[rq].owner).answered = now;
+    /// A process has more requests than its share of the pool.
+    pub(super) fn is_over_share(&self, what: &Request, limit: u32) -> bool {
+        let Some(process) = self.names.find(what) else { return false };
+        let queue = self.processes[process as usize].queue(what.is_sync());
+        if queue == NONE {
+            return false;
         }
-        let turn = &self.turns[queue as usize];
-        let waits = queue == self.active && turn.sorted.is_empty() && turn.dispatched == 0;
-        if waits && turn.idles && self.may_idle() {
-            let (owner, idle) = (turn.owner, self.params.slice_idle.0);
-            let seek = self.owners.habits(owner).seek;
-            let seeks = seek.is_valid() && seek.mean > SEEKY;
-            self.idling.start(now, if seeks { idle.min(SEEKY_IDLE) } else { idle });
+        let q = &self.queues[queue as usize];
+        if q.entity.place == Place::Out {
+            return false;
         }
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        self.idling.is_on().then_some(self.idling.until())
-    }
-
-    fn timer(&mut self, now: Nanos, _pool: &Pool) {
-        if now >= self.idling.until() {
-            self.idling.lost(now);
-            self.end_turn(now, End::Idle);
-        }
-    }
-
-    fn may_merge(&self, pool: &Pool, rq: u32, piece: &Piece) -> bool {
-        self.owners.find(&piece.what) == Some(pool[rq].queue)
-    }
-
-    fn front(&self, _pool: &Pool, piece: &Piece) -> Option<u32> {
-        let queue = self.owners.find(&piece.what)?;
-        self.turns[queue as usize].sorted.at(piece.what.end().0)
-    }
-
-    fn grown(&mut self, pool: &Pool, rq: u32, old: u64) {
-        let way = self.way();
-        let turn = &mut self.turns[pool[rq].queue as usize];
-        turn.sorted.moved(pool, rq, old);
-        turn.next = way.choose(pool, Some(turn.next), Some(rq)).unwrap_or(rq);
-    }
-
-    fn latter(&self, pool: &Pool, rq: u32) -> Option<u32> {
-        self.turns[pool[rq].queue as usize].sorted.after(pool, rq)
-    }
-
-    fn former(&self, pool: &Pool, rq: u32) -> Option<u32> {
-        self.turns[pool[rq].queue as usize].sorted.before(pool, rq)
-    }
-
-    fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
-        self.turns[pool[first].queue as usize].fifo.join(pool, first, second);
-        self.leave_order(pool, second);
-    }
-
-    fn depth(&self, what: &Request) -> u32 {
-        let share = match (what.op, what.sync) {
-            (Op::Read | Op::Flush, _) => return u32::MAX,
-            (_, true) => 3 * self.nr_requests / 4,
-            (_, false) => self.nr_requests / 2,
-        };
-        (if self.raised > 0 { share / 2 } else { share }).max(1)
-    }
-
-    fn counters(&self, out: &mut Counters) {
-        self.idling.counters(out);
-        out.level("max_budget_sectors", self.max_budget());
-    }
-
-    fn clear(&mut self) {
-        let idling = self.idling.cleared();
-        let context = Context { nr_requests: Some(self.nr_requests), rotational: self.rotational };
-        *self = Bfq { idling, ..Bfq::new(self.params.clone(), &context) };
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
+        let all = self.schedule.weights_up_to(q.class).fold(0, |sum, weights| sum * 8 + weights);
+        let share = u64::from(limit) * q.entity.weight;
+        all > 0 && u64::from(q.allocated) >= (share + all / 2) / all
     }
 }

@@ -1,6 +1,7 @@
 //! What the elevators of Linux share: the plug, merging, the request pool and its batches.
 
 pub(crate) mod batches;
+mod cut;
 mod extent;
 pub(crate) mod habits;
 pub(crate) mod idling;

@@ -9,6 +9,7 @@ use sim::{
     snapshot_fields,
 };
 
+use super::cut::Cut;
 use super::extent::{Extent, is_mergeable};
 use super::plug::{QueuePlug, TaskPlugs};
 use super::pool::{NONE, Piece, Pool, State};
@@ -186,23 +187,21 @@ impl Queue {
         }
     }
 
-    /// Cut a request into pieces that are not too long.
+    /// A request of the host comes, in pieces that are not too long.
     fn enter(&mut self, now: Nanos, request: Request) {
+        for piece in self.cut(request) {
+            self.enter_piece(now, piece);
+        }
+    }
+
+    fn enter_piece(&mut self, now: Nanos, piece: Piece) {
+        self.counts.pieces += 1;
+        self.accept(now, piece);
+    }
+
+    fn cut(&mut self, request: Request) -> Cut {
         let longest = self.extent.piece_sectors();
-        if request.op == Op::Discard || request.sectors <= longest {
-            self.counts.pieces += 1;
-            return self.accept(now, Piece { what: request, split: NONE });
-        }
-        let pieces = request.sectors.div_ceil(longest);
-        let split = self.pool.split(pieces);
-        let mut what = request;
-        let end = request.end().0;
-        while what.lba.0 < end {
-            what.sectors = (end - what.lba.0).min(u64::from(longest)) as u32;
-            self.counts.pieces += 1;
-            self.accept(now, Piece { what, split });
-            what.lba.0 += u64::from(what.sectors);
-        }
+        Cut::new(&mut self.pool, request, longest)
     }
 
     /// A piece joins a request, becomes one, or waits for one.
@@ -323,6 +322,16 @@ impl Queue {
         if self.barrier_out {
             return None;
         }
+        self.choose(now);
+        let &first = self.dispatch.front()?;
+        if self.pool[first].barrier && self.in_device > 0 && !planted!(self, PassBarrier) {
+            return None;
+        }
+        self.dispatch.pop_front()
+    }
+
+    /// Ask the policy what goes next, unless that is known.
+    fn choose(&mut self, now: Nanos) {
         if self.dispatch.is_empty() {
             let mut chosen = std::mem::take(&mut self.chosen);
             self.policy.dispatch(now, &mut self.pool, &mut chosen);
@@ -332,11 +341,6 @@ impl Queue {
             }
             self.chosen = chosen;
         }
-        let &first = self.dispatch.front()?;
-        if self.pool[first].barrier && self.in_device > 0 && !planted!(self, PassBarrier) {
-            return None;
-        }
-        self.dispatch.pop_front()
     }
 
     /// The driver's list rises from where the device is, and then from the beginning.

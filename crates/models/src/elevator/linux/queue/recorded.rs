@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sim::{Completions, Nanos, Op, Request, RequestId};
 use trace::{QueueAction, QueueEvent};
 
+use super::super::cut::Cut;
 use super::super::pool::State;
 use super::{PLACE_BITS, Queue};
 
@@ -76,16 +77,31 @@ pub struct BesideRecording {
 pub(crate) fn beside(mut queue: Queue, events: &[QueueEvent]) -> BesideRecording {
     // Nothing goes without leave.
     queue.settings.depth = 0;
-    let mut model = Model::new(queue);
+    let mut model = Model::new(queue, most_inside(events));
     let premature = premature_unplugs(events);
     for (index, event) in events.iter().enumerate() {
         model.event(event, premature[index]);
     }
     model.credit = i64::MAX;
     model.send(model.now);
+    model.timers(Nanos(Nanos::MAX.0 - 1));
     let Model { mut result, had_choice, .. } = model;
     result.compare(&had_choice);
     result
+}
+
+/// The most requests that were in the device at once.
+fn most_inside(events: &[QueueEvent]) -> u32 {
+    let (mut inside, mut most) = (0u32, 0);
+    for event in events {
+        match event.action {
+            QueueAction::Dispatched => inside += 1,
+            QueueAction::Completed => inside = inside.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(inside);
+    }
+    most
 }
 
 /// Which events hand over a plug before the request that was just queued goes into it: the task's
@@ -105,10 +121,16 @@ fn premature_unplugs(events: &[QueueEvent]) -> Vec<bool> {
 
 struct Model {
     queue: Queue,
+    /// Requests that were in the device, and how many it has room for.
+    inside: u32,
+    room: u32,
     /// Sectors that it may send.
     credit: i64,
     /// Requests that nothing joins and that were not sent yet: first sector and sectors.
     alone: Vec<(u64, u32)>,
+    /// What is left of requests that are cut, by process: a piece comes when the one before it has
+    /// gone where it goes.
+    cut: Vec<(u32, Cut)>,
     /// What is in the device: where it ends and its name, by first sector.
     out: BTreeMap<u64, (u64, RequestId)>,
     /// Last sectors of what was completed before the model sent it.
@@ -120,12 +142,22 @@ struct Model {
     result: BesideRecording,
 }
 
+/// Does an event tell that the next piece has come?
+fn is_begun(cut: &Cut, action: QueueAction, request: &Request) -> bool {
+    use QueueAction::{Dispatched, Inserted, Taken};
+    let range = request.lba.0..request.end().0;
+    matches!(action, Taken | Inserted | Dispatched) && range.contains(&cut.next_sector())
+}
+
 impl Model {
-    fn new(queue: Queue) -> Model {
+    fn new(queue: Queue, room: u32) -> Model {
         Model {
             queue,
+            room,
+            inside: 0,
             credit: 0,
             alone: Vec::new(),
+            cut: Vec::new(),
             out: BTreeMap::new(),
             early: BTreeSet::new(),
             had_choice: Vec::new(),
@@ -137,10 +169,9 @@ impl Model {
     fn event(&mut self, event: &QueueEvent, premature: bool) {
         let QueueEvent { action, request, alone, .. } = *event;
         let time = self.now.max(event.time);
+        self.timers(time);
         self.now = time;
-        if self.queue.policy.next_event().is_some_and(|at| at <= time) {
-            self.queue.policy.timer(time, &self.queue.pool);
-        }
+        self.pieces_before(time, event);
         match action {
             QueueAction::Queued if request.sectors == 0 => {}
             QueueAction::Queued if alone => {
@@ -150,8 +181,13 @@ impl Model {
             QueueAction::Queued => {
                 self.result.queued += 1;
                 self.queue.inside += 1;
-                self.queue.enter(time, request);
+                let mut cut = self.queue.cut(request);
+                if let Some(first) = cut.next() {
+                    self.queue.enter_piece(time, first);
+                }
+                self.cut.push((request.process, cut));
             }
+            QueueAction::Taken => {}
             QueueAction::Plugged => {}
             // The model's plug has the rule by which this one was full.
             QueueAction::Unplugged if premature => {}
@@ -164,6 +200,33 @@ impl Model {
             QueueAction::Dispatched => self.dispatched(time, request),
             QueueAction::Completed => self.completed(time, request),
         }
+        self.choose_ahead(time);
+    }
+
+    /// Pieces that came by now: the one that the event is about, and all of a process that goes on
+    /// to its next request.
+    fn pieces_before(&mut self, now: Nanos, event: &QueueEvent) {
+        let QueueEvent { action, request, .. } = *event;
+        let goes_on = action == QueueAction::Queued;
+        let mut cuts = std::mem::take(&mut self.cut);
+        for (process, cut) in &mut cuts {
+            let all = goes_on && *process == request.process;
+            while !cut.is_over() && (all || is_begun(cut, action, &request)) {
+                let piece = cut.next().expect("there is one before it is over");
+                self.queue.enter_piece(now, piece);
+            }
+        }
+        cuts.retain(|(_, cut)| !cut.is_over());
+        self.cut = cuts;
+    }
+
+    /// What the policy waits for until now: it may send afterwards, if it has leave to.
+    fn timers(&mut self, until: Nanos) {
+        while let Some(at) = self.queue.policy.next_event().filter(|&at| at <= until) {
+            let at = at.max(self.now);
+            self.queue.policy.timer(at, &self.queue.pool);
+            self.send(at);
+        }
     }
 
     /// A request without a plug around it, or one that went past the scheduler.
@@ -175,7 +238,16 @@ impl Model {
         }
     }
 
+    /// Linux learns that the device is full when it has chosen one request too many, which then
+    /// waits before the device: nothing joins it, and it goes next.
+    fn choose_ahead(&mut self, now: Nanos) {
+        if self.inside == self.room && self.credit <= 0 {
+            self.queue.choose(now);
+        }
+    }
+
     fn dispatched(&mut self, now: Nanos, request: Request) {
+        self.inside += 1;
         let (first, sectors) = (request.lba.0, request.sectors);
         let alone = self.alone.iter().position(|&alone| alone == (first, sectors));
         if let Some(index) = alone {
@@ -208,6 +280,7 @@ impl Model {
     }
 
     fn completed(&mut self, now: Nanos, request: Request) {
+        self.inside = self.inside.saturating_sub(1);
         if request.sectors == 0 {
             return;
         }

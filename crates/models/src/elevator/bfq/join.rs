@@ -1,0 +1,308 @@
+//! Queues that are joined: of processes that work on the same place, and of those that began
+//! together; and queues that are split again since they seek.
+
+use sim::{Nanos, Request};
+
+use super::machine::Bfq;
+use super::process::Saved;
+use super::queue::Queue;
+use super::raise::Raise;
+use crate::elevator::linux::pool::{NONE, Pool};
+
+/// Requests at most so many sectors away are at the same place.
+const CLOSE: u64 = 8 * 1024;
+
+impl Bfq {
+    /// Joining is for the first moments of a queue only.
+    fn is_late(&self, queue: u32) -> bool {
+        let q = &self.queues[queue as usize];
+        q.service_since_idle > 0 && q.first_service + self.ticks.join_until < self.tick()
+    }
+
+    /// The next request of a queue is another: may others find it by that?
+    pub(super) fn place_found(&mut self, queue: u32) {
+        if self.parallel_flash {
+            return;
+        }
+        let late = self.is_late(queue);
+        let q = &mut self.queues[queue as usize];
+        q.findable = !late && !q.is_idle_class() && q.next != NONE;
+    }
+
+    /// The queue whose next request is at this place.
+    fn find_close(&self, pool: &Pool, sector: u64) -> Option<u32> {
+        let findable = (0..).zip(&self.queues).filter(|(_, q)| q.findable && q.next != NONE);
+        let far = findable.map(|(queue, q)| (pool[q.next].start().abs_diff(sector), queue));
+        far.min().filter(|&(distance, _)| distance <= CLOSE).map(|(_, queue)| queue)
+    }
+
+    fn may_cooperate(&self, queue: u32, other: u32) -> bool {
+        let (q, o) = (&self.queues[queue as usize], &self.queues[other as usize]);
+        !self.is_late(other)
+            && !q.is_idle_class()
+            && q.class == o.class
+            && !q.is_seeky()
+            && !o.is_seeky()
+            && q.sync
+            && o.sync
+    }
+
+    /// The queue with which this one is to be joined, since something comes at this place.
+    pub(super) fn partner(&mut self, pool: &Pool, queue: u32, what: &Request) -> Option<u32> {
+        let q = &self.queues[queue as usize];
+        if q.joins != NONE {
+            return Some(self.end_of_chain(q.joins));
+        }
+        if self.parallel_flash {
+            return None;
+        }
+        if let Some(stable) = self.take_stable(what, queue) {
+            return self.plan_stable(what, queue, stable);
+        }
+        if self.is_late(queue) || self.busy.iter().sum::<u32>() == 1 {
+            return None;
+        }
+        let active = self.active;
+        if active != NONE
+            && active != queue
+            && what.lba.0.abs_diff(self.active_position) <= CLOSE
+            && self.may_cooperate(queue, active)
+            && let Some(partner) = self.plan_join(queue, active)
+        {
+            return Some(partner);
+        }
+        let close = self.find_close(pool, what.lba.0)?;
+        if close == queue || !self.may_cooperate(queue, close) {
+            return None;
+        }
+        self.plan_join(queue, close)
+    }
+
+    fn end_of_chain(&self, mut queue: u32) -> u32 {
+        while self.queues[queue as usize].joins != NONE {
+            queue = self.queues[queue as usize].joins;
+        }
+        queue
+    }
+
+    /// Whoever uses this queue will use the other one.
+    fn plan_join(&mut self, queue: u32, other: u32) -> Option<u32> {
+        let mut other = other;
+        while self.queues[other as usize].joins != NONE {
+            other = self.queues[other as usize].joins;
+            if other == queue {
+                return None;
+            }
+        }
+        let processes = self.queues[queue as usize].processes;
+        if other == queue || processes == 0 || self.queues[other as usize].processes == 0 {
+            return None;
+        }
+        self.queues[queue as usize].joins = other;
+        self.queues[other as usize].processes += processes;
+        Some(other)
+    }
+
+    /// A queue that was created soon before, once enough is known of this one.
+    fn take_stable(&mut self, what: &Request, queue: u32) -> Option<u32> {
+        let process = self.names.find(what)? as usize;
+        let q = &self.queues[queue as usize];
+        let (tick, wait) = (self.tick(), self.ticks.stable_later);
+        let stable = self.processes[process].stable;
+        let known = q.split + wait < tick && q.created + wait < tick;
+        if stable == NONE || !q.sync || q.new || !known {
+            return None;
+        }
+        self.processes[process].stable = NONE;
+        Some(stable)
+    }
+
+    fn plan_stable(&mut self, what: &Request, queue: u32, stable: u32) -> Option<u32> {
+        let used = [queue, stable].iter().all(|&q| self.queues[q as usize].processes > 0);
+        if self.idling_is_faster(queue) || !used {
+            return None;
+        }
+        let partner = self.plan_join(queue, stable)?;
+        self.mark_stable(what, partner);
+        Some(partner)
+    }
+
+    fn mark_stable(&mut self, what: &Request, partner: u32) {
+        if let Some(process) = self.names.find(what) {
+            self.processes[process as usize].stably_joined = true;
+        }
+        let owner = self.queues[partner as usize].owner;
+        if owner != NONE {
+            self.processes[owner as usize].stably_joined = true;
+        }
+    }
+
+    /// A new queue for what is waited for: is it one of several that begin together?
+    pub(super) fn begin_together(&mut self, what: &Request, process: u32, queue: u32) {
+        let last = self.last_created;
+        let created = self.queues[queue as usize].created;
+        let alike = last != NONE && {
+            let (l, q) = (&self.queues[last as usize], &self.queues[queue as usize]);
+            l.created + self.ticks.stable_begins >= created
+                && l.entity.next_plain == q.entity.next_plain
+                && l.class == q.class
+        };
+        if !alike {
+            self.last_created = queue;
+        } else if self.queues[last as usize].created + self.ticks.burst_interval >= created {
+            if !self.parallel_flash {
+                self.processes[process as usize].stable = last;
+            } else if let Some(partner) = self.plan_join(queue, last) {
+                self.mark_stable(what, partner);
+                self.processes[process as usize].stably_joined = true;
+                self.queues[queue as usize].owner = process;
+                self.join_with_planned(process, queue);
+            }
+        }
+    }
+
+    /// The process leaves its queue for the one that was planned. Returns that.
+    pub(super) fn join_with_planned(&mut self, process: u32, queue: u32) -> u32 {
+        let other = self.queues[queue as usize].joins;
+        self.save(queue);
+        self.save(other);
+        let [q, o] = self.two(queue, other);
+        o.io_bound |= std::mem::take(&mut q.io_bound);
+        let waker = q.inject.waker;
+        let takes_waker = waker != NONE && o.inject.waker == NONE && waker != other;
+        if takes_waker {
+            self.set_waker(other, waker);
+        }
+        self.hand_over_raise(queue, other);
+        let p = &mut self.processes[process as usize];
+        p.waited = other;
+        if p.stable == other {
+            p.stable = NONE;
+        }
+        let [q, o] = self.two(queue, other);
+        o.shared = true;
+        (q.owner, o.owner) = (NONE, NONE);
+        if self.last_created == queue {
+            self.last_created = other;
+        }
+        self.leave_queue(queue);
+        other
+    }
+
+    fn two(&mut self, one: u32, other: u32) -> [&mut Queue; 2] {
+        let both = self.queues.get_disjoint_mut([one as usize, other as usize]);
+        both.expect("a queue is not joined with itself")
+    }
+
+    fn hand_over_raise(&mut self, queue: u32, other: u32) {
+        let [q, o] = self.two(queue, other);
+        let (mut more, mut less) = (0, 0);
+        if !o.is_raised() && q.is_raised() {
+            let (service, next) = (o.raise.service, o.raise.next_regular);
+            let (asked, look_again) = (o.raise.asked, o.raise.look_again);
+            o.raise = Raise { service, next_regular: next, asked, look_again, ..q.raise };
+            o.entity.changed = true;
+            more = u32::from(o.busy);
+        }
+        if q.is_raised() {
+            q.raise.factor = 1;
+            q.entity.changed = true;
+            less = u32::from(q.busy);
+        }
+        self.raised_busy = self.raised_busy + more - less;
+    }
+
+    /// A process uses a queue no longer.
+    fn leave_queue(&mut self, queue: u32) {
+        let q = &self.queues[queue as usize];
+        if q.busy && q.is_empty() && queue != self.active {
+            self.not_busy(queue, false);
+        }
+        if self.last_created == queue {
+            self.last_created = NONE;
+        }
+        self.queues[queue as usize].processes -= 1;
+    }
+
+    /// What its only process will get back.
+    fn save(&mut self, queue: u32) {
+        let (tick, duration) = (self.tick(), self.raise_time());
+        let q = &self.queues[queue as usize];
+        if q.owner == NONE {
+            return;
+        }
+        let before_first = q.new && !q.in_large_burst && self.params.low_latency;
+        self.processes[q.owner as usize].saved = Saved {
+            thinks_briefly: q.thinks_briefly,
+            io_bound: q.io_bound,
+            in_large_burst: q.in_large_burst,
+            in_burst_list: q.in_burst_list,
+            plain: q.entity.plain,
+            think: q.think,
+            watched_since: q.watched_since,
+            idle_ns: q.idle_ns,
+            inject: q.inject.saved(),
+            raise: if before_first { Raise::of_new(tick, duration) } else { q.raise },
+        };
+    }
+
+    /// It has sought for too long beside others: the process has its own queue again.
+    pub(super) fn split(&mut self, now: Nanos, what: &Request, process: u32, queue: u32) -> u32 {
+        let q = &mut self.queues[queue as usize];
+        let waker = q.inject.waker;
+        self.processes[process as usize].saved.in_large_burst |= q.in_large_burst;
+        let alone = q.processes == 1 && q.joins == NONE;
+        if alone {
+            (q.shared, q.to_split) = (false, false);
+        } else {
+            self.leave_queue(queue);
+        }
+        let own = if alone { queue } else { self.create(now, what, process) };
+        if !alone {
+            self.rejoin_burst(process, own);
+            if waker != NONE && waker != own {
+                self.set_waker(own, waker);
+            }
+        }
+        self.queues[own as usize].split = self.tick();
+        self.resume(process, own, alone);
+        own
+    }
+
+    fn rejoin_burst(&mut self, process: u32, queue: u32) {
+        let saved = &self.processes[process as usize].saved;
+        let was_listed = saved.in_burst_list;
+        if was_listed && self.burst.large || saved.in_large_burst {
+            self.queues[queue as usize].in_large_burst = true;
+        } else if was_listed {
+            self.burst.list(&mut self.queues, queue);
+        }
+    }
+
+    fn resume(&mut self, process: u32, queue: u32, existed: bool) {
+        let (tick, duration, ticks) = (self.tick(), self.raise_time(), self.ticks.raise);
+        let saved = self.processes[process as usize].saved.clone();
+        let q = &mut self.queues[queue as usize];
+        if q.joins != NONE || q.processes != 1 {
+            return;
+        }
+        q.owner = process;
+        (q.thinks_briefly, q.io_bound) = (saved.thinks_briefly, saved.io_bound);
+        q.inject.resume(saved.inject);
+        if saved.plain != 0 {
+            q.entity.next_plain = saved.plain;
+        }
+        (q.think, q.watched_since, q.idle_ns) = (saved.think, saved.watched_since, saved.idle_ns);
+        let old = q.raise.factor;
+        if self.params.low_latency {
+            let (next_regular, asked) = (q.raise.next_regular, q.raise.asked);
+            q.raise = Raise { next_regular, asked, ..saved.raise };
+            q.raise.resume(tick, duration, q.in_large_burst, &ticks);
+        }
+        q.entity.changed = true;
+        if existed && q.busy {
+            self.raised_busy -= u32::from(old > 1);
+            self.raised_busy += u32::from(q.raise.factor > 1);
+        }
+    }
+}
