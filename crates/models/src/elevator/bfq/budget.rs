@@ -2,12 +2,10 @@
 
 use sim::Nanos;
 
-use super::machine::Bfq;
+use super::machine::{Bfq, FIRST_BUDGET};
 use super::rate::SHIFT;
 use crate::elevator::linux::pool::{NONE, Pool};
 
-/// Budget in sectors until enough turns were seen.
-pub(super) const FIRST_BUDGET: u64 = 16 * 1024;
 /// The least budget is this part of the largest.
 const PARTS: u64 = 32;
 /// What nobody waits for counts so many times.

@@ -83,7 +83,7 @@ impl Burst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elevator::bfq::queue::FIRST_TICK;
+    use crate::elevator::bfq::epoch::FIRST_TICK;
 
     fn joined(gaps: &[u64]) -> Vec<bool> {
         let mut queues = vec![Queue::default(); gaps.len()];

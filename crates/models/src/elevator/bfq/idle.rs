@@ -1,8 +1,10 @@
 //! Whether the device is left idle for a queue that has nothing more at the moment: when that is
 //! faster, as the next request will be near, or when its share would be lost otherwise.
 
-use sim::{Nanos, snapshot_fields};
+use sim::Nanos;
 
+use super::budget::End;
+use super::device_queue::QUEUES;
 use super::machine::Bfq;
 use crate::elevator::linux::pool::{NONE, Pool};
 
@@ -10,59 +12,24 @@ use crate::elevator::linux::pool::{NONE, Pool};
 const SHORT_WAIT: Nanos = Nanos::from_millis(2);
 /// The least for raised queues.
 const RAISED_WAIT: Nanos = Nanos::from_millis(20);
-/// More requests than this at once, and the device queues them itself.
-const QUEUES: u32 = 3;
-const SAMPLES: u32 = 32;
 /// Of so many others' requests in the device those of a raised queue are told from.
 const OTHERS: u32 = 4;
 /// A queue is watched for so long.
 const WATCHED_NS: u64 = 200_000_000;
 
-/// Does the device queue requests itself?
-#[derive(Clone, Default, Debug)]
-pub(super) struct DeviceQueue {
-    /// `None` until it is known; taken for a yes.
-    known: Option<bool>,
-    most: u32,
-    samples: u32,
-}
-
-snapshot_fields!(DeviceQueue { known, most, samples });
-
-impl DeviceQueue {
-    pub(super) fn exists(&self) -> bool {
-        self.known != Some(false)
-    }
-
-    /// The most requests that were in it lately.
-    pub(super) fn most(&self) -> u32 {
-        self.most
-    }
-}
-
 impl Bfq {
     /// The device has answered; `in_device` counts that request still.
     pub(super) fn watch_device(&mut self) {
         let inside = self.in_device;
-        let device = &mut self.device_queue;
-        device.most = device.most.max(inside);
-        if device.known == Some(true) || inside + self.queued <= QUEUES {
-            return;
+        // It could have more in the device if it had more.
+        let too_few = |queue: usize| {
+            let q = &self.queues[queue];
+            q.thinks_briefly && q.dispatched + q.queued < QUEUES && inside < QUEUES
+        };
+        let idles = self.active != NONE && too_few(self.active as usize);
+        if let Some(exists) = self.device_queue.sample(inside, self.queued, idles) {
+            self.parallel_flash = !self.rotational && exists;
         }
-        if self.active != NONE {
-            let q = &self.queues[self.active as usize];
-            // It could have more in the device if it had more.
-            if q.thinks_briefly && q.dispatched + q.queued < QUEUES && inside < QUEUES {
-                return;
-            }
-        }
-        device.samples += 1;
-        if device.samples <= SAMPLES {
-            return;
-        }
-        let exists = device.most > QUEUES;
-        *device = DeviceQueue { known: Some(exists), most: 0, samples: 0 };
-        self.parallel_flash = !self.rotational && exists;
     }
 
     /// The weights differ of those who ask, or their classes.
@@ -160,7 +127,7 @@ impl Bfq {
         }
         self.stop_idling(now);
         if over {
-            self.end_turn(now, pool, false, super::budget::End::Timeout);
+            self.end_turn(now, pool, false, End::Timeout);
         }
     }
 

@@ -3,20 +3,22 @@
 use sim::{Nanos, Request, snapshot_fields};
 
 use super::Params;
-use super::budget::{End, FIRST_BUDGET};
 use super::burst::Burst;
-use super::idle::DeviceQueue;
+use super::device_queue::DeviceQueue;
+use super::entity::Place;
 use super::inject::Measuring;
 use super::process::{Names, Process};
 use super::queue::{Queue, class_and_weight};
 use super::rate::Rate;
-use super::service::{CLASSES, Place, Schedule};
+use super::service::{CLASSES, Schedule};
 use super::ticks::Ticks;
 use crate::elevator::linux::idling::Idling;
 use crate::elevator::linux::pool::{NONE, Pool};
 use crate::elevator::linux::sorted::OneWay;
 use crate::elevator::{Context, Kind};
 
+/// Budget in sectors until enough turns were seen.
+pub(super) const FIRST_BUDGET: u64 = 16 * 1024;
 /// Levels of a class, and one queue for the idle class.
 const SHELVES: usize = 2 * 8 + 1;
 
@@ -318,7 +320,7 @@ impl Bfq {
     }
 
     /// A request leaves its queue.
-    fn remove(&mut self, now: Nanos, pool: &mut Pool, rq: u32) {
+    pub(super) fn remove(&mut self, now: Nanos, pool: &mut Pool, rq: u32) {
         let queue = pool[rq].queue;
         if self.queues[queue as usize].next == rq {
             let next = self.successor(now, pool, rq);
@@ -338,32 +340,6 @@ impl Bfq {
             self.not_busy(queue, false);
             let entity = &mut self.queues[queue as usize].entity;
             (entity.budget, entity.service) = (0, 0);
-        }
-    }
-
-    /// The next request of a queue goes to the device.
-    pub(super) fn send(&mut self, now: Nanos, pool: &mut Pool, queue: u32, rq: u32) {
-        let charge = self.charge(pool, rq, queue);
-        self.count_service(queue, charge);
-        if queue == self.active {
-            self.measure_from(rq);
-        }
-        self.queues[queue as usize].dispatched += 1;
-        let what = pool[rq].what;
-        if self.rate.sent(now, &what, self.in_device) {
-            self.measure_budget();
-        }
-        if queue == self.active {
-            self.active_position = what.end().0;
-        }
-        self.remove(now, pool, rq);
-        self.in_device += 1;
-        if queue == self.active {
-            self.check_raise(queue);
-            let others = self.busy.iter().sum::<u32>() > 1;
-            if others && self.queues[queue as usize].is_idle_class() {
-                self.end_turn(now, pool, false, End::Used);
-            }
         }
     }
 

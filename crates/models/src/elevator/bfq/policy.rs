@@ -5,7 +5,7 @@ use sim::{Counters, Nanos, Op, Request};
 use super::budget::End;
 use super::machine::Bfq;
 use super::process::Process;
-use super::queue::is_seek;
+use super::seek::is_seek;
 use crate::elevator::linux::pool::{NONE, Piece, Pool};
 use crate::elevator::{Context, Policy};
 

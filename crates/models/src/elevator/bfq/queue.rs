@@ -1,30 +1,18 @@
 //! A queue of requests, and what is known of whoever fills it.
 
-use sim::{Nanos, Priority, PriorityClass, Request, snapshot_fields};
+use sim::{Nanos, Priority, PriorityClass, snapshot_fields};
 
+use super::entity::Entity;
+use super::epoch::{FIRST_TICK, LONG_AGO};
 use super::inject::Injecting;
 use super::raise::Raise;
-use super::service::Entity;
+
 use crate::elevator::linux::habits::Fading;
 use crate::elevator::linux::pool::{Fifo, NONE};
 use crate::elevator::linux::sorted::Sorted;
 
-/// Ticks count from here, so that something can have been long ago when a run begins.
-pub(super) const FIRST_TICK: u64 = 1 << 32;
-/// Before every tick.
-pub(super) const LONG_AGO: u64 = 0;
-
-/// More sectors than this between two requests are a seek.
-const SEEK: u64 = 800;
-/// On a device that does not rotate, only for requests shorter than this.
-pub(super) const SHORT: u32 = 64;
 /// A queue seeks when more of its last 32 requests did.
 const SEEKY: u32 = 19;
-
-/// Is a request so far from the end of the last one that it is a seek?
-pub(super) fn is_seek(rotational: bool, last_end: u64, what: &Request) -> bool {
-    last_end != 0 && what.lba.0.abs_diff(last_end) > SEEK && (rotational || what.sectors < SHORT)
-}
 
 /// Class and weight of a priority.
 pub(super) fn class_and_weight(priority: Priority) -> (usize, u64) {
@@ -236,15 +224,6 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Lba;
-
-    #[test]
-    fn a_seek_is_far_and_on_flash_also_short() {
-        let read = |lba, sectors| Request::read(Lba(lba), sectors);
-        assert!(is_seek(true, 1000, &read(1801, 64)) && !is_seek(true, 1000, &read(1800, 64)));
-        assert!(!is_seek(false, 1000, &read(1801, 64)) && is_seek(false, 1000, &read(1801, 63)));
-        assert!(!is_seek(true, 0, &read(9000, 8)), "nothing was asked for before");
-    }
 
     #[test]
     fn twenty_seeks_of_the_last_32_requests_make_a_queue_seeky() {

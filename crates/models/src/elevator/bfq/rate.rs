@@ -2,11 +2,11 @@
 
 use sim::{Nanos, Request, snapshot_fields};
 
-use super::queue::is_seek;
+use super::seek::is_seek;
 
 /// Sectors per microsecond have so many fractional bits.
 pub(super) const SHIFT: u32 = 16;
-/// First rates, of which two thirds are assumed: of a device that rotates, and of one that does not.
+/// First rates, of which two thirds are assumed: of a device that rotates, and of flash.
 const FIRST: [u64; 2] = [14_000, 33_000];
 /// Fewer samples than this, or a shorter time, tell nothing.
 const SAMPLES_MIN: u64 = 32;

@@ -1,79 +1,17 @@
 //! Who is served next: B-WF2Q+ over the queues of one class of priority.
 //!
 //! A tree here is what the algorithm calls one: a virtual time, the queues that ask, and those that
-//! left with more service than virtual time has passed since, which are not forgotten before it has.
+//! left ahead of their share, which are not forgotten before virtual time has caught up.
 
 use sim::snapshot_fields;
 
+use super::entity::{Entity, Place, span};
 use super::queue::Queue;
 use crate::elevator::linux::pool::NONE;
 
-/// Virtual time has so many fractional bits.
-const SHIFT: u32 = 22;
 /// Classes of priority: real time, best effort, idle.
 pub(super) const CLASSES: usize = 3;
 const IDLE_CLASS: usize = CLASSES - 1;
-
-/// How far virtual time goes on for so many sectors of this weight.
-pub(super) fn span(sectors: u64, weight: u64) -> u64 {
-    (sectors << SHIFT) / weight.max(1)
-}
-
-/// Where a queue stands in the tree of its class.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) enum Place {
-    /// Not known there.
-    #[default]
-    Out,
-    /// It asks.
-    Waiting,
-    /// It has its turn.
-    InService,
-    /// It left and is ahead of its share.
-    Left,
-}
-
-sim::snapshot_enum!(Place { Out, Waiting, InService, Left });
-
-/// The place of a queue in virtual time.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Entity {
-    pub(super) weight: u64,
-    /// The weight of its priority, which is not raised.
-    pub(super) plain: u64,
-    /// What `plain` will be when it next enters a tree.
-    pub(super) next_plain: u64,
-    /// Weight or class are to be computed anew.
-    pub(super) changed: bool,
-    /// Sectors that it may have in its turn, and those it had.
-    pub(super) budget: u64,
-    pub(super) service: u64,
-    pub(super) start: u64,
-    pub(super) finish: u64,
-    pub(super) place: Place,
-    /// The weight under which [`Weights`] counts it; 0 for not.
-    pub(super) counted: u64,
-}
-
-snapshot_fields!(Entity {
-    weight,
-    plain,
-    next_plain,
-    changed,
-    budget,
-    service,
-    start,
-    finish,
-    place,
-    counted,
-});
-
-impl Entity {
-    /// What is left of its budget, below 0 when it had more.
-    pub(super) fn left(&self) -> i64 {
-        self.budget as i64 - self.service as i64
-    }
-}
 
 /// How many queues have which weight, of those that ask or are still being served by the device
 /// and whose weight is not raised.
@@ -387,7 +325,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elevator::bfq::queue::FIRST_TICK;
+    use crate::elevator::bfq::epoch::FIRST_TICK;
     use sim::{Nanos, Priority, PriorityClass};
 
     /// Queues of these levels, each with a budget of 100 sectors.
@@ -413,11 +351,6 @@ mod tests {
         queues[queue as usize].entity.service = 0;
         schedule.end();
         queue
-    }
-
-    #[test]
-    fn the_kernels_own_number() {
-        assert_eq!(span(1024, 1200), 3_579_139);
     }
 
     /// Weights 80, 40 and 10.

@@ -4,7 +4,7 @@
 use sim::Nanos;
 
 use super::Params;
-use super::queue::FIRST_TICK;
+use super::epoch::FIRST_TICK;
 use super::raise::RaiseTicks;
 
 /// What does not change during a run, in ticks.

@@ -3,8 +3,9 @@
 use sim::Nanos;
 
 use super::budget::End;
+use super::entity::Place;
 use super::machine::Bfq;
-use super::service::{CLASSES, Place};
+use super::service::CLASSES;
 use crate::elevator::linux::pool::{NONE, Pool};
 
 impl Bfq {
@@ -145,6 +146,32 @@ impl Bfq {
             self.end_turn(now, pool, false, End::Timeout);
         } else if empty && (inside == 0 || !idle) {
             self.end_turn(now, pool, false, End::Empty);
+        }
+    }
+
+    /// The next request of a queue goes to the device.
+    pub(super) fn send(&mut self, now: Nanos, pool: &mut Pool, queue: u32, rq: u32) {
+        let charge = self.charge(pool, rq, queue);
+        self.count_service(queue, charge);
+        if queue == self.active {
+            self.measure_from(rq);
+        }
+        self.queues[queue as usize].dispatched += 1;
+        let what = pool[rq].what;
+        if self.rate.sent(now, &what, self.in_device) {
+            self.measure_budget();
+        }
+        if queue == self.active {
+            self.active_position = what.end().0;
+        }
+        self.remove(now, pool, rq);
+        self.in_device += 1;
+        if queue == self.active {
+            self.check_raise(queue);
+            let others = self.busy.iter().sum::<u32>() > 1;
+            if others && self.queues[queue as usize].is_idle_class() {
+                self.end_turn(now, pool, false, End::Used);
+            }
         }
     }
 }
