@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use config::Failure;
 use sim::{Completion, Histogram, Nanos, Probe, Request};
 
+use crate::job_names::{PREFIX, split};
 use crate::metrics::{self, Metrics};
 use crate::planned::Setup;
-
-/// What a metric of one job begins with; then come the job's name, a dot, and the metric.
-pub(crate) const PREFIX: &str = "job.";
 
 /// Response times and bytes of the clones of one job.
 #[derive(Clone, Debug, Default)]
@@ -75,11 +73,6 @@ impl Probe for Jobs {
         share.histograms[op].record(completion.at.since(issued).0);
         share.bytes[op] += request.bytes().0;
     }
-}
-
-/// The job and the metric that `job.NAME.METRIC` is about.
-pub(crate) fn split(name: &str) -> Option<(&str, &str)> {
-    name.strip_prefix(PREFIX)?.rsplit_once('.')
 }
 
 /// Refuse a metric of a job that no workload of the document has. The jobs of a file are not known

@@ -19,6 +19,7 @@ mod files;
 mod grid;
 pub mod host;
 mod image;
+mod job_names;
 mod jobs;
 mod kept;
 pub mod library;

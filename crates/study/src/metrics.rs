@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use sim::metric::{Formula, Metric};
 use sim::{Counters, Device, Histogram, Nanos, Op, Outcome};
 
-use crate::jobs;
+use crate::job_names;
 use crate::observe::Series;
 use crate::recorder::Recorder;
 use crate::travel_metrics;
@@ -132,7 +132,7 @@ pub(crate) fn percentile(name: &str) -> Option<f64> {
 
 /// The metric without the part of the device or the job in front: `waf` of `fast.waf`.
 pub(crate) fn of_device(name: &str) -> &str {
-    let mut own = jobs::split(name).map_or(name, |(_, own)| own);
+    let mut own = job_names::split(name).map_or(name, |(_, own)| own);
     while let Some((part, rest)) = own.split_once('.')
         && PARTS.contains(&part)
     {
@@ -163,9 +163,9 @@ fn is_of_jobs(own: &str) -> bool {
 pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let (known, own) = (definitions(), of_device(name));
     let declared = |own: &str| counted::declared().any(|metric| metric.name == own);
-    let fits = |own: &str| match jobs::split(name) {
+    let fits = |own: &str| match job_names::split(name) {
         Some(_) => is_of_jobs(own),
-        None => own == name || declared(own),
+        None => of_device(name) == name || declared(own),
     };
     let fits = |metric: &&Definition| fits(&metric.name);
     if known.iter().filter(fits).any(|metric| metric.name == own) {

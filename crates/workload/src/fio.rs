@@ -128,8 +128,8 @@ macro_rules! params {
             /// A fio job file; no other key beside it.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub file: Option<String>,
-            /// Several jobs at once: for each name the keys that the job has of its own. What stands
-            /// beside them holds for all, as in `[global]` of a job file.
+            /// Several jobs at once: for each name the keys that the job has of its own. What
+            /// stands beside them holds for all, as in `[global]` of a job file.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             pub jobs: BTreeMap<String, JobKeys>,
             $( $(#[$doc])+

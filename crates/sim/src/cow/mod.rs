@@ -504,7 +504,7 @@ mod tests {
             table.copy_in(60 * CHUNK - 2, &[1, 2, 3, 4]);
             table.set(table.len() - 1, 8);
         };
-        // A copy, and a fork, which is in chunks at first and in one piece once it has written a quarter.
+        // A copy, and a fork, which is in chunks until it has written a quarter.
         let before = read(&mut dense);
         let mut copy = dense.clone();
         dense.freeze();
