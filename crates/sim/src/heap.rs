@@ -106,7 +106,13 @@ impl EventHeap {
             }
             None => self.pop_heap(),
         };
-        self.least = least(&self.fronts);
+        let (mut least, mut earliest) = (0, self.fronts[0]);
+        for (index, &front) in self.fronts.iter().enumerate().skip(1) {
+            if front < earliest {
+                (least, earliest) = (index, front);
+            }
+        }
+        self.least = least;
         Some((time_of(node), node as u32))
     }
 
@@ -195,16 +201,6 @@ impl EventHeap {
             self.push_lane(0, time_of(node), node as u32);
         }
     }
-}
-
-/// Which front is the earliest. In pairs, so that what the processor waits for is three comparisons
-/// long: every event waits for it.
-#[inline]
-fn least(fronts: &[u128; LANES + 1]) -> usize {
-    let earlier = |a: (u128, usize), b: (u128, usize)| if b.0 < a.0 { b } else { a };
-    let front = |index: usize| (fronts[index], index);
-    let lanes = earlier(earlier(front(0), front(1)), earlier(front(2), front(3)));
-    earlier(lanes, front(LANES)).1
 }
 
 #[inline]

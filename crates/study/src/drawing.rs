@@ -84,11 +84,12 @@ impl Figure {
             points.iter().any(|point| point.params[*axis] != points[0].params[*axis])
         };
         let left = || -> Vec<String> {
-            axes.iter().filter(|axis| !taken(axis) && varies(axis)).cloned().collect()
+            let left = axes.iter().filter(|axis| !taken(axis) && varies(axis)).cloned();
+            let left: Vec<String> = left.collect();
+            // A line over a metric goes along the one axis there is: its points are no series each.
+            let along = !x_is_axis && self.kind == Some(Kind::Lines) && left.len() == 1;
+            if along { Vec::new() } else { left }
         };
-        // A line over a metric goes along the one axis there is: its points are no series each.
-        let along = !x_is_axis && self.kind == Some(Kind::Lines);
-        let left = || Some(left()).filter(|left| !along || left.len() > 1).unwrap_or_default();
         let label = |own: &Option<String>, name: String| own.clone().unwrap_or(name);
         Drawing {
             name: self.name.clone(),

@@ -55,9 +55,7 @@ impl Jobs {
     pub(crate) fn add(&self, metrics: &mut Metrics, time: Nanos) {
         for (name, share) in self.names.iter().zip(&self.shares) {
             let mut own = BTreeMap::new();
-            let requests = share.histograms.each_ref().map(Histogram::count);
-            metrics::rates(&mut own, requests, share.bytes, time);
-            metrics::response_times(&mut own, &share.histograms);
+            metrics::work(&mut own, &share.histograms, share.bytes, time);
             let own = own.into_iter().filter(|(_, value)| value.is_some());
             metrics.extend(own.map(|(own, value)| (format!("{PREFIX}{name}.{own}"), value)));
         }

@@ -150,24 +150,22 @@ pub fn is_count(name: &str) -> bool {
 
 /// True for what is measured of each job, too: how much it did, and what its requests took.
 fn is_of_jobs(own: &str) -> bool {
-    let rates = ["iops", "throughput_mb_s", "read_mb_s", "write_mb_s"];
-    let kinds = ["", "read_", "write_", "flush_"];
-    let kind = |kind: &&str| {
-        let rest = own.strip_prefix(*kind);
-        rest.is_some_and(|rest| rest == "iops" && *kind != "flush_" || rest.starts_with("latency_"))
-    };
-    rates.contains(&own) || kinds.iter().any(kind)
+    static OF_JOBS: LazyLock<Metrics> = LazyLock::new(|| {
+        let mut metrics = Metrics::new();
+        work(&mut metrics, &Default::default(), [0; 4], Nanos::ZERO);
+        metrics
+    });
+    OF_JOBS.contains_key(own)
 }
 
 /// Refuse a name that is no metric. What a model declares is a metric of every part, too.
 pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let (known, own) = (definitions(), of_device(name));
     let declared = |own: &str| counted::declared().any(|metric| metric.name == own);
-    let fits = |own: &str| match job_names::split(name) {
-        Some(_) => is_of_jobs(own),
-        None => of_device(name) == name || declared(own),
+    let fits = |metric: &&Definition| match job_names::split(name) {
+        Some(_) => is_of_jobs(&metric.name),
+        None => own == name || declared(&metric.name),
     };
-    let fits = |metric: &&Definition| fits(&metric.name);
     if known.iter().filter(fits).any(|metric| metric.name == own) {
         return Ok(());
     }
@@ -203,10 +201,9 @@ pub(crate) fn simulated(
     counted::declared().for_each(|metric| readings.add(metric, &mut metrics));
     let time = recorder.measured(outcome.end);
     let (histograms, bytes) = recorder.counted();
-    let requests = histograms.each_ref().map(Histogram::count);
-    rates(&mut metrics, requests, bytes, time);
-    metrics.insert(REQUESTS.into(), Some(requests.iter().sum::<u64>() as f64));
-    response_times(&mut metrics, histograms);
+    work(&mut metrics, histograms, bytes, time);
+    let requests: u64 = histograms.iter().map(Histogram::count).sum();
+    metrics.insert(REQUESTS.into(), Some(requests as f64));
     let (mean, max) = utilisation(total, time).unzip();
     metrics.insert("utilisation_mean".into(), mean);
     metrics.insert("utilisation_max".into(), max);
@@ -226,8 +223,18 @@ pub(crate) fn add_rebuild(metrics: &mut Metrics, device: &dyn Device) {
     counted::declared().filter(shown).for_each(|metric| readings.add(metric, metrics));
 }
 
-/// How much was done a second, of requests and bytes by operation.
-pub(crate) fn rates(metrics: &mut Metrics, requests: [u64; 4], bytes: [u64; 4], time: Nanos) {
+/// How much was done, and what it took: of response times and bytes by operation.
+pub(crate) fn work(metrics: &mut Metrics, took: &[Histogram; 4], bytes: [u64; 4], time: Nanos) {
+    rates(metrics, took.each_ref().map(Histogram::count), bytes, time);
+    let [read, write, flush] = [Op::Read, Op::Write, Op::Flush].map(|op| &took[op as usize]);
+    let mut all = read.clone();
+    all.merge(write);
+    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write), ("flush_", flush)] {
+        latencies(metrics, prefix, histogram);
+    }
+}
+
+fn rates(metrics: &mut Metrics, requests: [u64; 4], bytes: [u64; 4], time: Nanos) {
     let seconds = time.as_secs_f64();
     let mut put = |name: &str, amount: f64| {
         metrics.insert(name.into(), (seconds > 0.0).then(|| amount / seconds));
@@ -240,16 +247,6 @@ pub(crate) fn rates(metrics: &mut Metrics, requests: [u64; 4], bytes: [u64; 4], 
     put("throughput_mb_s", (read + written) as f64 / 1e6);
     put("read_mb_s", read as f64 / 1e6);
     put("write_mb_s", written as f64 / 1e6);
-}
-
-/// What requests took, by operation.
-pub(crate) fn response_times(metrics: &mut Metrics, histograms: &[Histogram; 4]) {
-    let [read, write, flush] = [Op::Read, Op::Write, Op::Flush].map(|op| &histograms[op as usize]);
-    let mut all = read.clone();
-    all.merge(write);
-    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write), ("flush_", flush)] {
-        latencies(metrics, prefix, histogram);
-    }
 }
 
 fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {

@@ -122,13 +122,16 @@ impl<T: Word> CowVec<T> {
         }
     }
 
-    /// Entry `index` will be asked for soon: fetch it into the cache. Changes nothing.
+    /// Entry `index` will be asked for soon: fetch it into the cache, unless the table is in chunks
+    /// still. Changes nothing.
     #[inline]
     pub fn prefetch(&self, index: usize) {
-        match (&self.dense, self.chunks.get(index / CHUNK)) {
-            (Some(dense), _) => prefetch_index(dense.entries(), index),
-            (None, Some(Chunk::Part(dense))) => prefetch_index(dense.entries(), index),
-            _ => {}
+        let part = || match self.chunks.get(index / CHUNK) {
+            Some(Chunk::Part(dense)) => Some(&**dense),
+            _ => None,
+        };
+        if let Some(dense) = self.dense.as_ref().or_else(part) {
+            prefetch_index(dense.entries(), index);
         }
     }
 
@@ -200,15 +203,12 @@ impl<T: Word> CowVec<T> {
             let (number, offset) = ((from + done) / CHUNK, (from + done) % CHUNK);
             let take = (CHUNK - offset).min(to.len() - done);
             let part = &mut to[done..done + take];
-            match (&self.dense, &self.chunks[number]) {
-                (None, Chunk::Uniform(value)) => part.fill(*value),
-                (None, Chunk::Computed(_) | Chunk::Stored(_)) => {
-                    part.copy_from_slice(&self.own(number)[offset..offset + take])
-                }
-                _ => {
-                    let chunk = self.written(number).expect("the others were told apart");
-                    part.copy_from_slice(&chunk[offset..offset + take])
-                }
+            if let Some(chunk) = self.written(number) {
+                part.copy_from_slice(&chunk[offset..offset + take]);
+            } else if let Chunk::Uniform(value) = self.chunks[number] {
+                part.fill(value);
+            } else {
+                part.copy_from_slice(&self.own(number)[offset..offset + take]);
             }
             done += take;
         }
@@ -243,9 +243,8 @@ impl<T: Word> CowVec<T> {
     }
 
     /// A chunk that is in memory.
-    #[inline]
     fn written(&self, number: usize) -> Option<&[T; CHUNK]> {
-        match (&self.dense, self.chunks.get(number)?) {
+        match (&self.dense, &self.chunks[number]) {
             (Some(dense), _) => Some(dense.chunk(number)),
             (None, Chunk::Owned(chunk)) => Some(chunk),
             (None, Chunk::Shared(chunk)) => Some(chunk),
@@ -290,13 +289,16 @@ impl<T: Word> CowVec<T> {
 
     /// Copy a chunk out, wherever it is.
     fn copy_chunk(&self, number: usize, to: &mut [T; CHUNK]) {
+        if let Some(chunk) = self.written(number) {
+            return to.copy_from_slice(chunk);
+        }
         match &self.chunks[number] {
             Chunk::Uniform(value) => to.fill(*value),
-            Chunk::Computed(formula) => compute(number, formula, to),
+            Chunk::Computed(formula) => {
+                to.iter_mut().enumerate().for_each(|(i, slot)| *slot = formula(number * CHUNK + i));
+            }
             Chunk::Stored(offset) => self.load(*offset, to),
-            Chunk::Owned(chunk) => *to = **chunk,
-            Chunk::Shared(chunk) => *to = **chunk,
-            Chunk::Part(dense) => *to = *dense.chunk(number),
+            Chunk::Owned(_) | Chunk::Shared(_) | Chunk::Part(_) => unreachable!("it is written"),
         }
     }
 
@@ -342,10 +344,6 @@ fn broken(what: String) -> ! {
 fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
     // Through a Vec: a boxed array literal would pass over the stack.
     vec![value; CHUNK].into_boxed_slice().try_into().expect("the length is CHUNK")
-}
-
-fn compute<T: Word>(number: usize, formula: &Formula<T>, to: &mut [T; CHUNK]) {
-    to.iter_mut().enumerate().for_each(|(i, slot)| *slot = formula(number * CHUNK + i));
 }
 
 /// The value of all entries, if it is one.

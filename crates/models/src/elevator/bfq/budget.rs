@@ -81,8 +81,7 @@ impl Bfq {
     /// A queue that is waited for and has used most of its budget may go on when its time is over.
     pub(super) fn may_time_out(&self, queue: u32) -> bool {
         let q = &self.queues[queue as usize];
-        let much_left = q.entity.left() >= q.entity.budget as i64 / 3;
-        (!q.awaited || much_left) && self.is_time_over(queue)
+        (!q.awaited || q.entity.has_much_left()) && self.is_time_over(queue)
     }
 
     /// Did the turn move little for its time? And how long was it, in ms?
@@ -91,7 +90,7 @@ impl Bfq {
         if !q.sync {
             return (false, 0);
         }
-        let end = if before_idling { self.idling_since } else { now };
+        let end = if before_idling { self.idling.since() } else { now };
         let took = end.since(self.began);
         if took < SHORT_TURN {
             return (q.is_seeky(), if self.rotational { 8 } else { 2 });

@@ -64,6 +64,11 @@ impl Entity {
     pub(super) fn left(&self) -> i64 {
         self.budget as i64 - self.service as i64
     }
+
+    /// It has used two thirds of its budget at most.
+    pub(super) fn has_much_left(&self) -> bool {
+        self.left() >= self.budget as i64 / 3
+    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Bfq {
     /// Without it, others would get what belongs to this queue.
     pub(super) fn idling_is_fair(&self, queue: u32) -> bool {
         let q = &self.queues[queue as usize];
-        let busy: u32 = self.busy.iter().sum();
+        let busy = self.busy_queues();
         let others = self.raised_busy < busy || self.in_device >= q.dispatched + OTHERS;
         q.processes > 0 && (q.is_raised() && others || self.is_asymmetric(queue) || busy == 1)
     }
@@ -75,7 +75,6 @@ impl Bfq {
             idle
         };
         self.queues[self.active as usize].awaited = true;
-        self.idling_since = now;
         self.idling.start(now, time);
     }
 

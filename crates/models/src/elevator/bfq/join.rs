@@ -59,7 +59,7 @@ impl Bfq {
         if let Some(stable) = self.take_stable(what, queue) {
             return self.plan_stable(what, queue, stable);
         }
-        if self.is_late(queue) || self.busy.iter().sum::<u32>() == 1 {
+        if self.is_late(queue) || self.busy_queues() == 1 {
             return None;
         }
         let active = self.active;

@@ -40,7 +40,6 @@ pub(super) struct Bfq {
     /// Where its last request ended.
     pub(super) active_position: u64,
     pub(super) idling: Idling,
-    pub(super) idling_since: Nanos,
     /// Busy queues by class, and those of them that are raised.
     pub(super) busy: [u32; CLASSES],
     pub(super) raised_busy: u32,
@@ -72,7 +71,6 @@ snapshot_fields!(Bfq {
     began,
     active_position,
     idling,
-    idling_since,
     busy,
     raised_busy,
     queued,
@@ -107,7 +105,6 @@ impl Bfq {
             began: Nanos::ZERO,
             active_position: 0,
             idling: Idling::default(),
-            idling_since: Nanos::ZERO,
             busy: [0; CLASSES],
             raised_busy: 0,
             queued: 0,
@@ -133,6 +130,11 @@ impl Bfq {
         self.schedule.tick = self.ticks.at(now);
     }
 
+    /// Queues that ask, or have their turn.
+    pub(super) fn busy_queues(&self) -> u32 {
+        self.busy.iter().sum()
+    }
+
     pub(super) fn way(&self) -> OneWay {
         let Params { back_seek_max, back_seek_penalty, .. } = self.params;
         OneWay { last: self.rate.position, back_max: back_seek_max * 2, penalty: back_seek_penalty }
@@ -156,7 +158,7 @@ impl Bfq {
                 queue = self.split(now, what, process, queue);
             }
         }
-        let none_busy = self.busy == [0; CLASSES];
+        let none_busy = self.busy_queues() == 0;
         let tick = self.tick();
         let q = &mut self.queues[queue as usize];
         if q.joins == NONE && q.processes == 1 {

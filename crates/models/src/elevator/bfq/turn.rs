@@ -5,7 +5,6 @@ use sim::Nanos;
 use super::budget::End;
 use super::entity::Place;
 use super::machine::Bfq;
-use super::service::CLASSES;
 use crate::elevator::linux::pool::{NONE, Pool};
 
 impl Bfq {
@@ -31,7 +30,7 @@ impl Bfq {
         let (slow, took_ms) = self.slowness(now, before_idling);
         let tick = self.tick();
         let q = &self.queues[queue as usize];
-        let wasted = end == End::Timeout && q.entity.left() >= q.entity.budget as i64 / 3;
+        let wasted = end == End::Timeout && q.entity.has_much_left();
         if !q.is_raised() && (slow || wasted) {
             self.charge_time(queue, took_ms);
         }
@@ -86,7 +85,7 @@ impl Bfq {
     }
 
     fn begin_turn(&mut self, now: Nanos) {
-        if self.busy == [0; CLASSES] {
+        if self.busy_queues() == 0 {
             return;
         }
         let queue = self.schedule.begin(&mut self.queues);
@@ -168,7 +167,7 @@ impl Bfq {
         self.in_device += 1;
         if queue == self.active {
             self.check_raise(queue);
-            let others = self.busy.iter().sum::<u32>() > 1;
+            let others = self.busy_queues() > 1;
             if others && self.queues[queue as usize].is_idle_class() {
                 self.end_turn(now, pool, false, End::Used);
             }

@@ -31,6 +31,11 @@ impl Idling {
         self.until
     }
 
+    /// When waiting last began, whether it goes on or not.
+    pub(crate) fn since(&self) -> Nanos {
+        self.since
+    }
+
     pub(crate) fn start(&mut self, now: Nanos, time: Nanos) {
         (self.until, self.since) = (now + time, now);
     }
