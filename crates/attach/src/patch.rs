@@ -12,14 +12,14 @@ pub(crate) const BLOCK_BYTES: u64 = 4096;
 const RUN_BYTES: usize = 1 << 20;
 
 /// What bytes are read from and written to.
-pub(crate) trait Place {
+pub(crate) trait ByteStore {
     /// Fill `buffer` from byte `offset`.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Write `data` at byte `offset`.
     fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
 }
 
-impl Place for &Store {
+impl ByteStore for &Store {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         Store::read(self, offset, buffer)
     }
@@ -53,7 +53,7 @@ impl Patched<'_> {
     }
 }
 
-impl Place for Patched<'_> {
+impl ByteStore for Patched<'_> {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.store.read(offset, buffer)?;
         for (block, within, at, length) in Patched::parts(offset, buffer.len()) {

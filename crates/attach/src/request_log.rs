@@ -13,7 +13,7 @@ use crate::volatile::WriteTicket;
 
 /// One call of the engine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub(crate) enum EngineCall {
     /// What was due was done.
     Advance(Wall),
     /// A request came. A write's data begins at byte `data` of the log's.
@@ -24,14 +24,14 @@ pub(crate) enum Step {
     Lift { at: Wall, id: FaultId },
 }
 
-impl Step {
+impl EngineCall {
     /// When it was.
     pub(crate) fn at(&self) -> Wall {
         match *self {
-            Step::Advance(at)
-            | Step::Submit { at, .. }
-            | Step::Inject { at, .. }
-            | Step::Lift { at, .. } => at,
+            EngineCall::Advance(at)
+            | EngineCall::Submit { at, .. }
+            | EngineCall::Inject { at, .. }
+            | EngineCall::Lift { at, .. } => at,
         }
     }
 }
@@ -40,7 +40,7 @@ impl Step {
 /// session does not fill the memory.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
-    steps: Vec<Step>,
+    steps: Vec<EngineCall>,
     rules: Vec<Rule>,
     data: Store,
     data_bytes: u64,
@@ -77,23 +77,23 @@ impl RequestLog {
         if let Some(index) = self.arrived.iter().position(|(known, _)| Some(*known) == ticket) {
             data = self.arrived.swap_remove(index).1;
         }
-        self.steps.push(Step::Submit { at, order, data });
+        self.steps.push(EngineCall::Submit { at, order, data });
     }
 
     /// The device did what was due.
     pub(crate) fn advanced(&mut self, at: Wall) {
-        self.steps.push(Step::Advance(at));
+        self.steps.push(EngineCall::Advance(at));
     }
 
     /// A fault was injected.
     pub(crate) fn injected(&mut self, at: Wall, rule: &Rule) {
-        self.steps.push(Step::Inject { at, rule: self.rules.len() });
+        self.steps.push(EngineCall::Inject { at, rule: self.rules.len() });
         self.rules.push(rule.clone());
     }
 
     /// A fault was lifted.
     pub(crate) fn lifted(&mut self, at: Wall, id: FaultId) {
-        self.steps.push(Step::Lift { at, id });
+        self.steps.push(EngineCall::Lift { at, id });
     }
 
     /// The rules of the faults that were injected.
@@ -101,7 +101,7 @@ impl RequestLog {
         &self.rules
     }
 
-    pub(crate) fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[EngineCall] {
         &self.steps
     }
 

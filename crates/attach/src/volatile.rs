@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sim::{LostWrite, RequestId, SECTOR_BYTES};
 
-use crate::patch::Place;
+use crate::patch::ByteStore;
 use crate::store::Store;
 
 /// Names one write before the device has named it.
@@ -195,7 +195,7 @@ impl VolatileLog {
     /// Those of the store.
     pub(crate) fn power_cut(
         &mut self,
-        store: &mut impl Place,
+        store: &mut impl ByteStore,
         lost: &[LostWrite],
     ) -> io::Result<()> {
         self.undo(store)?;
@@ -216,7 +216,7 @@ impl VolatileLog {
     /// Those of the store.
     pub(crate) fn power_cut_as(
         &mut self,
-        store: &mut impl Place,
+        store: &mut impl ByteStore,
         fates: &[Fate],
     ) -> io::Result<()> {
         self.undo(store)?;
@@ -242,7 +242,7 @@ impl VolatileLog {
     }
 
     /// Take every write back; what each wrote is in its `before` then.
-    fn undo(&mut self, store: &mut impl Place) -> io::Result<()> {
+    fn undo(&mut self, store: &mut impl ByteStore) -> io::Result<()> {
         // Newest to oldest, exchange what is there for what was there before. What survives is
         // written again oldest to newest.
         for entry in self.entries.iter_mut().rev() {
@@ -257,7 +257,7 @@ impl VolatileLog {
 
 /// Write the sectors of `entry` that are not among `lost`.
 fn write_survivors(
-    store: &mut impl Place,
+    store: &mut impl ByteStore,
     entry: &Entry,
     id: RequestId,
     lost: &[LostWrite],

@@ -45,7 +45,7 @@ struct State {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Step {
+enum Transition {
     Write(usize),
     Flush,
     Complete(Slot, usize),
@@ -263,60 +263,60 @@ impl Array {
 
 impl Model for Array {
     type State = State;
-    type Action = Step;
+    type Action = Transition;
 
     fn init_states(&self) -> Vec<State> {
         let logs = Default::default();
         vec![State { writes: Vec::new(), flushes: 0, logs, dead: None }]
     }
 
-    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+    fn actions(&self, state: &State, steps: &mut Vec<Transition>) {
         if state.writes.len() < self.writes {
             // Which block the first write takes makes no difference.
             let blocks = if state.writes.is_empty() { 1 } else { BLOCKS };
-            steps.extend((0..blocks).map(Step::Write));
+            steps.extend((0..blocks).map(Transition::Write));
         }
         if state.flushes < self.flushes && !state.writes.is_empty() {
-            steps.push(Step::Flush);
+            steps.push(Transition::Flush);
         }
         for leg in (0..LEGS).filter(|&leg| self.alive(state, leg)) {
             for (n, write) in state.writes.iter().enumerate() {
                 let older = state.writes[..n].iter().filter(|older| older.block == write.block);
                 let first = { older }.all(|older| older.home[leg] != Home::Owed);
                 if write.home[leg] == Home::Owed && first && self.may_issue(state, leg, n) {
-                    steps.push(Step::Complete(leg, n));
+                    steps.push(Transition::Complete(leg, n));
                 }
             }
             if state.writes.iter().any(|write| write.home[leg] == Home::Done) {
-                steps.push(Step::FlushLeg(leg));
+                steps.push(Transition::FlushLeg(leg));
             }
         }
         for slot in (0..DEVICES).filter(|&slot| self.alive(state, slot)) {
             for n in 0..state.writes.len() {
                 for payload in [false, true] {
                     if self.may_log(state, slot, n, payload) {
-                        steps.push(Step::Log(slot, n, payload));
+                        steps.push(Transition::Log(slot, n, payload));
                     }
                 }
             }
             if let Some(&(n, _)) = state.logs[slot].first()
                 && ack::retire(&self.rules, &self.copies(state, usize::from(n)))
             {
-                steps.push(Step::Retire(slot));
+                steps.push(Transition::Retire(slot));
             }
         }
         match state.dead {
             None if !self.deaths => {}
-            None => steps.extend((0..DEVICES).filter(|&slot| self.has(slot)).map(Step::Die)),
-            Some((_, false)) => steps.push(Step::Record),
+            None => steps.extend((0..DEVICES).filter(|&slot| self.has(slot)).map(Transition::Die)),
+            Some((_, false)) => steps.push(Transition::Record),
             Some((_, true)) => {}
         }
     }
 
-    fn next_state(&self, state: &State, step: Step) -> Option<State> {
+    fn next_state(&self, state: &State, step: Transition) -> Option<State> {
         let mut state = state.clone();
         match step {
-            Step::Write(block) => state.writes.push(Write {
+            Transition::Write(block) => state.writes.push(Write {
                 block,
                 epoch: state.flushes,
                 home: [Home::Owed; LEGS],
@@ -325,19 +325,19 @@ impl Model for Array {
                 satisfied: false,
                 forgotten: false,
             }),
-            Step::Flush => {
+            Transition::Flush => {
                 state.flushes += 1;
                 state.writes.iter_mut().for_each(|write| write.covered |= write.acked);
             }
-            Step::Complete(leg, n) => state.writes[n].home[leg] = Home::Done,
-            Step::FlushLeg(leg) => {
+            Transition::Complete(leg, n) => state.writes[n].home[leg] = Home::Done,
+            Transition::FlushLeg(leg) => {
                 let done = state.writes.iter_mut().filter(|write| write.home[leg] == Home::Done);
                 done.for_each(|write| write.home[leg] = Home::Durable);
             }
-            Step::Log(slot, n, payload) => state.logs[slot].push((n as u8, payload)),
-            Step::Retire(slot) => drop(state.logs[slot].remove(0)),
-            Step::Die(slot) => state.dead = Some((slot, false)),
-            Step::Record => state.dead = state.dead.map(|(slot, _)| (slot, true)),
+            Transition::Log(slot, n, payload) => state.logs[slot].push((n as u8, payload)),
+            Transition::Retire(slot) => drop(state.logs[slot].remove(0)),
+            Transition::Die(slot) => state.dead = Some((slot, false)),
+            Transition::Record => state.dead = state.dead.map(|(slot, _)| (slot, true)),
         }
         self.settle(&mut state);
         Some(state)

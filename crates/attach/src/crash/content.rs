@@ -91,7 +91,7 @@ fn of_block(block: u64, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use crate::order::Ticket;
-    use crate::patch::{Patched, Place};
+    use crate::patch::{ByteStore, Patched};
     use sim::Bytes;
 
     fn write(content: &mut Content, store: &Store, offset: u64, data: &[u8]) {

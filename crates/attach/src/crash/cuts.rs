@@ -5,7 +5,7 @@ use sim::Nanos;
 use study::Failure;
 
 use crate::order::Command;
-use crate::request_log::Step;
+use crate::request_log::EngineCall;
 
 use super::Recorded;
 
@@ -73,17 +73,17 @@ fn spread(all: Vec<Nanos>, number: usize) -> Vec<Nanos> {
 }
 
 /// When flushes came, and what the device did next, with the nanosecond before.
-fn at_flushes(steps: &[Step]) -> Vec<Nanos> {
+fn at_flushes(steps: &[EngineCall]) -> Vec<Nanos> {
     let mut all = Vec::new();
     let mut waits = false;
     for step in steps {
         let at = Nanos(step.at().0);
         match step {
-            Step::Submit { order, .. } if order.command == Command::Flush => {
+            EngineCall::Submit { order, .. } if order.command == Command::Flush => {
                 all.push(at);
                 waits = true;
             }
-            Step::Advance(_) if waits => {
+            EngineCall::Advance(_) if waits => {
                 all.extend([Nanos(at.0.saturating_sub(1)), at]);
                 waits = false;
             }
@@ -111,10 +111,10 @@ mod tests {
     fn a_flush_is_cut_before_and_when_it_is_done() {
         let order = Order::new(Ticket::default(), Command::Flush, 0, 0);
         let steps = [
-            Step::Advance(Wall(5)),
-            Step::Submit { at: Wall(10), order, data: 0 },
-            Step::Advance(Wall(20)),
-            Step::Advance(Wall(30)),
+            EngineCall::Advance(Wall(5)),
+            EngineCall::Submit { at: Wall(10), order, data: 0 },
+            EngineCall::Advance(Wall(20)),
+            EngineCall::Advance(Wall(30)),
         ];
         assert_eq!(at_flushes(&steps), [10, 19, 20].map(Nanos));
     }

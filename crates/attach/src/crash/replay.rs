@@ -12,7 +12,7 @@ use crate::data::WriteSink;
 use crate::engine::{AfterCut, Engine};
 use crate::order::{Order, Reply};
 use crate::patch::Patch;
-use crate::request_log::{RequestLog, Step};
+use crate::request_log::{EngineCall, RequestLog};
 use crate::session::Start;
 use crate::travel::Disk;
 use crate::volatile::{AtRisk, Fate};
@@ -81,7 +81,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The next step, if it is not behind `until`.
-    pub(super) fn upcoming(&self, until: Wall) -> Option<&'a Step> {
+    pub(super) fn upcoming(&self, until: Wall) -> Option<&'a EngineCall> {
         self.log.steps().get(self.next).filter(|step| step.at() <= until)
     }
 
@@ -90,14 +90,14 @@ impl<'a> Replay<'a> {
         self.replies.drain(..).for_each(|reply| self.pool.put(reply.result.unwrap_or_default()));
         let mut submitted = None;
         match self.log.steps()[self.next] {
-            Step::Advance(at) => self.engine.advance(at, &mut self.replies),
-            Step::Inject { at, rule } => {
+            EngineCall::Advance(at) => self.engine.advance(at, &mut self.replies),
+            EngineCall::Inject { at, rule } => {
                 self.engine.inject(self.log.rules()[rule].clone(), at);
             }
-            Step::Lift { at, id } => {
+            EngineCall::Lift { at, id } => {
                 self.engine.lift(id, at);
             }
-            Step::Submit { at, order, data } => {
+            EngineCall::Submit { at, order, data } => {
                 let data = self.log.data(&order, data).map_err(|why| {
                     Failure::machine(format!("cannot read back what was recorded: {why}"))
                 })?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use mirror::core::{self, Action, Config, Core, Event, HostId, IoError, Opened, Piece, Source};
 use mirror::format::record::Record;
-use mirror::format::{Geometry, Layout, PAGE_BYTES, Place};
+use mirror::format::{Geometry, Layout, PAGE_BYTES, PageAddress};
 use mirror::policy::lag::LagRules;
 use mirror::policy::running::Running;
 use mirror::{DEVICES, Slot, Span};
@@ -354,7 +354,7 @@ impl MirrorEngine {
 
     fn record(&self, slot: Slot, page: u64, record: &Record, payload: &[Piece]) -> Work {
         let page = self.layouts[slot].log + page;
-        let place = Place { device: slot as u8, page };
+        let place = PageAddress { device: slot as u8, page };
         let mut bytes = record.encode(self.id, place).to_vec();
         for piece in payload {
             match self.orders.content(Source::Host { id: piece.id, offset: 0 }, piece.span.blocks) {

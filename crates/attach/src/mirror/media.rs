@@ -10,7 +10,7 @@ use mirror::format::layout::{ACTIVITY_PAGES, SUPERBLOCKS};
 use mirror::format::maps::{Activity, Bitmap, TablePage};
 use mirror::format::page::Damage;
 use mirror::format::record::Record;
-use mirror::format::{Geometry, Layout, PAGE_BYTES, Place, Superblock, superblock};
+use mirror::format::{Geometry, Layout, PAGE_BYTES, PageAddress, Superblock, superblock};
 use mirror::policy::assemble::Offer;
 use mirror::recovery::Media;
 use mirror::{Block, DEVICES, LEGS, Slot};
@@ -29,7 +29,7 @@ fn superblock_at(device: &Device, page: u64) -> Result<Superblock, Damage> {
     if device.read(page, &mut bytes).is_err() {
         return Err(Damage::Length { found: 0 });
     }
-    let slots = (0..DEVICES as u8).map(|slot| (slot, Place { device: slot, page }));
+    let slots = (0..DEVICES as u8).map(|slot| (slot, PageAddress { device: slot, page }));
     let mut found = { slots }.map(|(slot, place)| {
         let superblock = Superblock::decode(place, &bytes)?;
         let expected = "the slot that its checksum was made for";
@@ -115,8 +115,8 @@ impl Devices {
     }
 
     /// A page at its place, if it can be read.
-    fn at(&self, slot: Slot, page: u64) -> Result<Option<(Place, [u8; PAGE_BYTES])>, Broken> {
-        let place = Place { device: slot as u8, page };
+    fn at(&self, slot: Slot, page: u64) -> Result<Option<(PageAddress, [u8; PAGE_BYTES])>, Broken> {
+        let place = PageAddress { device: slot as u8, page };
         Ok(self.page(slot, page)?.map(|bytes| (place, bytes)))
     }
 
@@ -239,7 +239,7 @@ pub(super) fn meta_pages(meta: &Meta, slot: Slot, array: u128, layout: &Layout) 
             let page = layout.activity + 2 * (activity.version % 2);
             let mut bytes = Vec::with_capacity(2 * PAGE as usize);
             for page in [page, page + 1] {
-                bytes.extend(activity.encode(array, Place { device, page }).iter());
+                bytes.extend(activity.encode(array, PageAddress { device, page }).iter());
                 if planted!(ActivityOneCopy) {
                     break;
                 }
@@ -248,12 +248,12 @@ pub(super) fn meta_pages(meta: &Meta, slot: Slot, array: u128, layout: &Layout) 
         }
         Meta::Bitmap(bitmap) => {
             let page = layout.bitmap + 2 * bitmap.index + bitmap.version % 2;
-            (page, bitmap.encode(array, Place { device, page }).to_vec())
+            (page, bitmap.encode(array, PageAddress { device, page }).to_vec())
         }
         Meta::Table(table) => {
             let slot = if planted!(TableOneSlot) { 0 } else { table.version % 2 };
             let page = layout.table + 2 * table.index + slot;
-            (page, table.encode(array, Place { device, page }).to_vec())
+            (page, table.encode(array, PageAddress { device, page }).to_vec())
         }
     }
 }

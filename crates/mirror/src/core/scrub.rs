@@ -16,7 +16,7 @@ const BLOCKS: u64 = 16;
 type Sums = Option<Vec<u32>>;
 
 #[derive(Clone, Default, Debug)]
-struct Turn {
+struct Comparison {
     span: Span,
     expected: Vec<Option<(u32, u32)>>,
     got: [Option<Sums>; LEGS],
@@ -26,11 +26,11 @@ struct Turn {
 pub(super) struct Scrub {
     active: bool,
     next: u64,
-    turn: Option<Turn>,
+    turn: Option<Comparison>,
     turns: u64,
 }
 
-snapshot_fields!(Turn { span, expected, got });
+snapshot_fields!(Comparison { span, expected, got });
 snapshot_fields!(Scrub { active, next, turn, turns });
 
 impl Scrub {
@@ -88,7 +88,7 @@ impl Core {
         self.scrub.turns += 1;
         let turn = self.scrub.turns;
         let expected = span.iter().map(|block| self.table.get(block)).collect();
-        self.scrub.turn = Some(Turn { span, expected, got: [None, None] });
+        self.scrub.turn = Some(Comparison { span, expected, got: [None, None] });
         for leg in 0..LEGS {
             let io = self.issue(leg, Purpose::Scrub { turn }, Work::Read, span);
             self.out.push(Action::Read { io, slot: leg, span });
@@ -108,7 +108,7 @@ impl Core {
         }
         let Some(turn) = &mut self.scrub.turn else { return };
         turn.got[leg] = Some(result.ok().map(Into::into));
-        if let Turn { got: [Some(a), Some(b)], span, expected } = turn {
+        if let Comparison { got: [Some(a), Some(b)], span, expected } = turn {
             let (sums, span) = ([a.take(), b.take()], *span);
             let expected = std::mem::take(expected);
             self.scrub.turn = None;

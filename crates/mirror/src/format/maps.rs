@@ -1,7 +1,7 @@
 //! The three maps of a leg: hot extents, regions out of sync, checksums.
 
 use super::field::{Reader, Writer};
-use super::page::{BODY_BYTES, Damage, PAGE_BYTES, PageKind, Place, open_own, seal};
+use super::page::{BODY_BYTES, Damage, PAGE_BYTES, PageAddress, PageKind, open_own, seal};
 
 /// Hot extents that fit into a page.
 pub const HOT_MAX: usize = (BODY_BYTES - 12) / 4;
@@ -23,7 +23,7 @@ pub struct Activity {
 
 impl Activity {
     /// The page for `place`.
-    pub fn encode(&self, array: u128, place: Place) -> Box<[u8; PAGE_BYTES]> {
+    pub fn encode(&self, array: u128, place: PageAddress) -> Box<[u8; PAGE_BYTES]> {
         let mut w = Writer::default();
         w.u64(self.version);
         w.u32(self.hot.len() as u32);
@@ -35,7 +35,7 @@ impl Activity {
     ///
     /// # Errors
     /// The first thing wrong with the page.
-    pub fn decode(array: u128, place: Place, page: &[u8]) -> Result<Activity, Damage> {
+    pub fn decode(array: u128, place: PageAddress, page: &[u8]) -> Result<Activity, Damage> {
         let mut r = Reader::new(open_own(PageKind::Activity, array, place, page)?);
         let version = r.u64("version")?;
         let count = r.count("extents", 4)?;
@@ -79,7 +79,7 @@ pub struct TablePage {
 fn encode_words(
     kind: PageKind,
     array: u128,
-    place: Place,
+    place: PageAddress,
     (version, index): (u64, u64),
     words: impl Iterator<Item = u64>,
 ) -> Box<[u8; PAGE_BYTES]> {
@@ -93,7 +93,7 @@ fn encode_words(
 fn decode_words(
     kind: PageKind,
     array: u128,
-    place: Place,
+    place: PageAddress,
     page: &[u8],
     count: u64,
 ) -> Result<(u64, u64, Vec<u64>), Damage> {
@@ -104,7 +104,7 @@ fn decode_words(
 
 impl Bitmap {
     /// The page for `place`.
-    pub fn encode(&self, array: u128, place: Place) -> Box<[u8; PAGE_BYTES]> {
+    pub fn encode(&self, array: u128, place: PageAddress) -> Box<[u8; PAGE_BYTES]> {
         let head = (self.version, self.index);
         encode_words(PageKind::Bitmap, array, place, head, self.words.iter().copied())
     }
@@ -113,7 +113,7 @@ impl Bitmap {
     ///
     /// # Errors
     /// The first thing wrong with the page.
-    pub fn decode(array: u128, place: Place, page: &[u8]) -> Result<Bitmap, Damage> {
+    pub fn decode(array: u128, place: PageAddress, page: &[u8]) -> Result<Bitmap, Damage> {
         let count = BITS_PER_PAGE / 64;
         let (version, index, words) = decode_words(PageKind::Bitmap, array, place, page, count)?;
         Ok(Bitmap { version, index, words })
@@ -122,7 +122,7 @@ impl Bitmap {
 
 impl TablePage {
     /// The page for `place`.
-    pub fn encode(&self, array: u128, place: Place) -> Box<[u8; PAGE_BYTES]> {
+    pub fn encode(&self, array: u128, place: PageAddress) -> Box<[u8; PAGE_BYTES]> {
         let words = self.sums.iter().map(|&(sum, tag)| u64::from(sum) | u64::from(tag) << 32);
         encode_words(PageKind::Table, array, place, (self.version, self.index), words)
     }
@@ -131,7 +131,7 @@ impl TablePage {
     ///
     /// # Errors
     /// The first thing wrong with the page.
-    pub fn decode(array: u128, place: Place, page: &[u8]) -> Result<TablePage, Damage> {
+    pub fn decode(array: u128, place: PageAddress, page: &[u8]) -> Result<TablePage, Damage> {
         let (version, index, words) =
             decode_words(PageKind::Table, array, place, page, SUMS_PER_PAGE)?;
         let sums = words.into_iter().map(|word| (word as u32, (word >> 32) as u32)).collect();
@@ -143,7 +143,7 @@ impl TablePage {
 mod tests {
     use super::*;
 
-    const HERE: Place = Place { device: 0, page: 4 };
+    const HERE: PageAddress = PageAddress { device: 0, page: 4 };
 
     #[test]
     fn what_is_written_is_read() {

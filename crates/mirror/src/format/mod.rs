@@ -11,5 +11,5 @@ pub mod record;
 pub mod superblock;
 
 pub use layout::Layout;
-pub use page::{Damage, PAGE_BYTES, Place};
+pub use page::{Damage, PAGE_BYTES, PageAddress};
 pub use superblock::{Geometry, Superblock};

@@ -131,14 +131,14 @@ impl std::error::Error for Damage {}
 
 /// Where a page belongs; part of its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct PageAddress {
     /// The device: 0 and 1 are the legs, 2 the witness.
     pub device: u8,
     /// The page's number on the device.
     pub page: u64,
 }
 
-impl Place {
+impl PageAddress {
     fn seed(self, kind: PageKind) -> u32 {
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&self.page.to_le_bytes());
@@ -151,7 +151,7 @@ impl Place {
 ///
 /// # Panics
 /// When `body` is longer than [`BODY_BYTES`]: its writer has miscounted.
-pub fn seal(kind: PageKind, array: u128, place: Place, body: &[u8]) -> Box<[u8; PAGE_BYTES]> {
+pub fn seal(kind: PageKind, array: u128, place: PageAddress, body: &[u8]) -> Box<[u8; PAGE_BYTES]> {
     assert!(body.len() <= BODY_BYTES, "the body of a page has at most {BODY_BYTES} bytes");
     let mut page = Box::new([0; PAGE_BYTES]);
     page[..8].copy_from_slice(&MAGIC);
@@ -172,7 +172,7 @@ pub(super) fn version(page: &[u8]) -> u8 {
 ///
 /// # Errors
 /// The first thing wrong with it.
-pub fn open(kind: PageKind, place: Place, page: &[u8]) -> Result<(u128, &[u8]), Damage> {
+pub fn open(kind: PageKind, place: PageAddress, page: &[u8]) -> Result<(u128, &[u8]), Damage> {
     if page.len() != PAGE_BYTES {
         return Err(Damage::Length { found: page.len() });
     }
@@ -199,7 +199,12 @@ pub fn open(kind: PageKind, place: Place, page: &[u8]) -> Result<(u128, &[u8]), 
 ///
 /// # Errors
 /// The first thing wrong with it.
-pub fn open_own(kind: PageKind, array: u128, place: Place, page: &[u8]) -> Result<&[u8], Damage> {
+pub fn open_own(
+    kind: PageKind,
+    array: u128,
+    place: PageAddress,
+    page: &[u8],
+) -> Result<&[u8], Damage> {
     match open(kind, place, page)? {
         (found, body) if found == array => Ok(body),
         (found, _) => Err(Damage::Array { found, expected: array }),
@@ -210,14 +215,14 @@ pub fn open_own(kind: PageKind, array: u128, place: Place, page: &[u8]) -> Resul
 mod tests {
     use super::*;
 
-    const HERE: Place = Place { device: 1, page: 9 };
+    const HERE: PageAddress = PageAddress { device: 1, page: 9 };
 
     #[test]
     fn what_was_sealed_opens_here_only() {
         let page = seal(PageKind::Record, 7, HERE, b"hello");
         let (array, body) = open(PageKind::Record, HERE, &page[..]).unwrap();
         assert_eq!((array, &body[..5]), (7, &b"hello"[..]));
-        for elsewhere in [Place { device: 0, ..HERE }, Place { page: 8, ..HERE }] {
+        for elsewhere in [PageAddress { device: 0, ..HERE }, PageAddress { page: 8, ..HERE }] {
             let refused = open(PageKind::Record, elsewhere, &page[..]);
             assert!(matches!(refused, Err(Damage::Checksum { .. })));
         }

@@ -5,7 +5,7 @@
 
 use super::crc::crc32c;
 use super::field::{Reader, Writer};
-use super::page::{BODY_BYTES, Damage, PAGE_BYTES, PageKind, Place, open_own, seal};
+use super::page::{BODY_BYTES, Damage, PAGE_BYTES, PageAddress, PageKind, open_own, seal};
 
 const FIXED_BYTES: usize = 4 * 8 + 2 * 4;
 const ENTRY_BYTES: usize = 2 * 8 + 4 + 1;
@@ -78,7 +78,7 @@ impl Record {
     }
 
     /// The head page for `place`.
-    pub fn encode(&self, array: u128, place: Place) -> Box<[u8; PAGE_BYTES]> {
+    pub fn encode(&self, array: u128, place: PageAddress) -> Box<[u8; PAGE_BYTES]> {
         let mut w = Writer::default();
         for value in [self.number, self.tail, self.incarnation, self.epoch] {
             w.u64(value);
@@ -99,7 +99,7 @@ impl Record {
     ///
     /// # Errors
     /// The first thing wrong with the page.
-    pub fn decode(array: u128, place: Place, page: &[u8]) -> Result<Record, Damage> {
+    pub fn decode(array: u128, place: PageAddress, page: &[u8]) -> Result<Record, Damage> {
         let mut r = Reader::new(open_own(PageKind::Record, array, place, page)?);
         let number = r.u64("number")?;
         let offset = r.offset();
@@ -134,7 +134,7 @@ fn entry(r: &mut Reader<'_>) -> Result<Entry, Damage> {
 mod tests {
     use super::*;
 
-    const HERE: Place = Place { device: 2, page: 40 };
+    const HERE: PageAddress = PageAddress { device: 2, page: 40 };
 
     fn sample() -> Record {
         let entry = |block, kind| Entry { block, sequence: 5, kind, sums: [1, 2].into() };

@@ -1,7 +1,7 @@
 //! The superblock: who this device is, what it knows of the others, and since when.
 
 use super::field::{Reader, Writer};
-use super::page::{Damage, PAGE_BYTES, PageKind, Place, open, seal, version};
+use super::page::{Damage, PAGE_BYTES, PageAddress, PageKind, open, seal, version};
 use crate::types::{DEVICES, Mode};
 
 /// Generations remembered before the current one.
@@ -176,7 +176,7 @@ impl Superblock {
             w.u64(seen.update);
             w.u64(seen.run);
         }
-        let place = Place { device: self.device, page };
+        let place = PageAddress { device: self.device, page };
         seal(PageKind::Superblock, self.array, place, &w.0)
     }
 
@@ -184,7 +184,7 @@ impl Superblock {
     ///
     /// # Errors
     /// The first thing wrong with the page.
-    pub fn decode(place: Place, page: &[u8]) -> Result<Superblock, Damage> {
+    pub fn decode(place: PageAddress, page: &[u8]) -> Result<Superblock, Damage> {
         let (array, body) = open(PageKind::Superblock, place, page)?;
         let mut r = Reader::new(body);
         let device = r.below(DEVICES as u8, "device", "0 or 1 for a leg, 2 for the witness")?;
@@ -349,7 +349,7 @@ pub(crate) mod tests {
         }
     }
 
-    const HERE: Place = Place { device: 1, page: 0 };
+    const HERE: PageAddress = PageAddress { device: 1, page: 0 };
 
     #[test]
     fn what_is_written_is_read() {
@@ -385,11 +385,11 @@ pub(crate) mod tests {
             let read = copies.iter().enumerate().map(|(page, copy)| {
                 let mut bytes = copy.encode(page as u64);
                 bytes[100] ^= u8::from(page == rotten);
-                Superblock::decode(Place { page: page as u64, ..HERE }, &bytes[..])
+                Superblock::decode(PageAddress { page: page as u64, ..HERE }, &bytes[..])
             });
             assert_eq!(newest(read).unwrap().update, if rotten == 3 { 2 } else { 3 });
         }
-        let blank = (0..4).map(|page| Superblock::decode(Place { page, ..HERE }, &[0; 4096]));
+        let blank = (0..4).map(|page| Superblock::decode(PageAddress { page, ..HERE }, &[0; 4096]));
         assert_eq!(newest(blank).unwrap_err().len(), 4);
     }
 }

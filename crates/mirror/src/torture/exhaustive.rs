@@ -9,7 +9,7 @@ use super::history::Violation;
 use super::media::Devices;
 use super::plan::Rates;
 use super::world::World;
-use super::{Plan, restart};
+use super::{TorturePlan, restart};
 use crate::core::{Content, State};
 use crate::format::Geometry;
 use crate::policy::assemble::Accept;
@@ -91,8 +91,8 @@ pub fn explore(mode: Mode, witness: bool, length: u32) -> Result<Explored, Viola
     Ok(explored)
 }
 
-fn plan(mode: Mode, witness: bool) -> Plan {
-    let mut plan = Plan::new(7, 0);
+fn plan(mode: Mode, witness: bool) -> TorturePlan {
+    let mut plan = TorturePlan::new(7, 0);
     plan.config = crate::core::Config::new(mode);
     plan.config.exposed_blocks_max = 8;
     plan.config.flush_after = Nanos::from_millis(100);

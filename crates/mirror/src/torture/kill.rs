@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::plan::Rates;
-use super::{Plan, run};
+use super::{TorturePlan, run};
 use crate::Mutant;
 use crate::core::Placement;
 use crate::policy::lag::LagRules;
@@ -24,7 +24,7 @@ pub struct Kill {
 /// When a run that finds it fails without it, too: then there is a bug that nobody planted.
 pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
     (1..=seeds).find_map(|seed| {
-        let mut plan = Plan::new(seed, operations);
+        let mut plan = TorturePlan::new(seed, operations);
         if seed % 2 == 0 {
             focus(mutant, &mut plan);
         }
@@ -48,7 +48,7 @@ pub fn hunt(mutant: Mutant, seeds: u64, operations: u64) -> Option<Kill> {
 }
 
 /// Half of the runs are rough, and such as a bug needs.
-fn focus(mutant: Mutant, plan: &mut Plan) {
+fn focus(mutant: Mutant, plan: &mut TorturePlan) {
     plan.rates = Rates::ROUGH;
     let config = &mut plan.config;
     match mutant {
@@ -150,7 +150,7 @@ mod tests {
     /// a power cut, and the other one holds what was there before.
     #[test]
     fn older_content_in_place_of_lost_is_found() {
-        let mut plan = Plan::new(700_675_557, 1000);
+        let mut plan = TorturePlan::new(700_675_557, 1000);
         run(&plan).unwrap();
         plan.config.rules.mutant = Some(Mutant::OlderForLost);
         let wrong = run(&plan).unwrap_err();

@@ -113,7 +113,7 @@ impl Media for Devices<'_> {
 
 /// Is a metadata page the same after a way through its bytes?
 pub(super) fn survives_its_bytes(slot: Slot, meta: &Meta) -> bool {
-    let (array, place) = (0xb10c, crate::format::Place { device: slot as u8, page: 7 });
+    let (array, place) = (0xb10c, crate::format::PageAddress { device: slot as u8, page: 7 });
     match meta {
         Meta::Superblock { superblock, .. } => {
             let bytes = superblock.encode(place.page);

@@ -18,7 +18,7 @@ mod world;
 
 use crate::core::Stats;
 pub use history::Violation;
-pub use plan::Plan;
+pub use plan::TorturePlan;
 pub use world::Log;
 
 /// Blocks of the greatest host request.
@@ -63,7 +63,7 @@ impl Report {
 ///
 /// # Errors
 /// The first invariant that does not hold.
-pub fn run(plan: &Plan) -> Result<Report, Violation> {
+pub fn run(plan: &TorturePlan) -> Result<Report, Violation> {
     world::World::new(plan, None)?.run()
 }
 
@@ -71,7 +71,7 @@ pub fn run(plan: &Plan) -> Result<Report, Violation> {
 ///
 /// # Errors
 /// The first invariant that does not hold.
-pub fn replay(plan: &Plan, log: Log<'_>) -> Result<Report, Violation> {
+pub fn replay(plan: &TorturePlan, log: Log<'_>) -> Result<Report, Violation> {
     world::World::new(plan, Some(log))?.run()
 }
 
@@ -107,7 +107,8 @@ mod tests {
     ];
 
     fn passes(seed: u64, operations: u64) -> Report {
-        run(&Plan::new(seed, operations)).unwrap_or_else(|wrong| panic!("seed {seed}: {}", wrong.0))
+        run(&TorturePlan::new(seed, operations))
+            .unwrap_or_else(|wrong| panic!("seed {seed}: {}", wrong.0))
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
         let mut total = Report::default();
         (1..=300).for_each(|seed| total.add(&passes(seed, 300)));
         for seed in ONCE_FAILED {
-            let first = run(&Plan::first(seed, 1000));
+            let first = run(&TorturePlan::first(seed, 1000));
             total.add(&first.unwrap_or_else(|wrong| panic!("seed {seed}: {}", wrong.0)));
         }
         ONCE_FAILED_SINCE.into_iter().for_each(|seed| total.add(&passes(seed, 1000)));

@@ -11,7 +11,7 @@ use crate::types::Mode;
 
 /// One run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TorturePlan {
     /// The seed.
     pub seed: u64,
     /// Host requests.
@@ -69,16 +69,16 @@ impl Rates {
     };
 }
 
-impl Plan {
+impl TorturePlan {
     /// The run of a seed, with `operations` host requests.
-    pub fn new(seed: u64, operations: u64) -> Plan {
-        let mut plan = Plan::first(seed, operations);
+    pub fn new(seed: u64, operations: u64) -> TorturePlan {
+        let mut plan = TorturePlan::first(seed, operations);
         plan.more();
         plan
     }
 
     /// The same without what came later.
-    pub(super) fn first(seed: u64, operations: u64) -> Plan {
+    pub(super) fn first(seed: u64, operations: u64) -> TorturePlan {
         let mut rng = Rng::new(seed, "plan");
         let mode = [Mode::Strict, Mode::Log, Mode::Log, Mode::Relaxed][rng.below(4) as usize];
         let witness = rng.below(2) == 0;
@@ -115,7 +115,7 @@ impl Plan {
             log_pages: 8 + rng.below(16) as u32,
         };
         let depth = 1 + rng.below(8) as usize;
-        let mut plan = Plan { seed, operations, config, geometry, witness, depth, rates };
+        let mut plan = TorturePlan { seed, operations, config, geometry, witness, depth, rates };
         plan.config.lag = LagRules { flush_deadline: None, slow: None, ..plan.config.lag };
         plan
     }

@@ -5,7 +5,7 @@ use sim::{Nanos, mix64};
 use super::disk::{self, Disk};
 use super::history::Violation;
 use super::media::{Devices, PowerCut};
-use super::plan::Plan;
+use super::plan::TorturePlan;
 use super::world::World;
 use crate::core::{Command, Core, Event, Meta, Opened, State};
 use crate::format::Superblock;
@@ -19,7 +19,7 @@ use crate::types::{DEVICES, LEGS, Slot, WITNESS};
 const ATTEMPTS: u32 = 50;
 
 /// Make a new array on blank devices.
-pub(super) fn create(plan: &Plan, disks: &mut [Disk; DEVICES]) {
+pub(super) fn create(plan: &TorturePlan, disks: &mut [Disk; DEVICES]) {
     let witness = if plan.witness { Membership::Member } else { Membership::Never };
     for (slot, disk) in disks.iter_mut().enumerate() {
         if slot == WITNESS && !plan.witness {
@@ -67,7 +67,7 @@ pub(super) fn offers(disks: &[Disk; DEVICES], there: impl Fn(Slot) -> bool) -> V
 }
 
 /// The first start.
-pub(super) fn open(plan: &Plan, disks: &mut [Disk; DEVICES]) -> Result<Opened, Violation> {
+pub(super) fn open(plan: &TorturePlan, disks: &mut [Disk; DEVICES]) -> Result<Opened, Violation> {
     let offers = offers(disks, |slot| slot < LEGS || plan.witness);
     let zeros = Default::default();
     let mut media = Devices { disks, zeros: &zeros, steps: u64::MAX, flying: None };

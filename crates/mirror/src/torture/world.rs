@@ -10,7 +10,7 @@ use super::disk::{self, Disk, Effect};
 use super::history::{History, Violation};
 use super::host::Request;
 use super::older::{Aside, Kept};
-use super::plan::Plan;
+use super::plan::TorturePlan;
 use super::{Report, SPAN_MAX};
 use crate::core::{Action, Content, Core, Event, HostId, Io, IoError, Meta, Notice, Source, State};
 use crate::policy::running::Running;
@@ -73,7 +73,7 @@ pub(super) struct Latent {
 }
 
 pub(super) struct World<'p> {
-    pub(super) plan: &'p Plan,
+    pub(super) plan: &'p TorturePlan,
     pub(super) rng: Rng,
     pub(super) now: u64,
     pub(super) core: Core,
@@ -127,7 +127,7 @@ pub(super) struct World<'p> {
 pub type Log<'p> = &'p mut dyn FnMut(std::fmt::Arguments<'_>);
 
 impl<'p> World<'p> {
-    pub(super) fn new(plan: &'p Plan, log: Option<Log<'p>>) -> Result<World<'p>, Violation> {
+    pub(super) fn new(plan: &'p TorturePlan, log: Option<Log<'p>>) -> Result<World<'p>, Violation> {
         let mut rng = Rng::new(plan.seed, "world");
         let mut disks: [Disk; DEVICES] = std::array::from_fn(|_| Disk::new(&plan.geometry));
         super::restart::create(plan, &mut disks);

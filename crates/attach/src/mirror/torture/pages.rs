@@ -1,7 +1,7 @@
 //! What a medium says of itself, read by the format alone.
 
 use mirror::format::maps::{Activity, Bitmap, TablePage};
-use mirror::format::{Layout, Place, Superblock};
+use mirror::format::{Layout, PageAddress, Superblock};
 use mirror::{LEGS, Slot};
 use sim::Rng;
 
@@ -11,14 +11,14 @@ use crate::mirror::media::layout_of;
 /// What it says it is, if anything: the newest copy that can be read, wherever it is.
 pub(super) fn superblock(medium: &Medium, slot: Slot) -> Option<Superblock> {
     let device = slot as u8;
-    let found = medium
-        .written()
-        .filter_map(|(page, bytes)| Superblock::decode(Place { device, page }, &bytes[..]).ok());
+    let found = medium.written().filter_map(|(page, bytes)| {
+        Superblock::decode(PageAddress { device, page }, &bytes[..]).ok()
+    });
     found.max_by_key(|superblock| superblock.update)
 }
 
 /// Pages of which the newest version counts: where each such group is, and how to read a version.
-type Version = fn(u128, Place, &Page) -> Option<u64>;
+type Version = fn(u128, PageAddress, &Page) -> Option<u64>;
 
 fn groups(layout: &Layout) -> Vec<(std::ops::Range<u64>, Version)> {
     let activity: Version =
@@ -43,10 +43,9 @@ fn newest(
     group: &(std::ops::Range<u64>, Version),
 ) -> Option<u64> {
     let (array, slot) = own;
-    let found = group
-        .0
-        .clone()
-        .filter_map(|page| group.1(array, Place { device: slot as u8, page }, medium.kept(page)?));
+    let found = group.0.clone().filter_map(|page| {
+        group.1(array, PageAddress { device: slot as u8, page }, medium.kept(page)?)
+    });
     found.max()
 }
 
@@ -72,7 +71,7 @@ pub(super) fn rot_activity(medium: &mut Medium, leg: Slot, rng: &mut Rng) {
     let layout = layout_of(leg, &superblock.geometry);
     let (pages, version) = groups(&layout).swap_remove(0);
     let of = |page: u64| {
-        let place = Place { device: leg as u8, page };
+        let place = PageAddress { device: leg as u8, page };
         version(superblock.array, place, medium.kept(page)?).map(|version| (version, page))
     };
     let Some((newest, page)) = pages.clone().filter_map(of).max() else { return };

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use mirror::torture::{Plan, Report, replay, run};
+use mirror::torture::{TorturePlan, Report, replay, run};
 use serde_json::json;
 use study::Failure;
 
@@ -48,7 +48,7 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
         if self.trace {
             let mut line = |what: std::fmt::Arguments<'_>| say(what);
-            let plan = Plan::new(self.seed_base, self.operations);
+            let plan = TorturePlan::new(self.seed_base, self.operations);
             let outcome = attempt(|| replay(&plan, &mut line));
             return match outcome {
                 Ok(_) => Ok(0),
@@ -86,7 +86,7 @@ impl Args {
         };
         let work = || {
             while let Some(seed) = seeds() {
-                let outcome = attempt(|| run(&Plan::new(seed, self.operations)));
+                let outcome = attempt(|| run(&TorturePlan::new(seed, self.operations)));
                 let mut all = total.lock().unwrap_or_else(PoisonError::into_inner);
                 let (total, ended, said) = &mut *all;
                 *ended += 1;

@@ -10,7 +10,7 @@ use crate::elevator::linux::sorted::Sorted;
 
 /// Requests that take turns together.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct TurnQueue {
     pub(super) sync: bool,
     pub(super) priority: Priority,
     pub(super) sorted: Sorted,
@@ -36,7 +36,7 @@ pub(super) struct Turn {
     place: Option<ServiceKey>,
 }
 
-snapshot_fields!(Turn {
+snapshot_fields!(TurnQueue {
     sync,
     priority,
     sorted,
@@ -53,9 +53,9 @@ snapshot_fields!(Turn {
     place,
 });
 
-impl Default for Turn {
-    fn default() -> Turn {
-        Turn {
+impl Default for TurnQueue {
+    fn default() -> TurnQueue {
+        TurnQueue {
             sync: false,
             priority: Priority::NONE,
             sorted: Sorted::default(),
@@ -74,7 +74,7 @@ impl Default for Turn {
     }
 }
 
-impl Turn {
+impl TurnQueue {
     pub(super) fn is_idle_class(&self) -> bool {
         self.priority.class() == PriorityClass::Idle
     }
@@ -99,7 +99,7 @@ type ServiceKey = (u8, i64, u64);
 /// All queues.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Turns {
-    pub(super) all: Vec<Turn>,
+    pub(super) all: Vec<TurnQueue>,
     pub(super) owners: Owners,
     /// Those with requests: (place, queue).
     service: BTreeSet<(ServiceKey, u32)>,
@@ -117,7 +117,7 @@ impl Turns {
         let sync = what.is_sync();
         let queue = self.all.len() as u32;
         let idles = sync && what.priority.class() != PriorityClass::Idle;
-        self.all.push(Turn { sync, priority: what.priority, idles, ..Turn::default() });
+        self.all.push(TurnQueue { sync, priority: what.priority, idles, ..TurnQueue::default() });
         self.owners.assign(what, owner, queue);
         queue
     }
