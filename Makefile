@@ -21,7 +21,7 @@ CLIENTS := fio libnbd-bin qemu-utils qemu-system-common nbd-server nbdkit \
 	strace git python3-lmdb
 
 # What travel runs in its guest.
-PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs
+PROGRAMS := fio postmark bonnie++ dbench e2fsprogs xfsprogs reiserfsprogs f2fs-tools
 
 # What travel's kernel is built with.
 BUILDERS := build-essential flex bison bc xz-utils

@@ -35,7 +35,7 @@ STUDIES = {
     "linux-io/write-cache": [POSTMARK],
     "linux-now/discard": [],
     "linux-now/readahead": ["travel.read_ahead_kb=128"],
-    "linux-now/which-scheduler": ["travel.arguments.seconds=1"],
+    "linux-now/which-scheduler": ["travel.arguments.seconds=1", "travel.file_system=f2fs"],
     "linux-now/writeback": ["travel.arguments.seconds=1", "travel.wbt=2ms"],
 }
 
