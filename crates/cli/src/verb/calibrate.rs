@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, named, of_model, points, summary,
+    Bench, METRICS, Point, Values, amplification, error, errors, named, of_model, points, summary,
 };
 use crate::say;
 
 mod fit;
+mod flash;
 mod knobs;
 mod probe;
 mod write;
@@ -101,14 +102,17 @@ impl Split {
             (point.rw.clone(), point.bytes(), u64::from(point.iodepth) * u64::from(point.numjobs))
         });
         let last = points.len().saturating_sub(1);
-        let judges =
-            |index: &usize| nth > 0 && index % nth == nth / 2 && ![0, last].contains(index);
         let (mut fitted, mut held) = (Vec::new(), Vec::new());
         for (index, point) in points.into_iter().enumerate() {
-            if judges(&index) { held.push(point) } else { fitted.push(point) }
+            if judges(index, last, nth) { held.push(point) } else { fitted.push(point) }
         }
         Split { fitted, held }
     }
+}
+
+/// Whether a point judges, of those up to `last` in their order.
+fn judges(index: usize, last: usize, nth: usize) -> bool {
+    nth > 0 && index % nth == nth / 2 && ![0, last].contains(&index)
 }
 
 /// What came of it.
@@ -124,6 +128,9 @@ struct Calibrated {
 impl Fitting {
     fn run(self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
+        if let Some((rows, notes)) = amplification::read(&self.from)? {
+            return flash::run(&self, rows, notes);
+        }
         let (points, mut notes) = points::read(&self.from)?;
         check_points(&points, &self.from)?;
         let split = Split::new(points, self.hold_out);
@@ -149,7 +156,8 @@ impl Fitting {
         let held =
             if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
         let calibrated = Calibrated { split, fit, fitted, held, notes };
-        write::part(&self, &base, &calibrated)?;
+        let table = base.scaled(&calibrated.fit.place);
+        write::part(&self, table, calibrated.findings(&self, &base))?;
         if self.json {
             say(calibrated.as_json(&base, &self.out.display().to_string()));
         } else {

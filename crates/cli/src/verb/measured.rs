@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use serde_json::json;
-use study::{Cache, Failure, Options, PlannedStudy, RunSummary, Watch};
+use study::{Cache, Failure, Options, PlannedStudy, Results, RunSummary, Watch};
 
 use super::run;
 
+pub(super) mod amplification;
 pub(super) mod points;
 
 pub(super) use points::{METRICS, Point};
@@ -36,27 +37,9 @@ impl Bench<'_> {
         points: &[Point],
         sets: &[String],
     ) -> Result<(Vec<Values>, Vec<String>), Failure> {
-        let folder = attach::PrivateFolder::new()?;
-        let path = folder.path.join("measured.toml");
-        let wrong = |why: std::io::Error| {
-            Failure::machine(format!("cannot write {}: {why}", path.display()))
-        };
-        std::fs::write(&path, self.study(points)).map_err(wrong)?;
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let plan = PlannedStudy::read(&path.display().to_string(), &sets)?;
-        let options = Options {
-            out: Some(folder.path.join("results")),
-            cache: if self.keep { Cache::of_user()? } else { None },
-            ..Options::default()
-        };
-        let watch = Watch::new(&plan);
-        let results = if self.keep {
-            run::interruptible(&plan, &options, &watch)?
-        } else {
-            // One of many, without a progress bar of its own.
-            study::run(&plan, &options, &watch)?
-        };
+        let results = run_text(&self.study(points), &sets, self.keep)?;
         let values = points.iter().zip(&results.runs).map(|(point, run)| values(point, run));
         let mut notes: Vec<String> =
             results.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
@@ -86,6 +69,29 @@ impl Bench<'_> {
             );
         }
         text
+    }
+}
+
+/// What a study of this text gives with `sets` laid over it. `keep` the filled drives for the next
+/// time, and show how far it is.
+pub(super) fn run_text(text: &str, sets: &[String], keep: bool) -> Result<Results, Failure> {
+    let folder = attach::PrivateFolder::new()?;
+    let path = folder.path.join("measured.toml");
+    let wrong =
+        |why: std::io::Error| Failure::machine(format!("cannot write {}: {why}", path.display()));
+    std::fs::write(&path, text).map_err(wrong)?;
+    let plan = PlannedStudy::read(&path.display().to_string(), sets)?;
+    let options = Options {
+        out: Some(folder.path.join("results")),
+        cache: if keep { Cache::of_user()? } else { None },
+        ..Options::default()
+    };
+    let watch = Watch::new(&plan);
+    if keep {
+        run::interruptible(&plan, &options, &watch)
+    } else {
+        // One of many, without a progress bar of its own.
+        study::run(&plan, &options, &watch)
     }
 }
 

@@ -9,6 +9,7 @@ mod catalog;
 mod common;
 mod compare;
 mod figures;
+mod flash;
 mod machine;
 mod mirror;
 mod notes;

@@ -137,6 +137,17 @@ impl Base {
         Ok(Base { model, table, knobs, added, dies })
     }
 
+    /// Lay settings over its tables.
+    pub(super) fn lay(&mut self, sets: &[String]) -> Result<(), Failure> {
+        for set in sets {
+            let wrong = |why: toml::de::Error| {
+                Failure::input(format!("--set {set}: {}", why.message())).expected("KEY=VALUE")
+            };
+            lay(&mut self.table, set.parse().map_err(wrong)?);
+        }
+        Ok(())
+    }
+
     /// Where the search begins: the base itself.
     pub(super) fn place(&self) -> Candidate {
         Candidate { logs: vec![0.0; self.knobs.len()], dies: self.dies }
@@ -240,11 +251,11 @@ fn add(table: &mut Table, points: &[Point]) -> Vec<String> {
 }
 
 /// `64KiB` in bytes.
-fn bytes(text: &str) -> Option<f64> {
+pub(super) fn bytes(text: &str) -> Option<f64> {
     config::Size::parse(text).ok().map(|size| size.0.0 as f64)
 }
 
-fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+pub(super) fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
     let mut words = key.split('.');
     let first = table.get(words.next()?)?;
     words.try_fold(first, |value, word| value.as_table()?.get(word))

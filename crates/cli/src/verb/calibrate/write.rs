@@ -18,30 +18,62 @@ pub(super) fn check_free(out: &Path) -> Result<(), Failure> {
     study::check_create(out)
 }
 
-/// Write the part: whole, or not at all.
-pub(super) fn part(from: &Fitting, base: &Base, calibrated: &Calibrated) -> Result<(), Failure> {
+/// What a fit says of the part that it made.
+pub(super) struct Findings {
+    /// How far off the part is.
+    pub(super) error: String,
+    /// Whether it does about what the drive does.
+    pub(super) fits: bool,
+    /// By key, where its value comes from.
+    pub(super) source: Vec<(String, String)>,
+}
+
+/// The name of a file, without its folder and for people.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+impl Calibrated {
+    pub(super) fn findings(&self, from: &Fitting, base: &Base) -> Findings {
+        let error = if self.held.is_empty() {
+            let errors = summary(&self.split.fitted, &self.fitted);
+            format!("on the points it was fitted to, median and worst: {errors}; no other was tried")
+        } else {
+            let errors = summary(&self.split.held, &self.held);
+            let points = self.held.len();
+            format!("on {points} points that were held back, median and worst: {errors}")
+        };
+        let fitted =
+            format!("fitted: {} points of {}", self.split.fitted.len(), name_of(&from.from));
+        let mut source = Vec::new();
+        for (index, knob) in base.knobs.iter().enumerate() {
+            let why = match &self.fit.unknown[index] {
+                None => format!("standard error {}", self.fit.known(index)),
+                Some(why) => format!("but {why}"),
+            };
+            source.push((knob.key.clone(), format!("{fitted}, {why}")));
+        }
+        if base.dies.is_some() {
+            source.push((DIES.to_string(), format!("{fitted}, {}", self.fit.of_dies())));
+        }
+        let mut added = base.added.clone();
+        added.retain(|key| source.iter().all(|(known, _)| known != key));
+        source.extend(added.into_iter().map(|key| (key, "added by blocklab calibrate".into())));
+        Findings { error, fits: self.fits(), source }
+    }
+}
+
+/// Write the part that `table` describes: whole, or not at all.
+pub(super) fn part(from: &Fitting, mut table: Table, findings: Findings) -> Result<(), Failure> {
     let name = from.out.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let measured = from.from.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut table = base.scaled(&calibrated.fit.place);
+    let measured = name_of(&from.from);
     let text = |text: String| Value::String(text);
-    let error = if calibrated.held.is_empty() {
-        let errors = summary(&calibrated.split.fitted, &calibrated.fitted);
-        format!("on the points it was fitted to, median and worst: {errors}; no other was tried")
-    } else {
-        let errors = summary(&calibrated.split.held, &calibrated.held);
-        format!(
-            "on {} points that were held back, median and worst: {errors}",
-            calibrated.held.len()
-        )
-    };
+    let status = if findings.fits { "calibrated" } else { "sketch" };
     let head = Table::from_iter([
         ("name".to_string(), text(name.clone())),
         ("title".to_string(), text(format!("{name}: fitted to {measured} by blocklab calibrate"))),
-        (
-            "status".to_string(),
-            text(if calibrated.fits() { "calibrated" } else { "sketch" }.into()),
-        ),
-        ("error".to_string(), text(error)),
+        ("status".to_string(), text(status.into())),
+        ("error".to_string(), text(findings.error)),
     ]);
     let known = table.remove("source").and_then(|source| source.as_table().cloned());
     let mut source = Table::new();
@@ -55,24 +87,7 @@ pub(super) fn part(from: &Fitting, base: &Base, calibrated: &Calibrated) -> Resu
         let key = set.split('=').next().unwrap_or_default().trim().to_string();
         source.insert(key, text("set on the command line of blocklab calibrate".into()));
     }
-    let points = calibrated.split.fitted.len();
-    for (index, knob) in base.knobs.iter().enumerate() {
-        let why = match &calibrated.fit.unknown[index] {
-            None => format!("standard error {}", calibrated.fit.known(index)),
-            Some(why) => format!("but {why}"),
-        };
-        source.insert(
-            knob.key.clone(),
-            text(format!("fitted: {points} points of {measured}, {why}")),
-        );
-    }
-    for key in &base.added {
-        source.entry(key.clone()).or_insert(text("added by blocklab calibrate".into()));
-    }
-    if base.dies.is_some() {
-        let why = format!("fitted: {points} points of {measured}, {}", calibrated.fit.of_dies());
-        source.insert(DIES.to_string(), text(why));
-    }
+    source.extend(findings.source.into_iter().map(|(key, why)| (key, text(why))));
     table.remove("part");
     // In the order in which parts are read.
     let sections = [("part", head)].into_iter().chain(

@@ -1,0 +1,430 @@
+//! How much flash a drive has, by its write amplification at several fills.
+//!
+//! What collection costs follows from the share of the flash that holds data. So a part is run
+//! with as much data for its flash as the drive would have if it had `factor` times as much flash,
+//! with blocks of fewer pages and without time: a fill takes a second.
+
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use study::Failure;
+
+use super::super::measured::amplification::Amplified;
+use super::super::measured::{error, run_text};
+use super::knobs::{Base, Candidate, find};
+use super::write::{self, Findings};
+use super::{Fitting, judges};
+use crate::say;
+
+const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
+const SPARE: &str = "ssd.over_provisioning";
+const CAPACITY: &str = "ssd.over_provisioning.capacity";
+/// Flash that holds more than this cannot be collected.
+const FULL: f64 = 0.97;
+/// The most flash that is looked for, in times of what the fullest point needs.
+const FACTOR_MAX: f64 = 4.0;
+/// Parts that are tried to find the best: each takes 0.62 of what is left of the interval.
+const TRIES: u32 = 16;
+/// How far the flash is changed to see how well it is known.
+const STEP: f64 = 0.03;
+/// What two measurements of one drive differ by at least.
+const REPEAT: f64 = 0.005;
+/// A standard error above this, and the flash is not known.
+const SPREAD_MAX: f64 = 0.05;
+/// Further off than this in the middle, a part is none of the drive.
+const FAR: f64 = 0.1;
+/// A block of the tried parts has at least so many pages, and all of the flash so many.
+const BLOCK_PAGES: i64 = 256;
+const PAGES: i64 = 1 << 20;
+
+/// The flash of the base, and of the smaller one that is tried.
+struct Flash {
+    /// Bytes of the base.
+    bytes: f64,
+    /// Pages of a block, bytes of all, and bytes of a page of the smaller one.
+    block_pages: i64,
+    small: f64,
+    page: f64,
+    /// Bytes that the base sells.
+    capacity: f64,
+}
+
+impl Flash {
+    fn of(base: &Base, from: &Fitting, capacity: f64) -> Result<Flash, Failure> {
+        let wrong = |key: &str| {
+            Failure::input(format!("{}: `ssd.geometry.{key}` is not stated", from.base))
+                .expected("a base that says what its flash is made of")
+                .help(format!("--set ssd.geometry.{key}=..."))
+        };
+        let number = |key: &str| {
+            let value = find(&base.table, &format!("ssd.geometry.{key}"));
+            value.and_then(toml::Value::as_integer).filter(|n| *n > 0).ok_or_else(|| wrong(key))
+        };
+        let mut blocks = 1i64;
+        for key in
+            ["channels", "packages_per_channel", "dies_per_package", "planes_per_die", "blocks_per_plane"]
+        {
+            blocks = blocks.saturating_mul(number(key)?);
+        }
+        let pages = number("pages_per_block")?;
+        let page = find(&base.table, "ssd.geometry.page").and_then(toml::Value::as_str);
+        let page = page.and_then(super::knobs::bytes).ok_or_else(|| wrong("page"))?;
+        let units = find(&base.table, "ssd.nand.units_per_page");
+        let units = units.and_then(toml::Value::as_integer).unwrap_or(1).max(1);
+        let least = BLOCK_PAGES.max(PAGES / blocks.max(1) + 1);
+        let block_pages = (least.div_euclid(units) + i64::from(least % units > 0)) * units;
+        let block_pages = block_pages.min(pages);
+        Ok(Flash {
+            bytes: blocks as f64 * pages as f64 * page,
+            block_pages,
+            small: blocks as f64 * block_pages as f64 * page,
+            page,
+            capacity,
+        })
+    }
+
+    /// What the tried part has to sell so that it is as full as `factor` times the flash would be.
+    fn sells(&self, used: f64, factor: f64) -> f64 {
+        let unit = self.page.max(4096.0);
+        (used / (self.bytes * factor) * self.small / unit).round() * unit
+    }
+}
+
+/// What was found.
+struct Found {
+    factor: f64,
+    /// By row: what the part does.
+    waf: Vec<f64>,
+    /// The standard error of the factor.
+    spread: f64,
+    tries: u32,
+}
+
+struct Search<'a> {
+    from: &'a Fitting,
+    flash: &'a Flash,
+    /// (used bytes, what was measured).
+    rows: Vec<(f64, f64)>,
+}
+
+impl Search<'_> {
+    /// By row, what a part with `factor` times the flash does.
+    fn run(&self, rows: &[(f64, f64)], factor: f64) -> Result<Vec<f64>, Failure> {
+        let capacities: Vec<String> = rows
+            .iter()
+            .map(|&(used, _)| format!("\"{:.0}KiB\"", self.flash.sells(used, factor) / 1024.0))
+            .collect();
+        let place = std::path::absolute(Path::new(&self.from.base)).ok().filter(|p| p.is_file());
+        let name = place.map_or(self.from.base.clone(), |path| path.display().to_string());
+        let writes = self.flash.small / self.flash.page / 2.0;
+        let text = format!(
+            "[device.ssd]\npart = {}\n[workload.fio]\nrw = \"randwrite\"\nbs = \"4KiB\"\n\
+             norandommap = true\ntime_based = true\nruntime = \"1000h\"\n\
+             [[precondition]]\nfill = {{ span = \"100%\" }}\n[[precondition]]\n\
+             overwrite = {{ span = \"100%\", writes = \"250%\", unit = \"4KiB\" }}\n\
+             [run]\nrequests = {writes:.0}\n\
+             [sweep]\n\"device.ssd.over_provisioning.capacity\" = [{}]\n",
+            json!(name),
+            capacities.join(", ")
+        );
+        let sets = self.from.sets.iter().filter(|set| !set.starts_with(SPARE));
+        let mut sets: Vec<String> = sets.cloned().collect();
+        sets.push("ssd.timing=\"none\"".into());
+        sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
+        let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
+        let results = run_text(&text, &sets, false)?;
+        let waf = results.runs.iter().map(|run| run.metrics.get("waf").copied().flatten());
+        waf.collect::<Option<Vec<f64>>>().ok_or_else(|| {
+            Failure::input(format!("{}: writes nothing to its flash", self.from.base))
+                .expected("a part of an SSD that collects")
+        })
+    }
+
+    fn cost(&self, factor: f64) -> Result<f64, Failure> {
+        let waf = self.run(&self.rows, factor)?;
+        let each = self.rows.iter().zip(&waf).map(|(&(_, measured), waf)| (waf / measured).ln());
+        Ok(each.map(|error| error * error).sum())
+    }
+
+    /// The less flash, the more is written: one best value, found by the golden section.
+    fn find(&self, fullest: f64) -> Result<Found, Failure> {
+        let golden = (5f64.sqrt() - 1.0) / 2.0;
+        let least = (fullest / (FULL * self.flash.bytes)).ln();
+        let (mut low, mut high) = (least, least + FACTOR_MAX.ln());
+        let mut failed = None;
+        // A part that is too full to be built is as wrong as one can be.
+        let mut at = |log: f64| {
+            self.cost(log.exp()).unwrap_or_else(|why| {
+                failed = Some(why);
+                f64::INFINITY
+            })
+        };
+        let inner = |low: f64, high: f64| (high - golden * (high - low), low + golden * (high - low));
+        let (mut left, mut right) = inner(low, high);
+        let (mut at_left, mut at_right) = (at(left), at(right));
+        for _ in 2..TRIES {
+            // Of equals the one with more flash: too little of it cannot be run at all.
+            if at_left < at_right {
+                (high, right, at_right) = (right, left, at_left);
+                left = inner(low, high).0;
+                at_left = at(left);
+            } else {
+                (low, left, at_left) = (left, right, at_right);
+                right = inner(low, high).1;
+                at_right = at(right);
+            }
+        }
+        let (log, cost) = if at_left < at_right { (left, at_left) } else { (right, at_right) };
+        if let Some(why) = failed.filter(|_| !cost.is_finite()) {
+            return Err(why);
+        }
+        let count = self.rows.len() as f64;
+        let noise = (cost / (count - 1.0).max(1.0)).sqrt().max(REPEAT);
+        let factor = log.exp();
+        let beside = [1.0 + STEP, 1.0 - STEP].map(|step| self.run(&self.rows, factor * step));
+        let [more, less] = beside;
+        // Too full to be run with less: the slope is steep, whatever it is.
+        let less = less.or_else(|_| self.run(&self.rows, factor))?;
+        let slopes = more?.iter().zip(&less).map(|(a, b)| (a / b).ln() / (2.0 * STEP)).collect::<Vec<_>>();
+        let known: f64 = slopes.iter().map(|slope| slope * slope).sum();
+        let spread = noise / known.sqrt().max(f64::MIN_POSITIVE);
+        Ok(Found { factor, waf: self.run(&self.rows, factor)?, spread, tries: TRIES + 3 })
+    }
+}
+
+/// Fit the flash of a base to `rows`, and write the part.
+///
+/// # Errors
+/// What is wrong with the rows or the base; what keeps a part from being run or written.
+pub(super) fn run(
+    from: &Fitting,
+    mut rows: Vec<Amplified>,
+    notes: Vec<String>,
+) -> Result<u8, Failure> {
+    refuse_options(from)?;
+    let model = study::model_of(&from.base)?;
+    if model != "ssd" {
+        let wrong = format!("{}: the model `{model}` has no flash to fit", from.base);
+        return Err(Failure::input(wrong).expected("a part of an SSD"));
+    }
+    // How much the drive sells is laid over the base only here: it may be more than the base's flash.
+    let (spare, sets): (Vec<_>, Vec<_>) =
+        from.sets.iter().cloned().partition(|set| set.starts_with(SPARE));
+    let mut base = Base::read(&from.base, &sets, &[BLOCKS.to_string()], &[])?;
+    base.lay(&spare)?;
+    let stated = find(&base.table, CAPACITY).and_then(toml::Value::as_str);
+    let capacity = match stated.and_then(super::knobs::bytes) {
+        Some(capacity) => capacity,
+        None => {
+            let built = study::build_part(&from.base, &from.sets, 1)?;
+            built.device.limits().capacity.0 as f64
+        }
+    };
+    let flash = Flash::of(&base, from, capacity)?;
+    rows.sort_by(|a, b| a.used.bytes(flash.capacity).total_cmp(&b.used.bytes(flash.capacity)));
+    check(from, &rows, &flash)?;
+    let last = rows.len() - 1;
+    let (mut fitted, mut held) = (Vec::new(), Vec::new());
+    for (index, row) in rows.into_iter().enumerate() {
+        if judges(index, last, from.hold_out) { held.push(row) } else { fitted.push(row) }
+    }
+    let pairs = |rows: &[Amplified]| -> Vec<(f64, f64)> {
+        rows.iter().map(|row| (row.used.bytes(flash.capacity), row.waf)).collect()
+    };
+    let fullest = pairs(&fitted).iter().chain(&pairs(&held)).map(|row| row.0).fold(0.0, f64::max);
+    let search = Search { from, flash: &flash, rows: pairs(&fitted) };
+    let found = search.find(fullest)?;
+    let judged =
+        if held.is_empty() { Vec::new() } else { search.run(&pairs(&held), found.factor)? };
+    let answer = Answer { flash, found, fitted, held, judged, notes };
+    write::part(from, answer.table(&base), answer.findings(from))?;
+    if from.json {
+        say(answer.as_json(&base, &from.out.display().to_string()));
+    } else {
+        answer.told(&base).iter().for_each(say);
+        say(format!("wrote {}", from.out.display()));
+    }
+    Ok(0)
+}
+
+/// What says how other things are fitted has no meaning here.
+fn refuse_options(from: &Fitting) -> Result<(), Failure> {
+    let given = [
+        ("--fit", !from.keys.is_empty()),
+        ("--while-fitting", !from.while_fitting.is_empty()),
+        ("--overwritten", from.overwritten > 0),
+    ];
+    let given = given.into_iter().find(|(_, given)| *given);
+    given.map_or(Ok(()), |(option, _)| {
+        let what = format!("{option}: {} is a table of write amplification", from.from.display());
+        Err(Failure::input(what).expected("no such option: only the flash is fitted to it"))
+    })
+}
+
+fn check(from: &Fitting, rows: &[Amplified], flash: &Flash) -> Result<(), Failure> {
+    let wrong = |what: String, expected: &str| {
+        Err(Failure::input(format!("{}: {what}", from.from.display())).expected(expected))
+    };
+    let used = |row: &Amplified| row.used.bytes(flash.capacity);
+    let Some((first, last)) = rows.first().zip(rows.last()) else {
+        return wrong("no line says how much was written".into(), "two fills or more");
+    };
+    if used(first) == used(last) {
+        return wrong("one fill".into(), "two fills or more, of which one is nearly full");
+    }
+    if used(last) > flash.capacity * 1.001 {
+        let what = format!(
+            "{} is more than the {:.0} GiB of {}",
+            last.label,
+            flash.capacity / GIB,
+            from.base
+        );
+        return wrong(what, "what the drive was filled to; --set ssd.over_provisioning={capacity=\"...\"} says what it sells");
+    }
+    Ok(())
+}
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+struct Answer {
+    flash: Flash,
+    found: Found,
+    fitted: Vec<Amplified>,
+    held: Vec<Amplified>,
+    /// By held row, what the part does.
+    judged: Vec<f64>,
+    notes: Vec<String>,
+}
+
+impl Answer {
+    /// Sizes of the errors, least first.
+    fn errors(rows: &[Amplified], waf: &[f64]) -> Vec<f64> {
+        let pairs = rows.iter().zip(waf);
+        let each = pairs.filter_map(|(row, waf)| error(Some(row.waf), Some(*waf)));
+        let mut errors: Vec<f64> = each.map(f64::abs).collect();
+        errors.sort_by(f64::total_cmp);
+        errors
+    }
+
+    fn summary(rows: &[Amplified], waf: &[f64]) -> String {
+        let errors = Answer::errors(rows, waf);
+        let middle = errors.get(errors.len() / 2).copied().unwrap_or_default();
+        let worst = errors.last().copied().unwrap_or_default();
+        format!("WAF {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst)
+    }
+
+    fn fits(&self) -> bool {
+        let errors = Answer::errors(&self.fitted, &self.found.waf);
+        errors.get(errors.len() / 2).is_none_or(|middle| *middle <= FAR)
+    }
+
+    fn is_known(&self) -> bool {
+        self.found.spread <= SPREAD_MAX
+    }
+
+    fn known(&self) -> String {
+        if self.is_known() {
+            format!("{:.1} %", 100.0 * self.found.spread)
+        } else {
+            "not known by these points".into()
+        }
+    }
+
+    /// The base's tables with the flash that was found, and the base's capacity.
+    fn table(&self, base: &Base) -> toml::Table {
+        let place = Candidate { logs: vec![self.found.factor.ln()], dies: None };
+        let mut table = base.scaled(&place);
+        if let Some(ssd) = table.get_mut("ssd").and_then(toml::Value::as_table_mut) {
+            let capacity = format!("{:.0}KiB", self.flash.capacity / 1024.0);
+            let stated = find(&base.table, CAPACITY);
+            let capacity = stated.cloned().unwrap_or(toml::Value::String(capacity));
+            let spare = toml::Table::from_iter([("capacity".to_string(), capacity)]);
+            ssd.insert("over_provisioning".into(), toml::Value::Table(spare));
+        }
+        table
+    }
+
+    fn findings(&self, from: &Fitting) -> Findings {
+        let error = if self.held.is_empty() {
+            let summary = Answer::summary(&self.fitted, &self.found.waf);
+            format!("on the fills it was fitted to, median and worst: {summary}; no other was tried")
+        } else {
+            let summary = Answer::summary(&self.held, &self.judged);
+            format!("held back, median and worst of {}: {summary}", self.held.len())
+        };
+        let (fills, known) = (self.fitted.len(), self.known());
+        let known = if self.is_known() { format!("standard error {known}") } else { format!("but {known}") };
+        let measured = write::name_of(&from.from);
+        let why = format!("fitted: write amplification at {fills} fills of {measured}, {known}");
+        Findings { error, fits: self.fits(), source: vec![(BLOCKS.to_string(), why)] }
+    }
+
+    fn told(&self, base: &Base) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.fits() {
+            lines.push(format!(
+                "no answer: with no amount of flash does this base write what the drive writes; half of \
+                 the numbers are more than {:.0} % off; another policy of collection is one reason \
+                 (--set ssd.gc=...)",
+                100.0 * FAR
+            ));
+        }
+        lines.push(format!("fitted to:  {}", Answer::summary(&self.fitted, &self.found.waf)));
+        lines.push(match self.held.len() {
+            0 => "held back:  no fill; nothing judges this part".into(),
+            _ => format!("held back:  {}", Answer::summary(&self.held, &self.judged)),
+        });
+        let flash = self.flash.bytes * self.found.factor;
+        lines.push(format!(
+            "{:.0} GiB of flash for {:.0} GiB that are sold, {:.1} % more; known to: {}",
+            flash / GIB,
+            self.flash.capacity / GIB,
+            100.0 * (flash / self.flash.capacity - 1.0),
+            self.known()
+        ));
+        let blocks = &base.values(&Candidate { logs: vec![self.found.factor.ln()], dies: None })[0];
+        lines.push(format!("{BLOCKS} = {}", blocks.1));
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["used", "", "drive", "part", ""]);
+        let sets =
+            [("fitted", &self.fitted, &self.found.waf), ("held", &self.held, &self.judged)];
+        for (set, rows, values) in sets {
+            for (row, waf) in rows.iter().zip(values) {
+                let off = 100.0 * (waf / row.waf - 1.0);
+                table.add_row([
+                    row.label.clone(),
+                    set.into(),
+                    format!("{:.3}", row.waf),
+                    format!("{waf:.3}"),
+                    format!("{off:+.1} %"),
+                ]);
+            }
+        }
+        let right = table.column_iter_mut().skip(2);
+        right.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        lines.extend(table.lines().map(|line| line.trim_end().to_string()));
+        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
+        lines
+    }
+
+    fn as_json(&self, base: &Base, out: &str) -> Value {
+        let place = Candidate { logs: vec![self.found.factor.ln()], dies: None };
+        let rows = |rows: &[Amplified], waf: &[f64]| -> Vec<Value> {
+            let row = |(row, waf): (&Amplified, &f64)| {
+                json!({ "used_bytes": row.used.bytes(self.flash.capacity),
+                        "measured": { "waf": row.waf }, "modelled": { "waf": waf } })
+            };
+            rows.iter().zip(waf).map(row).collect()
+        };
+        let unknown = (!self.is_known()).then(|| self.known());
+        json!({ "part": out, "tries": self.found.tries,
+                "keys": [{ "key": BLOCKS, "value": base.values(&place)[0].1.to_string(),
+                           "standard_error": self.found.spread, "not_identified": unknown }],
+                "flash_bytes": self.flash.bytes * self.found.factor,
+                "capacity_bytes": self.flash.capacity, "fits": self.fits(),
+                "fitted": rows(&self.fitted, &self.found.waf),
+                "held_back": rows(&self.held, &self.judged), "notes": self.notes })
+    }
+}

@@ -1,0 +1,167 @@
+//! Write amplification that a drive counted, by how much of it was used.
+
+use std::path::Path;
+
+use config::Size;
+use study::Failure;
+
+/// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
+const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
+/// What holds the write amplification.
+const WAF: [&str; 2] = ["waf", "waf_last_quarter"];
+/// What may say how it was written; anything but uniformly at random is left out.
+const PATTERN: &str = "pattern";
+const GIB: f64 = (1u64 << 30) as f64;
+/// More was never measured, nor less where nothing is compressed; a unit was mistaken.
+const POSSIBLE: std::ops::RangeInclusive<f64> = 0.5..=100.0;
+
+/// How much of the drive was used.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Used {
+    /// Bytes.
+    Bytes(f64),
+    /// A share of its capacity.
+    Share(f64),
+}
+
+impl Used {
+    /// Of a drive of this capacity.
+    pub(crate) fn bytes(self, capacity: f64) -> f64 {
+        match self {
+            Used::Bytes(bytes) => bytes,
+            Used::Share(share) => share * capacity,
+        }
+    }
+}
+
+/// Bytes of flash for a byte of the host, in a steady state of uniformly random writes of 4 KiB.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Amplified {
+    /// As the table writes it.
+    pub(crate) label: String,
+    pub(crate) used: Used,
+    pub(crate) waf: f64,
+}
+
+type Wrong = (String, String);
+
+/// The rows of a table of write amplification, and what was left out of it; `None` when the file
+/// is something else.
+///
+/// # Errors
+/// Names the file, the line, what is wrong and what was expected.
+pub(crate) fn read(path: &Path) -> Result<Option<(Vec<Amplified>, Vec<String>)>, Failure> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
+    of_table(&text).map_err(|(what, expected)| {
+        Failure::input(format!("{name}: {what}"))
+            .expected(expected)
+            .help("docs/calibrate.md says what such a table has")
+    })
+}
+
+fn of_table(text: &str) -> Result<Option<(Vec<Amplified>, Vec<String>)>, Wrong> {
+    let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+    let Ok(header) = reader.headers().cloned() else { return Ok(None) };
+    let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);
+    let Some(waf) = WAF.iter().find_map(|name| place(name)) else { return Ok(None) };
+    // Loads with their IOPS may have a column more.
+    if place("rw").is_some() {
+        return Ok(None);
+    }
+    let used = USED.iter().find_map(|&(name, unit)| Some((place(name)?, name, unit)));
+    let (used, used_name, unit) = used.ok_or_else(|| {
+        let shown: String = header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect();
+        let what = format!("line 1 is `{shown}`, without a column `used`");
+        (what, "a table with the columns used,waf".to_string())
+    })?;
+    let pattern = place(PATTERN);
+    let (mut rows, mut others) = (Vec::new(), 0);
+    for (index, row) in reader.records().enumerate() {
+        let at = |what: String| format!("line {}: {what}", index + 2);
+        let row = row.map_err(|why| (at(why.to_string()), "as many as line 1".to_string()))?;
+        let cell = |place: usize| row.get(place).unwrap_or_default().trim();
+        if pattern.is_some_and(|place| !cell(place).starts_with("uniform")) {
+            others += 1;
+            continue;
+        }
+        rows.push(Amplified {
+            label: cell(used).to_string(),
+            used: of_used(cell(used), unit).ok_or_else(|| {
+                let what = at(format!("{used_name} is `{}`", cell(used)));
+                (what, "a size such as 372GiB, or a share such as 50%".to_string())
+            })?,
+            waf: of_waf(cell(waf)).ok_or_else(|| {
+                let what = at(format!("{} is `{}`", &header[waf], cell(waf)));
+                (what, format!("bytes of flash a byte, {} to {}", POSSIBLE.start(), POSSIBLE.end()))
+            })?,
+        });
+    }
+    let left_out = (others > 0).then(|| format!("{others} lines of other patterns left out"));
+    Ok(Some((rows, left_out.into_iter().collect())))
+}
+
+/// `unit`: bytes of a number without one; 0 where there must be one.
+fn of_used(text: &str, unit: f64) -> Option<Used> {
+    let above_0 = |value: f64| Some(value).filter(|value| value.is_finite() && *value > 0.0);
+    if let Some(percent) = text.strip_suffix('%') {
+        let share = percent.trim().parse::<f64>().ok()? / 100.0;
+        return above_0(share).filter(|share| *share <= 1.0).map(Used::Share);
+    }
+    match text.parse::<f64>() {
+        Ok(number) => above_0(number * unit).map(Used::Bytes),
+        Err(_) => above_0(Size::parse(text).ok()?.0.0 as f64).map(Used::Bytes),
+    }
+}
+
+fn of_waf(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|waf| POSSIBLE.contains(waf))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_row_for_each_fill() {
+        let (rows, left_out) = of_table("used,waf\n372GiB,1.1\n50%,1.4\n").unwrap().unwrap();
+        assert_eq!((rows.len(), left_out.len()), (2, 0));
+        assert_eq!(rows[0].used.bytes(1e12), 372.0 * GIB);
+        assert_eq!((rows[1].used.bytes(1e12), rows[1].waf), (5e11, 1.4));
+    }
+
+    #[test]
+    fn a_table_of_ssd_iq_is_read_as_it_is() {
+        let text = "experiment,capacity_GiB_used,pattern,details,waf_whole_run,waf_last_quarter\n\
+                    a,372,sequential,,1.04,1.03\nb,596,uniform,,1.3,1.408\n";
+        let (rows, left_out) = of_table(text).unwrap().unwrap();
+        assert_eq!((rows.len(), rows[0].waf), (1, 1.408));
+        assert_eq!(rows[0].used, Used::Bytes(596.0 * GIB));
+        assert_eq!(left_out, ["1 lines of other patterns left out"]);
+    }
+
+    #[test]
+    fn anything_else_is_none_of_these_tables() {
+        for text in ["", "{\"jobs\":[]}", "rw,bs,iodepth,iops,waf\nread,4k,1,2,1\n", "a,b\n1,2\n"] {
+            assert_eq!(of_table(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_place() {
+        for (text, said) in [
+            ("full,waf\n1,2\n", "line 1 is `full,waf`, without a column `used`"),
+            ("used,waf\n372,1.1\n", "line 2: used is `372`"),
+            ("used,waf\n0%,1.1\n", "line 2: used is `0%`"),
+            ("used,waf\n101%,1.1\n", "line 2: used is `101%`"),
+            ("used,waf\n50%,1.1\n50%,110%\n", "line 3: waf is `110%`"),
+            ("used,waf\n50%,0\n", "line 2: waf is `0`"),
+            ("used,waf\n50%,NaN\n", "line 2: waf is `NaN`"),
+            ("used,waf\n50%\n", "line 2: "),
+        ] {
+            let (what, _) = of_table(text).unwrap_err();
+            assert!(what.starts_with(said), "{text}: {what}");
+        }
+    }
+}
