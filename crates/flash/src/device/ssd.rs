@@ -71,6 +71,7 @@ use crate::ssd::host::{HostParams, HostPath, HostQueues};
 use crate::ssd::nand::Nand;
 use crate::ssd::oracle::Oracle;
 use crate::ssd::pace::PaceParams;
+use crate::ssd::throttle::ThrottleParams;
 use crate::ssd::timing::{NandParams, Timing};
 
 /// The text of this file: its comment is the page of the model.
@@ -319,6 +320,7 @@ impl Params {
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
         let pace = self.buffer.pace.as_ref().map(PaceParams::check).transpose();
+        let throttle = self.buffer.throttle.as_ref().map(ThrottleParams::check).transpose();
         if buffer.as_ref().is_ok_and(Option::is_none) && self.collection.turn_pages > 0 {
             let message = "host and collector take turns at a write buffer: set buffer.capacity";
             return Err(ConfigError::new("collection.turn_pages", message));
@@ -334,6 +336,7 @@ impl Params {
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,
             pace: pace.map_err(|e| e.within("buffer"))?,
+            throttle: throttle.map_err(|e| e.within("buffer"))?,
             host: HostPath::new(&self.host),
             queues,
             oracle: self

@@ -14,6 +14,7 @@ use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot, snapshot_f
 use config::{ConfigError, Duration, Size};
 
 use super::pace::PaceParams;
+use super::throttle::ThrottleParams;
 
 /// The order in which pages are programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +44,10 @@ pub struct BufferParams {
     pub destage_order: Destage,
     /// The pace at which pages are taken in; absent: as fast as they come while there is room.
     pub pace: Option<PaceParams>,
+    /// What it takes in while the drive catches up with collection, by how much it was given lately;
+    /// absent: collection does not show but in a full buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<ThrottleParams>,
     /// Programs are suspended for reads also while writes wait for room.
     pub suspend_when_full: bool,
     /// Capacitors finish what is in the buffer when the power fails.
@@ -61,6 +66,7 @@ impl Default for BufferParams {
             destage_depth: 0,
             destage_order: Destage::Oldest,
             pace: None,
+            throttle: None,
             suspend_when_full: true,
             power_loss_protection: false,
             ignore_flush: false,

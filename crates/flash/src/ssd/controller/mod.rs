@@ -16,6 +16,7 @@ use super::nand::{Class, Finished, Nand};
 use super::oracle::Oracle;
 use super::pace::Pace;
 use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
+use super::throttle::Throttle;
 use crate::ftl::collector::Collector;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping};
@@ -107,6 +108,8 @@ pub struct Parts {
     pub buffer: Option<Buffer>,
     /// The pace at which it takes pages in, if there is one.
     pub pace: Option<Pace>,
+    /// What it takes in while the drive catches up with collection, if that shows.
+    pub throttle: Option<Throttle>,
     /// Host link.
     pub host: HostPath,
     /// What the controller has not fetched, if it does not fetch whatever comes.
@@ -127,6 +130,7 @@ pub struct Controller {
     collector: Collector,
     buffer: Part<Buffer>,
     pace: Part<Pace>,
+    throttle: Part<Throttle>,
     host: HostPath,
     queues: Part<HostQueues>,
     oracle: Part<Box<Oracle>>,
@@ -172,6 +176,7 @@ snapshot_fields!(Controller {
     collector,
     buffer,
     pace,
+    throttle,
     host,
     queues,
     plan,
@@ -199,7 +204,8 @@ snapshot_fields!(Controller {
 impl Controller {
     /// A controller of an idle drive.
     pub fn new(settings: Settings, parts: Parts) -> Controller {
-        let Parts { nand, flash, mapping, collector, buffer, pace, host, queues, oracle } = parts;
+        let Parts { nand, flash, mapping, collector, buffer, pace, .. } = parts;
+        let Parts { throttle, host, queues, oracle, .. } = parts;
         let geometry = flash.geometry;
         Controller {
             settings,
@@ -216,6 +222,7 @@ impl Controller {
             collector,
             buffer: Part(buffer),
             pace: Part(pace),
+            throttle: Part(throttle),
             host,
             queues: Part(queues),
             oracle: Part(oracle),
