@@ -53,6 +53,9 @@ fn half_a_second() -> Duration {
     Duration(Nanos::from_millis(500))
 }
 
+/// No window was counted: whatever the drive can take for long.
+const NOT_KNOWN: u64 = 1 << 60;
+
 /// State of the throttle.
 #[derive(Clone, Debug)]
 pub struct Throttle {
@@ -66,7 +69,8 @@ pub struct Throttle {
     interval: u64,
     /// When the page after those admitted is due.
     due: Nanos,
-    /// The window that is being counted: its end, pages in it, and in the one before.
+    /// The window that is being counted: its end, pages in it, and in the one before
+    /// ([`NOT_KNOWN`] after a rest).
     window_end: Nanos,
     given: u64,
     given_before: u64,
@@ -131,7 +135,7 @@ impl ThrottleParams {
             due: Nanos::ZERO,
             window_end: self.window.0,
             given: 0,
-            given_before: 0,
+            given_before: NOT_KNOWN,
             promised: Nanos::ZERO,
         })
     }
@@ -155,7 +159,7 @@ impl Throttle {
         if now >= self.window_end {
             let window = self.params.window.0.0;
             let passed = (now.0 - self.window_end.0) / window;
-            self.given_before = if passed == 0 { self.given } else { 0 };
+            self.given_before = if passed == 0 { self.given } else { NOT_KNOWN };
             self.given = 0;
             self.window_end = Nanos(self.window_end.0 + (passed + 1) * window);
             self.interval = self.params.interval(self.given_before);
