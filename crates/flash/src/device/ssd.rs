@@ -363,6 +363,7 @@ impl Params {
             instant: self.timing == TimingMode::None,
             rest: background.then_some(self.collection.background_after.0),
             hold_when_full: !self.buffer.suspend_when_full,
+            hold_at_waiting: self.buffer.hold_at_waiting,
             turn_pages: self.collection.turn_pages,
         }
     }

@@ -50,6 +50,10 @@ pub struct BufferParams {
     pub throttle: Option<ThrottleParams>,
     /// Programs are suspended for reads also while writes wait for room.
     pub suspend_when_full: bool,
+    /// Where they are not (`suspend_when_full = false`): nor are they while so many pages wait for
+    /// their pace. 0: that never holds them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hold_at_waiting: u32,
     /// Capacitors finish what is in the buffer when the power fails.
     pub power_loss_protection: bool,
     /// Flushes and FUA writes are answered at once, as no drive may: after a power failure what was
@@ -68,10 +72,15 @@ impl Default for BufferParams {
             pace: None,
             throttle: None,
             suspend_when_full: true,
+            hold_at_waiting: 0,
             power_loss_protection: false,
             ignore_flush: false,
         }
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A page in the buffer.

@@ -49,6 +49,10 @@ impl Controller {
             if new || other {
                 self.events.push(earliest, Event::Admit.pack());
             }
+            let (settings, waiting) = (&self.settings, self.unbuffered.len() as u32);
+            if settings.hold_at_waiting > 0 && settings.hold_when_full {
+                self.nand.hold_programs(waiting >= settings.hold_at_waiting);
+            }
         } else {
             self.nand.hold_programs(self.settings.hold_when_full);
         }

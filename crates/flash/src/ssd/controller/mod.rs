@@ -89,6 +89,8 @@ pub struct Settings {
     pub rest: Option<Nanos>,
     /// Programs are not suspended while writes wait for room in the buffer.
     pub hold_when_full: bool,
+    /// Nor while so many pages wait for their pace; 0 when that does not matter.
+    pub hold_at_waiting: u32,
     /// Host pages after which the collector has its turn; 0 when they share the dies.
     pub turn_pages: u32,
 }
