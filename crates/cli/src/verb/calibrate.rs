@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, named, of_model, points, summary,
+    Bench, METRICS, Point, Values, error, errors, files, named, of_model, summary,
 };
 use crate::say;
 
@@ -124,7 +124,7 @@ struct Calibrated {
 impl Fitting {
     fn run(self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
-        let (points, mut notes) = points::read(&self.from)?;
+        let (points, mut notes) = files::read(&self.from)?;
         check_points(&points, &self.from)?;
         let split = Split::new(points, self.hold_out);
         let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;

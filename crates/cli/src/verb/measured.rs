@@ -7,7 +7,10 @@ use study::{Cache, Failure, Options, PlannedStudy, RunSummary, Watch};
 
 use super::run;
 
+pub(super) mod files;
 pub(super) mod points;
+mod pts;
+pub(super) mod steady;
 
 pub(super) use points::{METRICS, Point};
 

@@ -7,10 +7,13 @@
 //! a step at a time when its die has nothing else to do, and at once when free blocks run out.
 //! A page of the FTL may be a unit of a larger page of the flash, that page may lie over several
 //! planes that program and erase as one, small reads may take less, and parity may take its share.
-//! Three ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
-//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause. Reads pass
-//! either way, unless programs may not be suspended while the buffer is full
-//! (`buffer.suspend_when_full`), or the commands inside are counted (`host.commands`).
+//! Four ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
+//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause; and at the
+//! rate of lately while the drive catches up with what its writes owe the collector
+//! (`buffer.throttle`). Reads pass either way, unless programs may not be suspended while the buffer
+//! is full (`buffer.suspend_when_full`) or many writes wait for their pace
+//! (`buffer.hold_at_waiting`), or the commands inside are counted (`host.commands`). A program may
+//! have to run for a while before it can be suspended (`nand.suspend_after`).
 //! Reads may be repeated (`nand.retry`): the more, the more their block was read since its erase.
 //!
 //! # Equation
@@ -22,6 +25,8 @@
 //! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
 //! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
 //! comes into the collector's turn waits up to D - w / L.
+//! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the time,
+//! and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
 //! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or
 //! more of them, when their block was read n times.
 //!
