@@ -166,11 +166,11 @@ fn point(offered: f64, done: f64, read_us: [f64; 2], write_us: [f64; 2]) -> Poin
     Point { offered, done, read_us, write_us }
 }
 
-/// A 512th of the drive. Its saturated reads are too quick: see `docs/measured/real-drives.md`.
+/// A 512th of the drive.
 #[test]
 fn pm9a3_admits_writes_at_a_pace() {
     let changes = "over_provisioning = { capacity = '1788MiB' }\n\
-                   geometry = { pages_per_block = 48, blocks_per_plane = 710 }\n\
+                   geometry = { pages_per_block = 48, blocks_per_plane = 703 }\n\
                    nand.erase = '15us'";
     let mut device = drive("samsung-pm9a3-960", changes);
     let points = [
@@ -189,9 +189,8 @@ fn pm9a3_admits_writes_at_a_pace() {
         if point.offered != 40_000.0 {
             within("99th write", answer.write_us[1], point.write_us[1], 0.5);
         }
-        if point.offered < point.done * 1.1 {
-            within("median read", answer.read_us[0], point.read_us[0], 0.2);
-        }
+        within("median read", answer.read_us[0], point.read_us[0], 0.2);
+        within("99th read", answer.read_us[1], point.read_us[1], 0.5);
     }
 }
 
@@ -214,4 +213,35 @@ fn cm7_r_pauses_its_writes_and_lets_reads_pass() {
     within("99th write at 100,000", answers[2].write_us[1], points[2].write_us[1], 0.5);
     within("median read at 100,000", answers[2].read_us[0], points[2].read_us[0], 0.2);
     within("99th read at 100,000", answers[2].read_us[1], points[2].read_us[1], 0.5);
+}
+
+/// A 128th of the drive, with the throttle of `studies/real/latency-7450.toml`, which was fitted to
+/// every other point. Below 60,000 a second reads do not feel its writes wait; the drive's do at
+/// 50,000 and 60,000: see `docs/measured/real-drives.md`.
+#[test]
+fn the_7450_lets_writes_wait_far_below_saturation_and_reads_pass() {
+    let changes = "over_provisioning = { capacity = '5.82GiB' }\n\
+                   geometry = { pages_per_block = 96, blocks_per_plane = 1439 }\n\
+                   gc.windowed.window = 263\nnand.erase = '0.3125ms'\nnand.program_suspend = '80us'\nnand.suspend_after = '340us'\n\
+                   buffer.capacity = '8MiB'\n\
+                   buffer.throttle = { page = '6.2us', owed = '2.36us', every = '320ms', \
+                   stop = '3ms', burst = 132, hold_back_percent = 28, least_percent = 70, \
+                   window = '1s' }";
+    let mut device = drive("micron-7450-max-800", changes);
+    let points = [
+        point(150_000.0, 117_176.0, [144.0, 488.0], [3_302.0, 3_350.0]),
+        point(110_000.0, 108_941.0, [138.0, 481.0], [3_512.0, 3_702.5]),
+        point(70_000.0, 69_353.0, [106.0, 420.0], [10.0, 6_008.5]),
+        point(50_000.0, 49_566.0, [76.0, 3_208.0], [10.0, 10_328.0]),
+        point(30_000.0, 29_752.0, [74.0, 317.0], [9.0, 3_526.5]),
+        point(10_000.0, 9_949.0, [65.0, 161.0], [9.0, 14.0]),
+    ];
+    let answers = measure(&mut *device, &points, 2.5, 1.5);
+    for (point, answer) in points.iter().zip(&answers) {
+        within("writes a second", answer.done, point.done, 0.05);
+        within("99th write", answer.write_us[1], point.write_us[1], 0.5);
+        if point.offered != 110_000.0 {
+            within("median write", answer.write_us[0], point.write_us[0], 0.2);
+        }
+    }
 }

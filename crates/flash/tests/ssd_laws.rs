@@ -52,12 +52,14 @@ const SHAPES: [(&str, &str); 20] = [
     ("wear, host link", "wear.static = { threshold = 1, every = 2 }\nhost.bandwidth = '100MB/s'"),
 ];
 
-const BUFFERS: [&str; 4] = [
+const BUFFERS: [&str; 5] = [
     "buffer = { capacity = '16KiB' }",
     "buffer = { capacity = '64KiB', destage_above_percent = 50, destage_depth = 2 }",
     "buffer = { capacity = '64KiB', power_loss_protection = true }",
     "buffer = { capacity = '64KiB', pace = { page = '70us', burst = 2 }, \
      suspend_when_full = false }",
+    "buffer = { capacity = '64KiB', throttle = { page = '60us', owed = '40us', every = '2ms', \
+     stop = '300us', hold_back_percent = 20, least_percent = 50, window = '3ms' } }",
 ];
 
 /// Fill the drive and overwrite it twice, so that every run starts in steady state.

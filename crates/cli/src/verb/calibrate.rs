@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, amplification, error, errors, named, of_model, points, summary,
+    Bench, METRICS, Point, Values, amplification, error, errors, files, named, of_model, summary,
 };
 use crate::say;
 
@@ -131,7 +131,7 @@ impl Fitting {
         if let Some((rows, notes)) = amplification::read(&self.from)? {
             return flash::run(&self, rows, notes);
         }
-        let (points, mut notes) = points::read(&self.from)?;
+        let (points, mut notes) = files::read(&self.from)?;
         check_points(&points, &self.from)?;
         let split = Split::new(points, self.hold_out);
         let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;

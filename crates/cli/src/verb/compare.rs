@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, named, of_model, points, summary,
+    Bench, METRICS, Point, Values, error, errors, files, named, of_model, summary,
 };
 use crate::say;
 
@@ -46,7 +46,7 @@ struct Compared {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let (points, left_out) = points::read(&self.with)?;
+        let (points, left_out) = files::read(&self.with)?;
         let models: Result<Vec<String>, Failure> =
             self.parts.iter().map(|part| study::model_of(part)).collect();
         let models = models?;

@@ -8,7 +8,10 @@ use study::{Cache, Failure, Options, PlannedStudy, Results, RunSummary, Watch};
 use super::run;
 
 pub(super) mod amplification;
+pub(super) mod files;
 pub(super) mod points;
+mod pts;
+pub(super) mod steady;
 
 pub(super) use points::{METRICS, Point};
 

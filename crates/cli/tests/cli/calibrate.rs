@@ -108,6 +108,44 @@ fn known_parameters_are_found_again() {
     assert!(error < 0.02, "{error}");
 }
 
+/// The table of a PTS report, of a drive whose numbers the model has: it finds them again.
+#[test]
+fn a_report_of_the_pts_makes_a_part() {
+    let rows: String = [4u32, 8, 16, 32, 64, 128]
+        .iter()
+        .map(|kib| {
+            let per_second = |iops: f64, mbs: f64| {
+                (1.0 / (1.0 / iops).max(f64::from(kib * 1024) / (mbs * 1e6))).round()
+            };
+            format!("{kib},{},1,{}\n", per_second(60_000.0, 800.0), per_second(300_000.0, 2_400.0))
+        })
+        .collect();
+    let report = format!(
+        "DUT,mine\nTest,IOPS\nThread Count,2\nOutstanding I/O per Thread,16\n\n\
+         Block Size (KiB),0/100,65/35,100/0\n{rows}"
+    );
+    let base = "iocost/samsung-ssd-970-pro-512gb";
+    let args = ["calibrate", "--from", "pts.csv", "--base", base, "--out", "mine.toml", "--json"];
+    let test = Test::new().file("pts.csv", &report).args(&args);
+    let answer = test.json();
+    let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
+    assert!(part.contains("of pts.csv"), "{part}");
+    assert!(answer.to_string().contains("6 mixes of reads and writes left out"), "{answer}");
+    let held = answer["held_back"].as_array().unwrap();
+    assert_eq!((held.len(), answer["fitted"].as_array().unwrap().len()), (4, 8), "{answer}");
+    for row in held {
+        let [drive, part] = ["measured", "modelled"].map(|of| row[of]["IOPS"].as_f64().unwrap());
+        assert!((part / drive - 1.0).abs() < 0.1, "{row}");
+    }
+    let silent = report.replace("Outstanding I/O per Thread,16\n", "");
+    let test = Test::new().file("pts.csv", &silent).args(&args[..7]);
+    test.refuses(&[
+        "pts.csv",
+        "no line says what was outstanding",
+        "Outstanding I/O per thread,16",
+    ]);
+}
+
 #[test]
 fn what_cannot_be_calibrated_is_refused() {
     let row = |depth: u32, iops: &str| format!("randread,4k,{depth},1,{iops},,,\n");

@@ -7,10 +7,13 @@
 //! a step at a time when its die has nothing else to do, and at once when free blocks run out.
 //! A page of the FTL may be a unit of a larger page of the flash, that page may lie over several
 //! planes that program and erase as one, small reads may take less, and parity may take its share.
-//! Three ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
-//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause. Reads pass
-//! either way, unless programs may not be suspended while the buffer is full
-//! (`buffer.suspend_when_full`), or the commands inside are counted (`host.commands`).
+//! Four ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
+//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause; and at the
+//! rate of lately while the drive catches up with what its writes owe the collector
+//! (`buffer.throttle`). Reads pass either way, unless programs may not be suspended while the buffer
+//! is full (`buffer.suspend_when_full`) or many writes wait for their pace
+//! (`buffer.hold_at_waiting`), or the commands inside are counted (`host.commands`). A program may
+//! have to run for a while before it can be suspended (`nand.suspend_after`).
 //! Reads may be repeated (`nand.retry`): the more, the more their block was read since its erase.
 //!
 //! # Equation
@@ -22,6 +25,8 @@
 //! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
 //! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
 //! comes into the collector's turn waits up to D - w / L.
+//! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the time,
+//! and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
 //! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or
 //! more of them, when their block was read n times.
 //!
@@ -71,6 +76,7 @@ use crate::ssd::host::{HostParams, HostPath, HostQueues};
 use crate::ssd::nand::Nand;
 use crate::ssd::oracle::Oracle;
 use crate::ssd::pace::PaceParams;
+use crate::ssd::throttle::ThrottleParams;
 use crate::ssd::timing::{NandParams, Timing};
 
 /// The text of this file: its comment is the page of the model.
@@ -319,6 +325,7 @@ impl Params {
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
         let pace = self.buffer.pace.as_ref().map(PaceParams::check).transpose();
+        let throttle = self.buffer.throttle.as_ref().map(ThrottleParams::check).transpose();
         if buffer.as_ref().is_ok_and(Option::is_none) && self.collection.turn_pages > 0 {
             let message = "host and collector take turns at a write buffer: set buffer.capacity";
             return Err(ConfigError::new("collection.turn_pages", message));
@@ -334,6 +341,7 @@ impl Params {
             collector: Collector::new(rules, gc, wear, planes),
             buffer: buffer.map_err(|e| e.within("buffer"))?,
             pace: pace.map_err(|e| e.within("buffer"))?,
+            throttle: throttle.map_err(|e| e.within("buffer"))?,
             host: HostPath::new(&self.host),
             queues,
             oracle: self
@@ -360,6 +368,7 @@ impl Params {
             instant: self.timing == TimingMode::None,
             rest: background.then_some(self.collection.background_after.0),
             hold_when_full: !self.buffer.suspend_when_full,
+            hold_at_waiting: self.buffer.hold_at_waiting,
             turn_pages: self.collection.turn_pages,
         }
     }

@@ -14,6 +14,7 @@ use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot, snapshot_f
 use config::{ConfigError, Duration, Size};
 
 use super::pace::PaceParams;
+use super::throttle::ThrottleParams;
 
 /// The order in which pages are programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -43,8 +44,16 @@ pub struct BufferParams {
     pub destage_order: Destage,
     /// The pace at which pages are taken in; absent: as fast as they come while there is room.
     pub pace: Option<PaceParams>,
+    /// What it takes in while the drive catches up with collection, by how much it was given lately;
+    /// absent: collection does not show but in a full buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<ThrottleParams>,
     /// Programs are suspended for reads also while writes wait for room.
     pub suspend_when_full: bool,
+    /// Where they are not (`suspend_when_full = false`): nor are they while so many pages wait for
+    /// their pace. 0: that never holds them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hold_at_waiting: u32,
     /// Capacitors finish what is in the buffer when the power fails.
     pub power_loss_protection: bool,
     /// Flushes and FUA writes are answered at once, as no drive may: after a power failure what was
@@ -61,11 +70,17 @@ impl Default for BufferParams {
             destage_depth: 0,
             destage_order: Destage::Oldest,
             pace: None,
+            throttle: None,
             suspend_when_full: true,
+            hold_at_waiting: 0,
             power_loss_protection: false,
             ignore_flush: false,
         }
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A page in the buffer.

@@ -11,4 +11,5 @@ pub mod nand;
 pub mod oracle;
 pub mod pace;
 pub mod plan;
+pub mod throttle;
 pub mod timing;

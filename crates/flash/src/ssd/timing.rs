@@ -47,6 +47,10 @@ pub struct NandParams {
     pub program_suspend: Option<Duration>,
     /// Time to suspend an erase for a read; absent: erases are not suspended.
     pub erase_suspend: Option<Duration>,
+    /// A program or an erase runs for so long, at first and after each read it let pass, before it
+    /// can be suspended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspend_after: Option<Duration>,
     /// What blocks used as pSLC are like; absent: there are none. Their erase takes as long.
     pub pslc: Option<PslcParams>,
     /// Pages of the FTL that a page of the flash holds: more than 1 is a map unit below the
@@ -107,6 +111,7 @@ impl Default for NandParams {
             multi_plane: MultiPlane::Off,
             program_suspend: None,
             erase_suspend: None,
+            suspend_after: None,
             pslc: None,
             units_per_page: 1,
             planes_as_one: 1,
@@ -147,6 +152,8 @@ pub struct Timing {
     pub program_suspend: Option<Nanos>,
     /// Time to suspend an erase, if that is possible.
     pub erase_suspend: Option<Nanos>,
+    /// How long they run before they can be.
+    pub suspend_after: Nanos,
 }
 
 /// The times of one operation: on the bus before, in the array, on the bus after.
@@ -220,6 +227,7 @@ impl NandParams {
             multi_plane: self.multi_plane,
             program_suspend: self.program_suspend.map(|d| d.0),
             erase_suspend: self.erase_suspend.map(|d| d.0),
+            suspend_after: self.suspend_after.map_or(Nanos::ZERO, |d| d.0),
         })
     }
 }

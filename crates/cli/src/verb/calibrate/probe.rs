@@ -7,6 +7,7 @@ use serde_json::json;
 use study::Failure;
 
 use crate::say;
+use crate::verb::measured::steady::is_steady;
 
 mod fio;
 mod folder;
@@ -78,7 +79,7 @@ impl Args {
                     if job.steady { format!("{}-{round:02}", job.name) } else { job.name.clone() };
                 kept += u32::from(folder.has(&name));
                 iops.push(folder.measured(&name, || fio.run(&target, job, rate))?);
-                if job.steady && plan::is_steady(&iops) {
+                if job.steady && is_steady(&iops) {
                     break;
                 }
             }

@@ -5,6 +5,8 @@ use std::path::Path;
 use config::Size;
 use study::Failure;
 
+use super::points::Wrong;
+
 /// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
 /// What holds the write amplification.
@@ -43,8 +45,6 @@ pub(crate) struct Amplified {
     pub(crate) waf: f64,
 }
 
-type Wrong = (String, String);
-
 /// The rows of a table of write amplification, and what was left out of it; `None` when the file
 /// is something else.
 ///
@@ -54,14 +54,14 @@ pub(crate) fn read(path: &Path) -> Result<Option<(Vec<Amplified>, Vec<String>)>,
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
-    of_table(&text).map_err(|(what, expected)| {
+    of_text(&text).map_err(|(what, expected)| {
         Failure::input(format!("{name}: {what}"))
             .expected(expected)
             .help("docs/calibrate.md says what such a table has")
     })
 }
 
-fn of_table(text: &str) -> Result<Option<(Vec<Amplified>, Vec<String>)>, Wrong> {
+pub(crate) fn of_text(text: &str) -> Result<Option<(Vec<Amplified>, Vec<String>)>, Wrong> {
     let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
     let Ok(header) = reader.headers().cloned() else { return Ok(None) };
     let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_fill() {
-        let (rows, left_out) = of_table("used,waf\n372GiB,1.1\n50%,1.4\n").unwrap().unwrap();
+        let (rows, left_out) = of_text("used,waf\n372GiB,1.1\n50%,1.4\n").unwrap().unwrap();
         assert_eq!((rows.len(), left_out.len()), (2, 0));
         assert_eq!(rows[0].used.bytes(1e12), 372.0 * GIB);
         assert_eq!((rows[1].used.bytes(1e12), rows[1].waf), (5e11, 1.4));
@@ -135,7 +135,7 @@ mod tests {
     fn a_table_of_ssd_iq_is_read_as_it_is() {
         let text = "experiment,capacity_GiB_used,pattern,details,waf_whole_run,waf_last_quarter\n\
                     a,372,sequential,,1.04,1.03\nb,596,uniform,,1.3,1.408\n";
-        let (rows, left_out) = of_table(text).unwrap().unwrap();
+        let (rows, left_out) = of_text(text).unwrap().unwrap();
         assert_eq!((rows.len(), rows[0].waf), (1, 1.408));
         assert_eq!(rows[0].used, Used::Bytes(596.0 * GIB));
         assert_eq!(left_out, ["1 lines of other patterns left out"]);
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn anything_else_is_none_of_these_tables() {
         for text in ["", "{\"jobs\":[]}", "rw,bs,iodepth,iops,waf\nread,4k,1,2,1\n", "a,b\n1,2\n"] {
-            assert_eq!(of_table(text), Ok(None), "{text}");
+            assert_eq!(of_text(text), Ok(None), "{text}");
         }
     }
 
@@ -160,7 +160,7 @@ mod tests {
             ("used,waf\n50%,NaN\n", "line 2: waf is `NaN`"),
             ("used,waf\n50%\n", "line 2: "),
         ] {
-            let (what, _) = of_table(text).unwrap_err();
+            let (what, _) = of_text(text).unwrap_err();
             assert!(what.starts_with(said), "{text}: {what}");
         }
     }

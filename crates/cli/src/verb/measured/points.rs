@@ -1,10 +1,8 @@
 //! Points that were measured on a drive: fio's JSON output, or a table.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde_json::{Map, Value};
-use study::Failure;
 
 /// What is compared: (name, the metric of a run behind `read_` or `write_`).
 pub(crate) const METRICS: [(&str, &str); 4] = [
@@ -13,7 +11,7 @@ pub(crate) const METRICS: [(&str, &str); 4] = [
     ("p50 us", "latency_us_p50"),
     ("p99 us", "latency_us_p99"),
 ];
-const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
+pub(super) const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
 /// What fio has, too, and what is not compared.
 const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
 /// The columns of a table, and the names that others give them.
@@ -68,7 +66,7 @@ impl Point {
     }
 
     /// Why it cannot have been measured, if that is so: (what, what was expected).
-    fn wrong(&self) -> Option<(String, String)> {
+    pub(super) fn wrong(&self) -> Option<(String, String)> {
         let digits = self.bs.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         if !KINDS.contains(&self.rw.as_str()) {
             return Some((format!("rw is `{}`", self.rw), format!("one of {}", KINDS.join(", "))));
@@ -92,29 +90,8 @@ impl Point {
     }
 }
 
-/// The points of a file, and what of it says nothing that can be compared.
-///
-/// # Errors
-/// Names the file, the place in it, what is wrong and what was expected.
-pub(crate) fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>), Failure> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
-    let is_json = text.trim_start().starts_with('{');
-    let (points, left_out) =
-        if is_json { of_fio(&text) } else { of_table(&text) }.map_err(|(what, expected)| {
-            Failure::input(format!("{name}: {what}"))
-                .expected(expected)
-                .help("docs/howto/compare-with-my-drive.md says what can be read")
-        })?;
-    if points.is_empty() {
-        return Err(Failure::input(format!("{name}: nothing to compare with"))
-            .expected(format!("jobs of one of {}", KINDS.join(", "))));
-    }
-    Ok((points, left_out))
-}
-
-type Wrong = (String, String);
+/// What is wrong, and what was expected.
+pub(crate) type Wrong = (String, String);
 
 /// Where the columns are; others may stand between them.
 fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()], Wrong> {
@@ -134,7 +111,7 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()],
     ))
 }
 
-fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
+pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
     let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
     let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
@@ -186,7 +163,7 @@ fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) ->
     tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
 }
 
-fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
+pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let whole: Value = serde_json::from_str(text)
         .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
     let jobs = whole.get("jobs").and_then(Value::as_array).ok_or_else(|| {

@@ -25,7 +25,10 @@ impl Controller {
         let request = self.requests[part.slot as usize].request();
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let pace = self.pace.0.as_mut().filter(|_| !buffer.holds(part.lpn));
-        let earliest = pace.as_ref().map_or(now, |pace| pace.earliest(now));
+        let paced = pace.as_ref().map_or(now, |pace| pace.earliest(now));
+        let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.holds(part.lpn));
+        let earliest =
+            throttle.as_mut().map_or(paced, |throttle| throttle.earliest(now).max(paced));
         let sectors = u32::from(part.sectors);
         if earliest <= now
             && buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::Taken
@@ -33,13 +36,23 @@ impl Controller {
             if let Some(pace) = pace {
                 pace.take(now);
             }
+            if let Some(throttle) = throttle {
+                throttle.take(now);
+            }
             self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
             self.destage();
             return true;
         }
-        if let Some(pace) = pace.filter(|_| earliest > now) {
-            if pace.promise(earliest) {
+        if earliest > now {
+            // One of them may have promised the same moment before, to be woken by the other.
+            let new = pace.is_some_and(|pace| pace.promise(earliest));
+            let other = throttle.is_some_and(|throttle| throttle.promise(earliest));
+            if new || other {
                 self.events.push(earliest, Event::Admit.pack());
+            }
+            let (settings, waiting) = (&self.settings, self.unbuffered.len() as u32);
+            if settings.hold_at_waiting > 0 && settings.hold_when_full {
+                self.nand.hold_programs(waiting >= settings.hold_at_waiting);
             }
         } else {
             self.nand.hold_programs(self.settings.hold_when_full);

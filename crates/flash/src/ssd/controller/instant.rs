@@ -190,6 +190,7 @@ impl Controller {
         self.stalled_count = 0;
         self.unbuffered.clear();
         self.pace.0.iter_mut().for_each(Pace::clear);
+        self.throttle.0.iter_mut().for_each(Throttle::clear);
         self.queues.0.iter_mut().for_each(HostQueues::clear);
         self.flushing.clear();
         self.in_step.fill(0);

@@ -16,6 +16,7 @@ use super::nand::{Class, Finished, Nand};
 use super::oracle::Oracle;
 use super::pace::Pace;
 use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
+use super::throttle::Throttle;
 use crate::ftl::collector::Collector;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping};
@@ -88,6 +89,8 @@ pub struct Settings {
     pub rest: Option<Nanos>,
     /// Programs are not suspended while writes wait for room in the buffer.
     pub hold_when_full: bool,
+    /// Nor while so many pages wait for their pace; 0 when that does not matter.
+    pub hold_at_waiting: u32,
     /// Host pages after which the collector has its turn; 0 when they share the dies.
     pub turn_pages: u32,
 }
@@ -107,6 +110,8 @@ pub struct Parts {
     pub buffer: Option<Buffer>,
     /// The pace at which it takes pages in, if there is one.
     pub pace: Option<Pace>,
+    /// What it takes in while the drive catches up with collection, if that shows.
+    pub throttle: Option<Throttle>,
     /// Host link.
     pub host: HostPath,
     /// What the controller has not fetched, if it does not fetch whatever comes.
@@ -127,6 +132,7 @@ pub struct Controller {
     collector: Collector,
     buffer: Part<Buffer>,
     pace: Part<Pace>,
+    throttle: Part<Throttle>,
     host: HostPath,
     queues: Part<HostQueues>,
     oracle: Part<Box<Oracle>>,
@@ -172,6 +178,7 @@ snapshot_fields!(Controller {
     collector,
     buffer,
     pace,
+    throttle,
     host,
     queues,
     plan,
@@ -199,7 +206,8 @@ snapshot_fields!(Controller {
 impl Controller {
     /// A controller of an idle drive.
     pub fn new(settings: Settings, parts: Parts) -> Controller {
-        let Parts { nand, flash, mapping, collector, buffer, pace, host, queues, oracle } = parts;
+        let Parts { nand, flash, mapping, collector, buffer, pace, .. } = parts;
+        let Parts { throttle, host, queues, oracle, .. } = parts;
         let geometry = flash.geometry;
         Controller {
             settings,
@@ -216,6 +224,7 @@ impl Controller {
             collector,
             buffer: Part(buffer),
             pace: Part(pace),
+            throttle: Part(throttle),
             host,
             queues: Part(queues),
             oracle: Part(oracle),

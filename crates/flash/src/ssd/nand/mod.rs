@@ -328,13 +328,17 @@ impl Nand {
             Kind::Erase => self.timing.erase_suspend,
         };
         let remaining = die.array_end.since(now);
-        let Some(cost) = cost.filter(|&cost| die.suspended.is_none() && cost < remaining) else {
+        // It goes on until it can be suspended: that much less remains.
+        let early = (die.array_start + self.timing.suspend_after).0.saturating_sub(now.0);
+        let pays = |&cost: &Nanos| die.suspended.is_none() && cost.0 + early < remaining.0;
+        let Some(cost) = cost.filter(pays) else {
             return;
         };
+        let remaining = Nanos(remaining.0 - early);
         die.busy[die.current.kind as usize] -= remaining.0;
         die.suspended = Some((die.current, remaining));
         die.generation = die.generation.wrapping_add(1);
-        die.penalty = cost;
+        die.penalty = cost + Nanos(early);
         die.state = State::Idle;
         self.dispatch(index, now, events);
     }

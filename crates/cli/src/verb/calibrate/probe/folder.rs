@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::fio;
+use crate::verb::measured::steady::is_steady;
 use super::plan::{self, Job};
 use super::target::Target;
 
@@ -90,7 +91,7 @@ impl Folder {
         let iops: Vec<f64> = names
             .map_while(|name| fio::iops(&std::fs::read_to_string(self.file(&name)).ok()?))
             .collect();
-        Some((iops.len() as u32, plan::is_steady(&iops)))
+        Some((iops.len() as u32, is_steady(&iops)))
     }
 
     /// One file of what a part is fitted to, as fio writes them.

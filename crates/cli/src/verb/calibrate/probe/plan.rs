@@ -1,5 +1,7 @@
 //! What is measured, in which order.
 
+use crate::verb::measured::steady::ROUNDS;
+
 /// One load.
 pub(super) struct Job {
     /// Also of its file.
@@ -22,8 +24,6 @@ pub(super) struct Job {
 pub(super) const RAMP_SECONDS: u32 = 2;
 /// Rounds after which steady state is not waited for any longer.
 pub(super) const ROUNDS_MAX: u32 = 25;
-/// Rounds that are compared (SNIA, Solid State Storage Performance Test Specification, 2.0.1).
-const WINDOW: usize = 5;
 
 impl Job {
     fn new(rw: &str, bs: &str, depth: u32) -> Job {
@@ -40,7 +40,7 @@ impl Job {
 
     /// About how long it takes, but for what goes over the whole drive.
     pub(super) fn seconds(&self, runtime: u32) -> u64 {
-        let rounds = if self.steady { 2 * WINDOW as u64 } else { 1 };
+        let rounds = if self.steady { 2 * ROUNDS as u64 } else { 1 };
         rounds * u64::from(runtime + RAMP_SECONDS)
     }
 }
@@ -80,21 +80,6 @@ pub(super) fn jobs(overwrite: bool, is_block: bool) -> Vec<Job> {
     jobs
 }
 
-/// Whether the last rounds say the same: none further than a tenth from their mean, and a line
-/// through them that changes by no more than that.
-pub(super) fn is_steady(iops: &[f64]) -> bool {
-    let Some(last) = iops.len().checked_sub(WINDOW).map(|begin| &iops[begin..]) else {
-        return false;
-    };
-    let mean = last.iter().sum::<f64>() / WINDOW as f64;
-    let middle = (WINDOW - 1) as f64 / 2.0;
-    let offsets = || (0..WINDOW).map(|round| round as f64 - middle);
-    let slope = offsets().zip(last).map(|(at, iops)| at * iops).sum::<f64>()
-        / offsets().map(|at| at * at).sum::<f64>();
-    let (least, most) = last.iter().fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
-    most - least <= 0.2 * mean && (slope * (WINDOW - 1) as f64).abs() <= 0.1 * mean
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,13 +90,5 @@ mod tests {
         let jobs = jobs(true, false);
         assert!(jobs[0].whole && jobs.iter().any(|job| job.steady));
         assert!(jobs.iter().all(|job| job.writes != job.options[0].ends_with("read")));
-    }
-
-    #[test]
-    fn steady_is_flat_and_narrow() {
-        assert!(!is_steady(&[100.0; 4]));
-        assert!(is_steady(&[900.0, 100.0, 104.0, 98.0, 101.0, 100.0]));
-        assert!(!is_steady(&[100.0, 104.0, 98.0, 125.0, 100.0]), "one apart");
-        assert!(!is_steady(&[108.0, 104.0, 100.0, 96.0, 92.0]), "falling");
     }
 }

@@ -1,0 +1,36 @@
+//! Any text as what was measured on a drive: fio's JSON, a table, a table of SNIA's PTS, a table of
+//! write amplification. What is read can be run as a load.
+#![no_main]
+
+#[allow(dead_code)]
+mod measured {
+    #[path = "../../../crates/cli/src/verb/measured/amplification.rs"]
+    pub mod amplification;
+    #[path = "../../../crates/cli/src/verb/measured/files.rs"]
+    pub mod files;
+    #[path = "../../../crates/cli/src/verb/measured/points.rs"]
+    pub mod points;
+    #[path = "../../../crates/cli/src/verb/measured/pts.rs"]
+    pub mod pts;
+    #[path = "../../../crates/cli/src/verb/measured/steady.rs"]
+    pub mod steady;
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(Some((rows, _))) = measured::amplification::of_text(&text) {
+        for row in rows {
+            let used = row.used.bytes(1e12);
+            assert!(used.is_finite() && used > 0.0 && row.waf > 0.0, "{row:?}");
+        }
+    }
+    let Ok((points, _)) = measured::files::of_text(&text) else { return };
+    for point in points {
+        assert!(point.bytes() > 0, "{point:?}");
+        assert!((1..=4096).contains(&point.iodepth), "{point:?}");
+        assert!((1..=4096).contains(&point.numjobs), "{point:?}");
+        let numbers = point.measured.iter().flatten();
+        assert!(numbers.clone().count() > 0 && point.measured[0].is_some(), "{point:?}");
+        assert!(numbers.into_iter().all(|n| n.is_finite() && *n > 0.0), "{point:?}");
+    }
+});
