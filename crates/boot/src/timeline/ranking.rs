@@ -64,6 +64,8 @@ pub struct Bias {
     pub interval_ns: u64,
     /// Looks.
     pub samples: u64,
+    /// What they took of the processor, where the record says so.
+    pub cpu_ns: Option<u64>,
     /// Processes of the boot that it never saw.
     pub unseen: usize,
     /// Their I/O delay.
@@ -92,6 +94,7 @@ pub fn bias(record: &Record, leaders: usize) -> Option<Bias> {
     Some(Bias {
         interval_ns: samples.sample_interval_ns,
         samples: samples.samples,
+        cpu_ns: samples.samples_cpu_ns,
         unseen: unseen.len(),
         unseen_io_ns: sum(&mut unseen.iter().map(|process| process.io_ns)),
         exact_io_ns: sum(&mut all.iter().map(|process| process.io_ns)),
@@ -156,6 +159,31 @@ fn of_machine(machine: &Machine) -> Vec<String> {
     lines
 }
 
+/// What the recorder took itself, and how much of that for looks and samples.
+fn of_recorder(record: &Record) -> Option<String> {
+    let recorder = record.recorder()?;
+    let (start, end) = record.window_ns();
+    let own = recorder.cpu_ns as f64;
+    let all = record.of_boot().map(|one| one.cpu_ns as f64).sum::<f64>() + own;
+    let share = |ns: f64| ns / all.max(1.0) * 100.0;
+    let looks = record.looks.and_then(|one| Some(("looks", one.looks?, one.looks_cpu_ns?)));
+    let samples = record.samples.map(|one| ("samples", one.samples, one.samples_cpu_ns));
+    let samples = samples.and_then(|(what, count, ns)| Some((what, count, ns?)));
+    let parts: Vec<String> = looks
+        .into_iter()
+        .chain(samples)
+        .map(|(what, count, ns)| format!("; {count} {what} {:.2} %", share(ns as f64)))
+        .collect();
+    Some(format!(
+        "the recorder itself: {:.6} s of processor, {:.2} % of the time and {:.2} % of the \
+         processor's{}",
+        own / 1e9,
+        own / (end - start).max(1) as f64 * 100.0,
+        share(own),
+        parts.concat()
+    ))
+}
+
 /// What a person reads: milestones, shares, and the first `rows` of the ranking.
 pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -188,17 +216,7 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     if start > 0 && record.travelled.is_none() {
         lines.push(format!("process 1 {:.6} s after the kernel's start", seconds(start)));
     }
-    if let Some(recorder) = record.recorder() {
-        let own = recorder.cpu_ns as f64;
-        let all = record.of_boot().map(|one| one.cpu_ns as f64).sum::<f64>() + own;
-        let of_time = own / (end - start).max(1) as f64 * 100.0;
-        lines.push(format!(
-            "the recorder itself: {:.6} s of processor, {of_time:.2} % of the time and {:.1} % of \
-             the processor's",
-            own / 1e9,
-            own / all.max(1.0) * 100.0
-        ));
-    }
+    lines.extend(of_recorder(record));
     if let Some(why) = &head.incomplete {
         lines.push(format!("the record is incomplete: {why}"));
     }
@@ -232,6 +250,7 @@ mod tests {
         let text = lines(&record, 2).join("\n");
         assert!(text.starts_with("a.target after 0.000001 s of process 1"), "{text}");
         assert!(text.contains("the recorder itself") && !text.contains("[jbd2"), "{text}");
+        assert!(text.contains("; 3 looks ") && text.contains("; 2 samples "), "{text}");
     }
 
     #[test]

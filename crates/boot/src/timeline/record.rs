@@ -32,8 +32,8 @@ pub struct Record {
     pub sampled: Vec<Sampled>,
     /// What each process used from one look to the next, where it was looked.
     pub slices: Vec<Slice>,
-    /// How long a look is before the next.
-    pub slice_interval_ns: Option<u64>,
+    /// How it was looked.
+    pub looks: Option<Looks>,
     /// Files that were read, where that was asked for.
     pub files: Vec<String>,
     /// Units of systemd that were started, where it was asked.
@@ -164,6 +164,22 @@ pub struct Samples {
     pub samples: u64,
     /// From one to the next.
     pub sample_interval_ns: u64,
+    /// What they took of the processor, where the record says so.
+    #[serde(default)]
+    pub samples_cpu_ns: Option<u64>,
+}
+
+/// Looks at what each process used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Looks {
+    /// From one to the next at least.
+    pub slice_interval_ns: u64,
+    /// How many, where the record says so.
+    #[serde(default)]
+    pub looks: Option<u64>,
+    /// What they took of the processor.
+    #[serde(default)]
+    pub looks_cpu_ns: Option<u64>,
 }
 
 /// A process as the paper's way saw it.
@@ -280,7 +296,7 @@ impl Record {
             samples: None,
             sampled: Vec::new(),
             slices: Vec::new(),
-            slice_interval_ns: None,
+            looks: None,
             files: Vec::new(),
             units: Vec::new(),
             before_kernel: None,
@@ -344,7 +360,7 @@ impl Record {
         } else if has("samples") {
             self.samples = Some(read(line)?);
         } else if has("slice_interval_ns") {
-            self.slice_interval_ns = Some(read(line["slice_interval_ns"].clone())?);
+            self.looks = Some(read(line)?);
         } else if has("file") {
             self.files.push(read(line["file"].clone())?);
         } else if has("unit") {
@@ -434,9 +450,9 @@ pub(super) mod tests {
         "\"cpu_ns\":100,\"io_ns\":300}\n",
         "{\"pid\":50,\"parent\":41,\"name\":\"a <b>\",\"start_ns\":1200,\"end_ns\":1800,",
         "\"io_ns\":500,\"cpu_ns\":50,\"queue_ns\":50}\n",
-        "{\"slice_interval_ns\":500}\n{\"slice\":[1500,41,60,0,300]}\n",
+        "{\"slice_interval_ns\":500,\"looks\":3,\"looks_cpu_ns\":6}\n{\"slice\":[1500,41,60,0,300]}\n",
         "{\"slice\":[1500,50,10,0,200]}\n",
-        "{\"samples\":2,\"sample_interval_ns\":500}\n",
+        "{\"samples\":2,\"sample_interval_ns\":500,\"samples_cpu_ns\":4}\n",
         "{\"sampled\":41,\"name\":\"systemd\",\"start_ticks\":1,\"io_ticks\":3,\"seen\":2}\n",
     );
 

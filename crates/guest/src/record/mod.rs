@@ -266,12 +266,14 @@ impl Recorder {
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
             .map_err(|why| format!("no socket for marks: {why}; does another recorder run?"))?;
         let mut taskstats = Taskstats::listen(proc::processors())?;
+        let mut slices = options.slice.map(|interval| Slices::every(interval, &mut taskstats));
         let alive = living_threads();
         let began = (alive.len() as u64, proc::forks());
         let mut processes = Processes::default();
-        for task in alive.iter().filter_map(|&pid| taskstats.thread(pid)) {
-            processes.lived_before(&task);
+        for task in taskstats.threads(&alive).iter().flatten() {
+            processes.lived_before(task);
         }
+        slices.iter_mut().for_each(|slices| slices.begin(now_ns()));
         let mut milestones = options.milestones.clone();
         milestones.push(("recorder".into(), now_ns()));
         Ok(Recorder {
@@ -280,7 +282,7 @@ impl Recorder {
             milestones,
             processes,
             sampler: options.sample.map(Sampler::every),
-            slices: options.slice.map(Slices::every),
+            slices,
             began,
             began_at: SystemTime::now(),
             trouble: None,
@@ -301,9 +303,11 @@ impl Recorder {
                 self.slices.as_ref().map(Slices::due_ns),
             ];
             let due_ns = dues.into_iter().flatten().min().unwrap_or(limit_ns);
-            self.wait(due_ns.saturating_sub(now_ns()));
-            self.take_exits();
-            if self.take_marks(&options.until) {
+            let [exits, marks] = self.wait(due_ns.saturating_sub(now_ns()));
+            if exits {
+                self.take_exits();
+            }
+            if marks && self.take_marks(&options.until) {
                 return true;
             }
             let now = now_ns();
@@ -322,7 +326,8 @@ impl Recorder {
         }
     }
 
-    fn wait(&self, ns: u64) {
+    /// Until there is something, exits or marks, or so long.
+    fn wait(&self, ns: u64) -> [bool; 2] {
         let mut fds = [
             PollFd::from_borrowed_fd(self.taskstats.told.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.marks.as_fd(), PollFlags::IN),
@@ -331,13 +336,17 @@ impl Recorder {
         let timeout = Timespec { tv_sec: sec as i64, tv_nsec: nsec as i64 };
         // Interrupted, it is called again.
         let _ = poll(&mut fds, Some(&timeout));
+        [0, 1].map(|index| !fds[index].revents().is_empty())
     }
 
     fn take_exits(&mut self) {
         match self.taskstats.exits() {
             Ok(tasks) => {
                 let now = now_ns();
-                tasks.iter().for_each(|task| self.processes.exited(task, now));
+                for task in &tasks {
+                    self.processes.exited(task, now);
+                    self.slices.iter_mut().for_each(|slices| slices.exited(task));
+                }
             }
             Err(why) => self.trouble = Some(why.to_string()),
         }
@@ -376,13 +385,17 @@ impl Recorder {
     ) -> Result<String, String> {
         let forks = proc::forks();
         let end_ns = now_ns();
+        // What it did for the record, without what it does now that all is over.
+        let own = std::process::id();
+        let mut tasks = self.taskstats.threads(&[own]);
         let alive = living_threads();
-        let tasks: Vec<_> = alive.iter().filter_map(|&pid| self.taskstats.thread(pid)).collect();
+        let others: Vec<u32> = alive.iter().copied().filter(|&pid| pid != own).collect();
+        tasks.extend(self.taskstats.threads(&others));
         // Whoever exited since is in both, and no longer lives.
         self.take_exits();
         let forks = forks.saturating_sub(self.began.1);
         let lost = lost(self.began.0, forks, self.processes.exits, alive.len() as u64);
-        for task in &tasks {
+        for task in tasks.iter().flatten() {
             self.processes.lives(task, end_ns);
         }
         let lost_some = (lost > 0).then(|| format!("{lost} tasks were not heard of"));
