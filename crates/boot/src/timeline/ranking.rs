@@ -1,8 +1,10 @@
 //! Who waited longest for storage.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::record::{Machine, Process, Record};
+use super::record::{FileRead, Machine, Process, Record};
 use super::units;
 
 /// Ticks in which the paper's way counts.
@@ -128,6 +130,45 @@ fn table(record: &Record, rows: usize) -> Vec<String> {
     lines
 }
 
+/// A file, and the process that had it read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileRow {
+    /// Its path; `None` for what is the file system's own.
+    pub file: Option<String>,
+    /// So much of it.
+    pub bytes: u64,
+    /// For this process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// What the boot's processes had read, most first, where that was recorded.
+pub fn files(record: &Record) -> Vec<FileRow> {
+    let names: BTreeMap<u32, &str> =
+        record.of_boot().map(|process| (process.pid, process.name.as_str())).collect();
+    let row = |read: &FileRead| {
+        let name = (*names.get(&read.read_by)?).to_string();
+        Some(FileRow { file: read.of.clone(), bytes: read.bytes, pid: read.read_by, name })
+    };
+    record.reads.iter().filter_map(row).collect()
+}
+
+/// The first `rows` of them.
+fn table_of_files(record: &Record, rows: usize) -> Vec<String> {
+    let all = files(record);
+    let mut lines: Vec<String> = record.unread.iter().cloned().collect();
+    if !all.is_empty() {
+        lines.push("files by the bytes that a process had read of them:".into());
+        lines.push(format!("{:>9}  {:<16} file", "read MB", "process"));
+    }
+    lines.extend(all.iter().take(rows).map(|row| {
+        let file = row.file.as_deref().unwrap_or("(folders and tables of the file system)");
+        format!("{:9.3}  {:<16} {file}", row.bytes as f64 / 1e6, row.name)
+    }));
+    lines
+}
+
 /// How a boot in real time was done.
 fn of_machine(machine: &Machine) -> Vec<String> {
     let Machine { device, accelerator, kernel_file, wall_s, .. } = machine;
@@ -221,6 +262,7 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
         lines.push(format!("the record is incomplete: {why}"));
     }
     lines.extend(table(record, rows));
+    lines.extend(table_of_files(record, rows));
     lines.extend(units::lines(record, rows));
     if let Some(bias) = bias(record, 5) {
         lines.push(format!(
@@ -250,6 +292,7 @@ mod tests {
         let text = lines(&record, 2).join("\n");
         assert!(text.starts_with("a.target after 0.000001 s of process 1"), "{text}");
         assert!(text.contains("the recorder itself") && !text.contains("[jbd2"), "{text}");
+        assert!(text.contains(" systemd          /a\n"), "{text}");
         assert!(text.contains("; 3 looks ") && text.contains("; 2 samples "), "{text}");
     }
 

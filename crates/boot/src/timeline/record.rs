@@ -36,6 +36,10 @@ pub struct Record {
     pub looks: Option<Looks>,
     /// Files that were read, where that was asked for.
     pub files: Vec<String>,
+    /// Which process had what of them read, most first.
+    pub reads: Vec<FileRead>,
+    /// Why that is not known, though it was asked for.
+    pub unread: Option<String>,
     /// Units of systemd that were started, where it was asked.
     pub units: Vec<Unit>,
     /// What was before the kernel, where the firmware tells.
@@ -169,6 +173,17 @@ pub struct Samples {
     pub samples_cpu_ns: Option<u64>,
 }
 
+/// What a process had read of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileRead {
+    /// The process.
+    pub read_by: u32,
+    /// So many bytes.
+    pub bytes: u64,
+    /// The file; `None` for what is the file system's own.
+    pub of: Option<String>,
+}
+
 /// Looks at what each process used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Looks {
@@ -298,6 +313,8 @@ impl Record {
             slices: Vec::new(),
             looks: None,
             files: Vec::new(),
+            reads: Vec::new(),
+            unread: None,
             units: Vec::new(),
             before_kernel: None,
             travelled: None,
@@ -361,6 +378,10 @@ impl Record {
             self.samples = Some(read(line)?);
         } else if has("slice_interval_ns") {
             self.looks = Some(read(line)?);
+        } else if has("read_by") {
+            self.reads.push(read(line)?);
+        } else if has("unread") {
+            self.unread = Some(read(line["unread"].clone())?);
         } else if has("file") {
             self.files.push(read(line["file"].clone())?);
         } else if has("unit") {
@@ -452,6 +473,7 @@ pub(super) mod tests {
         "\"io_ns\":500,\"cpu_ns\":50,\"queue_ns\":50}\n",
         "{\"slice_interval_ns\":500,\"looks\":3,\"looks_cpu_ns\":6}\n{\"slice\":[1500,41,60,0,300]}\n",
         "{\"slice\":[1500,50,10,0,200]}\n",
+        "{\"read_by\":41,\"bytes\":8192,\"of\":\"/a\"}\n{\"read_by\":50,\"bytes\":4096,\"of\":null}\n",
         "{\"samples\":2,\"sample_interval_ns\":500,\"samples_cpu_ns\":4}\n",
         "{\"sampled\":41,\"name\":\"systemd\",\"start_ticks\":1,\"io_ticks\":3,\"seen\":2}\n",
     );

@@ -4,6 +4,7 @@
 //! starts an init as process 1 of a namespace and records until it is done with it. What it finds
 //! stays in memory; it is written at the end, in lines of JSON.
 
+pub mod files;
 mod netlink;
 pub mod proc;
 pub mod processes;
@@ -25,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
 
 use crate::read_ahead::read_since;
+use files::Files;
 use netlink::Taskstats;
 use processes::{Processes, quoted};
 use sampled::{Sampler, Slices};
@@ -247,6 +249,7 @@ struct Recorder {
     processes: Processes,
     sampler: Option<Sampler>,
     slices: Option<Slices>,
+    files: Option<Files>,
     /// Tasks that lived, and forks until then, when it began.
     began: (u64, u64),
     /// The same by the wall clock.
@@ -266,11 +269,15 @@ impl Recorder {
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
             .map_err(|why| format!("no socket for marks: {why}; does another recorder run?"))?;
         let mut taskstats = Taskstats::listen(proc::processors())?;
+        let files = options.files.then(Files::begin).transpose()?;
         let mut slices = options.slice.map(|interval| Slices::every(interval, &mut taskstats));
         let alive = living_threads();
         let began = (alive.len() as u64, proc::forks());
         let mut processes = Processes::default();
-        for task in taskstats.threads(&alive).iter().flatten() {
+        let own = std::process::id();
+        let others: Vec<u32> = alive.into_iter().filter(|&pid| pid != own).collect();
+        let others = taskstats.threads(&others);
+        for task in others.iter().flatten().chain(&taskstats.itself(own)) {
             processes.lived_before(task);
         }
         slices.iter_mut().for_each(|slices| slices.begin(now_ns()));
@@ -283,6 +290,7 @@ impl Recorder {
             processes,
             sampler: options.sample.map(Sampler::every),
             slices,
+            files,
             began,
             began_at: SystemTime::now(),
             trouble: None,
@@ -315,7 +323,8 @@ impl Recorder {
                 sampler.look(now);
             }
             if let Some(slices) = &mut self.slices {
-                slices.look(now, &mut self.taskstats);
+                let samples_ns = self.sampler.as_ref().map_or(0, |sampler| sampler.cpu_ns);
+                slices.look(now, samples_ns, &mut self.taskstats);
             }
             let gone = init.as_mut().is_some_and(|init| !matches!(init.try_wait(), Ok(None)));
             if gone || now >= limit_ns {
@@ -385,9 +394,10 @@ impl Recorder {
     ) -> Result<String, String> {
         let forks = proc::forks();
         let end_ns = now_ns();
+        let read = self.files.take().map(Files::end);
         // What it did for the record, without what it does now that all is over.
         let own = std::process::id();
-        let mut tasks = self.taskstats.threads(&[own]);
+        let mut tasks = vec![self.taskstats.itself(own)];
         let alive = living_threads();
         let others: Vec<u32> = alive.iter().copied().filter(|&pid| pid != own).collect();
         tasks.extend(self.taskstats.threads(&others));
@@ -425,9 +435,17 @@ impl Recorder {
         if self.units_follow {
             out.push_str(&units::heard(&self.marks));
         }
-        if options.files {
-            let files = read_since(Path::new(options.root()), self.began_at);
-            out.extend(files.iter().map(|path| format!("{{\"file\":{}}}\n", quoted(path))));
+        if let Some(read) = read {
+            let (read, unknown) = match read {
+                Ok(read) => (read, String::new()),
+                Err(why) => (files::Read::new(), format!("{{\"unread\":{}}}\n", quoted(&why))),
+            };
+            let wanted = read.keys().map(|(_, device, inode)| (*device, *inode)).collect();
+            let found = read_since(Path::new(options.root()), self.began_at, &wanted);
+            let file = |path| format!("{{\"file\":{}}}\n", quoted(path));
+            out.extend(found.list.iter().map(|path| file(path)));
+            out.push_str(&files::lines(&read, &found.names, |task| self.processes.of_task(task)));
+            out.push_str(&unknown);
         }
         Ok(out)
     }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::taskstats::{self, FAMILY, Malformed, Task};
 
@@ -51,8 +52,14 @@ impl Taskstats {
     /// Be told of every task that exits from now on, on `processors` of them.
     pub(super) fn listen(processors: usize) -> Result<Taskstats, String> {
         let (asked, told) = (socket()?, socket()?);
-        let mut all =
-            Taskstats { family: 0, sequence: 0, asked, told, overflowed: false, buffer: vec![0; 1 << 16] };
+        let mut all = Taskstats {
+            family: 0,
+            sequence: 0,
+            asked,
+            told,
+            overflowed: false,
+            buffer: vec![0; 1 << 16],
+        };
         send(&all.asked, &taskstats::request(CONTROLLER, GET_FAMILY, FAMILY_NAME, FAMILY))?;
         let bytes = all.receive()?;
         all.family = taskstats::family(&all.buffer[..bytes]).map_err(|why| {
@@ -92,6 +99,13 @@ impl Taskstats {
     /// Living threads; `None` for one that is gone by now.
     pub(super) fn threads(&mut self, pids: &[u32]) -> Vec<Option<Task>> {
         self.ask(OF_PID, pids, false)
+    }
+
+    /// The calling thread, which has this number. The kernel knows how long it has run when it
+    /// last stopped, and when it was asked for its clock.
+    pub(super) fn itself(&mut self, pid: u32) -> Option<Task> {
+        let _ = clock_gettime(ClockId::ThreadCPUTime);
+        self.threads(&[pid]).pop()?
     }
 
     /// The sums over living processes; `None` for one that is gone by now.

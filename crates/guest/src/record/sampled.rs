@@ -56,7 +56,8 @@ impl Budget {
         let own_ns = own_ns.saturating_sub(self.before_ns) + look_ns;
         let lacks_ns = own_ns.saturating_mul(PART).saturating_sub(self.all_ns);
         let elapsed_ns = now_ns.saturating_sub(self.began_ns).max(1);
-        let rest_ns = u128::from(lacks_ns) * u128::from(elapsed_ns) / u128::from(self.all_ns.max(1));
+        let rest_ns =
+            u128::from(lacks_ns) * u128::from(elapsed_ns) / u128::from(self.all_ns.max(1));
         rest_ns.min(u128::from(REST_MAX_NS)) as u64
     }
 }
@@ -73,7 +74,8 @@ pub(super) struct Sampler {
     /// By number and start: the name, ticks of I/O delay, and how often it was seen.
     seen: BTreeMap<(u32, u64), (String, u64, u64)>,
     samples: u64,
-    cpu_ns: u64,
+    /// What they took of the processor.
+    pub(super) cpu_ns: u64,
 }
 
 impl Sampler {
@@ -160,7 +162,8 @@ impl Slices {
         }
     }
 
-    pub(super) fn look(&mut self, now_ns: u64, taskstats: &mut Taskstats) {
+    /// `samples_ns` of the processor went to samples: they take what they take.
+    pub(super) fn look(&mut self, now_ns: u64, samples_ns: u64, taskstats: &mut Taskstats) {
         if !self.every.is_due(now_ns) {
             return;
         }
@@ -177,7 +180,7 @@ impl Slices {
         let look_ns = own_ns - cpu_before;
         self.looks += 1;
         self.looks_ns += look_ns;
-        let rest_ns = self.budget.rest_ns(now_ns, own_ns, look_ns);
+        let rest_ns = self.budget.rest_ns(now_ns, own_ns.saturating_sub(samples_ns), look_ns);
         self.every.due_ns = now_ns + rest_ns.max(self.every.interval_ns);
     }
 
