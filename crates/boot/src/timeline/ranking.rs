@@ -130,7 +130,7 @@ fn table(record: &Record, rows: usize) -> Vec<String> {
     lines
 }
 
-/// A file, and the process that had it read.
+/// A file, and the process that it came into memory for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FileRow {
     /// Its path; `None` for what is the file system's own.
@@ -143,7 +143,7 @@ pub struct FileRow {
     pub name: String,
 }
 
-/// What the boot's processes had read, most first, where that was recorded.
+/// What came into memory for the boot's processes, most first, where that was recorded.
 pub fn files(record: &Record) -> Vec<FileRow> {
     let names: BTreeMap<u32, &str> =
         record.of_boot().map(|process| (process.pid, process.name.as_str())).collect();
@@ -159,8 +159,8 @@ fn table_of_files(record: &Record, rows: usize) -> Vec<String> {
     let all = files(record);
     let mut lines: Vec<String> = record.unread.iter().cloned().collect();
     if !all.is_empty() {
-        lines.push("files by the bytes that a process had read of them:".into());
-        lines.push(format!("{:>9}  {:<16} file", "read MB", "process"));
+        lines.push("files by the bytes that came into memory for a process, read or new:".into());
+        lines.push(format!("{:>9}  {:<16} file", "MB", "process"));
     }
     lines.extend(all.iter().take(rows).map(|row| {
         let file = row.file.as_deref().unwrap_or("(folders and tables of the file system)");
