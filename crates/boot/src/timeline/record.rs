@@ -471,9 +471,11 @@ pub(super) mod tests {
         "\"cpu_ns\":100,\"io_ns\":300}\n",
         "{\"pid\":50,\"parent\":41,\"name\":\"a <b>\",\"start_ns\":1200,\"end_ns\":1800,",
         "\"io_ns\":500,\"cpu_ns\":50,\"queue_ns\":50}\n",
-        "{\"slice_interval_ns\":500,\"looks\":3,\"looks_cpu_ns\":6}\n{\"slice\":[1500,41,60,0,300]}\n",
+        "{\"slice_interval_ns\":500,\"looks\":3,\"looks_cpu_ns\":6}\n",
+        "{\"slice\":[1500,41,60,0,300]}\n",
         "{\"slice\":[1500,50,10,0,200]}\n",
-        "{\"read_by\":41,\"bytes\":8192,\"of\":\"/a\"}\n{\"read_by\":50,\"bytes\":4096,\"of\":null}\n",
+        "{\"read_by\":41,\"bytes\":8192,\"of\":\"/a\"}\n",
+        "{\"read_by\":50,\"bytes\":4096,\"of\":null}\n",
         "{\"samples\":2,\"sample_interval_ns\":500,\"samples_cpu_ns\":4}\n",
         "{\"sampled\":41,\"name\":\"systemd\",\"start_ticks\":1,\"io_ticks\":3,\"seen\":2}\n",
     );
