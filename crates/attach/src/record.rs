@@ -62,8 +62,14 @@ impl Recorder {
     /// Write down a request that the device was given at `time`.
     #[inline]
     pub fn add(&mut self, time: Nanos, request: Request) {
-        let record =
-            Record { time: Some(time), request, device: self.device, response: None, place: 0 };
+        let record = Record {
+            time: Some(time),
+            request,
+            device: self.device,
+            response: None,
+            plugged: Nanos::ZERO,
+            place: 0,
+        };
         self.batch.push(record);
         if self.batch.len() == BATCH {
             self.send();

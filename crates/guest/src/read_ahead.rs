@@ -1,12 +1,13 @@
 //! `read-ahead`: what distributions of 2009 did early in a boot: read a list of files, so that they
 //! are there when they are wanted. And how such a list is made.
 
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, major, minor};
 
 /// A file system's times are as coarse as the kernel's tick, and no coarser than this.
 const COARSE: Duration = Duration::from_secs(1);
@@ -24,12 +25,28 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     Ok(0)
 }
 
-/// Files of the file system below `root` that were read since `began`, in the order of their
-/// inodes, which is about that of the disk; paths begin at `root`. They are known by their times,
-/// so it must be mounted with `strictatime`.
-pub(crate) fn read_since(root: &Path, began: SystemTime) -> Vec<String> {
-    let mut all = Vec::new();
-    let Ok(of_root) = fs::metadata(root) else { return Vec::new() };
+/// A file: (major, minor) of its device, and its inode.
+pub(crate) type Inode = ((u32, u32), u64);
+
+/// What is found in a file system.
+pub(crate) struct Found {
+    /// Files that were read, in the order of their inodes, which is about that of the disk.
+    pub(crate) list: Vec<String>,
+    /// Paths of those that are asked for.
+    pub(crate) names: BTreeMap<Inode, String>,
+}
+
+/// Files of the file system below `root` that were read since `began`, and the names of `wanted`;
+/// paths begin at `root`. What was read is known by the files' times, so it must be mounted with
+/// `strictatime`.
+pub(crate) fn read_since(root: &Path, began: SystemTime, wanted: &BTreeSet<Inode>) -> Found {
+    let (mut read, mut names) = (Vec::new(), BTreeMap::new());
+    let device = |meta: &Metadata| (major(meta.dev()), minor(meta.dev()));
+    let inside = |path: &Path| {
+        let path = Path::new("/").join(path.strip_prefix(root).ok()?);
+        path.to_str().map(String::from)
+    };
+    let Ok(of_root) = fs::metadata(root) else { return Found { list: Vec::new(), names } };
     let mut folders: Vec<PathBuf> = vec![root.into()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -37,18 +54,20 @@ pub(crate) fn read_since(root: &Path, began: SystemTime) -> Vec<String> {
             if meta.is_dir() && meta.dev() == of_root.dev() {
                 folders.push(entry.path());
             }
+            let Some(path) = inside(&entry.path()).filter(|_| meta.is_file()) else { continue };
             let accessed = meta.accessed().unwrap_or(SystemTime::UNIX_EPOCH);
-            if meta.is_file() && meta.len() > 0 && accessed + COARSE >= began {
-                all.push((meta.ino(), entry.path()));
+            // A list has a path in each line.
+            if meta.len() > 0 && accessed + COARSE >= began && !path.contains('\n') {
+                read.push((meta.ino(), path.clone()));
+            }
+            let inode = (device(&meta), meta.ino());
+            if wanted.contains(&inode) {
+                names.entry(inode).or_insert(path);
             }
         }
     }
-    all.sort();
-    let inside =
-        |path: &PathBuf| path.strip_prefix(root).ok().map(|path| Path::new("/").join(path));
-    let paths = all.iter().filter_map(|(_, path)| inside(path)?.to_str().map(String::from));
-    // A list has one in each line.
-    paths.filter(|path| !path.contains('\n')).collect()
+    read.sort();
+    Found { list: read.into_iter().map(|(_, path)| path).collect(), names }
 }
 
 #[cfg(test)]
@@ -66,12 +85,16 @@ mod tests {
             let times = fs::FileTimes::new().set_accessed(accessed);
             File::options().write(true).open(root.join(name)).unwrap().set_times(times).unwrap();
         }
-        let list = read_since(&root, SystemTime::now() - Duration::from_secs(60));
+        let old = fs::metadata(root.join("a/old")).unwrap();
+        let old = ((major(old.dev()), minor(old.dev())), old.ino());
+        let began = SystemTime::now() - Duration::from_secs(60);
+        let Found { list, names } = read_since(&root, began, &BTreeSet::from([old]));
         fs::write(root.join("list"), "/no/such/file\n").unwrap();
         let told = run(&[root.join("list").to_str().unwrap().into()]);
         let missing = run(&[root.join("none").to_str().unwrap().into()]);
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(list, ["/a/b/read"]);
+        assert_eq!(names, BTreeMap::from([(old, "/a/old".to_string())]));
         assert_eq!(told, Ok(0));
         assert!(missing.unwrap_err().contains("none"));
     }

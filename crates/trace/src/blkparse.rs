@@ -9,7 +9,8 @@
 //! # Equation
 //! Line: `major,minor cpu sequence seconds.nanoseconds pid action flags [sector + sectors] [name]`.
 //! With `responses`, a request's response is the time of the completions (`C`) that cover its
-//! last sector minus its own.
+//! last sector minus its own. Of a queued one it is also known how long its task's plug kept it
+//! back: from `P`, behind the first request of the plug, to `U`.
 //!
 //! # Parameters
 //! `action`, `responses`.
@@ -193,6 +194,13 @@ impl LineParser for Blkparse {
         let Some((event, action)) = begin(line)? else { return Ok(()) };
         let wanted = action == [self.action];
         let completes = self.events.pairs() && action == b"C";
+        if self.events.pairs() && self.action == b'Q' {
+            match action {
+                b"P" => self.events.plug(event.process),
+                b"U" | b"UT" => self.events.unplug(event.process, event.time),
+                _ => {}
+            }
+        }
         if !wanted && !completes {
             // Not ours, but a line that stops here was cut off.
             line.skip_blanks();

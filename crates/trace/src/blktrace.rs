@@ -46,7 +46,7 @@ impl Params {
     /// Build the format.
     pub fn build(&self, context: &Context) -> Box<dyn Format> {
         let action = match self.action {
-            Action::Q => 1,
+            Action::Q => QUEUE,
             Action::G => 4,
             Action::I => 12,
             Action::D => 7,
@@ -59,7 +59,11 @@ impl Params {
 
 const HEADER_BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
+const QUEUE: u32 = 1;
 const COMPLETE: u32 = 8;
+const PLUG: u32 = 9;
+const UNPLUG: u32 = 10;
+const UNPLUG_LATE: u32 = 11;
 
 const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
@@ -144,6 +148,13 @@ impl Blktrace {
         // Bit 8 marks a cgroup id in the payload.
         let (action, category) = (word & 0xff, word >> 16);
         let wanted = action == self.action;
+        if self.events.pairs() && self.action == QUEUE && category & NOTIFY == 0 {
+            match action {
+                PLUG => self.events.plug(fields.u32(32)),
+                UNPLUG | UNPLUG_LATE => self.events.unplug(fields.u32(32), fields.u64(8)),
+                _ => {}
+            }
+        }
         if category & NOTIFY != 0 || !(wanted || action == COMPLETE && self.events.pairs()) {
             return Ok(());
         }

@@ -10,6 +10,8 @@ use crate::sink::Sink;
 /// Requests held back while their completion has not been seen. A completion that never comes
 /// delays the others by at most this many requests.
 const WINDOW: usize = 1 << 16;
+/// Plugs that are closed at a time; bounds memory against a damaged trace.
+const PLUGS_MAX: usize = 1 << 12;
 
 /// Pairs issues with completions when responses are wanted; passes issues through otherwise.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Events {
     by_sector: BTreeMap<(u32, u64, u64), ()>,
     flushes: VecDeque<u64>,
     longest: u32,
+    /// Processes whose plug is closed, and the number of the first request in it.
+    plugs: BTreeMap<u32, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +45,7 @@ impl Events {
             by_sector: BTreeMap::new(),
             flushes: VecDeque::new(),
             longest: 0,
+            plugs: BTreeMap::new(),
         }
     }
 
@@ -101,6 +106,27 @@ impl Events {
             }
         }
         self.release(sink);
+    }
+
+    /// The plug of a process took its first request, the one that it issued last.
+    pub(crate) fn plug(&mut self, process: u32) {
+        let of_process = |waiting: &Waiting| waiting.record.request.process == process;
+        let last = self.waiting.iter().rposition(of_process);
+        if let Some(last) = last.filter(|_| self.plugs.len() < PLUGS_MAX) {
+            self.plugs.insert(process, self.first + last as u64);
+        }
+    }
+
+    /// A plug was handed over: what its process issued since is in it, merged or not.
+    pub(crate) fn unplug(&mut self, process: u32, time: u64) {
+        let Some(first) = self.plugs.remove(&process) else { return };
+        let from = first.saturating_sub(self.first) as usize;
+        for waiting in self.waiting.iter_mut().skip(from) {
+            let record = &mut waiting.record;
+            if let Some(issued) = record.time.filter(|_| record.request.process == process) {
+                record.plugged = Nanos(time.saturating_sub(issued.0));
+            }
+        }
     }
 
     fn finish_one(&mut self, number: u64, time: u64) {

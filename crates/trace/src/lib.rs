@@ -80,6 +80,9 @@ pub struct Record {
     pub device: u32,
     /// How long it took, where the trace says so.
     pub response: Option<Nanos>,
+    /// How long its task kept it back in a plug, where responses are looked up and the trace says
+    /// so; part of the response.
+    pub plugged: Nanos,
     /// Line number, from 1, in a text trace; byte offset in a binary one.
     pub place: u64,
 }

@@ -25,7 +25,14 @@ impl Sink<'_> {
     /// The record of a request at this place.
     #[inline]
     pub(crate) fn record(&self, time: Option<u64>, device: u32, request: Request) -> Record {
-        Record { time: time.map(Nanos), request, device, response: None, place: self.place }
+        Record {
+            time: time.map(Nanos),
+            request,
+            device,
+            response: None,
+            plugged: Nanos::ZERO,
+            place: self.place,
+        }
     }
 
     /// Add a plain request with a known response time, or without.

@@ -26,6 +26,7 @@
 //! Anderson et al., "Buttress", FAST 2004; Tarasov et al., "Extracting Flexible, Replayable
 //! Models from Large Block Traces", FAST 2012.
 
+mod computing;
 mod dependent;
 mod paced;
 mod source;
@@ -117,8 +118,8 @@ impl Params {
         source.check_start(order.needs_times())?;
         Ok(match order {
             Order::Paced(pace) => Box::new(Paced::new(source, pace)),
-            Order::Dependencies { burst, handover } => {
-                let mut replay = Dependent::new(source, (burst, handover)).map_err(wrong)?;
+            Order::Dependencies { burst, handover, cores } => {
+                let mut replay = Dependent::new(source, (burst, handover), cores).map_err(wrong)?;
                 if let Some(name) = &self.watch {
                     replay.watch(name).map_err(|message| ConfigError::new("watch", message))?;
                 }

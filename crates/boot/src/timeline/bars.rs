@@ -90,7 +90,7 @@ fn pieces(
     let mut all = Vec::new();
     let mut left = [process.cpu_ns, process.queue_ns, process.io_ns];
     let mut at = from;
-    let interval = record.slice_interval_ns.unwrap_or(0);
+    let interval = record.looks.map_or(0, |looks| looks.slice_interval_ns);
     for slice in record.slices.iter().filter(|slice| slice.pid == process.pid) {
         // A number that was another's before, or will be.
         if slice.at_ns <= from || slice.at_ns > to {

@@ -1,8 +1,10 @@
 //! Who waited longest for storage.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::record::{Machine, Process, Record};
+use super::record::{FileRead, Machine, Process, Record};
 use super::units;
 
 /// Ticks in which the paper's way counts.
@@ -64,6 +66,8 @@ pub struct Bias {
     pub interval_ns: u64,
     /// Looks.
     pub samples: u64,
+    /// What they took of the processor, where the record says so.
+    pub cpu_ns: Option<u64>,
     /// Processes of the boot that it never saw.
     pub unseen: usize,
     /// Their I/O delay.
@@ -92,6 +96,7 @@ pub fn bias(record: &Record, leaders: usize) -> Option<Bias> {
     Some(Bias {
         interval_ns: samples.sample_interval_ns,
         samples: samples.samples,
+        cpu_ns: samples.samples_cpu_ns,
         unseen: unseen.len(),
         unseen_io_ns: sum(&mut unseen.iter().map(|process| process.io_ns)),
         exact_io_ns: sum(&mut all.iter().map(|process| process.io_ns)),
@@ -122,6 +127,45 @@ fn table(record: &Record, rows: usize) -> Vec<String> {
             row.write_bytes as f64 / 1e6,
         ));
     }
+    lines
+}
+
+/// A file, and the process that it came into memory for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileRow {
+    /// Its path; `None` for what is the file system's own.
+    pub file: Option<String>,
+    /// So much of it.
+    pub bytes: u64,
+    /// For this process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// What came into memory for the boot's processes, most first, where that was recorded.
+pub fn files(record: &Record) -> Vec<FileRow> {
+    let names: BTreeMap<u32, &str> =
+        record.of_boot().map(|process| (process.pid, process.name.as_str())).collect();
+    let row = |read: &FileRead| {
+        let name = (*names.get(&read.read_by)?).to_string();
+        Some(FileRow { file: read.of.clone(), bytes: read.bytes, pid: read.read_by, name })
+    };
+    record.reads.iter().filter_map(row).collect()
+}
+
+/// The first `rows` of them.
+fn table_of_files(record: &Record, rows: usize) -> Vec<String> {
+    let all = files(record);
+    let mut lines: Vec<String> = record.unread.iter().cloned().collect();
+    if !all.is_empty() {
+        lines.push("files by the bytes that came into memory for a process, read or new:".into());
+        lines.push(format!("{:>9}  {:<16} file", "MB", "process"));
+    }
+    lines.extend(all.iter().take(rows).map(|row| {
+        let file = row.file.as_deref().unwrap_or("(folders and tables of the file system)");
+        format!("{:9.3}  {:<16} {file}", row.bytes as f64 / 1e6, row.name)
+    }));
     lines
 }
 
@@ -156,6 +200,31 @@ fn of_machine(machine: &Machine) -> Vec<String> {
     lines
 }
 
+/// What the recorder took itself, and how much of that for looks and samples.
+fn of_recorder(record: &Record) -> Option<String> {
+    let recorder = record.recorder()?;
+    let (start, end) = record.window_ns();
+    let own = recorder.cpu_ns as f64;
+    let all = record.of_boot().map(|one| one.cpu_ns as f64).sum::<f64>() + own;
+    let share = |ns: f64| ns / all.max(1.0) * 100.0;
+    let looks = record.looks.and_then(|one| Some(("looks", one.looks?, one.looks_cpu_ns?)));
+    let samples = record.samples.map(|one| ("samples", one.samples, one.samples_cpu_ns));
+    let samples = samples.and_then(|(what, count, ns)| Some((what, count, ns?)));
+    let parts: Vec<String> = looks
+        .into_iter()
+        .chain(samples)
+        .map(|(what, count, ns)| format!("; {count} {what} {:.2} %", share(ns as f64)))
+        .collect();
+    Some(format!(
+        "the recorder itself: {:.6} s of processor, {:.2} % of the time and {:.2} % of the \
+         processor's{}",
+        own / 1e9,
+        own / (end - start).max(1) as f64 * 100.0,
+        share(own),
+        parts.concat()
+    ))
+}
+
 /// What a person reads: milestones, shares, and the first `rows` of the ranking.
 pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -188,21 +257,12 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     if start > 0 && record.travelled.is_none() {
         lines.push(format!("process 1 {:.6} s after the kernel's start", seconds(start)));
     }
-    if let Some(recorder) = record.recorder() {
-        let own = recorder.cpu_ns as f64;
-        let all = record.of_boot().map(|one| one.cpu_ns as f64).sum::<f64>() + own;
-        let of_time = own / (end - start).max(1) as f64 * 100.0;
-        lines.push(format!(
-            "the recorder itself: {:.6} s of processor, {of_time:.2} % of the time and {:.1} % of \
-             the processor's",
-            own / 1e9,
-            own / all.max(1.0) * 100.0
-        ));
-    }
+    lines.extend(of_recorder(record));
     if let Some(why) = &head.incomplete {
         lines.push(format!("the record is incomplete: {why}"));
     }
     lines.extend(table(record, rows));
+    lines.extend(table_of_files(record, rows));
     lines.extend(units::lines(record, rows));
     if let Some(bias) = bias(record, 5) {
         lines.push(format!(
@@ -232,6 +292,8 @@ mod tests {
         let text = lines(&record, 2).join("\n");
         assert!(text.starts_with("a.target after 0.000001 s of process 1"), "{text}");
         assert!(text.contains("the recorder itself") && !text.contains("[jbd2"), "{text}");
+        assert!(text.contains(" systemd          /a\n"), "{text}");
+        assert!(text.contains("; 3 looks ") && text.contains("; 2 samples "), "{text}");
     }
 
     #[test]

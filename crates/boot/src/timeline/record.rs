@@ -32,10 +32,14 @@ pub struct Record {
     pub sampled: Vec<Sampled>,
     /// What each process used from one look to the next, where it was looked.
     pub slices: Vec<Slice>,
-    /// How long a look is before the next.
-    pub slice_interval_ns: Option<u64>,
+    /// How it was looked.
+    pub looks: Option<Looks>,
     /// Files that were read, where that was asked for.
     pub files: Vec<String>,
+    /// Which process had what of them read, most first.
+    pub reads: Vec<FileRead>,
+    /// Why that is not known, though it was asked for.
+    pub unread: Option<String>,
     /// Units of systemd that were started, where it was asked.
     pub units: Vec<Unit>,
     /// What was before the kernel, where the firmware tells.
@@ -164,6 +168,33 @@ pub struct Samples {
     pub samples: u64,
     /// From one to the next.
     pub sample_interval_ns: u64,
+    /// What they took of the processor, where the record says so.
+    #[serde(default)]
+    pub samples_cpu_ns: Option<u64>,
+}
+
+/// What a process had read of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileRead {
+    /// The process.
+    pub read_by: u32,
+    /// So many bytes.
+    pub bytes: u64,
+    /// The file; `None` for what is the file system's own.
+    pub of: Option<String>,
+}
+
+/// Looks at what each process used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Looks {
+    /// From one to the next at least.
+    pub slice_interval_ns: u64,
+    /// How many, where the record says so.
+    #[serde(default)]
+    pub looks: Option<u64>,
+    /// What they took of the processor.
+    #[serde(default)]
+    pub looks_cpu_ns: Option<u64>,
 }
 
 /// A process as the paper's way saw it.
@@ -280,8 +311,10 @@ impl Record {
             samples: None,
             sampled: Vec::new(),
             slices: Vec::new(),
-            slice_interval_ns: None,
+            looks: None,
             files: Vec::new(),
+            reads: Vec::new(),
+            unread: None,
             units: Vec::new(),
             before_kernel: None,
             travelled: None,
@@ -344,7 +377,11 @@ impl Record {
         } else if has("samples") {
             self.samples = Some(read(line)?);
         } else if has("slice_interval_ns") {
-            self.slice_interval_ns = Some(read(line["slice_interval_ns"].clone())?);
+            self.looks = Some(read(line)?);
+        } else if has("read_by") {
+            self.reads.push(read(line)?);
+        } else if has("unread") {
+            self.unread = Some(read(line["unread"].clone())?);
         } else if has("file") {
             self.files.push(read(line["file"].clone())?);
         } else if has("unit") {
@@ -434,9 +471,12 @@ pub(super) mod tests {
         "\"cpu_ns\":100,\"io_ns\":300}\n",
         "{\"pid\":50,\"parent\":41,\"name\":\"a <b>\",\"start_ns\":1200,\"end_ns\":1800,",
         "\"io_ns\":500,\"cpu_ns\":50,\"queue_ns\":50}\n",
-        "{\"slice_interval_ns\":500}\n{\"slice\":[1500,41,60,0,300]}\n",
+        "{\"slice_interval_ns\":500,\"looks\":3,\"looks_cpu_ns\":6}\n",
+        "{\"slice\":[1500,41,60,0,300]}\n",
         "{\"slice\":[1500,50,10,0,200]}\n",
-        "{\"samples\":2,\"sample_interval_ns\":500}\n",
+        "{\"read_by\":41,\"bytes\":8192,\"of\":\"/a\"}\n",
+        "{\"read_by\":50,\"bytes\":4096,\"of\":null}\n",
+        "{\"samples\":2,\"sample_interval_ns\":500,\"samples_cpu_ns\":4}\n",
         "{\"sampled\":41,\"name\":\"systemd\",\"start_ticks\":1,\"io_ticks\":3,\"seen\":2}\n",
     );
 

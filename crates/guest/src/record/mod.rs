@@ -4,6 +4,7 @@
 //! starts an init as process 1 of a namespace and records until it is done with it. What it finds
 //! stays in memory; it is written at the end, in lines of JSON.
 
+pub mod files;
 mod netlink;
 pub mod proc;
 pub mod processes;
@@ -25,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
 
 use crate::read_ahead::read_since;
+use files::Files;
 use netlink::Taskstats;
 use processes::{Processes, quoted};
 use sampled::{Sampler, Slices};
@@ -247,6 +249,7 @@ struct Recorder {
     processes: Processes,
     sampler: Option<Sampler>,
     slices: Option<Slices>,
+    files: Option<Files>,
     /// Tasks that lived, and forks until then, when it began.
     began: (u64, u64),
     /// The same by the wall clock.
@@ -266,12 +269,18 @@ impl Recorder {
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
             .map_err(|why| format!("no socket for marks: {why}; does another recorder run?"))?;
         let mut taskstats = Taskstats::listen(proc::processors())?;
+        let files = options.files.then(Files::begin).transpose()?;
+        let mut slices = options.slice.map(|interval| Slices::every(interval, &mut taskstats));
         let alive = living_threads();
         let began = (alive.len() as u64, proc::forks());
         let mut processes = Processes::default();
-        for task in alive.iter().filter_map(|&pid| taskstats.thread(pid)) {
-            processes.lived_before(&task);
+        let own = std::process::id();
+        let others: Vec<u32> = alive.into_iter().filter(|&pid| pid != own).collect();
+        let others = taskstats.threads(&others);
+        for task in others.iter().flatten().chain(&taskstats.itself(own)) {
+            processes.lived_before(task);
         }
+        slices.iter_mut().for_each(|slices| slices.begin(now_ns()));
         let mut milestones = options.milestones.clone();
         milestones.push(("recorder".into(), now_ns()));
         Ok(Recorder {
@@ -280,7 +289,8 @@ impl Recorder {
             milestones,
             processes,
             sampler: options.sample.map(Sampler::every),
-            slices: options.slice.map(Slices::every),
+            slices,
+            files,
             began,
             began_at: SystemTime::now(),
             trouble: None,
@@ -301,9 +311,11 @@ impl Recorder {
                 self.slices.as_ref().map(Slices::due_ns),
             ];
             let due_ns = dues.into_iter().flatten().min().unwrap_or(limit_ns);
-            self.wait(due_ns.saturating_sub(now_ns()));
-            self.take_exits();
-            if self.take_marks(&options.until) {
+            let [exits, marks] = self.wait(due_ns.saturating_sub(now_ns()));
+            if exits {
+                self.take_exits();
+            }
+            if marks && self.take_marks(&options.until) {
                 return true;
             }
             let now = now_ns();
@@ -311,7 +323,8 @@ impl Recorder {
                 sampler.look(now);
             }
             if let Some(slices) = &mut self.slices {
-                slices.look(now, &mut self.taskstats);
+                let samples_ns = self.sampler.as_ref().map_or(0, |sampler| sampler.cpu_ns);
+                slices.look(now, samples_ns, &mut self.taskstats);
             }
             let gone = init.as_mut().is_some_and(|init| !matches!(init.try_wait(), Ok(None)));
             if gone || now >= limit_ns {
@@ -322,7 +335,8 @@ impl Recorder {
         }
     }
 
-    fn wait(&self, ns: u64) {
+    /// Until there is something, exits or marks, or so long.
+    fn wait(&self, ns: u64) -> [bool; 2] {
         let mut fds = [
             PollFd::from_borrowed_fd(self.taskstats.told.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.marks.as_fd(), PollFlags::IN),
@@ -331,13 +345,17 @@ impl Recorder {
         let timeout = Timespec { tv_sec: sec as i64, tv_nsec: nsec as i64 };
         // Interrupted, it is called again.
         let _ = poll(&mut fds, Some(&timeout));
+        [0, 1].map(|index| !fds[index].revents().is_empty())
     }
 
     fn take_exits(&mut self) {
         match self.taskstats.exits() {
             Ok(tasks) => {
                 let now = now_ns();
-                tasks.iter().for_each(|task| self.processes.exited(task, now));
+                for task in &tasks {
+                    self.processes.exited(task, now);
+                    self.slices.iter_mut().for_each(|slices| slices.exited(task));
+                }
             }
             Err(why) => self.trouble = Some(why.to_string()),
         }
@@ -376,13 +394,18 @@ impl Recorder {
     ) -> Result<String, String> {
         let forks = proc::forks();
         let end_ns = now_ns();
+        let read = self.files.take().map(Files::end);
+        // What it did for the record, without what it does now that all is over.
+        let own = std::process::id();
+        let mut tasks = vec![self.taskstats.itself(own)];
         let alive = living_threads();
-        let tasks: Vec<_> = alive.iter().filter_map(|&pid| self.taskstats.thread(pid)).collect();
+        let others: Vec<u32> = alive.iter().copied().filter(|&pid| pid != own).collect();
+        tasks.extend(self.taskstats.threads(&others));
         // Whoever exited since is in both, and no longer lives.
         self.take_exits();
         let forks = forks.saturating_sub(self.began.1);
         let lost = lost(self.began.0, forks, self.processes.exits, alive.len() as u64);
-        for task in &tasks {
+        for task in tasks.iter().flatten() {
             self.processes.lives(task, end_ns);
         }
         let lost_some = (lost > 0).then(|| format!("{lost} tasks were not heard of"));
@@ -412,9 +435,17 @@ impl Recorder {
         if self.units_follow {
             out.push_str(&units::heard(&self.marks));
         }
-        if options.files {
-            let files = read_since(Path::new(options.root()), self.began_at);
-            out.extend(files.iter().map(|path| format!("{{\"file\":{}}}\n", quoted(path))));
+        if let Some(read) = read {
+            let (read, unknown) = match read {
+                Ok(read) => (read, String::new()),
+                Err(why) => (files::Read::new(), format!("{{\"unread\":{}}}\n", quoted(&why))),
+            };
+            let wanted = read.keys().map(|(_, device, inode)| (*device, *inode)).collect();
+            let found = read_since(Path::new(options.root()), self.began_at, &wanted);
+            let file = |path| format!("{{\"file\":{}}}\n", quoted(path));
+            out.extend(found.list.iter().map(|path| file(path)));
+            out.push_str(&files::lines(&read, &found.names, |task| self.processes.of_task(task)));
+            out.push_str(&unknown);
         }
         Ok(out)
     }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::taskstats::{self, FAMILY, Malformed, Task};
 
@@ -17,10 +18,14 @@ const OF_TGID: u16 = 2;
 const REGISTER_PROCESSORS: u16 = 3;
 /// For a burst of exits while nobody reads.
 const BUFFER_BYTES: usize = 4 << 20;
+/// Questions that are sent at once. Their answers fit into a socket's usual buffer.
+const GROUP: usize = 32;
 
 /// Two sockets: for what is told, and for what is asked.
 pub(super) struct Taskstats {
     family: u16,
+    /// Number of the next question.
+    sequence: u32,
     asked: OwnedFd,
     /// Exit records come here.
     pub(super) told: OwnedFd,
@@ -47,11 +52,17 @@ impl Taskstats {
     /// Be told of every task that exits from now on, on `processors` of them.
     pub(super) fn listen(processors: usize) -> Result<Taskstats, String> {
         let (asked, told) = (socket()?, socket()?);
-        let mut all =
-            Taskstats { family: 0, asked, told, overflowed: false, buffer: vec![0; 1 << 16] };
+        let mut all = Taskstats {
+            family: 0,
+            sequence: 0,
+            asked,
+            told,
+            overflowed: false,
+            buffer: vec![0; 1 << 16],
+        };
         send(&all.asked, &taskstats::request(CONTROLLER, GET_FAMILY, FAMILY_NAME, FAMILY))?;
-        let answer = all.receive()?;
-        all.family = taskstats::family(&answer).map_err(|why| {
+        let bytes = all.receive()?;
+        all.family = taskstats::family(&all.buffer[..bytes]).map_err(|why| {
             format!("this kernel tells nothing of tasks ({why}); it needs CONFIG_TASKSTATS")
         })?;
         let mask = format!("0-{}\0", processors.max(1) - 1);
@@ -62,10 +73,15 @@ impl Taskstats {
         Ok(all)
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>, String> {
-        let received = net::recv(&self.asked, &mut self.buffer[..], RecvFlags::empty());
-        let (_, bytes) = received.map_err(|why| format!("no answer about tasks: {why}"))?;
-        Ok(self.buffer[..bytes].to_vec())
+    /// The next answer, in the buffer: so many bytes.
+    fn receive(&mut self) -> Result<usize, String> {
+        loop {
+            match net::recv(&self.asked, &mut self.buffer[..], RecvFlags::empty()) {
+                Ok((_, bytes)) => return Ok(bytes),
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(format!("no answer about tasks: {why}")),
+            }
+        }
     }
 
     /// The tasks that exited since the last call.
@@ -80,20 +96,47 @@ impl Taskstats {
         }
     }
 
-    /// A living thread; `None` when it is gone by now.
-    pub(super) fn thread(&mut self, pid: u32) -> Option<Task> {
-        self.ask(OF_PID, pid, false)
+    /// Living threads; `None` for one that is gone by now.
+    pub(super) fn threads(&mut self, pids: &[u32]) -> Vec<Option<Task>> {
+        self.ask(OF_PID, pids, false)
     }
 
-    /// The sums over a living process; `None` when it is gone by now.
-    pub(super) fn process(&mut self, pid: u32) -> Option<Task> {
-        self.ask(OF_TGID, pid, true)
+    /// The calling thread, which has this number. The kernel knows how long it has run when it
+    /// last stopped, and when it was asked for its clock.
+    pub(super) fn itself(&mut self, pid: u32) -> Option<Task> {
+        let _ = clock_gettime(ClockId::ThreadCPUTime);
+        self.threads(&[pid]).pop()?
     }
 
-    fn ask(&mut self, attribute: u16, pid: u32, sums: bool) -> Option<Task> {
-        let ask = taskstats::request(self.family, GET, attribute, &pid.to_ne_bytes());
-        send(&self.asked, &ask).ok()?;
-        let answer = self.receive().ok()?;
-        taskstats::tasks(&answer, sums).ok()?.pop()
+    /// The sums over living processes; `None` for one that is gone by now.
+    pub(super) fn processes(&mut self, pids: &[u32]) -> Vec<Option<Task>> {
+        self.ask(OF_TGID, pids, true)
+    }
+
+    /// One call sends a group of questions; each has one answer, which has its number.
+    fn ask(&mut self, attribute: u16, pids: &[u32], sums: bool) -> Vec<Option<Task>> {
+        let mut all = vec![None; pids.len()];
+        for (group, answers) in pids.chunks(GROUP).zip(all.chunks_mut(GROUP)) {
+            let first = self.sequence;
+            let mut questions = Vec::new();
+            for pid in group {
+                let content = pid.to_ne_bytes();
+                let question = taskstats::request(self.family, GET, attribute, &content);
+                questions.extend(taskstats::numbered(question, self.sequence));
+                self.sequence = self.sequence.wrapping_add(1);
+            }
+            if send(&self.asked, &questions).is_err() {
+                continue;
+            }
+            for _ in group {
+                let Ok(bytes) = self.receive() else { break };
+                let answer = &self.buffer[..bytes];
+                let place = taskstats::number(answer).map(|number| number.wrapping_sub(first));
+                if let Some(place) = place.and_then(|at| answers.get_mut(at as usize)) {
+                    *place = taskstats::tasks(answer, sums).ok().and_then(|mut all| all.pop());
+                }
+            }
+        }
+        all
     }
 }

@@ -30,6 +30,8 @@ pub struct Processes {
     generation: BTreeMap<u32, u32>,
     /// What threads had used when the recording began, by their numbers.
     before: BTreeMap<u32, Usage>,
+    /// Of threads that are not the first: their processes.
+    threads: BTreeMap<u32, u32>,
     /// Exit records.
     pub exits: u64,
 }
@@ -54,6 +56,9 @@ impl Processes {
     }
 
     fn of(&mut self, task: &Task, now_ns: u64) -> &mut Process {
+        if task.pid != task.process {
+            self.threads.insert(task.pid, task.process);
+        }
         let start_ns = now_ns.saturating_sub(task.elapsed_ns);
         // Its number may be another's next.
         let before = self.before.remove(&task.pid).unwrap_or_default();
@@ -79,6 +84,11 @@ impl Processes {
         process.threads += 1;
         process.usage = process.usage.and(&usage);
         process
+    }
+
+    /// The process of a task.
+    pub fn of_task(&self, task: u32) -> u32 {
+        self.threads.get(&task).copied().unwrap_or(task)
     }
 
     /// All of them with their numbers, in order of their start.
@@ -158,6 +168,7 @@ mod tests {
         assert_eq!((process.start_ns, process.end_ns, process.usage.io_ns), (70, Some(120), 8));
         all.lives(&task(10, 7, "late", 20, 0), 121);
         assert_eq!(all.in_order()[0].1.end_ns, None);
+        assert_eq!([7, 8, 10, 11].map(|task| all.of_task(task)), [7, 7, 7, 11]);
     }
 
     #[test]

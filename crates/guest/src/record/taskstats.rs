@@ -281,6 +281,19 @@ pub fn request(family: u16, command: u8, attribute: u16, content: &[u8]) -> Vec<
     out
 }
 
+/// Give a request a number, which its answer will have.
+pub fn numbered(mut request: Vec<u8>, number: u32) -> Vec<u8> {
+    if let Some(place) = request.get_mut(8..12) {
+        place.copy_from_slice(&number.to_ne_bytes());
+    }
+    request
+}
+
+/// The number of the request that this answers.
+pub fn number(answer: &[u8]) -> Option<u32> {
+    u32_at(answer, 8).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,5 +363,9 @@ mod tests {
         let bytes = request(21, 1, 3, b"0-1\0");
         assert_eq!((bytes.len(), bytes[0], bytes[4]), (28, 28, 21));
         assert_eq!((bytes[16], bytes[20], bytes[22]), (1, 8, 3));
+        let numbered = numbered(bytes.clone(), 0x1234_5678);
+        assert_eq!((number(&numbered), number(&bytes)), (Some(0x1234_5678), Some(0)));
+        assert_eq!((&numbered[..8], &numbered[12..]), (&bytes[..8], &bytes[12..]));
+        assert_eq!(number(&bytes[..11]), None);
     }
 }

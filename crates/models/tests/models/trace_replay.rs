@@ -166,6 +166,75 @@ fn dependencies_keep_computing_time_and_leave_out_the_old_devices_time() {
 }
 
 #[test]
+fn dependencies_share_the_cores_that_they_are_given() {
+    // Two processes compute for 1 ms each after an answer to both, apart when they were recorded.
+    let text = "8,0 0 1 0.000000 1 Q R 0 + 8 [p]\n8,0 0 1 0.000000 2 Q R 8 + 8 [p]\n\
+                8,0 0 1 0.005000 0 C R 0 + 8 [0]\n8,0 0 1 0.006000 1 Q R 16 + 8 [p]\n\
+                8,0 0 1 0.009000 0 C R 8 + 8 [0]\n8,0 0 1 0.010000 2 Q R 24 + 8 [p]\n\
+                8,0 0 1 0.012000 0 C R 16 + 8 [0]\n8,0 0 1 0.013000 0 C R 24 + 8 [0]\n";
+    let last = |cores: &str| {
+        let options = format!("[trace.replay.dependencies]\n{cores}");
+        let issued = replay(text, &options, 0).unwrap().0.issued;
+        issued.iter().map(|(at, _)| at / 1000).collect::<Vec<_>>()
+    };
+    assert_eq!(last(""), [0, 0, 1010, 1010]);
+    assert_eq!(last("cores = 2"), [0, 0, 1010, 1010]);
+    assert_eq!(last("cores = 1"), [0, 0, 2010, 2010]);
+    let error = replay(text, "replay.dependencies.cores = 0", 0).map(drop).unwrap_err();
+    assert!(error.contains("cores: expected 1 to 4096"), "{error}");
+}
+
+/// What process 1 keeps in its plug, and process 2 at the same time: (us, process, action, sector).
+const PLUGGED: [(u64, u32, &str, u64); 16] = [
+    (0, 9, "Q", 0),
+    (5, 0, "C", 0),
+    (10, 1, "Q", 100), // before the plug
+    (11, 1, "Q", 200),
+    (11, 1, "P", 0),
+    (12, 2, "Q", 500),
+    (12, 2, "P", 0),
+    (13, 1, "Q", 208),
+    (14, 2, "U", 0),
+    (15, 1, "Q", 216),
+    (17, 1, "U", 0),
+    (18, 1, "Q", 300), // behind it
+    (60, 0, "C", 500),
+    (70, 0, "C", 100),
+    (80, 0, "C", 200),
+    (90, 0, "C", 300),
+];
+
+#[test]
+fn dependencies_issue_at_once_what_was_plugged_together() {
+    let mut text = String::new();
+    for (us, pid, action, sector) in PLUGGED {
+        let at = format!("8,0 0 1 0.000{us:03}000 {pid} {action}");
+        let sectors = if (action, sector) == ("C", 200) { 24 } else { 8 };
+        let _ = match action {
+            "P" => writeln!(text, "{at} N [p]"),
+            "U" => writeln!(text, "{at} N [p] 1"),
+            _ => writeln!(text, "{at} WS {sector} + {sectors} [p]"),
+        };
+    }
+    let (log, _) = replay(&text, "replay = \"dependencies\"", 0).unwrap();
+    let issued: Vec<_> = log.issued.iter().map(|(at, r)| (at / 1000, r.lba.0)).collect();
+    // The device takes 10 us, not 5, for the first.
+    let later = |at: u64| at + 5;
+    assert_eq!(
+        issued,
+        [
+            (0, 0),
+            (later(10), 100),
+            (later(14), 500),
+            (later(17), 200),
+            (later(17), 208),
+            (later(17), 216),
+            (later(18), 300)
+        ]
+    );
+}
+
+#[test]
 fn dependencies_need_completions() {
     let only: String =
         recorded().lines().filter(|l| !l.contains(" C ")).map(|l| format!("{l}\n")).collect();

@@ -13,9 +13,11 @@
 //! within `handover`: the journal's thread that a commit woke, write-back that had no room,
 //! and programs that were throttled, which a kernel of 100 Hz lets go on up to two ticks later;
 //! else its process's own, however long ago. What follows nothing is issued at its recorded time.
+//! What a task kept back in its plug is issued at once, when that was handed over.
 //!
 //! # Parameters
-//! `burst`, `handover`.
+//! `burst`, `handover`; `cores`: what is computed between, where it is no longer than `handover`,
+//! shares so many. A slow device keeps processes apart that compute at the same time on a fast one.
 //!
 //! # What it leaves out
 //! What the record does not show: locks, pipes, waiting for memory. Requests that another device
@@ -38,6 +40,9 @@ use sim::Nanos;
 
 use crate::replay::Order;
 
+/// More cores than any host has.
+const CORES_MAX: u32 = 4096;
+
 /// Parameters of replay by dependencies.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -46,6 +51,9 @@ pub struct Params {
     pub burst: Duration,
     /// Others follow the latest completion, where it is not longer ago than this.
     pub handover: Duration,
+    /// Cores that compute; none: each process has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
 }
 
 impl Default for Params {
@@ -53,6 +61,7 @@ impl Default for Params {
         Params {
             burst: Duration(Nanos::from_micros(50)),
             handover: Duration(Nanos::from_millis(20)),
+            cores: None,
         }
     }
 }
@@ -61,8 +70,13 @@ impl Params {
     /// Build the order.
     ///
     /// # Errors
-    /// Never.
+    /// When there is no core.
     pub fn build(&self, _context: &()) -> Result<Order, ConfigError> {
-        Ok(Order::Dependencies { burst: self.burst.0, handover: self.handover.0 })
+        if self.cores.is_some_and(|cores| !(1..=CORES_MAX).contains(&cores)) {
+            let message = format!("expected 1 to {CORES_MAX}, or none for one for each process");
+            return Err(ConfigError::new("cores", message));
+        }
+        let (burst, handover) = (self.burst.0, self.handover.0);
+        Ok(Order::Dependencies { burst, handover, cores: self.cores })
     }
 }

@@ -23,6 +23,8 @@ pub enum Order {
         burst: Nanos,
         /// Others follow the latest completion, where it is not longer ago than this.
         handover: Nanos,
+        /// Cores that what is computed between shares; `None`: each process has its own.
+        cores: Option<u32>,
     },
 }
 

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use sim::{Completion, Demand, Nanos, Request, Workload, WorkloadError};
-use trace::Record;
 
+use super::computing::Computing;
 use super::source::Source;
 use super::watched::Watched;
 
@@ -39,6 +39,8 @@ pub(super) struct Dependent {
     /// When what may be issued is due; without the start of the replay for those that follow
     /// nothing.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
+    /// What is due after computing, where cores are shared; and the longest that counts as such.
+    computing: Option<(Computing, Nanos)>,
     started: bool,
     /// What was issued, by its id.
     issued: Vec<u32>,
@@ -53,18 +55,18 @@ impl Dependent {
     pub(super) fn new(
         mut source: Source,
         (burst, handover): (Nanos, Nanos),
+        cores: Option<u32>,
     ) -> Result<Dependent, WorkloadError> {
         let (mut nodes, mut due) = (Vec::<Node>::new(), BinaryHeap::new());
         let mut past = Past { burst, handover, ..Past::default() };
         let (mut first, mut following) = (None, 0);
-        while let Some(record) = source.peek()? {
+        for Asked { time, request, response } in asked(&mut source)? {
             let index = u32::try_from(nodes.len()).ok().filter(|&index| index < NONE);
             let index = index.ok_or_else(|| {
                 WorkloadError("a replay by dependencies takes at most 2^32 - 2 requests".into())
             })?;
-            let time = record.time.unwrap_or(past.now).max(past.now);
             let origin = *first.get_or_insert(time);
-            let (event, gap) = match past.followed(time, record.request.process) {
+            let (event, gap) = match past.followed(time, request.process) {
                 Some((event, at)) => (Some(event), time.since(at)),
                 None => (None, time.since(origin)),
             };
@@ -81,9 +83,7 @@ impl Dependent {
                     std::mem::replace(&mut nodes[other as usize].after_completion, index)
                 }
             };
-            past.add(index, time, &record);
-            let request = source.place(&record)?;
-            source.advance();
+            past.add(index, time, &request, response);
             let (after_issue, after_completion) = (NONE, NONE);
             nodes.push(Node { request, gap, after_issue, after_completion, sibling });
         }
@@ -96,7 +96,18 @@ impl Dependent {
         }
         let (issued, in_flight, started) = (Vec::new(), 0, false);
         let watched = None;
-        Ok(Dependent { source, nodes, due, started, issued, in_flight, following, watched })
+        let computing = cores.map(|cores| (Computing::on(cores), handover));
+        Ok(Dependent {
+            source,
+            nodes,
+            due,
+            computing,
+            started,
+            issued,
+            in_flight,
+            following,
+            watched,
+        })
     }
 
     /// Watch the processes of this name.
@@ -111,8 +122,31 @@ impl Dependent {
     fn release(&mut self, mut next: u32, at: Nanos) {
         while next != NONE {
             let node = &self.nodes[next as usize];
-            self.due.push(Reverse((at.saturating_add(node.gap), next)));
+            match &mut self.computing {
+                Some((computing, longest)) if node.gap <= *longest => {
+                    computing.start(at, node.gap, next);
+                }
+                _ => self.due.push(Reverse((at.saturating_add(node.gap), next))),
+            }
             next = node.sibling;
+        }
+    }
+
+    /// When something is due.
+    fn next_due(&self) -> Option<Nanos> {
+        let waited = self.due.peek().map(|&Reverse((at, _))| at);
+        let computed = self.computing.as_ref().and_then(|(computing, _)| computing.next());
+        waited.into_iter().chain(computed).min()
+    }
+
+    /// What is due at `now`.
+    fn take_due(&mut self, now: Nanos) -> Option<u32> {
+        match self.due.peek() {
+            Some(&Reverse((at, index))) if at <= now => {
+                self.due.pop();
+                Some(index)
+            }
+            _ => self.computing.as_mut()?.0.take(now),
         }
     }
 }
@@ -123,13 +157,10 @@ impl Workload for Dependent {
             let from_here = |Reverse((at, index))| Reverse((now.saturating_add(at), index));
             self.due = self.due.drain().map(from_here).collect();
         }
-        let Some(&Reverse((at, index))) = self.due.peek() else {
+        let Some(at) = self.next_due() else {
             return Ok(if self.in_flight > 0 { Demand::Wait } else { Demand::End });
         };
-        if at > now {
-            return Ok(Demand::At(at));
-        }
-        self.due.pop();
+        let Some(index) = self.take_due(now) else { return Ok(Demand::At(at)) };
         self.in_flight += 1;
         self.issued.push(index);
         self.release(self.nodes[index as usize].after_issue, now);
@@ -162,6 +193,31 @@ impl Workload for Dependent {
         ));
         notes
     }
+}
+
+/// A request of the recording, when its task let go of it.
+struct Asked {
+    time: Nanos,
+    request: Request,
+    response: Option<Nanos>,
+}
+
+/// The whole trace. What a task kept back in its plug was asked for at once, when it was handed
+/// over: issued one by one, as it was queued, a replay's elevator would not find it together.
+fn asked(source: &mut Source) -> Result<Vec<Asked>, WorkloadError> {
+    let (mut all, mut now) = (Vec::new(), Nanos::ZERO);
+    while let Some(record) = source.peek()? {
+        now = record.time.unwrap_or(now).max(now);
+        let time = now.saturating_add(record.plugged);
+        let after = |response: Nanos| Nanos(response.0.saturating_sub(record.plugged.0));
+        let response = record.response.map(after);
+        let request = source.place(&record)?;
+        source.advance();
+        all.push(Asked { time, request, response });
+    }
+    // Plugs of several tasks overlap.
+    all.sort_by_key(|asked| asked.time);
+    Ok(all)
 }
 
 /// What happened up to a moment of the recording.
@@ -201,13 +257,13 @@ impl Past {
         found.map(|(at, event)| (event, at))
     }
 
-    fn add(&mut self, index: u32, time: Nanos, record: &Record) {
-        let process = record.request.process;
+    fn add(&mut self, index: u32, time: Nanos, request: &Request, response: Option<Nanos>) {
+        let process = request.process;
         self.own.insert(process, (time, Event::Issue(index)));
-        if let Some(response) = record.response {
+        if let Some(response) = response {
             self.answered = true;
             let done = time.saturating_add(response);
-            self.pending.push(Reverse((done, index, process, record.request.is_sync())));
+            self.pending.push(Reverse((done, index, process, request.is_sync())));
         }
     }
 }

@@ -72,7 +72,7 @@ pub(super) struct Args {
     /// Beside it, read every process's stat this often, as the paper does
     #[arg(long, value_name = "TIME")]
     sample: Option<String>,
-    /// Keep in the record which files are read
+    /// Keep in the record which files are read, and how much of each for which process
     #[arg(long)]
     files: bool,
     /// Let a program, readahead-list, read the files of this record first
@@ -393,6 +393,7 @@ pub(super) fn told(path: &Path, record: &Record) -> Value {
         "recorder_cpu_ns": record.recorder().map(|one| one.cpu_ns),
         "before_kernel": record.before_kernel,
         "ranking": rows,
+        "files": ranking::files(record),
         "units": units::units(record),
         "chain": units::chain(record),
         "bias": ranking::bias(record, 5),
