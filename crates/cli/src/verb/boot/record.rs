@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// travel: in virtual time, the same again each time; qemu: in real time, a whole machine with
     /// Debian's kernel, an initramfs, udev and a screen
     #[arg(long = "in", value_name = "PLACE", default_value = "travel")]
-    place: Place,
+    place: RecordedIn,
     /// The tar file of a root file system with systemd [default: the one of `boot root`]
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
@@ -111,7 +111,7 @@ pub(super) struct Args {
 
 /// Where a boot is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Place {
+enum RecordedIn {
     Travel,
     Qemu,
 }
@@ -208,8 +208,8 @@ impl Args {
         session::check_unit("--until", &self.until)?;
         self.mask.iter().try_for_each(|unit| session::check_unit("--mask", unit))?;
         let ready = match self.place {
-            Place::Travel => self.travel()?,
-            Place::Qemu => self.machine()?,
+            RecordedIn::Travel => self.travel()?,
+            RecordedIn::Qemu => self.machine()?,
         };
         let (mut all, mut shown) = (Vec::new(), Vec::new());
         for (device, (path, queue)) in self.device.iter().zip(self.places()?) {
@@ -242,7 +242,7 @@ impl Args {
     /// Refuse what the place of the boot does not have.
     fn check_place(&self) -> Result<(), Failure> {
         let (place, given) = match self.place {
-            Place::Travel => (
+            RecordedIn::Travel => (
                 "travel",
                 vec![
                     ("--wall-limit", self.wall_limit.is_some()),
@@ -250,12 +250,12 @@ impl Args {
                     ("--dilate", self.dilate.is_some()),
                 ],
             ),
-            Place::Qemu => ("qemu", vec![("--host", self.host.is_some()), ("--queue", self.queue)]),
+            RecordedIn::Qemu => ("qemu", vec![("--host", self.host.is_some()), ("--queue", self.queue)]),
         };
         match given.iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
             Some((option, _)) => {
-                let other = if self.place == Place::Qemu { "travel" } else { "qemu" };
+                let other = if self.place == RecordedIn::Qemu { "travel" } else { "qemu" };
                 Err(Failure::input(format!("{option}, but the boot is recorded in {place}"))
                     .expected(format!("it with --in {other}"))
                     .help("leave it out"))
@@ -265,7 +265,7 @@ impl Args {
 
     fn times(&self) -> Result<Times, Failure> {
         // In real time a look takes the boot's own.
-        let usual = if self.place == Place::Travel { "20ms" } else { "200ms" };
+        let usual = if self.place == RecordedIn::Travel { "20ms" } else { "200ms" };
         let sample = self.sample.as_deref().map(|text| interval("--sample", text)).transpose()?;
         Ok(Times {
             limit: time("--limit", &self.limit)?,
