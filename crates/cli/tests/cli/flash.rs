@@ -27,7 +27,8 @@ fn calibrate(table: &str, sets: &[&str]) -> Test {
 #[test]
 fn the_flash_of_a_drive_is_found_by_what_it_writes() {
     // 160 x 16 blocks of 128 KiB are 327,680 KiB.
-    let used = [131_072, 163_840, 196_608, 229_376, 245_760, 262_144];
+    // The last fill was measured twice.
+    let used = [131_072, 163_840, 196_608, 229_376, 245_760, 262_144, 262_144];
     let rows: String = used.iter().map(|&kib| format!("{kib}KiB,{}\n", waf(160, kib))).collect();
     let table = format!("used,waf\n{rows}");
     let sets =
@@ -45,7 +46,7 @@ fn the_flash_of_a_drive_is_found_by_what_it_writes() {
     }
     // The part is one, of the capacity that was stated, and says where its flash comes from.
     let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
-    for said in ["capacity = \"262144KiB\"", "status = \"calibrated\"", "at 4 fills of waf.csv"] {
+    for said in ["capacity = \"262144KiB\"", "status = \"calibrated\"", "at 5 fills of waf.csv"] {
         assert!(part.contains(said), "{said}: {part}");
     }
     let study =

@@ -111,10 +111,12 @@ struct Search<'a> {
 impl Search<'_> {
     /// By row, what a part with `factor` times the flash does.
     fn run(&self, rows: &[(f64, f64)], factor: f64) -> Result<Vec<f64>, Failure> {
-        let capacities: Vec<String> = rows
-            .iter()
-            .map(|&(used, _)| format!("\"{:.0}KiB\"", self.flash.sells(used, factor) / 1024.0))
-            .collect();
+        // Two measurements of one fill are one run.
+        let capacity =
+            |used: f64| format!("\"{:.0}KiB\"", self.flash.sells(used, factor) / 1024.0);
+        let of_row: Vec<String> = rows.iter().map(|&(used, _)| capacity(used)).collect();
+        let mut capacities = of_row.clone();
+        capacities.dedup();
         let place = std::path::absolute(Path::new(&self.from.base)).ok().filter(|p| p.is_file());
         let name = place.map_or(self.from.base.clone(), |path| path.display().to_string());
         let writes = self.flash.small / self.flash.page / 2.0;
@@ -134,7 +136,10 @@ impl Search<'_> {
         sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
         let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
         let results = run_text(&text, &sets, false)?;
-        let waf = results.runs.iter().map(|run| run.metrics.get("waf").copied().flatten());
+        let waf = of_row.iter().map(|own| {
+            let run = capacities.iter().position(|capacity| capacity == own)?;
+            results.runs.get(run)?.metrics.get("waf").copied().flatten()
+        });
         waf.collect::<Option<Vec<f64>>>().ok_or_else(|| {
             Failure::input(format!("{}: writes nothing to its flash", self.from.base))
                 .expected("a part of an SSD that collects")

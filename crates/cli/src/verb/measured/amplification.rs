@@ -70,6 +70,10 @@ pub(crate) fn of_text(text: &str) -> Result<Option<(Vec<Amplified>, Vec<String>)
     if place("rw").is_some() {
         return Ok(None);
     }
+    if place("t_s").is_some() {
+        let what = "the lines follow each other in time (column `t_s`)".to_string();
+        return Err((what, "a line a fill, of when nothing changes any more".into()));
+    }
     let used = USED.iter().find_map(|&(name, unit)| Some((place(name)?, name, unit)));
     let (used, used_name, unit) = used.ok_or_else(|| {
         let shown: String = header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect();
@@ -152,6 +156,7 @@ mod tests {
     fn what_cannot_be_is_named_with_its_place() {
         for (text, said) in [
             ("full,waf\n1,2\n", "line 1 is `full,waf`, without a column `used`"),
+            ("used,t_s,waf\n50%,10,1.1\n", "the lines follow each other in time"),
             ("used,waf\n372,1.1\n", "line 2: used is `372`"),
             ("used,waf\n0%,1.1\n", "line 2: used is `0%`"),
             ("used,waf\n101%,1.1\n", "line 2: used is `101%`"),

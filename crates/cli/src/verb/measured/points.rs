@@ -151,9 +151,16 @@ fn of_row(cells: &[&str; COLUMNS.len()]) -> Result<Point, Wrong> {
         bs: cells[1].trim_end_matches(['b', 'B']).to_string(),
         iodepth: whole(2)?,
         numjobs: whole(3)?,
-        measured: [number(4)?, number(5)?, number(6)?, number(7)?],
+        measured: unless_left_out([number(4)?, number(5)?, number(6)?, number(7)?]),
     };
     point.wrong().map_or(Ok(point), Err)
+}
+
+/// Times of 0 are those that fio was told not to take (`gtod_reduce`, `disable_lat`).
+fn unless_left_out(measured: [Option<f64>; METRICS.len()]) -> [Option<f64>; METRICS.len()] {
+    let [iops, times @ ..] = measured;
+    let [mean, p50, p99] = times.map(|time| time.filter(|time| *time != 0.0));
+    [iops, mean, p50, p99]
 }
 
 /// A job's option: its own, or that of all.
@@ -229,6 +236,7 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
         all.reduce(f64::max).map(|ns| ns / 1e3)
     };
     let measured = [Some(total), mean, largest("50.000000"), largest("99.000000")];
+    let measured = unless_left_out(measured);
     let numjobs = numjobs.max(clones.len() as u32);
     Ok(Point { rw: rw.into(), bs, iodepth, numjobs, measured })
 }
@@ -256,6 +264,15 @@ mod tests {
         let measured = [Some(201.0), Some(2.0), Some(1.5), Some(9.0)];
         assert_eq!(points, [Point { numjobs: 2, measured, ..one }]);
         assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
+    }
+
+    #[test]
+    fn times_that_were_not_taken_are_not_compared() {
+        let untimed = JOB.replace("2000", "0").replace("1500", "0").replace("9000", "0");
+        let (points, _) = of_fio(&fio(&untimed)).unwrap();
+        assert_eq!(points[0].measured, [Some(100.5), None, None, None]);
+        let (points, _) = of_table(&format!("{HEADER}\nread,4k,1,1,9,0,0.0,5\n")).unwrap();
+        assert_eq!(points[0].measured, [Some(9.0), None, None, Some(5.0)]);
     }
 
     #[test]
