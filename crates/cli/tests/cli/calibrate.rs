@@ -114,7 +114,9 @@ fn a_report_of_the_pts_makes_a_part() {
     let rows: String = [4u32, 8, 16, 32, 64, 128]
         .iter()
         .map(|kib| {
-            let per_second = |iops: f64, mbs: f64| (1.0 / (1.0 / iops).max(f64::from(kib * 1024) / (mbs * 1e6))).round();
+            let per_second = |iops: f64, mbs: f64| {
+                (1.0 / (1.0 / iops).max(f64::from(kib * 1024) / (mbs * 1e6))).round()
+            };
             format!("{kib},{},1,{}\n", per_second(60_000.0, 800.0), per_second(300_000.0, 2_400.0))
         })
         .collect();
@@ -137,7 +139,11 @@ fn a_report_of_the_pts_makes_a_part() {
     }
     let silent = report.replace("Outstanding I/O per Thread,16\n", "");
     let test = Test::new().file("pts.csv", &silent).args(&args[..7]);
-    test.refuses(&["pts.csv", "no line says what was outstanding", "Outstanding I/O per thread,16"]);
+    test.refuses(&[
+        "pts.csv",
+        "no line says what was outstanding",
+        "Outstanding I/O per thread,16",
+    ]);
 }
 
 #[test]

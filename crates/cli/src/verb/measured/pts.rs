@@ -88,8 +88,15 @@ impl Preamble {
             "threads" | "threadcount" | "tc" | "numberofthreads" => {
                 self.threads = number("the number of threads")?;
             }
-            "outstandingio" | "outstandingioperthread" | "outstandingiothread" | "oio"
-            | "oioperthread" | "oiothread" | "queuedepth" | "queuedepthperthread" | "qd" => {
+            "outstandingio"
+            | "outstandingioperthread"
+            | "outstandingiothread"
+            | "oio"
+            | "oioperthread"
+            | "oiothread"
+            | "queuedepth"
+            | "queuedepthperthread"
+            | "qd" => {
                 self.outstanding = number("what a thread keeps outstanding")?;
             }
             "test" | "testname" => {
@@ -204,7 +211,8 @@ impl Columns {
         match self {
             Columns::Mixes { in_bytes, reads } => {
                 let bytes = size(0, *in_bytes)?;
-                let given = reads.iter().enumerate().filter_map(|(at, reads)| Some((at, (*reads)?)));
+                let given =
+                    reads.iter().enumerate().filter_map(|(at, reads)| Some((at, (*reads)?)));
                 let filled = given.filter(|(at, _)| !cell(at + 1).is_empty());
                 filled
                     .map(|(at, reads)| {
@@ -215,9 +223,9 @@ impl Columns {
             Columns::Rounds { in_bytes, places: [round, mix, bytes, value] } => {
                 let entry = Entry {
                     line,
-                    round: cell(*round).parse().map_err(|_| {
-                        wrong("the round", *round, "a whole number, from 1 on")
-                    })?,
+                    round: cell(*round)
+                        .parse()
+                        .map_err(|_| wrong("the round", *round, "a whole number, from 1 on"))?,
                     reads: mix_of(cell(*mix))
                         .ok_or_else(|| wrong("the mix", *mix, "reads to writes, such as 65/35"))?,
                     bytes: size(*bytes, *in_bytes)?,
@@ -339,7 +347,8 @@ mod tests {
 
     #[test]
     fn throughput_is_sequential_and_latency_is_of_one_at_a_time() {
-        let text = "Test,Throughput Test\nThreads,1\nQD,32\nBlock Size (KiB),0/100,100/0\n128,2000,6000\n";
+        let text =
+            "Test,Throughput Test\nThreads,1\nQD,32\nBlock Size (KiB),0/100,100/0\n128,2000,6000\n";
         let (points, _) = read(text).unwrap();
         assert_eq!(points[1].label(), "read 128k depth 32");
         assert_eq!(points[1].measured[0], Some(6e9 / 131_072.0));

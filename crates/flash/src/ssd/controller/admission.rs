@@ -27,7 +27,8 @@ impl Controller {
         let pace = self.pace.0.as_mut().filter(|_| !buffer.holds(part.lpn));
         let paced = pace.as_ref().map_or(now, |pace| pace.earliest(now));
         let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.holds(part.lpn));
-        let earliest = throttle.as_mut().map_or(paced, |throttle| throttle.earliest(now).max(paced));
+        let earliest =
+            throttle.as_mut().map_or(paced, |throttle| throttle.earliest(now).max(paced));
         let sectors = u32::from(part.sectors);
         if earliest <= now
             && buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::Taken
