@@ -170,7 +170,7 @@ fn point(offered: f64, done: f64, read_us: [f64; 2], write_us: [f64; 2]) -> Poin
 #[test]
 fn pm9a3_admits_writes_at_a_pace() {
     let changes = "over_provisioning = { capacity = '1788MiB' }\n\
-                   geometry = { pages_per_block = 48, blocks_per_plane = 703 }\n\
+                   geometry = { pages_per_block = 48, blocks_per_plane = 704 }\n\
                    nand.erase = '15us'";
     let mut device = drive("samsung-pm9a3-960", changes);
     let points = [
