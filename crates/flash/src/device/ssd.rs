@@ -324,11 +324,8 @@ impl Params {
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
-        let (pace, throttle) = self.admission().map_err(|e| e.within("buffer"))?;
-        if buffer.as_ref().is_ok_and(Option::is_none) && self.collection.turn_pages > 0 {
-            let message = "host and collector take turns at a write buffer: set buffer.capacity";
-            return Err(ConfigError::new("collection.turn_pages", message));
-        }
+        let buffer = buffer.map_err(|e| e.within("buffer"))?;
+        let (pace, throttle) = self.admission(buffer.is_some())?;
         let queues = HostQueues::new(&self.host).map_err(|e| e.within("host"))?;
         let mut flash = Flash::new(geometry, needs.frontiers, wear.levels_free_blocks());
         flash.map_victim_pages = self.map_victim_pages(&geometry)?;
@@ -338,7 +335,7 @@ impl Params {
             flash: flash.with_pslc(needs.pslc),
             mapping,
             collector: Collector::new(rules, gc, wear, planes),
-            buffer: buffer.map_err(|e| e.within("buffer"))?,
+            buffer,
             pace,
             throttle,
             host: HostPath::new(&self.host),
@@ -360,10 +357,16 @@ impl Params {
     }
 
     /// What pages wait for before they come into the buffer.
-    fn admission(&self) -> Result<(Option<Pace>, Option<Throttle>), ConfigError> {
+    fn admission(&self, buffered: bool) -> Result<(Option<Pace>, Option<Throttle>), ConfigError> {
+        if !buffered && self.collection.turn_pages > 0 {
+            let message = "host and collector take turns at a write buffer: set buffer.capacity";
+            return Err(ConfigError::new("collection.turn_pages", message));
+        }
         let BufferParams { pace, throttle, .. } = &self.buffer;
-        let pace = pace.as_ref().map(PaceParams::check).transpose()?;
-        Ok((pace, throttle.as_ref().map(ThrottleParams::check).transpose()?))
+        let pace = pace.as_ref().map(PaceParams::check).transpose();
+        let throttle = throttle.as_ref().map(ThrottleParams::check).transpose();
+        let within = |e: ConfigError| e.within("buffer");
+        Ok((pace.map_err(within)?, throttle.map_err(within)?))
     }
 
     /// Of the controller; `folds` where a pSLC cache is emptied in the background.
