@@ -3,16 +3,12 @@
 #![no_main]
 
 #[allow(dead_code)]
+#[path = "../../crates/cli/src/verb/measured"]
 mod measured {
-    #[path = "../../../crates/cli/src/verb/measured/amplification.rs"]
     pub mod amplification;
-    #[path = "../../../crates/cli/src/verb/measured/files.rs"]
     pub mod files;
-    #[path = "../../../crates/cli/src/verb/measured/points.rs"]
     pub mod points;
-    #[path = "../../../crates/cli/src/verb/measured/pts.rs"]
     pub mod pts;
-    #[path = "../../../crates/cli/src/verb/measured/steady.rs"]
     pub mod steady;
 }
 

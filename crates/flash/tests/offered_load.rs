@@ -170,7 +170,7 @@ fn point(offered: f64, done: f64, read_us: [f64; 2], write_us: [f64; 2]) -> Poin
 #[test]
 fn pm9a3_admits_writes_at_a_pace() {
     let changes = "over_provisioning = { capacity = '1788MiB' }\n\
-                   geometry = { pages_per_block = 48, blocks_per_plane = 703 }\n\
+                   geometry = { pages_per_block = 48, blocks_per_plane = 704 }\n\
                    nand.erase = '15us'";
     let mut device = drive("samsung-pm9a3-960", changes);
     let points = [
@@ -222,7 +222,9 @@ fn cm7_r_pauses_its_writes_and_lets_reads_pass() {
 fn the_7450_lets_writes_wait_far_below_saturation_and_reads_pass() {
     let changes = "over_provisioning = { capacity = '5.82GiB' }\n\
                    geometry = { pages_per_block = 96, blocks_per_plane = 1439 }\n\
-                   gc.windowed.window = 263\nnand.erase = '0.3125ms'\nnand.program_suspend = '80us'\nnand.suspend_after = '340us'\n\
+                   gc.windowed.window = 263\n\
+                   nand = { erase = '0.3125ms', program_suspend = '80us', \
+                   suspend_after = '340us' }\n\
                    buffer.capacity = '8MiB'\n\
                    buffer.throttle = { page = '6.2us', owed = '2.36us', every = '320ms', \
                    stop = '3ms', burst = 132, hold_back_percent = 28, least_percent = 70, \

@@ -10,8 +10,8 @@
 //! Four ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
 //! with the collector (`collection.turn_pages`), whose turn the host feels as a pause; and at the
 //! rate of lately while the drive catches up with what its writes owe the collector
-//! (`buffer.throttle`). Reads pass either way, unless programs may not be suspended while the buffer
-//! is full (`buffer.suspend_when_full`) or many writes wait for their pace
+//! (`buffer.throttle`). Reads pass either way, unless programs may not be suspended while the
+//! buffer is full (`buffer.suspend_when_full`) or many writes wait for their pace
 //! (`buffer.hold_at_waiting`), or the commands inside are counted (`host.commands`). A program may
 //! have to run for a while before it can be suspended (`nand.suspend_after`).
 //! Reads may be repeated (`nand.retry`): the more, the more their block was read since its erase.
@@ -25,8 +25,8 @@
 //! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
 //! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
 //! comes into the collector's turn waits up to D - w / L.
-//! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the time,
-//! and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
+//! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the
+//! time, and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
 //! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or
 //! more of them, when their block was read n times.
 //!
@@ -75,8 +75,8 @@ use crate::ssd::geometry::{Geometry, GeometryParams};
 use crate::ssd::host::{HostParams, HostPath, HostQueues};
 use crate::ssd::nand::Nand;
 use crate::ssd::oracle::Oracle;
-use crate::ssd::pace::PaceParams;
-use crate::ssd::throttle::ThrottleParams;
+use crate::ssd::pace::{Pace, PaceParams};
+use crate::ssd::throttle::{Throttle, ThrottleParams};
 use crate::ssd::timing::{NandParams, Timing};
 
 /// The text of this file: its comment is the page of the model.
@@ -324,12 +324,8 @@ impl Params {
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
-        let pace = self.buffer.pace.as_ref().map(PaceParams::check).transpose();
-        let throttle = self.buffer.throttle.as_ref().map(ThrottleParams::check).transpose();
-        if buffer.as_ref().is_ok_and(Option::is_none) && self.collection.turn_pages > 0 {
-            let message = "host and collector take turns at a write buffer: set buffer.capacity";
-            return Err(ConfigError::new("collection.turn_pages", message));
-        }
+        let buffer = buffer.map_err(|e| e.within("buffer"))?;
+        let (pace, throttle) = self.admission(buffer.is_some())?;
         let queues = HostQueues::new(&self.host).map_err(|e| e.within("host"))?;
         let mut flash = Flash::new(geometry, needs.frontiers, wear.levels_free_blocks());
         flash.map_victim_pages = self.map_victim_pages(&geometry)?;
@@ -339,9 +335,9 @@ impl Params {
             flash: flash.with_pslc(needs.pslc),
             mapping,
             collector: Collector::new(rules, gc, wear, planes),
-            buffer: buffer.map_err(|e| e.within("buffer"))?,
-            pace: pace.map_err(|e| e.within("buffer"))?,
-            throttle: throttle.map_err(|e| e.within("buffer"))?,
+            buffer,
+            pace,
+            throttle,
             host: HostPath::new(&self.host),
             queues,
             oracle: self
@@ -358,6 +354,19 @@ impl Params {
         };
         let settings = self.settings(needs.pslc.is_some());
         Ok(Ssd { limits, controller: Controller::new(settings, parts) })
+    }
+
+    /// What pages wait for before they come into the buffer.
+    fn admission(&self, buffered: bool) -> Result<(Option<Pace>, Option<Throttle>), ConfigError> {
+        if !buffered && self.collection.turn_pages > 0 {
+            let message = "host and collector take turns at a write buffer: set buffer.capacity";
+            return Err(ConfigError::new("collection.turn_pages", message));
+        }
+        let BufferParams { pace, throttle, .. } = &self.buffer;
+        let pace = pace.as_ref().map(PaceParams::check).transpose();
+        let throttle = throttle.as_ref().map(ThrottleParams::check).transpose();
+        let within = |e: ConfigError| e.within("buffer");
+        Ok((pace.map_err(within)?, throttle.map_err(within)?))
     }
 
     /// Of the controller; `folds` where a pSLC cache is emptied in the background.

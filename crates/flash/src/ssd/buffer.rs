@@ -44,8 +44,8 @@ pub struct BufferParams {
     pub destage_order: Destage,
     /// The pace at which pages are taken in; absent: as fast as they come while there is room.
     pub pace: Option<PaceParams>,
-    /// What it takes in while the drive catches up with collection, by how much it was given lately;
-    /// absent: collection does not show but in a full buffer.
+    /// What it takes in while the drive catches up with collection, by how much it was given
+    /// lately; absent: collection does not show but in a full buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle: Option<ThrottleParams>,
     /// Programs are suspended for reads also while writes wait for room.

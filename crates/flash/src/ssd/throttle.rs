@@ -144,8 +144,8 @@ impl ThrottleParams {
     /// Time between pages while the drive catches up, after `given` of them in a window.
     fn interval(&self, given: u64) -> u64 {
         let cost = (self.page.0 + self.owed.0).0 as f64;
-        // More than it can take for long is given in a burst only. One more than was counted: what is
-        // cut off at the ends of a window must not slow the next one down, and that the next.
+        // More than it can take for long is given in a burst only. One more than was counted: what
+        // is cut off at the ends of a window must not slow the next one down, and that the next.
         let mean = (self.window.0.0 as f64 / (given + 1) as f64).max(cost);
         let held = self.hold_back_percent / 100.0;
         // 1 / interval = 1 / mean - held (1 / cost - 1 / mean), but at least a share of 1 / mean.

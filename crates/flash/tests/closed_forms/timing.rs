@@ -385,20 +385,52 @@ fn programs_are_not_suspended_while_writes_wait_for_room() {
         let rest = format!(
             "nand.program_suspend = '5us'\nbuffer = {{ capacity = '2KiB', access = '0us'{buffer} }}"
         );
-        let mut device = ssd(ONE_DIE, &rest);
-        fill(&mut *device);
-        for id in 0..2 {
-            let write = Request::write(Lba(4 * id), 4);
-            device.submit(Nanos::ZERO, numbered(id, 1, write)).unwrap();
-        }
-        let now = Nanos(X + 50_000);
-        let mut out = Completions::new();
-        while device.next_event().is_some_and(|at| at <= now) {
-            let at = device.next_event().unwrap();
-            device.advance(at, &mut out);
-        }
-        let end = answered(&mut *device, now, numbered(2, 1, Request::read(Lba(400), 4)));
-        assert_eq!(end.since(now).0, waits + R + X, "{rest}");
+        assert_eq!(read_beside_a_program(&rest, 2), waits, "{rest}");
+    }
+}
+
+/// A read that comes 50 us into a program of 200 us, on a die with nothing else to do.
+fn read_beside_a_program(rest: &str, writes: u64) -> u64 {
+    let mut device = ssd(ONE_DIE, rest);
+    fill(&mut *device);
+    for id in 0..writes {
+        let write = Request::write(Lba(4 * id), 4);
+        device.submit(Nanos::ZERO, numbered(id, 1, write)).unwrap();
+    }
+    let now = Nanos(X + 50_000);
+    let mut out = Completions::new();
+    while device.next_event().is_some_and(|at| at <= now) {
+        let at = device.next_event().unwrap();
+        device.advance(at, &mut out);
+    }
+    let end = answered(&mut *device, now, numbered(99, 1, Request::read(Lba(400), 4)));
+    end.since(now).0 - R - X
+}
+
+/// It waits until the program has run for long enough to be suspended, and 5 us for that.
+#[test]
+fn a_program_runs_for_a_while_before_it_can_be_suspended() {
+    for (after, waits) in [("", 5_000), ("40us", 5_000), ("120us", 75_000), ("195us", 150_000)] {
+        let after = match after {
+            "" => String::new(),
+            after => format!("nand.suspend_after = '{after}'\n"),
+        };
+        let rest = format!("nand.program_suspend = '5us'\n{after}");
+        assert_eq!(read_beside_a_program(&rest, 1), waits, "{rest}");
+    }
+}
+
+/// The first write is being programmed, the others wait for their pace.
+#[test]
+fn programs_hold_while_many_writes_wait_for_their_pace() {
+    for (hold, writes, waits) in
+        [("", 4, 5_000), ("hold_at_waiting = 3,", 3, 5_000), ("hold_at_waiting = 3,", 4, 150_000)]
+    {
+        let rest = format!(
+            "nand.program_suspend = '5us'\nbuffer = {{ capacity = '64KiB', access = '0us', {hold} \
+             suspend_when_full = false, pace = {{ page = '10ms' }} }}"
+        );
+        assert_eq!(read_beside_a_program(&rest, writes), waits, "{hold} {writes}");
     }
 }
 

@@ -18,6 +18,18 @@ impl Controller {
         self.requests[part.slot as usize].remaining += 1;
         if !self.unbuffered.is_empty() || !self.try_buffer(&part, now) {
             self.unbuffered.push_back(part);
+            self.hold_for_waiting();
+        }
+    }
+
+    /// Programs are not suspended while too many pages wait, if that is so here.
+    fn hold_for_waiting(&mut self) {
+        let Settings { hold_at_waiting, hold_when_full, .. } = self.settings;
+        if hold_at_waiting > 0
+            && hold_when_full
+            && self.unbuffered.len() >= hold_at_waiting as usize
+        {
+            self.nand.hold_programs(true);
         }
     }
 
@@ -50,9 +62,9 @@ impl Controller {
             if new || other {
                 self.events.push(earliest, Event::Admit.pack());
             }
-            let (settings, waiting) = (&self.settings, self.unbuffered.len() as u32);
-            if settings.hold_at_waiting > 0 && settings.hold_when_full {
-                self.nand.hold_programs(waiting >= settings.hold_at_waiting);
+            // The buffer is not full; `hold_for_waiting` has the last word.
+            if self.settings.hold_at_waiting > 0 {
+                self.nand.hold_programs(false);
             }
         } else {
             self.nand.hold_programs(self.settings.hold_when_full);
@@ -74,8 +86,9 @@ impl Controller {
                 self.wait_for_buffer(part.slot, now);
             }
         }
-        if self.unbuffered.is_empty() {
-            self.nand.hold_programs(false);
+        match self.unbuffered.is_empty() {
+            true => self.nand.hold_programs(false),
+            false => self.hold_for_waiting(),
         }
     }
 }

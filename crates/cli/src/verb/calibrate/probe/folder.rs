@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::fio;
-use crate::verb::measured::steady::is_steady;
 use super::plan::{self, Job};
 use super::target::Target;
+use crate::verb::measured::steady::is_steady;
 
 pub(super) struct Folder {
     path: PathBuf,
