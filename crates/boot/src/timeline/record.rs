@@ -497,8 +497,8 @@ pub(super) mod tests {
         assert_eq!(told(""), "line 1: there is nothing");
         assert!(told("{}").starts_with("line 1: format null; expected"));
         let broken = format!("{SMALL}{{\"pid\":\"x\"}}\n");
-        assert!(told(&broken).starts_with("line 15: "), "{}", told(&broken));
-        assert!(told(&format!("{SMALL}\n{{}}")).starts_with("line 16: a line of no known kind"));
-        assert!(told(&format!("{SMALL}{{\"slice\":[1,2]}}")).starts_with("line 15: "));
+        assert!(told(&broken).starts_with("line 17: "), "{}", told(&broken));
+        assert!(told(&format!("{SMALL}\n{{}}")).starts_with("line 18: a line of no known kind"));
+        assert!(told(&format!("{SMALL}{{\"slice\":[1,2]}}")).starts_with("line 17: "));
     }
 }

@@ -20,8 +20,11 @@ const EVENT: &str = "mm_filemap_add_to_page_cache";
 const BUFFER_KIB: &str = "8192";
 const PAGE_BYTES: u64 = 4096;
 
-/// Bytes that came into memory, by task, (major, minor) of the device, and inode.
-pub type Read = BTreeMap<(u32, (u32, u32), u64), u64>;
+/// A task, (major, minor) of a device, and an inode.
+pub type Part = (u32, (u32, u32), u64);
+
+/// Bytes that came into memory.
+pub type Read = BTreeMap<Part, u64>;
 
 /// The kernel writes down what comes into memory.
 pub(super) struct Files {
@@ -85,7 +88,7 @@ fn is_short(line: &str) -> bool {
 }
 
 /// A line of the tracer: `NAME-TASK [CPU] FLAGS TIME: EVENT: dev MAJOR:MINOR ino HEX ... order=N`.
-pub fn page(line: &str) -> Option<((u32, (u32, u32), u64), u64)> {
+pub fn page(line: &str) -> Option<(Part, u64)> {
     let (head, rest) = line.split_once(EVENT)?;
     // A name may have blanks, hyphens and brackets in it.
     let (task, _) = head.rsplit_once(" [")?;

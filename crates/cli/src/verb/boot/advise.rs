@@ -1,6 +1,6 @@
 //! `blocklab boot advise`: what makes this boot faster on this drive. Each change is booted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use boot::compose::compose;
@@ -120,7 +120,8 @@ impl Args {
         session::check_unit("--until", &self.until)?;
         let options = self.options()?;
         // What is wrong with a kernel is told before anything is built or boots.
-        let mut tried = Tried { loads: self.loads()?, ..Tried::default() };
+        let mut tried = Tried::default();
+        self.load_each(&mut tried)?;
         let usual = Boot {
             kernel: kernel::find_or_build(self.kernel.clone())?,
             root: match &self.root {
@@ -200,21 +201,10 @@ impl Args {
     }
 
     /// The kernel stored in each way, and its initramfs, loaded from the drive.
-    fn loads(&self) -> Result<Vec<Load>, Failure> {
+    fn load_each(&self, tried: &mut Tried) -> Result<(), Failure> {
         let recordings = match &self.vmlinuz {
             None => RECORDINGS.iter().map(|name| shipped(name)).collect::<Result<Vec<_>, _>>()?,
-            Some(vmlinuz) => {
-                let recipes = recipes(self.initramfs.as_ref());
-                let record = |recipe: &Recipe| {
-                    if !self.json {
-                        eprintln!("loading: {}", recipe.name());
-                    }
-                    let wall = Duration::from_secs(self.wall_limit);
-                    let limits = Limits { wall, ..Limits::default() };
-                    load::boot_recipe(vmlinuz, recipe, limits).map(|boot| boot.recording)
-                };
-                recipes.iter().map(record).collect::<Result<_, _>>()?
-            }
+            Some(vmlinuz) => self.record_loads(vmlinuz, &mut tried.left_out)?,
         };
         let mut all = Vec::new();
         for recording in recordings {
@@ -229,7 +219,30 @@ impl Args {
                 variant: recording.variant,
             });
         }
-        Ok(beside_usual(all))
+        tried.loads = beside_usual(all);
+        Ok(())
+    }
+
+    /// Loads of a kernel, booted. One that fails is left out, but for the first: what is wrong with
+    /// that one is wrong with all.
+    fn record_loads(
+        &self,
+        vmlinuz: &Path,
+        left_out: &mut Vec<String>,
+    ) -> Result<Vec<Recording>, Failure> {
+        let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
+        let mut all = Vec::new();
+        for recipe in recipes(self.initramfs.as_ref()) {
+            if !self.json {
+                eprintln!("loading: {}", recipe.name());
+            }
+            match load::boot_recipe(vmlinuz, &recipe, limits) {
+                Ok(boot) => all.push(boot.recording),
+                Err(why) if all.is_empty() => return Err(why),
+                Err(why) => left_out.push(format!("{}: {}", recipe.name(), why.message)),
+            }
+        }
+        Ok(all)
     }
 
     fn as_json(&self, before: &Row, tried: &Tried) -> Value {
