@@ -8,7 +8,8 @@ const BASE: &str = "slc2010-paper";
 fn waf(blocks: u32, used_kib: u64) -> f64 {
     let study = format!(
         "[study]\ntitle = 'Drive'\n[device.ssd]\npart = '{BASE}'\ntiming = 'none'\n\
-         geometry.blocks_per_plane = {blocks}\nover_provisioning = {{ capacity = '{used_kib}KiB' }}\n\
+         geometry.blocks_per_plane = {blocks}\n\
+         over_provisioning = {{ capacity = '{used_kib}KiB' }}\n\
          [workload.fio]\nrw = 'randwrite'\nbs = '4KiB'\nnorandommap = true\ntime_based = true\n\
          runtime = '1000h'\n[[precondition]]\nfill = {{ span = '100%' }}\n[[precondition]]\n\
          overwrite = {{ span = '100%', writes = '250%', unit = '4KiB' }}\n[run]\nrequests = 60000\n"

@@ -250,7 +250,9 @@ impl Args {
                     ("--dilate", self.dilate.is_some()),
                 ],
             ),
-            RecordedIn::Qemu => ("qemu", vec![("--host", self.host.is_some()), ("--queue", self.queue)]),
+            RecordedIn::Qemu => {
+                ("qemu", vec![("--host", self.host.is_some()), ("--queue", self.queue)])
+            }
         };
         match given.iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),

@@ -62,9 +62,13 @@ impl Flash {
             value.and_then(toml::Value::as_integer).filter(|n| *n > 0).ok_or_else(|| wrong(key))
         };
         let mut blocks = 1i64;
-        for key in
-            ["channels", "packages_per_channel", "dies_per_package", "planes_per_die", "blocks_per_plane"]
-        {
+        for key in [
+            "channels",
+            "packages_per_channel",
+            "dies_per_package",
+            "planes_per_die",
+            "blocks_per_plane",
+        ] {
             blocks = blocks.saturating_mul(number(key)?);
         }
         let pages = number("pages_per_block")?;
@@ -112,8 +116,7 @@ impl Search<'_> {
     /// By row, what a part with `factor` times the flash does.
     fn run(&self, rows: &[(f64, f64)], factor: f64) -> Result<Vec<f64>, Failure> {
         // Two measurements of one fill are one run.
-        let capacity =
-            |used: f64| format!("\"{:.0}KiB\"", self.flash.sells(used, factor) / 1024.0);
+        let capacity = |used: f64| format!("\"{:.0}KiB\"", self.flash.sells(used, factor) / 1024.0);
         let of_row: Vec<String> = rows.iter().map(|&(used, _)| capacity(used)).collect();
         let mut capacities = of_row.clone();
         capacities.dedup();
@@ -165,7 +168,8 @@ impl Search<'_> {
                 f64::INFINITY
             })
         };
-        let inner = |low: f64, high: f64| (high - golden * (high - low), low + golden * (high - low));
+        let inner =
+            |low: f64, high: f64| (high - golden * (high - low), low + golden * (high - low));
         let (mut left, mut right) = inner(low, high);
         let (mut at_left, mut at_right) = (at(left), at(right));
         for _ in 2..TRIES {
@@ -191,7 +195,8 @@ impl Search<'_> {
         let [more, less] = beside;
         // Too full to be run with less: the slope is steep, whatever it is.
         let less = less.or_else(|_| self.run(&self.rows, factor))?;
-        let slopes = more?.iter().zip(&less).map(|(a, b)| (a / b).ln() / (2.0 * STEP)).collect::<Vec<_>>();
+        let slopes =
+            more?.iter().zip(&less).map(|(a, b)| (a / b).ln() / (2.0 * STEP)).collect::<Vec<_>>();
         let known: f64 = slopes.iter().map(|slope| slope * slope).sum();
         let spread = noise / known.sqrt().max(f64::MIN_POSITIVE);
         Ok(Found { factor, waf: self.run(&self.rows, factor)?, spread, tries: TRIES + 3 })
@@ -213,7 +218,7 @@ pub(super) fn run(
         let wrong = format!("{}: the model `{model}` has no flash to fit", from.base);
         return Err(Failure::input(wrong).expected("a part of an SSD"));
     }
-    // How much the drive sells is laid over the base only here: it may be more than the base's flash.
+    // What the drive sells is laid over the base only here: it may be more than the base's flash.
     let (spare, sets): (Vec<_>, Vec<_>) =
         from.sets.iter().cloned().partition(|set| set.starts_with(SPARE));
     let mut base = Base::read(&from.base, &sets, &[BLOCKS.to_string()], &[])?;
@@ -285,7 +290,11 @@ fn check(from: &Fitting, rows: &[Amplified], flash: &Flash) -> Result<(), Failur
             flash.capacity / GIB,
             from.base
         );
-        return wrong(what, "what the drive was filled to; --set ssd.over_provisioning={capacity=\"...\"} says what it sells");
+        return wrong(
+            what,
+            "what the drive was filled to; --set ssd.over_provisioning={capacity=\"...\"} says \
+             what it sells",
+        );
     }
     Ok(())
 }
@@ -353,13 +362,19 @@ impl Answer {
     fn findings(&self, from: &Fitting) -> Findings {
         let error = if self.held.is_empty() {
             let summary = Answer::summary(&self.fitted, &self.found.waf);
-            format!("on the fills it was fitted to, median and worst: {summary}; no other was tried")
+            format!(
+                "on the fills it was fitted to, median and worst: {summary}; no other was tried"
+            )
         } else {
             let summary = Answer::summary(&self.held, &self.judged);
             format!("held back, median and worst of {}: {summary}", self.held.len())
         };
         let (fills, known) = (self.fitted.len(), self.known());
-        let known = if self.is_known() { format!("standard error {known}") } else { format!("but {known}") };
+        let known = if self.is_known() {
+            format!("standard error {known}")
+        } else {
+            format!("but {known}")
+        };
         let measured = write::name_of(&from.from);
         let why = format!("fitted: write amplification at {fills} fills of {measured}, {known}");
         Findings { error, fits: self.fits(), source: vec![(BLOCKS.to_string(), why)] }
@@ -369,9 +384,9 @@ impl Answer {
         let mut lines = Vec::new();
         if !self.fits() {
             lines.push(format!(
-                "no answer: with no amount of flash does this base write what the drive writes; half of \
-                 the numbers are more than {:.0} % off; another policy of collection is one reason \
-                 (--set ssd.gc=...)",
+                "no answer: with no amount of flash does this base write what the drive writes; \
+                 half of the numbers are more than {:.0} % off; another policy of collection is \
+                 one reason (--set ssd.gc=...)",
                 100.0 * FAR
             ));
         }
@@ -393,8 +408,7 @@ impl Answer {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["used", "", "drive", "part", ""]);
-        let sets =
-            [("fitted", &self.fitted, &self.found.waf), ("held", &self.held, &self.judged)];
+        let sets = [("fitted", &self.fitted, &self.found.waf), ("held", &self.held, &self.judged)];
         for (set, rows, values) in sets {
             for (row, waf) in rows.iter().zip(values) {
                 let off = 100.0 * (waf / row.waf - 1.0);

@@ -37,7 +37,9 @@ impl Calibrated {
     pub(super) fn findings(&self, from: &Fitting, base: &Base) -> Findings {
         let error = if self.held.is_empty() {
             let errors = summary(&self.split.fitted, &self.fitted);
-            format!("on the points it was fitted to, median and worst: {errors}; no other was tried")
+            format!(
+                "on the points it was fitted to, median and worst: {errors}; no other was tried"
+            )
         } else {
             let errors = summary(&self.split.held, &self.held);
             let points = self.held.len();

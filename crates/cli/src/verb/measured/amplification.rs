@@ -45,12 +45,15 @@ pub(crate) struct Amplified {
     pub(crate) waf: f64,
 }
 
+/// The rows of a table, and what was left out of it.
+pub(crate) type Rows = (Vec<Amplified>, Vec<String>);
+
 /// The rows of a table of write amplification, and what was left out of it; `None` when the file
 /// is something else.
 ///
 /// # Errors
 /// Names the file, the line, what is wrong and what was expected.
-pub(crate) fn read(path: &Path) -> Result<Option<(Vec<Amplified>, Vec<String>)>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Option<Rows>, Failure> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
@@ -61,7 +64,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<(Vec<Amplified>, Vec<String>)>,
     })
 }
 
-pub(crate) fn of_text(text: &str) -> Result<Option<(Vec<Amplified>, Vec<String>)>, Wrong> {
+pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
     let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
     let Ok(header) = reader.headers().cloned() else { return Ok(None) };
     let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use mirror::torture::{TorturePlan, Report, replay, run};
+use mirror::torture::{Report, TorturePlan, replay, run};
 use serde_json::json;
 use study::Failure;
 
