@@ -143,7 +143,11 @@ impl Preamble {
                 measured[1] = Some(value * 1e3);
             }
         }
-        let bs = if bytes.is_multiple_of(1024) { format!("{}k", bytes / 1024) } else { bytes.to_string() };
+        let bs = if bytes.is_multiple_of(1024) {
+            format!("{}k", bytes / 1024)
+        } else {
+            bytes.to_string()
+        };
         Ok(Some(Point { rw: rw.into(), bs, iodepth, numjobs, measured }))
     }
 }
