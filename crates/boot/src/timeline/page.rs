@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::bars::{Bar, Doing, bars};
 use super::difference;
 use super::ranking::{self, Row};
-use super::record::{Record, Unit};
+use super::record::{Milestone, Record, Unit};
 use super::units;
 
 /// Places of the ranking, and rows of the difference, that are shown.
@@ -16,6 +16,9 @@ const LABEL: u64 = 170;
 const WIDTH: u64 = 900;
 const ROW: u64 = 14;
 const TOP: u64 = 44;
+/// A row of milestones, and a letter of one at the most.
+const LEVEL: u64 = 13;
+const LETTER: f64 = 6.5;
 
 const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1120px;\
     color:#1b1b1b}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
@@ -144,7 +147,13 @@ fn picture(out: &mut String, record: &Record) {
     let drawn = if all.is_empty() { record.units.as_slice() } else { &[] };
     let mut drawn: Vec<&Unit> = drawn.iter().filter(|unit| unit.activating_ns <= end).collect();
     drawn.sort_by_key(|unit| unit.activating_ns);
-    let height = TOP + (all.len() + drawn.len()) as u64 * ROW + 6;
+    let marks: Vec<&Milestone> =
+        record.milestones.iter().filter(|one| one.at_ns > start && one.at_ns <= end).collect();
+    let labels: Vec<(f64, usize)> =
+        marks.iter().map(|one| (x(one.at_ns), one.milestone.chars().count())).collect();
+    let levels = levels(&labels);
+    let top = TOP + levels.iter().max().copied().unwrap_or(0) * LEVEL;
+    let height = top + (all.len() + drawn.len()) as u64 * ROW + 6;
     let _ = writeln!(
         out,
         "<svg viewBox=\"0 0 {w} {height}\" width=\"{w}\" height=\"{height}\" \
@@ -157,28 +166,43 @@ fn picture(out: &mut String, record: &Record) {
         let seconds = (mark - start) as f64 / 1e9;
         let _ = writeln!(
             out,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{height}\" \
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{height}\" \
              stroke=\"#eee\"/><text x=\"{at:.1}\" y=\"{}\" fill=\"#666\">{} s</text>",
-            TOP - 4,
+            top - 4,
             plain(seconds)
         );
     }
     for (index, bar) in all.iter().enumerate() {
-        draw(out, bar, TOP + index as u64 * ROW, &x);
+        draw(out, bar, top + index as u64 * ROW, &x);
     }
     for (index, unit) in drawn.iter().enumerate() {
-        draw_unit(out, unit, TOP + index as u64 * ROW, (start, end), &x);
+        draw_unit(out, unit, top + index as u64 * ROW, (start, end), &x);
     }
-    for one in record.milestones.iter().filter(|one| one.at_ns > start && one.at_ns <= end) {
-        let at = x(one.at_ns);
+    for ((one, (at, _)), level) in marks.iter().zip(&labels).zip(levels) {
+        let y = 12 + level * LEVEL;
         let _ = writeln!(
             out,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"16\" y2=\"{height}\" stroke=\"#2a7f3f\"/>\
-             <text x=\"{at:.1}\" y=\"12\" text-anchor=\"end\" fill=\"#2a7f3f\">{}</text>",
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{height}\" stroke=\"#2a7f3f\"/>\
+             <text x=\"{at:.1}\" y=\"{y}\" text-anchor=\"end\" fill=\"#2a7f3f\">{}</text>",
+            y + 4,
             escaped(&one.milestone)
         );
     }
     out.push_str("</svg>\n");
+}
+
+/// The row of each label that ends at a place and has so many letters, so that none lies on another.
+fn levels(labels: &[(f64, usize)]) -> Vec<u64> {
+    let mut placed: Vec<(f64, f64, u64)> = Vec::new();
+    for &(end, letters) in labels {
+        let begin = end - letters as f64 * LETTER;
+        let is_free = |level: &u64| {
+            !placed.iter().any(|&(from, to, row)| row == *level && from < end && begin < to)
+        };
+        let level = (0..).find(is_free).unwrap_or_default();
+        placed.push((begin, end, level));
+    }
+    placed.into_iter().map(|(_, _, level)| level).collect()
 }
 
 fn draw_unit(
@@ -342,6 +366,14 @@ mod tests {
         let two =
             [("a".into(), units::tests::with_units()), ("b".into(), units::tests::with_units())];
         assert!(page(&two).contains("<th>b to start s<th>unit</tr>"));
+    }
+
+    #[test]
+    fn no_milestone_lies_on_another() {
+        // 13 letters take 85 pixels to the left of their place.
+        let labels = [(100.0, 13), (130.0, 13), (140.0, 13), (216.0, 13), (400.0, 13)];
+        assert_eq!(levels(&labels), [0, 1, 2, 0, 0]);
+        assert!(levels(&[]).is_empty());
     }
 
     #[test]
