@@ -191,7 +191,7 @@ fn picture(out: &mut String, record: &Record) {
     out.push_str("</svg>\n");
 }
 
-/// The row of each label that ends at a place and has so many letters, so that none lies on another.
+/// The row of each label, which ends at a place and has so many letters: none lies on another.
 fn levels(labels: &[(f64, usize)]) -> Vec<u64> {
     let mut placed: Vec<(f64, f64, u64)> = Vec::new();
     for &(end, letters) in labels {
