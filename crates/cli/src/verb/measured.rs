@@ -52,12 +52,7 @@ impl Bench<'_> {
 
     /// A study with a workload for each point.
     fn study(&self, points: &[Point]) -> String {
-        // A string of JSON is one of TOML.
-        let quoted = |text: &str| json!(text).to_string();
-        // A part of the user's is looked for where he is, not where the study lies.
-        let place = std::path::absolute(Path::new(self.part)).ok().filter(|path| path.is_file());
-        let name = place.map_or(self.part.to_string(), |path| path.display().to_string());
-        let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted(&name));
+        let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
             let writes = format!("{}%", self.overwritten);
@@ -73,6 +68,18 @@ impl Bench<'_> {
         }
         text
     }
+}
+
+/// Text as TOML has it: a string of JSON is one.
+fn quoted(text: &str) -> String {
+    json!(text).to_string()
+}
+
+/// A part by name or file, for a study: a file is looked for where the user is, not where the study
+/// lies.
+pub(super) fn quoted_part(part: &str) -> String {
+    let place = std::path::absolute(Path::new(part)).ok().filter(|path| path.is_file());
+    quoted(&place.map_or(part.to_string(), |path| path.display().to_string()))
 }
 
 /// What a study of this text gives with `sets` laid over it. `keep` the filled drives for the next

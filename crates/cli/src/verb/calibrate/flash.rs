@@ -4,14 +4,12 @@
 //! with as much data for its flash as the drive would have if it had `factor` times as much flash,
 //! with blocks of fewer pages and without time: a fill takes a second.
 
-use std::path::Path;
-
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use study::Failure;
 
 use super::super::measured::amplification::Amplified;
-use super::super::measured::{error, run_text};
+use super::super::measured::{error, quoted_part, run_text};
 use super::knobs::{Base, Candidate, find};
 use super::write::{self, Findings};
 use super::{Fitting, judges};
@@ -120,8 +118,6 @@ impl Search<'_> {
         let of_row: Vec<String> = rows.iter().map(|&(used, _)| capacity(used)).collect();
         let mut capacities = of_row.clone();
         capacities.dedup();
-        let place = std::path::absolute(Path::new(&self.from.base)).ok().filter(|p| p.is_file());
-        let name = place.map_or(self.from.base.clone(), |path| path.display().to_string());
         let writes = self.flash.small / self.flash.page / 2.0;
         let text = format!(
             "[device.ssd]\npart = {}\n[workload.fio]\nrw = \"randwrite\"\nbs = \"4KiB\"\n\
@@ -130,7 +126,7 @@ impl Search<'_> {
              overwrite = {{ span = \"100%\", writes = \"250%\", unit = \"4KiB\" }}\n\
              [run]\nrequests = {writes:.0}\n\
              [sweep]\n\"device.ssd.over_provisioning.capacity\" = [{}]\n",
-            json!(name),
+            quoted_part(&self.from.base),
             capacities.join(", ")
         );
         let sets = self.from.sets.iter().filter(|set| !set.starts_with(SPARE));
