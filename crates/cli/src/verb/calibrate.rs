@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, amplification, error, errors, files, named, of_model, summary,
+    Bench, METRICS, Point, Values, error, errors, files, named, of_model, summary,
 };
 use crate::say;
 
@@ -128,10 +128,11 @@ struct Calibrated {
 impl Fitting {
     fn run(self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
-        if let Some((rows, notes)) = amplification::read(&self.from)? {
+        let text = files::text(&self.from)?;
+        if let Some((rows, notes)) = files::amplification(&self.from, &text)? {
             return flash::run(&self, rows, notes);
         }
-        let (points, mut notes) = files::read(&self.from)?;
+        let (points, mut notes) = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;
         let split = Split::new(points, self.hold_out);
         let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;

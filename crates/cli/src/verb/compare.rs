@@ -46,7 +46,7 @@ struct Compared {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let (points, left_out) = files::read(&self.with)?;
+        let (points, left_out) = files::points(&self.with, &files::text(&self.with)?)?;
         let models: Result<Vec<String>, Failure> =
             self.parts.iter().map(|part| study::model_of(part)).collect();
         let models = models?;

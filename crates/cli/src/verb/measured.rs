@@ -135,12 +135,17 @@ pub(super) fn errors(points: &[Point], modelled: &[Values], metric: Option<usize
     errors
 }
 
+/// For people: the median and the worst of these errors, least first; `None` where there are none.
+pub(super) fn middle_and_worst(name: &str, errors: &[f64]) -> Option<String> {
+    let (middle, worst) = (errors.get(errors.len() / 2)?, errors.last()?);
+    Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
+}
+
 /// For people: the median and the worst error of each metric.
 pub(super) fn summary(points: &[Point], modelled: &[Values]) -> String {
     let parts = METRICS.iter().enumerate().filter_map(|(index, (name, _))| {
         let errors = errors(points, modelled, Some(index));
-        let (middle, worst) = (errors.get(errors.len() / 2)?, errors.last()?);
-        Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
+        middle_and_worst(name, &errors)
     });
     parts.collect::<Vec<_>>().join(", ")
 }

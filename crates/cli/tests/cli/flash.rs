@@ -85,3 +85,20 @@ fn what_says_nothing_of_the_flash_is_refused() {
     let disk = ["calibrate", "--from", "waf.csv", "--base", "wd-80g-5400", "--out", "mine.toml"];
     Test::new().file("waf.csv", table).args(&disk).refuses(&["has no flash to fit"]);
 }
+
+/// A pipe has no second time: whatever kind of table it brings is read at once.
+#[test]
+fn a_table_may_come_through_a_pipe() {
+    for (table, said) in [
+        ("used,waf\n50%,1.2\n50%,1.3\n", "one fill"),
+        ("rw,bs,iodepth,iops\nrandread,4k,1,9\n", "1 points"),
+    ] {
+        let test = calibrate("", &[]);
+        let pipe = test.path("waf.csv");
+        std::fs::remove_file(&pipe).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let writer = std::thread::spawn(move || std::fs::write(pipe, table));
+        test.refuses(&[said]);
+        writer.join().unwrap().unwrap();
+    }
+}

@@ -8,8 +8,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use study::Failure;
 
-use super::super::measured::amplification::Amplified;
-use super::super::measured::{error, quoted_part, run_text};
+use super::super::measured::amplification::{Amplified, GIB};
+use super::super::measured::{error, middle_and_worst, quoted_part, run_text};
 use super::knobs::{Base, Candidate, find};
 use super::write::{self, Findings};
 use super::{Fitting, judges};
@@ -74,9 +74,8 @@ impl Flash {
         let page = page.and_then(super::knobs::bytes).ok_or_else(|| wrong("page"))?;
         let units = find(&base.table, "ssd.nand.units_per_page");
         let units = units.and_then(toml::Value::as_integer).unwrap_or(1).max(1);
-        let least = BLOCK_PAGES.max(PAGES / blocks.max(1) + 1);
-        let block_pages = (least.div_euclid(units) + i64::from(least % units > 0)) * units;
-        let block_pages = block_pages.min(pages);
+        let least = BLOCK_PAGES.max(PAGES / blocks + 1);
+        let block_pages = (least + (units - least % units) % units).min(pages);
         Ok(Flash {
             bytes: blocks as f64 * pages as f64 * page,
             block_pages,
@@ -95,12 +94,19 @@ impl Flash {
 
 /// What was found.
 struct Found {
+    /// The flash, in times of the base's.
     factor: f64,
     /// By row: what the part does.
     waf: Vec<f64>,
     /// The standard error of the factor.
     spread: f64,
-    tries: u32,
+}
+
+impl Found {
+    /// The base with that flash.
+    fn place(&self) -> Candidate {
+        Candidate { logs: vec![self.factor.ln()], dies: None }
+    }
 }
 
 struct Search<'a> {
@@ -145,10 +151,10 @@ impl Search<'_> {
         })
     }
 
-    fn cost(&self, factor: f64) -> Result<f64, Failure> {
-        let waf = self.run(&self.rows, factor)?;
-        let each = self.rows.iter().zip(&waf).map(|(&(_, measured), waf)| (waf / measured).ln());
-        Ok(each.map(|error| error * error).sum())
+    /// The sum of the squares of what `waf` is off.
+    fn cost(&self, waf: &[f64]) -> f64 {
+        let each = self.rows.iter().zip(waf).map(|(&(_, measured), waf)| (waf / measured).ln());
+        each.map(|error| error * error).sum()
     }
 
     /// The less flash, the more is written: one best value, found by the golden section.
@@ -156,13 +162,10 @@ impl Search<'_> {
         let golden = (5f64.sqrt() - 1.0) / 2.0;
         let least = (fullest / (FULL * self.flash.bytes)).ln();
         let (mut low, mut high) = (least, least + FACTOR_MAX.ln());
-        let mut failed = None;
         // A part that is too full to be built is as wrong as one can be.
-        let mut at = |log: f64| {
-            self.cost(log.exp()).unwrap_or_else(|why| {
-                failed = Some(why);
-                f64::INFINITY
-            })
+        let at = |log: f64| match self.run(&self.rows, log.exp()) {
+            Ok(waf) => (self.cost(&waf), Ok(waf)),
+            Err(why) => (f64::INFINITY, Err(why)),
         };
         let inner =
             |low: f64, high: f64| (high - golden * (high - low), low + golden * (high - low));
@@ -170,7 +173,7 @@ impl Search<'_> {
         let (mut at_left, mut at_right) = (at(left), at(right));
         for _ in 2..TRIES {
             // Of equals the one with more flash: too little of it cannot be run at all.
-            if at_left < at_right {
+            if at_left.0 < at_right.0 {
                 (high, right, at_right) = (right, left, at_left);
                 left = inner(low, high).0;
                 at_left = at(left);
@@ -180,22 +183,19 @@ impl Search<'_> {
                 at_right = at(right);
             }
         }
-        let (log, cost) = if at_left < at_right { (left, at_left) } else { (right, at_right) };
-        if let Some(why) = failed.filter(|_| !cost.is_finite()) {
-            return Err(why);
-        }
+        let (log, (cost, waf)) =
+            if at_left.0 < at_right.0 { (left, at_left) } else { (right, at_right) };
+        let waf = waf?;
         let count = self.rows.len() as f64;
         let noise = (cost / (count - 1.0).max(1.0)).sqrt().max(REPEAT);
         let factor = log.exp();
-        let beside = [1.0 + STEP, 1.0 - STEP].map(|step| self.run(&self.rows, factor * step));
-        let [more, less] = beside;
+        let more = self.run(&self.rows, factor * (1.0 + STEP))?;
         // Too full to be run with less: the slope is steep, whatever it is.
-        let less = less.or_else(|_| self.run(&self.rows, factor))?;
-        let slopes =
-            more?.iter().zip(&less).map(|(a, b)| (a / b).ln() / (2.0 * STEP)).collect::<Vec<_>>();
-        let known: f64 = slopes.iter().map(|slope| slope * slope).sum();
+        let less = self.run(&self.rows, factor * (1.0 - STEP)).unwrap_or_else(|_| waf.clone());
+        let slopes = more.iter().zip(&less).map(|(a, b)| (a / b).ln() / (2.0 * STEP));
+        let known: f64 = slopes.map(|slope| slope * slope).sum();
         let spread = noise / known.sqrt().max(f64::MIN_POSITIVE);
-        Ok(Found { factor, waf: self.run(&self.rows, factor)?, spread, tries: TRIES + 3 })
+        Ok(Found { factor, waf, spread })
     }
 }
 
@@ -295,8 +295,6 @@ fn check(from: &Fitting, rows: &[Amplified], flash: &Flash) -> Result<(), Failur
     Ok(())
 }
 
-const GIB: f64 = (1u64 << 30) as f64;
-
 struct Answer {
     flash: Flash,
     found: Found,
@@ -318,10 +316,7 @@ impl Answer {
     }
 
     fn summary(rows: &[Amplified], waf: &[f64]) -> String {
-        let errors = Answer::errors(rows, waf);
-        let middle = errors.get(errors.len() / 2).copied().unwrap_or_default();
-        let worst = errors.last().copied().unwrap_or_default();
-        format!("WAF {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst)
+        middle_and_worst("WAF", &Answer::errors(rows, waf)).unwrap_or_default()
     }
 
     fn fits(&self) -> bool {
@@ -341,10 +336,14 @@ impl Answer {
         }
     }
 
+    /// The value that was fitted.
+    fn blocks(&self, base: &Base) -> String {
+        base.values(&self.found.place())[0].1.to_string()
+    }
+
     /// The base's tables with the flash that was found, and the base's capacity.
     fn table(&self, base: &Base) -> toml::Table {
-        let place = Candidate { logs: vec![self.found.factor.ln()], dies: None };
-        let mut table = base.scaled(&place);
+        let mut table = base.scaled(&self.found.place());
         if let Some(ssd) = table.get_mut("ssd").and_then(toml::Value::as_table_mut) {
             let capacity = format!("{:.0}KiB", self.flash.capacity / 1024.0);
             let stated = find(&base.table, CAPACITY);
@@ -399,8 +398,7 @@ impl Answer {
             100.0 * (flash / self.flash.capacity - 1.0),
             self.known()
         ));
-        let blocks = &base.values(&Candidate { logs: vec![self.found.factor.ln()], dies: None })[0];
-        lines.push(format!("{BLOCKS} = {}", blocks.1));
+        lines.push(format!("{BLOCKS} = {}", self.blocks(base)));
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["used", "", "drive", "part", ""]);
@@ -425,7 +423,6 @@ impl Answer {
     }
 
     fn as_json(&self, base: &Base, out: &str) -> Value {
-        let place = Candidate { logs: vec![self.found.factor.ln()], dies: None };
         let rows = |rows: &[Amplified], waf: &[f64]| -> Vec<Value> {
             let row = |(row, waf): (&Amplified, &f64)| {
                 json!({ "used_bytes": row.used.bytes(self.flash.capacity),
@@ -434,8 +431,8 @@ impl Answer {
             rows.iter().zip(waf).map(row).collect()
         };
         let unknown = (!self.is_known()).then(|| self.known());
-        json!({ "part": out, "tries": self.found.tries,
-                "keys": [{ "key": BLOCKS, "value": base.values(&place)[0].1.to_string(),
+        json!({ "part": out, "tries": TRIES + 2,
+                "keys": [{ "key": BLOCKS, "value": self.blocks(base),
                            "standard_error": self.found.spread, "not_identified": unknown }],
                 "flash_bytes": self.flash.bytes * self.found.factor,
                 "capacity_bytes": self.flash.capacity, "fits": self.fits(),

@@ -1,11 +1,8 @@
 //! Write amplification that a drive counted, by how much of it was used.
 
-use std::path::Path;
-
 use config::Size;
-use study::Failure;
 
-use super::points::Wrong;
+use super::points::{Wrong, shown};
 
 /// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
@@ -13,7 +10,7 @@ const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB
 const WAF: [&str; 2] = ["waf", "waf_last_quarter"];
 /// What may say how it was written; anything but uniformly at random is left out.
 const PATTERN: &str = "pattern";
-const GIB: f64 = (1u64 << 30) as f64;
+pub(crate) const GIB: f64 = (1u64 << 30) as f64;
 /// More was never measured, nor less where nothing is compressed; a unit was mistaken.
 const POSSIBLE: std::ops::RangeInclusive<f64> = 0.5..=100.0;
 
@@ -48,22 +45,10 @@ pub(crate) struct Amplified {
 /// The rows of a table, and what was left out of it.
 pub(crate) type Rows = (Vec<Amplified>, Vec<String>);
 
-/// The rows of a table of write amplification, and what was left out of it; `None` when the file
-/// is something else.
+/// The rows of a table of write amplification; `None` when the text is something else.
 ///
 /// # Errors
-/// Names the file, the line, what is wrong and what was expected.
-pub(crate) fn read(path: &Path) -> Result<Option<Rows>, Failure> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
-    of_text(&text).map_err(|(what, expected)| {
-        Failure::input(format!("{name}: {what}"))
-            .expected(expected)
-            .help("docs/calibrate.md says what such a table has")
-    })
-}
-
+/// The line, what is wrong and what was expected.
 pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
     let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
     let Ok(header) = reader.headers().cloned() else { return Ok(None) };
@@ -79,8 +64,7 @@ pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
     }
     let used = USED.iter().find_map(|&(name, unit)| Some((place(name)?, name, unit)));
     let (used, used_name, unit) = used.ok_or_else(|| {
-        let shown: String = header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect();
-        let what = format!("line 1 is `{shown}`, without a column `used`");
+        let what = format!("line 1 is `{}`, without a column `used`", shown(&header));
         (what, "a table with the columns used,waf".to_string())
     })?;
     let pattern = place(PATTERN);

@@ -4,27 +4,44 @@ use std::path::Path;
 
 use study::Failure;
 
+use super::amplification::{self, Rows};
 use super::points::{KINDS, Point, Wrong, of_fio, of_table};
 use super::pts;
 
-/// The points of a file, and what of it says nothing that can be compared.
+/// The text of a file. It is read once: a pipe has no second time.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|why| Failure::input(format!("cannot read {}: {why}", path.display())))
+}
+
+/// The points of a file with this text, and what of it says nothing that can be compared.
 ///
 /// # Errors
 /// Names the file, the place in it, what is wrong and what was expected.
-pub(crate) fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>), Failure> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|why| Failure::input(format!("cannot read {name}: {why}")))?;
-    let (points, left_out) = of_text(&text).map_err(|(what, expected)| {
-        Failure::input(format!("{name}: {what}"))
-            .expected(expected)
-            .help("docs/howto/compare-with-my-drive.md says what can be read")
-    })?;
+pub(crate) fn points(path: &Path, text: &str) -> Result<(Vec<Point>, Vec<String>), Failure> {
+    let help = "docs/howto/compare-with-my-drive.md says what can be read";
+    let (points, left_out) = of_text(text).map_err(|why| wrong(path, why, help))?;
     if points.is_empty() {
-        return Err(Failure::input(format!("{name}: nothing to compare with"))
+        return Err(Failure::input(format!("{}: nothing to compare with", path.display()))
             .expected(format!("jobs of one of {}", KINDS.join(", "))));
     }
     Ok((points, left_out))
+}
+
+/// Its rows of write amplification; `None` when it is something else.
+///
+/// # Errors
+/// The same.
+pub(crate) fn amplification(path: &Path, text: &str) -> Result<Option<Rows>, Failure> {
+    let help = "docs/calibrate.md says what such a table has";
+    amplification::of_text(text).map_err(|why| wrong(path, why, help))
+}
+
+fn wrong(path: &Path, (what, expected): Wrong, help: &str) -> Failure {
+    Failure::input(format!("{}: {what}", path.display())).expected(expected).help(help)
 }
 
 /// The points of a text: fio's JSON, a table of SNIA's PTS, or any other table.

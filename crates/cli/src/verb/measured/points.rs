@@ -93,6 +93,11 @@ impl Point {
 /// What is wrong, and what was expected.
 pub(crate) type Wrong = (String, String);
 
+/// The head of a table, for people.
+pub(crate) fn shown(header: &csv::StringRecord) -> String {
+    header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect()
+}
+
 /// Where the columns are; others may stand between them.
 fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()], Wrong> {
     let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);
@@ -103,7 +108,7 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()],
         .zip(&found)
         .find(|((name, _), place)| place.is_none() && NEEDED.contains(name));
     let Some(((name, _), _)) = missing else { return Ok(found) };
-    let shown: String = header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect();
+    let shown = shown(header);
     let known = COLUMNS.map(|(name, _)| name).join(",");
     Err((
         format!("line 1 is `{shown}`, without a column `{name}`"),

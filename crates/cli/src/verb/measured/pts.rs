@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use csv::StringRecord;
 
-use super::points::{METRICS, Point, Wrong};
+use super::points::{METRICS, Point, Wrong, shown};
 use super::steady::{ROUNDS, is_steady};
 
 /// What a table's numbers are.
@@ -183,8 +183,7 @@ impl Columns {
         }
         let place = |what: &str, is: &dyn Fn(&str) -> bool| {
             row.iter().position(|cell| is(&plain(cell))).ok_or_else(|| {
-                let shown: String = row.iter().collect::<Vec<_>>().join(",");
-                let shown: String = shown.chars().take(80).collect();
+                let shown = shown(row);
                 let expected = "columns Round, R/W Mix, Block Size (KiB) and IOPS".to_string();
                 (format!("line {line} is `{shown}`, without a column for {what}"), expected)
             })
