@@ -16,6 +16,7 @@ mod expect;
 pub mod explain;
 mod figure;
 mod files;
+mod gone;
 mod grid;
 pub mod host;
 mod image;

@@ -7,9 +7,10 @@ use config::{Failure, names};
 use models::registry::WorkloadModel;
 
 use crate::document::Frame;
+use crate::gone::Gone;
 use crate::library;
 use crate::locate;
-use crate::tree::{Node, Origin, Text};
+use crate::tree::{Data, Node, Origin, Text};
 
 /// A study's text with everything the command line sets, not yet laid out.
 #[derive(Debug)]
@@ -26,8 +27,8 @@ pub(crate) struct Loaded {
     pub(crate) frame: Frame,
     /// Settings of single devices or workloads of a study that has several: (path, value).
     pub(crate) late: Vec<(Vec<String>, Node)>,
-    /// Axes that were set to one value.
-    pub(crate) gone: Vec<String>,
+    /// What was taken out of its grid.
+    pub(crate) gone: Gone,
     /// What a reader of the result must know.
     pub(crate) notes: Vec<String>,
 }
@@ -52,17 +53,19 @@ pub(crate) fn lay(
     sets: &[String],
 ) -> Result<Loaded, Failure> {
     let mut tree = Node::parse(text)?;
-    let (mut late, mut gone) = (Vec::new(), Vec::new());
+    let sweep = tree.get("sweep").cloned();
+    let (mut late, mut set_axes) = (Vec::new(), Vec::new());
     for set in sets {
         let (mut path, value) = parse_set(set)?;
         // A trace is its file: `--set workload.trace=FILE` keeps the rest of the table.
         if path == ["workload", "trace"] && value.to_value().is_str() {
             path.push("file".into());
         }
-        apply(&mut tree, path, value, &mut late, &mut gone);
+        apply(&mut tree, path, value, &mut late, &mut set_axes);
     }
     let frame = locate::read::<Frame>(&tree)?;
-    let notes = gone.iter().map(|axis| format!("{axis} is set and no longer swept")).collect();
+    let gone = Gone::of(set_axes, sweep.as_ref(), tree.get("sweep"));
+    let notes = gone.notes();
     let (name, text) = (name.to_string(), text.clone());
     Ok(Loaded { name, text, directory, tree, frame, late, gone, notes })
 }
@@ -139,13 +142,20 @@ fn apply(
     late: &mut Vec<(Vec<String>, Node)>,
     gone: &mut Vec<String>,
 ) {
-    // A swept key that is set has one value: the axis is gone.
     if let Some(mut sweep) = tree.take("sweep") {
         let dotted = path.join(".");
-        if sweep.take(&dotted).is_some() {
+        let axis = sweep.take(&dotted);
+        // A list is the axis's own, unless its values are lists; one value is no axis.
+        let list = axis.as_ref().is_some_and(|axis| is_list(&value) && !is_list_of_lists(axis));
+        if list {
+            sweep.put(&dotted, value.clone());
+        } else if axis.is_some() {
             gone.push(dotted);
         }
         tree.put("sweep", sweep);
+        if list {
+            return;
+        }
     }
     if is_instead(tree, &path) {
         tree.take("workloads");
@@ -154,6 +164,14 @@ fn apply(
     let several = format!("{}s", path[0]);
     let plural = ["device", "workload"].contains(&path[0].as_str()) && tree.get(&several).is_some();
     if plural { late.push((path, value)) } else { tree.assign(&path, value) }
+}
+
+fn is_list(node: &Node) -> bool {
+    matches!(node.data, Data::Array(_))
+}
+
+fn is_list_of_lists(node: &Node) -> bool {
+    matches!(&node.data, Data::Array(list) if list.iter().any(is_list))
 }
 
 /// True when a workload is set of a model that none of the labelled ones has: it takes the place of
@@ -197,7 +215,7 @@ mod tests {
             (trace["file"].as_str(), trace["first"].as_integer()),
             (Some("my.trace"), Some(3))
         );
-        assert_eq!(loaded.gone, ["workload.trace.file"]);
+        assert_eq!(loaded.gone.axes, ["workload.trace.file"]);
     }
 
     #[test]
@@ -215,7 +233,7 @@ mod tests {
         assert_eq!(trace.notes, ["workload is set and no longer swept"]);
         // A model that is there is set where it is.
         let set = lay(&["workload.ie.writes=0.5"]);
-        assert!(set.tree.get("workloads").is_some() && set.gone.is_empty());
+        assert!(set.tree.get("workloads").is_some() && set.gone.is_nothing());
         assert_eq!(set.late.len(), 1);
     }
 

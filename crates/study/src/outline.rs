@@ -9,6 +9,7 @@ use crate::axis_value::AxisValue;
 use crate::document::{Claim, Expect, Frame, Plot};
 use crate::expect::{self, Selection};
 use crate::figure::{Figure, Kind};
+use crate::gone::Gone;
 use crate::grid::Axis;
 use crate::jobs;
 use crate::load::Loaded;
@@ -21,30 +22,24 @@ const FIGURES_MAX: usize = 8;
 /// A failure, and the keys from the statement to what it is about.
 type Wrong = (Failure, Vec<String>);
 
-/// Statements about an axis that was set to one value say nothing about this grid.
-fn is_beside(selection: &Selection, gone: &[String]) -> bool {
-    let names = selection.which.keys().chain(selection.relative_to.keys());
-    names.into_iter().any(|name| gone.contains(name))
-}
-
-/// The figure where these axes have one value each; `None` when it was about one of them.
-fn left_of(figure: &Figure, gone: &[String]) -> Option<Figure> {
-    let keep = |axis: &Option<String>| axis.clone().filter(|name| !gone.contains(name));
+/// The figure without the axes that are gone; `None` when it was about one of them.
+fn left_of(figure: &Figure, gone: &Gone) -> Option<Figure> {
+    let keep = |axis: &Option<String>| axis.clone().filter(|name| !gone.axes.contains(name));
     let (series, panels) = (keep(&figure.series), keep(&figure.panels));
-    let lost = gone.contains(&figure.x) || is_beside(&figure.selection(), gone);
+    let lost = gone.axes.contains(&figure.x) || gone.is_in(&figure.selection());
     (!lost).then(|| Figure { series, panels, ..figure.clone() })
 }
 
-/// Leave out what is about axes that were set to one value.
+/// Leave out what is about axes and values that the grid no longer has.
 pub(crate) fn narrow(loaded: &mut Loaded) {
     let Loaded { gone, frame, notes, .. } = loaded;
-    if gone.is_empty() {
+    if gone.is_nothing() {
         return;
     }
     let count = |frame: &Frame| frame.expect.len() + frame.claim.len() + frame.report.figure.len();
     let before = count(frame);
-    frame.expect.retain(|expect| !is_beside(&expect.selection(), gone));
-    frame.claim.retain(|claim| !is_beside(&claim.selection(), gone));
+    frame.expect.retain(|expect| !gone.is_in(&expect.selection()));
+    frame.claim.retain(|claim| !gone.is_in(&claim.selection()));
     let figures = frame.report.figure.iter().filter_map(|figure| left_of(figure, gone)).collect();
     frame.report.figure = figures;
     let less = before - count(frame);
@@ -67,7 +62,7 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
     let document = loaded.tree.to_value();
     let jobs = |selection: &Selection, key: &str| jobs_of(selection, key, &document);
     for (index, expectation) in loaded.frame.expect.iter().enumerate() {
-        if is_beside(&expectation.selection(), gone) {
+        if gone.is_in(&expectation.selection()) {
             continue;
         }
         about(&Expect::selection(expectation), "metric", axes)
@@ -76,7 +71,7 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
             .map_err(|wrong| at(&["expect"], index, wrong))?;
     }
     for (index, claim) in loaded.frame.claim.iter().enumerate() {
-        if is_beside(&claim.selection(), gone) {
+        if gone.is_in(&claim.selection()) {
             continue;
         }
         let mut bands = [Some(claim.holds), claim.in_part].into_iter().flatten();
@@ -94,7 +89,7 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
             }
         };
         metrics::check_name(&asked.metric).map_err(|failure| at((failure, "metric")))?;
-        let by = asked.by.as_ref().filter(|by| !gone.contains(by));
+        let by = asked.by.as_ref().filter(|by| !gone.axes.contains(by));
         by.map_or(Ok(()), |by| find(by, axes, None).map(drop)).map_err(|f| at((f, "by")))?;
     }
     let report = &loaded.frame.report;

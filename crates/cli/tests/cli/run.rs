@@ -153,6 +153,31 @@ fn a_setting_takes_the_place_of_a_sweep() {
 }
 
 #[test]
+fn a_list_takes_the_place_of_a_sweeps_values() {
+    let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\", \"3us\"]\n\
+                 [[expect]]\ntext = 't'\nmetric = 'latency_us_mean'\nmin = 9\n\
+                 where = { \"device.null.latency\" = ['1us', '2us'] }\n\
+                 [[expect]]\ntext = 't'\nmetric = 'latency_us_mean'\nmin = 2\n\
+                 where = { \"device.null.latency\" = '2us' }\n";
+    for set in ["device.null.latency", "sweep.\"device.null.latency\""] {
+        let set = format!("{set}=[\"2us\", \"4us\"]");
+        let answer =
+            Test::study(&format!("{STUDY}{sweep}")).args(&["--json", "--set", &set]).json();
+        let latency = |run: usize| answer["runs"][run]["metrics"]["latency_us_mean"].clone();
+        assert_eq!(answer["runs"].as_array().unwrap().len(), 2);
+        assert_eq!((latency(0), latency(1)), (2.into(), 4.into()));
+        // What was said about a value that is not swept any more is no answer about this run.
+        assert_eq!(answer["expectations"].as_array().unwrap().len(), 1, "{answer}");
+        let notes = [
+            "device.null.latency is swept without 1us",
+            "device.null.latency is swept without 3us",
+            "1 expectations, claims and figures about that are left out",
+        ];
+        assert_eq!(answer["notes"].as_array().unwrap()[..3], notes);
+    }
+}
+
+#[test]
 fn labelled_devices_and_workloads_are_axes() {
     let study = r#"
 [devices.fast.null]
