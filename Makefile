@@ -29,7 +29,7 @@ BUILDERS := build-essential flex bison bc xz-utils
 # What the build without the feature `linux` may not have.
 LINUX_ONLY := ^(io-uring|vm-memory|virtio-|blocklab-(attach|boot|guest) )
 
-.PHONY: help setup clients kernel demo test test-rust test-bare test-python test-long test-all bench dist fuzz docs clean
+.PHONY: help setup clients kernel demo compile test test-rust test-beside test-bare test-python test-long test-all bench dist fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,13 +50,24 @@ demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) report out/first-look
 
 test: ## Check everything that must hold on every commit
-	@scripts/skips.sh $(MAKE) test-rust test-bare test-python
+	@scripts/skips.sh $(MAKE) test-rust test-beside
+
+# These two leave much of the processors to each other.
+test-beside:
+	$(MAKE) --jobs 2 --output-sync=target test-bare test-python
+
+# Everything is compiled once, and clippy looks on: what it warns of is an error. It tells its builds from
+# those without it, so whatever comes after must be told the same.
+compile test-rust test-bare test-python: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+compile test-rust test-bare test-python: export CLIPPY_ARGS := -Dwarnings
+
+compile:
+	cargo build --workspace --all-targets
 
 test-rust:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(MAKE) compile
 	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir $(TARGET)/loader --quiet -- -D warnings
-	cargo build --workspace --lib --bins --tests
 	cargo test --workspace --no-fail-fast --lib --bins --tests
 	cargo test -p blocklab-models --doc --quiet
 	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
