@@ -307,11 +307,11 @@ mod tests {
         let (points, _) = of_fio(&fio(&[JOB, JOB].join(","))).unwrap();
         let measured = [Some(201.0), Some(2.0), Some(1.5), Some(9.0)];
         assert_eq!(points, [Point { numjobs: 2, measured, ..one.clone() }]);
+        assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
         // fio 2 has microseconds.
         let old = JOB.replace("_ns", "").replace("2000", "2").replace("1500", "1.5");
         let (points, _) = of_fio(&fio(&old.replace("9000", "9"))).unwrap();
         assert_eq!(points, [one]);
-        assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
     }
 
     #[test]
