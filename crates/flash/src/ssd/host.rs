@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_command_takes_its_time_on_the_link_beside_its_data() {
-        let (bandwidth, us) = (Some(Rate(512_000_000)), |time| Duration(Nanos(time * 1_000)));
+        let (bandwidth, us) = (Some(Rate(512_000_000)), |time: u64| Duration(Nanos(time * 1_000)));
         let params = HostParams { bandwidth, link_command: us(3), ..HostParams::default() };
         let mut path = HostPath::new(&params).unwrap();
         // Eight sectors take 8 us; the second read waits for the first, a write for neither.

@@ -132,10 +132,7 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()],
 /// Spreadsheets of many countries, and `cut`, separate columns by something else.
 pub(super) fn separator(text: &str) -> u8 {
     let header = text.lines().next().unwrap_or_default();
-    [b',', b';', b'\t']
-        .into_iter()
-        .find(|&byte| header.as_bytes().contains(&byte))
-        .unwrap_or(b',')
+    [b',', b';', b'\t'].into_iter().find(|&byte| header.as_bytes().contains(&byte)).unwrap_or(b',')
 }
 
 /// A size as fio writes it: `4k` of `4 KiB`.
