@@ -355,3 +355,29 @@ impl Buffer {
         lost
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Op;
+
+    #[test]
+    fn what_was_being_programmed_is_written_whole_after_a_power_failure() {
+        let capacity = Size(Bytes(1 << 20));
+        let params = BufferParams { capacity, power_loss_protection: true, ..Default::default() };
+        let mut buffer = Buffer::new(&params, 4096, 1).unwrap().unwrap();
+        let write = |id, lba, sectors| Request {
+            id: RequestId(id),
+            ..Request::new(Op::Write, Lba(lba), sectors)
+        };
+        buffer.offer(5, &write(1, 40, 8), Lba(40), 8);
+        assert_eq!(buffer.next_destage(), Some((5, 8, 0)));
+        // A newer write of half of the page, while the older data is being programmed.
+        buffer.offer(5, &write(2, 40, 4), Lba(40), 4);
+        assert!(buffer.power_fail(|_| true).is_empty());
+        let (lpn, sectors, _) = buffer.next_destage().unwrap();
+        assert!(lpn == 5 && sectors >= 8, "{sectors} sectors of 8 are written");
+        buffer.programmed(5);
+        assert!(!buffer.holds(5) && buffer.next_destage().is_none());
+    }
+}

@@ -63,7 +63,7 @@ mod tests {
     fn it_is_a_set_of_growing_counts() {
         let mut rng = sim::Rng::new(7, "outstanding");
         let (mut set, mut plain) = (Outstanding::default(), BTreeSet::new());
-        let mut count = 0;
+        let mut count = 1;
         for step in 0..20_000u64 {
             if rng.below(2) == 0 {
                 count += 1 + rng.below(2) * rng.below(3);
