@@ -94,8 +94,8 @@ fn report(name: &str, device: &dyn Device, before: u64, result: (Outcome, Histog
     let (outcome, latency, cpu) = result;
     let ops = (flash_ops(device) - before) as f64;
     println!(
-        "{name:28} {:6.2} M req/s  {:6.2} M flash ops/s  per CPU-second; mean {:.1} us, {:.0} IOPS, \
-         digest {}",
+        "{name:28} {:6.2} M req/s  {:6.2} M flash ops/s  per CPU-second; mean {:.1} us, \
+         {:.0} IOPS, digest {}",
         outcome.requests as f64 / cpu / 1e6,
         ops / cpu / 1e6,
         latency.mean().unwrap_or(0.0) / 1e3,
