@@ -18,6 +18,13 @@ const F: &str = "[ssd]\nover_provisioning = { live_percent = 93 }\nnand.read = [
     dies_per_package = 1\nplanes_per_die = 2\nblocks_per_plane = 128\npages_per_block = 256\n\
     page = '4KiB'\n";
 
+/// What real drives have beside that: a write buffer that throttles, parity, suspended programs.
+const MECHANISMS: &str = "nand.parity_every = 29\nnand.suspend_after = '10us'\n\
+    nand.program_suspend = '40us'\nnand.erase_suspend = '40us'\n\
+    buffer.capacity = '64MiB'\nbuffer.throttle = { page = '6.2us', owed = '2.36us', \
+    every = '320ms', stop = '3ms', burst = 132, hold_back_percent = 28, least_percent = 70, \
+    window = '1s' }";
+
 /// Mappings to compare, each with a tenth of a page map's RAM where it has a choice.
 const MAPPINGS: &[(&str, &str)] = &[
     ("page", "mapping = 'page'"),
@@ -87,11 +94,13 @@ fn report(name: &str, device: &dyn Device, before: u64, result: (Outcome, Histog
     let (outcome, latency, cpu) = result;
     let ops = (flash_ops(device) - before) as f64;
     println!(
-        "{name:28} {:6.2} M req/s  {:6.2} M flash ops/s  per CPU-second; mean {:.1} us, {:.0} IOPS",
+        "{name:28} {:6.2} M req/s  {:6.2} M flash ops/s  per CPU-second; mean {:.1} us, \
+         {:.0} IOPS, digest {}",
         outcome.requests as f64 / cpu / 1e6,
         ops / cpu / 1e6,
         latency.mean().unwrap_or(0.0) / 1e3,
         outcome.requests as f64 / outcome.end.as_secs_f64(),
+        outcome.digest,
     );
 }
 
@@ -225,6 +234,9 @@ fn main() {
     match chosen() {
         Some((name, requests)) if name == "F-read" => return f_read("", "F-read", requests),
         Some((name, requests)) if name == "G-write" => return g_write("G-write", "", requests),
+        Some((name, requests)) if name == "mechanisms" => {
+            return g_write("G-write, mechanisms on", MECHANISMS, requests);
+        }
         Some((name, requests)) if name == "hybrids" => {
             return HYBRIDS
                 .iter()
@@ -238,6 +250,7 @@ fn main() {
     }
     f_read("", "F-read", 6_000_000);
     g_write("G-write", "", 2_000_000);
+    g_write("G-write, mechanisms on", MECHANISMS, 2_000_000);
     g_write("G-write, no timing", "timing = 'none'", 4_000_000);
     mappings(None, 1_000_000);
     HYBRIDS.iter().for_each(|&(name, changes, requests)| mapping_write(name, changes, requests));

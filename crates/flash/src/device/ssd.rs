@@ -326,6 +326,7 @@ impl Params {
         let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
         let buffer = buffer.map_err(|e| e.within("buffer"))?;
         let (pace, throttle) = self.admission(buffer.is_some())?;
+        let host = HostPath::new(&self.host).map_err(|e| e.within("host"))?;
         let queues = HostQueues::new(&self.host).map_err(|e| e.within("host"))?;
         let mut flash = Flash::new(geometry, needs.frontiers, wear.levels_free_blocks());
         flash.map_victim_pages = self.map_victim_pages(&geometry)?;
@@ -338,7 +339,7 @@ impl Params {
             buffer,
             pace,
             throttle,
-            host: HostPath::new(&self.host),
+            host,
             queues,
             oracle: self
                 .oracle

@@ -20,10 +20,17 @@ pub struct HostParams {
     pub completion: Duration,
     /// Bandwidth of the link in each direction; absent: infinite.
     pub bandwidth: Option<Rate>,
+    /// Time that a read or a write takes on that link beside its data, whatever its size.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub link_command: Duration,
     /// Commands the controller has fetched and not answered, reads and writes together; more wait
     /// in queues of the host, one for each process, from which they are fetched in turns. Absent:
     /// it fetches whatever comes.
     pub commands: Option<u32>,
+}
+
+fn is_zero(time: &Duration) -> bool {
+    time.0 == Nanos::ZERO
 }
 
 /// State of the link.
@@ -32,6 +39,7 @@ pub struct HostPath {
     command: Nanos,
     completion: Nanos,
     bandwidth: Option<u64>,
+    link_command: Nanos,
     to_device_free: Nanos,
     to_host_free: Nanos,
 }
@@ -40,27 +48,36 @@ snapshot_fields!(HostPath { to_device_free, to_host_free });
 
 impl HostPath {
     /// An idle link.
-    pub fn new(params: &HostParams) -> HostPath {
-        HostPath {
+    ///
+    /// # Errors
+    /// When commands take time on a link that takes none.
+    pub fn new(params: &HostParams) -> Result<HostPath, ConfigError> {
+        if params.bandwidth.is_none() && !is_zero(&params.link_command) {
+            let message = format!("expected a `bandwidth` beside it, got {}", params.link_command);
+            return Err(ConfigError::new("link_command", message));
+        }
+        Ok(HostPath {
             command: params.command.0,
             completion: params.completion.0,
             bandwidth: params.bandwidth.map(|rate| rate.0.max(1)),
+            link_command: params.link_command.0,
             to_device_free: Nanos::ZERO,
             to_host_free: Nanos::ZERO,
-        }
+        })
     }
 
-    /// Time on the link of a request's data, which goes with operation `with` only.
+    /// Time on the link of a request with data, which goes with operation `with` only.
     #[inline]
     fn transfer(&self, request: &Request, with: Op) -> Option<Nanos> {
         let bandwidth = self.bandwidth.filter(|_| request.op == with)?;
         let bytes = request.bytes().0;
-        Some(Nanos(match bytes.checked_mul(NANOS_PER_SECOND) {
+        let data = Nanos(match bytes.checked_mul(NANOS_PER_SECOND) {
             Some(product) => product / bandwidth,
             None => {
                 (u128::from(bytes) * u128::from(NANOS_PER_SECOND) / u128::from(bandwidth)) as u64
             }
-        }))
+        });
+        Some(self.link_command + data)
     }
 
     /// When the controller has the command and, for a write, its data.
@@ -171,6 +188,22 @@ impl HostQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sim::Lba;
+
+    #[test]
+    fn a_command_takes_its_time_on_the_link_beside_its_data() {
+        let (bandwidth, us) = (Some(Rate(512_000_000)), |time: u64| Duration(Nanos(time * 1_000)));
+        let params = HostParams { bandwidth, link_command: us(3), ..HostParams::default() };
+        let mut path = HostPath::new(&params).unwrap();
+        // Eight sectors take 8 us; the second read waits for the first, a write for neither.
+        let read = Request::new(Op::Read, Lba(0), 8);
+        let times: Vec<u64> = (0..2).map(|_| path.delivery(Nanos(100), &read).0).collect();
+        assert_eq!(times, [11_100, 22_100]);
+        assert_eq!(path.arrival(Nanos(100), &Request::write(Lba(0), 16)), Nanos(19_100));
+        assert_eq!(path.arrival(Nanos(100), &read), Nanos(100));
+        let infinite = HostParams { bandwidth: None, ..params };
+        assert_eq!(HostPath::new(&infinite).unwrap_err().key, "link_command");
+    }
 
     #[test]
     fn processes_take_turns_for_a_place_inside() {

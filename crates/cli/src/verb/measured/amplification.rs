@@ -2,7 +2,7 @@
 
 use config::Size;
 
-use super::points::{Wrong, shown};
+use super::points::{Wrong, separator, shown};
 
 /// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
@@ -50,9 +50,12 @@ pub(crate) type Rows = (Vec<Amplified>, Vec<String>);
 /// # Errors
 /// The line, what is wrong and what was expected.
 pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
-    let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+    let text = text.trim_start_matches('\u{feff}');
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(separator(text)).from_reader(text.as_bytes());
     let Ok(header) = reader.headers().cloned() else { return Ok(None) };
-    let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);
+    let place =
+        |wanted: &str| header.iter().position(|name| name.trim().eq_ignore_ascii_case(wanted));
     let Some(waf) = WAF.iter().find_map(|name| place(name)) else { return Ok(None) };
     // Loads with their IOPS may have a column more.
     if place("rw").is_some() {
@@ -116,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_fill() {
-        let (rows, left_out) = of_text("used,waf\n372GiB,1.1\n50%,1.4\n").unwrap().unwrap();
+        let (rows, left_out) = of_text("Used; WAF\n372GiB;1.1\n50%;1.4\n").unwrap().unwrap();
         assert_eq!((rows.len(), left_out.len()), (2, 0));
         assert_eq!(rows[0].used.bytes(1e12), 372.0 * GIB);
         assert_eq!((rows[1].used.bytes(1e12), rows[1].waf), (5e11, 1.4));

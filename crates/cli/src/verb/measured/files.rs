@@ -48,7 +48,25 @@ fn wrong(path: &Path, (what, expected): Wrong, help: &str) -> Failure {
 pub(crate) fn of_text(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     match text {
         _ if text.trim_start().starts_with('{') => of_fio(text),
+        // What fio warned of goes to the same place as its output.
+        _ if text.starts_with("fio: ") || text.starts_with("fio-") => {
+            of_fio(text.find("\n{").map_or(text, |at| &text[at + 1..]))
+        }
         _ if pts::is_table(text) => pts::read(text),
         _ => of_table(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_fio_may_stand_before_its_output() {
+        let job = r#"{"jobname":"a","read":{"iops":5}}"#;
+        let text = format!("fio: this platform does not support {{x}}\n{{\n\"jobs\":[{job}]}}");
+        let (points, _) = of_text(&text).unwrap();
+        assert_eq!(points[0].measured[0], Some(5.0));
+        assert!(of_text("fio: no such file\n").unwrap_err().0.starts_with("line 1: "));
     }
 }

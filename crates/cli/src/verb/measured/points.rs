@@ -16,15 +16,17 @@ pub(super) const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
 const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
 /// The columns of a table, and the names that others give them.
 const COLUMNS: [(&str, &[&str]); 8] = [
-    ("rw", &[]),
-    ("bs", &[]),
-    ("iodepth", &[]),
-    ("numjobs", &[]),
+    ("rw", &["operation"]),
+    ("bs", &["block_size", "blocksize"]),
+    ("iodepth", &["qd", "depth", "queue_depth"]),
+    ("numjobs", &["jobs"]),
     ("iops", &[]),
     ("mean_us", &["lat_mean_us"]),
     ("p50_us", &["p50"]),
     ("p99_us", &["p99"]),
 ];
+/// Other units of a column that ends in `_us`, and microseconds of each.
+const UNITS: [(&str, f64); 3] = [("_ns", 1e-3), ("_ms", 1e3), ("_s", 1e6)];
 /// Without these there is no point.
 const NEEDED: [&str; 4] = ["rw", "bs", "iodepth", "iops"];
 
@@ -98,11 +100,22 @@ pub(crate) fn shown(header: &csv::StringRecord) -> String {
     header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect()
 }
 
+/// Where a column is, and what its numbers are multiplied by.
+type Place = (usize, f64);
+
 /// Where the columns are; others may stand between them.
-fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()], Wrong> {
-    let place = |wanted: &str| header.iter().position(|name| name.trim() == wanted);
-    let found =
-        COLUMNS.map(|(name, others)| place(name).or(others.iter().find_map(|&name| place(name))));
+fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()], Wrong> {
+    let place =
+        |wanted: &str| header.iter().position(|name| name.trim().eq_ignore_ascii_case(wanted));
+    let in_unit = |name: &str| {
+        let stem = name.strip_suffix("_us")?;
+        UNITS.iter().find_map(|(unit, us)| Some((place(&format!("{stem}{unit}"))?, *us)))
+    };
+    let found = COLUMNS.map(|(name, others)| {
+        let mut names = [name].into_iter().chain(others.iter().copied());
+        let plain = names.clone().find_map(place).map(|place| (place, 1.0));
+        plain.or_else(|| names.find_map(in_unit))
+    });
     let missing = COLUMNS
         .iter()
         .zip(&found)
@@ -116,8 +129,23 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()],
     ))
 }
 
+/// Spreadsheets of many countries, and `cut`, separate columns by something else.
+pub(super) fn separator(text: &str) -> u8 {
+    let header = text.lines().next().unwrap_or_default();
+    [b',', b';', b'\t'].into_iter().find(|&byte| header.as_bytes().contains(&byte)).unwrap_or(b',')
+}
+
+/// A size as fio writes it: `4k` of `4 KiB`.
+fn size(text: &str) -> String {
+    let text: String = text.to_lowercase().split_whitespace().collect();
+    let text = text.strip_suffix("bs").or(text.strip_suffix('b')).unwrap_or(&text);
+    text.strip_suffix('i').unwrap_or(text).to_string()
+}
+
 pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+    let text = text.trim_start_matches('\u{feff}');
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(separator(text)).from_reader(text.as_bytes());
     let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
     let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
     let places = columns(header)?;
@@ -125,9 +153,12 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     for (index, row) in reader.records().enumerate() {
         let line = index + 2;
         let row = row.map_err(|why| (format!("line {line}: {why}"), "as many as line 1".into()))?;
-        let cells = places.map(|place| place.and_then(|place| row.get(place)).unwrap_or("").trim());
-        if MIXED.contains(&cells[0]) {
-            *left_out.entry(cells[0].to_string()).or_default() += 1;
+        let cells = places.map(|place| {
+            let (place, factor) = place.unwrap_or((usize::MAX, 1.0));
+            (row.get(place).unwrap_or("").trim(), factor)
+        });
+        if MIXED.contains(&cells[0].0) {
+            *left_out.entry(cells[0].0.to_string()).or_default() += 1;
             continue;
         }
         let point =
@@ -138,22 +169,22 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     Ok((points, left_out.collect()))
 }
 
-fn of_row(cells: &[&str; COLUMNS.len()]) -> Result<Point, Wrong> {
-    let whole = |index: usize| match cells[index] {
+fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
+    let whole = |index: usize| match cells[index].0 {
         "" => Ok(1),
         text => text.parse::<u32>().map_err(|_| {
             (format!("{} is `{text}`", COLUMNS[index].0), "a whole number, 1 to 4096".to_string())
         }),
     };
     let number = |index: usize| match cells[index] {
-        "" => Ok(None),
-        text => text.parse::<f64>().map(Some).map_err(|_| {
+        ("", _) => Ok(None),
+        (text, factor) => text.parse::<f64>().map(|value| Some(value * factor)).map_err(|_| {
             (format!("{} is `{text}`", COLUMNS[index].0), "a number above 0".to_string())
         }),
     };
     let point = Point {
-        rw: cells[0].to_string(),
-        bs: cells[1].trim_end_matches(['b', 'B']).to_string(),
+        rw: cells[0].0.to_string(),
+        bs: size(cells[1].0),
         iodepth: whole(2)?,
         numjobs: whole(3)?,
         measured: unless_left_out([number(4)?, number(5)?, number(6)?, number(7)?]),
@@ -229,16 +260,21 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
         clone.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
     };
     let iops: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "iops")).collect();
-    let iops = iops.ok_or_else(|| (format!("no {direction}.iops"), "fio 3 or later".into()))?;
+    let iops = iops.ok_or_else(|| {
+        (format!("no {direction}.iops"), "the output of fio --output-format=json".into())
+    })?;
     let total: f64 = iops.iter().sum();
-    let means: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "lat_ns/mean")).collect();
-    let mean = means.map(|means| {
-        means.iter().zip(&iops).map(|(mean, rate)| mean * rate).sum::<f64>() / total / 1e3
-    });
+    // fio 2 wrote microseconds.
+    let time = |clone: &Value, kind: &str, pointer: &str| {
+        let ns = of(clone, &format!("{kind}_ns/{pointer}")).map(|ns| ns / 1e3);
+        ns.or_else(|| of(clone, &format!("{kind}/{pointer}")))
+    };
+    let means: Option<Vec<f64>> = clones.iter().map(|clone| time(clone, "lat", "mean")).collect();
+    let mean = means
+        .map(|means| means.iter().zip(&iops).map(|(mean, rate)| mean * rate).sum::<f64>() / total);
     let largest = |key: &str| {
-        let pointer = format!("clat_ns/percentile/{key}");
-        let all = clones.iter().filter_map(|clone| of(clone, &pointer));
-        all.reduce(f64::max).map(|ns| ns / 1e3)
+        let pointer = format!("percentile/{key}");
+        clones.iter().filter_map(|clone| time(clone, "clat", &pointer)).reduce(f64::max)
     };
     let measured = [Some(total), mean, largest("50.000000"), largest("99.000000")];
     let measured = unless_left_out(measured);
@@ -267,8 +303,12 @@ mod tests {
         assert_eq!(points, std::slice::from_ref(&one));
         let (points, _) = of_fio(&fio(&[JOB, JOB].join(","))).unwrap();
         let measured = [Some(201.0), Some(2.0), Some(1.5), Some(9.0)];
-        assert_eq!(points, [Point { numjobs: 2, measured, ..one }]);
+        assert_eq!(points, [Point { numjobs: 2, measured, ..one.clone() }]);
         assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
+        // fio 2 has microseconds.
+        let old = JOB.replace("_ns", "").replace("2000", "2").replace("1500", "1.5");
+        let (points, _) = of_fio(&fio(&old.replace("9000", "9"))).unwrap();
+        assert_eq!(points, [one]);
     }
 
     #[test]
@@ -300,6 +340,15 @@ mod tests {
         assert_eq!((points[0].bs.as_str(), points[0].numjobs, points.len()), ("4k", 1, 1));
         assert_eq!(points[0].measured, [Some(9.0), None, None, Some(7.0)]);
         assert_eq!(left_out, ["1 lines of rw=trim left out"]);
+        // As other programs name and separate them, in other units.
+        for text in [
+            "Operation;QD;BS;IOPS;P99_ms;lat_mean_ns\nread;8;4 KiB;9;0.25;1500\n",
+            "BS\tp99_s\trw\tdepth\tiops\tmean_ms\n4096bs\t0.00025\tread\t8\t9\t0.0015\n",
+        ] {
+            let (points, _) = of_table(text).unwrap();
+            assert_eq!((points[0].iodepth, points[0].bytes()), (8, 4096), "{text}");
+            assert_eq!(points[0].measured, [Some(9.0), Some(1.5), None, Some(250.0)], "{text}");
+        }
     }
 
     #[test]

@@ -5,16 +5,21 @@
 //! Without power-loss protection the buffer is volatile: a flush waits for everything that was
 //! dirty when it came.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod outstanding;
+mod pages;
+
+use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot, snapshot_fields};
+use sim::{Bytes, Lba, LostWrite, Nanos, Request, RequestId, Snapshot};
 
 use config::{ConfigError, Duration, Size};
 
 use super::pace::PaceParams;
 use super::throttle::ThrottleParams;
+use outstanding::Outstanding;
+use pages::{Page, Pages, Writer};
 
 /// The order in which pages are programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -83,31 +88,6 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A page in the buffer.
-#[derive(Clone, Default, Debug)]
-struct Page {
-    /// When it became dirty, as a count.
-    dirty: u64,
-    /// Its program is under way; the data in RAM may be newer (`again`).
-    programming: bool,
-    again: Option<u64>,
-    stream: u16,
-    /// Writes whose newest data is here only, for the account after a power failure.
-    writers: Vec<Writer>,
-    /// The same for the data being programmed.
-    programmed_writers: Vec<Writer>,
-}
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Writer {
-    id: u64,
-    lba: u64,
-    sectors: u32,
-}
-
-snapshot_fields!(Writer { id, lba, sectors });
-snapshot_fields!(Page { dirty, programming, again, stream, writers, programmed_writers });
-
 /// What became of a page offered to the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offer {
@@ -128,15 +108,14 @@ pub struct Buffer {
     pub access: Nanos,
     protected: bool,
     waits_for_flush: bool,
-    // Ordered, so that nothing depends on a hash.
-    pages: BTreeMap<u32, Page>,
+    pages: Pages,
     /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
     order: VecDeque<(u64, u32)>,
     /// Entries at the front of `order` that are sorted by logical page; `None` sorts nothing.
     sorted: Option<usize>,
     dirtied: u64,
     /// Dirty counts whose data is not on flash yet.
-    outstanding: BTreeSet<u64>,
+    outstanding: Outstanding,
     programming: usize,
     /// Everything up to this count must be programmed because somebody waits for it.
     flush_to: u64,
@@ -144,20 +123,17 @@ pub struct Buffer {
 
 impl Snapshot for Buffer {
     fn save(&self, to: &mut sim::Saver) {
-        let pages: Vec<_> = self.pages.iter().map(|(&lpn, page)| (lpn, page.clone())).collect();
-        pages.save(to);
-        self.outstanding.iter().copied().collect::<Vec<_>>().save(to);
+        self.pages.sorted().save(to);
+        self.outstanding.save(to);
         self.order.save(to);
         let sorted = self.sorted.unwrap_or(0) as u64;
         [self.dirtied, self.flush_to, self.programming as u64, sorted].save(to);
     }
     fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
-        let mut pages: Vec<(u32, Page)> = Vec::new();
+        let mut pages: Vec<Page> = Vec::new();
         pages.restore(from)?;
-        self.pages = pages.into_iter().collect();
-        let mut outstanding = Vec::new();
-        outstanding.restore(from)?;
-        self.outstanding = outstanding.into_iter().collect();
+        self.pages.replace(pages);
+        self.outstanding.restore(from)?;
         self.order.restore(from)?;
         let mut counts = [0; 4];
         counts.restore(from)?;
@@ -199,11 +175,11 @@ impl Buffer {
             access: params.access.0,
             protected: params.power_loss_protection,
             waits_for_flush: !params.power_loss_protection && !params.ignore_flush,
-            pages: BTreeMap::new(),
+            pages: Pages::new(),
             order: VecDeque::new(),
             sorted: (params.destage_order == Destage::Sorted).then_some(0),
             dirtied: 0,
-            outstanding: BTreeSet::new(),
+            outstanding: Outstanding::default(),
             programming: 0,
             flush_to: 0,
         }))
@@ -221,26 +197,26 @@ impl Buffer {
 
     /// True when the page's newest data is in the buffer.
     pub fn holds(&self, lpn: u32) -> bool {
-        self.pages.contains_key(&lpn)
+        self.pages.find(lpn).is_some()
     }
 
     /// Offer the part of `request` that falls on `lpn`: sectors `lba .. lba + sectors`.
     pub fn offer(&mut self, lpn: u32, request: &Request, lba: Lba, sectors: u32) -> Offer {
-        if !self.pages.contains_key(&lpn) && self.pages.len() >= self.capacity {
-            return Offer::NoRoom;
-        }
-        let page = self.pages.entry(lpn).or_default();
+        let slot = match self.pages.find(lpn) {
+            Some(slot) => slot,
+            None if self.pages.len() >= self.capacity => return Offer::NoRoom,
+            None => self.pages.insert(lpn),
+        };
+        let page = self.pages.at(slot);
         let fresh = page.dirty == 0;
-        if fresh || (page.programming && page.again.is_none()) {
+        if fresh || (page.programming && page.again == 0) {
             self.dirtied += 1;
             self.outstanding.insert(self.dirtied);
             self.order.push_back((self.dirtied, lpn));
-            if fresh { page.dirty = self.dirtied } else { page.again = Some(self.dirtied) }
+            if fresh { page.dirty = self.dirtied } else { page.again = self.dirtied }
         }
         page.stream = request.stream;
-        let end = lba.0 + u64::from(sectors);
-        page.writers.retain(|w| w.lba < lba.0 || w.lba + u64::from(w.sectors) > end);
-        page.writers.push(Writer { id: request.id.0, lba: lba.0, sectors });
+        page.written_by(Writer { id: request.id.0, lba: lba.0, sectors });
         Offer::Taken
     }
 
@@ -252,30 +228,35 @@ impl Buffer {
 
     /// The next page to program, if one should be: (lpn, sectors written, stream).
     pub fn next_destage(&mut self) -> Option<(u32, u32, u16)> {
+        // Which pages are sorted together depends on when, so those are looked at in any case.
+        if self.sorted.is_none() && self.programming >= self.depth {
+            return None;
+        }
         loop {
             if self.sorted == Some(0) {
                 self.order.make_contiguous().sort_unstable_by_key(|&(count, lpn)| (lpn, count));
                 self.sorted = Some(self.order.len());
             }
             let &(count, lpn) = self.order.front()?;
-            let current = self.pages.get(&lpn).map(|page| page.again.unwrap_or(page.dirty));
-            if current != Some(count) {
+            let found = self.pages.find(lpn);
+            let Some(slot) = found.filter(|&slot| self.pages.at(slot).newest() == count) else {
                 // Discarded, or dirtied again later.
                 self.pop_front();
                 continue;
-            }
+            };
             // What a flush waits for may be anywhere in a sorted order.
             let flushed = match self.sorted {
                 Some(_) => !self.is_clean_to(self.flush_to),
                 None => count <= self.flush_to,
             };
             let wanted = flushed || self.pages.len() > self.destage_above;
-            let page = self.pages.get_mut(&lpn).expect("the entry was just found");
+            let page = self.pages.at(slot);
             if !wanted || self.programming >= self.depth || page.programming {
                 return None;
             }
             page.programming = true;
-            page.programmed_writers = std::mem::take(&mut page.writers);
+            // Emptied when its last program ended.
+            std::mem::swap(&mut page.programmed_writers, &mut page.writers);
             let sectors = page.programmed_writers.iter().map(|w| w.sectors).sum();
             let stream = page.stream;
             self.programming += 1;
@@ -286,9 +267,10 @@ impl Buffer {
 
     /// The destaged page could not be planned now: put it back.
     pub fn put_back(&mut self, lpn: u32) {
-        let page = self.pages.get_mut(&lpn).expect("a page being destaged is in the buffer");
+        let slot = self.pages.find(lpn).expect("a page being destaged is in the buffer");
+        let page = self.pages.at(slot);
         page.programming = false;
-        page.writers = std::mem::take(&mut page.programmed_writers);
+        std::mem::swap(&mut page.writers, &mut page.programmed_writers);
         self.order.push_front((page.dirty, lpn));
         self.sorted = self.sorted.map(|sorted| sorted + 1);
         self.programming -= 1;
@@ -297,15 +279,14 @@ impl Buffer {
     /// The program of a page has ended.
     pub fn programmed(&mut self, lpn: u32) {
         self.programming -= 1;
-        let Some(page) = self.pages.get_mut(&lpn) else { return };
+        let Some(slot) = self.pages.find(lpn) else { return };
+        let page = self.pages.at(slot);
         page.programming = false;
         page.programmed_writers.clear();
-        self.outstanding.remove(&page.dirty);
-        match page.again.take() {
-            Some(dirty) => page.dirty = dirty,
-            None => {
-                self.pages.remove(&lpn);
-            }
+        self.outstanding.remove(page.dirty);
+        match std::mem::take(&mut page.again) {
+            0 => self.pages.remove(slot),
+            dirty => page.dirty = dirty,
         }
     }
 
@@ -317,25 +298,21 @@ impl Buffer {
 
     /// True when everything up to `count` is programmed.
     pub fn is_clean_to(&self, count: u64) -> bool {
-        self.outstanding.first().is_none_or(|&oldest| oldest > count)
+        self.outstanding.is_clean_to(count)
     }
 
     /// The host discarded the page.
     pub fn discard(&mut self, lpn: u32) {
-        if let Some(page) = self.pages.get_mut(&lpn) {
-            match page.programming {
-                // The program under way writes data nobody wants; it ends by itself.
-                true => {
-                    if let Some(count) = page.again.take() {
-                        self.outstanding.remove(&count);
-                    }
-                    page.writers.clear();
-                }
-                false => {
-                    self.outstanding.remove(&page.dirty);
-                    self.pages.remove(&lpn);
-                }
-            }
+        let Some(slot) = self.pages.find(lpn) else { return };
+        let page = self.pages.at(slot);
+        if page.programming {
+            // The program under way writes data nobody wants; it ends by itself.
+            let again = std::mem::take(&mut page.again);
+            page.writers.clear();
+            self.outstanding.remove(again);
+        } else {
+            self.outstanding.remove(page.dirty);
+            self.pages.remove(slot);
         }
     }
 
@@ -348,17 +325,22 @@ impl Buffer {
         self.sorted = self.sorted.map(|_| 0);
         if self.protected {
             // Programs under way start again from RAM when the power is back.
-            for (&lpn, page) in &mut self.pages {
+            for page in self.pages.iter_mut() {
                 page.programming = false;
-                page.dirty = page.again.take().unwrap_or(page.dirty);
-                self.order.push_back((page.dirty, lpn));
+                let newer = std::mem::take(&mut page.writers);
+                page.writers = std::mem::take(&mut page.programmed_writers);
+                newer.into_iter().for_each(|writer| page.written_by(writer));
+                page.dirty = page.newest();
+                page.again = 0;
+                self.order.push_back((page.dirty, page.lpn));
             }
             self.order.make_contiguous().sort_unstable();
-            self.outstanding = self.order.iter().map(|&(count, _)| count).collect();
+            self.outstanding.clear();
+            self.order.iter().for_each(|&(count, _)| self.outstanding.insert(count));
             return Vec::new();
         }
         let mut lost = Vec::new();
-        for page in std::mem::take(&mut self.pages).into_values() {
+        for page in self.pages.iter_mut() {
             let writers = page.programmed_writers.iter().chain(&page.writers);
             lost.extend(writers.map(|w| LostWrite {
                 id: RequestId(w.id),
@@ -366,9 +348,36 @@ impl Buffer {
                 sectors: w.sectors,
             }));
         }
+        self.pages.replace(Vec::new());
         self.outstanding.clear();
         lost.retain(|write| acknowledged(write.id));
         lost.sort_by_key(|write| (write.id, write.lba));
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Op;
+
+    #[test]
+    fn what_was_being_programmed_is_written_whole_after_a_power_failure() {
+        let capacity = Size(Bytes(1 << 20));
+        let params = BufferParams { capacity, power_loss_protection: true, ..Default::default() };
+        let mut buffer = Buffer::new(&params, 4096, 1).unwrap().unwrap();
+        let write = |id, lba, sectors| Request {
+            id: RequestId(id),
+            ..Request::new(Op::Write, Lba(lba), sectors)
+        };
+        buffer.offer(5, &write(1, 40, 8), Lba(40), 8);
+        assert_eq!(buffer.next_destage(), Some((5, 8, 0)));
+        // A newer write of half of the page, while the older data is being programmed.
+        buffer.offer(5, &write(2, 40, 4), Lba(40), 4);
+        assert!(buffer.power_fail(|_| true).is_empty());
+        let (lpn, sectors, _) = buffer.next_destage().unwrap();
+        assert!(lpn == 5 && sectors >= 8, "{sectors} sectors of 8 are written");
+        buffer.programmed(5);
+        assert!(!buffer.holds(5) && buffer.next_destage().is_none());
     }
 }

@@ -1,0 +1,229 @@
+//! The pages in the write buffer, found by their logical page: a hash table of chains that run
+//! through the pages themselves. Nothing but [`Pages::sorted`] depends on where a page lies.
+
+use sim::snapshot_fields;
+
+/// No page: the end of a chain.
+const NONE: u32 = u32::MAX;
+
+/// A page in the buffer.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Page {
+    pub(super) lpn: u32,
+    /// The next page of its chain, or of those that are free.
+    next: u32,
+    /// When it became dirty, as a count; 0 is no page.
+    pub(super) dirty: u64,
+    /// When it became dirty again while its program is under way; 0 when it did not.
+    pub(super) again: u64,
+    /// Its program is under way; the data in RAM may be newer (`again`).
+    pub(super) programming: bool,
+    pub(super) stream: u16,
+    /// Writes whose newest data is here only, for the account after a power failure.
+    pub(super) writers: Vec<Writer>,
+    /// The same for the data being programmed.
+    pub(super) programmed_writers: Vec<Writer>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Writer {
+    pub(super) id: u64,
+    pub(super) lba: u64,
+    pub(super) sectors: u32,
+}
+
+snapshot_fields!(Writer { id, lba, sectors });
+snapshot_fields!(Page { lpn, dirty, again, programming, stream, writers, programmed_writers });
+
+impl Page {
+    /// The count of its newest data.
+    #[inline]
+    pub(super) fn newest(&self) -> u64 {
+        if self.again > 0 { self.again } else { self.dirty }
+    }
+
+    /// A write came; those that it covers count no more.
+    #[inline]
+    pub(super) fn written_by(&mut self, writer: Writer) {
+        let end = |writer: &Writer| writer.lba + u64::from(writer.sectors);
+        self.writers.retain(|other| other.lba < writer.lba || end(other) > end(&writer));
+        self.writers.push(writer);
+    }
+}
+
+/// Where a page lies until it is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot(u32);
+
+#[derive(Clone, Debug)]
+pub(super) struct Pages {
+    /// The first page of each chain. Their number is a power of two and at least that of the pages.
+    heads: Vec<u32>,
+    /// Pages, and places of removed ones, whose lists of writers keep their memory.
+    pages: Vec<Page>,
+    free: u32,
+    len: usize,
+}
+
+impl Pages {
+    pub(super) fn new() -> Pages {
+        Pages { heads: vec![NONE; 64], pages: Vec::new(), free: NONE, len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn chain(&self, lpn: u32) -> usize {
+        // The upper bits of a product with 2^32 / golden ratio: neighbours are spread evenly.
+        let bits = self.heads.len().trailing_zeros();
+        (lpn.wrapping_mul(0x9E37_79B9) >> (32 - bits)) as usize
+    }
+
+    #[inline]
+    pub(super) fn find(&self, lpn: u32) -> Option<Slot> {
+        let mut slot = self.heads[self.chain(lpn)];
+        while slot != NONE {
+            let page = &self.pages[slot as usize];
+            if page.lpn == lpn {
+                return Some(Slot(slot));
+            }
+            slot = page.next;
+        }
+        None
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, slot: Slot) -> &mut Page {
+        &mut self.pages[slot.0 as usize]
+    }
+
+    /// Add a page that is not there yet, with nothing in it.
+    #[inline]
+    pub(super) fn insert(&mut self, lpn: u32) -> Slot {
+        if self.len == self.heads.len() {
+            self.grow();
+        }
+        let slot = match self.free {
+            NONE => {
+                self.pages.push(Page::default());
+                self.pages.len() as u32 - 1
+            }
+            free => {
+                self.free = self.pages[free as usize].next;
+                free
+            }
+        };
+        self.pages[slot as usize].lpn = lpn;
+        self.link(slot);
+        self.len += 1;
+        Slot(slot)
+    }
+
+    /// Put a page in front of its chain.
+    #[inline]
+    fn link(&mut self, slot: u32) {
+        let chain = self.chain(self.pages[slot as usize].lpn);
+        self.pages[slot as usize].next = std::mem::replace(&mut self.heads[chain], slot);
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, slot: Slot) {
+        let Slot(slot) = slot;
+        let chain = self.chain(self.pages[slot as usize].lpn);
+        let next = self.pages[slot as usize].next;
+        let mut before = self.heads[chain];
+        if before == slot {
+            self.heads[chain] = next;
+        } else {
+            while self.pages[before as usize].next != slot {
+                before = self.pages[before as usize].next;
+            }
+            self.pages[before as usize].next = next;
+        }
+        let page = &mut self.pages[slot as usize];
+        (page.dirty, page.again, page.programming) = (0, 0, false);
+        page.writers.clear();
+        page.programmed_writers.clear();
+        page.next = self.free;
+        self.free = slot;
+        self.len -= 1;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.heads = vec![NONE; 2 * self.heads.len()];
+        for slot in 0..self.pages.len() as u32 {
+            if self.pages[slot as usize].dirty > 0 {
+                self.link(slot);
+            }
+        }
+    }
+
+    /// All pages, as they lie.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Page> {
+        self.pages.iter_mut().filter(|page| page.dirty > 0)
+    }
+
+    /// All pages by logical page.
+    pub(super) fn sorted(&self) -> Vec<Page> {
+        let mut pages: Vec<Page> =
+            self.pages.iter().filter(|page| page.dirty > 0).cloned().collect();
+        pages.sort_unstable_by_key(|page| page.lpn);
+        pages
+    }
+
+    /// These pages and no others.
+    pub(super) fn replace(&mut self, pages: Vec<Page>) {
+        *self = Pages::new();
+        for page in pages {
+            let Slot(slot) = self.insert(page.lpn);
+            let next = self.pages[slot as usize].next;
+            self.pages[slot as usize] = Page { next, ..page };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn it_is_a_map_by_logical_page() {
+        let mut rng = sim::Rng::new(3, "pages");
+        let (mut pages, mut plain) = (Pages::new(), BTreeMap::new());
+        for step in 1..30_000u64 {
+            let lpn = rng.below(400) as u32 * 64;
+            match pages.find(lpn) {
+                Some(slot) => {
+                    assert_eq!(plain.get(&lpn), Some(&pages.at(slot).dirty));
+                    if rng.below(2) == 0 {
+                        pages.remove(slot);
+                        plain.remove(&lpn);
+                    }
+                }
+                None => {
+                    assert!(!plain.contains_key(&lpn));
+                    let slot = pages.insert(lpn);
+                    let page = pages.at(slot);
+                    assert!(page.newest() == 0 && page.writers.is_empty() && !page.programming);
+                    page.dirty = step;
+                    page.writers.push(Writer::default());
+                    plain.insert(lpn, step);
+                }
+            }
+            assert_eq!(pages.len(), plain.len());
+            if step % 1_000 == 0 {
+                let sorted = pages.sorted();
+                let both = |page: &Page| (page.lpn, page.dirty);
+                let expected: Vec<_> = plain.iter().map(|(&lpn, &dirty)| (lpn, dirty)).collect();
+                assert_eq!(sorted.iter().map(both).collect::<Vec<_>>(), expected);
+                pages.replace(sorted);
+            }
+        }
+        assert!(pages.heads.len() > 64, "it grew");
+    }
+}
