@@ -254,7 +254,9 @@ mod tests {
             8,0 0 9 0.002000000 9 D R 900000 + 8 [b]\n\
             8,0 0 10 0.003000000 0 C R 900000 + 8 [0]\n";
         let events = trace::queue_events("recorded", Box::new(text.as_bytes())).unwrap();
-        let policy = ElevatorPolicy::Bfq(Default::default());
+        // Two new processes would both be raised, and raised ones wait for nobody.
+        let policy = crate::elevator::bfq::Params { low_latency: false, ..Default::default() };
+        let policy = ElevatorPolicy::Bfq(policy);
         let params = Params { policy, nomerges: true, ..Params::default() };
         let made = params.beside(&events, true).unwrap();
         let first: Vec<u64> = made.modelled.requests.iter().map(|request| request.1).collect();

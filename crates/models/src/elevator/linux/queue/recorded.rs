@@ -308,7 +308,7 @@ impl Model {
         let touched: Vec<(u64, u64)> = touched.map(|(&from, &(to, _))| (from, to)).collect();
         for (from, to) in touched {
             self.early.remove(from.max(first), to.min(end));
-            if to == end {
+            if to <= end {
                 self.finish(now, from);
             }
         }
