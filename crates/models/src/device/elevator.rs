@@ -238,8 +238,8 @@ mod tests {
         assert!(key.contains("slice_idel") && key.contains("slice_idle"), "{key}");
     }
 
-    /// One answer covers what the model sent in two pieces: none of them stays in the device, or bfq
-    /// would wait for it for ever.
+    /// One answer covers what the model sent in two pieces: none of them stays in the device, or
+    /// bfq would wait for it for ever.
     #[test]
     fn beside_a_recording_each_piece_of_what_was_joined_is_answered() {
         let text = "\
