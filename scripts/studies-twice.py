@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Do studies that travel give the same digests on a busy machine?
 
-    scripts/studies-twice.py [--load N] [--blocklab PROGRAM] [STUDY ...]
+    scripts/studies-twice.py [--shipped] [--keep DIR] [--load N] [--blocklab PROGRAM] [STUDY ...]
 
 Runs each of them at a small size, two sessions at a time, and then once more, one at a time, while
-N processes (one per core, if not said) do nothing but compute. A line each; exit code 1 when a run
-failed or came out differently.
+N processes (one per core, if not said) do nothing but compute. With --shipped each is as it is
+shipped, and two sessions run at a time both times. A line each, with the seconds of both; exit code
+1 when a run failed or came out differently. DIR keeps what the runs wrote.
 """
 
 import argparse
@@ -53,15 +54,14 @@ def busy(processes: int):
             process.wait()
 
 
-def digests(blocklab: str, study: str, jobs: int, out: pathlib.Path) -> list[str | None]:
+def digests(command: list[str], settings: list[str], out: pathlib.Path) -> list[str | None]:
     """The digest of each run, nothing for one that failed."""
-    words = [word for setting in STUDIES[study] for word in ("--set", setting)]
-    command = [blocklab, "run", study, "--no-report", "--no-cache", "--out", str(out),
-               "--jobs", str(jobs), *words]
+    words = [word for setting in settings for word in ("--set", setting)]
+    command = [*command, "--no-report", "--no-cache", "--out", str(out), *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     # 1: an expectation about the study's own size does not hold at this one.
     if done.returncode > 1:
-        sys.exit(f"{study}: {done.stderr.strip()}")
+        sys.exit(f"{command[2]}: {done.stderr.strip()}")
     runs = json.loads((out / "result.json").read_text(encoding="utf-8"))["runs"]
     return [None if run.get("failed") else run["result_digest"] for run in runs]
 
@@ -69,21 +69,29 @@ def digests(blocklab: str, study: str, jobs: int, out: pathlib.Path) -> list[str
 def main() -> int:
     """A line per study."""
     parser = argparse.ArgumentParser(description="The same digests on a busy machine?")
+    parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--load", type=int, default=os.cpu_count())
     parser.add_argument("--blocklab", default=str(ROOT / "target/debug/blocklab"))
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], metavar="STUDY")
     given = parser.parse_args()
     wrong = 0
     for study in given.studies or STUDIES:
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            first = digests(given.blocklab, study, 2, pathlib.Path(folder, "first"))
+        settings = [] if given.shipped else STUDIES[study]
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = (given.keep or pathlib.Path(temporary)) / study
+            command = [given.blocklab, "run", study, "--jobs"]
+            began = time.monotonic()
+            first = digests([*command, "2"], settings, folder / "first")
+            between = time.monotonic()
             with busy(given.load):
-                second = digests(given.blocklab, study, 1, pathlib.Path(folder, "second"))
+                jobs = "2" if given.shipped else "1"
+                second = digests([*command, jobs], settings, folder / "second")
+            ended = time.monotonic()
         same = sum(a is not None and a == b for a, b in zip(first, second, strict=True))
         wrong += len(first) - same
-        seconds = time.monotonic() - began
-        print(f"{study:<26} {same:3} of {len(first):3} the same, {seconds:.0f} s", flush=True)
+        seconds = f"{between - began:.0f} s, then {ended - between:.0f} s"
+        print(f"{study:<26} {same:3} of {len(first):3} the same, {seconds}", flush=True)
     return int(wrong > 0)
 
 

@@ -238,6 +238,31 @@ mod tests {
         assert!(key.contains("slice_idel") && key.contains("slice_idle"), "{key}");
     }
 
+    /// One answer covers what the model sent in two pieces: none of them stays in the device, or
+    /// bfq would wait for it for ever.
+    #[test]
+    fn beside_a_recording_each_piece_of_what_was_joined_is_answered() {
+        let text = "\
+            8,0 0 1 0.000000000 7 P N [a]\n\
+            8,0 0 2 0.000000000 7 Q R 0 + 8 [a]\n\
+            8,0 0 3 0.000000000 7 Q R 8 + 8 [a]\n\
+            8,0 0 4 0.000001000 7 U N [a] 1\n\
+            8,0 0 5 0.000001000 7 D R 0 + 16 [a]\n\
+            8,0 0 6 0.001000000 0 C R 0 + 16 [0]\n\
+            8,0 0 7 0.002000000 9 Q R 900000 + 8 [b]\n\
+            8,0 0 8 0.002000000 9 I R 900000 + 8 [b]\n\
+            8,0 0 9 0.002000000 9 D R 900000 + 8 [b]\n\
+            8,0 0 10 0.003000000 0 C R 900000 + 8 [0]\n";
+        let events = trace::queue_events("recorded", Box::new(text.as_bytes())).unwrap();
+        // Two new processes would both be raised, and raised ones wait for nobody.
+        let policy = crate::elevator::bfq::Params { low_latency: false, ..Default::default() };
+        let policy = ElevatorPolicy::Bfq(policy);
+        let params = Params { policy, nomerges: true, ..Params::default() };
+        let made = params.beside(&events, true).unwrap();
+        let first: Vec<u64> = made.modelled.requests.iter().map(|request| request.1).collect();
+        assert_eq!(first, [0, 8, 900_000]);
+    }
+
     /// With `none` a request holds a place in the device, so there are no more of them than places.
     #[test]
     fn none_has_no_more_requests_than_the_device_has_places() {

@@ -2,7 +2,9 @@
 //! handed over when the real ones were, and it may send as much as the real one sent by then. What
 //! it joins, and in which order it sends, is its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+mod sectors;
 
 use sim::{Completions, Nanos, Op, Request, RequestId};
 use trace::{QueueAction, QueueEvent};
@@ -10,6 +12,7 @@ use trace::{QueueAction, QueueEvent};
 use super::super::cut::Cut;
 use super::super::pool::State;
 use super::{PLACE_BITS, Queue};
+use sectors::Sectors;
 
 /// Choices are looked for so many places away: an early difference shifts all that follow.
 const NEAR: usize = 1024;
@@ -128,13 +131,15 @@ struct Model {
     credit: i64,
     /// Requests that nothing joins and that were not sent yet: first sector and sectors.
     alone: Vec<(u64, u32)>,
+    /// Those of them that are in the device.
+    alone_out: Vec<(u64, u32)>,
     /// What is left of requests that are cut, by process: a piece comes when the one before it has
     /// gone where it goes.
     cut: Vec<(u32, Cut)>,
     /// What is in the device: where it ends and its name, by first sector.
     out: BTreeMap<u64, (u64, RequestId)>,
-    /// Last sectors of what was completed before the model sent it.
-    early: BTreeSet<u64>,
+    /// What was completed before the model sent it.
+    early: Sectors,
     /// For each request that was sent: did another one wait as well?
     had_choice: Vec<bool>,
     /// Time does not go back, whatever the recording says.
@@ -157,9 +162,10 @@ impl Model {
             inside: 0,
             credit: 0,
             alone: Vec::new(),
+            alone_out: Vec::new(),
             cut: Vec::new(),
             out: BTreeMap::new(),
-            early: BTreeSet::new(),
+            early: Sectors::default(),
             had_choice: Vec::new(),
             now: Nanos::ZERO,
             result: BesideRecording::default(),
@@ -251,7 +257,8 @@ impl Model {
         let (first, sectors) = (request.lba.0, request.sectors);
         let alone = self.alone.iter().position(|&alone| alone == (first, sectors));
         if let Some(index) = alone {
-            self.alone.swap_remove(index);
+            let alone = self.alone.swap_remove(index);
+            self.alone_out.push(alone);
         } else if sectors > 0 {
             self.result.recorded.requests.push((request.op, first, sectors));
             self.hand_over(now, request);
@@ -271,10 +278,14 @@ impl Model {
             self.had_choice.push(waiting > 1);
             self.result.modelled.requests.push((what.op, what.lba.0, what.sectors));
             let name = RequestId(self.queue.sequence << PLACE_BITS | u64::from(rq));
-            self.out.insert(what.lba.0, (what.end().0, name));
-            let early = self.early.range(what.lba.0..what.end().0).next().copied();
-            if early.is_some_and(|sector| self.early.remove(&sector)) {
-                self.finish(now, what.lba.0);
+            let (first, end) = (what.lba.0, what.end().0);
+            // Whoever writes a place again does so after the first time.
+            self.finish(now, first);
+            self.out.insert(first, (end, name));
+            let early = self.early.has(end - 1);
+            self.early.remove(first, end);
+            if early {
+                self.finish(now, first);
             }
         }
     }
@@ -284,11 +295,22 @@ impl Model {
         if request.sectors == 0 {
             return;
         }
-        let last = request.end().0 - 1;
-        let out = self.out.range(..=last).next_back();
-        match out.filter(|(_, (end, _))| *end > last).map(|(&first, _)| first) {
-            Some(first) => self.finish(now, first),
-            None => drop(self.early.insert(last)),
+        let known = (request.lba.0, request.sectors);
+        if let Some(index) = self.alone_out.iter().position(|&alone| alone == known) {
+            self.alone_out.swap_remove(index);
+            return;
+        }
+        // Of the model's requests all are completed that end in this one: it may have sent them in
+        // other pieces.
+        let (first, end) = (request.lba.0, request.end().0);
+        self.early.add(first, end);
+        let touched = self.out.range(..end).filter(|&(_, &(other_end, _))| other_end > first);
+        let touched: Vec<(u64, u64)> = touched.map(|(&from, &(to, _))| (from, to)).collect();
+        for (from, to) in touched {
+            self.early.remove(from.max(first), to.min(end));
+            if to <= end {
+                self.finish(now, from);
+            }
         }
     }
 
