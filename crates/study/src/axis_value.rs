@@ -19,6 +19,17 @@ impl AxisValue {
         }
     }
 
+    /// The same value, as TOML or as its label.
+    pub(crate) fn same(&self, wanted: &AxisValue) -> bool {
+        self == wanted || self.label() == wanted.label()
+    }
+
+    /// The wanted value, or one of a list of them.
+    pub(crate) fn among(&self, wanted: &AxisValue) -> bool {
+        let mut list = wanted.0.as_array().into_iter().flatten();
+        self.same(wanted) || list.any(|one| self.same(&AxisValue(one.clone())))
+    }
+
     /// Short text: `d-choices(d=10)`.
     pub fn label(&self) -> String {
         short(&self.0)

@@ -111,7 +111,7 @@ impl Selection<'_> {
             return Some(value);
         }
         let other = |(axis, value): &(String, AxisValue), wanted: &(String, AxisValue)| {
-            axis == &wanted.0 && same(value, self.relative_to.get(axis).unwrap_or(&wanted.1))
+            axis == &wanted.0 && value.same(self.relative_to.get(axis).unwrap_or(&wanted.1))
         };
         let is_base = |(base, _): &&(&PlannedRun, &Metrics)| {
             base.repeat == run.repeat
@@ -132,21 +132,10 @@ impl Selection<'_> {
 
     fn selects(&self, run: &PlannedRun) -> bool {
         self.which.iter().all(|(axis, wanted)| match axis.as_str() {
-            "repeat" => among(&AxisValue(i64::from(run.repeat).into()), wanted),
-            _ => run.params.iter().any(|(name, value)| name == axis && among(value, wanted)),
+            "repeat" => AxisValue(i64::from(run.repeat).into()).among(wanted),
+            _ => run.params.iter().any(|(name, value)| name == axis && value.among(wanted)),
         })
     }
-}
-
-/// The same value of an axis, as TOML or as its label.
-pub(crate) fn same(value: &AxisValue, wanted: &AxisValue) -> bool {
-    value == wanted || value.label() == wanted.label()
-}
-
-/// The wanted value, or one of a list of them.
-pub(crate) fn among(value: &AxisValue, wanted: &AxisValue) -> bool {
-    let list = wanted.0.as_array().into_iter().flatten();
-    same(value, wanted) || list.into_iter().any(|one| same(value, &AxisValue(one.clone())))
 }
 
 /// Check an expectation. Repeats of a point are averaged; every selected point must hold.

@@ -1,7 +1,6 @@
 //! What `--set` took out of a study's grid: statements about it are left out.
 
 use crate::axis_value::AxisValue;
-use crate::expect::{self, Selection};
 use crate::tree::{Data, Node};
 
 /// What the grid no longer has.
@@ -21,7 +20,7 @@ impl Gone {
         let mut values = Vec::new();
         for (name, list) in before {
             let Some((_, now)) = after.iter().find(|(other, _)| *other == name) else { continue };
-            let lost = list.into_iter().filter(|old| !now.iter().any(|new| expect::same(new, old)));
+            let lost = list.into_iter().filter(|old| !now.iter().any(|new| new.same(old)));
             values.extend(lost.map(|value| (name.to_string(), value)));
         }
         Gone { axes, values }
@@ -32,13 +31,10 @@ impl Gone {
         self.axes.is_empty() && self.values.is_empty()
     }
 
-    /// True when a statement names an axis or a value that the grid no longer has.
-    pub(crate) fn is_in(&self, selection: &Selection) -> bool {
-        let mut named = selection.which.iter().chain(selection.relative_to);
-        named.any(|(name, wanted)| {
-            let mut lost = self.values.iter().filter(|(axis, _)| axis == name);
-            self.axes.contains(name) || lost.any(|(_, value)| expect::among(value, wanted))
-        })
+    /// True when the axis, or the wanted value or one of a list of them, is gone.
+    pub(crate) fn is_in(&self, name: &String, wanted: &AxisValue) -> bool {
+        let mut lost = self.values.iter().filter(|(axis, _)| axis == name);
+        self.axes.contains(name) || lost.any(|(_, value)| value.among(wanted))
     }
 
     /// What a reader of the result must know.

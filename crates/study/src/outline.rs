@@ -22,11 +22,17 @@ const FIGURES_MAX: usize = 8;
 /// A failure, and the keys from the statement to what it is about.
 type Wrong = (Failure, Vec<String>);
 
+/// A statement about an axis or a value that is gone says nothing about this grid.
+fn is_beside(selection: &Selection, gone: &Gone) -> bool {
+    let mut named = selection.which.iter().chain(selection.relative_to);
+    named.any(|(axis, wanted)| gone.is_in(axis, wanted))
+}
+
 /// The figure without the axes that are gone; `None` when it was about one of them.
 fn left_of(figure: &Figure, gone: &Gone) -> Option<Figure> {
     let keep = |axis: &Option<String>| axis.clone().filter(|name| !gone.axes.contains(name));
     let (series, panels) = (keep(&figure.series), keep(&figure.panels));
-    let lost = gone.axes.contains(&figure.x) || gone.is_in(&figure.selection());
+    let lost = gone.axes.contains(&figure.x) || is_beside(&figure.selection(), gone);
     (!lost).then(|| Figure { series, panels, ..figure.clone() })
 }
 
@@ -38,8 +44,8 @@ pub(crate) fn narrow(loaded: &mut Loaded) {
     }
     let count = |frame: &Frame| frame.expect.len() + frame.claim.len() + frame.report.figure.len();
     let before = count(frame);
-    frame.expect.retain(|expect| !gone.is_in(&expect.selection()));
-    frame.claim.retain(|claim| !gone.is_in(&claim.selection()));
+    frame.expect.retain(|expect| !is_beside(&expect.selection(), gone));
+    frame.claim.retain(|claim| !is_beside(&claim.selection(), gone));
     let figures = frame.report.figure.iter().filter_map(|figure| left_of(figure, gone)).collect();
     frame.report.figure = figures;
     let less = before - count(frame);
@@ -62,7 +68,7 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
     let document = loaded.tree.to_value();
     let jobs = |selection: &Selection, key: &str| jobs_of(selection, key, &document);
     for (index, expectation) in loaded.frame.expect.iter().enumerate() {
-        if gone.is_in(&expectation.selection()) {
+        if is_beside(&expectation.selection(), gone) {
             continue;
         }
         about(&Expect::selection(expectation), "metric", axes)
@@ -71,7 +77,7 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
             .map_err(|wrong| at(&["expect"], index, wrong))?;
     }
     for (index, claim) in loaded.frame.claim.iter().enumerate() {
-        if gone.is_in(&claim.selection()) {
+        if is_beside(&claim.selection(), gone) {
             continue;
         }
         let mut bands = [Some(claim.holds), claim.in_part].into_iter().flatten();
@@ -145,13 +151,13 @@ fn values(key: &str, table: &BTreeMap<String, AxisValue>, axes: &[Axis]) -> Resu
         let axis = find(name, axes, repeat).map_err(|failure| wrong(failure, &[key, name]))?;
         let list = match wanted.0.as_array() {
             // A list stands for its values, unless it is itself a value of the axis.
-            Some(list) if key == "where" && !axis.values().any(|v| expect::same(v, wanted)) => {
+            Some(list) if key == "where" && !axis.values().any(|v| v.same(wanted)) => {
                 list.iter().cloned().map(AxisValue).collect()
             }
             _ => vec![wanted.clone()],
         };
         for wanted in &list {
-            if !axis.values().any(|value| expect::same(value, wanted)) {
+            if !axis.values().any(|value| value.same(wanted)) {
                 return Err(wrong(no_value(axis, wanted), &[key, name]));
             }
         }
@@ -265,7 +271,7 @@ fn scales(figure: &Figure, across: Option<&Axis>) -> Result<(), Wrong> {
 /// Over an axis, each series has one point per value: no other axis may vary.
 fn one_each(figure: &Figure, taken: &[&String], axes: &[Axis]) -> Result<(), Wrong> {
     let selected = |axis: &Axis| match figure.which.get(&axis.name) {
-        Some(wanted) => axis.values().filter(|value| expect::among(value, wanted)).count(),
+        Some(wanted) => axis.values().filter(|value| value.among(wanted)).count(),
         None => axis.values().count(),
     };
     let free = axes.iter().find(|axis| !taken.contains(&&axis.name) && selected(axis) > 1);
