@@ -35,6 +35,8 @@ use served::Served;
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 /// How often a screen is looked at: a picture is known to be there so much later at most.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a machine takes to end that has begun to.
+const ENDING: Duration = Duration::from_secs(1);
 /// After the record is there: how long a login prompt and a picture are waited for, at least.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// And as a part of the time that it took to be there: a busy machine is slow at this, too.
@@ -250,12 +252,11 @@ impl Ready {
                     all.into_iter().try_for_each(|(at, said)| seen.take(at, said))?;
                 }
                 Heard::Nothing => {}
-                Heard::End => {
-                    let said = fs::read_to_string(&errors).unwrap_or_default();
-                    return Err(seen.ended(said.lines().last()));
-                }
+                Heard::End => return Err(seen.ended(&errors)),
             }
-            seen.look(&monitor, folder)?;
+            if let Err(why) = seen.look(&monitor, folder) {
+                return Err(seen.asked_in_vain(why, &errors));
+            }
         }
         drop(guest);
         let text = fs::read(folder.join("record")).map_err(wrong)?;
@@ -382,9 +383,29 @@ impl Seen {
         with_last_lines(Failure::machine(what), self.serial.lines())
     }
 
-    /// It ended by itself.
-    fn ended(&self, qemu: Option<&str>) -> Failure {
-        match qemu {
+    /// Its monitor did not answer. Of a machine that ends while it is asked, how it ended says more
+    /// than `why`.
+    fn asked_in_vain(&mut self, why: Failure, errors: &Path) -> Failure {
+        let asked = Instant::now();
+        while asked.elapsed() < ENDING {
+            match self.serial.listen(LOOK_EVERY) {
+                Heard::Some(all) => {
+                    let mut all = all.into_iter();
+                    if let Err(told) = all.try_for_each(|(at, said)| self.take(at, said)) {
+                        return told;
+                    }
+                }
+                Heard::Nothing => {}
+                Heard::End => return self.ended(errors),
+            }
+        }
+        why
+    }
+
+    /// It ended by itself; `errors` is what QEMU said.
+    fn ended(&self, errors: &Path) -> Failure {
+        let said = fs::read_to_string(errors).unwrap_or_default();
+        match said.lines().last() {
             Some(why) if self.serial.lines().next().is_none() => {
                 Failure::machine(format!("QEMU: {why}"))
             }
@@ -409,5 +430,29 @@ impl Seen {
             self.before_kernel_ns = since.saturating_sub(guest_ns);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_ends_while_it_is_asked_has_ended() {
+        let (mut line, serial) = UnixStream::pair().unwrap();
+        line.write_all(b"Kernel panic - not syncing\n").unwrap();
+        let mut seen = Seen::new(Serial::of(serial), Instant::now());
+        let mut ask = || {
+            let gone = Failure::machine("QEMU's monitor: Connection reset by peer");
+            seen.asked_in_vain(gone, Path::new("/nonexistent")).to_string()
+        };
+        let lives = ask();
+        assert!(lives.contains("QEMU's monitor"), "{lives}");
+        drop(line);
+        let ended = ask();
+        assert!(ended.contains("ended before its record") && ended.contains("panic"), "{ended}");
     }
 }
