@@ -104,8 +104,8 @@ EOF
 }
 
 lay_out_for_tests() {
-    # The same command as in `make test-rust`: nothing is compiled for Python alone.
-    cargo build --quiet --workspace --lib --bins --tests
+    # As for the tests of Rust: nothing is compiled for Python alone. It is no part of a `make` around it.
+    MAKEFLAGS='' make --no-print-directory compile
     rm -rf "$TARGET/python"
     mkdir -p "$TARGET/python"
     cp -rs "$PWD/python/blocklab" "$TARGET/python/"

@@ -247,13 +247,7 @@ impl Ready {
             if served.has_ended() {
                 return Err(Failure::machine(INTERRUPTED));
             }
-            match seen.serial.listen(LOOK_EVERY) {
-                Heard::Some(all) => {
-                    all.into_iter().try_for_each(|(at, said)| seen.take(at, said))?;
-                }
-                Heard::Nothing => {}
-                Heard::End => return Err(seen.ended(&errors)),
-            }
+            seen.listen(&errors)?;
             if let Err(why) = seen.look(&monitor, folder) {
                 return Err(seen.asked_in_vain(why, &errors));
             }
@@ -340,6 +334,15 @@ impl Seen {
         })
     }
 
+    /// Hear what it says next; `errors` is what QEMU said.
+    fn listen(&mut self, errors: &Path) -> Result<(), Failure> {
+        match self.serial.listen(LOOK_EVERY) {
+            Heard::Some(all) => all.into_iter().try_for_each(|(at, said)| self.take(at, said)),
+            Heard::Nothing => Ok(()),
+            Heard::End => Err(self.ended(errors)),
+        }
+    }
+
     fn take(&mut self, at: Instant, said: Said) -> Result<(), Failure> {
         let Said::Ours(said) = said else {
             self.milestones.push(("login prompt", at));
@@ -388,15 +391,8 @@ impl Seen {
     fn asked_in_vain(&mut self, why: Failure, errors: &Path) -> Failure {
         let asked = Instant::now();
         while asked.elapsed() < ENDING {
-            match self.serial.listen(LOOK_EVERY) {
-                Heard::Some(all) => {
-                    let mut all = all.into_iter();
-                    if let Err(told) = all.try_for_each(|(at, said)| self.take(at, said)) {
-                        return told;
-                    }
-                }
-                Heard::Nothing => {}
-                Heard::End => return self.ended(errors),
+            if let Err(told) = self.listen(errors) {
+                return told;
             }
         }
         why

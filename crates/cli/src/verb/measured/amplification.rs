@@ -2,7 +2,7 @@
 
 use config::Size;
 
-use super::points::{Wrong, separator, shown};
+use super::points::{Wrong, column, shown, table};
 
 /// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
@@ -50,12 +50,9 @@ pub(crate) type Rows = (Vec<Amplified>, Vec<String>);
 /// # Errors
 /// The line, what is wrong and what was expected.
 pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
-    let text = text.trim_start_matches('\u{feff}');
-    let mut reader =
-        csv::ReaderBuilder::new().delimiter(separator(text)).from_reader(text.as_bytes());
+    let mut reader = table(text);
     let Ok(header) = reader.headers().cloned() else { return Ok(None) };
-    let place =
-        |wanted: &str| header.iter().position(|name| name.trim().eq_ignore_ascii_case(wanted));
+    let place = |wanted: &str| column(&header, wanted);
     let Some(waf) = WAF.iter().find_map(|name| place(name)) else { return Ok(None) };
     // Loads with their IOPS may have a column more.
     if place("rw").is_some() {

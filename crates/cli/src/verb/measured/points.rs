@@ -105,8 +105,7 @@ type Place = (usize, f64);
 
 /// Where the columns are; others may stand between them.
 fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()], Wrong> {
-    let place =
-        |wanted: &str| header.iter().position(|name| name.trim().eq_ignore_ascii_case(wanted));
+    let place = |wanted: &str| column(header, wanted);
     let in_unit = |name: &str| {
         let stem = name.strip_suffix("_us")?;
         UNITS.iter().find_map(|(unit, us)| Some((place(&format!("{stem}{unit}"))?, *us)))
@@ -129,10 +128,18 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()],
     ))
 }
 
-/// Spreadsheets of many countries, and `cut`, separate columns by something else.
-pub(super) fn separator(text: &str) -> u8 {
-    let header = text.lines().next().unwrap_or_default();
-    [b',', b';', b'\t'].into_iter().find(|&byte| header.as_bytes().contains(&byte)).unwrap_or(b',')
+/// The rows of a table. Spreadsheets of many countries, and `cut`, separate columns by something
+/// else than commas.
+pub(super) fn table(text: &str) -> csv::Reader<&[u8]> {
+    let text = text.trim_start_matches('\u{feff}');
+    let header = text.lines().next().unwrap_or_default().as_bytes();
+    let separator = [b',', b';', b'\t'].into_iter().find(|byte| header.contains(byte));
+    csv::ReaderBuilder::new().delimiter(separator.unwrap_or(b',')).from_reader(text.as_bytes())
+}
+
+/// Where the column of that name is.
+pub(super) fn column(header: &csv::StringRecord, wanted: &str) -> Option<usize> {
+    header.iter().position(|name| name.trim().eq_ignore_ascii_case(wanted))
 }
 
 /// A size as fio writes it: `4k` of `4 KiB`.
@@ -143,9 +150,7 @@ fn size(text: &str) -> String {
 }
 
 pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let text = text.trim_start_matches('\u{feff}');
-    let mut reader =
-        csv::ReaderBuilder::new().delimiter(separator(text)).from_reader(text.as_bytes());
+    let mut reader = table(text);
     let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
     let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
     let places = columns(header)?;
