@@ -14,6 +14,7 @@ pub mod image;
 pub mod install;
 pub mod load;
 pub mod machine;
+mod mark;
 mod modules;
 pub mod snapshot;
 pub mod timeline;

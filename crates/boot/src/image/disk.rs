@@ -13,6 +13,7 @@ use config::Failure;
 use super::initramfs::NAME;
 use super::{FileSystem, Firmware, Recipe, Variant, uki};
 use crate::guest_program::STARTER_EFI;
+use crate::mark;
 use crate::tool;
 
 /// Where the partition begins, in bytes.
@@ -26,11 +27,34 @@ const IDENTITY: &str = "626c6f63-6b6c-6162-0000-626f6f740000";
 /// Code of a boot sector, without the partition table.
 const BOOT_CODE_BYTES: usize = 440;
 /// What GRUB's image needs beside the file system: the disk, the loaders, its filters, and ports.
-const MODULES: [&str; 9] =
-    ["biosdisk", "part_msdos", "linux", "multiboot", "gzio", "xzio", "lzopio", "iorw", "boot"];
+const MODULES: [&str; 10] = [
+    "biosdisk",
+    "part_msdos",
+    "linux",
+    "multiboot",
+    "gzio",
+    "xzio",
+    "lzopio",
+    "iorw",
+    "cmp",
+    "boot",
+];
 /// The same for UEFI, which is the disk's driver, too.
-const MODULES_EFI: [&str; 10] =
-    ["normal", "part_msdos", "fat", "linux", "multiboot", "gzio", "xzio", "lzopio", "iorw", "boot"];
+const MODULES_EFI: [&str; 11] = [
+    "normal",
+    "part_msdos",
+    "fat",
+    "linux",
+    "multiboot",
+    "gzio",
+    "xzio",
+    "lzopio",
+    "iorw",
+    "cmp",
+    "boot",
+];
+/// Sectors before the partition, behind GRUB, each in a part of its own of what GRUB remembers.
+const FREE_SECTORS: [u32; 2] = [1920, 1984];
 /// The program that a UEFI firmware starts from a disk, and the one that ours loads.
 const FIRST: &str = "EFI/BOOT/BOOTX64.EFI";
 const NEXT: &str = "EFI/blocklab/next.efi";
@@ -40,22 +64,27 @@ fn command_line() -> String {
     format!("console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/{NAME}")
 }
 
-/// GRUB's commands. Writes to QEMU's panic device stop the guest where tracing begins and ends:
-/// one before the first read of the load, one after the last. The PM timer is read after each.
-/// Under UEFI the load began with GRUB itself, and the firmware reads that timer, too: what is read
-/// after the panic device is not the firmware's.
+/// A command of GRUB that has the firmware read this sector of the disk, which nothing else reads.
+/// The clock is known where it does.
+fn mark(letter: u8, sector: u32) -> String {
+    let port = mark::PORT;
+    format!("outb {port:#x} {letter}\ncmp (hd0){sector}+1 (hd0){sector}+1\n")
+}
+
+/// GRUB's commands. Under UEFI the load began with GRUB itself.
 fn commands(recipe: &Recipe) -> String {
     let (load, more) = match recipe.variant {
         Variant::Shipped => ("linux", "initrd"),
         // The kernel unpacks it, not GRUB.
         _ => ("multiboot", "module --nounzip"),
     };
-    let (begin, end) = match recipe.firmware {
-        Firmware::Bios => ("outb 0x505 1\ninl 0x608\n", "inl 0x608\n"),
-        Firmware::Uefi => ("", "inb 0x505\ninl 0xb008\n"),
+    let begin = match recipe.firmware {
+        Firmware::Bios => mark(mark::BEGIN, FREE_SECTORS[0]),
+        Firmware::Uefi => String::new(),
     };
+    let end = mark(mark::END, FREE_SECTORS[1]);
     let line = command_line();
-    format!("{begin}{load} /boot/kernel {line}\n{more} /boot/initramfs\n{end}outb 0x505 1\nboot\n")
+    format!("{begin}{load} /boot/kernel {line}\n{more} /boot/initramfs\n{end}boot\n")
 }
 
 /// What lies in the file system: names, and what is in each.

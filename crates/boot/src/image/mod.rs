@@ -181,15 +181,6 @@ impl Recipe {
             _ => None,
         }
     }
-
-    /// How often the guest stops until the load is done: where it begins, where GRUB is loaded if
-    /// that is part of it, and at its end.
-    pub(crate) fn stops(&self) -> u32 {
-        match (self.firmware, self.variant) {
-            (Firmware::Uefi, Variant::Uki) | (Firmware::Bios, _) => 2,
-            (Firmware::Uefi, _) => 3,
-        }
-    }
 }
 
 /// A disk image that was made.
@@ -256,12 +247,12 @@ mod tests {
     fn what_no_firmware_reads_is_no_recipe() {
         let with = |firmware, variant, file_system| {
             let recipe = Recipe { firmware, variant, file_system, initramfs: None };
-            (recipe.impossible().is_none(), recipe.stops())
+            recipe.impossible().is_none()
         };
-        assert_eq!(with(Firmware::Bios, Variant::Xz, FileSystem::Fat), (true, 2));
-        assert_eq!(with(Firmware::Uefi, Variant::Xz, FileSystem::Fat), (true, 3));
-        assert_eq!(with(Firmware::Uefi, Variant::Uki, FileSystem::Fat), (true, 2));
-        assert!(!with(Firmware::Uefi, Variant::Xz, FileSystem::Ext2).0);
+        assert!(with(Firmware::Bios, Variant::Xz, FileSystem::Fat));
+        assert!(with(Firmware::Uefi, Variant::Xz, FileSystem::Fat));
+        assert!(with(Firmware::Uefi, Variant::Uki, FileSystem::Fat));
+        assert!(!with(Firmware::Uefi, Variant::Xz, FileSystem::Ext2));
         let recipe = Recipe { variant: Variant::Uki, ..Recipe::default() };
         let failure = make(Path::new("none"), &recipe, Path::new("out")).unwrap_err();
         assert!(failure.message.contains("UEFI only"), "{}", failure.message);

@@ -6,17 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use attach::{PrivateFolder, dies_with_us};
+use attach::{KeptPages, PrivateFolder, dies_with_us};
 use config::Failure;
 use serde_json::{Value, json};
 
-use super::uefi;
+use super::{rom, uefi};
 use crate::image::{Firmware, Image};
 use crate::tool::{self, INIT_REACHED, QEMU};
 
-/// Times of a load are in these; they are on only while it lasts, because they are many.
-const CLOCK_EVENTS: &str = "memory_region_ops_read";
-/// Longest trace. A guest that goes on reading the clock would fill the disk with it.
+/// Longest trace. A guest that goes on reading its disk would fill this machine's with it.
 const TRACE_BYTES_MAX: u64 = 4 << 30;
 /// How often its length is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -56,10 +54,22 @@ impl Drop for Guest {
 
 /// Boot `image` until its init has said that it runs.
 pub(super) fn run(image: &Image, limits: Limits) -> Result<Seen, Failure> {
+    match run_with(image, limits, "io_uring") {
+        // Some containers forbid it.
+        Err(why) if why.help.as_deref().is_some_and(|help| help.contains("io_uring")) => {
+            run_with(image, limits, "threads")
+        }
+        seen => seen,
+    }
+}
+
+fn run_with(image: &Image, limits: Limits, aio: &str) -> Result<Seen, Failure> {
     let folder = PrivateFolder::new()?;
     let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.path.display()));
     let file = |name: &str| folder.path.join(name);
-    let mut child = dies_with_us(&mut command(image, &folder.path, limits)?)
+    std::fs::write(file("rom"), rom::rom()).map_err(wrong)?;
+    let _kept = KeptPages::of(&image.path)?;
+    let mut child = dies_with_us(&mut command(image, &folder.path, limits, aio)?)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(file("qemu")).map_err(wrong)?)
@@ -82,8 +92,7 @@ pub(super) fn run(image: &Image, limits: Limits) -> Result<Seen, Failure> {
     if image.recipe.firmware == Firmware::Uefi {
         uefi::orders().into_iter().for_each(order);
     }
-    let end = Instant::now() + limits.wall;
-    let ended = follow(&events, order, &file("trace"), image.recipe.stops(), end);
+    let ended = follow(&events, &file("trace"), Instant::now() + limits.wall);
     let code = match ended {
         Ok(()) => guest.0.wait().map_err(wrong)?.code(),
         Err(why) => {
@@ -99,36 +108,37 @@ pub(super) fn run(image: &Image, limits: Limits) -> Result<Seen, Failure> {
     Ok(Seen { trace: read("trace")?, console: read("console")? })
 }
 
-fn command(image: &Image, folder: &Path, limits: Limits) -> Result<Command, Failure> {
+/// All that the guest sees is a matter of instructions: time passes with them and jumps when there
+/// is nothing to do, the clock of the day is the guest's own, and a request to the disk is answered
+/// before the guest goes on, since it is done where it is made, with its memory and the image's
+/// pages in place.
+fn command(image: &Image, folder: &Path, limits: Limits, aio: &str) -> Result<Command, Failure> {
     let mut qemu = Command::new(QEMU);
     let file = |name: &str| format!("file:{}", folder.join(name).display());
-    let drive =
-        format!("file={},if=none,id=disk,format=raw,snapshot=on", tool::qemu_name(&image.path));
-    qemu.args(["-accel", "tcg", "-icount", "shift=0,sleep=on", "-machine", "pc"]);
-    qemu.args(["-cpu", "qemu64", "-smp", "1", "-m", &limits.memory_mib.to_string()]);
+    let path = tool::qemu_name(&image.path);
+    let drive = format!("file={path},if=none,id=disk,format=raw,readonly=on,aio={aio}");
+    let memory = format!("memory-backend-ram,id=ram,size={}M,prealloc=on", limits.memory_mib);
+    qemu.args(["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "qemu64", "-smp", "1"]);
+    qemu.args(["-machine", "pc,memory-backend=ram", "-object", &memory]);
+    qemu.args(["-m", &limits.memory_mib.to_string(), "-rtc", "base=2000-01-01,clock=vm"]);
     qemu.args(["-nodefaults", "-display", "none", "-vga", "none", "-nic", "none", "-no-reboot"]);
     qemu.args(["-serial", &file("serial"), "-debugcon", &file("console"), "-qmp", "stdio"]);
     qemu.args(tool::EXIT_DEVICE);
-    // The guest stops itself where tracing begins and ends.
-    qemu.args(["-device", "pvpanic,ioport=0x505", "-action", "panic=pause"]);
-    // Without a thread for the disk, a request is in the trace where the guest makes it.
     qemu.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk,ioeventfd=off"]);
-    qemu.args(["-trace", "enable=virtio_blk_handle_read", "-D"]).arg(folder.join("trace"));
-    if image.recipe.firmware == Firmware::Uefi {
-        uefi::add(&mut qemu, folder)?;
+    for event in ["virtio_blk_handle_read", "virtio_blk_req_complete", "serial_write"] {
+        qemu.args(["-trace", &format!("enable={event}")]);
     }
+    // With the time comes the thread, which is what is wanted.
+    qemu.args(["-msg", "timestamp=on", "-D"]).arg(folder.join("trace"));
+    match image.recipe.firmware {
+        Firmware::Bios => qemu.arg("-option-rom").arg(folder.join("rom")),
+        Firmware::Uefi => uefi::add(&mut qemu, folder)?,
+    };
     Ok(qemu)
 }
 
-/// Turn the clock's events on at the guest's first stop and off at its last, until QEMU ends.
-fn follow(
-    events: &Receiver<String>,
-    order: impl Fn((&str, Value)),
-    trace: &Path,
-    last_stop: u32,
-    end: Instant,
-) -> Result<(), String> {
-    let mut stops = 0;
+/// Wait until QEMU ends.
+fn follow(events: &Receiver<String>, trace: &Path, end: Instant) -> Result<(), String> {
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let line = match events.recv_timeout(left.min(LOOK_EVERY)) {
@@ -146,14 +156,7 @@ fn follow(
             }
         };
         let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-        if answer["event"] == "STOP" {
-            stops += 1;
-            if stops == 1 || stops == last_stop {
-                let state = json!({ "name": CLOCK_EVENTS, "enable": stops == 1 });
-                order(("trace-event-set-state", state));
-            }
-            order(("cont", json!({})));
-        } else if let Some(why) = answer["error"]["desc"].as_str() {
+        if let Some(why) = answer["error"]["desc"].as_str() {
             return Err(format!("QEMU: {why}"));
         }
     }

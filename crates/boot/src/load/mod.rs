@@ -2,6 +2,7 @@
 
 mod guest;
 mod queue;
+mod rom;
 mod uefi;
 
 use std::path::Path;
@@ -10,7 +11,7 @@ use attach::PrivateFolder;
 use config::Failure;
 use workload::boot_recording::Recording;
 
-use crate::image::{self, Image, Recipe};
+use crate::image::{self, Firmware, Image, Recipe};
 use queue::Queue;
 
 pub use guest::Limits;
@@ -31,15 +32,44 @@ pub struct Boot {
     pub entry_instructions: Option<u64>,
     /// Instructions from reset to the first one of the init, waiting for the disk included.
     pub init_instructions: u64,
+    /// Reads that waited for this machine's disk: with none it is the same again to the
+    /// instruction.
+    pub waits: u64,
 }
+
+/// How often a guest is booted until none of its reads waits for this machine's disk. On a busy
+/// machine one or another does.
+const TRIES: usize = 3;
+/// With more of them, in a hundred reads, this machine has no way to answer at once.
+const WAITS_PER_CENT: u64 = 20;
 
 /// Boot `image`.
 ///
 /// # Errors
 /// When QEMU is missing, or the guest does not reach its init in time: its last lines.
 pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
+    let mut best = boot_once(image, limits)?;
+    for _ in 1..TRIES {
+        let reads = best.recording.reads.len() as u64;
+        if best.waits == 0 || best.waits * 100 > reads * WAITS_PER_CENT {
+            break;
+        }
+        let again = boot_once(image, limits)?;
+        if again.waits < best.waits {
+            best = again;
+        }
+    }
+    Ok(best)
+}
+
+fn boot_once(image: &Image, limits: Limits) -> Result<Boot, Failure> {
     let seen = guest::run(image, limits)?;
-    let queue = Queue::parse(&seen.trace, image.recipe.firmware)?;
+    let own = match image.recipe.firmware {
+        Firmware::Bios => rom::INSTRUCTIONS,
+        // Those of the starter are not known to the instruction.
+        Firmware::Uefi => 0,
+    };
+    let queue = Queue::parse(&seen.trace, own)?;
     let marks = Marks::parse(&seen.console)?;
     let start = marks
         .init
@@ -51,6 +81,7 @@ pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
         after_reads: queue.after_reads,
         entry_instructions: marks.entry,
         init_instructions: marks.init,
+        waits: queue.waits,
         recording: Recording {
             kernel: image.kernel.clone(),
             variant: image.recipe.name(),
@@ -67,7 +98,7 @@ pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
 /// # Errors
 /// Those of [`image::make`] and [`boot`].
 pub fn boot_recipe(kernel: &Path, recipe: &Recipe, limits: Limits) -> Result<Boot, Failure> {
-    let folder = PrivateFolder::new()?;
+    let folder = PrivateFolder::for_large_files()?;
     boot(&image::make(kernel, recipe, &folder.path.join("disk"))?, limits)
 }
 

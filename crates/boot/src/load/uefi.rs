@@ -22,15 +22,14 @@ const DEVICE: u32 = 0x1e;
 const REGISTERS: [(u32, u32); 3] = [(0x18, TPM_AT), (0x1c, 0), (0x04, 2)];
 
 /// QEMU's arguments. It waits for [`orders`].
-pub(super) fn add(qemu: &mut Command, folder: &Path) -> Result<(), Failure> {
+pub(super) fn add<'a>(qemu: &'a mut Command, folder: &Path) -> Result<&'a mut Command, Failure> {
     let ones = folder.join("ones");
     std::fs::write(&ones, [0xff; PAGE_BYTES])
         .map_err(|why| Failure::machine(format!("{}: {why}", ones.display())))?;
     qemu.arg("-S").arg("-bios").arg(tool::uefi_firmware()?);
     let backend = format!("memory-backend-file,id=ones,size={PAGE_BYTES},share=off,mem-path=");
     qemu.arg("-object").arg(format!("{backend}{}", tool::qemu_name(&ones)));
-    qemu.args(["-device", &format!("ivshmem-plain,memdev=ones,addr={DEVICE:#x}")]);
-    Ok(())
+    Ok(qemu.args(["-device", &format!("ivshmem-plain,memdev=ones,addr={DEVICE:#x}")]))
 }
 
 /// What QEMU is told before the guest runs, and that it may run.
