@@ -23,8 +23,6 @@ pub(super) struct Queue {
     pub(super) reads: Vec<Read>,
     /// Reads that may have waited for this machine's disk, from reset on.
     pub(super) waits: u64,
-    /// What is left out for that, of the load.
-    pub(super) waited_instructions: u64,
 }
 
 /// What the trace tells, in its order.
@@ -69,6 +67,7 @@ impl Queue {
         let begin = events.iter().position(|event| *event == Event::Begin).ok_or_else(early)?;
         let end = events.iter().rposition(|event| *event == Event::End).ok_or_else(early)?;
         let read = |event: &&Event| matches!(event, Event::Read(..));
+        let waits = |event: &&Event| **event == Event::WaitsForAnswer;
         let (before, load, after) =
             (&events[..begin], events.get(begin..end).unwrap_or_default(), &events[end..]);
         let calls = calls(load)?;
@@ -82,21 +81,13 @@ impl Queue {
             after_reads: (after.iter().filter(read).count() - last.reads.len()) as u64,
             begin_instructions: first.returned,
             end_instructions: last.returned,
-            waits: before
-                .iter()
-                .chain(load)
-                .filter(|event| **event == Event::WaitsForAnswer)
-                .count() as u64,
+            waits: before.iter().chain(load).filter(waits).count() as u64,
             ..Queue::default()
         };
         let usual = usual(calls);
         let mut since = first.returned;
         for call in calls {
-            let waited = match call.waited {
-                true => call.took().saturating_sub(usual),
-                false => 0,
-            };
-            queue.waited_instructions += waited;
+            let waited = if call.waited { call.took().saturating_sub(usual) } else { 0 };
             let mut instructions =
                 (call.returned - since).saturating_sub(waited + call.calls * own);
             since = call.returned;
@@ -105,7 +96,7 @@ impl Queue {
                 instructions = 0;
             }
         }
-        queue.last_instructions = (last.called - since).saturating_sub((last.calls - 1) * own);
+        queue.last_instructions = last.called.saturating_sub(since + (last.calls - 1) * own);
         if queue.reads.is_empty() {
             return Err(early());
         }
@@ -298,7 +289,7 @@ mod tests {
         assert_eq!((queue.begin_instructions, queue.end_instructions), (1_000, 6_100));
         assert_eq!(queue.last_instructions, 6_000 - 4_060);
         assert_eq!((queue.before_reads, queue.after_reads), (2, 1));
-        assert_eq!((queue.waits, queue.waited_instructions), (0, 0));
+        assert_eq!(queue.waits, 0);
     }
 
     #[test]
@@ -314,12 +305,13 @@ mod tests {
         let queue = parse(&[begin(), calls.concat(), end(8_000)]).unwrap();
         let gaps = [1_060, 500, 1_030, 970, 1_000].map(|gap| gap - OWN);
         assert_eq!(instructions(&queue), gaps);
-        assert_eq!((queue.waits, queue.waited_instructions), (2, 510));
+        assert_eq!(queue.waits, 2);
         // Without the threads' names nobody knows.
         let calls = [call(2_000, 60, &read(2048, 2)), call(3_000, 70, &read(2050, 2))];
         let trace = [begin(), calls.concat(), end(8_000)].concat();
         let queue = Queue::parse(trace.replace("70@1.6:", "").as_bytes(), OWN).unwrap();
-        assert_eq!((queue.waits, queue.waited_instructions), (5, 10));
+        assert_eq!(instructions(&queue), [1_060 - OWN, 1_000 - OWN]);
+        assert_eq!(queue.waits, 5);
     }
 
     #[test]
