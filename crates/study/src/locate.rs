@@ -63,6 +63,8 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
         }
     }
     let (message, expected) = match sentence.split_once(", expected ") {
+        // Serde's words for one of several names, where there is something else.
+        Some(("invalid type: unit variant", _)) => ("this is no name", Some("a name, in quotes")),
         Some((message, expected)) => (message, Some(in_words(expected))),
         None => (sentence, None),
     };
@@ -101,4 +103,36 @@ fn unknown(tree: &Node, path: &[String], name: &str, candidates: Vec<&str>) -> F
         table => format!("unknown name `{name}` in `{table}`"),
     };
     at(Failure::input(message), place).expected(names::expected(name, candidates))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Text;
+
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Order {
+        Random,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Job {
+        #[expect(dead_code, reason = "only read from text")]
+        order: Order,
+    }
+
+    #[test]
+    fn what_is_no_name_is_told_in_words() {
+        let order = |value: &str| {
+            let text = Text::new("a.toml", format!("order = {value}\n"));
+            read::<Job>(&Node::parse(&text).unwrap()).map(drop)
+        };
+        assert!(order("\"random\"").is_ok());
+        for value in ["3", "[\"random\"]", "[[\"random\"]]"] {
+            let failure = order(value).unwrap_err();
+            assert_eq!(failure.message, "order: this is no name", "{value}");
+            assert_eq!(failure.expected.as_deref(), Some("a name, in quotes"));
+        }
+    }
 }
