@@ -15,7 +15,7 @@ fn tiny(changes: &str) -> Box<dyn Device> {
     support::build(&text, "tiny")
 }
 
-const SHAPES: [(&str, &str); 20] = [
+const SHAPES: [(&str, &str); 21] = [
     ("plain", ""),
     ("fifo", "gc = 'fifo'"),
     ("random", "gc = 'random'"),
@@ -43,6 +43,11 @@ const SHAPES: [(&str, &str); 20] = [
         "units, planes as one, small reads, parity",
         "nand = { units_per_page = 2, planes_as_one = 2, parity_every = 3, copy_back = false, \
          read_small = { up_to = '512B', read = ['5us', '7us'] }, program_suspend = '5us' }",
+    ),
+    (
+        "cache reads",
+        "nand = { cache_read = true, multi_plane = 'any-page', program_suspend = '5us', \
+         erase_suspend = '20us', read = ['10us', '70us'], command = '1us' }",
     ),
     ("three commands inside", "host.commands = 3\nnand.program_suspend = '5us'"),
     (

@@ -15,10 +15,12 @@
 //! (`buffer.hold_at_waiting`), or the commands inside are counted (`host.commands`). A program may
 //! have to run for a while before it can be suspended (`nand.suspend_after`).
 //! Reads may be repeated (`nand.retry`): the more, the more their block was read since its erase.
+//! A die may read on while data go out (`nand.cache_read`).
 //!
 //! # Equation
 //! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
-//! reads/s = min(n / (R + X), 1 / X), writes/s = min(n / (X + P), 1 / X).
+//! reads/s = min(n / (R + X), 1 / X), writes/s = min(n / (X + P), 1 / X); with cache reads
+//! min(n / max(R, X), 1 / X).
 //! Collecting a block of m valid pages with copy-back costs m (R + P) + E.
 //! With u units per page, a program of u pages takes u X + P; with parity after every k pages, all
 //! programs take (k + 1) / k of their bus time and tPROG.
@@ -35,8 +37,8 @@
 //! `buffer`, `host`, `queue_depth_max`, `timing`, `oracle`.
 //!
 //! # What it leaves out
-//! Errors but for retries, blocks moved because they were read too often, bad blocks, cache reads
-//! and programs, the controller's own computing time, power. Data on its way through the controller
+//! Errors but for retries, blocks moved because they were read too often, bad blocks, cache
+//! programs, the controller's own computing time, power. Data on its way through the controller
 //! is served from RAM. Partial page reads transfer only the sectors that were asked for. Units of
 //! one page of the flash are sensed one by one, and parity takes no room. Where the last page of a
 //! word line programs it all, the earlier ones count as programmed, and durable, once they were

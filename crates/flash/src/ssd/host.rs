@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Nanos, Op, Request, snapshot_fields};
 
-use config::{ConfigError, Duration, Rate};
+use config::{ConfigError, Duration, Rate, Size};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -23,10 +23,23 @@ pub struct HostParams {
     /// Time that a read or a write takes on that link beside its data, whatever its size.
     #[serde(skip_serializing_if = "is_zero")]
     pub link_command: Duration,
+    /// Larger reads, if their data come at another rate than the link's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_reads: Option<LargeReads>,
     /// Commands the controller has fetched and not answered, reads and writes together; more wait
     /// in queues of the host, one for each process, from which they are fetched in turns. Absent:
     /// it fetches whatever comes.
     pub commands: Option<u32>,
+}
+
+/// Reads whose data the controller brings to the link at a rate of its own.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LargeReads {
+    /// Reads of more than this.
+    pub above: Size,
+    /// Their rate.
+    pub bandwidth: Rate,
 }
 
 fn is_zero(time: &Duration) -> bool {
@@ -39,6 +52,8 @@ pub struct HostPath {
     command: Nanos,
     completion: Nanos,
     bandwidth: Option<u64>,
+    /// Reads of more bytes than the first cross the link at the second.
+    large_reads: (u64, u64),
     link_command: Nanos,
     to_device_free: Nanos,
     to_host_free: Nanos,
@@ -50,16 +65,21 @@ impl HostPath {
     /// An idle link.
     ///
     /// # Errors
-    /// When commands take time on a link that takes none.
+    /// When commands, or large reads, take time on a link that takes none.
     pub fn new(params: &HostParams) -> Result<HostPath, ConfigError> {
         if params.bandwidth.is_none() && !is_zero(&params.link_command) {
             let message = format!("expected a `bandwidth` beside it, got {}", params.link_command);
             return Err(ConfigError::new("link_command", message));
         }
+        if params.bandwidth.is_none() && params.large_reads.is_some() {
+            return Err(ConfigError::new("large_reads", "expected a `bandwidth` beside it"));
+        }
+        let large = |large: &LargeReads| (large.above.0.0, large.bandwidth.0.max(1));
         Ok(HostPath {
             command: params.command.0,
             completion: params.completion.0,
             bandwidth: params.bandwidth.map(|rate| rate.0.max(1)),
+            large_reads: params.large_reads.as_ref().map_or((u64::MAX, 1), large),
             link_command: params.link_command.0,
             to_device_free: Nanos::ZERO,
             to_host_free: Nanos::ZERO,
@@ -69,8 +89,11 @@ impl HostPath {
     /// Time on the link of a request with data, which goes with operation `with` only.
     #[inline]
     fn transfer(&self, request: &Request, with: Op) -> Option<Nanos> {
-        let bandwidth = self.bandwidth.filter(|_| request.op == with)?;
+        let mut bandwidth = self.bandwidth.filter(|_| request.op == with)?;
         let bytes = request.bytes().0;
+        if with == Op::Read && bytes > self.large_reads.0 {
+            bandwidth = self.large_reads.1;
+        }
         let data = Nanos(match bytes.checked_mul(NANOS_PER_SECOND) {
             Some(product) => product / bandwidth,
             None => {
@@ -203,6 +226,22 @@ mod tests {
         assert_eq!(path.arrival(Nanos(100), &read), Nanos(100));
         let infinite = HostParams { bandwidth: None, ..params };
         assert_eq!(HostPath::new(&infinite).unwrap_err().key, "link_command");
+    }
+
+    #[test]
+    fn large_reads_and_nothing_else_cross_the_link_at_their_rate() {
+        let large = LargeReads { above: Size(sim::Bytes(4096)), bandwidth: Rate(256_000_000) };
+        let (bandwidth, large_reads) = (Some(Rate(512_000_000)), Some(large));
+        let params = HostParams { bandwidth, large_reads, ..HostParams::default() };
+        let mut path = HostPath::new(&params).unwrap();
+        let read = |path: &mut HostPath, sectors| {
+            let at = Nanos(1_000_000) + path.to_host_free;
+            path.delivery(at, &Request::new(Op::Read, Lba(0), sectors)).since(at).0
+        };
+        assert_eq!([8, 9, 16].map(|sectors| read(&mut path, sectors)), [8_000, 18_000, 32_000]);
+        assert_eq!(path.arrival(Nanos(0), &Request::write(Lba(0), 16)), Nanos(16_000));
+        let infinite = HostParams { bandwidth: None, ..params };
+        assert_eq!(HostPath::new(&infinite).unwrap_err().key, "large_reads");
     }
 
     #[test]

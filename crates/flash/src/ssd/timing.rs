@@ -63,6 +63,10 @@ pub struct NandParams {
     pub planes_as_one: u32,
     /// Reads of a small part of a page, if they take another time.
     pub read_small: Option<SmallReads>,
+    /// A die reads on while data it has read go out, from a cache register (of one read for each
+    /// plane): a read and a transfer of the same die overlap. Programs and erases wait for both.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cache_read: bool,
     /// Pages of data for each page of parity over them; absent: none is written. Parity takes its
     /// share of bus and tPROG from every program, evenly, and no room: sizes are those of the
     /// flash that is left for data.
@@ -116,6 +120,7 @@ impl Default for NandParams {
             units_per_page: 1,
             planes_as_one: 1,
             read_small: None,
+            cache_read: false,
             parity_every: None,
             retry: None,
         }
@@ -131,6 +136,8 @@ pub struct Timing {
     units: u32,
     /// Planes of the flash in one of the geometry.
     pub planes_as_one: u32,
+    /// A die reads on while data go out.
+    pub cache_read: bool,
     /// Parts per million that parity adds to what a program takes.
     parity_ppm: u64,
     /// Pages of data for one of parity.
@@ -215,6 +222,7 @@ impl NandParams {
             small,
             units,
             planes_as_one: as_one,
+            cache_read: self.cache_read,
             parity_ppm,
             parity_every: self.parity_every,
             retry: self.retry,

@@ -292,6 +292,43 @@ fn units_on_different_planes_are_read_at_once() {
     }
 }
 
+#[test]
+fn a_die_with_a_cache_register_reads_on_while_data_go_out() {
+    for (cache, bus, x) in [(false, 40, X), (true, 40, X), (true, 160, X / 4)] {
+        let rest = format!("nand = {{ cache_read = {cache}, bus = '{bus}MB/s' }}");
+        let each = if cache { R.max(x) } else { R + x };
+        for (depth, each) in [(1, R + x), (8, each)] {
+            let mut device = ssd(ONE_DIE, &rest);
+            fill(&mut *device);
+            let mut load = Load::closed(Op::Read, Pages::InOrder, &*device, depth);
+            let (times, _) = run(&mut *device, &mut load, 1_200);
+            close(&rest, times.rate(), 1e9 / each as f64, 0.002);
+        }
+    }
+}
+
+/// The third read is a long one. It begins when the data of the second leave the page register,
+/// which they do when those of the first are out; a program begins behind them all.
+#[test]
+fn a_read_waits_in_the_page_register_for_the_cache_register() {
+    let rest = "nand = { cache_read = true, read = ['25us', '25us', '100us'] }";
+    let mut device = ssd(ONE_DIE, rest);
+    fill(&mut *device);
+    let mut out = Completions::new();
+    for (id, page) in [0, 1, 2].into_iter().enumerate() {
+        let request = numbered(id as u64, 0, Request::read(Lba(page * 4), 4));
+        device.submit(Nanos::ZERO, request).unwrap();
+    }
+    device.submit(Nanos::ZERO, numbered(3, 0, Request::write(Lba(0), 4))).unwrap();
+    while let Some(at) = device.next_event() {
+        device.advance(at, &mut out);
+    }
+    let mut ends: Vec<_> = out.done.iter().map(|done| (done.id.0, done.at.0)).collect();
+    ends.sort_unstable();
+    let third = R + X + 100_000 + X;
+    assert_eq!(ends, [(0, R + X), (1, R + 2 * X), (2, third), (3, third + X + P)]);
+}
+
 /// Every block has been read so often before that this run changes nothing.
 #[test]
 fn a_page_of_a_block_that_was_read_often_is_read_again() {

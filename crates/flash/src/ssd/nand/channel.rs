@@ -8,6 +8,8 @@ use sim::{Nanos, snapshot_fields};
 pub(super) struct Channel {
     /// The die whose transfer is on the bus, plus one; 0 when the bus is free.
     user: u32,
+    /// Its data go out, not in.
+    user_out: bool,
     started: Nanos,
     /// Dies waiting to send data out, and to take commands or data in.
     out: VecDeque<(u32, Nanos)>,
@@ -15,7 +17,7 @@ pub(super) struct Channel {
     busy: Nanos,
 }
 
-snapshot_fields!(Channel { user, started, out, into, busy });
+snapshot_fields!(Channel { user, user_out, started, out, into, busy });
 
 impl Channel {
     /// Ask for the bus; returns when the transfer ends if it starts at once.
@@ -32,30 +34,33 @@ impl Channel {
             queue.push_back((die, time));
             return None;
         }
-        Some(self.start(die, time, now))
+        Some(self.start((die, time), out, now))
     }
 
     #[inline]
-    fn start(&mut self, die: u32, time: Nanos, now: Nanos) -> Nanos {
-        self.user = die + 1;
+    fn start(&mut self, (die, time): (u32, Nanos), out: bool, now: Nanos) -> Nanos {
+        (self.user, self.user_out) = (die + 1, out);
         self.started = now;
         self.busy += time;
         now + time
     }
 
-    /// The transfer on the bus ended; returns its die and start.
+    /// The transfer on the bus ended; returns its die, whether data went out, and its start.
     #[inline]
-    pub(super) fn ended(&mut self) -> (u32, Nanos) {
+    pub(super) fn ended(&mut self) -> (u32, bool, Nanos) {
         let die = self.user - 1;
         self.user = 0;
-        (die, self.started)
+        (die, self.user_out, self.started)
     }
 
     /// Start the next waiting transfer; returns when it ends.
     #[inline]
     pub(super) fn start_next(&mut self, now: Nanos) -> Option<Nanos> {
-        let (die, time) = self.out.pop_front().or_else(|| self.into.pop_front())?;
-        Some(self.start(die, time, now))
+        let (next, out) = match self.out.pop_front() {
+            Some(next) => (next, true),
+            None => (self.into.pop_front()?, false),
+        };
+        Some(self.start(next, out, now))
     }
 
     pub(super) fn busy(&self) -> Nanos {

@@ -14,6 +14,7 @@ use super::geometry::{Geometry, PLANES_PER_DIE_MAX};
 use super::plan::{Cause, FlashOp, Kind, Rebuilt};
 use super::timing::{MultiPlane, Phases, Timing};
 
+mod cache;
 mod channel;
 mod queue;
 
@@ -55,6 +56,8 @@ enum State {
     Array,
     /// Data out: waiting for the channel or on it.
     Out,
+    /// Read, while the cache register still has the data of the reads before.
+    Held,
 }
 
 /// The operations a die works on: entries of the slab, linked.
@@ -93,7 +96,7 @@ impl sim::Snapshot for Group {
     }
 }
 
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 struct Die {
     state: State,
     /// Events of earlier generations are stale: the array phase was suspended.
@@ -102,6 +105,8 @@ struct Die {
     writes: List,
     background: List,
     current: Group,
+    /// Reads whose data are in the cache register on their way out ([`Timing::cache_read`]).
+    sending: u32,
     array_start: Nanos,
     array_end: Nanos,
     /// What a read pushed aside, and its remaining array time.
@@ -110,6 +115,25 @@ struct Die {
     penalty: Nanos,
     /// Array time by kind, in nanoseconds.
     busy: [u64; 4],
+}
+
+impl Default for Die {
+    fn default() -> Die {
+        Die {
+            state: State::Idle,
+            generation: 0,
+            reads: List::default(),
+            writes: List::default(),
+            background: List::default(),
+            current: Group::default(),
+            sending: NIL,
+            array_start: Nanos::ZERO,
+            array_end: Nanos::ZERO,
+            suspended: None,
+            penalty: Nanos::ZERO,
+            busy: [0; 4],
+        }
+    }
 }
 
 impl sim::Snapshot for State {
@@ -122,6 +146,7 @@ impl sim::Snapshot for State {
             [1] => State::In,
             [2] => State::Array,
             [3] => State::Out,
+            [4] => State::Held,
             [other] => return Err(sim::SnapshotError(format!("a die is in state {other}"))),
         };
         Ok(())
@@ -135,6 +160,7 @@ snapshot_fields!(Die {
     writes,
     background,
     current,
+    sending,
     array_start,
     array_end,
     suspended,
@@ -195,6 +221,7 @@ impl Nand {
             && die.reads.is_empty()
             && die.writes.is_empty()
             && die.suspended.is_none()
+            && die.sending == NIL
     }
 
     /// True when no operation is inside.
@@ -269,6 +296,9 @@ impl Nand {
         let die = &mut self.dies[die_index as usize];
         let list = if !die.reads.is_empty() {
             &mut die.reads
+        } else if die.sending != NIL {
+            // Only reads leave the cache register to what is in it.
+            return;
         } else if let Some((group, remaining)) = die.suspended.take() {
             die.current = group;
             self.start_array(die_index, remaining, now, events);
@@ -362,6 +392,9 @@ impl Nand {
         let start = die.array_start;
         out.span(|| Span { unit: index, what: kind.name(), cause: cause.name(), start, end: now });
         if kind == Kind::Read {
+            if self.timing.cache_read {
+                return self.read_behind_a_cache(index, now, events);
+            }
             die.state = State::Out;
             let time = die.current.bus_out;
             self.request_bus(index, time, true, now, events);
@@ -409,10 +442,13 @@ impl Nand {
     ) -> Option<u32> {
         let dies = self.dies.len() as u32;
         let channel = &mut self.channels[index as usize];
-        let (die, start) = channel.ended();
+        let (die, is_out, start) = channel.ended();
         out.span(|| Span { unit: dies + index, what: "transfer", cause: "host", start, end: now });
         if let Some(end) = channel.start_next(now) {
             events.push_lane(BUS_LANE, end, Event::Transfer(index).pack());
+        }
+        if is_out && self.timing.cache_read {
+            return self.sent_from_the_cache(die, now, events, finished);
         }
         let at_work = &mut self.dies[die as usize];
         if at_work.state == State::In {
