@@ -351,9 +351,9 @@ mod tests {
         let base = Base::read("samsung-980-pro-1tb", &sets, &[], &[]).unwrap();
         assert_eq!((base.model.as_str(), base.knobs.len()), ("ssd", 6));
         let place = Candidate { logs: vec![2f64.ln(); 6], dies: Some(8) };
-        assert!(base.sets(&place).contains(&"ssd.nand.bus=\"2400MB/s\"".to_string()));
+        assert!(base.sets(&place).contains(&"ssd.nand.bus=\"878MB/s\"".to_string()));
         let table = base.scaled(&place);
-        assert_eq!(find(&table, "ssd.host.completion").unwrap().as_str(), Some("34.8us"));
+        assert_eq!(find(&table, "ssd.host.completion").unwrap().as_str(), Some("17.2us"));
         assert_eq!(find(&table, "ssd.nand.read_small.up_to").unwrap().as_str(), Some("8KiB"));
         // Twice the dies, of half the size.
         assert_eq!(find(&table, DIES).unwrap().as_integer(), Some(8));
