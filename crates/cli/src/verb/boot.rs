@@ -217,6 +217,10 @@ fn named<T: Clone>(
 
 impl Load {
     fn run(&self) -> Result<(), Failure> {
+        // What is wrong with a device is told before anything boots.
+        for device in &self.device {
+            study::build_part(device, &[], 1)?;
+        }
         let recordings = match &self.kernel {
             Some(kernel) => self.record(kernel)?,
             None => self.recording.iter().map(|path| read(path)).collect::<Result<_, _>>()?,

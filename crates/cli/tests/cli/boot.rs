@@ -188,6 +188,12 @@ fn what_cannot_be_loaded_is_told() {
         .run();
     assert_eq!(no_kernel.code, 2);
     assert!(no_kernel.stderr.contains("vmlinuz: not a Linux kernel"), "{}", no_kernel.stderr);
+    let no_part = Test::new()
+        .file("vmlinuz", "text")
+        .args(&["boot", "load", "vmlinuz", "--device", "emmc-51", "--device", "mlc2010"])
+        .run();
+    assert_eq!(no_part.code, 2);
+    assert!(no_part.stderr.contains("no part named `mlc2010`"), "{}", no_part.stderr);
 }
 
 #[test]
