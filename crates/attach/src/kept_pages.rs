@@ -1,17 +1,17 @@
 //! A file that this machine's kernel keeps in memory.
 
-use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use config::Failure;
-use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
+use rustix::mm::mlock;
+
+use crate::mapped::Mapped;
 
 /// As long as it lives, who reads the file need not wait for a disk: not even for its holes.
 pub struct KeptPages {
-    start: *mut c_void,
-    bytes: usize,
+    _pages: Mapped,
 }
 
 impl KeptPages {
@@ -29,19 +29,11 @@ impl KeptPages {
     fn map(path: &Path) -> io::Result<KeptPages> {
         let file = File::open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: the kernel chooses the place, so nothing else is there, and nobody looks at it.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, &file, 0) }?;
+        let pages = Mapped::new(&file, bytes)?;
+        let (start, bytes) = pages.place();
         // SAFETY: the mapping from above, whole.
         let _ = unsafe { mlock(start, bytes) };
-        Ok(KeptPages { start, bytes })
-    }
-}
-
-impl Drop for KeptPages {
-    fn drop(&mut self) {
-        // SAFETY: it is what `map` got, and nothing refers to it.
-        let _ = unsafe { munmap(self.start, self.bytes) };
+        Ok(KeptPages { _pages: pages })
     }
 }
 
@@ -56,7 +48,7 @@ mod tests {
         let path = folder.path.join("file");
         std::fs::write(&path, [1; 10_000]).unwrap();
         let kept = KeptPages::of(&path).unwrap();
-        assert_eq!(kept.bytes, 10_000);
+        assert_eq!(kept._pages.place().1, 10_000);
         drop(kept);
         let message = KeptPages::of(&folder.path.join("none")).err().unwrap().message;
         assert!(message.contains("none: cannot be kept in memory"), "{message}");

@@ -23,6 +23,7 @@ pub mod host;
 mod identity;
 mod kept_pages;
 mod live;
+mod mapped;
 pub mod mirror;
 mod order;
 mod patch;

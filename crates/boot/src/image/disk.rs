@@ -26,33 +26,13 @@ const FAT_BYTES_MIN: u64 = 64 << 20;
 const IDENTITY: &str = "626c6f63-6b6c-6162-0000-626f6f740000";
 /// Code of a boot sector, without the partition table.
 const BOOT_CODE_BYTES: usize = 440;
-/// What GRUB's image needs beside the file system: the disk, the loaders, its filters, and ports.
-const MODULES: [&str; 10] = [
-    "biosdisk",
-    "part_msdos",
-    "linux",
-    "multiboot",
-    "gzio",
-    "xzio",
-    "lzopio",
-    "iorw",
-    "cmp",
-    "boot",
-];
-/// The same for UEFI, which is the disk's driver, too.
-const MODULES_EFI: [&str; 11] = [
-    "normal",
-    "part_msdos",
-    "fat",
-    "linux",
-    "multiboot",
-    "gzio",
-    "xzio",
-    "lzopio",
-    "iorw",
-    "cmp",
-    "boot",
-];
+/// What GRUB's image needs of each firmware: the loaders, its filters, ports and what marks use.
+const MODULES: [&str; 9] =
+    ["part_msdos", "linux", "multiboot", "gzio", "xzio", "lzopio", "iorw", "cmp", "boot"];
+/// And of a BIOS: the disk.
+const MODULES_BIOS: [&str; 1] = ["biosdisk"];
+/// And of UEFI, which is the disk's driver.
+const MODULES_EFI: [&str; 2] = ["normal", "fat"];
 /// Sectors before the partition, behind GRUB, each in a part of its own of what GRUB remembers.
 const FREE_SECTORS: [u32; 2] = [1920, 1984];
 /// The program that a UEFI firmware starts from a disk, and the one that ours loads.
@@ -258,13 +238,13 @@ fn core_image(kind: FileSystem, modules: &[&str], path: &Path) -> Result<Vec<u8>
         FileSystem::Ext2 | FileSystem::Ext4 => "ext2",
         FileSystem::Fat => "fat",
     };
-    grub_image("i386-pc", &[&MODULES[..], modules, &[kind]].concat(), path)
+    grub_image("i386-pc", &[&MODULES_BIOS[..], &MODULES, modules, &[kind]].concat(), path)
 }
 
 /// GRUB as a program for UEFI.
 fn efi_image(path: &Path) -> Result<Vec<u8>, Failure> {
     tool::uefi_file(tool::GRUB_EFI)?;
-    grub_image("x86_64-efi", &MODULES_EFI, path)
+    grub_image("x86_64-efi", &[&MODULES_EFI[..], &MODULES].concat(), path)
 }
 
 fn grub_image(platform: &str, modules: &[&str], path: &Path) -> Result<Vec<u8>, Failure> {

@@ -2,15 +2,16 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use attach::{KeptPages, PrivateFolder, dies_with_us};
+use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 use serde_json::{Value, json};
 
 use super::{rom, uefi};
+use crate::guest_process::{self, GuestProcess};
 use crate::image::{Firmware, Image};
 use crate::tool::{self, INIT_REACHED, QEMU};
 
@@ -18,9 +19,6 @@ use crate::tool::{self, INIT_REACHED, QEMU};
 const TRACE_BYTES_MAX: u64 = 4 << 30;
 /// How often its length is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Lines of a guest that an error shows.
-const LAST_LINES: usize = 5;
-
 /// What a guest may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -42,34 +40,22 @@ pub(super) struct Seen {
     pub(super) console: Vec<u8>,
 }
 
-/// A process that is killed and waited for.
-struct Guest(Child);
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Boot `image` until its init has said that it runs.
 pub(super) fn run(image: &Image, limits: Limits) -> Result<Seen, Failure> {
-    match run_with(image, limits, "io_uring") {
-        // Some containers forbid it.
-        Err(why) if why.help.as_deref().is_some_and(|help| help.contains("io_uring")) => {
-            run_with(image, limits, "threads")
-        }
-        seen => seen,
+    let folder = PrivateFolder::new()?;
+    let seen = run_in(&folder.path, image, limits, "io_uring");
+    // Some containers forbid it, and some builds of QEMU lack it: it ends at once, and says so.
+    let refused = || text(&folder.path, "qemu").contains("io_uring");
+    if seen.is_err() && refused() {
+        return run_in(&folder.path, image, limits, "threads");
     }
+    seen
 }
 
-fn run_with(image: &Image, limits: Limits, aio: &str) -> Result<Seen, Failure> {
-    let folder = PrivateFolder::new()?;
-    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.path.display()));
-    let file = |name: &str| folder.path.join(name);
-    std::fs::write(file("rom"), rom::rom()).map_err(wrong)?;
-    let _kept = KeptPages::of(&image.path)?;
-    let mut child = dies_with_us(&mut command(image, &folder.path, limits, aio)?)
+fn run_in(folder: &Path, image: &Image, limits: Limits, aio: &str) -> Result<Seen, Failure> {
+    let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", folder.display()));
+    let file = |name: &str| folder.join(name);
+    let mut child = dies_with_us(&mut command(image, folder, limits, aio)?)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(file("qemu")).map_err(wrong)?)
@@ -77,7 +63,7 @@ fn run_with(image: &Image, limits: Limits, aio: &str) -> Result<Seen, Failure> {
         .map_err(|why| tool::missing(QEMU, &why))?;
     let orders = child.stdin.take().expect("stdin is a pipe");
     let answers = child.stdout.take().expect("stdout is a pipe");
-    let mut guest = Guest(child);
+    let mut guest = GuestProcess(child);
     let (send, events) = channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(answers).lines().map_while(Result::ok);
@@ -97,12 +83,12 @@ fn run_with(image: &Image, limits: Limits, aio: &str) -> Result<Seen, Failure> {
         Ok(()) => guest.0.wait().map_err(wrong)?.code(),
         Err(why) => {
             drop(guest);
-            return Err(with_last_lines(Failure::machine(why), &folder.path));
+            return Err(with_last_lines(Failure::machine(why), folder));
         }
     };
     if code != Some(INIT_REACHED) {
         let message = "the guest ended before its kernel's init ran";
-        return Err(with_last_lines(Failure::machine(message), &folder.path));
+        return Err(with_last_lines(Failure::machine(message), folder));
     }
     let read = |name: &str| std::fs::read(file(name)).map_err(wrong);
     Ok(Seen { trace: read("trace")?, console: read("console")? })
@@ -131,7 +117,7 @@ fn command(image: &Image, folder: &Path, limits: Limits, aio: &str) -> Result<Co
     // With the time comes the thread, which is what is wanted.
     qemu.args(["-msg", "timestamp=on", "-D"]).arg(folder.join("trace"));
     match image.recipe.firmware {
-        Firmware::Bios => qemu.arg("-option-rom").arg(folder.join("rom")),
+        Firmware::Bios => rom::add(&mut qemu, folder)?,
         Firmware::Uefi => uefi::add(&mut qemu, folder)?,
     };
     Ok(qemu)
@@ -164,17 +150,14 @@ fn follow(events: &Receiver<String>, trace: &Path, end: Instant) -> Result<(), S
 
 /// A failure with the last lines of the guest, or of QEMU.
 fn with_last_lines(failure: Failure, folder: &Path) -> Failure {
-    let text = |name| std::fs::read(folder.join(name)).unwrap_or_default();
-    let said = [text("qemu"), text("serial")].concat();
-    let said = String::from_utf8_lossy(&said);
-    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-    match lines.as_slice() {
-        [] => failure.help("it said nothing; a slow machine needs a longer --wall-limit"),
-        lines => failure.help(format!(
-            "its last lines:\n{}",
-            lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
-        )),
-    }
+    let said = ["qemu", "serial"].map(|name| text(folder, name)).concat();
+    guest_process::with_last_lines(failure, said.lines())
+}
+
+/// What is in a file, if it is there.
+fn text(folder: &Path, name: &str) -> String {
+    let bytes = std::fs::read(folder.join(name)).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod uefi;
 
 use std::path::Path;
 
-use attach::PrivateFolder;
+use attach::{KeptPages, PrivateFolder};
 use config::Failure;
 use workload::boot_recording::Recording;
 
@@ -48,6 +48,7 @@ const WAITS_PER_CENT: u64 = 20;
 /// # Errors
 /// When QEMU is missing, or the guest does not reach its init in time: its last lines.
 pub fn boot(image: &Image, limits: Limits) -> Result<Boot, Failure> {
+    let _kept = KeptPages::of(&image.path)?;
     let mut best = boot_once(image, limits)?;
     for _ in 1..TRIES {
         let reads = best.recording.reads.len() as u64;

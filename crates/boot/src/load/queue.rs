@@ -35,7 +35,7 @@ enum Event {
     /// A sector, and how many.
     Read(u64, u32),
     /// A read was answered by another thread than the guest's processor, or by one not known.
-    WaitsForAnswer,
+    AnsweredElsewhere,
 }
 
 /// A call of the disk's driver that read something.
@@ -67,7 +67,7 @@ impl Queue {
         let begin = events.iter().position(|event| *event == Event::Begin).ok_or_else(early)?;
         let end = events.iter().rposition(|event| *event == Event::End).ok_or_else(early)?;
         let read = |event: &&Event| matches!(event, Event::Read(..));
-        let waits = |event: &&Event| **event == Event::WaitsForAnswer;
+        let waits = |event: &&Event| **event == Event::AnsweredElsewhere;
         let (before, load, after) =
             (&events[..begin], events.get(begin..end).unwrap_or_default(), &events[end..]);
         let calls = calls(load)?;
@@ -124,7 +124,7 @@ fn calls(events: &[Event]) -> Result<Vec<Call>, Failure> {
                 open = Some(Call { called, ..Call::default() });
             }
             (Event::Read(sector, sectors), Some(call)) => call.reads.push((sector, sectors)),
-            (Event::WaitsForAnswer, Some(call)) => call.waited = true,
+            (Event::AnsweredElsewhere, Some(call)) => call.waited = true,
             (Event::Returned(returned), Some(call)) if returned >= call.called => {
                 since = returned;
                 let call = open.take().expect("matched");
@@ -132,7 +132,7 @@ fn calls(events: &[Event]) -> Result<Vec<Call>, Failure> {
                     calls.push(Call { returned, calls: std::mem::take(&mut count), ..call });
                 }
             }
-            (Event::Begin | Event::End | Event::WaitsForAnswer, None) => {}
+            (Event::Begin | Event::End | Event::AnsweredElsewhere, None) => {}
             // After the load the kernel has the disk.
             (Event::Read(..), None) if !calls.is_empty() && events[0] == Event::End => break,
             (event, _) => return Err(unexpected(&format!("{event:?} in the trace"))),
@@ -158,7 +158,7 @@ fn events(text: &str) -> Vec<Event> {
         } else if line.starts_with("virtio_blk_req_complete ") {
             // Others than reads are nobody's waiting.
             if asked.take().is_some_and(|asked| thread.is_none() || thread != asked) {
-                events.push(Event::WaitsForAnswer);
+                events.push(Event::AnsweredElsewhere);
             }
         } else if let Some(byte) = byte_of(line).filter(|_| !foreign) {
             match &mut clock {

@@ -1,6 +1,11 @@
 //! A program that a BIOS starts before it boots, and that stands before the firmware's driver of
 //! the disk: each call of it has the clock before and after it in the trace.
 
+use std::path::Path;
+use std::process::Command;
+
+use config::Failure;
+
 /// Instructions of its own in each call.
 pub(super) const INSTRUCTIONS: u64 = 62;
 /// An option ROM's smallest size.
@@ -43,8 +48,16 @@ const PROGRAM: [u8; 122] = [
     0x66, 0xc1, 0xe8, 0x08, 0xee, 0xc3, 0x00, 0x00, 0x00, 0x00,
 ];
 
+/// QEMU's arguments, and the file that they name.
+pub(super) fn add<'a>(qemu: &'a mut Command, folder: &Path) -> Result<&'a mut Command, Failure> {
+    let file = folder.join("rom");
+    std::fs::write(&file, rom())
+        .map_err(|why| Failure::machine(format!("{}: {why}", file.display())))?;
+    Ok(qemu.arg("-option-rom").arg(file))
+}
+
 /// The ROM: the sum of its bytes is 0.
-pub(super) fn rom() -> [u8; BYTES] {
+fn rom() -> [u8; BYTES] {
     let mut rom = [0; BYTES];
     rom[..PROGRAM.len()].copy_from_slice(&PROGRAM);
     let sum = rom.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));

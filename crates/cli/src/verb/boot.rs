@@ -217,10 +217,6 @@ fn named<T: Clone>(
 
 impl Load {
     fn run(&self) -> Result<(), Failure> {
-        // What is wrong with a device is told before anything boots.
-        for device in &self.device {
-            study::build_part(device, &[], 1)?;
-        }
         let recordings = match &self.kernel {
             Some(kernel) => self.record(kernel)?,
             None => self.recording.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
@@ -248,6 +244,10 @@ impl Load {
         let mut recordings = Vec::new();
         let recipes = self.stored.all()?;
         let kept = self.places(kernel, &recipes)?;
+        // What is wrong with a device is told before anything boots, too.
+        for device in &self.device {
+            study::build_part(device, &[], 1)?;
+        }
         for (nth, recipe) in recipes.iter().enumerate() {
             let boot = load::boot_recipe(kernel, recipe, limits)?;
             if !self.json {

@@ -7,42 +7,29 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use io_uring::{IoUring, opcode, squeue, types};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::wire::{self, DESCRIPTION_BYTES, command};
+use crate::mapped::Mapped;
 
 /// What the kernel writes about each request: memory that it shares with us, for reading only.
 struct Descriptions {
-    start: *const [u8; DESCRIPTION_BYTES],
-    bytes: usize,
+    memory: Mapped,
     count: u16,
 }
-
-// SAFETY: the memory belongs to the process, not to a thread, and is only read.
-unsafe impl Send for Descriptions {}
 
 impl Descriptions {
     fn map(file: &File, count: u16) -> io::Result<Descriptions> {
         let bytes = (usize::from(count) * DESCRIPTION_BYTES).next_multiple_of(4096);
-        let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: the kernel chooses the place, so nothing else is there.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0) }?;
-        Ok(Descriptions { start: start.cast_const().cast(), bytes, count })
+        Ok(Descriptions { memory: Mapped::new(file, bytes)?, count })
     }
 
     /// The description of a request that the kernel has handed over and not taken back.
     fn read(&self, tag: u16) -> [u8; DESCRIPTION_BYTES] {
         assert!(tag < self.count, "the kernel knows the queue's depth");
+        let start = self.memory.place().0.cast_const().cast::<[u8; DESCRIPTION_BYTES]>();
         // SAFETY: the place lies in the mapping. Another side may write it, hence volatile; an
         // array of bytes has no invalid value.
-        unsafe { self.start.add(usize::from(tag)).read_volatile() }
-    }
-}
-
-impl Drop for Descriptions {
-    fn drop(&mut self) {
-        // SAFETY: it is what `map` got, and nothing refers to it any more.
-        let _ = unsafe { munmap(self.start.cast_mut().cast(), self.bytes) };
+        unsafe { start.add(usize::from(tag)).read_volatile() }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use sim::{EventHeap, Nanos};
 
-use super::queue::NIL;
 use super::{Finished, Nand, State};
 
 impl Nand {
@@ -15,11 +14,11 @@ impl Nand {
         events: &mut EventHeap,
     ) -> Option<u32> {
         let die = &mut self.dies[index as usize];
-        if die.sending != NIL {
+        if !die.sending.is_empty() {
             die.state = State::Held;
             return None;
         }
-        (die.sending, die.state) = (die.current.head, State::Idle);
+        (die.sending, die.state) = (die.current, State::Idle);
         let time = die.current.bus_out;
         self.request_bus(index, time, true, now, events);
         Some(index)
@@ -33,17 +32,10 @@ impl Nand {
         events: &mut EventHeap,
         finished: &mut Vec<Finished>,
     ) -> Option<u32> {
-        let die = &mut self.dies[index as usize];
-        let next = self.slab[die.sending].next;
-        let (op, target) = self.slab.remove(die.sending);
-        finished.push(Finished { op, target });
-        die.sending = next;
-        if next != NIL {
-            let time = Nanos(self.timing.phases(&self.geometry, self.slab[next].op).bus_out);
-            self.request_bus(index, time, true, now, events);
+        if !self.first_is_out(index, true, now, events, finished) {
             return None;
         }
-        match die.state {
+        match self.dies[index as usize].state {
             State::Held => self.read_behind_a_cache(index, now, events),
             State::Idle => Some(index),
             _ => None,

@@ -79,6 +79,12 @@ impl Default for Group {
     }
 }
 
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+}
+
 impl sim::Snapshot for Group {
     fn save(&self, to: &mut sim::Saver) {
         self.head.save(to);
@@ -96,7 +102,7 @@ impl sim::Snapshot for Group {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Die {
     state: State,
     /// Events of earlier generations are stale: the array phase was suspended.
@@ -106,7 +112,7 @@ struct Die {
     background: List,
     current: Group,
     /// Reads whose data are in the cache register on their way out ([`Timing::cache_read`]).
-    sending: u32,
+    sending: Group,
     array_start: Nanos,
     array_end: Nanos,
     /// What a read pushed aside, and its remaining array time.
@@ -115,25 +121,6 @@ struct Die {
     penalty: Nanos,
     /// Array time by kind, in nanoseconds.
     busy: [u64; 4],
-}
-
-impl Default for Die {
-    fn default() -> Die {
-        Die {
-            state: State::Idle,
-            generation: 0,
-            reads: List::default(),
-            writes: List::default(),
-            background: List::default(),
-            current: Group::default(),
-            sending: NIL,
-            array_start: Nanos::ZERO,
-            array_end: Nanos::ZERO,
-            suspended: None,
-            penalty: Nanos::ZERO,
-            busy: [0; 4],
-        }
-    }
 }
 
 impl sim::Snapshot for State {
@@ -221,7 +208,7 @@ impl Nand {
             && die.reads.is_empty()
             && die.writes.is_empty()
             && die.suspended.is_none()
-            && die.sending == NIL
+            && die.sending.is_empty()
     }
 
     /// True when no operation is inside.
@@ -296,7 +283,7 @@ impl Nand {
         let die = &mut self.dies[die_index as usize];
         let list = if !die.reads.is_empty() {
             &mut die.reads
-        } else if die.sending != NIL {
+        } else if !die.sending.is_empty() {
             // Only reads leave the cache register to what is in it.
             return;
         } else if let Some((group, remaining)) = die.suspended.take() {
@@ -460,18 +447,38 @@ impl Nand {
             }
             return None;
         }
-        let slot = at_work.current.head;
-        let next = self.slab[slot].next;
+        if !self.first_is_out(die, false, now, events, finished) {
+            return None;
+        }
+        self.dies[die as usize].state = State::Idle;
+        Some(die)
+    }
+
+    /// The data of the first read that a die sends are out, of those in its cache register or of
+    /// its current ones. True when it was the last.
+    #[inline]
+    fn first_is_out(
+        &mut self,
+        index: u32,
+        cached: bool,
+        now: Nanos,
+        events: &mut EventHeap,
+        finished: &mut Vec<Finished>,
+    ) -> bool {
+        let die = &mut self.dies[index as usize];
+        let group = if cached { &mut die.sending } else { &mut die.current };
+        let slot = group.head;
+        group.head = self.slab[slot].next;
         let (op, target) = self.slab.remove(slot);
         finished.push(Finished { op, target });
-        if next == NIL {
-            at_work.state = State::Idle;
-            return Some(die);
+        if group.is_empty() {
+            return true;
         }
-        let time = Nanos(self.timing.phases(&self.geometry, self.slab[next].op).bus_out);
-        (at_work.current.head, at_work.current.bus_out) = (next, time);
-        self.request_bus(die, time, true, now, events);
-        None
+        let next = self.slab[group.head].op;
+        group.bus_out = Nanos(self.timing.phases(&self.geometry, next).bus_out);
+        let time = group.bus_out;
+        self.request_bus(index, time, true, now, events);
+        false
     }
 
     /// Large tables become shared.
