@@ -17,8 +17,12 @@ use crate::tool::{self, INIT_REACHED, QEMU};
 
 /// Longest trace. A guest that goes on reading its disk would fill this machine's with it.
 const TRACE_BYTES_MAX: u64 = 4 << 30;
+/// The guest's disk. With a cache of writes OVMF asks for it to be flushed, which QEMU answers from
+/// its main thread even where there is nothing to do: the guest would wait for that.
+const DISK: &str = "virtio-blk-pci,drive=disk,ioeventfd=off,write-cache=off,config-wce=off";
 /// How often its length is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// What a guest may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -110,7 +114,7 @@ fn command(image: &Image, folder: &Path, limits: Limits, aio: &str) -> Result<Co
     qemu.args(["-nodefaults", "-display", "none", "-vga", "none", "-nic", "none", "-no-reboot"]);
     qemu.args(["-serial", &file("serial"), "-debugcon", &file("console"), "-qmp", "stdio"]);
     qemu.args(tool::EXIT_DEVICE);
-    qemu.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk,ioeventfd=off"]);
+    qemu.args(["-drive", &drive, "-device", DISK]);
     for event in ["virtio_blk_handle_read", "virtio_blk_req_complete", "serial_write"] {
         qemu.args(["-trace", &format!("enable={event}")]);
     }

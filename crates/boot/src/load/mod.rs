@@ -37,6 +37,17 @@ pub struct Boot {
     pub waits: u64,
 }
 
+impl Boot {
+    /// What to say of a boot that waited for this machine.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        (self.waits > 0).then(|| {
+            let waits = self.waits;
+            format!("{waits} reads waited for this machine: not the same to the instruction")
+        })
+    }
+}
+
 /// How often a guest is booted until none of its reads waits for this machine's disk. On a busy
 /// machine one or another does.
 const TRIES: usize = 3;

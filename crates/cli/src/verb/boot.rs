@@ -377,12 +377,7 @@ fn winner(rows: &[Row], row: &Row) -> bool {
 fn told(boot: &load::Boot) -> String {
     let giga = |instructions: u64| instructions as f64 / 1e9;
     let recording = &boot.recording;
-    let waits = match boot.waits {
-        0 => String::new(),
-        waits => {
-            format!("; {waits} reads waited for this machine: not the same to the instruction")
-        }
-    };
+    let waits = boot.warning().map_or(String::new(), |warning| format!("; {warning}"));
     format!(
         "{} bytes, {} reads; 10^9 instructions: {:.4} before the load, {:.4} to load, {:.4} from \
          there to the kernel's init; {:.4} from reset{waits}",

@@ -1,6 +1,6 @@
 //! `blocklab boot`: recordings on devices, what is refused, and one kernel booted for real.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -291,23 +291,33 @@ fn a_load_that_is_killed_takes_its_guest_along() {
     assert_eq!(entries(&test.path("")), [""; 0]);
 }
 
+/// Recorded twice, which must agree to the instruction: the folder of the first recordings. `None`
+/// where it cannot be run.
+fn recorded_twice(test: &Test, args: &[&str]) -> Option<PathBuf> {
+    let [first, again] = ["first", "again"].map(|folder| {
+        let folder = test.path(folder);
+        let mut command = loaded(test, args)?;
+        let out = test.run_as(command.args(["--record", folder.to_str().unwrap()]));
+        assert_eq!(out.code, 0, "{}", out.stderr);
+        Some((folder, out.stderr))
+    });
+    let ((first, told), (again, told_again)) = (first?, again?);
+    if (told.clone() + &told_again).contains("waited for this machine") {
+        skip("boot", &format!("a busy machine, or one without io_uring: {told}{told_again}"));
+        return Some(first);
+    }
+    for name in entries(&first) {
+        let text = |folder: &Path| std::fs::read_to_string(folder.join(&name)).unwrap();
+        assert_eq!(text(&first), text(&again), "{name}");
+    }
+    Some(first)
+}
+
 #[test]
 fn a_plain_kernel_reaches_its_init_and_again_to_the_instruction() {
     let test = Test::new();
-    let [first, again] = ["first", "again"].map(|folder| {
-        let folder = test.path(folder);
-        let mut command = booted(&test, &["--record", folder.to_str().unwrap()])?;
-        let out = test.run_as(&mut command);
-        assert_eq!(out.code, 0, "{}", out.stderr);
-        Some((folder.join(&entries(&folder)[0]), out.stderr))
-    });
-    let (Some((first, told)), Some((again, told_again))) = (first, again) else { return };
-    let text = |path| std::fs::read_to_string(path).unwrap();
-    if (told.clone() + &told_again).contains("waited for this machine") {
-        skip("boot", &format!("a busy machine, or one without io_uring: {told}{told_again}"));
-    } else {
-        assert_eq!(text(&first), text(&again));
-    }
+    let Some(folder) = recorded_twice(&test, &["--variant", "plain"]) else { return };
+    let first = folder.join(&entries(&folder)[0]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
     let out = test.run_as(command.args(["boot", "load", "--json", "--recording"]).arg(first));
     let answer: Value = serde_json::from_str(&out.stdout).unwrap();
@@ -328,10 +338,24 @@ fn answer_of(test: &Test, args: &[&str]) -> Option<Value> {
     Some(serde_json::from_str(&out.stdout).unwrap())
 }
 
+/// Whether a guest can be started by UEFI.
+fn has_uefi() -> bool {
+    let missing = boot::missing_uefi_packages();
+    missing.iter().take(1).for_each(|missing| skip("boot", &format!("no {missing}")));
+    missing.is_empty()
+}
+
+#[test]
+fn a_plain_kernel_is_the_same_to_the_instruction_by_uefi() {
+    let test = Test::new();
+    if has_uefi() {
+        recorded_twice(&test, &["--firmware", "uefi", "--variant", "plain"]);
+    }
+}
+
 #[test]
 fn a_kernel_in_one_file_and_in_three_reaches_its_init_by_uefi() {
-    if let [missing, ..] = boot::missing_uefi_packages()[..] {
-        skip("boot", &format!("no {missing}"));
+    if !has_uefi() {
         return;
     }
     let test = Test::new();

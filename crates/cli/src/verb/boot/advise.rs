@@ -30,12 +30,14 @@ const FILE_SYSTEMS: [&str; 3] = ["ext2", "xfs", "btrfs"];
 /// Services of the ranking that are tried, beside those of the chain.
 const SERVICES: usize = 5;
 /// A kernel's boots that are shipped: what `boot load` recorded of Debian's 6.1.
-const RECORDINGS: [&str; 5] = [
+const RECORDINGS: [&str; 7] = [
     "traces/boot/debian-6.1-shipped.boot",
     "traces/boot/debian-6.1-plain.boot",
     "traces/boot/debian-6.1-gzip.boot",
     "traces/boot/debian-6.1-lzo.boot",
     "traces/boot/debian-6.1-xz.boot",
+    "traces/boot/debian-6.1-lz4.boot",
+    "traces/boot/debian-6.1-zstd.boot",
 ];
 /// How distributions pack an initramfs.
 const USUAL_INITRAMFS: Packing = Packing::Zstd;
@@ -111,6 +113,7 @@ struct Tried {
     rows: Vec<Row>,
     loads: Vec<Load>,
     left_out: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Args {
@@ -204,7 +207,7 @@ impl Args {
     fn load_each(&self, tried: &mut Tried) -> Result<(), Failure> {
         let recordings = match &self.vmlinuz {
             None => RECORDINGS.iter().map(|name| shipped(name)).collect::<Result<Vec<_>, _>>()?,
-            Some(vmlinuz) => self.record_loads(vmlinuz, &mut tried.left_out)?,
+            Some(vmlinuz) => self.record_loads(vmlinuz, tried)?,
         };
         let mut all = Vec::new();
         for recording in recordings {
@@ -225,11 +228,7 @@ impl Args {
 
     /// Loads of a kernel, booted. One that fails is left out, but for the first: what is wrong with
     /// that one is wrong with all.
-    fn record_loads(
-        &self,
-        vmlinuz: &Path,
-        left_out: &mut Vec<String>,
-    ) -> Result<Vec<Recording>, Failure> {
+    fn record_loads(&self, vmlinuz: &Path, tried: &mut Tried) -> Result<Vec<Recording>, Failure> {
         let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
         let mut all = Vec::new();
         for recipe in recipes(self.initramfs.as_ref()) {
@@ -237,9 +236,13 @@ impl Args {
                 eprintln!("loading: {}", recipe.name());
             }
             match load::boot_recipe(vmlinuz, &recipe, limits) {
-                Ok(boot) => all.push(boot.recording),
+                Ok(boot) => {
+                    let warned = boot.warning().map(|why| format!("{}: {why}", recipe.name()));
+                    tried.warnings.extend(warned);
+                    all.push(boot.recording);
+                }
                 Err(why) if all.is_empty() => return Err(why),
-                Err(why) => left_out.push(format!("{}: {}", recipe.name(), why.message)),
+                Err(why) => tried.left_out.push(format!("{}: {}", recipe.name(), why.message)),
             }
         }
         Ok(all)
@@ -262,7 +265,7 @@ impl Args {
         let loads: Vec<Value> = tried.loads.iter().map(load).collect();
         json!({
             "device": self.device, "as_it_is": row(before), "changes": changes,
-            "left_out": tried.left_out, "loads": loads,
+            "left_out": tried.left_out, "loads": loads, "warnings": tried.warnings,
             "instructions_per_second": self.instructions_per_second,
         })
     }
@@ -301,6 +304,7 @@ impl Args {
                 load.variant
             ));
         }
+        tried.warnings.iter().for_each(|warning| say(format!("warning: {warning}")));
     }
 }
 
