@@ -57,7 +57,7 @@ fn each_change_of_an_advice_is_booted() {
     assert!(read(without) < read(&advice["as_it_is"]), "{advice}");
     let loads = advice["loads"].as_array().unwrap();
     let usual = loads.iter().find(|load| load["variant"] == "shipped").unwrap();
-    assert_eq!((loads.len(), usual["saved_s"].as_f64()), (5, Some(0.0)), "{advice}");
+    assert_eq!((loads.len(), usual["saved_s"].as_f64()), (7, Some(0.0)), "{advice}");
 
     let masked = [&["record", "--mask", "rsyslog.service"], &device[..]].concat();
     let masked = boot(&folder, &masked);

@@ -11,6 +11,7 @@ mod fault;
 mod host;
 mod journey;
 mod limits;
+mod registers;
 mod repeat;
 mod study;
 mod support;
