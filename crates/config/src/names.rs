@@ -41,13 +41,19 @@ pub fn related<'a>(
     (score > 0).then_some(best)
 }
 
+/// So many names are listed; of more, those that have something of the wanted one.
+const LISTED_MAX: usize = 50;
+/// So many of these.
+const ALIKE_MAX: usize = 8;
+
 /// "one of a, b, c; did you mean `b`?"
 pub fn expected<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let list = match candidates.as_slice() {
         [] => "nothing here".to_string(),
         [only] => (*only).to_string(),
-        several => format!("one of {}", several.join(", ")),
+        few if few.len() <= LISTED_MAX => format!("one of {}", few.join(", ")),
+        many => format!("one of {} names, such as {}", many.len(), alike(name, many).join(", ")),
     };
     match nearest(name, candidates) {
         Some(near) => format!("{list}; did you mean `{near}`?"),
@@ -55,9 +61,35 @@ pub fn expected<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -
     }
 }
 
+/// Those that have most of the words of `name`; without any, the first.
+fn alike<'a>(name: &str, candidates: &[&'a str]) -> Vec<&'a str> {
+    let lower = name.to_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() >= 2).collect();
+    let shared = |candidate: &str| {
+        let candidate = candidate.to_lowercase();
+        words.iter().filter(|word| candidate.contains(*word)).count()
+    };
+    let mut sorted = candidates.to_vec();
+    sorted.sort_by_key(|candidate| usize::MAX - shared(candidate));
+    sorted.truncate(ALIKE_MAX);
+    sorted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_names_those_alike_are_told() {
+        let names: Vec<String> = (0..100).map(|number| format!("disk-{number}")).collect();
+        let names = || names.iter().map(String::as_str).chain(["samsung-980-pro"]);
+        let told = expected("Samsung 990", names());
+        assert!(told.starts_with("one of 101 names, such as samsung-980-pro, disk-0, "), "{told}");
+        assert!(told.ends_with("disk-6"), "{told}");
+        assert_eq!(expected("disc-99", names()).split("; ").nth(1), Some("did you mean `disk-99`?"));
+        assert_eq!(expected("d", names().take(50)).matches("disk").count(), 50);
+    }
 
     #[test]
     fn a_typo_is_found_and_noise_is_not() {
