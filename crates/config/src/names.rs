@@ -87,7 +87,10 @@ mod tests {
         let told = expected("Samsung 990", names());
         assert!(told.starts_with("one of 101 names, such as samsung-980-pro, disk-0, "), "{told}");
         assert!(told.ends_with("disk-6"), "{told}");
-        assert_eq!(expected("disc-99", names()).split("; ").nth(1), Some("did you mean `disk-99`?"));
+        assert_eq!(
+            expected("disc-99", names()).split("; ").nth(1),
+            Some("did you mean `disk-99`?")
+        );
         assert_eq!(expected("d", names().take(50)).matches("disk").count(), 50);
     }
 

@@ -10,7 +10,7 @@ fn programs_keep_their_floating_point_registers() {
     if !can_travel(&["cc"]) {
         return;
     }
-    // The guest has a /tmp of its own.
+    // The guest has temporary folders of its own.
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("registers");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/travel/registers.c");
     let mut cc = Command::new("cc");
