@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use study::{Cache, Failure, Options, PlannedStudy, Results, RunSummary, Watch};
+use study::{Cache, Failure, Options, PlannedStudy, RunResult, RunSummary, Watch};
 
 use super::run;
 
@@ -19,6 +19,7 @@ pub(super) use points::{METRICS, Point};
 pub(super) type Values = [Option<f64>; METRICS.len()];
 
 /// A part in the state that the drive was measured in.
+#[derive(Clone, Copy)]
 pub(super) struct Bench<'a> {
     /// By name or file.
     pub(super) part: &'a str,
@@ -42,10 +43,10 @@ impl Bench<'_> {
     ) -> Result<(Vec<Values>, Vec<String>), Failure> {
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let results = run_text(&self.study(points), &sets, self.keep)?;
-        let values = points.iter().zip(&results.runs).map(|(point, run)| values(point, run));
+        let runs = run_text(&self.study(points), &sets, self.keep)?;
+        let values = points.iter().zip(&runs).map(|(point, run)| values(point, run));
         let mut notes: Vec<String> =
-            results.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
+            runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
         notes.dedup();
         Ok((values.collect(), notes))
     }
@@ -82,26 +83,34 @@ pub(super) fn quoted_part(part: &str) -> String {
     quoted(&place.map_or(part.to_string(), |path| path.display().to_string()))
 }
 
-/// What a study of this text gives with `sets` laid over it. `keep` the filled drives for the next
-/// time, and show how far it is.
-pub(super) fn run_text(text: &str, sets: &[String], keep: bool) -> Result<Results, Failure> {
+/// What a run gave: its metrics by name, and what a reader must know of it.
+pub(super) struct Ran {
+    pub(super) metrics: study::metrics::Metrics,
+    notes: Vec<String>,
+}
+
+/// What the runs of a study of this text give with `sets` laid over it. `keep` the filled drives
+/// for the next time, and show how far it is.
+pub(super) fn run_text(text: &str, sets: &[String], keep: bool) -> Result<Vec<Ran>, Failure> {
     let folder = attach::PrivateFolder::new()?;
     let path = folder.path.join("measured.toml");
     let wrong =
         |why: std::io::Error| Failure::machine(format!("cannot write {}: {why}", path.display()));
     std::fs::write(&path, text).map_err(wrong)?;
     let plan = PlannedStudy::read(&path.display().to_string(), sets)?;
-    let options = Options {
-        out: Some(folder.path.join("results")),
-        cache: if keep { Cache::of_user()? } else { None },
-        ..Options::default()
-    };
     let watch = Watch::new(&plan);
     if keep {
-        run::interruptible(&plan, &options, &watch)
+        let options = Options {
+            out: Some(folder.path.join("results")),
+            cache: Cache::of_user()?,
+            ..Options::default()
+        };
+        let runs = run::interruptible(&plan, &options, &watch)?.runs.into_iter();
+        Ok(runs.map(|RunSummary { metrics, notes, .. }| Ran { metrics, notes }).collect())
     } else {
         // One of many, without a progress bar of its own.
-        study::run(&plan, &options, &watch)
+        let runs = study::measure(&plan, &watch)?.into_iter();
+        Ok(runs.map(|RunResult { metrics, notes, .. }| Ran { metrics, notes }).collect())
     }
 }
 
@@ -111,7 +120,7 @@ pub(super) fn of_model(set: &str, model: &str) -> bool {
 }
 
 /// What a run gave of what was measured.
-fn values(point: &Point, run: &RunSummary) -> Values {
+fn values(point: &Point, run: &Ran) -> Values {
     METRICS.map(|(_, metric)| {
         let metric = format!("{}_{metric}", point.direction());
         run.metrics.get(&metric).copied().flatten()

@@ -140,10 +140,10 @@ impl Search<'_> {
         sets.push("ssd.timing=\"none\"".into());
         sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
         let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
-        let results = run_text(&text, &sets, false)?;
+        let runs = run_text(&text, &sets, false)?;
         let waf = of_row.iter().map(|own| {
             let run = capacities.iter().position(|capacity| capacity == own)?;
-            results.runs.get(run)?.metrics.get("waf").copied().flatten()
+            runs.get(run)?.metrics.get("waf").copied().flatten()
         });
         waf.collect::<Option<Vec<f64>>>().ok_or_else(|| {
             Failure::input(format!("{}: writes nothing to its flash", self.from.base))
