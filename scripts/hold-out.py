@@ -3,8 +3,8 @@
 
     scripts/hold-out.py TABLES [BLOCKLAB] [NAME...]
 
-TABLES is a folder with the public tables that docs/measured/real-drives.md names, as CSV. Each drive
-is begun with a sketch of another one, as somebody would who knows nothing of it.
+TABLES is a folder with the public tables that docs/measured/real-drives.md names, as CSV. Each
+drive is begun with a sketch of another one, as somebody would who knows nothing of it.
 """
 
 import csv

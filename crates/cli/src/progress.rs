@@ -108,7 +108,7 @@ impl Steps {
         let began = Instant::now();
         let terminal = std::io::stderr().is_terminal();
         let bar = if shown && terminal { ProgressBar::new(most) } else { ProgressBar::hidden() };
-        let text = format!("{{bar:30}} {{pos}} of at most {{len}} {what}, {{eta}} left");
+        let text = format!("{{bar:30}} {{pos}} of at most {{len}} {what}, at most {{eta}} left");
         if let Ok(style) = ProgressStyle::with_template(&text) {
             bar.set_style(style);
         }
@@ -121,11 +121,15 @@ impl Steps {
         self.bar.set_position(done);
         if let Some(last) = self.line.as_ref().filter(|last| last.get().elapsed() >= LINE_EVERY) {
             last.set(Instant::now());
-            let each = self.began.elapsed().as_secs_f64() / done.max(1) as f64;
-            let left = Duration::from_secs_f64(each * self.most.saturating_sub(done) as f64);
-            let (most, what) = (self.most, self.what);
-            eprintln!("{done} of at most {most} {what}, {} left at most", HumanDuration(left));
+            eprintln!("{}", self.told(done, self.began.elapsed()));
         }
+    }
+
+    fn told(&self, done: u64, elapsed: Duration) -> String {
+        let each = elapsed.as_secs_f64() / done.max(1) as f64;
+        let left = Duration::from_secs_f64(each * self.most.saturating_sub(done) as f64);
+        let (most, what) = (self.most, self.what);
+        format!("{done} of at most {most} {what}, at most {} left", HumanDuration(left))
     }
 }
 
@@ -173,6 +177,13 @@ mod tests {
         assert_eq!(left(0.75, 0.5), Some(TEN));
         assert_eq!(left(0.5, 0.0), Some(TEN));
         assert_eq!(left(0.5, 0.5), None);
+    }
+
+    #[test]
+    fn steps_say_how_long_the_rest_takes_at_most() {
+        let told = |done| Steps::new("parts", 80, false).told(done, TEN);
+        assert_eq!(told(20), "20 of at most 80 parts, at most 30 seconds left");
+        assert_eq!(told(90), "90 of at most 80 parts, at most 0 seconds left");
     }
 
     #[test]

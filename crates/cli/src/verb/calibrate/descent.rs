@@ -237,3 +237,29 @@ impl Ground<'_> {
         failed.into_inner().map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_follow_the_last_step_and_only_a_few_of_them() {
+        // Two residuals of two knobs: x + y, and x * x.
+        let of = |x: f64, y: f64| vec![x + y, x * x];
+        let at = DVector::from_vec(vec![1.0, 1.0]);
+        let slopes = DMatrix::from_row_slice(2, 2, &[1.0, 1.0, 2.0, 0.0]);
+        let mut known =
+            Slopes { at, residuals: of(1.0, 1.0), slopes, carried: 0, steps: 1, measured: 1 };
+        let next = DVector::from_vec(vec![1.5, 1.0]);
+        assert!(known.carry(&next, &of(1.5, 1.0)));
+        // From 1 to 1.5 the square rises by 2.5 for each of x; nothing else is different.
+        let expected = DMatrix::from_row_slice(2, 2, &[1.0, 1.0, 2.5, 0.0]);
+        assert!((&known.slopes - &expected).norm() < 1e-12, "{}", known.slopes);
+        // No step since; a second step that the first did not lead to; too many.
+        assert!(!known.carry(&DVector::from_vec(vec![2.0, 1.0]), &of(2.0, 1.0)));
+        known.steps = 2;
+        assert!(!known.carry(&DVector::from_vec(vec![2.0, 1.0]), &of(2.0, 1.0)));
+        (known.steps, known.carried) = (1, CARRIED_MAX);
+        assert!(!known.carry(&DVector::from_vec(vec![2.0, 1.0]), &of(2.0, 1.0)));
+    }
+}

@@ -86,26 +86,18 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let limit = tries.saturating_sub(2 * knobs + 1);
     let short = limit.saturating_sub(LONG * (knobs + 1));
     let mut ground = Ground { trial, look: Look::Short, moved, centre, limit: short };
-    macro_rules! dbg_stage { ($n:expr) => { if std::env::var_os("H17").is_some() { eprintln!("H17 {} tries {} cost {:.5}", $n, trial.tries(), best.cost) } } }
-    dbg_stage!("start");
     ground.descend(0.2, tries / 4, &mut best)?;
-    dbg_stage!("first");
     let dies = all_dies(&ground, tries / 12, &mut best)?;
-    dbg_stage!("dies");
     // Wide steps see over what is uneven, narrow ones end it.
     for step in [0.2, 0.05] {
         ground.descend(step, short, &mut best)?;
     }
-    dbg_stage!("wide");
     shake(&ground, &mut best)?;
-    dbg_stage!("shake");
     (ground.look, ground.limit) = (Look::Long, limit);
     best.cost = rms(&trial.residuals(&best.place, Look::Long)?);
-    dbg_stage!("long");
     for step in [0.05, LAST_STEP / 2.0] {
         ground.descend(step, limit, &mut best)?;
     }
-    dbg_stage!("end");
     judge(&ground, best, dies)
 }
 
@@ -224,9 +216,7 @@ fn judge(ground: &Ground, best: Best, mut dies: Vec<(i64, f64)>) -> Result<Fit, 
         fit.spreads[knob] = Some(error);
         fit.unknown[knob] = match twin {
             _ if error <= SPREAD_MAX => None,
-            Some(twin) => {
-                Some(format!("not told from {} by these points", knobs[moved[twin]].key))
-            }
+            Some(twin) => Some(format!("not told from {} by these points", knobs[moved[twin]].key)),
             None => Some("not known by these points".to_string()),
         };
     }
