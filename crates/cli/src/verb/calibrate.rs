@@ -159,6 +159,7 @@ impl Fitting {
         let held =
             if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
         let calibrated = Calibrated { split, fit, fitted, held, notes };
+        base.check(&self.base, &self.sets, &calibrated.fit.place)?;
         let table = base.scaled(&calibrated.fit.place);
         write::part(&self, table, calibrated.findings(&self, &base))?;
         if self.json {
