@@ -43,7 +43,7 @@ impl Bench<'_> {
     ) -> Result<(Vec<Values>, Vec<String>), Failure> {
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let runs = run_text(&self.study(points), &sets, self.keep)?;
+        let runs = run_text(&self.study(points, self.buffer(&sets)?), &sets, self.keep)?;
         let values = points.iter().zip(&runs).map(|(point, run)| values(point, run));
         let mut notes: Vec<String> =
             runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
@@ -51,25 +51,68 @@ impl Bench<'_> {
         Ok((values.collect(), notes))
     }
 
+    /// Bytes that the part takes before its flash has to.
+    fn buffer(&self, sets: &[String]) -> Result<f64, Failure> {
+        let key = format!("device.{BUFFER}=");
+        let set = sets.iter().rev().find_map(|set| set.strip_prefix(&key).map(str::to_string));
+        let text = match set {
+            Some(set) => set.trim_matches('"').to_string(),
+            None => {
+                let table: toml::Table = study::part_source(self.part)?.parse().unwrap_or_default();
+                let buffer = table.get("ssd").and_then(|ssd| ssd.get("buffer")?.get("capacity"));
+                buffer.and_then(toml::Value::as_str).unwrap_or_default().to_string()
+            }
+        };
+        Ok(config::Size::parse(&text).map_or(0.0, |size| size.0.0 as f64))
+    }
+
     /// A study with a workload for each point.
-    fn study(&self, points: &[Point]) -> String {
+    fn study(&self, points: &[Point], buffer: f64) -> String {
         let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
             let writes = format!("{}%", self.overwritten);
             text += &format!("[[precondition]]\noverwrite = {{ writes = \"{writes}\" }}\n");
         }
-        text += &format!("[run]\nrequests = {}\n", self.requests);
-        for (index, Point { rw, bs, iodepth, numjobs, .. }) in points.iter().enumerate() {
+        let reads = points.iter().all(|point| point.direction() == "read");
+        if reads {
+            text += &format!("[run]\nrequests = {}\n", self.requests);
+        }
+        for (index, point) in points.iter().enumerate() {
+            let Point { rw, bs, iodepth, numjobs, .. } = point;
             text += &format!(
                 "[workloads.p{index:04}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
-                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\nruntime = \"1h\"\n",
+                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
                 quoted(bs)
             );
+            let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
+            let all = self.requests as f64;
+            text += &match (point.measured[0], point.direction()) {
+                // A buffer takes the first ones, however slow the flash is: what the drive writes
+                // in the same time is measured when it wrote more than that, and all are in flight.
+                (Some(iops), "write") => {
+                    let buffered = buffer / point.bytes().max(1) as f64;
+                    let before = 2.0 * (buffered + f64::from(*iodepth) * f64::from(*numjobs));
+                    let us = |requests: f64| (1e6 * requests / iops).ceil();
+                    let most = each(QUICKER_MAX * (before + all));
+                    format!(
+                        "ramp_time = \"{}us\"\nruntime = \"{}us\"\nnumber_ios = {most}\n",
+                        us(before),
+                        us(all)
+                    )
+                }
+                _ if reads => "runtime = \"1h\"\n".to_string(),
+                _ => format!("runtime = \"1h\"\nnumber_ios = {}\n", each(all)),
+            };
         }
         text
     }
 }
+
+/// What an SSD's buffer holds.
+const BUFFER: &str = "ssd.buffer.capacity";
+/// A part that is quicker than the drive by more than this has fewer writes measured.
+const QUICKER_MAX: f64 = 20.0;
 
 /// Text as TOML has it: a string of JSON is one.
 fn quoted(text: &str) -> String {
