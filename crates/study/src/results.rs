@@ -90,6 +90,11 @@ impl Measured {
         let tables = std::mem::take(&mut result.tables).encode(run);
         Measured { result, gate, tables }
     }
+
+    /// Without its tables.
+    pub(crate) fn into_result(self) -> RunResult {
+        self.result
+    }
 }
 
 /// One run's answer.

@@ -21,7 +21,7 @@ use crate::precondition::precondition;
 use crate::prepared::Prepared;
 use crate::recorder::Progress;
 use crate::results::{Measured, Results};
-use crate::runner::Job;
+use crate::runner::{Job, RunResult};
 use crate::spool::Spools;
 
 /// What a watcher sees while a study runs.
@@ -74,38 +74,27 @@ pub fn run(plan: &PlannedStudy, options: &Options, watch: &Watch) -> Result<Resu
     // Who wants everything anew says so; and what is spooled is not kept.
     let keeps = options.cache.is_some() && !options.spools();
     let queue = RunQueue::new(plan, options, watch, (output.path(), keeps.then_some(&kept)));
-    let jobs = match options.jobs {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        jobs => jobs,
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(plan.runs.len()) {
-            scope.spawn(|| queue.work());
-        }
-    });
-    let mut notes = queue.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (results, mut notes) = queue.all()?;
     if let taken @ 1.. = watch.taken.load(Ordering::Relaxed) {
         notes.push(format!(
             "{taken} runs were finished before, by a study that was interrupted or elsewhere"
         ));
     }
-    let mut results = Vec::new();
-    let mut failures = Vec::new();
-    for slot in queue.results {
-        match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(Ok(result)) => results.push(result),
-            Some(Err(failure)) => failures.push(failure),
-            None => {} // not started, because another run failed
-        }
-    }
-    match failures.into_iter().next() {
-        Some(failure) => Err(failure),
-        None => {
-            let results = Results::write(plan, options, results, notes, began.elapsed(), output)?;
-            kept.clear();
-            Ok(results)
-        }
-    }
+    let results = Results::write(plan, options, results, notes, began.elapsed(), output)?;
+    kept.clear();
+    Ok(results)
+}
+
+/// The metrics of every run of the plan, in its order, and nothing written: for who runs one small
+/// plan after the other.
+///
+/// # Errors
+/// The failure of the first run that failed.
+pub fn measure(plan: &PlannedStudy, watch: &Watch) -> Result<Vec<RunResult>, Failure> {
+    let options = Options::default();
+    let queue = RunQueue::new(plan, &options, watch, (Path::new(""), None));
+    let (measured, _) = RunQueue { metrics_only: true, ..queue }.all()?;
+    Ok(measured.into_iter().map(Measured::into_result).collect())
 }
 
 /// What travels has its requests in a guest, where nothing of the study sees them one by one.
@@ -141,6 +130,8 @@ pub(crate) struct RunQueue<'a> {
     directory: &'a Path,
     /// Runs that need not be done again.
     kept: Option<&'a Kept>,
+    /// Of each run only the metrics: no tables.
+    metrics_only: bool,
     /// What happened to the cache.
     notes: Mutex<Vec<String>>,
     next: AtomicUsize,
@@ -168,12 +159,32 @@ impl<'a> RunQueue<'a> {
             watch,
             directory,
             kept,
+            metrics_only: false,
             notes: Mutex::default(),
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             results: plan.runs.iter().map(|_| Mutex::default()).collect(),
             shared,
         }
+    }
+
+    /// Every run, on as many threads as are wanted, and what happened to the cache.
+    fn all(self) -> Result<(Vec<Measured>, Vec<String>), Failure> {
+        let jobs = match self.options.jobs {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            jobs => jobs,
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.min(self.plan.runs.len()) {
+                scope.spawn(|| self.work());
+            }
+        });
+        let slots = self.results.into_iter();
+        // What has no result was not started, because another run failed.
+        let results =
+            slots.filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let notes = self.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((results.collect::<Result<_, _>>()?, notes))
     }
 
     /// Take runs from the queue until it is empty or one failed.
@@ -234,6 +245,7 @@ impl<'a> RunQueue<'a> {
             start,
             progress,
             spools: &mut spools,
+            metrics_only: self.metrics_only,
         })?;
         notes.append(&mut result.notes);
         let spooled = spools.finish();

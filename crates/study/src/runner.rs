@@ -44,6 +44,8 @@ pub struct Job<'a> {
     pub progress: &'a Progress,
     /// Is to be told of every request, where the user asked for that.
     pub spools: &'a mut Spools,
+    /// Nobody looks at its tables: they may be left out.
+    pub metrics_only: bool,
 }
 
 /// What one run gave.

@@ -15,7 +15,7 @@ use crate::planned::Setup;
 use crate::recorder::Recorder;
 use crate::runner::{Job, RunResult, Runner};
 use crate::shifted::{Shifted, run_failure};
-use crate::tables;
+use crate::tables::{self, Tables};
 use config::Failure;
 
 /// Readings of the device's counters per run.
@@ -44,7 +44,7 @@ impl Runner for Simulated {
 }
 
 fn simulated(job: Job) -> Result<RunResult, Failure> {
-    let Job { run, setup, mut device, start, progress, spools } = job;
+    let Job { run, setup, mut device, start, progress, spools, metrics_only } = job;
     let mut section = run.point.run;
     let mut workload = Shifted { inner: setup.build_workload()?, start, progress };
     // A fio job may ask for a ramp of its own.
@@ -52,7 +52,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let expected = section.time.map(|time| time.0);
     let began = Instant::now();
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
-    let mut observed = Observed::new(&mut *device, start + section.ramp.0, READINGS_MAX, expected);
+    let readings = if metrics_only { 2 } else { READINGS_MAX };
+    let mut observed = Observed::new(&mut *device, start + section.ramp.0, readings, expected);
     let stop = stop(&section, start);
     let mut jobs = Jobs::of(&setup, start, section.ramp.0)?;
     let mut backlog = Backlog::default();
@@ -72,7 +73,10 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
     let waited = workload.waited().map(|waited| waited.as_secs_f64());
     metrics.insert(metrics::PROCESS_WAIT.into(), waited);
-    let tables = tables::of_run(&recorder, &series, &*device);
+    let tables = match metrics_only {
+        true => Tables::default(),
+        false => tables::of_run(&recorder, &series, &*device),
+    };
     if section.power_cut {
         device.power_fail(outcome.end);
         metrics::add_rebuild(&mut metrics, &*device);

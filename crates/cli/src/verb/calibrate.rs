@@ -11,10 +11,12 @@ use super::measured::{
 };
 use crate::say;
 
+mod descent;
 mod fit;
 mod flash;
 mod knobs;
 mod probe;
+mod trial;
 mod write;
 
 use fit::Fit;
@@ -149,7 +151,7 @@ impl Fitting {
         };
         let small = base.smaller(self.overwritten > 0);
         let smaller = [&self.sets[..], &small, &self.while_fitting].concat();
-        let fit = fit::fit(&bench, &base, &split.fitted, &smaller, self.tries)?;
+        let fit = fit::fit((&bench, &base), &split.fitted, &smaller, (self.tries, !self.json))?;
         let mut sets = smaller;
         sets.extend(base.sets(&fit.place));
         let (fitted, more) = bench.run(&split.fitted, &sets)?;
@@ -157,6 +159,7 @@ impl Fitting {
         let held =
             if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
         let calibrated = Calibrated { split, fit, fitted, held, notes };
+        base.check(&self.base, &self.sets, &calibrated.fit.place)?;
         let table = base.scaled(&calibrated.fit.place);
         write::part(&self, table, calibrated.findings(&self, &base))?;
         if self.json {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use study::{Cache, Failure, Options, PlannedStudy, Results, RunSummary, Watch};
+use study::{Cache, Failure, Options, PlannedStudy, RunResult, RunSummary, Watch};
 
 use super::run;
 
@@ -19,6 +19,7 @@ pub(super) use points::{METRICS, Point};
 pub(super) type Values = [Option<f64>; METRICS.len()];
 
 /// A part in the state that the drive was measured in.
+#[derive(Clone, Copy)]
 pub(super) struct Bench<'a> {
     /// By name or file.
     pub(super) part: &'a str,
@@ -42,33 +43,76 @@ impl Bench<'_> {
     ) -> Result<(Vec<Values>, Vec<String>), Failure> {
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let results = run_text(&self.study(points), &sets, self.keep)?;
-        let values = points.iter().zip(&results.runs).map(|(point, run)| values(point, run));
+        let runs = run_text(&self.study(points, self.buffer(&sets)?), &sets, self.keep)?;
+        let values = points.iter().zip(&runs).map(|(point, run)| values(point, run));
         let mut notes: Vec<String> =
-            results.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
+            runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
         notes.dedup();
         Ok((values.collect(), notes))
     }
 
+    /// Bytes that the part takes before its flash has to.
+    fn buffer(&self, sets: &[String]) -> Result<f64, Failure> {
+        let key = format!("device.{BUFFER}=");
+        let set = sets.iter().rev().find_map(|set| set.strip_prefix(&key).map(str::to_string));
+        let text = match set {
+            Some(set) => set.trim_matches('"').to_string(),
+            None => {
+                let table: toml::Table = study::part_source(self.part)?.parse().unwrap_or_default();
+                let buffer = table.get("ssd").and_then(|ssd| ssd.get("buffer")?.get("capacity"));
+                buffer.and_then(toml::Value::as_str).unwrap_or_default().to_string()
+            }
+        };
+        Ok(config::Size::parse(&text).map_or(0.0, |size| size.0.0 as f64))
+    }
+
     /// A study with a workload for each point.
-    fn study(&self, points: &[Point]) -> String {
+    fn study(&self, points: &[Point], buffer: f64) -> String {
         let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
             let writes = format!("{}%", self.overwritten);
             text += &format!("[[precondition]]\noverwrite = {{ writes = \"{writes}\" }}\n");
         }
-        text += &format!("[run]\nrequests = {}\n", self.requests);
-        for (index, Point { rw, bs, iodepth, numjobs, .. }) in points.iter().enumerate() {
+        let reads = points.iter().all(|point| point.direction() == "read");
+        if reads {
+            text += &format!("[run]\nrequests = {}\n", self.requests);
+        }
+        for (index, point) in points.iter().enumerate() {
+            let Point { rw, bs, iodepth, numjobs, .. } = point;
             text += &format!(
                 "[workloads.p{index:04}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
-                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\nruntime = \"1h\"\n",
+                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
                 quoted(bs)
             );
+            let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
+            let all = self.requests as f64;
+            text += &match (point.measured[0], point.direction()) {
+                // A buffer takes the first ones, however slow the flash is: what the drive writes
+                // in the same time is measured when it wrote more than that, and all are in flight.
+                (Some(iops), "write") => {
+                    let buffered = buffer / point.bytes().max(1) as f64;
+                    let before = 2.0 * (buffered + f64::from(*iodepth) * f64::from(*numjobs));
+                    let us = |requests: f64| (1e6 * requests / iops).ceil();
+                    let most = each(QUICKER_MAX * (before + all));
+                    format!(
+                        "ramp_time = \"{}us\"\nruntime = \"{}us\"\nnumber_ios = {most}\n",
+                        us(before),
+                        us(all)
+                    )
+                }
+                _ if reads => "runtime = \"1h\"\n".to_string(),
+                _ => format!("runtime = \"1h\"\nnumber_ios = {}\n", each(all)),
+            };
         }
         text
     }
 }
+
+/// What an SSD's buffer holds.
+const BUFFER: &str = "ssd.buffer.capacity";
+/// A part that is quicker than the drive by more than this has fewer writes measured.
+const QUICKER_MAX: f64 = 20.0;
 
 /// Text as TOML has it: a string of JSON is one.
 fn quoted(text: &str) -> String {
@@ -82,26 +126,34 @@ pub(super) fn quoted_part(part: &str) -> String {
     quoted(&place.map_or(part.to_string(), |path| path.display().to_string()))
 }
 
-/// What a study of this text gives with `sets` laid over it. `keep` the filled drives for the next
-/// time, and show how far it is.
-pub(super) fn run_text(text: &str, sets: &[String], keep: bool) -> Result<Results, Failure> {
+/// What a run gave: its metrics by name, and what a reader must know of it.
+pub(super) struct Ran {
+    pub(super) metrics: study::metrics::Metrics,
+    notes: Vec<String>,
+}
+
+/// What the runs of a study of this text give with `sets` laid over it. `keep` the filled drives
+/// for the next time, and show how far it is.
+pub(super) fn run_text(text: &str, sets: &[String], keep: bool) -> Result<Vec<Ran>, Failure> {
     let folder = attach::PrivateFolder::new()?;
     let path = folder.path.join("measured.toml");
     let wrong =
         |why: std::io::Error| Failure::machine(format!("cannot write {}: {why}", path.display()));
     std::fs::write(&path, text).map_err(wrong)?;
     let plan = PlannedStudy::read(&path.display().to_string(), sets)?;
-    let options = Options {
-        out: Some(folder.path.join("results")),
-        cache: if keep { Cache::of_user()? } else { None },
-        ..Options::default()
-    };
     let watch = Watch::new(&plan);
     if keep {
-        run::interruptible(&plan, &options, &watch)
+        let options = Options {
+            out: Some(folder.path.join("results")),
+            cache: Cache::of_user()?,
+            ..Options::default()
+        };
+        let runs = run::interruptible(&plan, &options, &watch)?.runs.into_iter();
+        Ok(runs.map(|RunSummary { metrics, notes, .. }| Ran { metrics, notes }).collect())
     } else {
         // One of many, without a progress bar of its own.
-        study::run(&plan, &options, &watch)
+        let runs = study::measure(&plan, &watch)?.into_iter();
+        Ok(runs.map(|RunResult { metrics, notes, .. }| Ran { metrics, notes }).collect())
     }
 }
 
@@ -111,7 +163,7 @@ pub(super) fn of_model(set: &str, model: &str) -> bool {
 }
 
 /// What a run gave of what was measured.
-fn values(point: &Point, run: &RunSummary) -> Values {
+fn values(point: &Point, run: &Ran) -> Values {
     METRICS.map(|(_, metric)| {
         let metric = format!("{}_{metric}", point.direction());
         run.metrics.get(&metric).copied().flatten()

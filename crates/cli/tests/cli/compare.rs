@@ -30,6 +30,23 @@ fn the_nearest_part_is_said_first() {
     assert_eq!((points.len(), points[1]["measured"]["latency_us_mean"].as_f64()), (2, Some(132.5)));
 }
 
+/// How fast flash takes writes does not depend on how many of them a buffer takes before.
+#[test]
+fn a_buffer_does_not_count_as_flash() {
+    let table = format!("{HEADER}\nrandwrite,4k,32,1,6000,,,\nrandread,4k,1,1,15000,,,\n");
+    let [small, large] = ["1MiB", "64MiB"].map(|buffer| {
+        let buffer = format!("ssd.buffer.capacity=\"{buffer}\"");
+        let mut args = vec!["compare", "tlc-3d-128", "--with", "mine.csv", "--json", "--set"];
+        args.extend([&buffer, "--requests", "10000", "--set", "ssd.geometry.blocks_per_plane=24"]);
+        args.extend(["--set", "ssd.over_provisioning=\"28%\""]);
+        let answer = Test::new().file("mine.csv", &table).args(&args).json();
+        let points = answer["parts"][0]["points"].as_array().unwrap();
+        [0, 1].map(|point: usize| points[point]["modelled"]["iops"].as_f64().unwrap())
+    });
+    assert!((large[0] / small[0] - 1.0).abs() < 0.05, "writes: {small:?}, {large:?}");
+    assert_eq!(small[1], large[1], "reads");
+}
+
 #[test]
 fn the_example_of_the_how_to_works() {
     let text = include_str!("../../../../docs/howto/compare-with-my-drive.md");

@@ -1,5 +1,6 @@
 //! Studies from outside, in one program: linking takes longer than running.
 
 mod cache;
+mod measure;
 mod runner;
 mod version;

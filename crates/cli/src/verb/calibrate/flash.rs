@@ -4,6 +4,8 @@
 //! with as much data for its flash as the drive would have if it had `factor` times as much flash,
 //! with blocks of fewer pages and without time: a fill takes a second.
 
+use std::cell::Cell;
+
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use study::Failure;
@@ -13,6 +15,7 @@ use super::super::measured::{error, middle_and_worst, quoted_part, run_text};
 use super::knobs::{Base, Candidate, find};
 use super::write::{self, Findings};
 use super::{Fitting, judges};
+use crate::progress::Steps;
 use crate::say;
 
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
@@ -24,6 +27,8 @@ const FULL: f64 = 0.97;
 const FACTOR_MAX: f64 = 4.0;
 /// Parts that are tried to find the best: each takes 0.62 of what is left of the interval.
 const TRIES: u32 = 16;
+/// The same, with those that tell how well it is known, and the one that is judged.
+const RUNS: u64 = TRIES as u64 + 3;
 /// How far the flash is changed to see how well it is known.
 const STEP: f64 = 0.03;
 /// What two measurements of one drive differ by at least.
@@ -114,6 +119,8 @@ struct Search<'a> {
     flash: &'a Flash,
     /// (used bytes, what was measured).
     rows: Vec<(f64, f64)>,
+    progress: Steps,
+    tried: Cell<u64>,
 }
 
 impl Search<'_> {
@@ -140,10 +147,12 @@ impl Search<'_> {
         sets.push("ssd.timing=\"none\"".into());
         sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
         let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
-        let results = run_text(&text, &sets, false)?;
+        let runs = run_text(&text, &sets, false)?;
+        self.tried.set(self.tried.get() + 1);
+        self.progress.at(self.tried.get());
         let waf = of_row.iter().map(|own| {
             let run = capacities.iter().position(|capacity| capacity == own)?;
-            results.runs.get(run)?.metrics.get("waf").copied().flatten()
+            runs.get(run)?.metrics.get("waf").copied().flatten()
         });
         waf.collect::<Option<Vec<f64>>>().ok_or_else(|| {
             Failure::input(format!("{}: writes nothing to its flash", self.from.base))
@@ -239,10 +248,13 @@ pub(super) fn run(
         rows.iter().map(|row| (row.used.bytes(flash.capacity), row.waf)).collect()
     };
     let fullest = pairs(&fitted).iter().chain(&pairs(&held)).map(|row| row.0).fold(0.0, f64::max);
-    let search = Search { from, flash: &flash, rows: pairs(&fitted) };
+    let progress = Steps::new("amounts of flash", RUNS, !from.json);
+    let rows = pairs(&fitted);
+    let search = Search { from, flash: &flash, rows, progress, tried: Cell::default() };
     let found = search.find(fullest)?;
     let judged =
         if held.is_empty() { Vec::new() } else { search.run(&pairs(&held), found.factor)? };
+    drop(search);
     let answer = Answer { flash, found, fitted, held, judged, notes };
     write::part(from, answer.table(&base), answer.findings(from))?;
     if from.json {

@@ -37,7 +37,11 @@ const ADDED: [(&str, &str); 2] =
 /// The number that is looked for by doubling and halving: flash that works at once.
 pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
+const BLOCK_PAGES: &str = "ssd.geometry.pages_per_block";
+const UNITS: &str = "ssd.nand.units_per_page";
 const SPARE: &str = "ssd.over_provisioning";
+/// So many blocks of a plane are enough to collect, where the base does not have fewer.
+const BLOCKS_MIN: i64 = 128;
 
 /// Pages that a part is filled with while it is fitted.
 const PAGES: i64 = 1 << 21;
@@ -174,14 +178,53 @@ impl Base {
         for (key, value) in self.values(place) {
             put(&mut table, &key, value);
         }
-        if let (Some(before), Some(dies)) = (self.dies, place.dies) {
-            put(&mut table, DIES, Value::Integer(dies));
-            if let Some(blocks) = find(&table, BLOCKS).and_then(Value::as_integer) {
-                let blocks = (blocks * before + dies - 1) / dies;
-                put(&mut table, BLOCKS, Value::Integer(blocks));
-            }
+        for (key, value) in self.blocks(place) {
+            put(&mut table, key, Value::Integer(value));
         }
         table
+    }
+
+    /// Dies, blocks and pages of as much flash as the base has, where dies are looked for. A plane
+    /// keeps blocks enough to collect: those of many dies are smaller.
+    fn blocks(&self, place: &Candidate) -> Vec<(&'static str, i64)> {
+        let (Some(before), Some(dies)) = (self.dies, place.dies) else { return Vec::new() };
+        let mut found = vec![(DIES, dies)];
+        let of = |key: &str| find(&self.table, key).and_then(Value::as_integer);
+        let (Some(blocks), Some(pages)) = (of(BLOCKS), of(BLOCK_PAGES)) else { return found };
+        let fewer = |pages_now: i64| {
+            let of_blocks = dies * pages_now;
+            (blocks * before * pages + of_blocks - 1) / of_blocks
+        };
+        let wanted = blocks.min(BLOCKS_MIN);
+        let mut pages_now = pages;
+        if fewer(pages) < wanted {
+            // Pages of each kind, and programs of several pages, stay whole.
+            let kinds = ["ssd.nand.read", "ssd.nand.program"].map(|key| {
+                find(&self.table, key)
+                    .and_then(Value::as_array)
+                    .map_or(1, |kinds| kinds.len() as i64)
+            });
+            let whole = kinds[0].max(kinds[1]) * of(UNITS).unwrap_or(1).max(1);
+            pages_now = (pages * fewer(pages) / wanted / whole * whole).max(whole).min(pages);
+            found.push((BLOCK_PAGES, pages_now));
+        }
+        found.push((BLOCKS, fewer(pages_now)));
+        found
+    }
+
+    /// Whether there can be such a part.
+    ///
+    /// # Errors
+    /// What keeps it from being built.
+    pub(super) fn check(
+        &self,
+        name: &str,
+        sets: &[String],
+        place: &Candidate,
+    ) -> Result<(), Failure> {
+        let blocks = self.blocks(place).into_iter().map(|(key, value)| format!("{key}={value}"));
+        let sets = [sets, &self.sets(place), &blocks.collect::<Vec<_>>()].concat();
+        study::build_part(name, &sets, 1).map(|_| ())
     }
 
     /// Settings for a smaller drive that does the same, and is filled sooner. Reads do not notice;
@@ -358,8 +401,26 @@ mod tests {
         // Twice the dies, of half the size.
         assert_eq!(find(&table, DIES).unwrap().as_integer(), Some(8));
         assert_eq!(find(&table, BLOCKS).unwrap().as_integer(), Some(683));
+        assert_eq!(find(&table, BLOCK_PAGES), find(&base.table, BLOCK_PAGES));
         let wrong = Base::read("samsung-980-pro-1tb", &[], &["ssd.gc".into()], &[]);
         assert!(wrong.err().unwrap().to_string().contains("has no such quantity"));
+    }
+
+    #[test]
+    fn a_drive_of_many_dies_has_blocks_enough_to_be_built() {
+        let base = Base::read("tlc-3d-128", &[], &[], &[]).unwrap();
+        let pages = |blocks: &[(&str, i64)]| {
+            let of = |key| blocks.iter().find(|(own, _)| *own == key).map_or(1152, |one| one.1);
+            (of(DIES) * of(BLOCKS) * of(BLOCK_PAGES), of(BLOCK_PAGES))
+        };
+        for dies in [1, 2, 4, 8, 32, 256] {
+            let place = Candidate { dies: Some(dies), ..base.place() };
+            let (all, block) = pages(&base.blocks(&place));
+            // As much flash, up to a block of each die.
+            assert!((256 * 1152..256 * 1152 + dies * block).contains(&all), "{dies}: {all}");
+            assert_eq!(block % 3, 0);
+            base.check("tlc-3d-128", &[], &place).unwrap();
+        }
     }
 
     #[test]

@@ -1,0 +1,148 @@
+//! A part that is tried: what it does, and how far off that is.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use study::Failure;
+
+use super::super::measured::{Bench, METRICS, Point, Values};
+use super::knobs::{Base, Candidate, FACTOR_MAX};
+use crate::interrupt;
+use crate::progress::Steps;
+
+/// How many requests each load of a part is run with.
+#[derive(Clone, Copy)]
+pub(super) enum Look {
+    /// A share of them: enough to see where the best part is.
+    Short,
+    /// All.
+    Long,
+}
+
+/// A short look has this share of the requests of a long one,
+const SHORT: u64 = 4;
+/// and so many for each that is in flight: the first ones find an idle drive.
+const FOR_EACH_IN_FLIGHT: u64 = 8;
+/// By metric: few requests are beyond a percentile, so it says less than a mean does.
+pub(super) const WEIGHTS: [f64; METRICS.len()] = [1.0, 1.0, 0.7, 0.35];
+/// An error above which a point is an outlier.
+const FAR: f64 = 0.15;
+
+/// By requests of each load and the part, as settings: what it does.
+type Done = BTreeMap<(u64, Vec<String>), Vec<Values>>;
+
+/// What parts are tried with.
+pub(super) struct Trial<'a> {
+    pub(super) base: &'a Base,
+    pub(super) points: &'a [Point],
+    bench: &'a Bench<'a>,
+    sets: &'a [String],
+    progress: Steps,
+    /// A search comes by where it was before.
+    done: RefCell<Done>,
+    ended_by: &'a AtomicI32,
+}
+
+impl Trial<'_> {
+    /// How far off `work` finds the parts that it tries, in `tries` of them at most; `shown` is how
+    /// far it is.
+    pub(super) fn during<T>(
+        (bench, base): (&Bench, &Base),
+        points: &[Point],
+        sets: &[String],
+        (tries, shown): (u64, bool),
+        work: impl FnOnce(&Trial) -> T,
+    ) -> T {
+        let ended_by = &AtomicI32::new(0);
+        let note = |signal| ended_by.store(signal, Ordering::Relaxed);
+        let found = interrupt::during(note, || {
+            let progress = Steps::new("parts", tries, shown);
+            let done = RefCell::default();
+            let trial = Trial { base, points, bench, sets, progress, done, ended_by };
+            work(&trial)
+        });
+        if let signal @ 1.. = ended_by.load(Ordering::Relaxed) {
+            interrupt::end_by(signal);
+        }
+        found
+    }
+
+    /// Parts that were run.
+    pub(super) fn tries(&self) -> u64 {
+        self.done.borrow().len() as u64
+    }
+
+    /// What a part at `place` does.
+    pub(super) fn run(&self, place: &Candidate, look: Look) -> Result<Vec<Values>, Failure> {
+        if self.ended_by.load(Ordering::Relaxed) != 0 {
+            return Err(Failure::machine("interrupted; nothing was written"));
+        }
+        let own = (self.requests(look), self.base.sets(place));
+        if let Some(values) = self.done.borrow().get(&own) {
+            return Ok(values.clone());
+        }
+        let bench = Bench { requests: own.0, ..*self.bench };
+        let (values, _) = bench.run(self.points, &[self.sets, &own.1].concat())?;
+        self.done.borrow_mut().insert(own, values.clone());
+        self.progress.at(self.tries());
+        Ok(values)
+    }
+
+    fn requests(&self, look: Look) -> u64 {
+        let all = self.bench.requests;
+        let in_flight =
+            self.points.iter().map(|point| u64::from(point.iodepth) * u64::from(point.numjobs));
+        let least = FOR_EACH_IN_FLIGHT * in_flight.max().unwrap_or_default();
+        match look {
+            Look::Short => (all / SHORT).max(least).min(all),
+            Look::Long => all,
+        }
+    }
+
+    /// How far off it is, by point and metric.
+    pub(super) fn residuals(&self, place: &Candidate, look: Look) -> Result<Vec<f64>, Failure> {
+        Ok(residuals(self.points, &self.run(place, look)?))
+    }
+}
+
+/// ln(modelled / measured): that a half and twice are equally far. What the part does not do at
+/// all is as wrong as it can be.
+pub(super) fn residuals(points: &[Point], values: &[Values]) -> Vec<f64> {
+    let pairs = points.iter().zip(values).flat_map(|(point, values)| {
+        let each = point.measured.iter().zip(values).zip(WEIGHTS);
+        each.filter_map(|((&measured, &value), weight)| {
+            let measured = measured?;
+            let value = value.filter(|value| *value > 0.0);
+            let error = value.map_or(FACTOR_MAX.ln(), |value| (value / measured).ln());
+            Some(weight * bounded(error))
+        })
+    });
+    pairs.collect()
+}
+
+/// `error`, but what is far off counts by its size, not by its square (pseudo-Huber): one point
+/// that no part does is not to bend all others.
+fn bounded(error: f64) -> f64 {
+    let ratio = error / FAR;
+    error.signum() * FAR * (2.0 * ((1.0 + ratio * ratio).sqrt() - 1.0)).sqrt()
+}
+
+pub(super) fn rms(residuals: &[f64]) -> f64 {
+    (residuals.iter().map(|r| r * r).sum::<f64>() / residuals.len().max(1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_and_twice_are_equally_far() {
+        let measured = [Some(100.0), None, Some(2.0), None];
+        let point = Point { rw: "read".into(), bs: "4k".into(), iodepth: 1, numjobs: 1, measured };
+        let found = residuals(&[point], &[[Some(200.0), Some(9.0), Some(1.0), None]]);
+        assert!((found[0] / WEIGHTS[0] + found[1] / WEIGHTS[2]).abs() < 1e-12, "{found:?}");
+        // What is near counts in full, what is far less.
+        assert!((bounded(0.01) - 0.01).abs() < 1e-4 && bounded(-2f64.ln()) > -0.5);
+    }
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Fit parts to half of what was measured on drives, and compare them with the other half.
+
+    scripts/hold-out.py TABLES [BLOCKLAB] [NAME...]
+
+TABLES is a folder with the public tables that docs/measured/real-drives.md names, as CSV. Each
+drive is begun with a sketch of another one, as somebody would who knows nothing of it.
+"""
+
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HEADER = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us"
+METRICS = ["IOPS", "mean us", "p50 us", "p99 us"]
+Row = dict[str, str]
+
+
+def points(rows: list[Row], rw: str, wanted: Callable[[Row], bool]) -> list[str]:
+    """Lines of a table for `calibrate`: a point each, in order of size and depth."""
+    rows = [row for row in rows if wanted(row)]
+
+    def size(row: Row) -> int:
+        text = row["bs"].lower().removesuffix("bs").removesuffix("b")
+        return int(text.removesuffix("k")) * (1024 if text.endswith("k") else 1)
+
+    jobs = {id(row): int(row["numjobs"] or 1) for row in rows}
+    rows.sort(key=lambda row: (size(row), int(row["iodepth"]) * jobs[id(row)]))
+    return [
+        f"{rw},{size(row)},{row['iodepth']},{jobs[id(row)]},{row['iops']},{row['lat_mean_us']},"
+        f"{row['p50']},{row['p99']}"
+        for row in rows
+    ]
+
+
+def halves(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Every second point of each size, the first of it among them; and the others."""
+    by_size: dict[str, list[str]] = {}
+    for line in lines:
+        by_size.setdefault(line.split(",")[1], []).append(line)
+    fitted = [line for own in by_size.values() for line in own[::2]]
+    return fitted, [line for own in by_size.values() for line in own[1::2]]
+
+
+def drives(tables: Path) -> dict[str, tuple[str, list[str], list[str]]]:
+    """By drive: the base, and two halves of its points."""
+
+    def read(name: str) -> list[Row]:
+        with open(tables / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+    zns = read("nvmebenchmarks_zns_nvme.csv")
+    pro = read("icpe24_980pro_randread_bs_qd.csv")
+
+    def of(device: str, operation: str) -> Callable[[Row], bool]:
+        one = (("engine", "spdk"), ("device", device), ("operation", operation))
+        return lambda row: all(row[key] == value for key, value in one)
+
+    def alone(engine: str) -> Callable[[Row], bool]:
+        return lambda row: (
+            row["ioengine"] == engine and "8_dev" not in row["file"] and row["bs"] == "4kb"
+        )
+
+    def by_size(row: Row) -> bool:
+        return "vary_bs" in row["file"]
+
+    return {
+        "WD ZN540, reads": (
+            "tlc-3d-128",
+            *halves(points(zns, "randread", of("zns-a", "randread"))),
+        ),
+        "980 PRO, reads by SPDK": ("tlc-3d-128", *halves(points(pro, "randread", alone("spdk")))),
+        "980 PRO, reads by io_uring": (
+            "tlc-3d-128",
+            *halves(points(pro, "randread", alone("io_uring"))),
+        ),
+        "980 PRO, reads by size": ("tlc-3d-128", *halves(points(pro, "randread", by_size))),
+        "an NVMe drive (`nvme-a`), writes": (
+            "tlc-3d-128",
+            *halves(points(zns, "randwrite", of("nvme-a", "writerand"))),
+        ),
+    }
+
+
+def run(program: str, *args: str) -> dict[str, Any]:
+    """The JSON answer of a verb."""
+    done = subprocess.run([program, *args, "--json"], check=True, capture_output=True, text=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def errors(compared: dict[str, Any]) -> list[str]:
+    """By metric: median and worst error of a part."""
+    names = {"IOPS": "iops", "mean us": "latency_us_mean"}
+    names |= {"p50 us": "latency_us_p50", "p99 us": "latency_us_p99"}
+    cells = []
+    for metric in METRICS:
+        name, off = names[metric], []
+        for point in compared["parts"][0]["points"]:
+            drive, part = point["measured"].get(name), point["modelled"].get(name)
+            if drive and part:
+                off.append(abs(part / drive - 1) * 100)
+        cells.append(f"{statistics.median(off):.1f}, {max(off):.1f}" if off else "")
+    return cells
+
+
+def held_out(program: str, folder: Path, drive: tuple[str, list[str], list[str]]) -> list[str]:
+    """Fit to the first half, compare with the second."""
+    base, fitted, held = drive
+    for name, lines in (("fitted", fitted), ("held", held)):
+        (folder / f"{name}.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    part, table = folder / "part.toml", folder / "fitted.csv"
+    began = time.monotonic()
+    args = ["--from", str(table), "--base", base, "--out", str(part), "--hold-out", "0"]
+    fit = run(program, "calibrate", *args)
+    took = time.monotonic() - began
+    compared = run(program, "compare", str(part), "--with", str(folder / "held.csv"))
+    known = sum(not key["not_identified"] for key in fit["keys"])
+    print(f"# {base}, {fit['tries']} tries, {took:.0f} s", file=sys.stderr)
+    for key in fit["keys"]:
+        print(f"#   {key['key']} = {key['value']} {key['not_identified'] or ''}", file=sys.stderr)
+    print(f"#   {fit['dies_per_package']} of {fit['dies_tried']}", file=sys.stderr)
+    counts = [str(len(fitted)), str(len(held)), f"{known} of {len(fit['keys'])}"]
+    return [f"`{base}`", *counts, *errors(compared)]
+
+
+def main() -> None:
+    """Print the table."""
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    program = sys.argv[2] if len(sys.argv) > 2 else "target/release/blocklab"
+    head = ["drive", "begun with", "fitted", "held out", "keys known"]
+    head += [f"{metric}: median, worst %" for metric in METRICS]
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head), flush=True)
+    for name, drive in drives(Path(sys.argv[1])).items():
+        if len(sys.argv) > 3 and not any(word in name for word in sys.argv[3:]):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            cells = held_out(program, Path(folder), drive)
+        print("| " + " | ".join([name, *cells]) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
