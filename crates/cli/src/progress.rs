@@ -1,6 +1,5 @@
 //! Progress with an estimate of what is left, on stderr, for anything over a second.
 
-use std::cell::Cell;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +12,7 @@ use study::{PlannedStudy, Watch};
 /// Shorter studies show no progress.
 const QUIET: Duration = Duration::from_secs(1);
 /// Without a terminal there is one line per this long.
-const LINE_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const LINE_EVERY: Duration = Duration::from_secs(15);
 const STEPS: u64 = 1000;
 
 /// Show progress while `work` runs.
@@ -92,53 +91,6 @@ fn message(plan: &PlannedStudy, watch: &Watch, share: f64, estimate: &mut Estima
     text
 }
 
-/// Steps of which there are so many at most, one after the other.
-pub(crate) struct Steps {
-    bar: ProgressBar,
-    what: &'static str,
-    most: u64,
-    began: Instant,
-    /// When the last line was written, without a terminal; `None` with one.
-    line: Option<Cell<Instant>>,
-}
-
-impl Steps {
-    /// `shown` unless whoever reads the answer is a program.
-    pub(crate) fn new(what: &'static str, most: u64, shown: bool) -> Steps {
-        let began = Instant::now();
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if shown && terminal { ProgressBar::new(most) } else { ProgressBar::hidden() };
-        let text = format!("{{bar:30}} {{pos}} of at most {{len}} {what}, at most {{eta}} left");
-        if let Ok(style) = ProgressStyle::with_template(&text) {
-            bar.set_style(style);
-        }
-        let line = (shown && !terminal).then(|| Cell::new(began));
-        Steps { bar, what, most, began, line }
-    }
-
-    /// So many are done.
-    pub(crate) fn at(&self, done: u64) {
-        self.bar.set_position(done);
-        if let Some(last) = self.line.as_ref().filter(|last| last.get().elapsed() >= LINE_EVERY) {
-            last.set(Instant::now());
-            eprintln!("{}", self.told(done, self.began.elapsed()));
-        }
-    }
-
-    fn told(&self, done: u64, elapsed: Duration) -> String {
-        let each = elapsed.as_secs_f64() / done.max(1) as f64;
-        let left = Duration::from_secs_f64(each * self.most.saturating_sub(done) as f64);
-        let (most, what) = (self.most, self.what);
-        format!("{done} of at most {most} {what}, at most {} left", HumanDuration(left))
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 /// How long the rest will take. It is said anew only when more of the study is done: while a
 /// drive is preconditioned the share stands still, and what was said before counts down, and then
 /// is silent.
@@ -177,13 +129,6 @@ mod tests {
         assert_eq!(left(0.75, 0.5), Some(TEN));
         assert_eq!(left(0.5, 0.0), Some(TEN));
         assert_eq!(left(0.5, 0.5), None);
-    }
-
-    #[test]
-    fn steps_say_how_long_the_rest_takes_at_most() {
-        let told = |done| Steps::new("parts", 80, false).told(done, TEN);
-        assert_eq!(told(20), "20 of at most 80 parts, at most 30 seconds left");
-        assert_eq!(told(90), "90 of at most 80 parts, at most 0 seconds left");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod fit;
 mod flash;
 mod knobs;
 mod probe;
+mod steps;
 mod trial;
 mod write;
 

@@ -13,9 +13,9 @@ use study::Failure;
 use super::super::measured::amplification::{Amplified, GIB};
 use super::super::measured::{error, middle_and_worst, quoted_part, run_text};
 use super::knobs::{Base, Candidate, find};
+use super::steps::Steps;
 use super::write::{self, Findings};
 use super::{Fitting, judges};
-use crate::progress::Steps;
 use crate::say;
 
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";

@@ -8,8 +8,8 @@ use study::Failure;
 
 use super::super::measured::{Bench, METRICS, Point, Values};
 use super::knobs::{Base, Candidate, FACTOR_MAX};
+use super::steps::Steps;
 use crate::interrupt;
-use crate::progress::Steps;
 
 /// How many requests each load of a part is run with.
 #[derive(Clone, Copy)]
