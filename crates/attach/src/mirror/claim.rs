@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock, major, minor};
+use rustix::fs::{FlockOperation, flock, major, minor, statfs};
 use study::Failure;
 
 /// A start waits so long for what the kernel does for a server that was killed.
@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// device.
 const LETTING_GO: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
+/// `statfs` has this of a btrfs, whose files say another device than its locks do.
+const BTRFS: u64 = 0x9123_683e;
 
 /// The file under a loop device; `None` for anything else, and where that file has no name here.
 pub(super) fn backing(device: &Metadata) -> Option<(PathBuf, Metadata)> {
@@ -106,10 +108,12 @@ enum Holder {
 }
 
 fn holder_of(path: &Path) -> Option<Holder> {
-    let inode = std::fs::metadata(path).ok()?.ino();
+    let found = std::fs::metadata(path).ok()?;
+    let (device, inode) = (found.dev(), found.ino());
+    let device = (statfs(path).ok()?.f_type as u64 != BTRFS).then_some(device);
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // Another file may have that number, too.
-    let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, inode)).collect();
+    // Without a device, another file may have that number, too.
+    let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, device, inode)).collect();
     let lives = |process: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
@@ -121,11 +125,14 @@ fn holder_of(path: &Path) -> Option<Holder> {
     holders.first().copied().map(Holder::Gone)
 }
 
-/// Who has the lock of a line of `/proc/locks`, if it is an exclusive one of that inode.
-fn holder(line: &str, inode: u64) -> Option<u32> {
+/// Who has the lock of a line of `/proc/locks`, if it is an exclusive one of that inode, of any
+/// device if none is known.
+fn holder(line: &str, device: Option<u64>, inode: u64) -> Option<u32> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, "WRITE", process, place, ..] = words[..] else { return None };
-    let found = place.rsplit(':').next()?.parse() == Ok(inode);
+    let (of, number) = place.rsplit_once(':')?;
+    let same = device.is_none_or(|id| of == format!("{:02x}:{:02x}", major(id), minor(id)));
+    let found = same && number.parse() == Ok(inode);
     found.then(|| process.parse().ok()).flatten()
 }
 
@@ -136,11 +143,15 @@ mod tests {
     #[test]
     fn a_line_of_locks_names_its_holder() {
         let line = |kind, inode| format!("1: FLOCK  ADVISORY  {kind} 4077 00:1f:{inode} 0 EOF");
-        assert_eq!(holder(&line("WRITE", 7), 7), Some(4077));
-        assert_eq!(holder(&line("WRITE", 71), 7), None);
-        assert_eq!(holder(&line("READ", 7), 7), None);
+        let device = Some(rustix::fs::makedev(0, 0x1f));
+        assert_eq!(holder(&line("WRITE", 7), device, 7), Some(4077));
+        assert_eq!(holder(&line("WRITE", 7), None, 7), Some(4077));
+        assert_eq!(holder(&line("WRITE", 71), device, 7), None);
+        assert_eq!(holder(&line("READ", 7), device, 7), None);
+        // A file of another file system with the same number: memory's begin at 1.
+        assert_eq!(holder(&line("WRITE", 7), Some(rustix::fs::makedev(0, 0x20)), 7), None);
         // Who waits for a lock has none.
         let waits = "1: -> FLOCK  ADVISORY  WRITE 4077 00:1f:7 0 EOF";
-        assert_eq!(holder(waits, 7), None);
+        assert_eq!(holder(waits, None, 7), None);
     }
 }
