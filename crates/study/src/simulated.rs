@@ -73,10 +73,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
     let waited = workload.waited().map(|waited| waited.as_secs_f64());
     metrics.insert(metrics::PROCESS_WAIT.into(), waited);
-    let tables = match metrics_only {
-        true => Tables::default(),
-        false => tables::of_run(&recorder, &series, &*device),
-    };
+    let tables =
+        if metrics_only { Tables::default() } else { tables::of_run(&recorder, &series, &*device) };
     if section.power_cut {
         device.power_fail(outcome.end);
         metrics::add_rebuild(&mut metrics, &*device);

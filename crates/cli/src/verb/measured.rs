@@ -43,7 +43,9 @@ impl Bench<'_> {
     ) -> Result<(Vec<Values>, Vec<String>), Failure> {
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
-        let runs = run_text(&self.study(points, self.buffer(&sets)?), &sets, self.keep)?;
+        let writes = points.iter().any(|point| point.direction() == "write");
+        let buffer = if writes { self.buffer(&sets)? } else { 0.0 };
+        let runs = run_text(&self.study(points, buffer), &sets, self.keep)?;
         let values = points.iter().zip(&runs).map(|(point, run)| values(point, run));
         let mut notes: Vec<String> =
             runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
@@ -59,8 +61,8 @@ impl Bench<'_> {
             Some(set) => set.trim_matches('"').to_string(),
             None => {
                 let table: toml::Table = study::part_source(self.part)?.parse().unwrap_or_default();
-                let buffer = table.get("ssd").and_then(|ssd| ssd.get("buffer")?.get("capacity"));
-                buffer.and_then(toml::Value::as_str).unwrap_or_default().to_string()
+                let buffer = find(&table, BUFFER).and_then(toml::Value::as_str);
+                buffer.unwrap_or_default().to_string()
             }
         };
         Ok(config::Size::parse(&text).map_or(0.0, |size| size.0.0 as f64))
@@ -126,6 +128,13 @@ pub(super) fn quoted_part(part: &str) -> String {
     quoted(&place.map_or(part.to_string(), |path| path.display().to_string()))
 }
 
+/// What a part's table has at a key such as `ssd.nand.read`.
+pub(super) fn find<'a>(table: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {
+    let mut words = key.split('.');
+    let first = table.get(words.next()?)?;
+    words.try_fold(first, |value, word| value.as_table()?.get(word))
+}
+
 /// What a run gave: its metrics by name, and what a reader must know of it.
 pub(super) struct Ran {
     pub(super) metrics: study::metrics::Metrics,
@@ -135,14 +144,10 @@ pub(super) struct Ran {
 /// What the runs of a study of this text give with `sets` laid over it. `keep` the filled drives
 /// for the next time, and show how far it is.
 pub(super) fn run_text(text: &str, sets: &[String], keep: bool) -> Result<Vec<Ran>, Failure> {
-    let folder = attach::PrivateFolder::new()?;
-    let path = folder.path.join("measured.toml");
-    let wrong =
-        |why: std::io::Error| Failure::machine(format!("cannot write {}: {why}", path.display()));
-    std::fs::write(&path, text).map_err(wrong)?;
-    let plan = PlannedStudy::read(&path.display().to_string(), sets)?;
+    let plan = PlannedStudy::parse_in(Path::new(""), "measured.toml", text, sets)?;
     let watch = Watch::new(&plan);
     if keep {
+        let folder = attach::PrivateFolder::new()?;
         let options = Options {
             out: Some(folder.path.join("results")),
             cache: Cache::of_user()?,

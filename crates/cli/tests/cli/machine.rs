@@ -71,8 +71,8 @@ fn record(test: &Test, root: &Path, more: &[&str]) -> Output {
     Output { code, stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// How far two clocks of one boot may be apart.
-const APART_NS: u64 = 2_000_000_000;
+/// How much earlier something may be seen from outside than it was by the guest's clock.
+const APART_NS: u64 = 1_000_000_000;
 
 #[test]
 fn a_root_boots_in_a_machine_and_what_it_shows_is_seen() {
@@ -90,10 +90,10 @@ fn a_root_boots_in_a_machine_and_what_it_shows_is_seen() {
     let inside = ["initramfs", "root mounted", "recorder", "drawing", "multi-user.target"];
     let times = inside.map(at);
     assert!(times.is_sorted(), "{inside:?}: {times:?}");
-    // Seen from outside: on a busy machine earlier or later than by the guest's clock.
+    // Seen from outside, so a little later, or on a busy machine earlier by the guest's clock.
     let (drawn, end, picture) = (at("drawing"), at("multi-user.target"), at("first picture"));
     let login = at("login prompt");
-    assert!(picture + APART_NS > drawn && picture < end + APART_NS, "{drawn} {picture} {end}");
+    assert!(picture + APART_NS > drawn && picture < end, "{drawn} {picture} {end}");
     assert!(login + APART_NS > end, "{login} {end}");
     let machine = &boot["machine"];
     assert!(machine["requests"]["read"][1].as_u64().unwrap() > 1 << 20, "{machine}");

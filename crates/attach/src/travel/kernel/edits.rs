@@ -38,7 +38,7 @@ const REGISTERS: Change = Change {
 };
 
 /// A program's floating-point state stays in the host's process for it until somebody wants it: to
-/// fetch it at each stop and hand it back is a fifth of what a guest costs this machine.
+/// fetch it at each stop and hand it back was a sixth of what a guest cost the host.
 const KEPT: Change = Change {
     lost: None,
     edits: &[

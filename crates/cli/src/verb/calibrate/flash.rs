@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::super::measured::amplification::{Amplified, GIB};
-use super::super::measured::{error, middle_and_worst, quoted_part, run_text};
-use super::knobs::{Base, Candidate, find};
+use super::super::measured::{error, find, middle_and_worst, quoted_part, run_text};
+use super::knobs::{Base, Candidate};
 use super::steps::Steps;
 use super::write::{self, Findings};
 use super::{Fitting, judges};

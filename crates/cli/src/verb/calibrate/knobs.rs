@@ -3,7 +3,7 @@
 use study::Failure;
 use toml::{Table, Value};
 
-use super::super::measured::Point;
+use super::super::measured::{Point, find};
 
 /// What is fitted where nothing else is asked for: (model, keys).
 const KNOBS: [(&str, &[&str]); 3] = [
@@ -296,12 +296,6 @@ fn add(table: &mut Table, points: &[Point]) -> Vec<String> {
 /// `64KiB` in bytes.
 pub(super) fn bytes(text: &str) -> Option<f64> {
     config::Size::parse(text).ok().map(|size| size.0.0 as f64)
-}
-
-pub(super) fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
-    let mut words = key.split('.');
-    let first = table.get(words.next()?)?;
-    words.try_fold(first, |value, word| value.as_table()?.get(word))
 }
 
 fn put(table: &mut Table, key: &str, value: Value) {
