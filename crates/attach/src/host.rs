@@ -3,6 +3,9 @@
 //!
 //! What one task does is taken by its own processor time, which does not count while another runs.
 //! Where there are batches it is their lower quartile, because other work of the machine only adds.
+//! Calls about files are timed one by one ([`amid`]).
+
+mod amid;
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,8 +21,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 use rustix::time::{ClockId, clock_gettime};
 use sim::Nanos;
 use study::Failure;
-use study::host::{Calls, Copies, Costs, Processor, Requests};
+use study::host::{Cache, Calls, Copies, Costs, Processor, Requests};
 
+use self::amid::Amid;
 use crate::private_folder::PrivateFolder;
 
 /// Batches of each figure.
@@ -28,13 +32,8 @@ const BATCHES: usize = 25;
 const LONG_BATCHES: usize = BATCHES / 5;
 /// Calls in a batch where nothing else decides.
 const CALLS: usize = 2000;
-/// Files that are there at a time: more than the nearest caches hold, less than the farthest.
-const FILES: usize = 3000;
-/// Of them open at a time.
-const OPEN: usize = 256;
-/// What a file has.
+/// A page of a file.
 const PAGE: usize = 4096;
-const PAGES_OF_FILE: u64 = 3;
 /// Bytes of a read or write that mostly copies, and how many of them.
 const LARGE: u64 = 64 << 10;
 const LARGE_CALLS: usize = 256;
@@ -94,36 +93,39 @@ fn on_one_core(folder: &Path, cores: u32) -> io::Result<Costs> {
     let page_fault = page_faults()?;
     let [read, write] = bytes(folder)?;
     let amid = Amid::measure(folder)?;
-    let [to_program, from_program] = copies(folder)?;
-    let per_kib = |whole: u64, byte: Duration| ns(whole.saturating_sub(byte.0.0) * 1024 / LARGE);
-    let copy = Copies {
-        to_program: per_kib(to_program, read),
-        from_program: per_kib(from_program, write),
+    // A call, its pages, and each KiB: of a page and of many.
+    let parts = |[page, large]: [u64; 2], byte: Duration| {
+        let kib = large.saturating_sub(page) * 1024 / (LARGE - PAGE as u64);
+        let pages = page.saturating_sub(byte.0.0 + kib * PAGE as u64 / 1024);
+        (ns(kib), ns(pages))
     };
-    // What a new file's first pages take beyond a call and a copy: blocks to find, a longer list.
-    let copied_ns = PAGES_OF_FILE * (write.0.0 + copy.from_program.0.0 * PAGE as u64 / 1024);
-    let first_ns = amid.pages.0.0.saturating_sub(copied_ns);
+    let (to_program, found) = parts(amid.read, read);
+    let (from_program, added) = parts(amid.write, write);
+    let copy = Copies { to_program, from_program };
     let (fork, exec) = processes(page_fault)?;
     let file = File::open(folder.join("bytes"))?;
     Ok(Costs {
         processor: Processor { cores, context_switch: switches()?, page_fault },
         call: Calls {
+            between: None,
             other,
             read,
             write,
             seek: calls(|| (&file).seek(SeekFrom::Start(1)).map(|_| ()))?,
-            open: amid.open,
-            create: Duration(Nanos(amid.create.0.0 + first_ns)),
-            close: amid.close,
-            stat: amid.stat,
-            remove: amid.remove,
-            rename: amid.rename,
+            open: ns(amid.open),
+            create: ns(amid.make.saturating_sub(amid.open)),
+            close: ns(amid.close),
+            stat: ns(amid.stat),
+            fstat: ns(amid.fstat),
+            remove: ns(amid.remove),
+            rename: ns(amid.rename),
             list: listing(folder)?,
             sync: calls(|| file.sync_data())?,
             fork,
             exec,
         },
         copy,
+        cache: Cache { found, added },
         request: Requests {
             none: ns(REQUEST_NS[0]),
             mq_deadline: ns(REQUEST_NS[1]),
@@ -180,87 +182,6 @@ fn bytes(folder: &Path) -> io::Result<[Duration; 2]> {
         times[0].push(own(CALLS, || file.read_exact(&mut byte))?);
     }
     Ok(times.map(|times| ns(quartile(times))))
-}
-
-/// Nanoseconds of a large read and of a large write, one after the other.
-fn copies(folder: &Path) -> io::Result<[u64; 2]> {
-    let mut large = vec![1; LARGE as usize];
-    let path = folder.join("large");
-    let mut times = [const { Vec::new() }; 2];
-    for _ in 0..LONG_BATCHES {
-        let mut file = File::create(&path)?;
-        times[1].push(own(LARGE_CALLS, || file.write_all(&large))?);
-        let mut file = File::open(&path)?;
-        times[0].push(own(LARGE_CALLS, || file.read_exact(&mut large))?);
-    }
-    Ok(times.map(quartile))
-}
-
-/// What is done with files. Each kind is done to all of them before the next, so that every call
-/// finds the nearest caches full of others.
-struct Amid {
-    create: Duration,
-    open: Duration,
-    close: Duration,
-    stat: Duration,
-    rename: Duration,
-    remove: Duration,
-    /// What a new file's pages take.
-    pages: Duration,
-}
-
-impl Amid {
-    fn measure(folder: &Path) -> io::Result<Amid> {
-        let mut times = [const { Vec::new() }; 7];
-        for _ in 0..LONG_BATCHES {
-            let batch = Amid::batch(folder)?;
-            times.iter_mut().zip(batch).for_each(|(times, took)| times.push(took));
-        }
-        let [empty, full, pair, close, stat, rename, remove] = times.map(quartile);
-        Ok(Amid {
-            create: ns(empty.saturating_sub(pair)),
-            open: ns(pair.saturating_sub(close)),
-            close: ns(close),
-            stat: ns(stat),
-            rename: ns(rename),
-            remove: ns(remove),
-            pages: ns(full.saturating_sub(empty)),
-        })
-    }
-
-    /// Nanoseconds a file: made empty; made with pages; opened and closed; closed; asked for;
-    /// renamed; removed.
-    fn batch(folder: &Path) -> io::Result<[u64; 7]> {
-        let each = |work: &dyn Fn(&Path) -> io::Result<()>, ending: &str| {
-            let paths: Vec<_> = (0..FILES).map(|n| folder.join(format!("{n}{ending}"))).collect();
-            let mut paths = paths.iter();
-            own(FILES, || work(paths.next().ok_or(io::ErrorKind::NotFound)?))
-        };
-        let empty = each(&|path| File::create_new(path).map(drop), "e")?;
-        each(&|path| std::fs::remove_file(path), "e")?;
-        let write = |path: &Path| {
-            let mut file = File::create_new(path)?;
-            (0..PAGES_OF_FILE).try_for_each(|_| file.write_all(&[1; PAGE]))
-        };
-        let full = each(&write, "")?;
-        let pair = each(&|path| File::open(path).map(drop), "")?;
-        let close = Amid::close(folder)?;
-        let stat = each(&|path| std::fs::metadata(path).map(drop), "")?;
-        let renamed = |path: &Path| path.with_extension("r");
-        let rename = each(&|path| std::fs::rename(path, renamed(path)), "")?;
-        let remove = each(&|path| std::fs::remove_file(path), ".r")?;
-        Ok([empty, full, pair, close, stat, rename, remove])
-    }
-
-    /// Nanoseconds a file, of as many as may be open.
-    fn close(folder: &Path) -> io::Result<u64> {
-        let files = (0..OPEN).map(|number| File::open(folder.join(number.to_string())));
-        let mut files = files.collect::<io::Result<Vec<_>>>()?;
-        own(OPEN, || {
-            drop(files.pop());
-            Ok(())
-        })
-    }
 }
 
 /// One getdents of two: the first has all names, the second says that there are no more.
@@ -394,8 +315,10 @@ impl Measured {
         text.push('\n');
         let batches = format!("lower quartile of {BATCHES} batches");
         let long_batches = format!("lower quartile of {LONG_BATCHES} batches");
-        let amid = format!("{FILES} files in turn");
-        let loops = "read and write of a byte, seek, list, sync and other in loops of their own";
+        let amid = "each on any of 10000 files of 3 pages in turn with the others, mean without \
+            the longest twentieth";
+        let loops = "read and write of a byte, seek, list, sync and other in loops of \
+            their own";
         let sources = [
             ("processor.cores", format!("{by}: those that it may run on")),
             (
@@ -405,14 +328,10 @@ impl Measured {
             ("processor.page_fault", format!("{by}: new pages of memory, 4 KiB each; {batches}")),
             (
                 "call",
-                format!("{by} on {on}: {amid}, fork and exec, {long_batches}; {loops}, {batches}"),
+                format!("{by} on {on}: {amid}; fork and exec, {long_batches}; {loops}, {batches}"),
             ),
-            (
-                "copy",
-                format!(
-                    "{by} on {on}: 64 KiB from the page cache, and to new pages; {long_batches}"
-                ),
-            ),
+            ("copy", format!("{by} on {on}: what 64 KiB take longer than 4 KiB, {amid}")),
+            ("cache", format!("{by} on {on}: 4 KiB without the call and what is copied, {amid}")),
             ("request", REQUEST_SOURCE.into()),
         ];
         text.push_str("[source]\n");

@@ -45,6 +45,8 @@ pub struct Costs {
     pub call: Calls,
     /// One KiB that a system call copies.
     pub copy: Copies,
+    /// What a system call takes longer for pages of the page cache.
+    pub cache: Cache,
     /// One request of a block device, from its submission to its end, by the queue's scheduler.
     pub request: Requests,
 }
@@ -65,6 +67,10 @@ pub struct Processor {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
+    /// What the program itself computes between two of them, on average: not the host's, so no
+    /// profile that is shipped has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<Duration>,
     /// Any that is not one of the others.
     pub other: Duration,
     /// read, pread, readv.
@@ -75,13 +81,14 @@ pub struct Calls {
     pub seek: Duration,
     /// open of a file that is there.
     pub open: Duration,
-    /// What open takes longer where it makes the file, and what the file's first pages take beyond
-    /// calls and copies.
+    /// What open takes longer where it makes the file.
     pub create: Duration,
     /// close.
     pub close: Duration,
     /// stat, access, statfs, by a path.
     pub stat: Duration,
+    /// stat of an open file.
+    pub fstat: Duration,
     /// unlink, rmdir.
     pub remove: Duration,
     /// rename, link, symlink, mkdir.
@@ -104,6 +111,16 @@ pub struct Copies {
     pub to_program: Duration,
     /// As write does, to new pages of the page cache.
     pub from_program: Duration,
+}
+
+/// Pages of the page cache, once for each call whatever the number of pages.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// A read that begins on another page than the one on which the file's last read ended.
+    pub found: Duration,
+    /// A write that adds pages of its file.
+    pub added: Duration,
 }
 
 /// Requests of block devices.
@@ -133,8 +150,13 @@ struct About {
 }
 
 impl Calls {
+    /// It is charged with each call, and most of them are others.
+    fn longest_between(&self) -> Duration {
+        Duration(Nanos(LONGEST_OTHER.0.0.saturating_sub(self.other.0.0)))
+    }
+
     /// (name, cost) of each kind.
-    pub fn all(&self) -> [(&'static str, Duration); 14] {
+    pub fn all(&self) -> [(&'static str, Duration); 15] {
         [
             ("other", self.other),
             ("read", self.read),
@@ -144,6 +166,7 @@ impl Calls {
             ("create", self.create),
             ("close", self.close),
             ("stat", self.stat),
+            ("fstat", self.fstat),
             ("remove", self.remove),
             ("rename", self.rename),
             ("list", self.list),
@@ -191,6 +214,28 @@ pub(crate) fn find(name: &str, files: &Files) -> Result<Option<HostProfile>, Fai
     }
 }
 
+/// The same host, where a program computes for so long between two of its calls.
+///
+/// # Errors
+/// When there is no host beside whose code that could be charged, or it is too long.
+pub fn with_program(
+    host: Option<HostProfile>,
+    between: Option<Duration>,
+) -> Result<Option<HostProfile>, Failure> {
+    let Some(between) = between else { return Ok(host) };
+    let what = format!("{between} that a program computes between two calls");
+    let Some(mut host) = host else {
+        return Err(Failure::input(format!("{what} cannot be charged: there is no host"))
+            .help("name whose code is charged with it: --host PROFILE (travel.host)"));
+    };
+    let longest = host.costs.call.longest_between();
+    if between > longest {
+        return Err(Failure::input(what).expected(format!("at most {longest}")));
+    }
+    host.costs.call.between = Some(between);
+    Ok(Some(host))
+}
+
 /// Read a profile's text.
 ///
 /// # Errors
@@ -206,7 +251,8 @@ fn parse(name: &str, text: &Arc<Text>) -> Result<HostProfile, Failure> {
     let about: About = locate::read_below(&tree, &["host".into()])?;
     tree.take("host");
     tree.take("source");
-    let costs: Costs = locate::read(&tree)?;
+    let costs: Costs = locate::read(&tree)
+        .map_err(|failure| failure.help("`blocklab host measure` writes every key of today"))?;
     costs.check(&tree)?;
     Ok(HostProfile { name: name.into(), status: about.status, costs })
 }
@@ -221,7 +267,7 @@ impl Costs {
     }
 
     fn check(&self, tree: &Node) -> Result<(), Failure> {
-        let Costs { processor, call, copy, request } = self;
+        let Costs { processor, call, copy, cache, request } = self;
         let refused = |path: [&str; 2], what: String, expected: String| {
             let path = path.map(String::from);
             let failure = Failure::input(format!("{}: {what}", path.join(".")));
@@ -238,6 +284,8 @@ impl Costs {
             ("processor", "page_fault", processor.page_fault),
             ("copy", "to_program", copy.to_program),
             ("copy", "from_program", copy.from_program),
+            ("cache", "found", cache.found),
+            ("cache", "added", cache.added),
             ("request", "none", request.none),
             ("request", "mq-deadline", request.mq_deadline),
             ("request", "kyber", request.kyber),
@@ -252,7 +300,14 @@ impl Costs {
                 return Err(refused([table, name], cost.to_string(), expected));
             }
         }
-        Ok(())
+        let longest = call.longest_between();
+        match call.between.filter(|between| *between > longest) {
+            Some(between) => {
+                let expected = format!("at most {longest}");
+                Err(refused(["call", "between"], between.to_string(), expected))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -303,13 +358,25 @@ mod tests {
             ("write =", "write = \"2s\"", "call.write: 2s; expected 1ns to 100ms"),
             ("seek =", "seek = \"0ns\"", "call.seek: 0ns; expected 1ns to 100ms"),
             ("other =", "other = \"1ms\"", "call.other: 1ms; expected 1ns to 999999ns"),
+            (
+                "other =",
+                "other = \"99us\"\nbetween = \"901us\"",
+                "call.between: 901us; expected at most 900999ns",
+            ),
             ("cores =", "cores = 0", "processor.cores: 0; expected 1 to 4096 cores"),
         ] {
             let (line, text) = replaced(begins, by);
             let told = told(&text);
             assert!(words.split("; expected ").all(|part| told.contains(part)), "{told}");
+            let line = line + by.matches('\n').count();
             assert!(told.contains(&format!("x.toml:{line}")), "{line}: {told}");
         }
+        let host = || host(library::hosts()[0].0).unwrap();
+        let with = |host, ns| with_program(host, Some(Duration(Nanos(ns))));
+        assert_eq!(with(host(), 435).unwrap().unwrap().costs.call.between.unwrap().0, Nanos(435));
+        let told_of = |failed: Result<_, Failure>| failed.unwrap_err().to_string();
+        assert!(told_of(with(None, 435)).contains("435ns that a program computes"));
+        assert!(told_of(with(host(), 1_000_000)).contains("expected at most"));
         let (_, text) = replaced("bfq =", "");
         assert!(told(&text).contains("missing field `bfq`"), "{}", told(&text));
         assert!(told("[part]\nname = \"x\"\n").contains("describes no host"));

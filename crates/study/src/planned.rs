@@ -63,7 +63,9 @@ impl Setup<'_> {
     /// # Errors
     /// What is wrong with the profile, with its place.
     pub fn host(&self) -> Result<Option<HostProfile>, Failure> {
-        self.point.travel.as_ref().map_or(Ok(None), |travel| host::find(&travel.host, self.files))
+        let Some(travel) = &self.point.travel else { return Ok(None) };
+        let host = host::find(&travel.host, self.files)?;
+        host::with_program(host, travel.between_calls)
     }
 
     /// A failure at the place of the value that the keys lead to.

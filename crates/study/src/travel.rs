@@ -44,6 +44,10 @@ pub struct Travel {
     /// code is free.
     #[serde(default = "Travel::host")]
     pub host: String,
+    /// What the program itself computes between two of its system calls, on average, which is
+    /// charged beside the host's code: its user time on the host by its number of calls. Default:
+    /// nothing.
+    pub between_calls: Option<Duration>,
     /// The I/O scheduler. Default: the kernel's.
     pub scheduler: Option<Scheduler>,
     /// An elevator of this policy between the guest and the device, instead of a scheduler.

@@ -14,12 +14,13 @@ const CALLS: usize = 512;
 type Kind = (&'static [usize], fn(&Calls) -> u64);
 
 /// System calls of a 64-bit guest by number: Linux's `syscall_64.tbl`.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     (&[0, 17, 19, 295, 327], |calls| calls.read.0.0),
     (&[1, 18, 20, 296, 328], |calls| calls.write.0.0),
     (&[8], |calls| calls.seek.0.0),
     (&[2, 85, 257, 437], |calls| calls.open.0.0),
     (&[3], |calls| calls.close.0.0),
+    (&[5], |calls| calls.fstat.0.0),
     (&[4, 6, 21, 137, 262, 269, 332, 439], |calls| calls.stat.0.0),
     (&[84, 87, 263], |calls| calls.remove.0.0),
     (&[82, 83, 86, 88, 258, 264, 265, 266, 316], |calls| calls.rename.0.0),
@@ -41,17 +42,20 @@ pub(super) struct Charges {
 
 impl Charges {
     pub(super) fn of(costs: &Costs) -> Charges {
-        let mut calls = vec![costs.call.other.0.0; CALLS];
+        let between = costs.call.between.map_or(0, |between| between.0.0);
+        let mut calls = vec![between + costs.call.other.0.0; CALLS];
         for (numbers, cost) in KINDS {
-            numbers.iter().for_each(|&number| calls[number] = cost(&costs.call));
+            numbers.iter().for_each(|&number| calls[number] = between + cost(&costs.call));
         }
-        let Costs { processor, call, copy, request } = costs;
+        let Costs { processor, call, copy, cache, request } = costs;
         let costs = [
             processor.context_switch,
             processor.page_fault,
             call.create,
             copy.to_program,
             copy.from_program,
+            cache.found,
+            cache.added,
             request.none,
             request.mq_deadline,
             request.kyber,
@@ -108,7 +112,7 @@ mod tests {
         let costs = costs();
         let charges = Charges::of(&costs);
         let at = |number: libc::c_long| charges.calls[number as usize];
-        let Calls { other, read, write, sync, rename, remove, exec, .. } = &costs.call;
+        let Calls { other, read, write, fstat, sync, rename, remove, exec, .. } = &costs.call;
         #[cfg(target_arch = "x86_64")]
         for (number, cost) in [
             (libc::SYS_pread64, read),
@@ -118,7 +122,7 @@ mod tests {
             (libc::SYS_rmdir, remove),
             (libc::SYS_execve, exec),
             (libc::SYS_getpid, other),
-            (libc::SYS_fstat, other),
+            (libc::SYS_fstat, fstat),
         ] {
             assert_eq!(at(number), cost.0.0, "call {number}");
         }
@@ -142,6 +146,7 @@ mod tests {
             ("HOST_SWITCH", costs.processor.context_switch),
             ("HOST_CREATE", costs.call.create),
             ("HOST_FROM_PROGRAM", costs.copy.from_program),
+            ("HOST_ADDED", costs.cache.added),
             ("HOST_MQ_DEADLINE", costs.request.mq_deadline),
             ("HOST_BFQ", costs.request.bfq),
         ] {

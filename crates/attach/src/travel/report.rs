@@ -18,6 +18,9 @@ const FREE: &str =
     "CPU time is free: exact where the device is the limit, too fast where the CPU is";
 /// And where it is charged.
 const CHARGED: &str = "a program's own computing is free: charged is what the kernel does for it";
+/// And where that is, too.
+const AVERAGE: &str =
+    "a program's own computing is the same between any two of its calls, whatever it computes";
 /// In every report.
 const LEAVES_OUT: [&str; 2] = [
     "one CPU: the guest's kernel is not SMP, so every disk has one queue",
@@ -193,7 +196,11 @@ pub(super) fn of(
     let command_s = seconds(began_ns, ended_ns);
     let free_cpu_s = server.free_cpu.seconds();
     let processor_s = charged_ns.map(|ns| ns as f64 / 1e9);
-    let left_out = if asked.host.is_some() { CHARGED } else { FREE };
+    let left_out = match &asked.host {
+        None => FREE,
+        Some(host) if host.costs.call.between.is_none() => CHARGED,
+        Some(_) => AVERAGE,
+    };
     let mut disks = Vec::new();
     for (index, identity) in origins.iter().enumerate() {
         let export = &server.shared.exports[index];

@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// hosts`), or a file of `blocklab host measure`; none: code is free
     #[arg(long, value_name = "PROFILE", default_value = study::host::NONE)]
     host: String,
+    /// Charge what the program itself computes between two of its system calls, on average, beside
+    /// the host's code: its user time on the host by its number of calls (435ns)
+    #[arg(long, value_name = "TIME")]
+    between_calls: Option<String>,
     /// The I/O scheduler of every device [default: the kernel's]
     #[arg(long, value_name = "NAME",
           value_parser = clap::builder::PossibleValuesParser::new(SCHEDULERS))]
@@ -113,11 +117,13 @@ impl Args {
         let time = |option: &str, text: &str| {
             Duration::parse(text).map_err(|why| {
                 Failure::input(format!("{option} {text}: {why}"))
-                    .expected("a time such as 90s, 5min or 24h")
+                    .expected("a time such as 435ns, 90s, 5min or 24h")
             })
         };
         let limit = time("--limit", &self.limit)?;
         let compute_limit = time("--compute-limit", &self.compute_limit)?;
+        let between_calls = self.between_calls.as_deref();
+        let between_calls = between_calls.map(|text| time("--between-calls", text)).transpose()?;
         let data_limit = Size::parse(&self.data_limit).map_err(|why| {
             Failure::input(format!("--data-limit {}: {why}", self.data_limit))
                 .expected("a size such as 500MiB or 64GiB")
@@ -152,7 +158,7 @@ impl Args {
             record_queue: self.record_queue,
             command: self.command,
             input: input()?,
-            host: study::host(&self.host)?,
+            host: study::host::with_program(study::host(&self.host)?, between_calls)?,
             faults: faults(&self.faults)?,
             settings: Settings::default(),
         })

@@ -25,6 +25,7 @@ open = '1us'
 create = '10ms'
 close = '100ns'
 stat = '1us'
+fstat = '1us'
 remove = '1us'
 rename = '1us'
 list = '1us'
@@ -34,6 +35,9 @@ exec = '100us'
 [copy]
 to_program = '20ns'
 from_program = '1us'
+[cache]
+found = '1us'
+added = '1us'
 [request]
 none = '1ms'
 mq-deadline = '2ms'
@@ -93,15 +97,18 @@ fn copies_files_requests_and_cores_have_their_prices() {
     }
     let taken = |script: &str| seconds("round.toml", &[], script).0;
     let base = taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=1 2>/dev/null");
-    // 16 MiB at 1 us a KiB, and 4,096 calls of 3 us.
+    // 16 MiB at 1 us a KiB, 4,096 times two calls of 3 us, and as many new pages of 1 us.
     let copied = taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=4096 2>/dev/null") - base;
-    assert!((0.028..0.032).contains(&copied), "{copied}");
+    assert!((0.032..0.036).contains(&copied), "{copied}");
     // A file that is made takes 10 ms more than one that is there.
     let again =
         taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=1 2>/dev/null; : > /dev/shm/f") - base;
     let made =
         taken("dd if=/dev/zero of=/dev/shm/f bs=4k count=1 2>/dev/null; : > /dev/shm/g") - base;
     assert!((0.0095..0.0105).contains(&(made - again)), "{made} {again}");
+    // 20,000 reads and 20,000 writes, and what the program computes before each.
+    let computed = seconds("round.toml", &["--between-calls", "1us"], BYTES).0 - taken(BYTES);
+    assert!((0.040..0.044).contains(&computed), "{computed}");
     // 100 requests, one by one, of 20 us, and 1 ms or 4 ms of the processor for each.
     let direct = "dd if=/dev/vda of=/dev/null bs=4k count=100 iflag=direct 2>/dev/null";
     for (scheduler, least_s) in [("none", 0.102), ("bfq", 0.402)] {
@@ -113,6 +120,51 @@ fn copies_files_requests_and_cores_have_their_prices() {
         format!("{BYTES} & dd if=/dev/zero of=/dev/shm/g bs=1 count=20000 2>/dev/null; wait");
     let (one, two) = (taken(&both), seconds("two.toml", &[], &both).0);
     assert!((0.48..0.70).contains(&(two / one)), "{two} of {one}");
+}
+
+#[test]
+fn pages_of_files_and_open_files_have_prices_of_their_own() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = folder();
+    let dear = |name: &str, key: &str| {
+        let text = HOST.replace(&format!("\n{key} = '1us'"), &format!("\n{key} = '1ms'"));
+        assert_ne!(text, HOST);
+        std::fs::write(folder.path(name), text).unwrap();
+    };
+    dear("found.toml", "found");
+    dear("added.toml", "added");
+    dear("stat.toml", "stat");
+    // How much longer a second script takes than a first where one price is a thousand times as
+    // high.
+    let added_s = |host: &str, first: &str, second: &str| {
+        let [first, second] = [first, second].map(|script| {
+            let args = ["part.toml", "--host", host, "--mkfs", "ext4", "--", "sh", "-c", script];
+            folder.travel(&args).good().number("/command_s")
+        });
+        second - first
+    };
+    let within = |value: f64, least: f64| {
+        assert!((least..least + 0.02).contains(&value), "{value} instead of {least}");
+    };
+    // 100 pages, of which four calls each write and read a part.
+    let write = "dd if=/dev/zero of=f bs=1k count=400 conv=notrunc 2>/dev/null";
+    let read = "dd if=f of=/dev/null bs=1k count=400 2>/dev/null";
+    let twice = |script: &str| format!("{script}; {script}");
+    within(added_s("added.toml", "dd if=/dev/zero of=f bs=1k count=0 2>/dev/null", write), 0.1);
+    within(added_s("added.toml", write, &twice(write)), 0.0);
+    within(added_s("added.toml", write, &format!("{write}; {read}")), 0.0);
+    let [once, again] = [1, 2].map(|times| {
+        let reads = vec![read; times].join("; ");
+        format!("{write}; {reads}")
+    });
+    within(added_s("found.toml", &once, &again), 0.1);
+    // `cat` asks each open file what it is, `[` the path.
+    let asks = |what: &str| format!(": > f; for n in $(seq 100); do {what}; done");
+    within(added_s("stat.toml", &asks(":"), &asks("[ -e f ]")), 0.1);
+    let files = "f ".repeat(100);
+    within(added_s("stat.toml", ": > f; cat f", &format!(": > f; cat {files}")), 0.0);
 }
 
 #[test]

@@ -220,7 +220,7 @@ asmlinkage void schedule(void);
 /* What the code of a host costs: see arch/um/kernel/skas/syscall.c. */
 enum host_cost {
 	HOST_SWITCH, HOST_FAULT, HOST_CREATE, HOST_TO_PROGRAM, HOST_FROM_PROGRAM,
-	HOST_NONE, HOST_MQ_DEADLINE, HOST_KYBER, HOST_BFQ, HOST_COSTS
+	HOST_FOUND, HOST_ADDED, HOST_NONE, HOST_MQ_DEADLINE, HOST_KYBER, HOST_BFQ, HOST_COSTS
 };
 /* Parts are of 1024: of one event, or the bytes of a KiB. */
 void host_owe(enum host_cost which, unsigned long parts);
@@ -238,6 +238,7 @@ bool host_pay(void);
 #include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/sched/stat.h>
+#include <linux/fcntl.h>
 
 #undef MODULE_PARAM_PREFIX
 #define MODULE_PARAM_PREFIX \"host.\"
@@ -276,13 +277,20 @@ bool host_pay(void)
 	time_travel_ndelay(ns);
 	return true;
 }
+
+static void host_owe_call(struct uml_pt_regs *r, int syscall)
+{
+	/* What today's C library makes of fstat. */
+	if (syscall == __NR_newfstatat && UPT_SYSCALL_ARG4(r) & AT_EMPTY_PATH)
+		syscall = __NR_fstat;
+	host_owed += 1024ULL * host_calls[min(syscall, 511)];
+}
 ",
         ),
         (
             "arch/um/kernel/skas/syscall.c",
             "		PT_REGS_SET_SYSCALL_RETURN(regs, ret);\n",
-            "		PT_REGS_SET_SYSCALL_RETURN(regs, ret);
-		host_owed += 1024ULL * host_calls[min(syscall, 511)];\n",
+            "		PT_REGS_SET_SYSCALL_RETURN(regs, ret);\n		host_owe_call(r, syscall);\n",
         ),
         (
             "arch/um/kernel/skas/syscall.c",
@@ -320,6 +328,43 @@ bool host_pay(void)
             "	return buffer_op((unsigned long) to, n, 1, copy_chunk_to_user, &from);\n",
             "	host_owe(HOST_TO_PROGRAM, n);
 	return buffer_op((unsigned long) to, n, 1, copy_chunk_to_user, &from);\n",
+        ),
+        (
+            "mm/filemap.c",
+            "	folio_batch_init(&fbatch);\n\n	do {\n		cond_resched();\n",
+            "\
+	folio_batch_init(&fbatch);
+	/* Not on the page on which the file's last read ended. */
+	if (iocb->ki_pos < i_size_read(inode) &&
+	    iocb->ki_pos >> PAGE_SHIFT != (ra->prev_pos - 1) >> PAGE_SHIFT)
+		host_owe(HOST_FOUND, 1024);
+
+	do {
+		cond_resched();\n",
+        ),
+        (
+            "fs/read_write.c",
+            "ssize_t vfs_write(struct file *file, const char __user *buf, size_t count, loff_t *pos)
+{
+	ssize_t ret;
+",
+            "\
+ssize_t vfs_write(struct file *file, const char __user *buf, size_t count, loff_t *pos)
+{
+	unsigned long pages = file->f_mapping->nrpages;
+	ssize_t ret;
+",
+        ),
+        (
+            "fs/read_write.c",
+            "		add_wchar(current, ret);\n	}\n	inc_syscw(current);\n	file_end_write(file);\n",
+            "\
+		add_wchar(current, ret);
+	}
+	if (file->f_mapping->nrpages > pages)
+		host_owe(HOST_ADDED, 1024);
+	inc_syscw(current);
+	file_end_write(file);\n",
         ),
         (
             "fs/namei.c",
