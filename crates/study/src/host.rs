@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(with(host(), 435).unwrap().unwrap().costs.call.between.unwrap().0, Nanos(435));
         let told_of = |failed: Result<_, Failure>| failed.unwrap_err().to_string();
         assert!(told_of(with(None, 435)).contains("435ns that a program computes"));
-        assert!(told_of(with(host(), 1_000_000)).contains("expected at most"));
+        assert!(told_of(with(host(), 1_000_000)).contains("at most"));
         let (_, text) = replaced("bfq =", "");
         assert!(told(&text).contains("missing field `bfq`"), "{}", told(&text));
         assert!(told("[part]\nname = \"x\"\n").contains("describes no host"));
