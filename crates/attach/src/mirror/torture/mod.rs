@@ -36,13 +36,27 @@ fn run(plan: TorturePlan) -> Result<Tally, String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(format!("{plan:?}: a panic")))
 }
 
+/// A few at a time, as a run mostly waits. What `check` said of each, in their order.
+fn beside_each_other<T, R>(all: Vec<T>, check: impl Fn(T) -> R + Sync) -> Vec<R>
+where
+    T: Copy + Send + Sync,
+    R: Send,
+{
+    let lane = |some: &[T]| some.iter().map(|&one| check(one)).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> =
+            all.chunks(all.len().div_ceil(4)).map(|some| scope.spawn(|| lane(some))).collect();
+        lanes.into_iter().flat_map(|lane| lane.join().unwrap()).collect()
+    })
+}
+
 /// With and without a witness, by the ring and through the page cache.
 #[test]
 fn nothing_that_was_promised_is_lost() {
-    for seed in 0..12 {
+    beside_each_other((0..12).collect(), |seed| {
         let tally = run(TorturePlan { starts: 6, ..TorturePlan::new(seed) }).unwrap();
         assert_eq!(tally.starts, 6);
-    }
+    });
 }
 
 #[test]
@@ -90,14 +104,17 @@ fn planted_bugs_that_show_soon_are_found() {
     if world::direct(&world::place()) {
         soon.extend([RingWithoutDsync, RingWithoutFsync]);
     }
-    let alive: Vec<_> = soon.into_iter().filter(|&planted| hunt(planted, 30).is_none()).collect();
-    assert!(alive.is_empty(), "not found: {alive:?}");
+    assert_eq!(alive(soon, 30), [], "not found");
+}
+
+/// Those that are not found.
+fn alive(planted: Vec<Mutant>, seeds: u64) -> Vec<Mutant> {
+    let found = beside_each_other(planted, |planted| (hunt(planted, seeds).is_none(), planted));
+    found.into_iter().filter_map(|(lives, planted)| lives.then_some(planted)).collect()
 }
 
 #[test]
 #[ignore = "minutes: part of make test-long"]
 fn every_planted_bug_is_found() {
-    let all = Mutant::ALL.iter().copied();
-    let alive: Vec<_> = all.filter(|&planted| hunt(planted, 200).is_none()).collect();
-    assert!(alive.is_empty(), "not found: {alive:?}");
+    assert_eq!(alive(Mutant::ALL.to_vec(), 200), [], "not found");
 }
