@@ -449,6 +449,12 @@ impl Queue {
         }
     }
 
+    /// When the policy's time or the plug's is over; [`Nanos::MAX`] for never.
+    fn next_timer(&self) -> Nanos {
+        let plugs = self.sleeps_at.min(self.plug.opens());
+        plugs.min(self.policy.next_event().unwrap_or(Nanos::MAX))
+    }
+
     /// Somebody waits: what was kept back goes on.
     fn unplug(&mut self, now: Nanos) {
         self.sleeps_at = Nanos::MAX;
@@ -486,15 +492,17 @@ impl Device for Queue {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let timers = self.sleeps_at.min(self.plug.opens());
-        let timers = timers.min(self.policy.next_event().unwrap_or(Nanos::MAX));
-        let next = timers.min(self.below.next_event().unwrap_or(Nanos::MAX));
+        let next = self.next_timer().min(self.below.next_event().unwrap_or(Nanos::MAX));
         (next != Nanos::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Completions) {
-        while self.next_event().is_some_and(|at| at <= now) {
-            if self.below.next_event().is_some_and(|at| at <= now) {
+        loop {
+            let below = self.below.next_event().is_some_and(|at| at <= now);
+            if !below && self.next_timer() > now {
+                return;
+            }
+            if below {
                 let mut done = std::mem::take(&mut self.done);
                 self.below.advance(now, out, &mut done);
                 for (_, name) in done.drain(..) {

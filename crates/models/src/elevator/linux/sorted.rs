@@ -1,5 +1,7 @@
 //! Requests by sector, and the two of them that a one-way elevator would go to next.
 
+use std::cell::Cell;
+
 use sim::snapshot_fields;
 
 use super::pool::Pool;
@@ -9,6 +11,9 @@ use super::pool::Pool;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sorted {
     by_sector: Vec<(u64, u32)>,
+    /// The place that was looked for last: mostly what is looked for next, as a bio that finds
+    /// nobody is inserted there, and whose neighbour was asked for goes.
+    last: Cell<usize>,
 }
 
 snapshot_fields!(Sorted { by_sector });
@@ -20,7 +25,17 @@ impl Sorted {
 
     /// Where an entry stands, or would.
     fn place(&self, entry: (u64, u32)) -> usize {
-        self.by_sector.partition_point(|&other| other < entry)
+        let place = self.by_sector.partition_point(|&other| other < entry);
+        self.last.set(place);
+        place
+    }
+
+    /// The same where it may well be the last place.
+    fn place_again(&self, entry: (u64, u32)) -> usize {
+        let last = self.last.get();
+        let not_before = last == 0 || self.by_sector.get(last - 1).is_some_and(|e| *e < entry);
+        let not_behind = self.by_sector.get(last).is_none_or(|e| *e >= entry);
+        if not_before && not_behind { last } else { self.place(entry) }
     }
 
     fn place_of(&self, pool: &Pool, rq: u32) -> usize {
@@ -35,11 +50,13 @@ impl Sorted {
 
     pub(crate) fn insert(&mut self, pool: &Pool, rq: u32) {
         let entry = (pool[rq].start(), rq);
-        self.by_sector.insert(self.place(entry), entry);
+        self.by_sector.insert(self.place_again(entry), entry);
     }
 
     pub(crate) fn remove(&mut self, pool: &Pool, rq: u32) {
-        self.by_sector.remove(self.place_of(pool, rq));
+        let place = self.place_again((pool[rq].start(), rq));
+        debug_assert_eq!(self.get(place), Some(rq), "it is in the order");
+        self.by_sector.remove(place);
     }
 
     /// It began at `old` before a bio was put before it.
