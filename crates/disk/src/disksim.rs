@@ -245,6 +245,7 @@ fn write_cache(disk: &Block) -> Result<WriteCacheParams, DisksimError> {
         enabled: disk.number("Fast write level", 0.0..=2.0)? > 0.0,
         size: Size(Bytes(blocks * SECTOR_BYTES * u64::from(runs))),
         runs,
+        ..WriteCacheParams::default()
     })
 }
 

@@ -6,8 +6,9 @@
 //! as read-ahead into a cache segment until it is full or the arm is wanted elsewhere; reads from
 //! a segment, or from the stream that is filling it, cost no positioning. Writes are acknowledged
 //! when the write cache has their data, and reach the medium when the arm has nothing to read; a
-//! full cache, a flush and FUA make the host wait. Waiting commands are served by shortest
-//! positioning time or in order. Discards complete without effect.
+//! full cache, a flush and FUA make the host wait, and the arm then serves commands and cached
+//! writes in turns, or whichever is nearest (`write_cache.turns`). Waiting commands are served by
+//! shortest positioning time or in order. Discards complete without effect.
 //!
 //! # Equation
 //! `T = 60 s / rpm`, `u` = sector times from the zone's start, skews counted:
@@ -64,6 +65,7 @@ use crate::divisor::Divisor;
 use crate::geometry::SectorPosition;
 use crate::mechanics::{Arm, Mechanics};
 pub use crate::params::Params;
+use crate::params::Turns;
 use config::ConfigError;
 use config::device::Context;
 
@@ -327,12 +329,26 @@ impl Hdd {
         self.start(now);
     }
 
-    /// Choose and begin the next piece of work, if there is any. The host's commands go first,
-    /// in turn with cached writes while a flush or a full write cache waits for those.
-    fn start(&mut self, now: Nanos) {
+    /// Do the host's commands go first? They do, but while a flush or a full write cache waits for
+    /// cached writes.
+    fn host_first(&self, now: Nanos) -> bool {
         let urgent = !self.flushes.is_empty() || !self.stalled.is_empty();
-        let host_first = !(urgent && self.host_had_turn && !self.writes.is_idle());
-        if !self.queue.is_empty() && host_first {
+        if !urgent || self.writes.is_idle() {
+            return true;
+        }
+        let fixed = &*self.fixed;
+        match fixed.params.write_cache.turns {
+            Turns::Alternate => !self.host_had_turn,
+            Turns::Nearest => {
+                let commands = self.queue.nearest_ns(&fixed.mechanics, self.arm, now);
+                commands <= self.writes.nearest_ns(&fixed.mechanics, self.arm, now)
+            }
+        }
+    }
+
+    /// Choose and begin the next piece of work, if there is any.
+    fn start(&mut self, now: Nanos) {
+        if !self.queue.is_empty() && self.host_first(now) {
             self.host_had_turn = true;
             self.stop_stream(now);
             let fixed = &*self.fixed;

@@ -185,6 +185,27 @@ pub struct WriteCacheParams {
     pub size: Size,
     /// Runs of consecutive sectors it holds.
     pub runs: u32,
+    /// Whose turn it is while a flush or a full cache waits for its writes, and commands of the
+    /// host wait, too.
+    #[serde(skip_serializing_if = "Turns::is_default")]
+    pub turns: Turns,
+}
+
+/// Who goes next, of the host's commands and of cached writes that somebody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turns {
+    /// One of these, one of those.
+    #[default]
+    Alternate,
+    /// Whichever the head reaches first.
+    Nearest,
+}
+
+impl Turns {
+    fn is_default(&self) -> bool {
+        *self == Turns::default()
+    }
 }
 
 impl Default for Params {
@@ -264,7 +285,12 @@ impl Default for CacheParams {
 
 impl Default for WriteCacheParams {
     fn default() -> WriteCacheParams {
-        WriteCacheParams { enabled: true, size: Size(sim::Bytes::from_mib(4)), runs: 256 }
+        WriteCacheParams {
+            enabled: true,
+            size: Size(sim::Bytes::from_mib(4)),
+            runs: 256,
+            turns: Turns::default(),
+        }
     }
 }
 

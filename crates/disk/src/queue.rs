@@ -117,18 +117,29 @@ impl<T> Queue<T> {
                 oldest.map(|(index, _)| index)
             }
             Scheduler::Sptf => {
-                let phase = mechanics.phase(now);
-                let mut best = u64::MAX;
-                for (index, key) in self.keys.iter().enumerate() {
-                    let seek = mechanics.seek_ns(arm, key.cylinder, key.head, key.write);
-                    let later = key.ready.saturating_sub(now.0) + u64::from(seek);
-                    let cost = later + mechanics.wait_ns(phase, later, key.angle);
-                    // One number for time and index: the loop has no branch to mispredict.
-                    best = best.min(cost << INDEX_BITS | index as u64);
-                }
-                Some((best & ((1 << INDEX_BITS) - 1)) as usize)
+                let nearest = self.nearest(mechanics, arm, now);
+                Some((nearest & ((1 << INDEX_BITS) - 1)) as usize)
             }
         }
+    }
+
+    /// Nanoseconds until the head reaches the first sector of the command that it reaches first;
+    /// `None` when none waits.
+    pub fn nearest_ns(&self, mechanics: &Mechanics, arm: Arm, now: Nanos) -> Option<u64> {
+        (!self.is_empty()).then(|| self.nearest(mechanics, arm, now) >> INDEX_BITS)
+    }
+
+    /// That time and that command's index in one number: the loop has no branch to mispredict.
+    #[inline]
+    fn nearest(&self, mechanics: &Mechanics, arm: Arm, now: Nanos) -> u64 {
+        let phase = mechanics.phase(now);
+        let cost = |key: &Key| {
+            let seek = mechanics.seek_ns(arm, key.cylinder, key.head, key.write);
+            let later = key.ready.saturating_sub(now.0) + u64::from(seek);
+            later + mechanics.wait_ns(phase, later, key.angle)
+        };
+        let all = self.keys.iter().enumerate();
+        all.fold(u64::MAX, |best, (index, key)| best.min(cost(key) << INDEX_BITS | index as u64))
     }
 }
 

@@ -117,6 +117,11 @@ impl WriteCache {
         self.window.is_empty()
     }
 
+    /// Nanoseconds until the head reaches the write that it reaches first; `None` when none waits.
+    pub fn nearest_ns(&self, mechanics: &Mechanics, arm: Arm, now: Nanos) -> Option<u64> {
+        self.window.nearest_ns(mechanics, arm, now)
+    }
+
     /// True when everything is on the medium.
     #[inline]
     pub fn is_clean(&self) -> bool {

@@ -4,7 +4,7 @@ use config::device::Context;
 use config::{Rate, Size};
 use disk::hdd::Params;
 use disk::mechanics::Arm;
-use disk::params::Scheduler;
+use disk::params::{Scheduler, Turns};
 use sim::{
     Bytes, Completion, Demand, Device, Lba, Nanos, NoProbe, Outcome, Request, RequestId, Rng,
     Stepper, Stop, Workload, WorkloadError, simulate,
@@ -297,6 +297,26 @@ fn a_full_write_cache_makes_the_host_wait() {
 }
 
 #[test]
+fn the_arm_need_not_go_to_and_fro_between_reads_and_a_full_write_cache() {
+    let took = |turns| {
+        let mut params = plain();
+        params.write_cache.size = Size(Bytes::from_kib(64));
+        params.write_cache.turns = turns;
+        let mut rng = Rng::new(5, "both");
+        let both = || {
+            let near = rng.below(1 << 20) & !7;
+            match rng.below(2) {
+                0 => Request::read(Lba(near), 8),
+                _ => Request::write(Lba(near + (1 << 28)), 8),
+            }
+        };
+        run(&params, 32, 2_000, both).end
+    };
+    let (alternate, nearest) = (took(Turns::Alternate), took(Turns::Nearest));
+    assert!(nearest.0 * 4 < alternate.0 * 3, "{nearest} {alternate}");
+}
+
+#[test]
 fn overwriting_one_block_is_combined_in_the_cache() {
     let outcome = run(&plain(), 1, 5_000, || Request::write(Lba(600), 8));
     // One by one they would take a revolution each; one pass writes all that the arm can see.
@@ -317,6 +337,10 @@ fn every_configuration_obeys_the_laws() {
     add("tiny write cache", |p| {
         p.write_cache.size = Size(Bytes(40 * 512));
         p.write_cache.runs = 2;
+    });
+    add("the nearest first", |p| {
+        p.write_cache.size = Size(Bytes(40 * 512));
+        p.write_cache.turns = Turns::Nearest;
     });
     add("slow interface, read before", |p| {
         p.interface = Rate(3_000_000);
