@@ -63,10 +63,10 @@ const LONG: u64 = 5;
 pub(super) fn fit(
     (bench, base): (&Bench, &Base),
     points: &[Point],
-    sets: &[String],
+    settings: [&[String]; 2],
     (tries, shown): (u64, bool),
 ) -> Result<Fit, Failure> {
-    Trial::during((bench, base), points, sets, (tries, shown), |trial| search(trial, tries))
+    Trial::during((bench, base), points, settings, (tries, shown), |trial| search(trial, tries))
 }
 
 fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
@@ -95,7 +95,7 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     shake(&ground, &mut best)?;
     (ground.look, ground.limit) = (Look::Long, limit);
     best.cost = rms(&trial.residuals(&best.place, Look::Long)?);
-    for step in [0.05, LAST_STEP / 2.0] {
+    for step in [0.05, LAST_STEP / 2.0, LAST_STEP / 8.0] {
         ground.descend(step, limit, &mut best)?;
     }
     judge(&ground, best, dies)
