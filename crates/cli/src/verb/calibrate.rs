@@ -101,9 +101,7 @@ impl Split {
     /// Each `nth` point judges, in order of load; the first and the last are the ends of what is
     /// known, and are fitted to.
     fn new(mut points: Vec<Point>, nth: usize) -> Split {
-        points.sort_by_key(|point| {
-            (point.rw.clone(), point.bytes(), point.in_flight())
-        });
+        points.sort_by_key(|point| (point.rw.clone(), point.bytes(), point.in_flight()));
         let last = points.len().saturating_sub(1);
         let (mut fitted, mut held) = (Vec::new(), Vec::new());
         for (index, point) in points.into_iter().enumerate() {

@@ -57,9 +57,10 @@ impl Bench<'_> {
     fn buffer(&self, sets: &[String]) -> Result<Buffer, Failure> {
         let table: toml::Table = study::part_source(self.part)?.parse().unwrap_or_default();
         let of = |key: &str| {
-            let set = sets.iter().rev().find_map(|set| {
-                set.strip_prefix("device.")?.strip_prefix(key)?.strip_prefix('=')
-            });
+            let set = sets
+                .iter()
+                .rev()
+                .find_map(|set| set.strip_prefix("device.")?.strip_prefix(key)?.strip_prefix('='));
             let text = set.map(|set| set.trim_matches('"'));
             let text = text.or_else(|| find(&table, key).and_then(toml::Value::as_str));
             let size = config::Size::parse(text.unwrap_or_default());

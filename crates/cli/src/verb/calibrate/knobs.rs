@@ -484,7 +484,11 @@ mod tests {
         let base = Base::read("tlc-3d-128", &[], &[], &[point("4k"), point("16k")]).unwrap();
         let added = ["ssd.host.completion", "ssd.host.bandwidth", "ssd.nand.read_small"];
         assert_eq!(base.added, added);
-        for sets in [base.sets(&base.place()), base.smaller(&base.place(), true), base.smaller(&base.place(), false)] {
+        for sets in [
+            base.sets(&base.place()),
+            base.smaller(&base.place(), true),
+            base.smaller(&base.place(), false),
+        ] {
             study::build_part("tlc-3d-128", &sets, 1).unwrap();
         }
         let base = Base::read("tlc-3d-128", &[], &[], &[point("4k")]).unwrap();
