@@ -27,8 +27,8 @@
 //! programs take (k + 1) / k of their bus time and tPROG.
 //! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
 //! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
-//! comes into the collector's turn waits up to D - w / L; at a pace of r pages a second in that turn,
-//! up to D (1 - r / L), and no longer than all that are in flight take at it.
+//! comes into the collector's turn waits up to D - w / L; at a pace of r pages a second in that
+//! turn, up to D (1 - r / L), and no longer than all that are in flight take at it.
 //! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the
 //! time, and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
 //! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or

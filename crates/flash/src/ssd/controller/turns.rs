@@ -36,7 +36,7 @@ impl Turns {
 }
 
 impl Controller {
-    /// Whether pages of the buffer are programmed: in the collector's turn those that come at a pace.
+    /// Whether pages of the buffer are programmed: in the collector's turn, if they come at a pace.
     #[inline]
     pub(super) fn hosts_pages_go_on(&self) -> bool {
         !self.turns.collectors || self.pace.0.as_ref().is_some_and(|pace| pace.in_turns)
