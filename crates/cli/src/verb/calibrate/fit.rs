@@ -95,7 +95,7 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     shake(&ground, &mut best)?;
     (ground.look, ground.limit) = (Look::Long, limit);
     best.cost = rms(&trial.residuals(&best.place, Look::Long)?);
-    for step in [0.05, LAST_STEP / 2.0, LAST_STEP / 8.0] {
+    for step in [0.05, LAST_STEP / 2.0] {
         ground.descend(step, limit, &mut best)?;
     }
     judge(&ground, best, dies)
