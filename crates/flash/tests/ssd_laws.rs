@@ -95,7 +95,8 @@ fn every_shape_obeys_the_laws_under_the_oracle() {
 /// Turns need a buffer, which a shape of its own does not have.
 #[test]
 fn host_and_collector_in_turns_obey_the_laws() {
-    for buffer in BUFFERS {
+    let paced = "buffer = { capacity = '64KiB', pace = { page = '70us', in_turns = true } }";
+    for buffer in BUFFERS.iter().chain(&[paced]) {
         for step in [1, 3, 16] {
             let changes = format!(
                 "collection = {{ turn_pages = 5, step_pages = {step}, start_free_percent = 30 }}\n\

@@ -101,9 +101,7 @@ impl Split {
     /// Each `nth` point judges, in order of load; the first and the last are the ends of what is
     /// known, and are fitted to.
     fn new(mut points: Vec<Point>, nth: usize) -> Split {
-        points.sort_by_key(|point| {
-            (point.rw.clone(), point.bytes(), u64::from(point.iodepth) * u64::from(point.numjobs))
-        });
+        points.sort_by_key(|point| (point.rw.clone(), point.bytes(), point.in_flight()));
         let last = points.len().saturating_sub(1);
         let (mut fitted, mut held) = (Vec::new(), Vec::new());
         for (index, point) in points.into_iter().enumerate() {
@@ -150,11 +148,9 @@ impl Fitting {
             requests: self.requests,
             keep: false,
         };
-        let small = base.smaller(self.overwritten > 0);
-        let smaller = [&self.sets[..], &small, &self.while_fitting].concat();
-        let fit = fit::fit((&bench, &base), &split.fitted, &smaller, (self.tries, !self.json))?;
-        let mut sets = smaller;
-        sets.extend(base.sets(&fit.place));
+        let settings = [&self.sets, &self.while_fitting].map(Vec::as_slice);
+        let fit = fit::fit((&bench, &base), &split.fitted, settings, (self.tries, !self.json))?;
+        let sets = base.tried(&fit.place, settings, self.overwritten > 0);
         let (fitted, more) = bench.run(&split.fitted, &sets)?;
         notes.extend(more);
         let held =

@@ -44,7 +44,7 @@ impl Bench<'_> {
         let sets = sets.iter().filter(|set| of_model(set, self.model));
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
         let writes = points.iter().any(|point| point.direction() == "write");
-        let buffer = if writes { self.buffer(&sets)? } else { 0.0 };
+        let buffer = if writes { self.buffer(&sets)? } else { Buffer::default() };
         let runs = run_text(&self.study(points, buffer), &sets, self.keep)?;
         let values = points.iter().zip(&runs).map(|(point, run)| values(point, run));
         let mut notes: Vec<String> =
@@ -53,23 +53,35 @@ impl Bench<'_> {
         Ok((values.collect(), notes))
     }
 
-    /// Bytes that the part takes before its flash has to.
-    fn buffer(&self, sets: &[String]) -> Result<f64, Failure> {
-        let key = format!("device.{BUFFER}=");
-        let set = sets.iter().rev().find_map(|set| set.strip_prefix(&key).map(str::to_string));
-        let text = match set {
-            Some(set) => set.trim_matches('"').to_string(),
-            None => {
-                let table: toml::Table = study::part_source(self.part)?.parse().unwrap_or_default();
-                let buffer = find(&table, BUFFER).and_then(toml::Value::as_str);
-                buffer.unwrap_or_default().to_string()
-            }
+    /// What the part takes before its flash has to.
+    fn buffer(&self, sets: &[String]) -> Result<Buffer, Failure> {
+        let table: toml::Table = study::part_source(self.part)?.parse().unwrap_or_default();
+        let of = |key: &str| {
+            let set = sets
+                .iter()
+                .rev()
+                .find_map(|set| set.strip_prefix("device.")?.strip_prefix(key)?.strip_prefix('='));
+            let text = set.map(|set| set.trim_matches('"'));
+            let text = text.or_else(|| find(&table, key).and_then(toml::Value::as_str));
+            let size = config::Size::parse(text.unwrap_or_default());
+            size.map_or(0.0, |size| size.0.0 as f64)
         };
-        Ok(config::Size::parse(&text).map_or(0.0, |size| size.0.0 as f64))
+        Ok(Buffer { bytes: of(BUFFER), page: of(PAGE) })
+    }
+
+    /// Requests that a load has to be run with.
+    fn requests_of(&self, point: &Point) -> u64 {
+        self.requests.max(FOR_EACH_IN_FLIGHT * point.in_flight())
+    }
+
+    /// Writes that a load is measured by: of large ones fewer, as each is many pages.
+    fn writes_of(&self, point: &Point) -> u64 {
+        let few = self.requests * LARGE / point.bytes().max(LARGE);
+        few.max(FOR_EACH_IN_FLIGHT * point.in_flight())
     }
 
     /// A study with a workload for each point.
-    fn study(&self, points: &[Point], buffer: f64) -> String {
+    fn study(&self, points: &[Point], buffer: Buffer) -> String {
         let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
@@ -78,7 +90,8 @@ impl Bench<'_> {
         }
         let reads = points.iter().all(|point| point.direction() == "read");
         if reads {
-            text += &format!("[run]\nrequests = {}\n", self.requests);
+            let requests = points.iter().map(|point| self.requests_of(point)).max();
+            text += &format!("[run]\nrequests = {}\n", requests.unwrap_or(self.requests));
         }
         for (index, point) in points.iter().enumerate() {
             let Point { rw, bs, iodepth, numjobs, .. } = point;
@@ -88,15 +101,14 @@ impl Bench<'_> {
                 quoted(bs)
             );
             let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
-            let all = self.requests as f64;
             text += &match (point.measured[0], point.direction()) {
                 // A buffer takes the first ones, however slow the flash is: what the drive writes
                 // in the same time is measured when it wrote more than that, and all are in flight.
                 (Some(iops), "write") => {
-                    let buffered = buffer / point.bytes().max(1) as f64;
-                    let before = 2.0 * (buffered + f64::from(*iodepth) * f64::from(*numjobs));
-                    let us = |requests: f64| (1e6 * requests / iops).ceil();
+                    let all = self.writes_of(point) as f64;
+                    let before = 2.0 * (buffer.takes(point) + point.in_flight() as f64);
                     let most = each(QUICKER_MAX * (before + all));
+                    let us = |requests: f64| (1e6 * requests / iops).ceil();
                     format!(
                         "ramp_time = \"{}us\"\nruntime = \"{}us\"\nnumber_ios = {most}\n",
                         us(before),
@@ -104,7 +116,10 @@ impl Bench<'_> {
                     )
                 }
                 _ if reads => "runtime = \"1h\"\n".to_string(),
-                _ => format!("runtime = \"1h\"\nnumber_ios = {}\n", each(all)),
+                _ => {
+                    let all = self.requests_of(point) as f64;
+                    format!("runtime = \"1h\"\nnumber_ios = {}\n", each(all))
+                }
             };
         }
         text
@@ -112,7 +127,28 @@ impl Bench<'_> {
 }
 
 /// What an SSD's buffer holds.
-const BUFFER: &str = "ssd.buffer.capacity";
+pub(super) const BUFFER: &str = "ssd.buffer.capacity";
+/// Of that, a smaller write takes as much as this.
+const PAGE: &str = "ssd.geometry.page";
+/// So many requests for each that is in flight, at least: the first ones find an idle drive.
+const FOR_EACH_IN_FLIGHT: u64 = 8;
+/// Bytes of a write above which fewer are measured.
+const LARGE: u64 = 16 << 10;
+
+/// An SSD's buffer, in bytes: all of it, and a page.
+#[derive(Clone, Copy, Default)]
+struct Buffer {
+    bytes: f64,
+    page: f64,
+}
+
+impl Buffer {
+    /// Requests that fill it.
+    fn takes(&self, point: &Point) -> f64 {
+        self.bytes / self.page.max(point.bytes().max(1) as f64)
+    }
+}
+
 /// A part that is quicker than the drive by more than this has fewer writes measured.
 const QUICKER_MAX: f64 = 20.0;
 

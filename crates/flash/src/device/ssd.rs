@@ -8,7 +8,8 @@
 //! A page of the FTL may be a unit of a larger page of the flash, that page may lie over several
 //! planes that program and erase as one, small reads may take less, and parity may take its share.
 //! Four ways to let writes in: as long as the buffer has room; at a pace (`buffer.pace`); in turns
-//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause; and at the
+//! with the collector (`collection.turn_pages`), whose turn the host feels as a pause, or as a pace
+//! (`buffer.pace.in_turns`); and at the
 //! rate of lately while the drive catches up with what its writes owe the collector
 //! (`buffer.throttle`). Reads pass either way, unless programs may not be suspended while the
 //! buffer is full (`buffer.suspend_when_full`) or many writes wait for their pace
@@ -26,7 +27,8 @@
 //! programs take (k + 1) / k of their bus time and tPROG.
 //! A pace of one page each t and Poisson writes at load r: they wait t r / 2(1 - r) in the mean
 //! (M/D/1). With turns whose collection takes D and a buffer of w pages, a write at rate L that
-//! comes into the collector's turn waits up to D - w / L.
+//! comes into the collector's turn waits up to D - w / L; at a pace of r pages a second in that
+//! turn, up to D (1 - r / L), and no longer than all that are in flight take at it.
 //! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the
 //! time, and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
 //! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or
@@ -366,6 +368,10 @@ impl Params {
             return Err(ConfigError::new("collection.turn_pages", message));
         }
         let BufferParams { pace, throttle, .. } = &self.buffer;
+        if pace.is_some_and(|pace| pace.in_turns) && self.collection.turn_pages == 0 {
+            let message = "the collector has no turns: set collection.turn_pages";
+            return Err(ConfigError::new("buffer.pace.in_turns", message));
+        }
         let pace = pace.as_ref().map(PaceParams::check).transpose();
         let throttle = throttle.as_ref().map(ThrottleParams::check).transpose();
         let within = |e: ConfigError| e.within("buffer");

@@ -18,6 +18,10 @@ pub struct PaceParams {
     /// Pages that may come at once after a pause, at least 1.
     #[serde(default = "one")]
     pub burst: u32,
+    /// Only while the collector has its turn (`collection.turn_pages`), in which the buffer's pages
+    /// are programmed, too, then; in the host's own turn they come as fast as there is room.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turns: bool,
 }
 
 fn one() -> u32 {
@@ -27,6 +31,8 @@ fn one() -> u32 {
 /// State of the pace: a leaky bucket.
 #[derive(Clone, Debug)]
 pub struct Pace {
+    /// It holds in the collector's turn, and in no other.
+    pub in_turns: bool,
     page: Nanos,
     /// How far ahead of the pace pages may come.
     slack: Nanos,
@@ -53,7 +59,8 @@ impl PaceParams {
             return Err(ConfigError::new("pace.burst", message));
         }
         let slack = Nanos(page.0.saturating_mul(u64::from(self.burst - 1)));
-        Ok(Pace { page, slack, due: Nanos::ZERO, promised: Nanos::ZERO })
+        let in_turns = self.in_turns;
+        Ok(Pace { in_turns, page, slack, due: Nanos::ZERO, promised: Nanos::ZERO })
     }
 }
 
@@ -91,7 +98,7 @@ mod tests {
     #[test]
     fn after_a_pause_a_burst_comes_at_once_and_then_one_each_interval() {
         let page = Duration(Nanos(100));
-        let mut pace = PaceParams { page, burst: 3 }.check().unwrap();
+        let mut pace = PaceParams { page, burst: 3, in_turns: false }.check().unwrap();
         let now = Nanos(1_000);
         let times: Vec<u64> = (0..5)
             .map(|_| {
@@ -107,8 +114,8 @@ mod tests {
     fn what_cannot_be_is_refused_by_its_key() {
         let page = Duration(Nanos(100));
         for (params, key) in [
-            (PaceParams { page: Duration(Nanos::ZERO), burst: 1 }, "pace.page"),
-            (PaceParams { page, burst: 0 }, "pace.burst"),
+            (PaceParams { page: Duration(Nanos::ZERO), burst: 1, in_turns: false }, "pace.page"),
+            (PaceParams { page, burst: 0, in_turns: false }, "pace.burst"),
         ] {
             assert_eq!(params.check().expect_err(key).key, key);
         }

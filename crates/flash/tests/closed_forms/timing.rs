@@ -494,10 +494,10 @@ fn a_quiet_process_waits_for_the_commands_inside_only() {
 /// what all writes take is the same as without turns.
 #[test]
 fn turns_cost_the_host_its_wait_and_no_throughput() {
-    let rate = |turns: &str| {
+    let rate = |turns: &str, pace: &str| {
         let rest = format!(
             "over_provisioning = {{ live_percent = 70 }}\nnand.copy_back = false\n\
-             buffer = {{ capacity = '8KiB', access = '0us' }}\n\
+             buffer = {{ capacity = '8KiB', access = '0us'{pace} }}\n\
              collection = {{ step_pages = 16, start_free_percent = 20{turns} }}"
         );
         let mut device = ssd(ONE_DIE, &rest);
@@ -511,8 +511,14 @@ fn turns_cost_the_host_its_wait_and_no_throughput() {
         sim::simulate(&mut *device, &mut load, aged.end, stop, &mut times).expect("it runs");
         (times.rate(), times.response.max().unwrap())
     };
-    let (shared, _) = rate("");
-    let (turns, longest) = rate(", turn_pages = 16");
+    let (shared, _) = rate("", "");
+    let (turns, longest) = rate(", turn_pages = 16", "");
     close("turns", turns, shared, 0.1);
     assert!(longest >= 16 * (X + P), "a turn of 16 moves was not felt: {longest} ns");
+    // A pace that lets hardly anything in holds in the collector's turn, and costs the host nothing
+    // in its own.
+    let (paced, _) = rate(", turn_pages = 16", ", pace = { page = '50ms', in_turns = true }");
+    close("turns at a pace", paced, turns, 0.1);
+    let (always, _) = rate(", turn_pages = 16", ", pace = { page = '50ms' }");
+    close("always at that pace", always, 20.0, 0.1);
 }

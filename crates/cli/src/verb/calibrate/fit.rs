@@ -63,10 +63,10 @@ const LONG: u64 = 5;
 pub(super) fn fit(
     (bench, base): (&Bench, &Base),
     points: &[Point],
-    sets: &[String],
+    settings: [&[String]; 2],
     (tries, shown): (u64, bool),
 ) -> Result<Fit, Failure> {
-    Trial::during((bench, base), points, sets, (tries, shown), |trial| search(trial, tries))
+    Trial::during((bench, base), points, settings, (tries, shown), |trial| search(trial, tries))
 }
 
 fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {

@@ -3,7 +3,7 @@
 use study::Failure;
 use toml::{Table, Value};
 
-use super::super::measured::{Point, find};
+use super::super::measured::{BUFFER, Point, find};
 
 /// What is fitted where nothing else is asked for: (model, keys).
 const KNOBS: [(&str, &[&str]); 3] = [
@@ -39,12 +39,21 @@ pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
 const BLOCK_PAGES: &str = "ssd.geometry.pages_per_block";
 const UNITS: &str = "ssd.nand.units_per_page";
+/// So many bytes are enough of a buffer to begin with,
+const BUFFER_MIN: f64 = 8.0 * 1024.0 * 1024.0;
+/// or so many times what all flash programs at once.
+const BUFFER_OF_PROGRAMS: f64 = 2.0;
 const SPARE: &str = "ssd.over_provisioning";
 /// So many blocks of a plane are enough to collect, where the base does not have fewer.
 const BLOCKS_MIN: i64 = 128;
 
-/// Pages that a part is filled with while it is fitted.
+/// Blocks of a plane that is only read, or written until it is full.
+const BLOCKS_FEW: i64 = 24;
+
+/// Pages that a part is filled with while it is fitted, where it has to collect.
 const PAGES: i64 = 1 << 21;
+/// Bytes of it elsewhere: a quarter of them takes what any load writes.
+const BYTES: f64 = 4.0 * 1024.0 * 1024.0 * 1024.0;
 
 impl Knob {
     /// The larger, the quicker; else it is a time.
@@ -198,18 +207,22 @@ impl Base {
         let wanted = blocks.min(BLOCKS_MIN);
         let mut pages_now = pages;
         if fewer(pages) < wanted {
-            // Pages of each kind, and programs of several pages, stay whole.
-            let kinds = ["ssd.nand.read", "ssd.nand.program"].map(|key| {
-                find(&self.table, key)
-                    .and_then(Value::as_array)
-                    .map_or(1, |kinds| kinds.len() as i64)
-            });
-            let whole = kinds[0].max(kinds[1]) * of(UNITS).unwrap_or(1).max(1);
+            let whole = self.whole();
             pages_now = (pages * fewer(pages) / wanted / whole * whole).max(whole).min(pages);
             found.push((BLOCK_PAGES, pages_now));
         }
         found.push((BLOCKS, fewer(pages_now)));
         found
+    }
+
+    /// Pages of a block come in so many: those of each kind, and programs of several, stay whole.
+    fn whole(&self) -> i64 {
+        let kinds = ["ssd.nand.read", "ssd.nand.program"].map(|key| {
+            let kinds = find(&self.table, key).and_then(Value::as_array);
+            kinds.map_or(1, |kinds| kinds.len() as i64)
+        });
+        let units = find(&self.table, UNITS).and_then(Value::as_integer);
+        kinds[0].max(kinds[1]) * units.unwrap_or(1).max(1)
     }
 
     /// Whether there can be such a part.
@@ -227,11 +240,16 @@ impl Base {
         study::build_part(name, &sets, 1).map(|_| ())
     }
 
-    /// Settings for a smaller drive that does the same, and is filled sooner. Reads do not notice;
-    /// collection does if there are few blocks.
-    pub(super) fn smaller(&self, overwritten: bool) -> Vec<String> {
+    /// Settings for a smaller drive that does what the one at `place` does, and is filled sooner.
+    /// Reads do not notice; collection does if there are few blocks.
+    pub(super) fn smaller(&self, place: &Candidate, overwritten: bool) -> Vec<String> {
+        let shape = self.blocks(place);
         let of = |key: &str| {
-            let value = find(&self.table, &format!("ssd.geometry.{key}"));
+            let key = format!("ssd.geometry.{key}");
+            if let Some((_, value)) = shape.iter().find(|(own, _)| *own == key) {
+                return Some(*value);
+            }
+            let value = find(&self.table, &key);
             value.map_or(Some(1), Value::as_integer).filter(|number| *number > 0)
         };
         let planes = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
@@ -242,12 +260,17 @@ impl Base {
         else {
             return Vec::new();
         };
-        let least = if overwritten { 128 } else { 24 };
-        let fewer = (PAGES / planes.saturating_mul(pages).max(1)).max(least);
+        let (mut pages_now, mut least, mut most) = (pages, 128, PAGES);
+        if !overwritten {
+            (least, most) = (BLOCKS_FEW, (BYTES / page) as i64);
+            let whole = self.whole();
+            pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
+        }
+        let fewer = (most / planes.saturating_mul(pages_now).max(1)).max(least);
         if fewer >= blocks {
             return Vec::new();
         }
-        let mut sets = vec![format!("{BLOCKS}={fewer}")];
+        let mut sets = vec![format!("{BLOCKS}={fewer}"), format!("{BLOCK_PAGES}={pages_now}")];
         let physical = (planes * pages * blocks) as f64 * page;
         let stated = find(&self.table, SPARE).and_then(|spare| spare.get("capacity")?.as_str());
         match stated.and_then(bytes).filter(|capacity| *capacity < physical) {
@@ -261,6 +284,32 @@ impl Base {
             None => {}
         }
         sets
+    }
+
+    /// The settings that a part at `place` is run with: those of the command line, `settings`, go
+    /// before what is for all smaller drives, and after it.
+    pub(super) fn tried(
+        &self,
+        place: &Candidate,
+        [sets, while_fitting]: [&[String]; 2],
+        overwritten: bool,
+    ) -> Vec<String> {
+        [sets, &self.smaller(place, overwritten), while_fitting, &self.sets(place)].concat()
+    }
+
+    /// A setting for a buffer that is full sooner: nothing else of a drive that writes for long
+    /// depends on what more it holds than its programs.
+    pub(super) fn smaller_buffer(&self, place: &Candidate) -> Option<String> {
+        let of = |key: &str| find(&self.table, key);
+        let number = |key: &str| of(key).and_then(Value::as_integer).unwrap_or(1) as f64;
+        let size = |key: &str| of(key).and_then(Value::as_str).and_then(bytes);
+        let planes = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
+        let planes: f64 = planes.iter().map(|key| number(&format!("ssd.geometry.{key}"))).product();
+        let dies = place.dies.map_or(1.0, |dies| dies as f64 / number(DIES));
+        let word_line = of("ssd.nand.program").and_then(Value::as_array).map_or(1, Vec::len) as f64;
+        let programs = planes * dies * word_line * number(UNITS) * size("ssd.geometry.page")?;
+        let wanted = (BUFFER_OF_PROGRAMS * programs).max(BUFFER_MIN);
+        (wanted < size(BUFFER)?).then(|| format!("{BUFFER}=\"{wanted}B\""))
     }
 }
 
@@ -414,6 +463,12 @@ mod tests {
             assert!((256 * 1152..256 * 1152 + dies * block).contains(&all), "{dies}: {all}");
             assert_eq!(block % 3, 0);
             base.check("tlc-3d-128", &[], &place).unwrap();
+            // While parts are tried, none is large: each is filled.
+            let mut sets = base.sets(&place);
+            sets.extend(base.smaller(&place, false));
+            let part = study::build_part("tlc-3d-128", &sets, 1).unwrap();
+            let capacity = part.device.limits().capacity.0 / (16 << 10);
+            assert!((1 << 17..1 << 18).contains(&capacity), "{dies}: {capacity}");
         }
     }
 
@@ -429,7 +484,11 @@ mod tests {
         let base = Base::read("tlc-3d-128", &[], &[], &[point("4k"), point("16k")]).unwrap();
         let added = ["ssd.host.completion", "ssd.host.bandwidth", "ssd.nand.read_small"];
         assert_eq!(base.added, added);
-        for sets in [base.sets(&base.place()), base.smaller(true), base.smaller(false)] {
+        for sets in [
+            base.sets(&base.place()),
+            base.smaller(&base.place(), true),
+            base.smaller(&base.place(), false),
+        ] {
             study::build_part("tlc-3d-128", &sets, 1).unwrap();
         }
         let base = Base::read("tlc-3d-128", &[], &[], &[point("4k")]).unwrap();

@@ -20,10 +20,8 @@ pub(super) enum Look {
     Long,
 }
 
-/// A short look has this share of the requests of a long one,
+/// A short look has this share of the requests of a long one.
 const SHORT: u64 = 4;
-/// and so many for each that is in flight: the first ones find an idle drive.
-const FOR_EACH_IN_FLIGHT: u64 = 8;
 /// By metric: few requests are beyond a percentile, so it says less than a mean does.
 pub(super) const WEIGHTS: [f64; METRICS.len()] = [1.0, 1.0, 0.7, 0.35];
 /// An error above which a point is an outlier.
@@ -37,7 +35,9 @@ pub(super) struct Trial<'a> {
     pub(super) base: &'a Base,
     pub(super) points: &'a [Point],
     bench: &'a Bench<'a>,
-    sets: &'a [String],
+    settings: [&'a [String]; 2],
+    /// Whether anything is written: a short look has another buffer then.
+    writes: bool,
     progress: Steps,
     /// A search comes by where it was before.
     done: RefCell<Done>,
@@ -50,7 +50,7 @@ impl Trial<'_> {
     pub(super) fn during<T>(
         (bench, base): (&Bench, &Base),
         points: &[Point],
-        sets: &[String],
+        settings: [&[String]; 2],
         (tries, shown): (u64, bool),
         work: impl FnOnce(&Trial) -> T,
     ) -> T {
@@ -59,7 +59,8 @@ impl Trial<'_> {
         let found = interrupt::during(note, || {
             let progress = Steps::new("parts", tries, shown);
             let done = RefCell::default();
-            let trial = Trial { base, points, bench, sets, progress, done, ended_by };
+            let writes = points.iter().any(|point| point.direction() == "write");
+            let trial = Trial { base, points, bench, settings, writes, progress, done, ended_by };
             work(&trial)
         });
         if let signal @ 1.. = ended_by.load(Ordering::Relaxed) {
@@ -78,25 +79,27 @@ impl Trial<'_> {
         if self.ended_by.load(Ordering::Relaxed) != 0 {
             return Err(Failure::machine("interrupted; nothing was written"));
         }
-        let own = (self.requests(look), self.base.sets(place));
+        let requests = self.requests(look);
+        let overwritten = self.bench.overwritten > 0;
+        let mut sets = self.base.tried(place, self.settings, overwritten);
+        if matches!(look, Look::Short) && self.writes {
+            sets.extend(self.base.smaller_buffer(place));
+        }
+        let own = (requests, sets);
         if let Some(values) = self.done.borrow().get(&own) {
             return Ok(values.clone());
         }
-        let bench = Bench { requests: own.0, ..*self.bench };
-        let (values, _) = bench.run(self.points, &[self.sets, &own.1].concat())?;
+        let bench = Bench { requests, ..*self.bench };
+        let (values, _) = bench.run(self.points, &own.1)?;
         self.done.borrow_mut().insert(own, values.clone());
         self.progress.at(self.tries());
         Ok(values)
     }
 
     fn requests(&self, look: Look) -> u64 {
-        let all = self.bench.requests;
-        let in_flight =
-            self.points.iter().map(|point| u64::from(point.iodepth) * u64::from(point.numjobs));
-        let least = FOR_EACH_IN_FLIGHT * in_flight.max().unwrap_or_default();
         match look {
-            Look::Short => (all / SHORT).max(least).min(all),
-            Look::Long => all,
+            Look::Short => self.bench.requests.div_ceil(SHORT),
+            Look::Long => self.bench.requests,
         }
     }
 

@@ -49,6 +49,11 @@ impl Point {
         if self.rw.ends_with("read") { "read" } else { "write" }
     }
 
+    /// Requests in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        u64::from(self.iodepth) * u64::from(self.numjobs)
+    }
+
     /// The size of a request; 0 if it is none.
     pub(crate) fn bytes(&self) -> u64 {
         let bs = self.bs.to_lowercase();

@@ -36,7 +36,9 @@ impl Controller {
     fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
         let request = self.requests[part.slot as usize].request();
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
-        let pace = self.pace.0.as_mut().filter(|_| !buffer.holds(part.lpn));
+        let collectors = self.turns.is_collectors();
+        let pace = self.pace.0.as_mut().filter(|pace| collectors || !pace.in_turns);
+        let pace = pace.filter(|_| !buffer.holds(part.lpn));
         let paced = pace.as_ref().map_or(now, |pace| pace.earliest(now));
         let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.holds(part.lpn));
         let earliest =

@@ -525,7 +525,8 @@ impl Controller {
 
     /// Program what the buffer wants to get rid of.
     fn destage(&mut self) {
-        while let Some(buffer) = self.buffer.0.as_mut().filter(|_| !self.turns.is_collectors()) {
+        while self.hosts_pages_go_on() {
+            let Some(buffer) = self.buffer.0.as_mut() else { break };
             let Some((lpn, sectors, stream)) = buffer.next_destage() else { break };
             let whole = sectors >= self.geometry.page_sectors;
             let sectors = sectors.min(self.geometry.page_sectors) as u16;

@@ -23,7 +23,7 @@ impl Turns {
         Turns { pages, left: pages, collectors: false, to_move: vec![0; pools as usize] }
     }
 
-    /// The host's pages have to wait.
+    /// The host's pages have to wait, or come at a pace.
     #[inline]
     pub(super) fn is_collectors(&self) -> bool {
         self.collectors
@@ -36,10 +36,16 @@ impl Turns {
 }
 
 impl Controller {
+    /// Whether pages of the buffer are programmed: in the collector's turn, if they come at a pace.
+    #[inline]
+    pub(super) fn hosts_pages_go_on(&self) -> bool {
+        !self.turns.collectors || self.pace.0.as_ref().is_some_and(|pace| pace.in_turns)
+    }
+
     /// A page of the host was planned: perhaps the last one of its turn.
     #[inline]
     pub(super) fn page_of_the_host(&mut self) {
-        if self.turns.pages == 0 {
+        if self.turns.pages == 0 || self.turns.collectors {
             return;
         }
         self.turns.left = self.turns.left.saturating_sub(1);
