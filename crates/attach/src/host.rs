@@ -315,10 +315,13 @@ impl Measured {
         text.push('\n');
         let batches = format!("lower quartile of {BATCHES} batches");
         let long_batches = format!("lower quartile of {LONG_BATCHES} batches");
-        let amid = "each on any of 10000 files of 3 pages in turn with the others, mean without \
-            the longest twentieth";
-        let loops = "read and write of a byte, seek, list, sync and other in loops of \
-            their own";
+        let amid = format!(
+            "each on any of {} files of {} pages in turn with the others, mean without the \
+             longest twentieth",
+            amid::FILES,
+            amid::PAGES_OF_FILE
+        );
+        let loops = "read and write of a byte, seek, list, sync and other in loops of their own";
         let sources = [
             ("processor.cores", format!("{by}: those that it may run on")),
             (

@@ -12,9 +12,9 @@ use sim::Rng;
 use super::{LARGE, LARGE_CALLS, PAGE};
 
 /// Files that are there at a time: more than the nearest caches hold, less than the farthest.
-const FILES: usize = 10_000;
+pub(super) const FILES: usize = 10_000;
 /// What a file has.
-const PAGES_OF_FILE: usize = 3;
+pub(super) const PAGES_OF_FILE: usize = 3;
 /// Rounds, each of which does all that a program does with a file.
 const ROUNDS: usize = 10_000;
 /// Readings of the clock, of which the shortest is what a reading takes.
@@ -100,6 +100,39 @@ impl Files<'_> {
     fn any(&mut self) -> usize {
         self.rng.below(FILES as u64) as usize
     }
+
+    fn any_path(&mut self) -> PathBuf {
+        let any = self.any();
+        self.path(any)
+    }
+}
+
+/// What it takes to make a file, to write its pages, and to close a file.
+#[derive(Default)]
+struct Filling {
+    make: Times,
+    write: Times,
+    close: Times,
+}
+
+impl Filling {
+    fn fill(&mut self, clock: &Clock, path: &Path) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let mut file = clock.timed(&mut self.make, || options.open(path))?;
+        for _ in 0..PAGES_OF_FILE {
+            clock.timed(&mut self.write, || file.write_all(&[1; PAGE]))?;
+        }
+        self.close(clock, file)
+    }
+
+    fn close(&mut self, clock: &Clock, file: File) -> io::Result<()> {
+        let close = || {
+            drop(file);
+            Ok(())
+        };
+        clock.timed(&mut self.close, close)
+    }
 }
 
 impl Amid {
@@ -109,51 +142,30 @@ impl Amid {
         std::fs::create_dir(&folder)?;
         let rng = Rng::new(0, "host");
         let mut files = Files { folder: &folder, generations: vec![0; FILES], rng };
-        let page = [1; PAGE];
-        let mut into = [0; PAGE];
-        let [mut make, mut write, mut close] = [const { Times(Vec::new()) }; 3];
-        let fill = |path: &Path, make: &mut Times, write: &mut Times, close: &mut Times| {
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true);
-            let mut file = clock.timed(make, || options.open(path))?;
-            for _ in 0..PAGES_OF_FILE {
-                clock.timed(write, || file.write_all(&page))?;
-            }
-            clock.timed(close, || {
-                drop(file);
-                Ok(())
-            })
-        };
-        for index in 0..FILES {
-            let mut aside = [const { Times(Vec::new()) }; 3];
-            let [make, write, close] = &mut aside;
-            fill(&files.path(index), make, write, close)?;
-        }
+        (0..FILES).try_for_each(|index| Filling::default().fill(&clock, &files.path(index)))?;
+        let mut filling = Filling::default();
         let [mut open, mut stat, mut fstat, mut read, mut rename, mut remove] =
             [const { Times(Vec::new()) }; 6];
+        let mut into = [0; PAGE];
         for _ in 0..ROUNDS {
-            let any = files.any();
-            let path = files.path(any);
+            let path = files.any_path();
             clock.timed(&mut stat, || std::fs::metadata(&path).map(black_box))?;
-            let any = files.any();
-            let path = files.path(any);
+            let path = files.any_path();
             let mut file = clock.timed(&mut open, || File::open(&path))?;
             clock.timed(&mut fstat, || Ok(rustix::fs::fstat(&file)?))?;
             for _ in 0..PAGES_OF_FILE {
                 clock.timed(&mut read, || file.read_exact(&mut into))?;
             }
-            clock.timed(&mut close, || {
-                drop(file);
-                Ok(())
-            })?;
+            filling.close(&clock, file)?;
             let any = files.any();
             let (from, to) = (files.path(any), files.next_path(any));
             clock.timed(&mut rename, || std::fs::rename(&from, &to))?;
             let any = files.any();
             let path = files.path(any);
             clock.timed(&mut remove, || std::fs::remove_file(&path))?;
-            fill(&files.next_path(any), &mut make, &mut write, &mut close)?;
+            filling.fill(&clock, &files.next_path(any))?;
         }
+        let Filling { make, write, close } = filling;
         let [large_read, large_write] = large(&clock, &folder)?;
         Ok(Amid {
             open: open.usual(),
