@@ -146,20 +146,20 @@ fn quartile(mut all: Vec<u64>) -> u64 {
     all[all.len() / 4]
 }
 
-/// Nanoseconds on `clock` that `work` takes.
-fn timed(clock: ClockId, work: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
+/// What `work` gives, and the nanoseconds on `clock` that it takes.
+fn timed<T>(clock: ClockId, work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, u64)> {
     let now = || {
         let now = clock_gettime(clock);
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     };
     let began = now();
-    work()?;
-    Ok(now() - began)
+    let done = work()?;
+    Ok((done, now() - began))
 }
 
 /// This task's own time for `count` of what `work` does.
 fn own(count: usize, mut work: impl FnMut() -> io::Result<()>) -> io::Result<u64> {
-    let took = timed(ClockId::ThreadCPUTime, || (0..count).try_for_each(|_| work()))?;
+    let ((), took) = timed(ClockId::ThreadCPUTime, || (0..count).try_for_each(|_| work()))?;
     Ok(took / count as u64)
 }
 
@@ -247,8 +247,8 @@ fn switches() -> io::Result<Duration> {
         from.read_exact(&mut byte)
     };
     turn()?;
-    let turns = || timed(ClockId::Monotonic, || (0..TURNS).try_for_each(|_| turn()));
-    let batches = std::iter::repeat_with(turns).take(BATCHES).collect::<io::Result<_>>();
+    let mut turns = || timed(ClockId::Monotonic, || (0..TURNS).try_for_each(|_| turn()));
+    let batches = (0..BATCHES).map(|_| Ok(turns()?.1)).collect::<io::Result<_>>();
     drop(to);
     cat.wait()?;
     let turn_ns = quartile(batches?) / TURNS as u64;
@@ -262,7 +262,7 @@ fn processes(page_fault: Duration) -> io::Result<(Duration, Duration)> {
         let mut batches = Vec::new();
         for _ in 0..LONG_BATCHES {
             let faults = faults_of_children()?;
-            let took = timed(ClockId::Monotonic, || {
+            let ((), took) = timed(ClockId::Monotonic, || {
                 let status = Command::new("/bin/sh").args(["-c", &script]).status()?;
                 let bad = || io::Error::other(format!("sh ended with {status}"));
                 if status.success() { Ok(()) } else { Err(bad()) }

@@ -64,8 +64,8 @@ use crate::cache::Segments;
 use crate::divisor::Divisor;
 use crate::geometry::SectorPosition;
 use crate::mechanics::{Arm, Mechanics};
+use crate::params::ArmTurns;
 pub use crate::params::Params;
-use crate::params::Turns;
 use config::ConfigError;
 use config::device::Context;
 
@@ -338,8 +338,8 @@ impl Hdd {
         }
         let fixed = &*self.fixed;
         match fixed.params.write_cache.turns {
-            Turns::Alternate => !self.host_had_turn,
-            Turns::Nearest => {
+            ArmTurns::Alternate => !self.host_had_turn,
+            ArmTurns::Nearest => {
                 let commands = self.queue.nearest_ns(&fixed.mechanics, self.arm, now);
                 commands <= self.writes.nearest_ns(&fixed.mechanics, self.arm, now)
             }

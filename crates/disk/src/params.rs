@@ -187,24 +187,24 @@ pub struct WriteCacheParams {
     pub runs: u32,
     /// Whose turn it is while a flush or a full cache waits for its writes, and commands of the
     /// host wait, too.
-    #[serde(skip_serializing_if = "Turns::is_default")]
-    pub turns: Turns,
+    #[serde(skip_serializing_if = "ArmTurns::is_default")]
+    pub turns: ArmTurns,
 }
 
 /// Who goes next, of the host's commands and of cached writes that somebody waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Turns {
+pub enum ArmTurns {
     /// One of these, one of those.
     #[default]
     Alternate,
-    /// Whichever the head reaches first.
+    /// Those of which the head reaches one first.
     Nearest,
 }
 
-impl Turns {
+impl ArmTurns {
     fn is_default(&self) -> bool {
-        *self == Turns::default()
+        *self == ArmTurns::default()
     }
 }
 
@@ -289,7 +289,7 @@ impl Default for WriteCacheParams {
             enabled: true,
             size: Size(sim::Bytes::from_mib(4)),
             runs: 256,
-            turns: Turns::default(),
+            turns: ArmTurns::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use config::device::Context;
 use config::{Rate, Size};
 use disk::hdd::Params;
 use disk::mechanics::Arm;
-use disk::params::{Scheduler, Turns};
+use disk::params::{ArmTurns, Scheduler};
 use sim::{
     Bytes, Completion, Demand, Device, Lba, Nanos, NoProbe, Outcome, Request, RequestId, Rng,
     Stepper, Stop, Workload, WorkloadError, simulate,
@@ -312,7 +312,7 @@ fn the_arm_need_not_go_to_and_fro_between_reads_and_a_full_write_cache() {
         };
         run(&params, 32, 2_000, both).end
     };
-    let (alternate, nearest) = (took(Turns::Alternate), took(Turns::Nearest));
+    let (alternate, nearest) = (took(ArmTurns::Alternate), took(ArmTurns::Nearest));
     assert!(nearest.0 * 4 < alternate.0 * 3, "{nearest} {alternate}");
 }
 
@@ -340,7 +340,7 @@ fn every_configuration_obeys_the_laws() {
     });
     add("the nearest first", |p| {
         p.write_cache.size = Size(Bytes(40 * 512));
-        p.write_cache.turns = Turns::Nearest;
+        p.write_cache.turns = ArmTurns::Nearest;
     });
     add("slow interface, read before", |p| {
         p.interface = Rate(3_000_000);

@@ -6,10 +6,10 @@ use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use sim::Rng;
 
-use super::{LARGE, LARGE_CALLS, PAGE};
+use super::{LARGE, LARGE_CALLS, PAGE, timed};
 
 /// Files that are there at a time: more than the nearest caches hold, less than the farthest.
 pub(super) const FILES: usize = 10_000;
@@ -45,27 +45,22 @@ struct Clock {
     reading_ns: u64,
 }
 
-impl Clock {
-    fn new() -> Clock {
-        let readings = (0..READINGS).map(|_| {
-            let began = Clock::now_ns();
-            Clock::now_ns() - began
-        });
-        Clock { reading_ns: readings.min().unwrap_or(0) }
-    }
+/// The wall's: reading a task's own time is a system call, which would be in what it times.
+const WALL: ClockId = ClockId::Monotonic;
 
-    /// The wall's: reading a task's own time is a system call, which would be in what it times.
-    fn now_ns() -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+impl Clock {
+    fn new() -> io::Result<Clock> {
+        let mut reading_ns = u64::MAX;
+        for _ in 0..READINGS {
+            reading_ns = reading_ns.min(timed(WALL, || Ok(()))?.1);
+        }
+        Ok(Clock { reading_ns })
     }
 
     fn timed<T>(&self, into: &mut Times, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let began = Clock::now_ns();
-        let done = call();
-        let took = Clock::now_ns() - began;
+        let (done, took) = timed(WALL, call)?;
         into.0.push(took.saturating_sub(self.reading_ns));
-        done
+        Ok(done)
     }
 }
 
@@ -137,7 +132,7 @@ impl Filling {
 
 impl Amid {
     pub(super) fn measure(folder: &Path) -> io::Result<Amid> {
-        let clock = Clock::new();
+        let clock = Clock::new()?;
         let folder = folder.join("amid");
         std::fs::create_dir(&folder)?;
         let rng = Rng::new(0, "host");

@@ -129,7 +129,7 @@ impl Bench<'_> {
 /// What an SSD's buffer holds.
 pub(super) const BUFFER: &str = "ssd.buffer.capacity";
 /// Of that, a smaller write takes as much as this.
-const PAGE: &str = "ssd.geometry.page";
+pub(super) const PAGE: &str = "ssd.geometry.page";
 /// So many requests for each that is in flight, at least: the first ones find an idle drive.
 const FOR_EACH_IN_FLIGHT: u64 = 8;
 /// Bytes of a write above which fewer are measured.

@@ -3,7 +3,7 @@
 use study::Failure;
 use toml::{Table, Value};
 
-use super::super::measured::{BUFFER, Point, find};
+use super::super::measured::{BUFFER, PAGE, Point, find};
 
 /// What is fitted where nothing else is asked for: (model, keys).
 const KNOBS: [(&str, &[&str]); 3] = [
@@ -39,11 +39,11 @@ pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
 const BLOCK_PAGES: &str = "ssd.geometry.pages_per_block";
 const UNITS: &str = "ssd.nand.units_per_page";
+const SPARE: &str = "ssd.over_provisioning";
 /// So many bytes are enough of a buffer to begin with,
 const BUFFER_MIN: f64 = 8.0 * 1024.0 * 1024.0;
 /// or so many times what all flash programs at once.
 const BUFFER_OF_PROGRAMS: f64 = 2.0;
-const SPARE: &str = "ssd.over_provisioning";
 /// So many blocks of a plane are enough to collect, where the base does not have fewer.
 const BLOCKS_MIN: i64 = 128;
 
@@ -243,24 +243,13 @@ impl Base {
     /// Settings for a smaller drive that does what the one at `place` does, and is filled sooner.
     /// Reads do not notice; collection does if there are few blocks.
     pub(super) fn smaller(&self, place: &Candidate, overwritten: bool) -> Vec<String> {
-        let shape = self.blocks(place);
-        let of = |key: &str| {
-            let key = format!("ssd.geometry.{key}");
-            if let Some((_, value)) = shape.iter().find(|(own, _)| *own == key) {
-                return Some(*value);
-            }
-            let value = find(&self.table, &key);
-            value.map_or(Some(1), Value::as_integer).filter(|number| *number > 0)
-        };
-        let planes = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
-        let planes = planes.iter().try_fold(1i64, |product, key| product.checked_mul(of(key)?));
-        let page = find(&self.table, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
+        let of = |key| self.shape(place, key);
         let (Some(planes), Some(pages), Some(blocks), Some(page)) =
-            (planes, of("pages_per_block"), of("blocks_per_plane"), page)
+            (self.planes(place), of(BLOCK_PAGES), of(BLOCKS), self.size(PAGE))
         else {
             return Vec::new();
         };
-        let (mut pages_now, mut least, mut most) = (pages, 128, PAGES);
+        let (mut pages_now, mut least, mut most) = (pages, BLOCKS_MIN, PAGES);
         if !overwritten {
             (least, most) = (BLOCKS_FEW, (BYTES / page) as i64);
             let whole = self.whole();
@@ -300,16 +289,29 @@ impl Base {
     /// A setting for a buffer that is full sooner: nothing else of a drive that writes for long
     /// depends on what more it holds than its programs.
     pub(super) fn smaller_buffer(&self, place: &Candidate) -> Option<String> {
-        let of = |key: &str| find(&self.table, key);
-        let number = |key: &str| of(key).and_then(Value::as_integer).unwrap_or(1) as f64;
-        let size = |key: &str| of(key).and_then(Value::as_str).and_then(bytes);
-        let planes = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
-        let planes: f64 = planes.iter().map(|key| number(&format!("ssd.geometry.{key}"))).product();
-        let dies = place.dies.map_or(1.0, |dies| dies as f64 / number(DIES));
-        let word_line = of("ssd.nand.program").and_then(Value::as_array).map_or(1, Vec::len) as f64;
-        let programs = planes * dies * word_line * number(UNITS) * size("ssd.geometry.page")?;
+        let kinds = find(&self.table, "ssd.nand.program").and_then(Value::as_array);
+        let pages = self.planes(place)? * kinds.map_or(1, |kinds| kinds.len() as i64);
+        let programs = (pages * self.shape(place, UNITS)?) as f64 * self.size(PAGE)?;
         let wanted = (BUFFER_OF_PROGRAMS * programs).max(BUFFER_MIN);
-        (wanted < size(BUFFER)?).then(|| format!("{BUFFER}=\"{wanted}B\""))
+        (wanted < self.size(BUFFER)?).then(|| format!("{BUFFER}=\"{wanted}B\""))
+    }
+
+    /// A number of the part at `place`, 1 where its table is silent; `None` if it is none.
+    fn shape(&self, place: &Candidate, key: &str) -> Option<i64> {
+        let own = self.blocks(place).into_iter().find(|(own, _)| *own == key);
+        let value = || find(&self.table, key).map_or(Some(1), Value::as_integer);
+        own.map_or_else(value, |(_, value)| Some(value)).filter(|number| *number > 0)
+    }
+
+    fn planes(&self, place: &Candidate) -> Option<i64> {
+        let keys = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
+        let mut numbers = keys.iter().map(|key| self.shape(place, &format!("ssd.geometry.{key}")));
+        numbers.try_fold(1i64, |product, number| product.checked_mul(number?))
+    }
+
+    /// Bytes that the part's table has at a key.
+    fn size(&self, key: &str) -> Option<f64> {
+        find(&self.table, key).and_then(Value::as_str).and_then(bytes)
     }
 }
 
