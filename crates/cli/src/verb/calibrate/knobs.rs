@@ -197,9 +197,19 @@ impl Base {
 
     /// The settings `KEY=VALUE` of a part at `place`.
     pub(super) fn sets(&self, place: &Candidate) -> Vec<String> {
+        [self.added(), self.found(place)].concat()
+    }
+
+    /// Those that were added to it.
+    fn added(&self) -> Vec<String> {
         let added = self.added.iter().filter_map(|key| Some((key, find(&self.table, key)?)));
-        let mut sets: Vec<String> = added.map(|(key, value)| format!("{key}={value}")).collect();
-        sets.extend(place.dies.map(|dies| format!("{DIES}={dies}")));
+        added.map(|(key, value)| format!("{key}={value}")).collect()
+    }
+
+    /// Those that are looked for.
+    fn found(&self, place: &Candidate) -> Vec<String> {
+        let mut sets: Vec<String> =
+            place.dies.map(|dies| format!("{DIES}={dies}")).into_iter().collect();
         sets.extend(self.values(place).iter().map(|(key, value)| format!("{key}={value}")));
         sets
     }
@@ -290,9 +300,11 @@ impl Base {
             pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
         }
         let fewer = (most / planes.saturating_mul(pages_now).max(1)).max(least);
-        if fewer >= blocks {
+        let smaller_blocks = self.mechanism.is_some() && pages_now < pages;
+        if fewer >= blocks && !smaller_blocks {
             return Vec::new();
         }
+        let fewer = fewer.min(blocks);
         let mut sets = vec![format!("{BLOCKS}={fewer}"), format!("{BLOCK_PAGES}={pages_now}")];
         if self.mechanism.is_some()
             && let Some(erase) = find(&self.table, ERASE)
@@ -317,14 +329,15 @@ impl Base {
     }
 
     /// The settings that a part at `place` is run with: those of the command line, `settings`, go
-    /// before what is for all smaller drives, and after it.
+    /// before what is for all smaller drives, and after it. What was added may be of its shape.
     pub(super) fn tried(
         &self,
         place: &Candidate,
         [sets, while_fitting]: [&[String]; 2],
         overwritten: bool,
     ) -> Vec<String> {
-        [sets, &self.smaller(place, overwritten), while_fitting, &self.sets(place)].concat()
+        let smaller = self.smaller(place, overwritten);
+        [sets, &self.added(), &smaller, while_fitting, &self.found(place)].concat()
     }
 
     /// A setting for a buffer that is full sooner: nothing else of a drive that writes for long

@@ -129,19 +129,24 @@ fn table<const N: usize>(pairs: [(&str, Value); N]) -> Value {
 /// Ways that a drive which did what the points say may let writes in, the simplest first.
 pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
     let seen = Seen::new(points);
-    let common: Vec<_> = map_unit(points, base).into_iter().chain(spare(base)).collect();
+    let suspend = ["program", "erase"].map(|what| {
+        let key = format!("ssd.nand.{what}_suspend");
+        find(base, &key).is_none().then(|| (key, Value::String(SUSPEND.into())))
+    });
+    let mut common = map_unit(points, base);
+    common.extend(spare(base).into_iter().chain(suspend.into_iter().flatten()));
     let with = |name, laid: Vec<(&str, Value)>, knobs: &[&'static str]| {
         let laid = laid.into_iter().map(|(key, value)| (format!("ssd.{key}"), value));
         Mechanism { name, laid: common.iter().cloned().chain(laid).collect(), knobs: knobs.into() }
     };
-    let suspend = ("nand.program_suspend", Value::String("40us".into()));
-    let mut found =
-        vec![with("room in the buffer", vec![suspend.clone()], &["ssd.nand.program_suspend"])];
+    let step = ("collection.step_pages", Value::Integer(STEP_PAGES));
+    let reads = ["ssd.nand.program_suspend", "ssd.collection.step_pages"];
+    let mut found = vec![with("room in the buffer", vec![step.clone()], &reads)];
 
     // A pace, and how many commands are inside: those that a saturated write waits for.
     let pace = table([("page", us(1e6 / seen.most)), ("burst", Value::Integer(3))]);
-    let mut paced = vec![suspend.clone(), ("buffer.pace", pace)];
-    let mut knobs = vec!["ssd.nand.program_suspend", "ssd.buffer.pace.page"];
+    let mut paced = vec![step.clone(), ("buffer.pace", pace)];
+    let mut knobs = [&reads[..], &["ssd.buffer.pace.page"]].concat();
     if seen.saturated && seen.inside < COMMANDS_SHARE * seen.in_flight {
         paced.push(("host.commands", Value::Integer(seen.inside.round().max(1.0) as i64)));
     }
@@ -155,14 +160,12 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
 
     // Turns with the collector, as a KIOXIA CM7-R has them.
     let turns = seen.turns();
-    let (all, rate) = turns.unwrap_or((2e6 * seen.in_flight / seen.most, 0.25e-6 * seen.most));
-    let pace = table([("page", us(1.0 / rate)), ("in_turns", Value::Boolean(true))]);
-    knobs = vec!["ssd.nand.program_suspend", "ssd.buffer.pace.page", "ssd.collection.step_pages"];
-    knobs.push("ssd.collection.turn_pages");
+    let (all, rate) = turns.unwrap_or((2e6 * seen.in_flight / seen.most, 0.25 * seen.most));
+    let pace = table([("page", us(1e6 / rate)), ("in_turns", Value::Boolean(true))]);
+    knobs = [&reads[..], &["ssd.buffer.pace.page", "ssd.collection.turn_pages"]].concat();
     // Between two turns about as much is written as in one.
     let turn = (all * seen.most / 1e6).round().max(16.0) as i64;
     let turned = vec![
-        suspend.clone(),
         ("buffer.pace", pace),
         ("collection.turn_pages", Value::Integer(turn)),
         ("collection.step_pages", Value::Integer((turn / TURN_STEPS).max(1))),
@@ -187,11 +190,15 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
         "stop" => "ssd.buffer.throttle.stop",
         _ => "ssd.buffer.throttle.hold_back_percent",
     });
-    knobs = ["ssd.nand.program_suspend"].into_iter().chain(keys).collect();
-    found.push(with("a throttle", vec![suspend, ("buffer.throttle", throttle)], &knobs));
+    knobs = [&reads[..], &keys].concat();
+    found.push(with("a throttle", vec![step, ("buffer.throttle", throttle)], &knobs));
     found
 }
 
+/// Time to suspend a program or an erase, to begin with: of a PM9A3.
+const SUSPEND: &str = "40us";
+/// Pages that are moved between two looks at the reads that wait, to begin with: the same.
+const STEP_PAGES: i64 = 16;
 /// Fewer inside than this share of what waits: commands are counted.
 const COMMANDS_SHARE: f64 = 0.8;
 /// Reads that take so many times as long as of an idle drive wait for programs.

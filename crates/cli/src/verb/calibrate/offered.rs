@@ -59,9 +59,9 @@ pub(super) fn fit(
 }
 
 /// So many times what slopes cost, to see how near a way comes,
-const OFFERED_FIRST: u64 = 2;
+const OFFERED_FIRST: u64 = 4;
 /// and to end with the best.
-const OFFERED_LAST: u64 = 3;
+const OFFERED_LAST: u64 = 6;
 
 /// How near a part comes with one way of letting writes in: with `dies`, or as many as are best
 /// near those that the points ask for, and after one descent.
@@ -70,9 +70,11 @@ fn brief(trial: &Trial, dies: Option<i64>) -> Result<Best, Failure> {
     let some = dies.or_else(|| mechanisms::dies(trial.points, &trial.base.table));
     let tried = match (place.dies, dies, some) {
         (Some(_), None, Some(some)) => {
-            [some / 2, some, some * 2].map(|dies| Some(dies.clamp(1, DIES_MAX))).to_vec()
+            [some, some * 2, some / 2].map(|dies| Some(dies.clamp(1, DIES_MAX))).to_vec()
         }
-        (Some(_), Some(_), _) => vec![dies],
+        (Some(_), Some(known), _) => {
+            [known, known * 2, known / 2].map(|dies| Some(dies.clamp(1, DIES_MAX))).to_vec()
+        }
         (own, ..) => vec![own],
     };
     let mut best: Option<Best> = None;
