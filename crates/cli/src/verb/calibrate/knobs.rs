@@ -393,7 +393,7 @@ fn add(table: &mut Table, points: &[Point]) -> Vec<String> {
 }
 
 /// A table that has `value` at a key such as `ssd.nand.read`.
-fn nested(key: &str, value: Value) -> Table {
+pub(super) fn nested(key: &str, value: Value) -> Table {
     let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
     let value = rest.map_or(value.clone(), |rest| Value::Table(nested(rest, value)));
     Table::from_iter([(first.to_string(), value)])
@@ -417,7 +417,7 @@ fn put(table: &mut Table, key: &str, value: Value) {
 }
 
 /// Lay one table over another.
-fn lay(table: &mut Table, over: Table) {
+pub(super) fn lay(table: &mut Table, over: Table) {
     for (key, value) in over {
         match (table.get_mut(&key), value) {
             (Some(Value::Table(below)), Value::Table(above)) => lay(below, above),

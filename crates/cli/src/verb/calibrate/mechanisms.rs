@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 use super::super::measured::{Point, by_load, find};
-use super::knobs::bytes;
+use super::knobs::{bytes, lay, nested};
 
 /// A way, and what of it is fitted.
 pub(super) struct Mechanism {
@@ -103,11 +103,12 @@ impl Seen {
         }
     }
 
-    /// D and r of tails that are D (1 - r / L) at rate L: a line over 1 / L, by least squares of
-    /// those that are more than a tenth of the longest.
+    /// D and r of tails that are D (1 - r / L) at rate L: a line over 1 / L, by least squares.
     fn turns(&self) -> Option<(f64, f64)> {
         let longest = self.tails.iter().map(|(_, us)| *us).reduce(f64::max)?;
-        let own: Vec<_> = self.tails.iter().filter(|(_, us)| *us > 0.1 * longest).collect();
+        // From a rate on all that are in flight wait, and tails grow no more.
+        let growing = |(_, us): &&(f64, f64)| (0.1 * longest..0.9 * longest).contains(us);
+        let own: Vec<_> = self.tails.iter().filter(growing).collect();
         let count = own.len() as f64;
         let mean = |of: &dyn Fn(&(f64, f64)) -> f64| own.iter().map(|o| of(o)).sum::<f64>() / count;
         let (x, y) = (mean(&|one| one.0), mean(&|one| one.1));
@@ -135,6 +136,7 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
     });
     let mut common = map_unit(points, base);
     common.extend(spare(base).into_iter().chain(suspend.into_iter().flatten()));
+    common.extend(channels(&seen, base).into_iter().flatten());
     let with = |name, laid: Vec<(&str, Value)>, knobs: &[&'static str]| {
         let laid = laid.into_iter().map(|(key, value)| (format!("ssd.{key}"), value));
         Mechanism { name, laid: common.iter().cloned().chain(laid).collect(), knobs: knobs.into() }
@@ -163,12 +165,14 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
     let (all, rate) = turns.unwrap_or((2e6 * seen.in_flight / seen.most, 0.25 * seen.most));
     let pace = table([("page", us(1e6 / rate)), ("in_turns", Value::Boolean(true))]);
     knobs = [&reads[..], &["ssd.buffer.pace.page", "ssd.collection.turn_pages"]].concat();
-    // Between two turns about as much is written as in one.
-    let turn = (all * seen.most / 1e6).round().max(16.0) as i64;
+    let mut whole = base.clone();
+    common.iter().for_each(|(key, value)| lay(&mut whole, nested(key, value.clone())));
+    let (moved, turn) = turn(&seen, &whole, all).unwrap_or((STEP_PAGES, 16));
     let turned = vec![
+        ("buffer.capacity", Value::String("2MiB".into())),
         ("buffer.pace", pace),
         ("collection.turn_pages", Value::Integer(turn)),
-        ("collection.step_pages", Value::Integer((turn / TURN_STEPS).max(1))),
+        ("collection.step_pages", Value::Integer(moved)),
     ];
     found.push(with("turns", turned, &knobs));
 
@@ -207,8 +211,6 @@ const READS_SLOWER: f64 = 4.0;
 const HELD_AT: f64 = 0.4;
 /// Writes a second of the drive whose throttle is begun with.
 const THROTTLED: f64 = 117_000.0;
-/// A turn's pages for each page of a step: as of a CM7-R.
-const TURN_STEPS: i64 = 26;
 
 /// A map unit below the page of the flash, over all planes of a die, if writes are smaller.
 fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
@@ -250,6 +252,47 @@ fn spare(base: &Table) -> Option<(String, Value)> {
     (ratio < SPARE_PERCENT).then(|| ("ssd.over_provisioning.ratio_percent".into(), more))
 }
 
+/// Channels, and blocks of as much flash, that carry what the drive writes and moves with half of
+/// their time.
+fn channels(seen: &Seen, base: &Table) -> [Option<(String, Value)>; 2] {
+    let number = |key: &str| find(base, key).and_then(Value::as_integer);
+    let bus = find(base, "ssd.nand.bus").and_then(Value::as_str);
+    let bus = bus.and_then(|text| config::Rate::parse(text).ok()).map_or(f64::MAX, |r| r.0 as f64);
+    let (channels, blocks) = ("ssd.geometry.channels", "ssd.geometry.blocks_per_plane");
+    let (Some(own), Some(each)) = (number(channels), number(blocks)) else { return [None, None] };
+    let bytes = 2.0 * AMPLIFIED * seen.most * 4096.0;
+    let mut now = own;
+    while (now as f64) < 2.0 * bytes / bus && now < CHANNELS_MAX {
+        now *= 2;
+    }
+    let laid = |key: &str, value: i64| (now > own).then(|| (key.into(), Value::Integer(value)));
+    [laid(channels, now), laid(blocks, (each * own / now).max(1))]
+}
+
+/// No controller has more.
+const CHANNELS_MAX: i64 = 16;
+
+/// Pages of a step, with which a turn of the collector takes `all` microseconds, and of the host
+/// between two turns.
+fn turn(seen: &Seen, base: &Table, all: f64) -> Option<(i64, i64)> {
+    let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
+    let time = |value: &Value| Some(config::Duration::parse(value.as_str()?).ok()?.0.0 as f64 / 1e3);
+    let mean = |key: &str| {
+        let times: Vec<f64> = find(base, key)?.as_array()?.iter().filter_map(time).collect();
+        Some(times.iter().sum::<f64>() / times.len().max(1) as f64)
+    };
+    let dies = dies_of(seen, base)?;
+    let bus = config::Rate::parse(find(base, "ssd.nand.bus")?.as_str()?).ok()?.0 as f64;
+    let each = mean("ssd.nand.program")? / number("ssd.nand.units_per_page")? as f64
+        + mean("ssd.nand.read")? / number("ssd.nand.planes_as_one")? as f64
+        + dies as f64 * 4096e6 / bus;
+    let packages =
+        number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
+    let step = (all / each).max(1.0);
+    let moved = step * (packages * dies) as f64;
+    Some((step.round() as i64, (moved / (AMPLIFIED - 1.0)).round().max(1.0) as i64))
+}
+
 /// Percent of the capacity.
 const SPARE_PERCENT: f64 = 28.0;
 /// Pages that are moved and written for each of the host's, with about that.
@@ -257,6 +300,10 @@ const AMPLIFIED: f64 = 2.8;
 
 /// Dies in a package that program as much as the drive takes, moved pages among it.
 pub(super) fn dies(points: &[Point], base: &Table) -> Option<i64> {
+    dies_of(&Seen::new(points), base)
+}
+
+fn dies_of(seen: &Seen, base: &Table) -> Option<i64> {
     let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
     let packages =
         number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
@@ -265,7 +312,7 @@ pub(super) fn dies(points: &[Point], base: &Table) -> Option<i64> {
     let time = |value: &Value| config::Duration::parse(value.as_str()?).ok();
     let all: f64 = kinds.iter().filter_map(time).map(|time| time.0.0 as f64 / 1e9).sum();
     let each = (kinds.len() as i64 * planes) as f64 / all;
-    let wanted = AMPLIFIED * Seen::new(points).most / (each * packages as f64);
+    let wanted = AMPLIFIED * seen.most / (each * packages as f64);
     (wanted.is_finite() && wanted > 0.0).then(|| (wanted.ceil() as u64).next_power_of_two() as i64)
 }
 
