@@ -50,8 +50,10 @@ impl Bench<'_> {
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
         let writes = points.iter().any(|point| point.direction() == "write");
         let buffer = if writes { self.buffer(&sets)? } else { Buffer::default() };
+        let throttled = sets.iter().any(|set| set.contains(THROTTLE))
+            || find(&study::part_source(self.part)?.parse().unwrap_or_default(), THROTTLE).is_some();
         let loads = by_load(points);
-        let runs = run_text(&self.study(points, &loads, buffer), &sets, self.keep)?;
+        let runs = run_text(&self.study(points, &loads, (buffer, throttled)), &sets, self.keep)?;
         let mut found = vec![Values::default(); points.len()];
         for (load, run) in loads.iter().zip(&runs) {
             for (&index, job) in load.points.iter().zip(&load.jobs) {
@@ -92,7 +94,7 @@ impl Bench<'_> {
     }
 
     /// A study with a workload for each load.
-    fn study(&self, points: &[Point], loads: &[Load], buffer: Buffer) -> String {
+    fn study(&self, points: &[Point], loads: &[Load], drive: (Buffer, bool)) -> String {
         let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
@@ -108,7 +110,7 @@ impl Bench<'_> {
         for (index, load) in loads.iter().enumerate() {
             let name = format!("p{index:04}");
             if load.is_open(points) {
-                text += &load.workload((&name, points), self.requests as f64, buffer);
+                text += &load.workload((&name, points), self.requests as f64, drive);
                 continue;
             }
             let point = &points[load.points[0]];
@@ -124,7 +126,7 @@ impl Bench<'_> {
                 // in the same time is measured when it wrote more than that, and all are in flight.
                 (Some(iops), "write") => {
                     let all = self.writes_of(point) as f64;
-                    let before = 2.0 * (buffer.takes(point) + point.in_flight() as f64);
+                    let before = 2.0 * (drive.0.takes(point) + point.in_flight() as f64);
                     let most = each(QUICKER_MAX * (before + all));
                     let us = |requests: f64| (1e6 * requests / iops).ceil();
                     format!(
@@ -148,6 +150,8 @@ impl Bench<'_> {
 pub(super) const BUFFER: &str = "ssd.buffer.capacity";
 /// Of that, a smaller write takes as much as this.
 pub(super) const PAGE: &str = "ssd.geometry.page";
+/// What lets in at the rate of lately.
+const THROTTLE: &str = "ssd.buffer.throttle";
 /// So many requests for each that is in flight, at least: the first ones find an idle drive.
 const FOR_EACH_IN_FLIGHT: u64 = 8;
 /// Bytes of a write above which fewer are measured.

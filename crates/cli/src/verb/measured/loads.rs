@@ -17,6 +17,9 @@ const REQUESTS_MAX: f64 = 12.0;
 /// Seconds before, with which a load begins to be what it stays.
 const RAMP_SECONDS: f64 = 0.1;
 
+/// A throttle looks back for a second, and stops each third of one: seconds before, and measured.
+const THROTTLED: (f64, f64) = (1.3, 1.0);
+
 /// Points by the load that they are of, in order of the first of each.
 pub(in crate::verb) fn by_load(points: &[Point]) -> Vec<Load> {
     let mut found: Vec<Load> = Vec::new();
@@ -56,7 +59,7 @@ impl Load {
         &self,
         (name, points): (&str, &[Point]),
         requests: f64,
-        buffer: Buffer,
+        (buffer, throttled): (Buffer, bool),
     ) -> String {
         let rate = |index: usize| {
             let offered = points[index].offered.map(|offered| offered.iops);
@@ -68,11 +71,14 @@ impl Load {
         let timed = own().filter(|&index| points[index].measured[1..].iter().any(Option::is_some));
         let least = timed.map(rate).reduce(f64::min).unwrap_or(all).max(1.0);
         let most = (REQUESTS_MAX * requests / all).max(SECONDS_MIN);
-        let seconds = (requests / least).clamp(SECONDS_MIN, most);
+        let mut seconds = (requests / least).clamp(SECONDS_MIN, most);
         // Until a buffer is full, it takes whatever comes.
         let written = own().filter(|&index| points[index].direction() == "write");
         let filled = written.map(|index| 2.0 * buffer.takes(&points[index]) / rate(index));
-        let ramp = filled.reduce(f64::min).unwrap_or_default().clamp(RAMP_SECONDS, seconds);
+        let mut ramp = filled.reduce(f64::min).unwrap_or_default().clamp(RAMP_SECONDS, seconds);
+        if throttled {
+            (ramp, seconds) = (ramp.max(THROTTLED.0), seconds.max(THROTTLED.1));
+        }
         let us = |seconds: f64| (1e6 * seconds).ceil();
         let mut text = format!(
             "[workloads.{name}.fio]\nnorandommap = true\ntime_based = true\n\
