@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, by_load, files, named, of_model, overwritten, row,
-    summary,
+    Bench, METRICS, Point, Values, by_load, error, errors, files, named, of_model, overwritten,
+    row, summary,
 };
 use crate::say;
 

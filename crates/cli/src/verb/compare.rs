@@ -121,9 +121,8 @@ fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<Str
 
 fn as_json(points: &[Point], compared: &[Compared], left_out: &[String]) -> Value {
     let parts = compared.iter().map(|one| {
-        let rows = points.iter().zip(&one.modelled).map(|(point, modelled)| {
-            row(point, named(modelled))
-        });
+        let rows =
+            points.iter().zip(&one.modelled).map(|(point, modelled)| row(point, named(modelled)));
         let rows: Vec<Value> = rows.collect();
         json!({ "part": one.part, "median_error": one.median(points), "points": rows,
                 "notes": one.notes })

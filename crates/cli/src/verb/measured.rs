@@ -51,7 +51,8 @@ impl Bench<'_> {
         let writes = points.iter().any(|point| point.direction() == "write");
         let buffer = if writes { self.buffer(&sets)? } else { Buffer::default() };
         let throttled = sets.iter().any(|set| set.contains(THROTTLE))
-            || find(&study::part_source(self.part)?.parse().unwrap_or_default(), THROTTLE).is_some();
+            || find(&study::part_source(self.part)?.parse().unwrap_or_default(), THROTTLE)
+                .is_some();
         let loads = by_load(points);
         let runs = run_text(&self.study(points, &loads, (buffer, throttled)), &sets, self.keep)?;
         let mut found = vec![Values::default(); points.len()];

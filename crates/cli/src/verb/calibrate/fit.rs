@@ -205,7 +205,11 @@ fn shake(ground: &Ground, best: &mut Best) -> Result<(), Failure> {
 }
 
 /// What of the best these points know: the standard errors of least squares.
-pub(super) fn judge(ground: &Ground, best: Best, mut dies: Vec<(i64, f64)>) -> Result<Fit, Failure> {
+pub(super) fn judge(
+    ground: &Ground,
+    best: Best,
+    mut dies: Vec<(i64, f64)>,
+) -> Result<Fit, Failure> {
     const STEP: f64 = 0.05;
     let Ground { trial, moved, .. } = ground;
     let Best { cost, place: at } = best;

@@ -276,7 +276,8 @@ const CHANNELS_MAX: i64 = 16;
 /// between two turns.
 fn turn(seen: &Seen, base: &Table, all: f64) -> Option<(i64, i64)> {
     let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
-    let time = |value: &Value| Some(config::Duration::parse(value.as_str()?).ok()?.0.0 as f64 / 1e3);
+    let time =
+        |value: &Value| Some(config::Duration::parse(value.as_str()?).ok()?.0.0 as f64 / 1e3);
     let mean = |key: &str| {
         let times: Vec<f64> = find(base, key)?.as_array()?.iter().filter_map(time).collect();
         Some(times.iter().sum::<f64>() / times.len().max(1) as f64)
@@ -286,8 +287,7 @@ fn turn(seen: &Seen, base: &Table, all: f64) -> Option<(i64, i64)> {
     let each = mean("ssd.nand.program")? / number("ssd.nand.units_per_page")? as f64
         + mean("ssd.nand.read")? / number("ssd.nand.planes_as_one")? as f64
         + dies as f64 * 4096e6 / bus;
-    let packages =
-        number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
+    let packages = number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
     let step = (all / each).max(1.0);
     let moved = step * (packages * dies) as f64;
     Some((step.round() as i64, (moved / (AMPLIFIED - 1.0)).round().max(1.0) as i64))
@@ -305,8 +305,7 @@ pub(super) fn dies(points: &[Point], base: &Table) -> Option<i64> {
 
 fn dies_of(seen: &Seen, base: &Table) -> Option<i64> {
     let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
-    let packages =
-        number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
+    let packages = number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
     let planes = number("ssd.geometry.planes_per_die")? * number("ssd.nand.units_per_page")?;
     let kinds = find(base, "ssd.nand.program").and_then(Value::as_array)?;
     let time = |value: &Value| config::Duration::parse(value.as_str()?).ok();

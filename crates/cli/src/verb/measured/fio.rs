@@ -258,7 +258,9 @@ mod tests {
         let rates: Vec<_> = points.iter().map(|point| point.offered.unwrap().iops).collect();
         assert_eq!((rates, left_out.len()), (vec![100.0, 2_000.0], 0));
         let beside = Some(Beside { load: "a".into(), job: "a".into() });
-        assert!(points.iter().all(|point| point.beside == beside && point.offered.unwrap().poisson));
+        assert!(
+            points.iter().all(|point| point.beside == beside && point.offered.unwrap().poisson)
+        );
         assert_eq!([&*points[0].rw, &*points[1].rw], ["randread", "randwrite"]);
         // Jobs that ran at once are one load; those that came later are not.
         let at = |name: &str, start: u64| {

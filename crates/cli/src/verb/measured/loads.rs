@@ -94,7 +94,10 @@ impl Load {
             if let Some(job) = job {
                 text += &format!("[workloads.{name}.fio.jobs.{job}]\n");
             }
-            let halves: Vec<&Point> = self.points.iter().zip(&self.jobs)
+            let halves: Vec<&Point> = self
+                .points
+                .iter()
+                .zip(&self.jobs)
                 .filter(|(_, other)| *other == job)
                 .map(|(&index, _)| &points[index])
                 .collect();
@@ -113,10 +116,8 @@ fn of_job(point: &Point, halves: &[&Point]) -> String {
         (true, false) => "rw",
         (false, _) => &point.rw,
     };
-    let mut text = format!(
-        "rw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\nnumjobs = {numjobs}\n",
-        quoted(bs)
-    );
+    let mut text =
+        format!("rw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\nnumjobs = {numjobs}\n", quoted(bs));
     let of = |direction: &str| {
         let half = halves.iter().find(|half| half.direction() == direction);
         half.and_then(|half| half.offered).map(|offered| offered.iops)

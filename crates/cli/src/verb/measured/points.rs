@@ -253,7 +253,9 @@ pub(super) fn of_process(text: &str) -> Result<bool, Wrong> {
 }
 
 /// Times of 0 are those that fio was told not to take (`gtod_reduce`, `disable_lat`).
-pub(super) fn unless_left_out(measured: [Option<f64>; METRICS.len()]) -> [Option<f64>; METRICS.len()] {
+pub(super) fn unless_left_out(
+    measured: [Option<f64>; METRICS.len()],
+) -> [Option<f64>; METRICS.len()] {
     let [iops, times @ ..] = measured;
     let [mean, p50, p99] = times.map(|time| time.filter(|time| *time != 0.0));
     [iops, mean, p50, p99]

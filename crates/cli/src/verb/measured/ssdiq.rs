@@ -22,9 +22,9 @@ const REPEATS: f64 = 10.0;
 
 /// Whether it is such a table.
 pub(super) fn is_table(text: &str) -> bool {
-    table(text).headers().is_ok_and(|header| {
-        [RATE, WRITTEN].iter().all(|name| column(header, name).is_some())
-    })
+    table(text)
+        .headers()
+        .is_ok_and(|header| [RATE, WRITTEN].iter().all(|name| column(header, name).is_some()))
 }
 
 /// By rate: what was written, and the quiet thread's means and percentiles of each repeat.
