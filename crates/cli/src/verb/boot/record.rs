@@ -480,7 +480,6 @@ pub(super) fn read_as(
     let shown = path.display();
     let wrong =
         |why: String| Failure::input(format!("record {shown}: {why}")).expected(foreign::KINDS);
-    let text =
-        study::read_text(path, RECORD_BYTES_MAX).map_err(|why| wrong(why.to_string()))?;
+    let text = study::read_text(path, RECORD_BYTES_MAX).map_err(|why| wrong(why.to_string()))?;
     parse(&text).map_err(|why| wrong(why.to_string()))
 }
