@@ -243,10 +243,14 @@ def build(kernel: Kernel, options: argparse.Namespace, script: str) -> bytes:
 
 
 def accelerator() -> str:
-    """KVM where the processor has it: inside another machine it may be there and not work."""
+    """KVM where the processor has it: inside another machine it may be there and not work.
+
+    Without it the guest's processors take turns: side by side one of them may run code that the
+    other has just patched (an `int3` in `sched_clock_cpu`, once, on a busy machine).
+    """
     flags = Path("/proc/cpuinfo").read_text()
     works = re.search(r"^flags\s*:.*\b(vmx|svm)\b", flags, re.MULTILINE)
-    return "kvm" if works and os.access("/dev/kvm", os.R_OK | os.W_OK) else "tcg,thread=multi"
+    return "kvm" if works and os.access("/dev/kvm", os.R_OK | os.W_OK) else "tcg,thread=single"
 
 
 def disks(options: argparse.Namespace) -> list[str]:

@@ -42,6 +42,8 @@ const PAGES: usize = 4096;
 /// Turns of two tasks, and processes that are started, in a batch.
 const TURNS: usize = 1000;
 const PROCESSES: usize = 100;
+/// Syncs in a batch: a drive may take milliseconds for each.
+const SYNCS: usize = 100;
 /// Names in a folder that is listed.
 const NAMES: usize = 16;
 
@@ -120,7 +122,7 @@ fn on_one_core(folder: &Path, cores: u32) -> io::Result<Costs> {
             remove: ns(amid.remove),
             rename: ns(amid.rename),
             list: listing(folder)?,
-            sync: calls(|| file.sync_data())?,
+            sync: batches(LONG_BATCHES, SYNCS, || file.sync_data())?,
             fork,
             exec,
         },
@@ -163,8 +165,17 @@ fn own(count: usize, mut work: impl FnMut() -> io::Result<()>) -> io::Result<u64
     Ok(took / count as u64)
 }
 
-fn calls(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Duration> {
-    let batches = (0..BATCHES).map(|_| own(CALLS, &mut call)).collect::<io::Result<_>>()?;
+fn calls(call: impl FnMut() -> io::Result<()>) -> io::Result<Duration> {
+    batches(BATCHES, CALLS, call)
+}
+
+/// Its own time for one of `count` in a batch.
+fn batches(
+    batches: usize,
+    count: usize,
+    mut call: impl FnMut() -> io::Result<()>,
+) -> io::Result<Duration> {
+    let batches = (0..batches).map(|_| own(count, &mut call)).collect::<io::Result<_>>()?;
     Ok(ns(quartile(batches)))
 }
 
@@ -321,7 +332,7 @@ impl Measured {
             amid::FILES,
             amid::PAGES_OF_FILE
         );
-        let loops = "read and write of a byte, seek, list, sync and other in loops of their own";
+        let loops = "read and write of a byte, seek, list and other in loops of their own";
         let sources = [
             ("processor.cores", format!("{by}: those that it may run on")),
             (
@@ -331,7 +342,9 @@ impl Measured {
             ("processor.page_fault", format!("{by}: new pages of memory, 4 KiB each; {batches}")),
             (
                 "call",
-                format!("{by} on {on}: {amid}; fork and exec, {long_batches}; {loops}, {batches}"),
+                format!(
+                    "{by} on {on}: {amid}; fork, exec and sync, {long_batches}; {loops}, {batches}"
+                ),
             ),
             ("copy", format!("{by} on {on}: what 64 KiB take longer than 4 KiB, {amid}")),
             ("cache", format!("{by} on {on}: 4 KiB without the call and what is copied, {amid}")),

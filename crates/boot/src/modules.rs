@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use config::Failure;
 
-use crate::image::{kernel_version, unpack_any};
+use crate::image::{IMAGE_BYTES_MAX, kernel_version, unpack_any};
 
 /// What a disk of virtio and its file system are behind.
 pub(crate) const OF_VIRTIO: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
@@ -56,7 +56,7 @@ pub(crate) fn find(
 
 /// Where a package has the modules of its kernel.
 fn beside(kernel: &Path) -> Result<PathBuf, Failure> {
-    let file = std::fs::read(kernel)
+    let file = study::read_bytes(kernel, IMAGE_BYTES_MAX)
         .map_err(|why| Failure::input(format!("kernel {}: {why}", kernel.display())))?;
     let version = kernel_version(&file).ok_or_else(|| {
         Failure::input(format!("{}: its version cannot be told", kernel.display()))

@@ -4,6 +4,7 @@
 //! An error is born as a [`ConfigError`], which names a key of the thing being built. Whoever knows
 //! the file makes it a [`Failure`], the one error people see.
 
+pub mod bounded;
 pub mod device;
 mod error;
 mod failure;

@@ -5,9 +5,25 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use config::{Cause, Failure};
+use config::{Cause, Failure, bounded};
 
 use crate::library;
+
+/// The text of a file, of at most so many bytes.
+///
+/// # Errors
+/// When it cannot be read, is longer, or no text.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    bounded::text(File::open(path)?, most)
+}
+
+/// The bytes of a file, at most so many.
+///
+/// # Errors
+/// When it cannot be read, or is longer.
+pub fn read_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    bounded::bytes(File::open(path)?, most)
+}
 
 /// Where a file was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

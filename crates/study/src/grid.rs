@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use config::bounded::TEXT_BYTES_MAX;
 use config::{Failure, names};
 use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::axis_value::AxisValue;
 use crate::document::Point;
 use crate::elevator;
-use crate::files::Files;
+use crate::files::{Files, read_text};
 use crate::library;
 use crate::load::{Loaded, unreadable};
 use crate::locate;
@@ -334,7 +335,7 @@ fn read_part(name: &Node, model: &str, files: &Files) -> Result<(Node, Part), Fa
 pub(crate) fn part_text(wanted: &str, files: &Files) -> Result<Arc<Text>, Failure> {
     if library::is_path(wanted) {
         let path = files.locate(wanted);
-        let read = path.and_then(|path| Ok((std::fs::read_to_string(&path)?, path)));
+        let read = path.and_then(|path| Ok((read_text(&path, TEXT_BYTES_MAX)?, path)));
         let (text, path) = read.map_err(|error| unreadable("part", wanted.as_ref(), &error))?;
         return Ok(Text::new(path, text));
     }

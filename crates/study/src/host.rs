@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use config::bounded::{self, TEXT_BYTES_MAX};
 use config::{Duration, Failure, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -191,9 +192,8 @@ pub(crate) fn find(name: &str, files: &Files) -> Result<Option<HostProfile>, Fai
         return Ok(None);
     }
     if library::is_path(name) {
-        let mut text = String::new();
-        let read = files.open(name).and_then(|mut file| file.read_to_string(&mut text));
-        read.map_err(|why| {
+        let read = files.open(name).and_then(|file| bounded::text(file, TEXT_BYTES_MAX));
+        let text = read.map_err(|why| {
             Failure::input(format!("cannot read the host's profile {name}: {why}"))
                 .help("blocklab host measure > mine.toml makes one of this machine")
         })?;

@@ -60,6 +60,7 @@ mod travel_metrics;
 mod travelled;
 mod tree;
 
+pub use config::bounded::TEXT_BYTES_MAX;
 pub use config::names::nearest;
 pub use config::{Cause, Failure, FilePlace, Kind};
 
@@ -77,6 +78,7 @@ pub use drawing::{Dot, Drawing};
 pub use elevator::BIOS_MAX;
 pub use expect::{Judged, Standing, Verdict};
 pub use figure::{Figure, Front};
+pub use files::{read_bytes, read_text};
 pub use grid::Part;
 pub use host::{HostProfile, host};
 pub use image::{Cache, Image, is_image, read_image, write_image};

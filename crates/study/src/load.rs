@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::bounded::TEXT_BYTES_MAX;
 use config::{Failure, names};
 use models::registry::WorkloadModel;
 
 use crate::document::Frame;
+use crate::files::read_text;
 use crate::gone::Gone;
 use crate::library;
 use crate::locate;
@@ -71,7 +73,7 @@ pub(crate) fn lay(
 }
 
 fn from_file(path: &Path) -> Result<(Arc<Text>, PathBuf), Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path, TEXT_BYTES_MAX).map_err(|error| {
         unreadable("study", path, &error).help("blocklab list studies shows the shipped ones")
     })?;
     let directory = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -80,11 +82,7 @@ fn from_file(path: &Path) -> Result<(Arc<Text>, PathBuf), Failure> {
 
 /// A file that cannot be read.
 pub(crate) fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    let why = match error.kind() {
-        std::io::ErrorKind::InvalidData => "it is not UTF-8 text".to_string(),
-        _ => error.to_string(),
-    };
-    Failure::input(format!("cannot read the {what} {}: {why}", path.display()))
+    Failure::input(format!("cannot read the {what} {}: {error}", path.display()))
 }
 
 fn shipped(name: &str) -> Result<(Arc<Text>, PathBuf), Failure> {

@@ -25,9 +25,7 @@
 //! # References
 //! A boot on SSD and disk with a plain and a compressed kernel: see the study `boot/kernel-image`.
 
-use std::io::Read as _;
-
-use config::ConfigError;
+use config::{ConfigError, bounded};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Completion, Demand, Lba, Nanos, Request, Workload, WorkloadError};
@@ -77,10 +75,8 @@ impl Params {
         if self.file.is_empty() {
             return Err(wrong("expected the name of a boot recording".into()));
         }
-        let opened = (context.open)(&self.file);
-        let mut text = String::new();
-        opened
-            .and_then(|read| read.take(BYTES_MAX).read_to_string(&mut text))
+        let text = (context.open)(&self.file)
+            .and_then(|read| bounded::text(read, BYTES_MAX))
             .map_err(|why| wrong(format!("{}: {why}", self.file)))?;
         let recording =
             Recording::parse(&text).map_err(|why| wrong(format!("{}: {why}", self.file)))?;

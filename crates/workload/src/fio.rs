@@ -46,9 +46,8 @@ mod slips;
 mod value;
 
 use std::collections::BTreeMap;
-use std::io::Read;
 
-use config::ConfigError;
+use config::{ConfigError, bounded};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use sim::Workload;
@@ -318,18 +317,8 @@ fn options(tables: &[(&str, &[Given])]) -> Result<Options, ConfigError> {
 fn read(file: &str, context: &Context) -> Result<JobFile, ConfigError> {
     let fail = |message: String| ConfigError::new("file", message);
     let reader = (context.open)(file).map_err(|error| fail(format!("{file}: {error}")))?;
-    let mut text = Vec::new();
-    reader
-        .take(FILE_MAX + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| fail(format!("{file}: {error}")))?;
-    if text.len() as u64 > FILE_MAX {
-        return Err(fail(format!("{file}: expected a fio job file, got more than 1 MiB")));
-    }
-    let text = String::from_utf8(text).map_err(|error| {
-        let byte = error.utf8_error().valid_up_to();
-        fail(format!("{file}: byte {byte}: expected a fio job file, got something not UTF-8"))
-    })?;
+    let text = bounded::text(reader, FILE_MAX)
+        .map_err(|error| fail(format!("{file}: expected a fio job file, but {error}")))?;
     parse_job_file(file, &text).map_err(|error| fail(error.to_string()))
 }
 

@@ -50,7 +50,8 @@ impl Initramfs {
     pub(super) fn make(&self, version: Option<&str>) -> Result<Vec<u8>, Failure> {
         let shown = self.file.display();
         let wrong = |why: String| Failure::input(format!("initramfs {shown}: {why}"));
-        let file = std::fs::read(&self.file).map_err(|why| wrong(why.to_string()))?;
+        let file = study::read_bytes(&self.file, super::IMAGE_BYTES_MAX)
+            .map_err(|why| wrong(why.to_string()))?;
         let (early, last) = take_apart(&file).map_err(|why| match why.exit_code() {
             2 => wrong(why.message)
                 .expected("an archive as mkinitramfs, dracut or cpio -H newc make"),

@@ -21,6 +21,9 @@ pub(crate) use kernel::version as kernel_version;
 pub use pack::Packing;
 pub(crate) use pack::unpack_any;
 
+/// No kernel or initramfs is larger.
+pub(crate) const IMAGE_BYTES_MAX: u64 = 1 << 30;
+
 /// How the kernel is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Variant {
@@ -206,7 +209,7 @@ pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failur
     if let Some(why) = recipe.impossible() {
         return Err(Failure::input(why).expected("--firmware uefi, and --file-system fat for it"));
     }
-    let file = std::fs::read(kernel).map_err(|why| {
+    let file = study::read_bytes(kernel, IMAGE_BYTES_MAX).map_err(|why| {
         Failure::input(format!("kernel {}: {why}", kernel.display()))
             .expected("a vmlinuz, such as apt-get download and dpkg -x of linux-image-... give")
     })?;

@@ -393,11 +393,8 @@ fn told(boot: &load::Boot) -> String {
 fn read(path: &Path) -> Result<Recording, Failure> {
     let shown = path.display();
     let wrong = |why: String| Failure::input(format!("recording {shown}: {why}"));
-    let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
-    if bytes > RECORDING_BYTES_MAX {
-        return Err(wrong(format!("{bytes} bytes")).expected("a file of boot load --record"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
+    let text = study::read_text(path, RECORDING_BYTES_MAX)
+        .map_err(|why| wrong(why.to_string()).expected("a file of boot load --record"))?;
     Recording::parse(&text).map_err(|why| wrong(why.to_string()))
 }
 

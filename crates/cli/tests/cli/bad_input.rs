@@ -114,6 +114,13 @@ fn files_that_cannot_be_read() {
     run("./missing.toml").refuses(&["cannot read the study ./missing.toml", "No such file"]);
     run("./d.toml").refuses(&["cannot read the study ./d.toml", "directory"]);
     Test::study("").file("study.toml", [0xff, 0xfe]).refuses(&["not UTF-8"]);
+    // What never ends is not read until the memory is full.
+    let endless = |args: &[&str]| {
+        Test::new().args(args).refuses(&["/dev/zero", "it has more than"]);
+    };
+    endless(&["run", "/dev/zero"]);
+    endless(&["compare", "tlc-3d-128", "--with", "/dev/zero"]);
+    endless(&["run", "first-look", "--set", "device.ssd.part=/dev/zero"]);
     run("no-such-study").refuses(&["there is no study named `no-such-study`"]);
 }
 

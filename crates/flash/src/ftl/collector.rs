@@ -345,6 +345,13 @@ impl Collector {
         let cause = if wear { Cause::Wear } else { Cause::Gc };
         let frontier = self.frontier(victim, flash);
         let plane = flash.geometry.plane_of_block(victim);
+        if flash.valid(victim) == 0 {
+            // A victim that cannot be erased yet is asked for again and again.
+            if frontier == Frontier::HOST {
+                flash.set_owed(plane, 0);
+            }
+            return false;
+        }
         let sectors = flash.geometry.page_sectors;
         let mut moves = std::mem::take(&mut self.moves);
         flash.take_valid(victim, pages, &mut moves);

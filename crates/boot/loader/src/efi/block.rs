@@ -1,5 +1,6 @@
 //! A disk or partition by the firmware's driver.
 
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use blocklab_loader::cpu::cycles;
@@ -23,7 +24,9 @@ struct Page([u8; PAGE_BYTES]);
 
 /// A disk or partition.
 pub(crate) struct Block {
-    io: ScopedProtocol<BlockIO>,
+    /// Who only gets a protocol need not close it (UEFI 2.10, 7.3.9), and the library panics where
+    /// a firmware has meanwhile taken the disk away: then reads say so.
+    io: ManuallyDrop<ScopedProtocol<BlockIO>>,
     medium: u32,
     block_sectors: u64,
     sectors: u64,
@@ -36,6 +39,7 @@ impl Block {
         let how = OpenProtocolAttributes::GetProtocol;
         // SAFETY: the firmware's own drivers keep it open, too; nothing runs beside this program.
         let io = unsafe { boot::open_protocol::<BlockIO>(params, how) }.ok()?;
+        let io = ManuallyDrop::new(io);
         let media = io.media();
         let bytes = u64::from(media.block_size());
         let whole = bytes.is_multiple_of(SECTOR_BYTES as u64) && bytes > 0;

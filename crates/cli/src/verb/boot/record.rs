@@ -480,10 +480,6 @@ pub(super) fn read_as(
     let shown = path.display();
     let wrong =
         |why: String| Failure::input(format!("record {shown}: {why}")).expected(foreign::KINDS);
-    let bytes = std::fs::metadata(path).map_err(|why| wrong(why.to_string()))?.len();
-    if bytes > RECORD_BYTES_MAX {
-        return Err(wrong(format!("{bytes} bytes")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
+    let text = study::read_text(path, RECORD_BYTES_MAX).map_err(|why| wrong(why.to_string()))?;
     parse(&text).map_err(|why| wrong(why.to_string()))
 }

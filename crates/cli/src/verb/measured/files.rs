@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use study::Failure;
+use study::{Failure, TEXT_BYTES_MAX};
 
 use super::amplification::{self, Rows};
 use super::fio::of_fio;
@@ -14,7 +14,7 @@ use super::{pts, ssdiq};
 /// # Errors
 /// When it cannot be read.
 pub(crate) fn text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
+    study::read_text(path, TEXT_BYTES_MAX)
         .map_err(|why| Failure::input(format!("cannot read {}: {why}", path.display())))
 }
 

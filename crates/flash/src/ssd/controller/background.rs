@@ -177,11 +177,18 @@ impl Controller {
         }
         self.tell(waiter, op.lpn(), now, out);
         if !self.blocked_pools.is_empty() {
-            for pool in std::mem::take(&mut self.blocked_pools) {
-                self.pump(pool);
-            }
+            self.pump_blocked();
         }
         self.kick_all(now);
+    }
+
+    /// Try again what waited for programs in flight.
+    fn pump_blocked(&mut self) {
+        std::mem::swap(&mut self.blocked_pools, &mut self.pumped_pools);
+        for index in 0..self.pumped_pools.len() {
+            self.pump(self.pumped_pools[index]);
+        }
+        self.pumped_pools.clear();
     }
 
     fn tell(&mut self, waiter: Waiter, lpn: u32, now: Nanos, out: &mut Completions) {
@@ -302,6 +309,8 @@ impl Controller {
                 // Map pages may have taken a free block of another plane.
                 self.check_planned();
             }
+            // Its die asks as well, each time that it has ended something.
+            CleaningStep::Blocked if self.blocked_pools.contains(&pool) => {}
             CleaningStep::Blocked => self.blocked_pools.push(pool),
             CleaningStep::Idle => {}
         }

@@ -167,6 +167,7 @@ pub struct Controller {
     /// Scratch, empty between calls.
     finished: Vec<Finished>,
     kicks: Vec<u32>,
+    pumped_pools: Vec<u32>,
     /// Pages of requests that come soon; means nothing to the model.
     named: VecDeque<u32>,
 }
@@ -244,6 +245,7 @@ impl Controller {
             rebuild_ns: 0,
             finished: Vec::new(),
             kicks: Vec::new(),
+            pumped_pools: Vec::new(),
             named: VecDeque::new(),
         }
     }
