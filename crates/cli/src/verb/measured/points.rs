@@ -29,6 +29,8 @@ const COLUMNS: [(&str, &[&str]); 12] = [
 ];
 /// Other units of a column that ends in `_us`, and microseconds of each.
 const UNITS: [(&str, f64); 3] = [("_ns", 1e-3), ("_ms", 1e3), ("_s", 1e6)];
+/// IOPS and microseconds.
+const POSSIBLE_MAX: f64 = 1e9;
 /// Without these there is no point.
 const NEEDED: [&str; 4] = ["rw", "bs", "iodepth", "iops"];
 
@@ -116,15 +118,17 @@ impl Point {
                 return Some((format!("{name} is {value}"), "1 to 4096".into()));
             }
         }
-        let possible = |value: f64| value.is_finite() && value > 0.0;
+        // No drive does more in a second, and nobody waits for longer (microseconds).
+        let possible = |value: f64| value > 0.0 && value <= POSSIBLE_MAX;
         let none = |(index, value): (usize, &Option<f64>)| {
             value.filter(|&value| !possible(value)).map(|value| (METRICS[index].0, value))
         };
         if let Some((name, value)) = self.measured.iter().enumerate().find_map(none) {
-            return Some((format!("{name} is {value}"), "a number above 0".into()));
+            let wanted = "a number above 0, and 1,000,000,000 at most";
+            return Some((format!("{name} is {value}"), wanted.into()));
         }
         if let Some(offered) = self.offered.map(|offered| offered.iops)
-            && !(possible(offered) && (1.0..=1e9).contains(&offered))
+            && !(1.0..=POSSIBLE_MAX).contains(&offered)
         {
             return Some((format!("offered_iops is {offered}"), "1 to 1,000,000,000".into()));
         }
@@ -331,6 +335,8 @@ mod tests {
             ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
             ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
             ("read,4k,1,1,NaN,,,", "line 2: IOPS is NaN"),
+            ("read,4k,1,1,1e300,,,", "line 2: IOPS is 1000"),
+            ("read,4k,1,1,1,1e10,,", "line 2: mean us is 1000"),
             ("read,4k,1,1,,,,", "line 2: there are no IOPS"),
             ("read,4k,1", "line 2: "),
         ];
