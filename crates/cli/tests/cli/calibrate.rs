@@ -358,7 +358,7 @@ fn offered_loads_tell_a_pace_from_a_full_buffer() {
                 a,100000,76511,900,2205,3376,4039,3359\na,200000,76530,900,2204,3375,4039,3359\n";
     let args = ["calibrate", "--from", "a.csv", "--base", "tlc-3d-128", "--out", "mine.toml"];
     let args = [&args[..], &["--requests", "2000", "--json"]].concat();
-    let test = Test::new().file("a.csv", &format!("{head}\n{rows}")).args(&args);
+    let test = Test::new().file("a.csv", format!("{head}\n{rows}")).args(&args);
     let answer = test.json();
     assert_eq!(answer["mechanism"], "a pace", "{answer}");
     assert_eq!(answer["mechanisms_tried"].as_array().map(Vec::len), Some(4));
