@@ -96,14 +96,14 @@ def run(program: str, *args: str) -> dict[str, Any]:
     return answer
 
 
-def errors(compared: dict[str, Any]) -> list[str]:
+def errors(points: list[dict[str, Any]]) -> list[str]:
     """By metric: median and worst error of a part."""
     names = {"IOPS": "iops", "mean us": "latency_us_mean"}
     names |= {"p50 us": "latency_us_p50", "p99 us": "latency_us_p99"}
     cells = []
     for metric in METRICS:
         name, off = names[metric], []
-        for point in compared["parts"][0]["points"]:
+        for point in points:
             drive, part = point["measured"].get(name), point["modelled"].get(name)
             if drive and part:
                 off.append(abs(part / drive - 1) * 100)
@@ -128,7 +128,30 @@ def held_out(program: str, folder: Path, drive: tuple[str, list[str], list[str]]
         print(f"#   {key['key']} = {key['value']} {key['not_identified'] or ''}", file=sys.stderr)
     print(f"#   {fit['dies_per_package']} of {fit['dies_tried']}", file=sys.stderr)
     counts = [str(len(fitted)), str(len(held)), f"{known} of {len(fit['keys'])}"]
-    return [f"`{base}`", *counts, *errors(compared)]
+    return [f"`{base}`", *counts, *errors(compared["parts"][0]["points"])]
+
+
+OFFERED = {
+    "Samsung PM9A3": "s0",
+    "KIOXIA CM7-R": "k4",
+    "KIOXIA CM7-R, a second one": "k5",
+    "Micron 7450 MAX": "mp0",
+}
+
+
+def offered(program: str, folder: Path, tables: Path, drive: str) -> list[str]:
+    """Fit to each other rate that was offered, judged by the rates between."""
+    head, *lines = (tables / "ssdiq_latency_vs_load.csv").read_text().splitlines()
+    own = [line for line in lines if line.startswith(f"{drive},")]
+    (folder / "own.csv").write_text("\n".join([head, *own]) + "\n")
+    args = ["--from", str(folder / "own.csv"), "--base", "tlc-3d-128", "--hold-out", "2"]
+    fit = run(program, "calibrate", *args, "--out", str(folder / "part.toml"))
+    for way in fit["mechanisms_tried"]:
+        print(f"#   {way['mechanism']}: {100 * way['error']:.1f} % rms", file=sys.stderr)
+    loads = [len({point["load"] for point in fit[half]}) for half in ("fitted", "held_back")]
+    known = sum(not key["not_identified"] for key in fit["keys"])
+    counts = [f"{loads[0]} rates", f"{loads[1]} rates", f"{known} of {len(fit['keys'])}"]
+    return [f"`tlc-3d-128` with {fit['mechanism']}", *counts, *errors(fit["held_back"])]
 
 
 def main() -> None:
@@ -145,6 +168,12 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             cells = held_out(program, Path(folder), drive)
+        print("| " + " | ".join([name, *cells]) + " |", flush=True)
+    for name, drive in OFFERED.items():
+        if len(sys.argv) > 3 and not any(word in f"{name} offered" for word in sys.argv[3:]):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            cells = offered(program, Path(folder), Path(sys.argv[1]), drive)
         print("| " + " | ".join([name, *cells]) + " |", flush=True)
 
 

@@ -7,8 +7,10 @@
 mod measured {
     pub mod amplification;
     pub mod files;
+    pub mod fio;
     pub mod points;
     pub mod pts;
+    pub mod ssdiq;
     pub mod steady;
 }
 
@@ -26,7 +28,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!((1..=4096).contains(&point.iodepth), "{point:?}");
         assert!((1..=4096).contains(&point.numjobs), "{point:?}");
         let numbers = point.measured.iter().flatten();
-        assert!(numbers.clone().count() > 0 && point.measured[0].is_some(), "{point:?}");
+        let offered = point.offered.map(|offered| offered.iops);
+        assert!(offered.or(point.measured[0]).is_some(), "{point:?}");
+        assert!(offered.is_none_or(|iops| (1.0..=1e9).contains(&iops)), "{point:?}");
         assert!(numbers.into_iter().all(|n| n.is_finite() && *n > 0.0), "{point:?}");
     }
 });

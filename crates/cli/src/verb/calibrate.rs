@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, files, named, of_model, summary,
+    Bench, METRICS, Point, Values, by_load, error, errors, files, named, of_model, overwritten,
+    row, summary,
 };
 use crate::say;
 
@@ -15,6 +16,8 @@ mod descent;
 mod fit;
 mod flash;
 mod knobs;
+mod mechanisms;
+mod offered;
 mod probe;
 mod steps;
 mod trial;
@@ -70,9 +73,10 @@ struct Fitting {
     #[arg(long, value_name = "N", default_value_t = 800,
           value_parser = clap::value_parser!(u64).range(10..))]
     tries: u64,
-    /// Before it is measured, overwrite this much of the filled part at random, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
-    overwritten: u32,
+    /// Before it is measured, overwrite this much of the filled part at random, in percent;
+    /// default: 300 if writes have a rate offered, else 0
+    #[arg(long, value_name = "PERCENT")]
+    overwritten: Option<u32>,
     /// Requests that each point is run with
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1_000..))]
@@ -101,11 +105,17 @@ impl Split {
     /// Each `nth` point judges, in order of load; the first and the last are the ends of what is
     /// known, and are fitted to.
     fn new(mut points: Vec<Point>, nth: usize) -> Split {
-        points.sort_by_key(|point| (point.rw.clone(), point.bytes(), point.in_flight()));
-        let last = points.len().saturating_sub(1);
+        let offered = |point: &Point| point.offered.map_or(0, |offered| offered.iops as u64);
+        points.sort_by_key(|point| {
+            (point.rw.clone(), point.bytes(), point.in_flight(), offered(point))
+        });
+        // What ran beside each other judges together.
+        let loads = by_load(&points);
+        let last = loads.len().saturating_sub(1);
         let (mut fitted, mut held) = (Vec::new(), Vec::new());
-        for (index, point) in points.into_iter().enumerate() {
-            if judges(index, last, nth) { held.push(point) } else { fitted.push(point) }
+        for (index, load) in loads.into_iter().enumerate() {
+            let own = load.points.into_iter().map(|point| points[point].clone());
+            if judges(index, last, nth) { held.extend(own) } else { fitted.extend(own) }
         }
         Split { fitted, held }
     }
@@ -141,16 +151,24 @@ impl Fitting {
             let wrong = format!("--while-fitting {set}: the base is no such device");
             return Err(Failure::input(wrong).expected(format!("a key of {}", base.model)));
         }
+        let model = base.model.clone();
         let bench = Bench {
             part: &self.base,
-            model: &base.model,
-            overwritten: self.overwritten,
+            model: &model,
+            overwritten: overwritten(self.overwritten, &split.fitted),
             requests: self.requests,
             keep: false,
         };
         let settings = [&self.sets, &self.while_fitting].map(Vec::as_slice);
-        let fit = fit::fit((&bench, &base), &split.fitted, settings, (self.tries, !self.json))?;
-        let sets = base.tried(&fit.place, settings, self.overwritten > 0);
+        let (ground, limits) = ((&bench, &base), (self.tries, !self.json));
+        let offered = base.model == "ssd" && self.keys.is_empty();
+        let (base, fit) = if offered && mechanisms::is_offered(&split.fitted) {
+            offered::fit(ground, &split.fitted, settings, limits)?
+        } else {
+            let fit = fit::fit(ground, &split.fitted, settings, limits)?;
+            (base, fit)
+        };
+        let sets = base.tried(&fit.place, settings, bench.overwritten > 0);
         let (fitted, more) = bench.run(&split.fitted, &sets)?;
         notes.extend(more);
         let held =
@@ -220,6 +238,10 @@ impl Calibrated {
             0 => "held back:  no point; nothing judges this part".into(),
             _ => format!("held back:  {}", summary(&self.split.held, &self.held)),
         });
+        if let Some(name) = base.mechanism {
+            let all: Vec<String> = self.fit.ways.iter().map(fit::Way::told).collect();
+            lines.push(format!("writes are let in by: {name}; off by, rms: {}", all.join(", ")));
+        }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["key", "value", "known to"]);
@@ -268,18 +290,15 @@ impl Calibrated {
             })
             .collect();
         let rows = |points: &[Point], values: &[Values]| -> Vec<Value> {
-            let row = |(point, values): (&Point, &Values)| {
-                json!({ "rw": point.rw, "bs": point.bs, "iodepth": point.iodepth,
-                        "numjobs": point.numjobs, "measured": named(&point.measured),
-                        "modelled": named(values) })
-            };
+            let row = |(point, values): (&Point, &Values)| row(point, named(values));
             points.iter().zip(values).map(row).collect()
         };
         let dies =
             self.fit.dies.iter().map(|(dies, error)| json!({ "dies": dies, "error": error }));
+        let ways: Vec<_> = self.fit.ways.iter().map(fit::Way::as_json).collect();
         json!({ "part": out, "tries": self.fit.tries, "keys": keys,
                 "dies_per_package": self.fit.place.dies, "dies_tried": dies.collect::<Vec<_>>(),
-                "fits": self.fits(),
+                "fits": self.fits(), "mechanism": base.mechanism, "mechanisms_tried": ways,
                 "fitted": rows(&self.split.fitted, &self.fitted),
                 "held_back": rows(&self.split.held, &self.held), "notes": self.notes })
     }

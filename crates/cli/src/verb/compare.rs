@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, files, named, of_model, summary,
+    Bench, METRICS, Point, Values, error, errors, files, named, of_model, overwritten, row, summary,
 };
 use crate::say;
 
@@ -20,9 +20,10 @@ pub(crate) struct Args {
     /// (docs/howto/compare-with-my-drive.md)
     #[arg(long, value_name = "FILE")]
     with: PathBuf,
-    /// Before it is measured, overwrite this much of the filled part at random, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
-    overwritten: u32,
+    /// Before it is measured, overwrite this much of the filled part at random, in percent;
+    /// default: 300 if writes have a rate offered, else 0
+    #[arg(long, value_name = "PERCENT")]
+    overwritten: Option<u32>,
     /// Requests that each point is measured with
     #[arg(long, value_name = "N", default_value_t = 50_000,
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -68,7 +69,8 @@ impl Args {
     }
 
     fn compare(&self, part: &str, model: &str, points: &[Point]) -> Result<Compared, Failure> {
-        let (overwritten, requests) = (self.overwritten, self.requests);
+        let overwritten = overwritten(self.overwritten, points);
+        let requests = self.requests;
         let bench = Bench { part, model, overwritten, requests, keep: true };
         let (modelled, notes) = bench.run(points, &self.sets)?;
         Ok(Compared { part: part.to_string(), modelled, notes })
@@ -119,11 +121,8 @@ fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<Str
 
 fn as_json(points: &[Point], compared: &[Compared], left_out: &[String]) -> Value {
     let parts = compared.iter().map(|one| {
-        let rows = points.iter().zip(&one.modelled).map(|(point, modelled)| {
-            json!({ "rw": point.rw, "bs": point.bs, "iodepth": point.iodepth,
-                    "numjobs": point.numjobs, "measured": named(&point.measured),
-                    "modelled": named(modelled) })
-        });
+        let rows =
+            points.iter().zip(&one.modelled).map(|(point, modelled)| row(point, named(modelled)));
         let rows: Vec<Value> = rows.collect();
         json!({ "part": one.part, "median_error": one.median(points), "points": rows,
                 "notes": one.notes })

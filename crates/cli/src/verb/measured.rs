@@ -9,10 +9,15 @@ use super::run;
 
 pub(super) mod amplification;
 pub(super) mod files;
+mod fio;
+mod loads;
 pub(super) mod points;
 mod pts;
+mod ssdiq;
 pub(super) mod steady;
 
+use loads::Load;
+pub(super) use loads::by_load;
 pub(super) use points::{METRICS, Point};
 
 /// By [`METRICS`]: what a drive or a part did under one load.
@@ -45,12 +50,21 @@ impl Bench<'_> {
         let sets: Vec<String> = sets.map(|set| format!("device.{set}")).collect();
         let writes = points.iter().any(|point| point.direction() == "write");
         let buffer = if writes { self.buffer(&sets)? } else { Buffer::default() };
-        let runs = run_text(&self.study(points, buffer), &sets, self.keep)?;
-        let values = points.iter().zip(&runs).map(|(point, run)| values(point, run));
+        let throttled = sets.iter().any(|set| set.contains(THROTTLE))
+            || find(&study::part_source(self.part)?.parse().unwrap_or_default(), THROTTLE)
+                .is_some();
+        let loads = by_load(points);
+        let runs = run_text(&self.study(points, &loads, (buffer, throttled)), &sets, self.keep)?;
+        let mut found = vec![Values::default(); points.len()];
+        for (load, run) in loads.iter().zip(&runs) {
+            for (&index, job) in load.points.iter().zip(&load.jobs) {
+                found[index] = values(&points[index], job.as_deref(), run);
+            }
+        }
         let mut notes: Vec<String> =
             runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
         notes.dedup();
-        Ok((values.collect(), notes))
+        Ok((found, notes))
     }
 
     /// What the part takes before its flash has to.
@@ -80,8 +94,8 @@ impl Bench<'_> {
         few.max(FOR_EACH_IN_FLIGHT * point.in_flight())
     }
 
-    /// A study with a workload for each point.
-    fn study(&self, points: &[Point], buffer: Buffer) -> String {
+    /// A study with a workload for each load.
+    fn study(&self, points: &[Point], loads: &[Load], drive: (Buffer, bool)) -> String {
         let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
@@ -89,14 +103,21 @@ impl Bench<'_> {
             text += &format!("[[precondition]]\noverwrite = {{ writes = \"{writes}\" }}\n");
         }
         let reads = points.iter().all(|point| point.direction() == "read");
+        let reads = reads && loads.iter().all(|load| !load.is_open(points));
         if reads {
             let requests = points.iter().map(|point| self.requests_of(point)).max();
             text += &format!("[run]\nrequests = {}\n", requests.unwrap_or(self.requests));
         }
-        for (index, point) in points.iter().enumerate() {
+        for (index, load) in loads.iter().enumerate() {
+            let name = format!("p{index:04}");
+            if load.is_open(points) {
+                text += &load.workload((&name, points), self.requests as f64, drive);
+                continue;
+            }
+            let point = &points[load.points[0]];
             let Point { rw, bs, iodepth, numjobs, .. } = point;
             text += &format!(
-                "[workloads.p{index:04}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
+                "[workloads.{name}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
                  numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
                 quoted(bs)
             );
@@ -106,7 +127,7 @@ impl Bench<'_> {
                 // in the same time is measured when it wrote more than that, and all are in flight.
                 (Some(iops), "write") => {
                     let all = self.writes_of(point) as f64;
-                    let before = 2.0 * (buffer.takes(point) + point.in_flight() as f64);
+                    let before = 2.0 * (drive.0.takes(point) + point.in_flight() as f64);
                     let most = each(QUICKER_MAX * (before + all));
                     let us = |requests: f64| (1e6 * requests / iops).ceil();
                     format!(
@@ -130,6 +151,8 @@ impl Bench<'_> {
 pub(super) const BUFFER: &str = "ssd.buffer.capacity";
 /// Of that, a smaller write takes as much as this.
 pub(super) const PAGE: &str = "ssd.geometry.page";
+/// What lets in at the rate of lately.
+const THROTTLE: &str = "ssd.buffer.throttle";
 /// So many requests for each that is in flight, at least: the first ones find an idle drive.
 const FOR_EACH_IN_FLIGHT: u64 = 8;
 /// Bytes of a write above which fewer are measured.
@@ -203,10 +226,13 @@ pub(super) fn of_model(set: &str, model: &str) -> bool {
     set.split('.').next() == Some(model)
 }
 
-/// What a run gave of what was measured.
-fn values(point: &Point, run: &Ran) -> Values {
+/// What a run gave of what was measured, of one of its jobs if it has several.
+fn values(point: &Point, job: Option<&str>, run: &Ran) -> Values {
     METRICS.map(|(_, metric)| {
-        let metric = format!("{}_{metric}", point.direction());
+        let mut metric = format!("{}_{metric}", point.direction());
+        if let Some(job) = job {
+            metric = format!("job.{job}.{metric}");
+        }
         run.metrics.get(&metric).copied().flatten()
     })
 }
@@ -241,6 +267,30 @@ pub(super) fn summary(points: &[Point], modelled: &[Values]) -> String {
         middle_and_worst(name, &errors)
     });
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// What a drive had behind it when it was measured, if nothing else is `asked` for: what was
+/// offered to it is steady when nothing changes any more.
+pub(super) fn overwritten(asked: Option<u32>, points: &[Point]) -> u32 {
+    let steady = |point: &Point| point.offered.is_some() && point.direction() == "write";
+    asked.unwrap_or(if points.iter().any(steady) { OVERWRITTEN } else { 0 })
+}
+
+/// Percent of a drive, as SSD-iq has it.
+const OVERWRITTEN: u32 = 300;
+
+/// A point, with what a part does there.
+pub(super) fn row(point: &Point, modelled: serde_json::Value) -> serde_json::Value {
+    let mut row = json!({ "rw": point.rw, "bs": point.bs, "iodepth": point.iodepth,
+                          "numjobs": point.numjobs, "measured": named(&point.measured),
+                          "modelled": modelled });
+    if let Some(offered) = point.offered {
+        row["offered_iops"] = json!(offered.iops);
+    }
+    if let Some(beside) = &point.beside {
+        row["load"] = json!(beside.load);
+    }
+    row
 }
 
 /// Values by the names that results have.

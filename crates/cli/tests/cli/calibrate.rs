@@ -346,3 +346,26 @@ fn what_cannot_be_probed_is_refused() {
         .unwrap();
     fails(&test, &["what it wrote is not its JSON", "--engine"]);
 }
+
+/// SSD-iq's table of a drive that takes a write each 14 us: the pace is found, and what runs beside
+/// each other judges together.
+#[test]
+fn offered_loads_tell_a_pace_from_a_full_buffer() {
+    let head = "drive_id,target_rate_per_s,achieved_write_iops,probe_read_us_50p,\
+                probe_read_us_99p,probe_write_us_50p,probe_write_us_99p,probe_write_us_avg";
+    let rows = "a,20000,19847,71,276,11,14,11.5\na,40000,39642,89,349,12,15,11.8\n\
+                a,60000,59449,108,388,15,81,20.7\na,70000,69341,114,382,23,318,47\n\
+                a,100000,76511,900,2205,3376,4039,3359\na,200000,76530,900,2204,3375,4039,3359\n";
+    let args = ["calibrate", "--from", "a.csv", "--base", "tlc-3d-128", "--out", "mine.toml"];
+    let args = [&args[..], &["--requests", "2000", "--json"]].concat();
+    let test = Test::new().file("a.csv", format!("{head}\n{rows}")).args(&args);
+    let answer = test.json();
+    assert_eq!(answer["mechanism"], "a pace", "{answer}");
+    assert_eq!(answer["mechanisms_tried"].as_array().map(Vec::len), Some(4));
+    let page = number(value(&answer, "ssd.buffer.pace.page"));
+    assert!((page / 13.0 - 1.0).abs() < 0.1, "{page}");
+    let held = answer["held_back"].as_array().unwrap();
+    assert_eq!(held.len() % 4, 0, "{answer}");
+    let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
+    assert!(part.contains("hold_at_waiting") && part.contains("commands"), "{part}");
+}

@@ -1,6 +1,7 @@
 //! The factors of the knobs with which a part is nearest to the drive.
 
 use nalgebra::DMatrix;
+use serde_json::{Value, json};
 use study::Failure;
 
 use super::super::measured::{Bench, Point, Values};
@@ -20,6 +21,28 @@ pub(super) struct Fit {
     pub(super) unknown: Vec<Option<String>>,
     /// Parts that were run.
     pub(super) tries: u64,
+    /// Ways of letting writes in that were tried.
+    pub(super) ways: Vec<Way>,
+}
+
+/// A way of letting writes in that was tried.
+pub(super) struct Way {
+    pub(super) name: &'static str,
+    /// Its keys that are fitted, but for those that all ways have.
+    pub(super) keys: usize,
+    /// How far off it is, root mean square.
+    pub(super) error: f64,
+}
+
+impl Way {
+    /// For people.
+    pub(super) fn told(&self) -> String {
+        format!("{} {:.1} % with {} keys", self.name, 100.0 * self.error, self.keys)
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        json!({ "mechanism": self.name, "keys": self.keys, "error": self.error })
+    }
 }
 
 impl Fit {
@@ -41,13 +64,13 @@ impl Fit {
 }
 
 /// Twice or half the dies are right only if all is nearer by this factor.
-const NEARER: f64 = 0.9;
+pub(super) const NEARER: f64 = 0.9;
 /// A knob that moves no point by more than this, if moved by half, is not felt.
 const FELT_MIN: f64 = 0.002;
 /// A knob whose standard error is larger is not known.
 const SPREAD_MAX: f64 = 0.05;
 /// More dies in a package than any package has.
-const DIES_MAX: i64 = 256;
+pub(super) const DIES_MAX: i64 = 256;
 /// What two measurements of one drive differ by at least.
 const REPEAT: f64 = 0.005;
 /// Above this correlation of their errors, two knobs are not told from each other.
@@ -182,19 +205,24 @@ fn shake(ground: &Ground, best: &mut Best) -> Result<(), Failure> {
 }
 
 /// What of the best these points know: the standard errors of least squares.
-fn judge(ground: &Ground, best: Best, mut dies: Vec<(i64, f64)>) -> Result<Fit, Failure> {
+pub(super) fn judge(
+    ground: &Ground,
+    best: Best,
+    mut dies: Vec<(i64, f64)>,
+) -> Result<Fit, Failure> {
     const STEP: f64 = 0.05;
     let Ground { trial, moved, .. } = ground;
     let Best { cost, place: at } = best;
     dies.iter_mut().filter(|(dies, _)| Some(*dies) == at.dies).for_each(|one| one.1 = cost);
     let knobs = &trial.base.knobs;
-    let here = trial.residuals(&at, Look::Long)?;
+    let look = ground.look;
+    let here = trial.residuals(&at, look)?;
     let mut slopes = DMatrix::zeros(here.len(), moved.len());
     for (column, &knob) in moved.iter().enumerate() {
         let beside = |step: f64| {
             let mut place = at.clone();
             place.logs[knob] += step;
-            trial.residuals(&place, Look::Long)
+            trial.residuals(&place, look)
         };
         let (above, below) = (beside(STEP)?, beside(-STEP)?);
         for (row, (above, below)) in above.iter().zip(&below).enumerate() {
@@ -210,6 +238,7 @@ fn judge(ground: &Ground, best: Best, mut dies: Vec<(i64, f64)>) -> Result<Fit, 
         spreads: vec![None; knobs.len()],
         unknown: vec![Some("not known by these points".to_string()); knobs.len()],
         tries: trial.tries(),
+        ways: Vec::new(),
     };
     for (index, &knob) in moved.iter().enumerate() {
         let (error, twin) = spread[index];

@@ -271,7 +271,7 @@ fn refuse_options(from: &Fitting) -> Result<(), Failure> {
     let given = [
         ("--fit", !from.keys.is_empty()),
         ("--while-fitting", !from.while_fitting.is_empty()),
-        ("--overwritten", from.overwritten > 0),
+        ("--overwritten", from.overwritten.is_some_and(|percent| percent > 0)),
     ];
     let given = given.into_iter().find(|(_, given)| *given);
     given.map_or(Ok(()), |(option, _)| {

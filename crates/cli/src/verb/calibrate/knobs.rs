@@ -4,6 +4,7 @@ use study::Failure;
 use toml::{Table, Value};
 
 use super::super::measured::{BUFFER, PAGE, Point, find};
+use super::mechanisms::Mechanism;
 
 /// What is fitted where nothing else is asked for: (model, keys).
 const KNOBS: [(&str, &[&str]); 3] = [
@@ -23,7 +24,11 @@ const KNOBS: [(&str, &[&str]); 3] = [
     ("hdd", &["rpm"]),
 ];
 
+/// What is fitted beside a way of letting writes in, where latency over offered load was measured.
+const KNOBS_OFFERED: [&str; 3] = ["ssd.nand.read", "ssd.nand.program", "ssd.host.completion"];
+
 /// A quantity, or a list of them, that is scaled as one.
+#[derive(Clone)]
 pub(super) struct Knob {
     /// With the model before it.
     pub(super) key: String,
@@ -39,6 +44,7 @@ pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
 const BLOCK_PAGES: &str = "ssd.geometry.pages_per_block";
 const UNITS: &str = "ssd.nand.units_per_page";
+const ERASE: &str = "ssd.nand.erase";
 const SPARE: &str = "ssd.over_provisioning";
 /// So many bytes are enough of a buffer to begin with,
 const BUFFER_MIN: f64 = 8.0 * 1024.0 * 1024.0;
@@ -52,6 +58,8 @@ const BLOCKS_FEW: i64 = 24;
 
 /// Pages that a part is filled with while it is fitted, where it has to collect.
 const PAGES: i64 = 1 << 21;
+/// The same where latency over offered load was measured.
+const PAGES_OFFERED: i64 = 1 << 18;
 /// Bytes of it elsewhere: a quarter of them takes what any load writes.
 const BYTES: f64 = 4.0 * 1024.0 * 1024.0 * 1024.0;
 
@@ -70,6 +78,7 @@ impl Knob {
 }
 
 /// The part that is begun with.
+#[derive(Clone)]
 pub(super) struct Base {
     /// The model of the device that it describes.
     pub(super) model: String,
@@ -80,6 +89,8 @@ pub(super) struct Base {
     pub(super) added: Vec<String>,
     /// Its dies in a package, if they are looked for.
     pub(super) dies: Option<i64>,
+    /// How it lets writes in, where latency over offered load was measured.
+    pub(super) mechanism: Option<&'static str>,
 }
 
 /// Where all that is looked for is.
@@ -147,7 +158,25 @@ impl Base {
                 .expected("a part that states quantities")
                 .help("--fit KEY names one"));
         }
-        Ok(Base { model, table, knobs, added, dies })
+        Ok(Base { model, table, knobs, added, dies, mechanism: None })
+    }
+
+    /// The same drive with a way of letting writes in, and what is fitted of both.
+    pub(super) fn with(&self, mechanism: Mechanism) -> Base {
+        let mut base = self.clone();
+        base.mechanism = Some(mechanism.name);
+        for (key, value) in mechanism.laid {
+            lay(&mut base.table, nested(&key, value));
+            base.added.retain(|known| *known != key);
+            base.added.push(key);
+        }
+        let keys = KNOBS_OFFERED.into_iter().chain(mechanism.knobs);
+        let knobs = keys.filter_map(|key| {
+            let value = find(&base.table, key).filter(|value| is_scalable(value))?;
+            Some(Knob { key: key.to_string(), value: value.clone() })
+        });
+        base.knobs = knobs.collect();
+        base
     }
 
     /// Lay settings over its tables.
@@ -168,9 +197,19 @@ impl Base {
 
     /// The settings `KEY=VALUE` of a part at `place`.
     pub(super) fn sets(&self, place: &Candidate) -> Vec<String> {
+        [self.added(), self.found(place)].concat()
+    }
+
+    /// Those that were added to it.
+    fn added(&self) -> Vec<String> {
         let added = self.added.iter().filter_map(|key| Some((key, find(&self.table, key)?)));
-        let mut sets: Vec<String> = added.map(|(key, value)| format!("{key}={value}")).collect();
-        sets.extend(place.dies.map(|dies| format!("{DIES}={dies}")));
+        added.map(|(key, value)| format!("{key}={value}")).collect()
+    }
+
+    /// Those that are looked for.
+    fn found(&self, place: &Candidate) -> Vec<String> {
+        let mut sets: Vec<String> =
+            place.dies.map(|dies| format!("{DIES}={dies}")).into_iter().collect();
         sets.extend(self.values(place).iter().map(|(key, value)| format!("{key}={value}")));
         sets
     }
@@ -250,16 +289,30 @@ impl Base {
             return Vec::new();
         };
         let (mut pages_now, mut least, mut most) = (pages, BLOCKS_MIN, PAGES);
-        if !overwritten {
+        if self.mechanism.is_some() {
+            // Many loads, each of them long: blocks are smaller, not only fewer.
+            most = PAGES_OFFERED;
+            let whole = self.whole();
+            pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
+        } else if !overwritten {
             (least, most) = (BLOCKS_FEW, (BYTES / page) as i64);
             let whole = self.whole();
             pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
         }
         let fewer = (most / planes.saturating_mul(pages_now).max(1)).max(least);
-        if fewer >= blocks {
+        let smaller_blocks = self.mechanism.is_some() && pages_now < pages;
+        if fewer >= blocks && !smaller_blocks {
             return Vec::new();
         }
+        let fewer = fewer.min(blocks);
         let mut sets = vec![format!("{BLOCKS}={fewer}"), format!("{BLOCK_PAGES}={pages_now}")];
+        if self.mechanism.is_some()
+            && let Some(erase) = find(&self.table, ERASE)
+        {
+            // As much for each page of the smaller blocks.
+            let share = pages_now as f64 / pages as f64;
+            sets.push(format!("{ERASE}={}", scale(erase, share)));
+        }
         let physical = (planes * pages * blocks) as f64 * page;
         let stated = find(&self.table, SPARE).and_then(|spare| spare.get("capacity")?.as_str());
         match stated.and_then(bytes).filter(|capacity| *capacity < physical) {
@@ -276,14 +329,15 @@ impl Base {
     }
 
     /// The settings that a part at `place` is run with: those of the command line, `settings`, go
-    /// before what is for all smaller drives, and after it.
+    /// before what is for all smaller drives, and after it. What was added may be of its shape.
     pub(super) fn tried(
         &self,
         place: &Candidate,
         [sets, while_fitting]: [&[String]; 2],
         overwritten: bool,
     ) -> Vec<String> {
-        [sets, &self.smaller(place, overwritten), while_fitting, &self.sets(place)].concat()
+        let smaller = self.smaller(place, overwritten);
+        [sets, &self.added(), &smaller, while_fitting, &self.found(place)].concat()
     }
 
     /// A setting for a buffer that is full sooner: nothing else of a drive that writes for long
@@ -333,15 +387,16 @@ fn add(table: &mut Table, points: &[Point]) -> Vec<String> {
     }
     missing.retain(|(key, _)| find(table, key).is_none());
     for (key, value) in &missing {
-        let mut laid = value.clone();
-        for word in key.split('.').rev() {
-            laid = Value::Table(Table::from_iter([(word.to_string(), laid)]));
-        }
-        if let Value::Table(laid) = laid {
-            lay(table, laid);
-        }
+        lay(table, nested(key, value.clone()));
     }
     missing.iter().map(|(key, _)| (*key).to_string()).collect()
+}
+
+/// A table that has `value` at a key such as `ssd.nand.read`.
+pub(super) fn nested(key: &str, value: Value) -> Table {
+    let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
+    let value = rest.map_or(value.clone(), |rest| Value::Table(nested(rest, value)));
+    Table::from_iter([(first.to_string(), value)])
 }
 
 /// `64KiB` in bytes.
@@ -362,7 +417,7 @@ fn put(table: &mut Table, key: &str, value: Value) {
 }
 
 /// Lay one table over another.
-fn lay(table: &mut Table, over: Table) {
+pub(super) fn lay(table: &mut Table, over: Table) {
     for (key, value) in over {
         match (table.get_mut(&key), value) {
             (Some(Value::Table(below)), Value::Table(above)) => lay(below, above),
@@ -482,6 +537,7 @@ mod tests {
             iodepth: 1,
             numjobs: 1,
             measured: [Some(1.0), None, None, None],
+            ..Point::default()
         };
         let base = Base::read("tlc-3d-128", &[], &[], &[point("4k"), point("16k")]).unwrap();
         let added = ["ssd.host.completion", "ssd.host.bandwidth", "ssd.nand.read_small"];

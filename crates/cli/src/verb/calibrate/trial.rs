@@ -24,6 +24,8 @@ pub(super) enum Look {
 const SHORT: u64 = 4;
 /// By metric: few requests are beyond a percentile, so it says less than a mean does.
 pub(super) const WEIGHTS: [f64; METRICS.len()] = [1.0, 1.0, 0.7, 0.35];
+/// The same at offered loads: a drive shows how it lets writes in by its tails.
+const WEIGHTS_OFFERED: [f64; METRICS.len()] = [2.0, 0.5, 0.7, 0.5];
 /// An error above which a point is an outlier.
 const FAR: f64 = 0.15;
 
@@ -113,7 +115,8 @@ impl Trial<'_> {
 /// all is as wrong as it can be.
 pub(super) fn residuals(points: &[Point], values: &[Values]) -> Vec<f64> {
     let pairs = points.iter().zip(values).flat_map(|(point, values)| {
-        let each = point.measured.iter().zip(values).zip(WEIGHTS);
+        let weights = if point.offered.is_some() { WEIGHTS_OFFERED } else { WEIGHTS };
+        let each = point.measured.iter().zip(values).zip(weights);
         each.filter_map(|((&measured, &value), weight)| {
             let measured = measured?;
             let value = value.filter(|value| *value > 0.0);
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn a_half_and_twice_are_equally_far() {
         let measured = [Some(100.0), None, Some(2.0), None];
-        let point = Point { rw: "read".into(), bs: "4k".into(), iodepth: 1, numjobs: 1, measured };
+        let point = Point { measured, ..Point::default() };
         let found = residuals(&[point], &[[Some(200.0), Some(9.0), Some(1.0), None]]);
         assert!((found[0] / WEIGHTS[0] + found[1] / WEIGHTS[2]).abs() < 1e-12, "{found:?}");
         // What is near counts in full, what is far less.

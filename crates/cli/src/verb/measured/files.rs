@@ -5,8 +5,9 @@ use std::path::Path;
 use study::{Failure, TEXT_BYTES_MAX};
 
 use super::amplification::{self, Rows};
-use super::points::{KINDS, Point, Wrong, of_fio, of_table};
-use super::pts;
+use super::fio::of_fio;
+use super::points::{KINDS, Point, Wrong, of_table};
+use super::{pts, ssdiq};
 
 /// The text of a file. It is read once: a pipe has no second time.
 ///
@@ -53,6 +54,7 @@ pub(crate) fn of_text(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             of_fio(text.find("\n{").map_or(text, |at| &text[at + 1..]))
         }
         _ if pts::is_table(text) => pts::read(text),
+        _ if ssdiq::is_table(text) => ssdiq::read(text),
         _ => of_table(text),
     }
 }

@@ -1,8 +1,6 @@
-//! Points that were measured on a drive: fio's JSON output, or a table.
+//! Points that were measured on a drive, and tables of them.
 
 use std::collections::BTreeMap;
-
-use serde_json::{Map, Value};
 
 /// What is compared: (name, the metric of a run behind `read_` or `write_`).
 pub(crate) const METRICS: [(&str, &str); 4] = [
@@ -15,7 +13,7 @@ pub(super) const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
 /// What fio has, too, and what is not compared.
 const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
 /// The columns of a table, and the names that others give them.
-const COLUMNS: [(&str, &[&str]); 8] = [
+const COLUMNS: [(&str, &[&str]); 12] = [
     ("rw", &["operation"]),
     ("bs", &["block_size", "blocksize"]),
     ("iodepth", &["qd", "depth", "queue_depth"]),
@@ -24,14 +22,37 @@ const COLUMNS: [(&str, &[&str]); 8] = [
     ("mean_us", &["lat_mean_us"]),
     ("p50_us", &["p50"]),
     ("p99_us", &["p99"]),
+    ("offered_iops", &["rate_iops"]),
+    ("rate_process", &[]),
+    ("load", &[]),
+    ("job", &[]),
 ];
 /// Other units of a column that ends in `_us`, and microseconds of each.
 const UNITS: [(&str, f64); 3] = [("_ns", 1e-3), ("_ms", 1e3), ("_s", 1e6)];
+/// IOPS and microseconds.
+const POSSIBLE_MAX: f64 = 1e9;
 /// Without these there is no point.
 const NEEDED: [&str; 4] = ["rw", "bs", "iodepth", "iops"];
 
-/// One load, and what the drive did under it.
+/// Requests that come by themselves, not when others are done.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Offered {
+    /// Of all jobs of the point, a second.
+    pub(crate) iops: f64,
+    /// At random, not evenly.
+    pub(crate) poisson: bool,
+}
+
+/// Where several points are of one load: what runs beside each other.
 #[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Beside {
+    pub(crate) load: String,
+    /// A job that reads and writes is two points; their depth is that of both.
+    pub(crate) job: String,
+}
+
+/// One load, or a job of it, and what the drive did under it.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Point {
     /// As fio calls it.
     pub(crate) rw: String,
@@ -41,6 +62,10 @@ pub(crate) struct Point {
     pub(crate) numjobs: u32,
     /// By [`METRICS`]; what was not measured is left out.
     pub(crate) measured: [Option<f64>; METRICS.len()],
+    /// `None`: as many requests as are done.
+    pub(crate) offered: Option<Offered>,
+    /// `None`: it is a load by itself.
+    pub(crate) beside: Option<Beside>,
 }
 
 impl Point {
@@ -69,7 +94,14 @@ impl Point {
     /// For people.
     pub(crate) fn label(&self) -> String {
         let jobs = if self.numjobs > 1 { format!("{} x ", self.numjobs) } else { String::new() };
-        format!("{} {} depth {jobs}{}", self.rw, self.bs, self.iodepth)
+        let mut label = format!("{} {} depth {jobs}{}", self.rw, self.bs, self.iodepth);
+        if let Some(offered) = self.offered {
+            label += &format!(", {:.0} a second", offered.iops);
+        }
+        if let Some(Beside { load, .. }) = &self.beside {
+            label += &format!(", load {load}");
+        }
+        label
     }
 
     /// Why it cannot have been measured, if that is so: (what, what was expected).
@@ -86,14 +118,23 @@ impl Point {
                 return Some((format!("{name} is {value}"), "1 to 4096".into()));
             }
         }
-        let possible = |value: f64| value.is_finite() && value > 0.0;
+        // No drive does more in a second, and nobody waits for longer (microseconds).
+        let possible = |value: f64| value > 0.0 && value <= POSSIBLE_MAX;
         let none = |(index, value): (usize, &Option<f64>)| {
             value.filter(|&value| !possible(value)).map(|value| (METRICS[index].0, value))
         };
         if let Some((name, value)) = self.measured.iter().enumerate().find_map(none) {
-            return Some((format!("{name} is {value}"), "a number above 0".into()));
+            let wanted = "a number above 0, and 1,000,000,000 at most";
+            return Some((format!("{name} is {value}"), wanted.into()));
         }
-        self.measured[0].is_none().then(|| ("there are no IOPS".into(), "IOPS above 0".into()))
+        if let Some(offered) = self.offered.map(|offered| offered.iops)
+            && !(1.0..=POSSIBLE_MAX).contains(&offered)
+        {
+            return Some((format!("offered_iops is {offered}"), "1 to 1,000,000,000".into()));
+        }
+        // What is offered is known: a job beside others may have nothing else.
+        let unknown = self.measured[0].is_none() && self.offered.is_none();
+        unknown.then(|| ("there are no IOPS".into(), "IOPS above 0".into()))
     }
 }
 
@@ -192,104 +233,36 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
             (format!("{} is `{text}`", COLUMNS[index].0), "a number above 0".to_string())
         }),
     };
+    let poisson = of_process(cells[9].0)?;
+    let [load, job] = [cells[10].0, cells[11].0].map(str::to_string);
     let point = Point {
         rw: cells[0].0.to_string(),
         bs: size(cells[1].0),
         iodepth: whole(2)?,
         numjobs: whole(3)?,
         measured: unless_left_out([number(4)?, number(5)?, number(6)?, number(7)?]),
+        offered: number(8)?.map(|iops| Offered { iops, poisson }),
+        beside: (!load.is_empty()).then_some(Beside { load, job }),
     };
     point.wrong().map_or(Ok(point), Err)
 }
 
+/// Whether requests come at random; as in fio they do not if nothing is said.
+pub(super) fn of_process(text: &str) -> Result<bool, Wrong> {
+    match text {
+        "" | "linear" => Ok(false),
+        "poisson" => Ok(true),
+        other => Err((format!("rate_process is `{other}`"), "linear or poisson".into())),
+    }
+}
+
 /// Times of 0 are those that fio was told not to take (`gtod_reduce`, `disable_lat`).
-fn unless_left_out(measured: [Option<f64>; METRICS.len()]) -> [Option<f64>; METRICS.len()] {
+pub(super) fn unless_left_out(
+    measured: [Option<f64>; METRICS.len()],
+) -> [Option<f64>; METRICS.len()] {
     let [iops, times @ ..] = measured;
     let [mean, p50, p99] = times.map(|time| time.filter(|time| *time != 0.0));
     [iops, mean, p50, p99]
-}
-
-/// A job's option: its own, or that of all.
-fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) -> Option<&'a str> {
-    let own = job.get("job options").and_then(Value::as_object);
-    let tables = own.into_iter().chain([global]);
-    tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
-}
-
-pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let whole: Value = serde_json::from_str(text)
-        .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
-    let jobs = whole.get("jobs").and_then(Value::as_array).ok_or_else(|| {
-        ("there is no list `jobs`".to_string(), "the output of fio --output-format=json".into())
-    })?;
-    let none = Map::new();
-    let global = whole.get("global options").and_then(Value::as_object).unwrap_or(&none);
-    // Without group_reporting each clone of a job has an entry, all under one name.
-    let mut by_name: BTreeMap<(usize, &str), Vec<&Value>> = BTreeMap::new();
-    let mut order: Vec<&str> = Vec::new();
-    for job in jobs {
-        let name = job.get("jobname").and_then(Value::as_str).unwrap_or_default();
-        let place = order.iter().position(|known| *known == name).unwrap_or_else(|| {
-            order.push(name);
-            order.len() - 1
-        });
-        by_name.entry((place, name)).or_default().push(job);
-    }
-    let (mut points, mut left_out) = (Vec::new(), Vec::new());
-    for ((_, name), clones) in by_name {
-        let rw = option(global, clones[0], &["rw", "readwrite"]).unwrap_or("read");
-        if !KINDS.contains(&rw) {
-            left_out.push(format!("job `{name}`: rw={rw} is left out"));
-            continue;
-        }
-        let point = of_jobs(global, rw, &clones);
-        let point =
-            point.map_err(|(what, expected)| (format!("job `{name}`: {what}"), expected))?;
-        if let Some((what, expected)) = point.wrong() {
-            return Err((format!("job `{name}`: {what}"), expected));
-        }
-        points.push(point);
-    }
-    Ok((points, left_out))
-}
-
-/// The point of a job and its clones: rates add up, the mean is that of all, a percentile that of
-/// the clone in which it was largest.
-fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<Point, Wrong> {
-    let number = |names: &[&str]| match option(global, clones[0], names) {
-        None => Ok(1),
-        Some(text) => text
-            .trim()
-            .parse::<u32>()
-            .map_err(|_| (format!("{} is `{text}`", names[0]), "a whole number".to_string())),
-    };
-    let bs = option(global, clones[0], &["bs", "blocksize"]).unwrap_or("4k").to_string();
-    let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
-    let direction = if rw.ends_with("read") { "read" } else { "write" };
-    let of = |clone: &Value, pointer: &str| {
-        clone.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
-    };
-    let iops: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "iops")).collect();
-    let iops = iops.ok_or_else(|| {
-        (format!("no {direction}.iops"), "the output of fio --output-format=json".into())
-    })?;
-    let total: f64 = iops.iter().sum();
-    // fio 2 wrote microseconds.
-    let time = |clone: &Value, kind: &str, pointer: &str| {
-        let ns = of(clone, &format!("{kind}_ns/{pointer}")).map(|ns| ns / 1e3);
-        ns.or_else(|| of(clone, &format!("{kind}/{pointer}")))
-    };
-    let means: Option<Vec<f64>> = clones.iter().map(|clone| time(clone, "lat", "mean")).collect();
-    let mean = means
-        .map(|means| means.iter().zip(&iops).map(|(mean, rate)| mean * rate).sum::<f64>() / total);
-    let largest = |key: &str| {
-        let pointer = format!("percentile/{key}");
-        clones.iter().filter_map(|clone| time(clone, "clat", &pointer)).reduce(f64::max)
-    };
-    let measured = [Some(total), mean, largest("50.000000"), largest("99.000000")];
-    let measured = unless_left_out(measured);
-    let numjobs = numjobs.max(clones.len() as u32);
-    Ok(Point { rw: rw.into(), bs, iodepth, numjobs, measured })
 }
 
 #[cfg(test)]
@@ -297,45 +270,6 @@ mod tests {
     use super::*;
 
     const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
-    const JOB: &str = r#"{"jobname":"a","job options":{"iodepth":"8"},"read":{"iops":100.5,
-        "lat_ns":{"mean":2000},"clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
-
-    fn fio(jobs: &str) -> String {
-        format!(r#"{{"global options":{{"rw":"randread","bs":"4k"}},"jobs":[{jobs}]}}"#)
-    }
-
-    #[test]
-    fn a_job_is_a_point_and_its_clones_are_one() {
-        let (points, _) = of_fio(&fio(JOB)).unwrap();
-        let measured = [Some(100.5), Some(2.0), Some(1.5), Some(9.0)];
-        let one =
-            Point { rw: "randread".into(), bs: "4k".into(), iodepth: 8, numjobs: 1, measured };
-        assert_eq!(points, std::slice::from_ref(&one));
-        let (points, _) = of_fio(&fio(&[JOB, JOB].join(","))).unwrap();
-        let measured = [Some(201.0), Some(2.0), Some(1.5), Some(9.0)];
-        assert_eq!(points, [Point { numjobs: 2, measured, ..one.clone() }]);
-        assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
-        // fio 2 has microseconds.
-        let old = JOB.replace("_ns", "").replace("2000", "2").replace("1500", "1.5");
-        let (points, _) = of_fio(&fio(&old.replace("9000", "9"))).unwrap();
-        assert_eq!(points, [one]);
-    }
-
-    #[test]
-    fn times_that_were_not_taken_are_not_compared() {
-        let untimed = JOB.replace("2000", "0").replace("1500", "0").replace("9000", "0");
-        let (points, _) = of_fio(&fio(&untimed)).unwrap();
-        assert_eq!(points[0].measured, [Some(100.5), None, None, None]);
-        let (points, _) = of_table(&format!("{HEADER}\nread,4k,1,1,9,0,0.0,5\n")).unwrap();
-        assert_eq!(points[0].measured, [Some(9.0), None, None, Some(5.0)]);
-    }
-
-    #[test]
-    fn mixed_jobs_are_left_out_with_a_word() {
-        let mixed = JOB.replace(r#""iodepth":"8""#, r#""rw":"randrw""#).replace("\"a\"", "\"m\"");
-        let (points, left_out) = of_fio(&fio(&[JOB, &mixed].join(","))).unwrap();
-        assert_eq!((points.len(), left_out), (1, vec!["job `m`: rw=randrw is left out".into()]));
-    }
 
     #[test]
     fn a_table_has_a_point_a_line() {
@@ -362,6 +296,37 @@ mod tests {
     }
 
     #[test]
+    fn times_that_were_not_taken_are_not_compared() {
+        let (points, _) = of_table(&format!("{HEADER}\nread,4k,1,1,9,0,0.0,5\n")).unwrap();
+        assert_eq!(points[0].measured, [Some(9.0), None, None, Some(5.0)]);
+    }
+
+    #[test]
+    fn rows_of_a_load_say_what_is_offered_and_what_ran_beside_them() {
+        let head = "load,rw,bs,iodepth,numjobs,offered_iops,rate_process,iops,p99_us";
+        let text = format!(
+            "{head}\n20k,randwrite,4k,64,6,15000,poisson,14900,\n20k,randread,4k,1,1,500,,,300\n\
+             ,randread,4k,1,1,,,9,\n"
+        );
+        let (points, _) = of_table(&text).unwrap();
+        assert_eq!(points[0].offered, Some(Offered { iops: 15_000.0, poisson: true }));
+        assert_eq!(points[1].offered, Some(Offered { iops: 500.0, poisson: false }));
+        assert_eq!(points[1].measured, [None, None, None, Some(300.0)]);
+        let loads = points.iter().map(|point| point.beside.as_ref().map(|one| &*one.load));
+        assert_eq!(loads.collect::<Vec<_>>(), [Some("20k"), Some("20k"), None]);
+        assert_eq!(points[0].label(), "randwrite 4k depth 6 x 64, 15000 a second, load 20k");
+        for (row, said) in [
+            ("l,read,4k,1,1,0,,5,", "line 2: offered_iops is 0"),
+            ("l,read,4k,1,1,fast,,5,", "line 2: offered_iops is `fast`"),
+            ("l,read,4k,1,1,5,even,5,", "line 2: rate_process is `even`"),
+            ("l,read,4k,1,1,,,,5", "line 2: there are no IOPS"),
+        ] {
+            let (what, _) = of_table(&format!("{head}\n{row}\n")).unwrap_err();
+            assert!(what.starts_with(said), "{row}: {what}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_named_with_its_place() {
         let rows = [
             ("erase,4k,1,1,1,,,", "line 2: rw is `erase`"),
@@ -370,22 +335,14 @@ mod tests {
             ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
             ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
             ("read,4k,1,1,NaN,,,", "line 2: IOPS is NaN"),
+            ("read,4k,1,1,1e300,,,", "line 2: IOPS is 1000"),
+            ("read,4k,1,1,1,1e10,,", "line 2: mean us is 1000"),
             ("read,4k,1,1,,,,", "line 2: there are no IOPS"),
             ("read,4k,1", "line 2: "),
         ];
         for (row, said) in rows {
             let (what, _) = of_table(&format!("{HEADER}\n{row}\n")).unwrap_err();
             assert!(what.starts_with(said), "{row}: {what}");
-        }
-        for (text, said) in [
-            ("{", "line 1: "),
-            ("{\"jobs\":3}", "there is no list `jobs`"),
-            (&*fio(&JOB.replace("\"8\"", "\"many\"")), "job `a`: iodepth is `many`"),
-            (&*fio(&JOB.replace("100.5", "\"x\"")), "job `a`: no read.iops"),
-            (&*fio(&JOB.replace("100.5", "0")), "job `a`: IOPS is 0"),
-        ] {
-            let (what, _) = of_fio(text).unwrap_err();
-            assert!(what.starts_with(said), "{text}: {what}");
         }
         assert!(of_table("a,b\n").unwrap_err().0.starts_with("line 1 is `a,b`"));
     }

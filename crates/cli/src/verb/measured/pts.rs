@@ -148,7 +148,7 @@ impl Preamble {
         } else {
             bytes.to_string()
         };
-        Ok(Some(Point { rw: rw.into(), bs, iodepth, numjobs, measured }))
+        Ok(Some(Point { rw: rw.into(), bs, iodepth, numjobs, measured, ..Point::default() }))
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn jobs(overwrite: bool, is_block: bool) -> Vec<Job> {
         for percent in [25, 50, 75, 90] {
             let load = Job::new("randwrite", "4k", 128);
             let name = format!("load-{percent}");
-            jobs.push(Job { name, load: Some(percent), fitted: false, ..load });
+            jobs.push(Job { name, load: Some(percent), ..load });
         }
         if is_block {
             jobs.push(Job { fitted: false, ..Job::new("randtrim", "4k", 32) });

@@ -1,0 +1,342 @@
+//! How a drive lets writes in, by what it does at offered loads.
+//!
+//! Each way is begun where the points themselves say it would be, or where a drive that was
+//! measured has it; the fit moves the rest, and keeps the way that explains the points best.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::super::measured::{Point, by_load, find};
+use super::knobs::{bytes, lay, nested};
+
+/// A way, and what of it is fitted.
+pub(super) struct Mechanism {
+    pub(super) name: &'static str,
+    /// By key: what is laid over the part.
+    pub(super) laid: Vec<(String, Value)>,
+    /// What of that is fitted.
+    pub(super) knobs: Vec<&'static str>,
+}
+
+/// What the points say of the drive as a whole.
+#[derive(Debug)]
+struct Seen {
+    /// Writes a second that it takes at most.
+    most: f64,
+    /// What of these is in flight, as many as wait in all.
+    inside: f64,
+    in_flight: f64,
+    /// Whether more was offered than it took.
+    saturated: bool,
+    /// How many times as long as at the least load half of the reads take then.
+    reads_slower: f64,
+    /// By the inverse of the rate: the 99th percentile of writes, between the least load and the
+    /// most.
+    tails: Vec<(f64, f64)>,
+}
+
+/// Offered loads, each as the points of it.
+pub(super) fn is_offered(points: &[Point]) -> bool {
+    points.iter().any(|point| point.offered.is_some() && point.direction() == "write")
+}
+
+/// A page of a larger page of the flash is what such a drive maps.
+const MAP_UNIT: &str = "4KiB";
+/// Done of what was offered by a drive that is not saturated.
+const DONE: f64 = 0.97;
+
+impl Seen {
+    fn new(points: &[Point]) -> Seen {
+        let mut loads: BTreeMap<&str, Vec<&Point>> = BTreeMap::new();
+        let mut alone: Vec<Vec<&Point>> = Vec::new();
+        for point in points.iter().filter(|point| point.offered.is_some()) {
+            match &point.beside {
+                Some(beside) => loads.entry(&beside.load).or_default().push(point),
+                None => alone.push(vec![point]),
+            }
+        }
+        alone.extend(loads.into_values());
+        let of = |load: &[&Point], direction: &str| -> Vec<Point> {
+            let own = load.iter().filter(|point| point.direction() == direction);
+            own.map(|point| (*point).clone()).collect()
+        };
+        let offered =
+            |all: &[Point]| all.iter().filter_map(|one| one.offered).map(|o| o.iops).sum::<f64>();
+        let done = |all: &[Point]| {
+            let each = |one: &Point| {
+                let offered = one.offered.map(|offered| offered.iops);
+                one.measured[0].or(offered).unwrap_or_default()
+            };
+            all.iter().map(each).sum::<f64>()
+        };
+        let timed = |all: &[Point], metric: usize| {
+            all.iter().filter_map(|point| point.measured[metric]).reduce(f64::max)
+        };
+        alone.sort_by(|a, b| done(&of(a, "write")).total_cmp(&done(&of(b, "write"))));
+        let (Some(least), Some(most)) = (alone.first(), alone.last()) else {
+            return Seen {
+                most: 1.0,
+                inside: 1.0,
+                in_flight: 1.0,
+                saturated: false,
+                reads_slower: 1.0,
+                tails: Vec::new(),
+            };
+        };
+        let writes = of(most, "write");
+        let rate = done(&writes);
+        let half = |load: &[&Point]| timed(&of(load, "read"), 2);
+        let middle = timed(&writes, 1).or(timed(&writes, 2)).unwrap_or_default();
+        let inner = &alone[1.min(alone.len() - 1)..alone.len() - 1];
+        let tails = inner.iter().filter_map(|load| {
+            let writes = of(load, "write");
+            Some((1.0 / done(&writes), timed(&writes, 3)?))
+        });
+        Seen {
+            most: rate,
+            inside: rate * middle / 1e6,
+            in_flight: writes.iter().map(|point| point.in_flight() as f64).sum(),
+            saturated: rate < DONE * offered(&writes),
+            reads_slower: half(most).zip(half(least)).map_or(1.0, |(a, b)| a / b),
+            tails: tails.collect(),
+        }
+    }
+
+    /// D and r of tails that are D (1 - r / L) at rate L: a line over 1 / L, by least squares.
+    fn turns(&self) -> Option<(f64, f64)> {
+        let longest = self.tails.iter().map(|(_, us)| *us).reduce(f64::max)?;
+        // From a rate on all that are in flight wait, and tails grow no more.
+        let growing = |(_, us): &&(f64, f64)| (0.1 * longest..0.9 * longest).contains(us);
+        let own: Vec<_> = self.tails.iter().filter(growing).collect();
+        let count = own.len() as f64;
+        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| own.iter().map(|o| of(o)).sum::<f64>() / count;
+        let (x, y) = (mean(&|one| one.0), mean(&|one| one.1));
+        let xx = mean(&|one| (one.0 - x).powi(2));
+        let slope = mean(&|one| (one.0 - x) * (one.1 - y)) / xx;
+        let all = y - slope * x;
+        (own.len() > 1 && slope < 0.0 && all > 0.0).then(|| (all, -slope / all))
+    }
+}
+
+fn us(time: f64) -> Value {
+    Value::String(format!("{time:.4}us"))
+}
+
+fn table<const N: usize>(pairs: [(&str, Value); N]) -> Value {
+    Value::Table(pairs.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+}
+
+/// Ways that a drive which did what the points say may let writes in, the simplest first.
+pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
+    let seen = Seen::new(points);
+    let suspend = ["program", "erase"].map(|what| {
+        let key = format!("ssd.nand.{what}_suspend");
+        find(base, &key).is_none().then(|| (key, Value::String(SUSPEND.into())))
+    });
+    let mut common = map_unit(points, base);
+    common.extend(spare(base).into_iter().chain(suspend.into_iter().flatten()));
+    common.extend(channels(&seen, base).into_iter().flatten());
+    let with = |name, laid: Vec<(&str, Value)>, knobs: &[&'static str]| {
+        let laid = laid.into_iter().map(|(key, value)| (format!("ssd.{key}"), value));
+        Mechanism { name, laid: common.iter().cloned().chain(laid).collect(), knobs: knobs.into() }
+    };
+    let step = ("collection.step_pages", Value::Integer(STEP_PAGES));
+    let reads = ["ssd.nand.program_suspend", "ssd.collection.step_pages"];
+    let mut found = vec![with("room in the buffer", vec![step.clone()], &reads)];
+
+    // A pace, and how many commands are inside: those that a saturated write waits for.
+    let pace = table([("page", us(1e6 / seen.most)), ("burst", Value::Integer(3))]);
+    let mut paced = vec![step.clone(), ("buffer.pace", pace)];
+    let mut knobs = [&reads[..], &["ssd.buffer.pace.page"]].concat();
+    if seen.saturated && seen.inside < COMMANDS_SHARE * seen.in_flight {
+        paced.push(("host.commands", Value::Integer(seen.inside.round().max(1.0) as i64)));
+    }
+    if seen.saturated && seen.reads_slower > READS_SLOWER {
+        // Programs are not suspended any more while as many writes wait as do when saturated.
+        let waiting = (HELD_AT * seen.inside).round().max(1.0) as i64;
+        paced.push(("buffer.suspend_when_full", Value::Boolean(false)));
+        paced.push(("buffer.hold_at_waiting", Value::Integer(waiting)));
+    }
+    found.push(with("a pace", paced, &knobs));
+
+    // Turns with the collector, as a KIOXIA CM7-R has them.
+    let turns = seen.turns();
+    let (all, rate) = turns.unwrap_or((2e6 * seen.in_flight / seen.most, 0.25 * seen.most));
+    let pace = table([("page", us(1e6 / rate)), ("in_turns", Value::Boolean(true))]);
+    knobs = [&reads[..], &["ssd.buffer.pace.page", "ssd.collection.turn_pages"]].concat();
+    let mut whole = base.clone();
+    common.iter().for_each(|(key, value)| lay(&mut whole, nested(key, value.clone())));
+    let (moved, turn) = turn(&seen, &whole, all).unwrap_or((STEP_PAGES, 16));
+    let turned = vec![
+        ("buffer.capacity", Value::String("2MiB".into())),
+        ("buffer.pace", pace),
+        ("collection.turn_pages", Value::Integer(turn)),
+        ("collection.step_pages", Value::Integer(moved)),
+    ];
+    found.push(with("turns", turned, &knobs));
+
+    // A throttle, as a Micron 7450 MAX has it, in proportion to what it takes.
+    let scale = THROTTLED / seen.most;
+    let throttle = table([
+        ("page", us(6.2 * scale)),
+        ("owed", us(2.36 * scale)),
+        ("every", Value::String("320ms".into())),
+        ("stop", Value::String("3ms".into())),
+        ("burst", Value::Integer(132)),
+        ("hold_back_percent", Value::Integer(28)),
+        ("least_percent", Value::Integer(70)),
+        ("window", Value::String("1s".into())),
+    ]);
+    let keys = ["page", "owed", "hold_back_percent", "stop"].map(|key| match key {
+        "page" => "ssd.buffer.throttle.page",
+        "owed" => "ssd.buffer.throttle.owed",
+        "stop" => "ssd.buffer.throttle.stop",
+        _ => "ssd.buffer.throttle.hold_back_percent",
+    });
+    knobs = [&reads[..], &keys].concat();
+    found.push(with("a throttle", vec![step, ("buffer.throttle", throttle)], &knobs));
+    found
+}
+
+/// Time to suspend a program or an erase, to begin with: of a PM9A3.
+const SUSPEND: &str = "40us";
+/// Pages that are moved between two looks at the reads that wait, to begin with: the same.
+const STEP_PAGES: i64 = 16;
+/// Fewer inside than this share of what waits: commands are counted.
+const COMMANDS_SHARE: f64 = 0.8;
+/// Reads that take so many times as long as of an idle drive wait for programs.
+const READS_SLOWER: f64 = 4.0;
+/// Share of what waits when saturated, at which programs are held.
+const HELD_AT: f64 = 0.4;
+/// Writes a second of the drive whose throttle is begun with.
+const THROTTLED: f64 = 117_000.0;
+
+/// A map unit below the page of the flash, over all planes of a die, if writes are smaller.
+fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
+    let of = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
+    let page = find(base, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
+    let unit = bytes(MAP_UNIT).unwrap_or(4096.0);
+    let small = points
+        .iter()
+        .any(|point| point.direction() == "write" && (point.bytes() as f64) < page.unwrap_or(0.0));
+    let shape = (
+        page,
+        of("ssd.geometry.planes_per_die"),
+        of("ssd.geometry.pages_per_block"),
+        of("ssd.nand.units_per_page"),
+    );
+    let (Some(page), Some(planes), Some(pages), Some(1)) = shape else { return Vec::new() };
+    if !small || page <= unit || find(base, "ssd.nand.planes_as_one").is_some() {
+        return Vec::new();
+    }
+    let units = planes * (page / unit) as i64;
+    let laid = [
+        ("geometry.page", Value::String(MAP_UNIT.into())),
+        ("geometry.planes_per_die", Value::Integer(1)),
+        ("geometry.pages_per_block", Value::Integer(pages * units)),
+        ("nand.units_per_page", Value::Integer(units)),
+        ("nand.planes_as_one", Value::Integer(planes)),
+        ("nand.multi_plane", Value::String("off".into())),
+        ("allocation", Value::String("dynamic".into())),
+    ];
+    laid.into_iter().map(|(key, value)| (format!("ssd.{key}"), value)).collect()
+}
+
+/// Flash enough for a drive that is written to all day, where the base has little: each of its
+/// writes would move many pages, whatever the drive's own do.
+fn spare(base: &Table) -> Option<(String, Value)> {
+    let ratio = find(base, "ssd.over_provisioning.ratio_percent")?;
+    let ratio = ratio.as_float().or(ratio.as_integer().map(|ratio| ratio as f64))?;
+    let more = Value::Float(SPARE_PERCENT);
+    (ratio < SPARE_PERCENT).then(|| ("ssd.over_provisioning.ratio_percent".into(), more))
+}
+
+/// Channels, and blocks of as much flash, that carry what the drive writes and moves with half of
+/// their time.
+fn channels(seen: &Seen, base: &Table) -> [Option<(String, Value)>; 2] {
+    let number = |key: &str| find(base, key).and_then(Value::as_integer);
+    let bus = find(base, "ssd.nand.bus").and_then(Value::as_str);
+    let bus = bus.and_then(|text| config::Rate::parse(text).ok()).map_or(f64::MAX, |r| r.0 as f64);
+    let (channels, blocks) = ("ssd.geometry.channels", "ssd.geometry.blocks_per_plane");
+    let (Some(own), Some(each)) = (number(channels), number(blocks)) else { return [None, None] };
+    let bytes = 2.0 * AMPLIFIED * seen.most * 4096.0;
+    let mut now = own;
+    while (now as f64) < 2.0 * bytes / bus && now < CHANNELS_MAX {
+        now *= 2;
+    }
+    let laid = |key: &str, value: i64| (now > own).then(|| (key.into(), Value::Integer(value)));
+    [laid(channels, now), laid(blocks, (each * own / now).max(1))]
+}
+
+/// No controller has more.
+const CHANNELS_MAX: i64 = 16;
+
+/// Pages of a step, with which a turn of the collector takes `all` microseconds, and of the host
+/// between two turns.
+fn turn(seen: &Seen, base: &Table, all: f64) -> Option<(i64, i64)> {
+    let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
+    let time =
+        |value: &Value| Some(config::Duration::parse(value.as_str()?).ok()?.0.0 as f64 / 1e3);
+    let mean = |key: &str| {
+        let times: Vec<f64> = find(base, key)?.as_array()?.iter().filter_map(time).collect();
+        Some(times.iter().sum::<f64>() / times.len().max(1) as f64)
+    };
+    let dies = dies_of(seen, base)?;
+    let bus = config::Rate::parse(find(base, "ssd.nand.bus")?.as_str()?).ok()?.0 as f64;
+    let each = mean("ssd.nand.program")? / number("ssd.nand.units_per_page")? as f64
+        + mean("ssd.nand.read")? / number("ssd.nand.planes_as_one")? as f64
+        + dies as f64 * 4096e6 / bus;
+    let packages = number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
+    let step = (all / each).max(1.0);
+    let moved = step * (packages * dies) as f64;
+    Some((step.round() as i64, (moved / (AMPLIFIED - 1.0)).round().max(1.0) as i64))
+}
+
+/// Percent of the capacity.
+const SPARE_PERCENT: f64 = 28.0;
+/// Pages that are moved and written for each of the host's, with about that.
+const AMPLIFIED: f64 = 2.8;
+
+/// Dies in a package that program as much as the drive takes, moved pages among it.
+pub(super) fn dies(points: &[Point], base: &Table) -> Option<i64> {
+    dies_of(&Seen::new(points), base)
+}
+
+fn dies_of(seen: &Seen, base: &Table) -> Option<i64> {
+    let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
+    let packages = number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
+    let planes = number("ssd.geometry.planes_per_die")? * number("ssd.nand.units_per_page")?;
+    let kinds = find(base, "ssd.nand.program").and_then(Value::as_array)?;
+    let time = |value: &Value| config::Duration::parse(value.as_str()?).ok();
+    let all: f64 = kinds.iter().filter_map(time).map(|time| time.0.0 as f64 / 1e9).sum();
+    let each = (kinds.len() as i64 * planes) as f64 / all;
+    let wanted = AMPLIFIED * seen.most / (each * packages as f64);
+    (wanted.is_finite() && wanted > 0.0).then(|| (wanted.ceil() as u64).next_power_of_two() as i64)
+}
+
+/// Loads that ask for more than the drive takes are as one: those that differ in nothing else are
+/// left out.
+pub(super) fn distinct(points: &[Point]) -> Vec<Point> {
+    let mut kept: Vec<Point> = Vec::new();
+    let mut most: Vec<f64> = Vec::new();
+    for load in by_load(points) {
+        let own = || load.points.iter().map(|&index| &points[index]);
+        let writes = || own().filter(|point| point.direction() == "write");
+        let offered: f64 = writes().filter_map(|one| one.offered).map(|o| o.iops).sum();
+        let done: f64 = writes()
+            .map(|one| one.measured[0].or(one.offered.map(|o| o.iops)).unwrap_or_default())
+            .sum();
+        if offered > 0.0 && done < DONE * offered {
+            if most.iter().any(|known| (known / done).ln().abs() < ALIKE) {
+                continue;
+            }
+            most.push(done);
+        }
+        kept.extend(own().cloned());
+    }
+    kept
+}
+
+/// Rates of saturated drives that are one, as a logarithm of their ratio.
+const ALIKE: f64 = 0.02;

@@ -1,0 +1,278 @@
+//! Points of fio's JSON output.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::points::{Beside, KINDS, Offered, Point, Wrong, of_process, unless_left_out};
+
+/// A job's option: its own, or that of all.
+fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) -> Option<&'a str> {
+    let own = job.get("job options").and_then(Value::as_object);
+    let tables = own.into_iter().chain([global]);
+    tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
+}
+
+pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
+    let whole: Value = serde_json::from_str(text)
+        .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
+    let jobs = whole.get("jobs").and_then(Value::as_array).ok_or_else(|| {
+        ("there is no list `jobs`".to_string(), "the output of fio --output-format=json".into())
+    })?;
+    let none = Map::new();
+    let global = whole.get("global options").and_then(Value::as_object).unwrap_or(&none);
+    // Without group_reporting each clone of a job has an entry, all under one name.
+    let mut by_name: BTreeMap<(usize, &str), Vec<&Value>> = BTreeMap::new();
+    let mut order: Vec<&str> = Vec::new();
+    for job in jobs {
+        let name = job.get("jobname").and_then(Value::as_str).unwrap_or_default();
+        let place = order.iter().position(|known| *known == name).unwrap_or_else(|| {
+            order.push(name);
+            order.len() - 1
+        });
+        by_name.entry((place, name)).or_default().push(job);
+    }
+    let (mut points, mut left_out, mut began) = (Vec::new(), Vec::new(), Vec::new());
+    for ((_, name), clones) in by_name {
+        let rw = option(global, clones[0], &["rw", "readwrite"]).unwrap_or("read");
+        let halves = match rw {
+            "randrw" => ["randread", "randwrite"],
+            _ => ["read", "write"],
+        };
+        let paced = option(global, clones[0], &["rate_iops"]).is_some();
+        let own: &[&str] = match rw {
+            rw if KINDS.contains(&rw) => &[rw],
+            // What is in a mix is said by the rates; without them it is not run.
+            "rw" | "readwrite" | "randrw" if paced => &halves,
+            _ => {
+                left_out.push(format!("job `{name}`: rw={rw} is left out"));
+                continue;
+            }
+        };
+        let of_name = |(what, expected): Wrong| (format!("job `{name}`: {what}"), expected);
+        for rw in own {
+            let mut point = of_jobs(global, rw, &clones).map_err(of_name)?;
+            if let Some(wrong) = point.wrong() {
+                return Err(of_name(wrong));
+            }
+            if own.len() > 1 {
+                point.beside = Some(Beside { load: name.to_string(), job: name.to_string() });
+            }
+            points.push(point);
+            began.push(Began::of(name, clones[0], paced));
+        }
+    }
+    at_once(&mut points, &began);
+    Ok((points, left_out))
+}
+
+/// When a job began, if fio says so.
+struct Began<'a> {
+    name: &'a str,
+    /// Its group, and milliseconds.
+    at: Option<(u64, u64)>,
+    paced: bool,
+}
+
+impl<'a> Began<'a> {
+    fn of(name: &'a str, job: &Value, paced: bool) -> Began<'a> {
+        let of = |key: &str| job.get(key).and_then(Value::as_u64);
+        Began { name, at: of("groupid").zip(of("job_start")), paced }
+    }
+
+    /// Whether both ran beside each other: files of several runs may be put into one.
+    fn is_beside(&self, other: &Began) -> bool {
+        let near = |(a, b): ((u64, u64), (u64, u64))| a.0 == b.0 && a.1.abs_diff(b.1) < AT_ONCE_MS;
+        self.at.zip(other.at).is_some_and(near)
+    }
+}
+
+/// Jobs of one group that begin within so many milliseconds run beside each other.
+const AT_ONCE_MS: u64 = 1_000;
+
+/// Points of jobs that ran at once, if any of them has a rate, are of one load.
+fn at_once(points: &mut [Point], began: &[Began]) {
+    for first in 0..points.len() {
+        let mut own: Vec<usize> = (0..points.len())
+            .filter(|&index| began[index].is_beside(&began[first]))
+            .filter(|&index| began[index].name != began[first].name || index == first)
+            .collect();
+        let paced = own.iter().any(|&index| began[index].paced);
+        if own.len() < 2 || own[0] < first || !paced {
+            continue;
+        }
+        // The other half of the first one's mix, too.
+        own.extend((0..points.len()).filter(|&index| began[index].name == began[first].name));
+        for index in own {
+            let (load, job) = (began[first].name.to_string(), began[index].name.to_string());
+            points[index].beside = Some(Beside { load, job });
+        }
+    }
+}
+
+/// Requests a second as fio has them: `8k` are 8,000.
+fn rate(text: &str) -> Option<f64> {
+    let text = text.trim().to_lowercase();
+    let digits = text.trim_end_matches(['k', 'm']);
+    let factor = match &text[digits.len()..] {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        _ => return None,
+    };
+    digits.parse::<f64>().ok().map(|number| number * factor)
+}
+
+/// The point of a job and its clones: rates add up, the mean is that of all, a percentile that of
+/// the clone in which it was largest.
+fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<Point, Wrong> {
+    let number = |names: &[&str]| match option(global, clones[0], names) {
+        None => Ok(1),
+        Some(text) => text
+            .trim()
+            .parse::<u32>()
+            .map_err(|_| (format!("{} is `{text}`", names[0]), "a whole number".to_string())),
+    };
+    let bs = option(global, clones[0], &["bs", "blocksize"]).unwrap_or("4k").to_string();
+    let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
+    let direction = if rw.ends_with("read") { "read" } else { "write" };
+    let of = |clone: &Value, pointer: &str| {
+        clone.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
+    };
+    let iops: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "iops")).collect();
+    let iops = iops.ok_or_else(|| {
+        (format!("no {direction}.iops"), "the output of fio --output-format=json".into())
+    })?;
+    let total: f64 = iops.iter().sum();
+    // fio 2 wrote microseconds.
+    let time = |clone: &Value, kind: &str, pointer: &str| {
+        let ns = of(clone, &format!("{kind}_ns/{pointer}")).map(|ns| ns / 1e3);
+        ns.or_else(|| of(clone, &format!("{kind}/{pointer}")))
+    };
+    let means: Option<Vec<f64>> = clones.iter().map(|clone| time(clone, "lat", "mean")).collect();
+    let mean = means
+        .map(|means| means.iter().zip(&iops).map(|(mean, rate)| mean * rate).sum::<f64>() / total);
+    let largest = |key: &str| {
+        let pointer = format!("percentile/{key}");
+        clones.iter().filter_map(|clone| time(clone, "clat", &pointer)).reduce(f64::max)
+    };
+    let measured = [Some(total), mean, largest("50.000000"), largest("99.000000")];
+    let measured = unless_left_out(measured);
+    let numjobs = numjobs.max(clones.len() as u32);
+    let offered = match option(global, clones[0], &["rate_iops"]) {
+        None => None,
+        Some(rates) => {
+            // One for both, or those of reads and of writes.
+            let (read, write) = rates.split_once(',').unwrap_or((rates, rates));
+            let own = if direction == "read" { read } else { write };
+            let iops = rate(own).ok_or_else(|| {
+                (format!("rate_iops is `{rates}`"), "requests a second, as 5000 or 8k".to_string())
+            })?;
+            let poisson =
+                of_process(option(global, clones[0], &["rate_process"]).unwrap_or_default())?;
+            Some(Offered { iops: iops * f64::from(numjobs), poisson })
+        }
+    };
+    Ok(Point { rw: rw.into(), bs, iodepth, numjobs, measured, offered, beside: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: &str = r#"{"jobname":"a","job options":{"iodepth":"8"},"read":{"iops":100.5,
+        "lat_ns":{"mean":2000},"clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
+
+    fn fio(jobs: &str) -> String {
+        format!(r#"{{"global options":{{"rw":"randread","bs":"4k"}},"jobs":[{jobs}]}}"#)
+    }
+
+    #[test]
+    fn a_job_is_a_point_and_its_clones_are_one() {
+        let (points, _) = of_fio(&fio(JOB)).unwrap();
+        let measured = [Some(100.5), Some(2.0), Some(1.5), Some(9.0)];
+        let one = Point {
+            rw: "randread".into(),
+            bs: "4k".into(),
+            iodepth: 8,
+            numjobs: 1,
+            measured,
+            ..Point::default()
+        };
+        assert_eq!(points, std::slice::from_ref(&one));
+        let (points, _) = of_fio(&fio(&[JOB, JOB].join(","))).unwrap();
+        let measured = [Some(201.0), Some(2.0), Some(1.5), Some(9.0)];
+        assert_eq!(points, [Point { numjobs: 2, measured, ..one.clone() }]);
+        assert_eq!(points[0].label(), "randread 4k depth 2 x 8");
+        // fio 2 has microseconds.
+        let old = JOB.replace("_ns", "").replace("2000", "2").replace("1500", "1.5");
+        let (points, _) = of_fio(&fio(&old.replace("9000", "9"))).unwrap();
+        assert_eq!(points, [one]);
+    }
+
+    #[test]
+    fn times_that_were_not_taken_are_not_compared() {
+        let untimed = JOB.replace("2000", "0").replace("1500", "0").replace("9000", "0");
+        let (points, _) = of_fio(&fio(&untimed)).unwrap();
+        assert_eq!(points[0].measured, [Some(100.5), None, None, None]);
+    }
+
+    #[test]
+    fn mixed_jobs_are_left_out_with_a_word() {
+        let mixed = JOB.replace(r#""iodepth":"8""#, r#""rw":"randrw""#).replace("\"a\"", "\"m\"");
+        let (points, left_out) = of_fio(&fio(&[JOB, &mixed].join(","))).unwrap();
+        assert_eq!((points.len(), left_out), (1, vec!["job `m`: rw=randrw is left out".into()]));
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_job() {
+        for (text, said) in [
+            ("{", "line 1: "),
+            ("{\"jobs\":3}", "there is no list `jobs`"),
+            (&*fio(&JOB.replace("\"8\"", "\"many\"")), "job `a`: iodepth is `many`"),
+            (&*fio(&JOB.replace("100.5", "\"x\"")), "job `a`: no read.iops"),
+            (&*fio(&JOB.replace("100.5", "0")), "job `a`: IOPS is 0"),
+            (&*fio(&paced("many")), "job `a`: rate_iops is `many`"),
+            (&*fio(&paced("0")), "job `a`: offered_iops is 0"),
+        ] {
+            let (what, _) = of_fio(text).unwrap_err();
+            assert!(what.starts_with(said), "{text}: {what}");
+        }
+    }
+
+    /// The job with a rate.
+    fn paced(rate: &str) -> String {
+        JOB.replace(r#""iodepth":"8""#, &format!(r#""iodepth":"8","rate_iops":"{rate}""#))
+    }
+
+    #[test]
+    fn a_rate_is_offered_by_all_clones_and_reads_stand_beside_writes() {
+        let (points, _) = of_fio(&fio(&[&*paced("2k"), &*paced("2k")].join(","))).unwrap();
+        assert_eq!(points[0].offered, Some(Offered { iops: 4_000.0, poisson: false }));
+        assert_eq!((points.len(), &points[0].beside), (1, &None));
+        // A mix that is offered is two points of one job.
+        let both = paced("100,2k")
+            .replace("\"iodepth\"", r#""rw":"randrw","rate_process":"poisson","iodepth""#)
+            .replace("\"read\":", r#""write":{"iops":1999},"read":"#);
+        let (points, left_out) = of_fio(&fio(&both)).unwrap();
+        let rates: Vec<_> = points.iter().map(|point| point.offered.unwrap().iops).collect();
+        assert_eq!((rates, left_out.len()), (vec![100.0, 2_000.0], 0));
+        let beside = Some(Beside { load: "a".into(), job: "a".into() });
+        assert!(
+            points.iter().all(|point| point.beside == beside && point.offered.unwrap().poisson)
+        );
+        assert_eq!([&*points[0].rw, &*points[1].rw], ["randread", "randwrite"]);
+        // Jobs that ran at once are one load; those that came later are not.
+        let at = |name: &str, start: u64| {
+            let own = format!(r#""jobname":"{name}","groupid":0,"job_start":{start}"#);
+            paced("2k").replace(r#""jobname":"a""#, &own)
+        };
+        let jobs = [at("a", 5_000), at("b", 5_010), at("c", 9_000)].join(",");
+        let (points, _) = of_fio(&fio(&jobs)).unwrap();
+        let loads: Vec<_> = points
+            .iter()
+            .map(|point| point.beside.as_ref().map_or("", |beside| beside.load.as_str()))
+            .collect();
+        assert_eq!(loads, ["a", "a", ""]);
+    }
+}

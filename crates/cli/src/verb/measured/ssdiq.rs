@@ -1,0 +1,156 @@
+//! SSD-iq's table of latency over offered load, as it is published.
+//!
+//! Six threads write 4 KiB at random by Poisson arrivals, one request in a hundred is a read, at
+//! most 64 are in flight each; a quiet seventh sends 5,000 reads and 5,000 writes a second, and
+//! the latencies are its own. The rate offered is that of all but the quiet reads.
+
+use std::collections::BTreeMap;
+
+use super::points::{Beside, METRICS, Offered, Point, Wrong, column, table};
+
+/// What the table is known by.
+const RATE: &str = "target_rate_per_s";
+const WRITTEN: &str = "achieved_write_iops";
+/// What may say whose lines these are.
+const DRIVE: [&str; 2] = ["drive_id", "drive"];
+const QUIET: f64 = 5_000.0;
+const READS: f64 = 0.01;
+const THREADS: u32 = 6;
+const DEPTH: u32 = 64;
+/// A rate that ends in 1 or 2 is a repeat of the one that ends in 0.
+const REPEATS: f64 = 10.0;
+
+/// Whether it is such a table.
+pub(super) fn is_table(text: &str) -> bool {
+    table(text)
+        .headers()
+        .is_ok_and(|header| [RATE, WRITTEN].iter().all(|name| column(header, name).is_some()))
+}
+
+/// By rate: what was written, and the quiet thread's means and percentiles of each repeat.
+type Repeats = BTreeMap<u64, Vec<[Option<f64>; 7]>>;
+
+/// Its points: of each rate those of the load, and of the quiet thread's reads and writes.
+pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
+    let mut reader = table(text);
+    let unreadable = |why: csv::Error| (why.to_string(), "a table of SSD-iq".to_string());
+    let header = reader.headers().map_err(unreadable)?.clone();
+    let place = |name: &str| column(&header, name);
+    let wanted = [
+        WRITTEN,
+        "probe_read_us_avg",
+        "probe_read_us_50p",
+        "probe_read_us_99p",
+        "probe_write_us_avg",
+        "probe_write_us_50p",
+        "probe_write_us_99p",
+    ];
+    let drive = DRIVE.iter().find_map(|name| place(name));
+    let (mut drives, mut rates): (Vec<String>, Repeats) = Default::default();
+    for (index, row) in reader.records().enumerate() {
+        let line = index + 2;
+        let row = row.map_err(|why| (format!("line {line}: {why}"), "as many as line 1".into()))?;
+        let number = |name: &str| {
+            let text = place(name).and_then(|place| row.get(place)).unwrap_or_default().trim();
+            match text.parse::<f64>() {
+                _ if text.is_empty() => Ok(None),
+                Ok(number) if number.is_finite() && number > 0.0 && number < 1e9 => {
+                    Ok(Some(number))
+                }
+                _ => Err((format!("line {line}: {name} is `{text}`"), "a number above 0".into())),
+            }
+        };
+        if let Some(own) = drive.and_then(|place| row.get(place))
+            && !drives.iter().any(|known| known == own)
+        {
+            drives.push(own.to_string());
+        }
+        let rate = number(RATE)?.filter(|rate| *rate > QUIET).ok_or_else(|| {
+            (format!("line {line}: {RATE} is none"), format!("more than the quiet {QUIET}"))
+        })?;
+        let mut found = [None; 7];
+        for (cell, name) in found.iter_mut().zip(wanted) {
+            *cell = number(name)?;
+        }
+        rates.entry((rate / REPEATS) as u64).or_default().push(found);
+    }
+    if drives.len() > 1 {
+        let what = format!("lines of {} drives: {}", drives.len(), drives.join(", "));
+        return Err((what, "those of one".into()));
+    }
+    let points = rates.iter().flat_map(|(rate, repeats)| {
+        let middle = |index: usize| {
+            let mut known: Vec<f64> = repeats.iter().filter_map(|one| one[index]).collect();
+            known.sort_by(f64::total_cmp);
+            known.get(known.len() / 2).copied()
+        };
+        of_rate(*rate as f64 * REPEATS, std::array::from_fn(middle))
+    });
+    let points: Vec<Point> = points.collect();
+    let notes = vec![format!(
+        "SSD-iq's {} rates: {THREADS} threads that write, and a quiet one whose latencies these are",
+        rates.len()
+    )];
+    Ok((points, notes))
+}
+
+/// The points of a rate, of which [`read`] knows this much.
+fn of_rate(rate: f64, [written, own @ ..]: [Option<f64>; 7]) -> [Point; 4] {
+    let load = rate - QUIET;
+    let of = |job: &str, rw: &str, offered: f64, measured| {
+        let quiet = job == "quiet";
+        Point {
+            rw: rw.into(),
+            bs: "4k".into(),
+            iodepth: DEPTH,
+            numjobs: if quiet { 1 } else { THREADS },
+            measured,
+            offered: Some(Offered { iops: offered, poisson: !quiet }),
+            beside: Some(Beside { load: format!("{rate:.0}"), job: job.into() }),
+        }
+    };
+    let [read_mean, read_p50, read_p99, mean, p50, p99] = own;
+    // The quiet writes are done at any load, and counted with the others.
+    let others = written.map(|all| all - QUIET).filter(|others| *others > 0.0);
+    [
+        of("load", "randwrite", (load * (1.0 - READS)).max(1.0), [others, None, None, None]),
+        of("load", "randread", (load * READS).max(1.0), [None; METRICS.len()]),
+        of("quiet", "randread", QUIET, [None, read_mean, read_p50, read_p99]),
+        of("quiet", "randwrite", QUIET, [None, mean, p50, p99]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "drive_id,target_rate_per_s,achieved_write_iops,probe_read_us_50p,\
+                        probe_read_us_99p,probe_write_us_50p,probe_write_us_99p,probe_write_us_avg";
+
+    #[test]
+    fn a_rate_is_a_load_and_its_repeats_are_one() {
+        let rows = "a,20000,19847,71,276,11,14,11.5\na,20001,19850,73,280,12,14,11.6\n\
+                    a,20002,19840,72,279,11,14,11.4\na,500000,76545,911,2215,3387,4049,3369\n";
+        let text = format!("{HEAD}\n{rows}");
+        assert!(is_table(&text) && !is_table("rw,bs,iodepth,iops\n"));
+        let (points, _) = read(&text).unwrap();
+        assert_eq!(points.len(), 8);
+        assert_eq!(points[0].offered, Some(Offered { iops: 14_850.0, poisson: true }));
+        assert_eq!(points[0].measured, [Some(14_847.0), None, None, None]);
+        assert_eq!(points[2].measured, [None, None, Some(72.0), Some(279.0)]);
+        assert_eq!(points[3].measured, [None, Some(11.5), Some(11.0), Some(14.0)]);
+        assert_eq!(points[4].beside.as_ref().map(|one| &*one.load), Some("500000"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_line() {
+        for (row, said) in [
+            ("a,20000,fast,1,1,1,1,1", "line 2: achieved_write_iops is `fast`"),
+            ("a,4000,1,1,1,1,1,1", "line 2: target_rate_per_s is none"),
+            ("a,20000,1,1,1,1,1,1\nb,20000,1,1,1,1,1,1", "lines of 2 drives: a, b"),
+        ] {
+            let (what, _) = read(&format!("{HEAD}\n{row}\n")).unwrap_err();
+            assert!(what.starts_with(said), "{what}");
+        }
+    }
+}
