@@ -4,7 +4,15 @@ use study::Failure;
 use toml::{Table, Value};
 
 use super::super::measured::{BUFFER, PAGE, Point, find};
-use super::mechanisms::Mechanism;
+
+/// A way of letting writes in, and what of it is fitted.
+pub(super) struct Mechanism {
+    pub(super) name: &'static str,
+    /// By key: what is laid over the part.
+    pub(super) laid: Vec<(String, Value)>,
+    /// What of that is fitted.
+    pub(super) knobs: Vec<&'static str>,
+}
 
 /// What is fitted where nothing else is asked for: (model, keys).
 const KNOBS: [(&str, &[&str]); 3] = [

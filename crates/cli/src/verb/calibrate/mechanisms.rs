@@ -8,16 +8,7 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 use super::super::measured::{Point, by_load, find};
-use super::knobs::{bytes, lay, nested};
-
-/// A way, and what of it is fitted.
-pub(super) struct Mechanism {
-    pub(super) name: &'static str,
-    /// By key: what is laid over the part.
-    pub(super) laid: Vec<(String, Value)>,
-    /// What of that is fitted.
-    pub(super) knobs: Vec<&'static str>,
-}
+use super::knobs::{Mechanism, bytes, lay, nested};
 
 /// What the points say of the drive as a whole.
 #[derive(Debug)]

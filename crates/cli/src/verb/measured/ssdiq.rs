@@ -88,7 +88,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     });
     let points: Vec<Point> = points.collect();
     let notes = vec![format!(
-        "SSD-iq's {} rates: {THREADS} threads that write, and a quiet one whose latencies these are",
+        "SSD-iq's {} rates: {THREADS} threads write, and the latencies are of a quiet one beside",
         rates.len()
     )];
     Ok((points, notes))
