@@ -296,27 +296,27 @@ impl Base {
         else {
             return Vec::new();
         };
-        let (mut pages_now, mut least, mut most) = (pages, BLOCKS_MIN, PAGES);
-        if self.mechanism.is_some() {
-            // Many loads, each of them long: blocks are smaller, not only fewer.
-            most = PAGES_OFFERED;
-            let whole = self.whole();
-            pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
-        } else if !overwritten {
-            (least, most) = (BLOCKS_FEW, (BYTES / page) as i64);
+        let offered = self.mechanism.is_some();
+        let (least, most) = match (offered, overwritten) {
+            (true, _) => (BLOCKS_MIN, PAGES_OFFERED),
+            (false, true) => (BLOCKS_MIN, PAGES),
+            (false, false) => (BLOCKS_FEW, (BYTES / page) as i64),
+        };
+        let mut pages_now = pages;
+        if offered || !overwritten {
+            // Many loads, each of them long, or a part that need not collect: blocks are smaller,
+            // not only fewer.
             let whole = self.whole();
             pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
         }
         let fewer = (most / planes.saturating_mul(pages_now).max(1)).max(least);
-        let smaller_blocks = self.mechanism.is_some() && pages_now < pages;
+        let smaller_blocks = offered && pages_now < pages;
         if fewer >= blocks && !smaller_blocks {
             return Vec::new();
         }
         let fewer = fewer.min(blocks);
         let mut sets = vec![format!("{BLOCKS}={fewer}"), format!("{BLOCK_PAGES}={pages_now}")];
-        if self.mechanism.is_some()
-            && let Some(erase) = find(&self.table, ERASE)
-        {
+        if let Some(erase) = find(&self.table, ERASE).filter(|_| offered) {
             // As much for each page of the smaller blocks.
             let share = pages_now as f64 / pages as f64;
             sets.push(format!("{ERASE}={}", scale(erase, share)));

@@ -27,7 +27,7 @@ struct Seen {
     tails: Vec<(f64, f64)>,
 }
 
-/// Offered loads, each as the points of it.
+/// Whether writes were offered at a rate.
 pub(super) fn is_offered(points: &[Point]) -> bool {
     points.iter().any(|point| point.offered.is_some() && point.direction() == "write")
 }
@@ -36,6 +36,20 @@ pub(super) fn is_offered(points: &[Point]) -> bool {
 const MAP_UNIT: &str = "4KiB";
 /// Done of what was offered by a drive that is not saturated.
 const DONE: f64 = 0.97;
+
+/// Requests a second that were offered.
+fn offered<'a>(points: impl IntoIterator<Item = &'a Point>) -> f64 {
+    points.into_iter().filter_map(|point| point.offered).map(|offered| offered.iops).sum()
+}
+
+/// Those that were done: all that were offered, where nothing else was measured.
+fn done<'a>(points: impl IntoIterator<Item = &'a Point>) -> f64 {
+    let each = |point: &Point| {
+        let offered = point.offered.map(|offered| offered.iops);
+        point.measured[0].or(offered).unwrap_or_default()
+    };
+    points.into_iter().map(each).sum()
+}
 
 impl Seen {
     fn new(points: &[Point]) -> Seen {
@@ -51,15 +65,6 @@ impl Seen {
         let of = |load: &[&Point], direction: &str| -> Vec<Point> {
             let own = load.iter().filter(|point| point.direction() == direction);
             own.map(|point| (*point).clone()).collect()
-        };
-        let offered =
-            |all: &[Point]| all.iter().filter_map(|one| one.offered).map(|o| o.iops).sum::<f64>();
-        let done = |all: &[Point]| {
-            let each = |one: &Point| {
-                let offered = one.offered.map(|offered| offered.iops);
-                one.measured[0].or(offered).unwrap_or_default()
-            };
-            all.iter().map(each).sum::<f64>()
         };
         let timed = |all: &[Point], metric: usize| {
             all.iter().filter_map(|point| point.measured[metric]).reduce(f64::max)
@@ -179,12 +184,12 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
         ("least_percent", Value::Integer(70)),
         ("window", Value::String("1s".into())),
     ]);
-    let keys = ["page", "owed", "hold_back_percent", "stop"].map(|key| match key {
-        "page" => "ssd.buffer.throttle.page",
-        "owed" => "ssd.buffer.throttle.owed",
-        "stop" => "ssd.buffer.throttle.stop",
-        _ => "ssd.buffer.throttle.hold_back_percent",
-    });
+    let keys = [
+        "ssd.buffer.throttle.page",
+        "ssd.buffer.throttle.owed",
+        "ssd.buffer.throttle.hold_back_percent",
+        "ssd.buffer.throttle.stop",
+    ];
     knobs = [&reads[..], &keys].concat();
     found.push(with("a throttle", vec![step, ("buffer.throttle", throttle)], &knobs));
     found
@@ -314,10 +319,7 @@ pub(super) fn distinct(points: &[Point]) -> Vec<Point> {
     for load in by_load(points) {
         let own = || load.points.iter().map(|&index| &points[index]);
         let writes = || own().filter(|point| point.direction() == "write");
-        let offered: f64 = writes().filter_map(|one| one.offered).map(|o| o.iops).sum();
-        let done: f64 = writes()
-            .map(|one| one.measured[0].or(one.offered.map(|o| o.iops)).unwrap_or_default())
-            .sum();
+        let (offered, done) = (offered(writes()), done(writes()));
         if offered > 0.0 && done < DONE * offered {
             if most.iter().any(|known| (known / done).ln().abs() < ALIKE) {
                 continue;

@@ -68,14 +68,11 @@ const OFFERED_LAST: u64 = 6;
 fn brief(trial: &Trial, dies: Option<i64>) -> Result<Best, Failure> {
     let place = trial.base.place();
     let some = dies.or_else(|| mechanisms::dies(trial.points, &trial.base.table));
-    let tried = match (place.dies, dies, some) {
-        (Some(_), None, Some(some)) => {
+    let tried = match (place.dies, some) {
+        (Some(_), Some(some)) => {
             [some, some * 2, some / 2].map(|dies| Some(dies.clamp(1, DIES_MAX))).to_vec()
         }
-        (Some(_), Some(known), _) => {
-            [known, known * 2, known / 2].map(|dies| Some(dies.clamp(1, DIES_MAX))).to_vec()
-        }
-        (own, ..) => vec![own],
+        (own, _) => vec![own],
     };
     let mut best: Option<Best> = None;
     for dies in tried {
