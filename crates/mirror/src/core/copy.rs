@@ -271,7 +271,7 @@ impl Core {
         if planted!(self.config.rules, CopyUnordered) {
             return true;
         }
-        !self.writes.chains.range(span.iter()).flat_map(|(_, chain)| chain).any(|&index| {
+        !self.writes.chains(span).flatten().any(|&index| {
             matches!(self.writes.get(index).legs[source], OnLeg::Queued | OnLeg::Issued)
         })
     }
@@ -399,9 +399,7 @@ impl Core {
     /// A copy carried along the writes that the target was not given: those that were done on the
     /// source when it began.
     pub(super) fn carried(&mut self, target: Slot, span: Span) {
-        let chains = self.writes.chains.range(span.iter());
-        let mut writes: Vec<WriteIndex> =
-            chains.flat_map(|(_, chain)| chain.iter().copied()).collect();
+        let mut writes: Vec<WriteIndex> = self.writes.chains(span).flatten().copied().collect();
         writes.sort_unstable();
         writes.dedup();
         for index in writes {

@@ -50,18 +50,21 @@ impl Core {
     /// blocks, as an elevator; otherwise the oldest goes first.
     fn next_write(&self, leg: Slot) -> Option<usize> {
         let member = &self.members[leg];
-        let queued = member.queue.iter().enumerate().take(WINDOW);
-        let mut ready = queued.filter(|&(_, &index)| self.may_issue(leg, index));
+        let mut queued = member.queue.iter().enumerate().take(WINDOW);
         if !member.pace.lagging {
-            return ready.next().map(|(place, _)| place);
+            return queued.find(|&(_, &index)| self.may_issue(leg, index)).map(|(place, _)| place);
         }
         let from = member.position;
-        ready
-            .min_by_key(|&(_, &index)| {
-                let start = self.writes.get(index).span.start;
-                (start < from, start)
-            })
-            .map(|(place, _)| place)
+        let mut next = None;
+        for (place, &index) in queued {
+            let start = self.writes.get(index).span.start;
+            let key = (start < from, start);
+            // Whether it may go out costs more than where it lies: only the nearest so far is asked.
+            if next.is_none_or(|(nearest, _)| key < nearest) && self.may_issue(leg, index) {
+                next = Some((key, place));
+            }
+        }
+        next.map(|(_, place)| place)
     }
 
     fn may_issue(&self, leg: Slot, index: WriteIndex) -> bool {
@@ -86,9 +89,8 @@ impl Core {
             return true;
         }
         // An older write of the same block that may still land must land first.
-        write.span.iter().all(|block| {
-            let chain = self.writes.chains[&block].iter();
-            chain.take_while(|&&older| older != index).all(|&older| {
+        self.writes.chains(write.span).all(|chain| {
+            chain.iter().take_while(|&&older| older != index).all(|&older| {
                 !matches!(self.writes.get(older).legs[leg], OnLeg::Queued | OnLeg::Issued)
             })
         })

@@ -234,8 +234,7 @@ impl Core {
         short || self.members[slot].idle_tail(self.now) || self.stopping || {
             let kept = log.kept.iter().take_while(|kept| kept.open == 0);
             kept.flat_map(|kept| &kept.blocks).any(|span| {
-                let chains = self.writes.chains.range(span.iter());
-                chains.flat_map(|(_, chain)| chain).any(|&index| {
+                self.writes.chains(*span).flatten().any(|&index| {
                     let write = self.writes.get(index);
                     write.released && log.stale(write.span, write.sequence)
                 })
@@ -312,9 +311,8 @@ impl Core {
         if planted!(self.config.rules, LogLate) {
             return true;
         }
-        write.span.iter().all(|block| {
-            let chain = self.writes.chains[&block].iter();
-            let mut newer = chain.rev().take_while(|&&newer| newer != index);
+        self.writes.chains(write.span).all(|chain| {
+            let mut newer = chain.iter().rev().take_while(|&&newer| newer != index);
             !newer.any(|&newer| self.writes.get(newer).satisfied)
         })
     }

@@ -1,5 +1,6 @@
 //! The list of live writes, and where each of them is.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use sim::{Nanos, snapshot_enum, snapshot_fields};
@@ -244,14 +245,13 @@ impl Writes {
         self.free.push(index);
         self.live -= 1;
         for block in write.span.iter() {
-            let chain = self.chains.get_mut(&block).expect("a live write is in its chains");
-            chain.retain(|&member| member != index);
-            match chain.first() {
+            let Entry::Occupied(mut chain) = self.chains.entry(block) else {
+                unreachable!("a live write is in its chains");
+            };
+            chain.get_mut().retain(|&member| member != index);
+            match chain.get().first() {
                 Some(&next) => self.recheck.push(next),
-                None => {
-                    let chain = self.chains.remove(&block).expect("it was there");
-                    self.spare.push(chain);
-                }
+                None => self.spare.push(chain.remove()),
             }
         }
         write
@@ -262,9 +262,14 @@ impl Writes {
         self.recheck.push(index);
     }
 
+    /// The live writes of each block of `span` that has some, oldest first.
+    pub(super) fn chains(&self, span: Span) -> impl Iterator<Item = &[WriteIndex]> {
+        self.chains.range(span.iter()).map(|(_, chain)| chain.as_slice())
+    }
+
     /// Is `index` the oldest live write of each of its blocks?
     pub(super) fn oldest(&self, index: WriteIndex) -> bool {
-        self.get(index).span.iter().all(|block| self.chains[&block].first() == Some(&index))
+        self.chains(self.get(index).span).all(|chain| chain.first() == Some(&index))
     }
 
     /// The newest host write of a block.
