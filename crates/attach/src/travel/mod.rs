@@ -6,6 +6,7 @@
 pub(crate) mod ack;
 pub mod calendar;
 pub(crate) mod calls;
+mod clock;
 mod disk;
 mod elevator;
 mod faults;
@@ -405,6 +406,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         Failure::input(format!("`{name}`: no such program"))
             .expected("a program of this machine: the guest has its files")
     })?;
+    clock::check(&options.command, &here)?;
     let mkfs = mkfs(options)?;
     let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
     let folder = match &mount {

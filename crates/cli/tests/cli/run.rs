@@ -265,6 +265,16 @@ fn a_shipped_study_finds_its_traces_anywhere() {
     assert_eq!(answer["digest"], beside["digest"]);
 }
 
+/// The quick ones; the others are run by hand, and `docs/measured` says where they do not hold.
+#[test]
+fn what_shipped_studies_expect_is_so() {
+    for study in ["elevators", "op-vs-waf", "read-latency-vs-depth", "steady-state", "write-cliff"]
+    {
+        let output = Test::new().args(&["run", study, "--no-report"]).run();
+        assert_eq!(output.code, 0, "{study}: {}", output.stdout);
+    }
+}
+
 #[test]
 fn one_study_says_which_drive_and_whether_more_spare_flash_helps() {
     let page = include_str!("../../../../docs/howto/which-drive-for-my-trace.md");

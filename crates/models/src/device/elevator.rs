@@ -22,12 +22,16 @@
 //!
 //! # Parameters
 //! `device` and `policy` (each by name, or a table), `queue_depth` and `nr_requests` under their
-//! kernel names (when they are not given: what the device takes; 128, or 256 for `mq-deadline`,
-//! `kyber` and `bfq`), `max_sectors_kb`, `max_segments`, `nomerges`, `unplug_thresh`,
-//! `unplug_delay`, `processes`, `queue_depth_max`. A request has a segment per started 4 KiB.
-//! Counted are bios (`enqueued`), what became of them, requests (`dequeued`), anticipations won and
-//! lost and the time that they took, and the `share` of each process in requests, sectors and time
-//! in the device.
+//! kernel names (when they are not given: what the device takes; 128, or for `mq-deadline`, `kyber`
+//! and `bfq` twice what the device takes and at most 256), `max_sectors_kb`, `max_segments`,
+//! `nomerges`, `unplug_thresh`, `unplug_delay`, `processes`, `queue_depth_max`. A request has a
+//! segment per started 4 KiB. Counted are bios (`enqueued`), what became of them, requests
+//! (`dequeued`), anticipations won and lost and the time that they took, and the `share` of each
+//! process in requests, sectors and time in the device.
+//!
+//! Whoever finds no request left sleeps, and with it all that its process asks for later; the next
+//! one that becomes free is for whoever has slept longest. So a process with hundreds of requests in
+//! flight keeps another one waiting for one of them only.
 //!
 //! Flushes go to the device at once, and in 2.6.26 they and FUA writes are barriers: what came
 //! before is sent and awaited first, what comes later waits. Today a FUA write keeps its place in
@@ -37,13 +41,18 @@
 //! The processor's time, several processors with a queue each, cgroups, write-back throttling, and
 //! processes that end: a process that is waited for is taken to be alive. In virtual time a task
 //! sleeps when it has nothing more to submit at that instant, so bios that a task submits some
-//! microseconds apart inside one plug do not meet there. Of merged writes that a power cut takes,
+//! microseconds apart inside one plug do not meet there. Of the map of today's requests it is known
+//! how many are taken, not which: a lowered limit counts requests where the kernel counts the first
+//! of each word, and whoever is woken in vain there sleeps on. The one request that drivers without
+//! a budget (NVMe, virtio) take from the policy before the device has a place for it stays there. Of merged writes that a power cut takes,
 //! the last 65,536 parts since a flush are known by name.
 //!
 //! # Validated against
 //! The contract tests with every policy; closed forms and state tables by hand in the policies'
 //! own tests; planted bugs (`elevator/linux/tests`). Merging follows rules that gave request counts
-//! within 1 % of recordings of Linux 6.18; the recordings are not part of this repository.
+//! within 1 % of recordings of Linux 6.18; the recordings are not part of this repository. A reader
+//! beside a writer before devices that take 1 to 32 requests, against the kernel's own schedulers
+//! (`docs/measured/linux-io.md`).
 //!
 //! # References
 //! Linux 2.6.27, `block/blk-core.c`, `block/elevator.c`, `block/blk-merge.c`; Linux 6.18,
@@ -142,11 +151,11 @@ impl Params {
             // As in the kernel: the pool never has fewer than four.
             within("nr_requests", nr_requests, 4..=NR_REQUESTS_MAX)?;
         }
-        let policy = elevator::Context { nr_requests: self.nr_requests, rotational };
+        let nr_requests = self.nr_requests.unwrap_or_else(|| elevator::todays_requests(depth));
+        let policy = elevator::Context { nr_requests, rotational };
         let name = self.policy.name();
         let built = self.policy.build(&policy).map_err(|e| e.within(name).within("policy"))?;
-        let nr_requests = self.nr_requests.unwrap_or(built.kind.nr_requests);
-        let nr_requests = if built.kind.device_tags { nr_requests.min(depth) } else { nr_requests };
+        let nr_requests = built.kind.requests(self.nr_requests, depth);
         let settings = Settings {
             bios_max: self.queue_depth_max,
             depth,

@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_batch_of_nothing_is_refused() {
         let params = Params { fifo_batch: 0, ..Params::default() };
-        let context = Context { nr_requests: None, rotational: true };
+        let context = Context { nr_requests: 256, rotational: true };
         let error = params.build(&context).unwrap_err().to_string();
         assert_eq!(error, "fifo_batch: expected 1 to 1048576, got 0");
     }

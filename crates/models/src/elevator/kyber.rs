@@ -33,6 +33,7 @@ use sim::metric::{Counted, Counter};
 use sim::{Counters, Nanos, Op, Request, snapshot_fields};
 
 use super::linux::pool::{Fifo, Pool};
+use super::linux::tags::Words;
 use super::{Built, Context, Kind, Merging, Policy, within};
 use config::{ConfigError, Duration};
 
@@ -102,10 +103,10 @@ impl Params {
         }
         self.tokens.iter().try_for_each(|&n| within("tokens", n, 1..=1 << 16))?;
         self.batch.iter().try_for_each(|&n| within("batch", n, 1..=1 << 16))?;
-        let nr_requests = context.nr_requests.unwrap_or(Kind::TODAY.nr_requests);
         let targets = [self.read_lat_nsec.0, self.write_lat_nsec.0, DISCARD_TARGET];
+        let words = Words::of(context.nr_requests);
         let policy = Kyber {
-            async_depth: (nr_requests * ASYNC_PERCENT / 100).max(1),
+            async_depth: words.limit((words.requests * ASYNC_PERCENT / 100).max(1)),
             batch: self.batch,
             domains: std::array::from_fn(|n| Domain::new(targets[n], self.tokens[n])),
             current: 0,
@@ -421,7 +422,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_refused() {
-        let context = Context { nr_requests: None, rotational: false };
+        let context = Context { nr_requests: 256, rotational: false };
         let error = |params: Params| params.build(&context).unwrap_err().to_string();
         let target = Params { read_lat_nsec: Duration(Nanos(0)), ..Params::default() };
         assert_eq!(error(target), "read_lat_nsec: expected more than 0, got \"0ns\"");

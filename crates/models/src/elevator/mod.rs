@@ -12,6 +12,7 @@ use sim::{Counters, Nanos, Request};
 
 use config::ConfigError;
 use linux::pool::{Fifo, Piece, Pool};
+use linux::tags::Sharing;
 
 sim::registry! {
     /// The order in which an elevator sends requests to its device.
@@ -30,8 +31,8 @@ sim::registry! {
 /// What a policy is built with besides its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
-    /// Requests in the pool, where the configuration says so.
-    pub nr_requests: Option<u32>,
+    /// Requests in the pool of today's elevators.
+    pub nr_requests: u32,
     /// Does the device below rotate?
     pub rotational: bool,
 }
@@ -65,18 +66,35 @@ pub(crate) struct Kind {
     /// The queue of today, with a plug per task; else that of 2.6.26, with a plug of its own.
     pub(crate) task_plug: bool,
     pub(crate) merging: Merging,
-    /// Requests of the pool hold a place in the device from the beginning.
-    pub(crate) device_tags: bool,
-    /// Requests in the pool, unless the configuration says otherwise.
-    pub(crate) nr_requests: u32,
+    /// Who shares the pool of requests.
+    pub(crate) sharing: Sharing,
+}
+
+/// Requests in a pool of 2.6.26 per direction, and of the queue that today's pools are made for.
+const DEFAULT_REQUESTS: u32 = 128;
+
+/// Requests that today's elevators have before a device which takes so many: twice that, as they
+/// do not keep reads and writes apart, but not twice a long queue.
+pub(crate) fn todays_requests(depth: u32) -> u32 {
+    2 * depth.min(DEFAULT_REQUESTS)
 }
 
 impl Kind {
     /// The single queue of Linux 2.6.26.
     pub(crate) const ERA: Kind =
-        Kind { task_plug: false, merging: Merging::Elevator, device_tags: false, nr_requests: 128 };
+        Kind { task_plug: false, merging: Merging::Elevator, sharing: Sharing::Directions };
     /// The multi-queue block layer of today.
-    pub(crate) const TODAY: Kind = Kind { task_plug: true, nr_requests: 256, ..Kind::ERA };
+    pub(crate) const TODAY: Kind = Kind { task_plug: true, sharing: Sharing::Waited, ..Kind::ERA };
+
+    /// Requests in the pool: the configuration's, else what the kernel makes before a device which
+    /// takes `depth`.
+    pub(crate) fn requests(&self, configured: Option<u32>, depth: u32) -> u32 {
+        match self.sharing {
+            Sharing::Directions => configured.unwrap_or(DEFAULT_REQUESTS),
+            Sharing::Waited => configured.unwrap_or_else(|| todays_requests(depth)),
+            Sharing::All => configured.map_or(depth, |requests| requests.min(depth)),
+        }
+    }
 }
 
 /// An elevator policy. It decides which of the waiting requests goes next; plug, merging and the

@@ -4,7 +4,8 @@
 //! The rules of `deadline`, once per class of I/O priority, in the queue of today. A batch goes on
 //! in the order of sectors wherever the next one lies. A class is served when none above it has
 //! anything waiting or in the device; what waited longer than `prio_aging_expire` in a lower class
-//! goes first. Requests that nobody waits for may use `async_depth` requests of the pool.
+//! goes first. Writes, and what nobody waits for, may use `async_depth` requests of
+//! the pool.
 //!
 //! # Equation
 //! A request that has expired is served within one batch of each direction per batch before it.
@@ -12,8 +13,8 @@
 //! # Parameters
 //! `read_expire`, `write_expire`, `fifo_batch`, `writes_starved`, `front_merges`,
 //! `prio_aging_expire`, `async_depth`, under the kernel's names and with its defaults; of
-//! `async_depth` the default of 0 means three quarters of `nr_requests` (as remembered, not read
-//! again).
+//! `async_depth` the default of 0 means all of `nr_requests`, as Linux 6.1.192 says in sysfs (earlier
+//! kernels: three quarters).
 //!
 //! # What it leaves out
 //! Zoned devices. After a change of direction a batch begins with the oldest request, as it did
@@ -27,11 +28,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::{Counters, Nanos, PriorityClass, Request, snapshot_fields};
+use sim::{Counters, Nanos, Op, PriorityClass, Request, snapshot_fields};
 
 use super::counted::EXPIRY;
 use super::linux::batches::{Batches, Rules};
 use super::linux::pool::{Piece, Pool};
+use super::linux::tags::Words;
 use super::{Built, Context, Kind, Policy, within};
 use config::{ConfigError, Duration};
 
@@ -54,7 +56,7 @@ pub struct Params {
     pub front_merges: bool,
     /// A request of a lower class waits for at most this long.
     pub prio_aging_expire: Duration,
-    /// Requests that those nobody waits for may use; 0 for three quarters of `nr_requests`.
+    /// Requests that writes may use, and what nobody waits for; 0 for all.
     pub async_depth: u32,
 }
 
@@ -82,8 +84,7 @@ impl Params {
     /// When a batch would have no request, or `async_depth` exceeds the pool.
     pub fn build(&self, context: &Context) -> Result<Built, ConfigError> {
         within("fifo_batch", self.fifo_batch, 1..=1 << 20)?;
-        let nr_requests = context.nr_requests.unwrap_or(Kind::TODAY.nr_requests);
-        within("async_depth", self.async_depth, 0..=nr_requests)?;
+        within("async_depth", self.async_depth, 0..=context.nr_requests)?;
         let rules = Rules {
             expire: [self.read_expire.0, self.write_expire.0],
             fifo_batch: self.fifo_batch,
@@ -94,8 +95,11 @@ impl Params {
             front_merges: self.front_merges,
             aging: self.prio_aging_expire.0,
             async_depth: match self.async_depth {
-                0 => (3 * nr_requests / 4).max(1),
-                depth => depth,
+                0 => context.nr_requests,
+                depth => {
+                    let words = Words::of(context.nr_requests);
+                    words.limit((depth * words.requests).div_ceil(context.nr_requests))
+                }
             },
             classes: std::array::from_fn(|_| Batches::new(rules)),
             inside: [0; CLASSES],
@@ -212,7 +216,7 @@ impl Policy for MqDeadline {
     }
 
     fn depth(&self, what: &Request) -> u32 {
-        if what.is_sync() { u32::MAX } else { self.async_depth }
+        if what.op == Op::Read { u32::MAX } else { self.async_depth }
     }
 
     fn counters(&self, out: &mut Counters) {
@@ -311,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_nobody_waits_for_leave_a_quarter_of_the_pool() {
-        let mut rig = occupied(Params::default());
+    fn async_depth_leaves_reads_the_rest_of_the_pool() {
+        let mut rig = occupied(Params { async_depth: 192, ..Params::default() });
         for n in 0..300 {
             rig.write(1, 1000 * n, 8);
         }
@@ -327,7 +331,7 @@ mod tests {
     #[test]
     fn an_async_depth_beyond_the_pool_is_refused() {
         let params = Params { async_depth: 65, ..Params::default() };
-        let context = Context { nr_requests: Some(64), rotational: true };
+        let context = Context { nr_requests: 64, rotational: true };
         let error = params.build(&context).unwrap_err().to_string();
         assert_eq!(error, "async_depth: expected 0 to 64, got 65");
     }

@@ -26,6 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linux::in_order::InOrder;
+use super::linux::tags::Sharing;
 use super::{Built, Context, Kind, Merging};
 use config::ConfigError;
 
@@ -40,8 +41,7 @@ impl Params {
     /// # Errors
     /// Never.
     pub fn build(&self, _context: &Context) -> Result<Built, ConfigError> {
-        let kind =
-            Kind { merging: Merging::Plug, device_tags: true, nr_requests: 128, ..Kind::TODAY };
+        let kind = Kind { merging: Merging::Plug, sharing: Sharing::All, ..Kind::TODAY };
         Ok(Built { policy: Box::new(InOrder::new(false)), kind })
     }
 }

@@ -152,7 +152,7 @@ fn batches_of_reads_and_writes_take_turns() {
 #[test]
 fn a_batch_without_time_is_refused() {
     let params = Params { read_batch_expire: Duration(Nanos(0)), ..Params::default() };
-    let context = Context { nr_requests: None, rotational: true };
+    let context = Context { nr_requests: 256, rotational: true };
     let error = params.build(&context).unwrap_err().to_string();
     assert_eq!(error, "read_batch_expire: expected more than 0, got \"0ns\"");
 }

@@ -12,10 +12,10 @@ use super::queue::{Queue, class_and_weight};
 use super::rate::Rate;
 use super::service::{CLASSES, Schedule};
 use super::ticks::Ticks;
+use crate::elevator::Context;
 use crate::elevator::linux::idling::Idling;
 use crate::elevator::linux::pool::{NONE, Pool};
 use crate::elevator::linux::sorted::OneWay;
-use crate::elevator::{Context, Kind};
 
 /// Budget in sectors until enough turns were seen.
 pub(super) const FIRST_BUDGET: u64 = 16 * 1024;
@@ -93,7 +93,7 @@ impl Bfq {
         let ticks = Ticks::new(&params, rotational);
         Bfq {
             params,
-            nr_requests: context.nr_requests.unwrap_or(Kind::TODAY.nr_requests),
+            nr_requests: context.nr_requests,
             rotational,
             ticks,
             queues: Vec::new(),

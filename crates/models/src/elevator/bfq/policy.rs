@@ -7,6 +7,7 @@ use super::machine::Bfq;
 use super::process::Process;
 use super::seek::is_seek;
 use crate::elevator::linux::pool::{NONE, Piece, Pool};
+use crate::elevator::linux::tags::Words;
 use crate::elevator::{Context, Policy};
 
 impl Policy for Bfq {
@@ -165,17 +166,17 @@ impl Policy for Bfq {
     }
 
     fn depth(&self, what: &Request) -> u32 {
-        let all = self.nr_requests;
-        let raised = self.raised_busy > 0;
-        let share = match (what.op, what.sync, raised) {
-            (Op::Read | Op::Flush, ..) => all,
-            (_, true, false) => all * 3 / 4,
-            (_, true, true) => all * 6 / 16,
-            (_, false, false) => all / 2,
-            (_, false, true) => all * 3 / 16,
+        let (all, words) = (self.nr_requests, Words::of(self.nr_requests));
+        let of_word = match (what.op, what.sync, self.raised_busy > 0) {
+            (Op::Read | Op::Flush, ..) => words.requests,
+            (_, true, false) => words.requests * 3 / 4,
+            (_, true, true) => words.requests * 6 / 16,
+            (_, false, false) => words.requests / 2,
+            (_, false, true) => words.requests * 3 / 16,
         };
-        // One for each word of the map of requests.
-        if self.is_over_share(what, share) { (all / 64).max(1) } else { share.max(1) }
+        let of_word = of_word.max(1);
+        let over = self.is_over_share(what, all * of_word / words.requests);
+        words.limit(if over { 1 } else { of_word })
     }
 
     fn counters(&self, out: &mut Counters) {
@@ -185,7 +186,7 @@ impl Policy for Bfq {
 
     fn clear(&mut self) {
         let idling = self.idling.cleared();
-        let context = Context { nr_requests: Some(self.nr_requests), rotational: self.rotational };
+        let context = Context { nr_requests: self.nr_requests, rotational: self.rotational };
         *self = Bfq::new(self.params.clone(), &context);
         self.idling = idling;
     }

@@ -129,7 +129,7 @@ fn a_reader_does_not_wait_for_write_back() {
 
 #[test]
 fn values_out_of_range_are_refused() {
-    let context = Context { nr_requests: None, rotational: true };
+    let context = Context { nr_requests: 256, rotational: true };
     let params = Params { timeout_sync: Duration(Nanos(0)), ..Params::default() };
     let error = params.build(&context).unwrap_err().to_string();
     assert_eq!(error, "timeout_sync: expected more than 0, got \"0ns\"");

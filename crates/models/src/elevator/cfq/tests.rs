@@ -170,7 +170,7 @@ fn a_seeker_is_waited_for_a_little() {
 
 #[test]
 fn values_out_of_range_are_refused() {
-    let context = Context { nr_requests: None, rotational: true };
+    let context = Context { nr_requests: 256, rotational: true };
     let error = |params: Params| params.build(&context).unwrap_err().to_string();
     let quantum = Params { quantum: 0, ..Params::default() };
     assert_eq!(error(quantum), "quantum: expected 1 to 65536, got 0");

@@ -14,7 +14,7 @@ use super::extent::{Extent, is_mergeable};
 use super::plug::{QueuePlug, TaskPlugs};
 use super::pool::{NONE, Piece, Pool, State};
 use super::share::Shares;
-use super::tags::{Sharing, Tags, Waiting};
+use super::tags::{Tags, Waiting};
 use super::written::Written;
 use crate::elevator::mutant::planted;
 use crate::elevator::{Kind, Merging, Policy};
@@ -52,14 +52,6 @@ pub(crate) fn extent(max_sectors_kb: u32, segments_max: u32, merge: bool) -> Ext
         merge,
         #[cfg(test)]
         mutant: None,
-    }
-}
-
-fn sharing(kind: Kind) -> Sharing {
-    match (kind.task_plug, kind.device_tags) {
-        (false, _) => Sharing::Directions,
-        (true, false) => Sharing::Waited,
-        (true, true) => Sharing::All,
     }
 }
 
@@ -165,7 +157,7 @@ impl Queue {
             kind,
             policy,
             pool: Pool::new(),
-            tags: Tags::new(settings.nr_requests, sharing(kind)),
+            tags: Tags::new(settings.nr_requests, kind.sharing),
             plugs: TaskPlugs::default(),
             plug: QueuePlug::default(),
             last_merge: NONE,

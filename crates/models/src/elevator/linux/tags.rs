@@ -31,6 +31,16 @@ pub(crate) struct Waiting {
 
 snapshot_fields!(Waiting { piece, tried });
 
+/// A process that sleeps until it has a request. What it asked for later waits behind that: it
+/// could not have asked asleep.
+#[derive(Clone, Default, Debug)]
+struct Sleeper {
+    process: u32,
+    pieces: VecDeque<Waiting>,
+}
+
+snapshot_fields!(Sleeper { process, pieces });
+
 /// Who shares a limit, and so a line to wait in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
@@ -38,8 +48,32 @@ pub(crate) enum Sharing {
     Directions,
     /// One limit, which the policy lowers for those whom nobody waits for.
     Waited,
-    /// One limit for all.
+    /// One limit for all: a request of the pool is a place in the device.
     All,
+}
+
+/// The map of today's requests, in words: a policy lowers the limit by so many requests of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Words {
+    /// Requests of a word.
+    pub(crate) requests: u32,
+    count: u32,
+}
+
+impl Words {
+    /// At least four words of at most 64, of which each has half as many until they fit.
+    pub(crate) fn of(nr_requests: u32) -> Words {
+        let mut requests = 64;
+        while nr_requests >= 4 && 4 * requests > nr_requests {
+            requests /= 2;
+        }
+        Words { requests, count: nr_requests.div_ceil(requests) }
+    }
+
+    /// So many of each word.
+    pub(crate) fn limit(self, per_word: u32) -> u32 {
+        self.count * per_word
+    }
 }
 
 /// The request pool: of 2.6.26, with a limit per direction and batches, or of today, with one
@@ -50,11 +84,12 @@ pub(crate) struct Tags {
     sharing: Sharing,
     count: [u32; 2],
     full: [bool; 2],
-    waiting: [VecDeque<Waiting>; 2],
+    /// Who sleeps, and is woken in this order.
+    sleepers: [VecDeque<Sleeper>; 2],
     batchers: Vec<Batcher>,
 }
 
-snapshot_fields!(Tags { count, full, waiting, batchers });
+snapshot_fields!(Tags { count, full, sleepers, batchers });
 
 impl Tags {
     pub(crate) fn new(nr_requests: u32, sharing: Sharing) -> Tags {
@@ -63,7 +98,7 @@ impl Tags {
             sharing,
             count: [0; 2],
             full: [false; 2],
-            waiting: Default::default(),
+            sleepers: Default::default(),
             batchers: Vec::new(),
         }
     }
@@ -139,15 +174,19 @@ impl Tags {
 
     /// Does the process of this piece already wait?
     pub(crate) fn is_asleep(&self, piece: &Piece) -> bool {
-        let waiting = &self.waiting[self.line(piece)];
-        // Today's queue hands requests out in order.
-        let is_same = |w: &Waiting| w.piece.what.process == piece.what.process;
-        !waiting.is_empty() && (!self.has_batches() || waiting.iter().any(is_same))
+        let mut sleepers = self.sleepers[self.line(piece)].iter();
+        sleepers.any(|sleeper| sleeper.process == piece.what.process)
     }
 
     pub(crate) fn wait(&mut self, piece: Piece, tried: bool) {
         let line = self.line(&piece);
-        self.waiting[line].push_back(Waiting { piece, tried });
+        let process = piece.what.process;
+        let sleepers = &mut self.sleepers[line];
+        let waiting = Waiting { piece, tried };
+        match sleepers.iter_mut().find(|sleeper| sleeper.process == process) {
+            Some(sleeper) => sleeper.pieces.push_back(waiting),
+            None => sleepers.push_back(Sleeper { process, pieces: [waiting].into() }),
+        }
     }
 
     /// A request of this direction is free again.
@@ -158,27 +197,41 @@ impl Tags {
         }
     }
 
-    /// Who waits longest in a line stops waiting, to try again. With `of`, only if it is of that
-    /// process.
+    /// Who waits longest in a line stops waiting, to try again. With `of`, only if it is that
+    /// process. Today, whoever wants another request waits for it behind all others.
     pub(crate) fn wake(&mut self, now: Nanos, line: usize, of: Option<u32>) -> Option<Waiting> {
-        let first = *self.waiting[line].front()?;
-        if of.is_some_and(|process| process != first.piece.what.process) {
+        let sleeper = self.sleepers[line].front_mut()?;
+        let process = sleeper.process;
+        if of.is_some_and(|of| of != process) {
             return None;
         }
-        if self.has_batches() && self.count[line] < self.nr_requests && first.tried {
-            self.batch(now, first.piece.what.process);
+        let first = sleeper.pieces.pop_front()?;
+        if sleeper.pieces.is_empty() {
+            self.sleepers[line].pop_front();
+        } else if !self.has_batches() {
+            self.sleepers[line].rotate_left(1);
         }
-        self.waiting[line].pop_front()
+        if self.has_batches() && self.count[line] < self.nr_requests && first.tried {
+            self.batch(now, process);
+        }
+        Some(first)
     }
 
     /// It had no luck and waits on, before all others.
     pub(crate) fn wait_on(&mut self, line: usize, waiting: Waiting) {
-        self.waiting[line].push_front(Waiting { tried: true, ..waiting });
+        let process = waiting.piece.what.process;
+        let sleepers = &mut self.sleepers[line];
+        let at = sleepers.iter().position(|sleeper| sleeper.process == process);
+        let sleeper = at.and_then(|at| sleepers.remove(at));
+        let mut sleeper = sleeper.unwrap_or_else(|| Sleeper { process, ..Sleeper::default() });
+        sleeper.pieces.push_front(Waiting { tried: true, ..waiting });
+        sleepers.push_front(sleeper);
     }
 
     /// Everybody who waits.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Piece> {
-        self.waiting.iter().flatten().map(|w| &w.piece)
+        let pieces = self.sleepers.iter().flatten().flat_map(|sleeper| &sleeper.pieces);
+        pieces.map(|waiting| &waiting.piece)
     }
 
     /// Nothing is in use and nobody waits.
@@ -266,6 +319,41 @@ mod tests {
             let woken = tags.lines(1).find_map(|line| tags.wake(Nanos(0), line, None));
             assert_eq!(woken.unwrap().piece.what.process, first, "{sharing:?}");
         }
+    }
+
+    /// A process that waits with much does not keep another one waiting for all of it; in 2.6.26
+    /// it goes on for its batch.
+    #[test]
+    fn a_process_waits_once() {
+        for (sharing, order) in [(Sharing::All, [1, 2, 1]), (Sharing::Directions, [1, 1, 2])] {
+            let mut tags = Tags::new(4, sharing);
+            [1, 1, 2].into_iter().for_each(|process| tags.wait(of(process), false));
+            let woken = [(); 3].map(|()| tags.wake(Nanos(0), 0, None).unwrap().piece.what.process);
+            assert_eq!(woken, order, "{sharing:?}");
+            assert!(tags.wake(Nanos(0), 0, None).is_none());
+        }
+    }
+
+    #[test]
+    fn who_has_no_luck_stays_before_all_others() {
+        let mut tags = Tags::new(4, Sharing::All);
+        [1, 1, 2].into_iter().for_each(|process| tags.wait(of(process), false));
+        let waiting = tags.wake(Nanos(0), 0, None).unwrap();
+        tags.wait_on(0, waiting);
+        let woken = [(); 3].map(|()| tags.wake(Nanos(0), 0, None).unwrap());
+        assert_eq!(
+            woken.map(|w| (w.piece.what.process, w.tried)),
+            [(1, true), (2, false), (1, false)]
+        );
+    }
+
+    #[test]
+    fn the_map_has_four_words_or_more() {
+        let words = |nr| (Words::of(nr).requests, Words::of(nr).count);
+        assert_eq!(
+            [2, 8, 10, 64, 256, 512].map(words),
+            [(64, 1), (2, 4), (2, 5), (16, 4), (64, 4), (64, 8)]
+        );
     }
 
     #[test]

@@ -5,3 +5,4 @@ pub(crate) mod harness;
 mod laws;
 mod merging;
 mod planted;
+mod waiting;

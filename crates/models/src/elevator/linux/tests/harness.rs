@@ -109,7 +109,7 @@ pub(crate) fn settings(kind: Kind, depth: u32) -> Settings {
     Settings {
         bios_max: 4096,
         depth,
-        nr_requests: kind.nr_requests,
+        nr_requests: kind.requests(None, 128),
         extent: extent(512, 128, true),
         unplug_thresh: 4,
         unplug_delay: Nanos::from_millis(3),
@@ -130,7 +130,7 @@ impl Rig {
         medium: Medium,
         change: impl Fn(&mut Settings),
     ) -> Rig {
-        let context = Context { nr_requests: None, rotational: true };
+        let context = Context { nr_requests: 256, rotational: true };
         let built = policy.build(&context).unwrap();
         let mut settings = settings(built.kind, medium.depth);
         change(&mut settings);

@@ -71,7 +71,7 @@ fn laws(mutant: Option<Mutant>) -> Result<(), String> {
         assert!(disk.limits().write_cache);
         let below = Legs::new(vec![("device", disk)]);
         let policy = ElevatorPolicy::from_name("deadline").unwrap();
-        let built = policy.build(&Below { nr_requests: None, rotational: true }).unwrap();
+        let built = policy.build(&Below { nr_requests: 256, rotational: true }).unwrap();
         let mut queue = Queue::new(below, built.policy, built.kind, settings(Kind::ERA, 8));
         plant(&mut queue, mutant);
         Box::new(queue)

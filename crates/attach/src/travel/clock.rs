@@ -1,0 +1,62 @@
+//! Programs that would take the time from where it is not the guest's.
+
+use std::path::Path;
+
+use study::Failure;
+
+const WORD: &str = "clocksource";
+
+/// fio's clock is the processor's counter unless it is told otherwise. That is this machine's, and
+/// a run that is to take seconds of it may never end in virtual time.
+///
+/// # Errors
+/// When fio is run, by itself or by `sh -c`, and neither an argument nor a job file names a clock.
+pub(super) fn check(command: &[String], here: &Path) -> Result<(), Failure> {
+    let words: Vec<&str> = command.iter().flat_map(|word| word.split_whitespace()).collect();
+    let shell = ["sh", "bash", "dash"].map(|name| is_named(words.first(), name)).contains(&true);
+    let programs = if shell { &words[..] } else { &words[..words.len().min(1)] };
+    if !programs.iter().any(|word| is_named(Some(word), "fio")) {
+        return Ok(());
+    }
+    let says = |word: &&str| word.contains(WORD) || job_file_says(&here.join(word));
+    if words.iter().any(says) {
+        return Ok(());
+    }
+    Err(Failure::input("fio would take the time from the processor, which is not the guest's")
+        .expected("an argument `--clocksource=clock_gettime`, or that line in the job file")
+        .help("fio --clocksource=clock_gettime ..."))
+}
+
+fn is_named(word: Option<&&str>, name: &str) -> bool {
+    word.is_some_and(|word| Path::new(word).file_name().is_some_and(|file| file == name))
+}
+
+fn job_file_says(file: &Path) -> bool {
+    let short = file.metadata().is_ok_and(|data| data.is_file() && data.len() < 1 << 20);
+    short && std::fs::read_to_string(file).is_ok_and(|text| text.contains(WORD))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fio_is_told_its_clock() {
+        let folder = std::env::temp_dir().join(format!("clock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("with"), "[global]\nclocksource=clock_gettime\n").unwrap();
+        std::fs::write(folder.join("without"), "[global]\nrw=read\n").unwrap();
+        let passes = |words: &[&str]| {
+            let command: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+            check(&command, &folder).is_ok()
+        };
+        assert!(passes(&["fio", "--clocksource=clock_gettime", "--rw=read"]));
+        assert!(passes(&["/usr/bin/fio", "with"]));
+        assert!(passes(&["sh", "-c", "sync; fio with > out"]));
+        assert!(passes(&["cp", "fio", "there"]));
+        assert!(!passes(&["fio", "--rw=read"]));
+        assert!(!passes(&["fio", "without"]));
+        assert!(!passes(&["sh", "-c", "sync; fio without > out"]));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
