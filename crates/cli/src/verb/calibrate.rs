@@ -140,8 +140,8 @@ impl Fitting {
     fn run(self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
         let text = files::text(&self.from)?;
-        if let Some((rows, notes)) = files::amplification(&self.from, &text)? {
-            return flash::run(&self, rows, notes);
+        if let Some(rows) = files::amplification(&self.from, &text)? {
+            return flash::run(&self, rows);
         }
         let (points, mut notes) = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;
@@ -188,7 +188,7 @@ impl Fitting {
                 self.from.display()
             ));
         }
-        Ok(0)
+        Ok(u8::from(!calibrated.fits()))
     }
 }
 

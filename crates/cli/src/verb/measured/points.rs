@@ -141,6 +141,34 @@ impl Point {
 /// What is wrong, and what was expected.
 pub(crate) type Wrong = (String, String);
 
+/// More in flight than the depth allows, or much less, is neither measured nor a drive's.
+const IN_FLIGHT: std::ops::RangeInclusive<f64> = 0.2..=1.5;
+
+/// Whether rates and times are in the units that they are taken for: by Little's law, what is done
+/// in a mean latency is what is in flight.
+pub(super) fn in_units(points: &[Point]) -> Result<(), Wrong> {
+    let closed = points.iter().filter(|point| point.offered.is_none() && point.beside.is_none());
+    let mut shares: Vec<f64> = closed
+        .filter_map(|point| {
+            let [iops, mean, ..] = point.measured;
+            Some(iops? * mean? / 1e6 / point.in_flight() as f64)
+        })
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    let Some(&middle) = shares.get(shares.len() / 2) else { return Ok(()) };
+    if IN_FLIGHT.contains(&middle) {
+        return Ok(());
+    }
+    let what = format!(
+        "IOPS times mean latency is {} times the requests in flight, in the middle of {} points",
+        if middle < 0.1 { format!("{middle:.0e}") } else { format!("{middle:.1}") },
+        shares.len()
+    );
+    let expected = "once, by Little's law: requests a second in `iops` (not KB/s), microseconds in \
+                    `mean_us` (a column `mean_ms` holds milliseconds), and iodepth of each job";
+    Err((what, expected.into()))
+}
+
 /// The head of a table, for people.
 pub(crate) fn shown(header: &csv::StringRecord) -> String {
     header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect()
@@ -293,6 +321,18 @@ mod tests {
             assert_eq!((points[0].iodepth, points[0].bytes()), (8, 4096), "{text}");
             assert_eq!(points[0].measured, [Some(9.0), Some(1.5), None, Some(250.0)], "{text}");
         }
+    }
+
+    #[test]
+    fn units_that_make_no_sense_are_told_by_what_is_in_flight() {
+        let of = |rows: &str| in_units(&of_table(&format!("{HEADER}\n{rows}")).unwrap().0);
+        assert_eq!(of("read,4k,1,1,16583,60,,\nread,4k,32,1,400000,80,,\n"), Ok(()));
+        // KB/s, milliseconds; and what has no mean says nothing.
+        for (row, times) in [("66332,60,,", "4.0"), ("16583,0.06,,", "1e-3")] {
+            let (what, _) = of(&format!("read,4k,1,1,{row}\n")).unwrap_err();
+            assert!(what.contains(&format!("is {times} times")), "{what}");
+        }
+        assert_eq!(of("read,4k,1,1,66332,,50,\n"), Ok(()));
     }
 
     #[test]
