@@ -95,8 +95,10 @@ def drives(tables: Path) -> dict[str, tuple[str, list[str], list[str]]]:
 
 
 def run(program: str, *args: str) -> dict[str, Any]:
-    """The JSON answer of a verb."""
-    done = subprocess.run([program, *args, "--json"], check=True, capture_output=True, text=True)
+    """The JSON answer of a verb, if it is that there is none, too."""
+    done = subprocess.run([program, *args, "--json"], capture_output=True, text=True)
+    if done.returncode > 1:
+        sys.exit(done.stderr)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -217,14 +219,14 @@ def works(program: str, tables: Path) -> dict[str, dict[str, Work]]:
     """By the head of a table, its rows: what each is of, and what is done for it."""
     metrics = [f"{metric}: median, worst %" for metric in METRICS]
     head = ["drive", "begun with", "fitted", "held out", "keys known", *metrics]
-    points = {
+    points: dict[str, Work] = {
         name: partial(held_out, program, drive=drive) for name, drive in drives(tables).items()
     }
-    rates = {
+    rates: dict[str, Work] = {
         f"{name}, offered": partial(offered, program, tables=tables, drive=drive)
         for name, drive in OFFERED.items()
     }
-    fills = {
+    fills: dict[str, Work] = {
         f"WAF at {', '.join(map(str, given))} GiB": partial(
             amplified, program, base="micron-7450-max-800", given=given
         )

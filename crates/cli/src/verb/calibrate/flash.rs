@@ -17,6 +17,7 @@ use study::Failure;
 use super::super::measured::amplification::{Amplified, GIB, Rows};
 use super::super::measured::{error, find, middle_and_worst, quoted_part, run_text};
 use super::knobs::{Base, Candidate, stated};
+use super::mechanisms;
 use super::steps::Steps;
 use super::write::{self, Findings};
 use super::{Fitting, judges};
@@ -133,8 +134,8 @@ struct Search<'a> {
     rows: Vec<(f64, f64)>,
     /// What is written beside the data, over the base, which has none, if it is looked for.
     beside: bool,
-    /// Settings of the base for it, if lines of sequential fills say it.
-    parity: &'a [String],
+    /// What is laid over the base: see [`added`].
+    added: &'a [String],
     progress: Steps,
     tried: Cell<u64>,
 }
@@ -159,7 +160,7 @@ impl Search<'_> {
             capacities.join(", ")
         );
         let sets = self.from.sets.iter().filter(|set| !set.starts_with(SPARE));
-        let mut sets: Vec<String> = sets.chain(self.parity).cloned().collect();
+        let mut sets: Vec<String> = sets.chain(self.added).cloned().collect();
         sets.push("ssd.timing=\"none\"".into());
         sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
         let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
@@ -258,10 +259,11 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     let mut base = Base::read(&from.base, &sets, &[BLOCKS.to_string()], &[])?;
     base.lay(&spare)?;
     let parity = parity(from, &sequential);
-    base.lay(&parity)?;
-    if let Some(set) = parity.first() {
+    if let Some(set) = &parity {
         notes.push(format!("{} lines of sequential writes say {set}", sequential.len()));
     }
+    let added = [added(from, &base), parity.clone().into_iter().collect()].concat();
+    base.lay(&added)?;
     let stated = find(&base.table, CAPACITY).and_then(toml::Value::as_str);
     let capacity = match stated.and_then(super::knobs::bytes) {
         Some(capacity) => capacity,
@@ -288,13 +290,13 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     fills.dedup();
     let beside = find(&base.table, PARITY).is_none() && fills.len() >= FILLS_TOLD;
     let (flash, tried) = (&flash, Cell::default());
-    let search = Search { from, flash, rows, beside, parity: &parity, progress, tried };
+    let search = Search { from, flash, rows, beside, added: &added, progress, tried };
     let found = search.find(fullest)?;
     let mut judged =
         if held.is_empty() { Vec::new() } else { search.run(&pairs(&held), found.factor)? };
     judged.iter_mut().for_each(|waf| *waf *= found.share);
     drop(search);
-    let answer = Answer { flash, found, fitted, held, judged, notes, parity };
+    let answer = Answer { flash, found, fitted, held, judged, notes, parity, added };
     base.lay(&answer.share_set())?;
     write::part(from, answer.table(&base), answer.findings(from))?;
     if from.json {
@@ -312,12 +314,23 @@ fn parity_set(share: f64) -> String {
 }
 
 /// What sequential fills say of it, by their median, unless the command line says it.
-fn parity(from: &Fitting, sequential: &[f64]) -> Vec<String> {
+fn parity(from: &Fitting, sequential: &[f64]) -> Option<String> {
     let mut waf = sequential.to_vec();
     waf.sort_by(f64::total_cmp);
     let middle = waf.get(waf.len() / 2).filter(|share| (SHARE_MIN..=SHARE_MAX).contains(*share));
     let said = from.sets.iter().any(|set| set.starts_with(PARITY));
-    middle.filter(|_| !said).map(|share| parity_set(*share)).into_iter().collect()
+    middle.filter(|_| !said).map(|share| parity_set(*share))
+}
+
+/// What a base lacks that a drive has which writes little more than 4 KiB for 4 KiB: a page that is
+/// no larger, or a map of parts of it. Not where the command line says what the flash is made of.
+fn added(from: &Fitting, base: &Base) -> Vec<String> {
+    let shaped = |set: &String| ["ssd.geometry.p", "ssd.nand."].iter().any(|key| set.starts_with(key));
+    if from.sets.iter().any(shaped) {
+        return Vec::new();
+    }
+    let units = mechanisms::units_of_4k(&base.table).into_iter();
+    units.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 /// What says how other things are fitted has no meaning here.
@@ -369,8 +382,10 @@ struct Answer<'a> {
     /// By held row, what the part does.
     judged: Vec<f64>,
     notes: Vec<String>,
-    /// Settings for what is written beside the data, of sequential fills.
-    parity: Vec<String>,
+    /// A setting for what is written beside the data, of sequential fills.
+    parity: Option<String>,
+    /// All that was laid over the base, that among it.
+    added: Vec<String>,
 }
 
 impl Answer<'_> {
@@ -445,8 +460,12 @@ impl Answer<'_> {
         };
         let measured = write::name_of(&from.from);
         let why = format!("fitted: write amplification at {fills} fills of {measured}, {known}");
-        let mut source = vec![(BLOCKS.to_string(), why)];
-        if !self.parity.is_empty() {
+        let keys = self.added.iter().filter_map(|set| set.split_once('='));
+        let mut source: Vec<(String, String)> = keys
+            .map(|(key, _)| (key.to_string(), "added by blocklab calibrate".to_string()))
+            .collect();
+        source.push((BLOCKS.to_string(), why));
+        if self.parity.is_some() {
             source.push((PARITY.into(), format!("fitted: sequential writes of {measured}")));
         } else if !self.share_set().is_empty() {
             let why = format!("fitted: the same fills of {measured}, beside the flash");
@@ -515,7 +534,7 @@ impl Answer<'_> {
             rows.iter().zip(waf).map(row).collect()
         };
         let unknown = (!self.is_known()).then(|| self.known());
-        let beside = [&self.parity[..], &self.share_set()].concat();
+        let beside: Vec<_> = self.parity.iter().cloned().chain(self.share_set()).collect();
         json!({ "part": out, "tries": TRIES + 2,
                 "keys": [{ "key": BLOCKS, "value": self.blocks(base),
                            "standard_error": self.found.spread, "not_identified": unknown }],

@@ -201,14 +201,20 @@ const HELD_AT: f64 = 0.4;
 /// Writes a second of the drive whose throttle is begun with.
 const THROTTLED: f64 = 117_000.0;
 
-/// A map unit below the page of the flash, over all planes of a die, if writes are smaller.
+/// A map unit below the page of the flash, if writes are smaller.
 fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
-    let of = |key: &str| number(base, key);
     let page = find(base, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
-    let unit = bytes(MAP_UNIT).unwrap_or(4096.0);
     let small = points
         .iter()
         .any(|point| point.direction() == "write" && (point.bytes() as f64) < page.unwrap_or(0.0));
+    if small { units_of_4k(base) } else { Vec::new() }
+}
+
+/// A map unit of 4 KiB, over all planes of a die, if the page of the flash is larger.
+pub(super) fn units_of_4k(base: &Table) -> Vec<(String, Value)> {
+    let of = |key: &str| number(base, key);
+    let page = find(base, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
+    let unit = bytes(MAP_UNIT).unwrap_or(4096.0);
     let shape = (
         page,
         of("ssd.geometry.planes_per_die"),
@@ -216,7 +222,7 @@ fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
         of("ssd.nand.units_per_page"),
     );
     let (Some(page), Some(planes), Some(pages), Some(1)) = shape else { return Vec::new() };
-    if !small || page <= unit || find(base, "ssd.nand.planes_as_one").is_some() {
+    if page <= unit || find(base, "ssd.nand.planes_as_one").is_some() {
         return Vec::new();
     }
     let units = planes * (page / unit) as i64;

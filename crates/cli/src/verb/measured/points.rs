@@ -240,6 +240,11 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             *left_out.entry(cells[0].0.to_string()).or_default() += 1;
             continue;
         }
+        // Where two jobs share a machine, one of them may get nothing done.
+        if cells[4].0.parse() == Ok(0.0) && cells[8].0.is_empty() {
+            *left_out.entry(format!("{} without a request", cells[0].0)).or_default() += 1;
+            continue;
+        }
         let point =
             of_row(&cells).map_err(|(what, want)| (format!("line {line}: {what}"), want))?;
         points.push(point);
@@ -312,6 +317,9 @@ mod tests {
         assert_eq!((points[0].bs.as_str(), points[0].numjobs, points.len()), ("4k", 1, 1));
         assert_eq!(points[0].measured, [Some(9.0), None, None, Some(7.0)]);
         assert_eq!(left_out, ["1 lines of rw=trim left out"]);
+        let text = format!("{HEADER}\nread,4k,1,1,0,,,\nread,4k,1,1,2,,,\n");
+        let (points, left_out) = of_table(&text).unwrap();
+        assert_eq!((points.len(), &left_out[..]), (1, &["1 lines of rw=read without a request left out".into()][..]));
         // As other programs name and separate them, in other units.
         for text in [
             "Operation;QD;BS;IOPS;P99_ms;lat_mean_ns\nread;8;4 KiB;9;0.25;1500\n",
