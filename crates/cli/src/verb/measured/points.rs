@@ -10,6 +10,8 @@ pub(crate) const METRICS: [(&str, &str); 4] = [
     ("p99 us", "latency_us_p99"),
 ];
 pub(super) const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
+/// What others call them.
+const SPELT: [(&str, &str); 2] = [("writerand", "randwrite"), ("readrand", "randread")];
 /// What fio has, too, and what is not compared.
 const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
 /// The columns of a table, and the names that others give them.
@@ -269,7 +271,7 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
     let poisson = of_process(cells[9].0)?;
     let [load, job] = [cells[10].0, cells[11].0].map(str::to_string);
     let point = Point {
-        rw: cells[0].0.to_string(),
+        rw: SPELT.iter().find(|(own, _)| *own == cells[0].0).map_or(cells[0].0, |own| own.1).into(),
         bs: size(cells[1].0),
         iodepth: whole(2)?,
         numjobs: whole(3)?,
@@ -320,6 +322,8 @@ mod tests {
         let text = format!("{HEADER}\nread,4k,1,1,0,,,\nread,4k,1,1,2,,,\n");
         let (points, left_out) = of_table(&text).unwrap();
         assert_eq!((points.len(), &left_out[..]), (1, &["1 lines of rw=read without a request left out".into()][..]));
+        let text = "operation,bs,iodepth,iops\nwriterand,4k,1,9\n";
+        assert_eq!(of_table(text).unwrap().0[0].rw, "randwrite");
         // As other programs name and separate them, in other units.
         for text in [
             "Operation;QD;BS;IOPS;P99_ms;lat_mean_ns\nread;8;4 KiB;9;0.25;1500\n",
