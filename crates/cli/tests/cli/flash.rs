@@ -69,7 +69,8 @@ fn a_sketch_gets_a_finer_map_and_what_sequential_fills_write_beside() {
     let seen = |table: &str| {
         let test = Test::new().file("waf.csv", table).file("base.toml", &large);
         let args = ["calibrate", "--from", "waf.csv", "--base", "base.toml", "--out", "mine.toml"];
-        let sets = ["ssd.geometry.blocks_per_plane=100", "ssd.over_provisioning={capacity=\"262144KiB\"}"];
+        let sets =
+            ["ssd.geometry.blocks_per_plane=100", "ssd.over_provisioning={capacity=\"262144KiB\"}"];
         let test = sets.iter().fold(test.args(&args), |test, set| test.args(&["--set", set]));
         let test = test.args(&["--hold-out", "0", "--json"]);
         let answer = test.json();
@@ -115,6 +116,8 @@ fn what_says_nothing_of_the_flash_is_refused() {
     calibrate(table, &sets)
         .args(&["--fit", "ssd.nand.read"])
         .refuses(&["--fit: waf.csv is a table"]);
+    let large = ["ssd.over_provisioning={capacity=\"100TB\"}"];
+    calibrate(table, &large).refuses(&["80% needs", "times the", "a base with"]);
     let disk = ["calibrate", "--from", "waf.csv", "--base", "wd-80g-5400", "--out", "mine.toml"];
     Test::new().file("waf.csv", table).args(&disk).refuses(&["has no flash to fit"]);
 }

@@ -468,10 +468,7 @@ mod tests {
             (ThrottleParams { window: us(0), ..params() }, "throttle.window"),
             (ThrottleParams { moved: us(1_000_001), ..params() }, "throttle.moved"),
             (ThrottleParams { read: us(1_000_001), ..params() }, "throttle.read"),
-            (
-                ThrottleParams { read_percent_max: 100.0, ..params() },
-                "throttle.read_percent_max",
-            ),
+            (ThrottleParams { read_percent_max: 100.0, ..params() }, "throttle.read_percent_max"),
             (ThrottleParams { stop: us(10_000), ..params() }, "throttle.stop"),
             (ThrottleParams { burst: 0, ..params() }, "throttle.burst"),
             (ThrottleParams { hold_back_percent: -1.0, ..params() }, "throttle.hold_back_percent"),

@@ -16,7 +16,7 @@ use study::Failure;
 
 use super::super::measured::amplification::{Amplified, GIB, Rows};
 use super::super::measured::{error, find, middle_and_worst, quoted_part, run_text};
-use super::knobs::{Base, Candidate, stated};
+use super::knobs::{self, Base, Candidate, stated};
 use super::mechanisms;
 use super::steps::Steps;
 use super::write::{self, Findings};
@@ -36,6 +36,8 @@ const SHARE_MIN: f64 = 1.002;
 const FILLS_TOLD: usize = 3;
 /// Flash that holds more than this cannot be collected.
 const FULL: f64 = 0.97;
+/// No drive sells more of its flash: a plane has blocks to spare.
+const SOLD: f64 = 0.95;
 /// The most flash that is looked for, in times of what the fullest point needs.
 const FACTOR_MAX: f64 = 4.0;
 /// Parts that are tried to find the best: each takes 0.62 of what is left of the interval.
@@ -88,7 +90,7 @@ impl Flash {
         }
         let pages = number("pages_per_block")?;
         let page = find(&base.table, "ssd.geometry.page").and_then(toml::Value::as_str);
-        let page = page.and_then(super::knobs::bytes).ok_or_else(|| wrong("page"))?;
+        let page = page.and_then(knobs::bytes).ok_or_else(|| wrong("page"))?;
         let units = stated(&base.table, "ssd.nand.units_per_page").unwrap_or(1);
         let least = BLOCK_PAGES.max(PAGES / blocks + 1);
         let block_pages = (least + (units - least % units) % units).min(pages);
@@ -197,6 +199,8 @@ impl Search<'_> {
     /// The less flash, the more is written: one best value, found by the golden section.
     fn find(&self, fullest: f64) -> Result<Found, Failure> {
         let golden = (5f64.sqrt() - 1.0) / 2.0;
+        // There is as much as is sold at the least, whatever was filled.
+        let fullest = fullest.max(self.flash.capacity * FULL / SOLD);
         let least = (fullest / (FULL * self.flash.bytes)).ln();
         let (mut low, mut high) = (least, least + FACTOR_MAX.ln());
         // A part that is too full to be built is as wrong as one can be.
@@ -265,7 +269,7 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     let added = [added(from, &base), parity.clone().into_iter().collect()].concat();
     base.lay(&added)?;
     let stated = find(&base.table, CAPACITY).and_then(toml::Value::as_str);
-    let capacity = match stated.and_then(super::knobs::bytes) {
+    let capacity = match stated.and_then(knobs::bytes) {
         Some(capacity) => capacity,
         None => {
             let built = study::build_part(&from.base, &from.sets, 1)?;
@@ -298,6 +302,7 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     drop(search);
     let answer = Answer { flash, found, fitted, held, judged, notes, parity, added };
     base.lay(&answer.share_set())?;
+    answer.check(from, &base)?;
     write::part(from, answer.table(&base), answer.findings(from))?;
     if from.json {
         say(answer.as_json(&base, &from.out.display().to_string()));
@@ -325,7 +330,8 @@ fn parity(from: &Fitting, sequential: &[f64]) -> Option<String> {
 /// What a base lacks that a drive has which writes little more than 4 KiB for 4 KiB: a page that is
 /// no larger, or a map of parts of it. Not where the command line says what the flash is made of.
 fn added(from: &Fitting, base: &Base) -> Vec<String> {
-    let shaped = |set: &String| ["ssd.geometry.p", "ssd.nand."].iter().any(|key| set.starts_with(key));
+    let shaped =
+        |set: &String| ["ssd.geometry.p", "ssd.nand."].iter().any(|key| set.starts_with(key));
     if from.sets.iter().any(shaped) {
         return Vec::new();
     }
@@ -371,6 +377,15 @@ fn check(from: &Fitting, rows: &[Amplified], flash: &Flash) -> Result<(), Failur
              what it sells",
         );
     }
+    let times = used(last) / (FULL * flash.bytes);
+    if times * FACTOR_MAX > knobs::FACTOR_MAX {
+        let have = flash.bytes / GIB;
+        let what = format!("{} needs {times:.0} times the {have:.0} GiB of flash", last.label);
+        let least = have * times * FACTOR_MAX / knobs::FACTOR_MAX;
+        return Err(Failure::input(format!("{}: {what} of {}", from.from.display(), from.base))
+            .expected(format!("a base with {least:.0} GiB or more"))
+            .help("--set ssd.geometry.dies_per_package=... makes one larger"));
+    }
     Ok(())
 }
 
@@ -389,6 +404,18 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
+    /// Whether there can be such a part.
+    fn check(&self, from: &Fitting, base: &Base) -> Result<(), Failure> {
+        let sets = from.sets.iter().filter(|set| !set.starts_with(SPARE)).cloned();
+        let own = [
+            format!("{BLOCKS}={}", self.blocks(base)),
+            format!("{CAPACITY}=\"{:.0}KiB\"", self.flash.capacity / 1024.0),
+        ];
+        let sets: Vec<String> =
+            sets.chain(self.added.iter().cloned()).chain(self.share_set()).chain(own).collect();
+        study::build_part(&from.base, &sets, 1).map(|_| ())
+    }
+
     /// A setting for it, if fills told it.
     fn share_set(&self) -> Vec<String> {
         (self.found.share >= SHARE_MIN).then(|| parity_set(self.found.share)).into_iter().collect()

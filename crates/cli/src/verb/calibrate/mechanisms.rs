@@ -253,7 +253,9 @@ fn channels(seen: &Seen, base: &Table) -> [Option<(String, Value)>; 2] {
     let bus = find(base, "ssd.nand.bus").and_then(Value::as_str);
     let bus = bus.and_then(|text| config::Rate::parse(text).ok()).map_or(f64::MAX, |r| r.0 as f64);
     let (channels, blocks) = ("ssd.geometry.channels", "ssd.geometry.blocks_per_plane");
-    let (Some(own), Some(each)) = (stated(base, channels), stated(base, blocks)) else { return [None, None] };
+    let (Some(own), Some(each)) = (stated(base, channels), stated(base, blocks)) else {
+        return [None, None];
+    };
     let bytes = 2.0 * AMPLIFIED * seen.most * 4096.0;
     let mut now = own;
     while (now as f64) < 2.0 * bytes / bus && now < CHANNELS_MAX {

@@ -321,7 +321,10 @@ mod tests {
         assert_eq!(left_out, ["1 lines of rw=trim left out"]);
         let text = format!("{HEADER}\nread,4k,1,1,0,,,\nread,4k,1,1,2,,,\n");
         let (points, left_out) = of_table(&text).unwrap();
-        assert_eq!((points.len(), &left_out[..]), (1, &["1 lines of rw=read without a request left out".into()][..]));
+        assert_eq!(
+            (points.len(), &left_out[..]),
+            (1, &["1 lines of rw=read without a request left out".into()][..])
+        );
         let text = "operation,bs,iodepth,iops\nwriterand,4k,1,9\n";
         assert_eq!(of_table(text).unwrap().0[0].rw, "randwrite");
         // As other programs name and separate them, in other units.
