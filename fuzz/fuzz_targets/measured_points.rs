@@ -16,8 +16,8 @@ mod measured {
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
-    if let Ok(Some((rows, _))) = measured::amplification::of_text(&text) {
-        for row in rows {
+    if let Ok(Some(rows)) = measured::amplification::of_text(&text) {
+        for row in rows.uniform {
             let used = row.used.bytes(1e12);
             assert!(used.is_finite() && used > 0.0 && row.waf > 0.0, "{row:?}");
         }

@@ -215,20 +215,16 @@ fn cm7_r_pauses_its_writes_and_lets_reads_pass() {
     within("99th read at 100,000", answers[2].read_us[1], points[2].read_us[1], 0.5);
 }
 
-/// A 128th of the drive, with the throttle of `studies/real/latency-7450.toml`, which was fitted to
-/// every other point. Below 60,000 a second reads do not feel its writes wait; the drive's do at
-/// 50,000 and 60,000: see `docs/measured/real-drives.md`.
+/// A 128th of the drive, whose throttle was fitted to every other point. Below 60,000 a second
+/// reads do not feel its writes wait; the drive's do at 50,000 and 60,000: see
+/// `docs/measured/real-drives.md`.
 #[test]
 fn the_7450_lets_writes_wait_far_below_saturation_and_reads_pass() {
     let changes = "over_provisioning = { capacity = '5.82GiB' }\n\
                    geometry = { pages_per_block = 96, blocks_per_plane = 1439 }\n\
                    gc.windowed.window = 263\n\
-                   nand = { erase = '0.3125ms', program_suspend = '80us', \
-                   suspend_after = '340us' }\n\
-                   buffer.capacity = '8MiB'\n\
-                   buffer.throttle = { page = '6.2us', owed = '2.36us', every = '320ms', \
-                   stop = '3ms', burst = 132, hold_back_percent = 28, least_percent = 70, \
-                   window = '1s' }";
+                   nand.erase = '0.3125ms'\n\
+                   buffer.capacity = '8MiB'";
     let mut device = drive("micron-7450-max-800", changes);
     let points = [
         point(150_000.0, 117_176.0, [144.0, 488.0], [3_302.0, 3_350.0]),
@@ -238,7 +234,8 @@ fn the_7450_lets_writes_wait_far_below_saturation_and_reads_pass() {
         point(30_000.0, 29_752.0, [74.0, 317.0], [9.0, 3_526.5]),
         point(10_000.0, 9_949.0, [65.0, 161.0], [9.0, 14.0]),
     ];
-    let answers = measure(&mut *device, &points, 2.5, 1.5);
+    // Five times from one catch-up to the next: a hundredth is one, whatever it begins with.
+    let answers = measure(&mut *device, &points, 2.5, 1.6);
     for (point, answer) in points.iter().zip(&answers) {
         within("writes a second", answer.done, point.done, 0.05);
         within("99th write", answer.write_us[1], point.write_us[1], 0.5);

@@ -63,8 +63,9 @@ const BUFFERS: [&str; 5] = [
     "buffer = { capacity = '64KiB', power_loss_protection = true }",
     "buffer = { capacity = '64KiB', pace = { page = '70us', burst = 2 }, \
      suspend_when_full = false }",
-    "buffer = { capacity = '64KiB', throttle = { page = '60us', owed = '40us', every = '2ms', \
-     stop = '300us', hold_back_percent = 20, least_percent = 50, window = '3ms' } }",
+    "buffer = { capacity = '64KiB', throttle = { page = '60us', owed = '40us', moved = '30us', \
+     read = '20us', every = '2ms', stop = '300us', hold_back_percent = 20, \
+     least_percent = 50, window = '3ms' } }",
 ];
 
 /// Fill the drive and overwrite it twice, so that every run starts in steady state.

@@ -140,8 +140,8 @@ impl Fitting {
     fn run(self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
         let text = files::text(&self.from)?;
-        if let Some((rows, notes)) = files::amplification(&self.from, &text)? {
-            return flash::run(&self, rows, notes);
+        if let Some(rows) = files::amplification(&self.from, &text)? {
+            return flash::run(&self, rows);
         }
         let (points, mut notes) = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;
@@ -188,7 +188,7 @@ impl Fitting {
                 self.from.display()
             ));
         }
-        Ok(0)
+        Ok(u8::from(!calibrated.fits()))
     }
 }
 
@@ -201,14 +201,17 @@ fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure>
     if points.len() < POINTS_MIN {
         return wrong(format!("{} points", points.len()), "4 points or more, at several depths");
     }
-    let same = |metric: fn(&Point) -> Option<f64>| {
-        points.iter().all(|point| metric(point) == metric(&points[0]))
+    let expected = "loads under which the drive differs";
+    if points.iter().all(|point| point.measured[0] == points[0].measured[0]) {
+        return wrong("all points have the same IOPS".into(), expected);
+    }
+    let asked = |point: &Point| Point { measured: Default::default(), ..point.clone() };
+    let one_load = match by_load(points).len() {
+        1 => true,
+        _ => points.iter().all(|point| asked(point) == asked(&points[0])),
     };
-    if same(|point| point.measured[0]) {
-        return wrong(
-            "all points have the same IOPS".into(),
-            "loads under which the drive differs",
-        );
+    if one_load {
+        return wrong(format!("{} points of one load", points.len()), expected);
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What was measured on a drive, and the same loads on a part.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::json;
@@ -16,8 +17,7 @@ mod pts;
 mod ssdiq;
 pub(super) mod steady;
 
-use loads::Load;
-pub(super) use loads::by_load;
+pub(super) use loads::{Load, by_load};
 pub(super) use points::{METRICS, Point};
 
 /// By [`METRICS`]: what a drive or a part did under one load.
@@ -54,9 +54,11 @@ impl Bench<'_> {
             || find(&study::part_source(self.part)?.parse().unwrap_or_default(), THROTTLE)
                 .is_some();
         let loads = by_load(points);
-        let runs = run_text(&self.study(points, &loads, (buffer, throttled)), &sets, self.keep)?;
+        let (text, run_of) = self.study(points, &loads, (buffer, throttled));
+        let runs = run_text(&text, &sets, self.keep)?;
         let mut found = vec![Values::default(); points.len()];
-        for (load, run) in loads.iter().zip(&runs) {
+        for (load, run) in loads.iter().zip(run_of) {
+            let Some(run) = runs.get(run) else { continue };
             for (&index, job) in load.points.iter().zip(&load.jobs) {
                 found[index] = values(&points[index], job.as_deref(), run);
             }
@@ -94,8 +96,14 @@ impl Bench<'_> {
         few.max(FOR_EACH_IN_FLIGHT * point.in_flight())
     }
 
-    /// A study with a workload for each load.
-    fn study(&self, points: &[Point], loads: &[Load], drive: (Buffer, bool)) -> String {
+    /// A study with a workload for each load, but one for those that were measured several times;
+    /// and by load, which run is its.
+    fn study(
+        &self,
+        points: &[Point],
+        loads: &[Load],
+        drive: (Buffer, bool),
+    ) -> (String, Vec<usize>) {
         let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
@@ -108,44 +116,58 @@ impl Bench<'_> {
             let requests = points.iter().map(|point| self.requests_of(point)).max();
             text += &format!("[run]\nrequests = {}\n", requests.unwrap_or(self.requests));
         }
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        let mut run_of = Vec::new();
         for (index, load) in loads.iter().enumerate() {
-            let name = format!("p{index:04}");
-            if load.is_open(points) {
-                text += &load.workload((&name, points), self.requests as f64, drive);
-                continue;
-            }
-            let point = &points[load.points[0]];
-            let Point { rw, bs, iodepth, numjobs, .. } = point;
-            text += &format!(
-                "[workloads.{name}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
-                 numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
-                quoted(bs)
-            );
-            let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
-            text += &match (point.measured[0], point.direction()) {
-                // A buffer takes the first ones, however slow the flash is: what the drive writes
-                // in the same time is measured when it wrote more than that, and all are in flight.
-                (Some(iops), "write") => {
-                    let all = self.writes_of(point) as f64;
-                    let before = 2.0 * (drive.0.takes(point) + point.in_flight() as f64);
-                    let most = each(QUICKER_MAX * (before + all));
-                    let us = |requests: f64| (1e6 * requests / iops).ceil();
-                    format!(
-                        "ramp_time = \"{}us\"\nruntime = \"{}us\"\nnumber_ios = {most}\n",
-                        us(before),
-                        us(all)
-                    )
-                }
-                _ if reads => "runtime = \"1h\"\n".to_string(),
-                _ => {
-                    let all = self.requests_of(point) as f64;
-                    format!("runtime = \"1h\"\nnumber_ios = {}\n", each(all))
-                }
+            let own = match load.is_open(points) {
+                true => load.workload((ANY, points), self.requests as f64, drive),
+                false => self.workload(&points[load.points[0]], drive.0, reads),
             };
+            let named = own.replace(ANY, &format!("p{index:04}"));
+            let next = known.len();
+            let run = *known.entry(own).or_insert(next);
+            run_of.push(run);
+            if run == next {
+                text += &named;
+            }
         }
-        text
+        (text, run_of)
+    }
+
+    /// The workload [`ANY`] of a point by itself; `reads` if all are such.
+    fn workload(&self, point: &Point, buffer: Buffer, reads: bool) -> String {
+        let Point { rw, bs, iodepth, numjobs, .. } = point;
+        let text = format!(
+            "[workloads.{ANY}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
+             numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
+            quoted(bs)
+        );
+        let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
+        text + &match (point.measured[0], point.direction()) {
+            // A buffer takes the first ones, however slow the flash is: what the drive writes
+            // in the same time is measured when it wrote more than that, and all are in flight.
+            (Some(iops), "write") => {
+                let all = self.writes_of(point) as f64;
+                let before = 2.0 * (buffer.takes(point) + point.in_flight() as f64);
+                let most = each(QUICKER_MAX * (before + all));
+                let us = |requests: f64| (1e6 * requests / iops).ceil();
+                format!(
+                    "ramp_time = \"{}us\"\nruntime = \"{}us\"\nnumber_ios = {most}\n",
+                    us(before),
+                    us(all)
+                )
+            }
+            _ if reads => "runtime = \"1h\"\n".to_string(),
+            _ => {
+                let all = self.requests_of(point) as f64;
+                format!("runtime = \"1h\"\nnumber_ios = {}\n", each(all))
+            }
+        }
     }
 }
+
+/// A workload before it has its name.
+const ANY: &str = "@";
 
 /// What an SSD's buffer holds.
 pub(super) const BUFFER: &str = "ssd.buffer.capacity";

@@ -162,11 +162,13 @@ fn what_cannot_be_calibrated_is_refused() {
     let table = |rows: &[String]| format!("{HEADER}\n{}", rows.concat());
     let few = table(&[row(1, "9"), row(2, "10")]);
     let same = table(&[1, 2, 4, 8].map(|depth| row(depth, "7")));
+    let again = table(&[7, 8, 9, 7].map(|iops| row(4, &iops.to_string())));
     let good = table(&[1, 2, 4, 8].map(|depth| row(depth, &depth.to_string())));
     let base = "iocost/samsung-ssd-970-pro-512gb";
     for (text, base, out, more, said) in [
         (&few, base, "a.toml", &[][..], ["2 points", "4 points or more"]),
         (&same, base, "a.toml", &[], ["all points have the same IOPS", "differs"]),
+        (&again, base, "a.toml", &[], ["4 points of one load", "differs"]),
         (&good, "nothing", "a.toml", &[], ["there is no part named `nothing`", "list parts"]),
         (&good, base, "a.txt", &[], ["parts are TOML", ".toml"]),
         (&good, base, "a.toml", &["--fit", "iocost.x"], ["no such quantity", "iocost.rbps"]),

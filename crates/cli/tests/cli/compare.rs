@@ -80,3 +80,22 @@ fn what_cannot_be_compared_is_refused() {
     }
     Test::new().args(&["compare", NEAR, "--with", "no.csv"]).refuses(&["no.csv"]);
 }
+
+/// What is offered is done, by all jobs of a row together, beside others and alone.
+#[test]
+fn offered_rates_are_those_of_all_jobs() {
+    let table = "load,job,rw,bs,iodepth,numjobs,offered_iops,rate_process,iops,mean_us\n\
+                 a,load,randwrite,4k,64,6,6000,poisson,6000,\n\
+                 a,load,randread,4k,64,6,2000,poisson,,\n\
+                 a,quiet,randread,4k,64,1,1000,,,60\n\
+                 ,,randread,4k,64,3,3000,,3000,\n";
+    let part = "iocost/samsung-ssd-970-pro-512gb";
+    let args = ["compare", part, "--with", "a.csv", "--requests", "5000", "--json"];
+    let answer = Test::new().file("a.csv", table).args(&args).json();
+    let points = answer["parts"][0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4, "{answer}");
+    for (point, wanted) in points.iter().zip([6_000.0, 2_000.0, 1_000.0, 3_000.0]) {
+        let done = point["modelled"]["iops"].as_f64().unwrap();
+        assert!((done / wanted - 1.0).abs() < 0.05, "{done}, not {wanted}: {point}");
+    }
+}

@@ -3,6 +3,7 @@
 use crate::support::{STUDY, Test};
 
 const BASE: &str = "slc2010-paper";
+const DEVICE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices/slc2010-paper.toml");
 
 /// What the base with so many blocks a plane writes when so many KiB of it are used.
 fn waf(blocks: u32, used_kib: u64) -> f64 {
@@ -55,6 +56,38 @@ fn the_flash_of_a_drive_is_found_by_what_it_writes() {
     Test::study(&study).file("mine.toml", &part).args(&["--json"]).json();
 }
 
+/// A base of pages that are larger than what is written, and a drive that writes parity.
+#[test]
+fn a_sketch_gets_a_finer_map_and_what_sequential_fills_write_beside() {
+    let used = [163_840u64, 229_376, 262_144];
+    let of = |kib: u64| format!("{kib}KiB,uniform,{}\n", 1.04 * waf(160, kib));
+    let rows: String = used.map(of).concat();
+    let text = std::fs::read_to_string(DEVICE).unwrap();
+    let large = text.replace("page = \"2KiB\"", "page = \"8KiB\"");
+    let large = large.replace("pages_per_block = 64", "pages_per_block = 16");
+    let large = large.replace("copy_back = true", "copy_back = false");
+    let seen = |table: &str| {
+        let test = Test::new().file("waf.csv", table).file("base.toml", &large);
+        let args = ["calibrate", "--from", "waf.csv", "--base", "base.toml", "--out", "mine.toml"];
+        let sets =
+            ["ssd.geometry.blocks_per_plane=100", "ssd.over_provisioning={capacity=\"262144KiB\"}"];
+        let test = sets.iter().fold(test.args(&args), |test, set| test.args(&["--set", set]));
+        let test = test.args(&["--hold-out", "0", "--json"]);
+        let answer = test.json();
+        let blocks: f64 = answer["keys"][0]["value"].as_str().unwrap().parse().unwrap();
+        assert!((blocks / 160.0 - 1.0).abs() < 0.03, "{answer}");
+        let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
+        assert!(part.contains("units_per_page = 4"), "{part}");
+        answer["written_beside"].clone()
+    };
+    // A line of a sequential fill says it; without one the three fills tell it from the flash.
+    let said = seen(&format!("used,pattern,waf\n{rows}262144KiB,sequential,1.04\n"));
+    assert_eq!(said[0], "ssd.nand.parity_every=25");
+    let told = seen(&format!("used,pattern,waf\n{rows}"));
+    let every: f64 = told[0].as_str().unwrap().rsplit('=').next().unwrap().parse().unwrap();
+    assert!((15.0..50.0).contains(&every), "{told}");
+}
+
 /// Half empty drives write the same with any amount of flash.
 #[test]
 fn what_fills_do_not_tell_is_said() {
@@ -63,6 +96,7 @@ fn what_fills_do_not_tell_is_said() {
     assert!(told.stdout.contains("not known by these points"), "{}", told.stdout);
     let told = calibrate("used,waf\n50%,9\n60%,1\n", &sets).run();
     assert!(told.stdout.starts_with("no answer: "), "{}", told.stdout);
+    assert_eq!(told.code, 1, "a script must not go on with such a part");
 }
 
 #[test]
@@ -82,6 +116,8 @@ fn what_says_nothing_of_the_flash_is_refused() {
     calibrate(table, &sets)
         .args(&["--fit", "ssd.nand.read"])
         .refuses(&["--fit: waf.csv is a table"]);
+    let large = ["ssd.over_provisioning={capacity=\"100TB\"}"];
+    calibrate(table, &large).refuses(&["80% needs", "times the", "a base with"]);
     let disk = ["calibrate", "--from", "waf.csv", "--base", "wd-80g-5400", "--out", "mine.toml"];
     Test::new().file("waf.csv", table).args(&disk).refuses(&["has no flash to fit"]);
 }

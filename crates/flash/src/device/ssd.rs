@@ -31,6 +31,9 @@
 //! turn, up to D (1 - r / L), and no longer than all that are in flight take at it.
 //! A throttle whose pages come at a rate R catches up for the share owed R / (1 - page r) of the
 //! time, and takes r = R - h (1 / (page + owed) - R) meanwhile, with h for `hold_back_percent`.
+//! With m pages moved for one of the host's and q reads a second, page and owed are both
+//! (1 + m moved / (page + owed)) / (1 - q read) times as long: for long it takes
+//! (1 - q read) / (page + owed + m moved) pages a second.
 //! With retries, the share 1 - exp(-(n / (reads (1 + more (k - 1))))^shape) of the pages needs k or
 //! more of them, when their block was read n times.
 //!

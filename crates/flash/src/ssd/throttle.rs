@@ -7,6 +7,10 @@
 //! has to spare beyond that rate: a drive with little to do holds back more. What is behind in one
 //! catch-up is admitted as fast as there is room when it ends.
 //!
+//! What a page costs follows what the drive does beside it, if that is known: the pages that the
+//! collector moves for it, and the reads that take the drive's time from it. Then one set of
+//! numbers is right for any fill, and for writes alone.
+//!
 //! All is a closed form of the moment that somebody asks: there are no events of its own.
 
 use config::{ConfigError, Duration};
@@ -23,6 +27,17 @@ pub struct ThrottleParams {
     /// The drive's time for collection that each page owes. For long it takes a page each
     /// `page` + `owed`.
     pub owed: Duration,
+    /// The drive's time that each page costs which the collector moves: `page` and `owed` grow in
+    /// proportion, so that for long it takes a page each `page` + `owed` + `moved` times the pages
+    /// moved for one.
+    #[serde(default = "none")]
+    pub moved: Duration,
+    /// The drive's time that each page costs which is read from flash: writes have the rest of it.
+    #[serde(default = "none")]
+    pub read: Duration,
+    /// Reads take at most this share, in percent, of the drive's time.
+    #[serde(default = "half")]
+    pub read_percent_max: f64,
     /// From the beginning of one catch-up to that of the next, at least.
     pub every: Duration,
     /// No page is taken in when a catch-up begins, for so long.
@@ -49,6 +64,10 @@ fn one() -> u32 {
     1
 }
 
+fn half() -> f64 {
+    50.0
+}
+
 fn half_a_second() -> Duration {
     Duration(Nanos::from_millis(500))
 }
@@ -56,10 +75,36 @@ fn half_a_second() -> Duration {
 /// No window was counted: whatever the drive can take for long.
 const NOT_KNOWN: u64 = 1 << 60;
 
+/// So many pages, and half as many, say how many are moved for one: whole blocks are collected,
+/// each of them at once.
+const PAGES_COUNTED: u64 = 1 << 18;
+
+/// Less than all by one part in so many is all that a drive can take.
+const ALL: u64 = 50;
+
+/// What the drive did beside taking pages in, since it began.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Beside {
+    /// Pages that its collector moved.
+    pub moved: u64,
+    /// Pages that were read from flash for the host.
+    pub reads: u64,
+}
+
 /// State of the throttle.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     params: ThrottleParams,
+    /// A page's time, and what it owes, by what the drive did beside in the windows before.
+    page: u64,
+    owed: u64,
+    /// Pages that were counted, and those moved for them.
+    counted: u64,
+    moved: u64,
+    /// What was done beside when the window began, and when that was.
+    moved_before: u64,
+    reads_before: u64,
+    window_began: Nanos,
     /// Time owed to collection, as of `updated` while the drive catches up.
     debt: u64,
     updated: Nanos,
@@ -79,6 +124,13 @@ pub struct Throttle {
 }
 
 snapshot_fields!(Throttle {
+    page,
+    owed,
+    counted,
+    moved,
+    moved_before,
+    reads_before,
+    window_began,
     debt,
     updated,
     catching_up,
@@ -109,6 +161,16 @@ impl ThrottleParams {
                 return Err(ConfigError::new(format!("throttle.{key}"), message));
             }
         }
+        for (key, time) in [("moved", self.moved.0), ("read", self.read.0)] {
+            if time > second {
+                let message = format!("expected at most {second}, got {time}");
+                return Err(ConfigError::new(format!("throttle.{key}"), message));
+            }
+        }
+        if !(0.0..=90.0).contains(&self.read_percent_max) {
+            let message = format!("expected 0 to 90, got {}", self.read_percent_max);
+            return Err(ConfigError::new("throttle.read_percent_max", message));
+        }
         if self.stop.0 >= self.every.0 {
             let message =
                 format!("expected less than `every` ({}), got {}", self.every.0, self.stop.0);
@@ -128,6 +190,13 @@ impl ThrottleParams {
         }
         Ok(Throttle {
             params: *self,
+            page: self.page.0.0,
+            owed: self.owed.0.0,
+            counted: 0,
+            moved: 0,
+            moved_before: 0,
+            reads_before: 0,
+            window_began: Nanos::ZERO,
             debt: 0,
             updated: Nanos::ZERO,
             catching_up: false,
@@ -141,9 +210,18 @@ impl ThrottleParams {
         })
     }
 
-    /// Time between pages while the drive catches up, after `given` of them in a window.
-    fn interval(&self, given: u64) -> u64 {
-        let cost = (self.page.0 + self.owed.0).0 as f64;
+    /// By how much more than alone a page costs: with so many `moved` for one, and `reads` a second
+    /// beside it.
+    fn factor(&self, moved: f64, reads: f64) -> f64 {
+        let alone = (self.page.0 + self.owed.0).0 as f64;
+        let share = (self.read.0.0 as f64 * reads / 1e9).min(self.read_percent_max / 100.0);
+        (1.0 + self.moved.0.0 as f64 * moved / alone) / (1.0 - share)
+    }
+
+    /// Time between pages that cost so much while the drive catches up, after `given` of them in a
+    /// window.
+    fn interval(&self, given: u64, cost: u64) -> u64 {
+        let cost = cost as f64;
         // More than it can take for long is given in a burst only. One more than was counted: what
         // is cut off at the ends of a window must not slow the next one down, and that the next.
         let mean = (self.window.0.0 as f64 / (given + 1) as f64).max(cost);
@@ -155,15 +233,47 @@ impl ThrottleParams {
 }
 
 impl Throttle {
+    /// A window ended: what does a page cost now?
+    fn count(&mut self, now: Nanos, beside: Beside) {
+        if self.given > 0 {
+            self.counted += self.given;
+            self.moved += beside.moved - self.moved_before;
+        }
+        if self.counted >= PAGES_COUNTED {
+            (self.counted, self.moved) = (self.counted / 2, self.moved / 2);
+        }
+        let moved = self.moved as f64 / self.counted.max(1) as f64;
+        let seconds = (now.0 - self.window_began.0) as f64 / 1e9;
+        let reads = (beside.reads - self.reads_before) as f64 / seconds;
+        let factor = self.params.factor(moved, reads);
+        let times = |time: Duration| (time.0.0 as f64 * factor).round() as u64;
+        let before = self.page + self.owed;
+        (self.page, self.owed) = (times(self.params.page), times(self.params.owed));
+        // What was all it could take is so when a page costs a little less: it was not given less
+        // than it could take.
+        let cost = self.page + self.owed;
+        let window = self.params.window.0.0;
+        if cost < before && self.given.saturating_mul(before) >= window - window / ALL {
+            self.given = self.given.max(window / cost);
+        }
+        (self.moved_before, self.reads_before) = (beside.moved, beside.reads);
+        self.window_began = now;
+    }
+
+    fn interval(&self) -> u64 {
+        self.params.interval(self.given_before, self.page + self.owed)
+    }
+
     /// Bring the books up to `now`.
-    fn update(&mut self, now: Nanos) {
+    fn update(&mut self, now: Nanos, beside: Beside) {
         if now >= self.window_end {
+            self.count(now, beside);
             let window = self.params.window.0.0;
             let passed = (now.0 - self.window_end.0) / window;
             self.given_before = if passed == 0 { self.given } else { NOT_KNOWN };
             self.given = 0;
             self.window_end = Nanos(self.window_end.0 + (passed + 1) * window);
-            self.interval = self.params.interval(self.given_before);
+            self.interval = self.interval();
         }
         if self.catching_up {
             self.debt = self.debt.saturating_sub(now.0 - self.updated.0);
@@ -174,13 +284,13 @@ impl Throttle {
             self.catching_up = true;
             self.began = now;
             self.due = now + self.params.stop.0;
-            self.interval = self.params.interval(self.given_before);
+            self.interval = self.interval();
         }
     }
 
     /// When the next page may come: now, or later.
-    pub fn earliest(&mut self, now: Nanos) -> Nanos {
-        self.update(now);
+    pub fn earliest(&mut self, now: Nanos, beside: Beside) -> Nanos {
+        self.update(now, beside);
         if !self.catching_up {
             return now;
         }
@@ -191,11 +301,16 @@ impl Throttle {
     }
 
     /// A page came in.
-    pub fn take(&mut self, now: Nanos) {
+    pub fn take(&mut self, now: Nanos, beside: Beside) {
+        if self.given == 0 && self.counted == 0 {
+            // A drive that was filled before anybody looked moved pages then.
+            (self.moved_before, self.reads_before) = (beside.moved, beside.reads);
+            self.window_began = now;
+        }
         self.given += 1;
-        self.debt += self.params.owed.0.0;
+        self.debt += self.owed;
         if self.catching_up {
-            self.debt += self.params.page.0.0;
+            self.debt += self.page;
             self.due = Nanos(self.due.max(now).0 + self.interval);
         }
     }
@@ -231,6 +346,9 @@ mod tests {
             owed: us(40),
             every: us(10_000),
             stop: us(1_000),
+            moved: us(0),
+            read: us(0),
+            read_percent_max: 50.0,
             burst: 1,
             hold_back_percent: 25.0,
             least_percent: 10.0,
@@ -246,10 +364,10 @@ mod tests {
             .map(|page| {
                 let came = page * apart;
                 let mut now = Nanos(came.max(free));
-                while throttle.earliest(now) > now {
-                    now = throttle.earliest(now);
+                while throttle.earliest(now, Beside::default()) > now {
+                    now = throttle.earliest(now, Beside::default());
                 }
-                throttle.take(now);
+                throttle.take(now, Beside::default());
                 free = now.0;
                 free - came
             })
@@ -259,13 +377,13 @@ mod tests {
     #[test]
     fn it_follows_the_rate_less_a_share_of_what_is_spare() {
         // 100 pages in 30 ms, a third of what it could: 1/300 - 0.25 (1/100 - 1/300) = 1/600.
-        assert_eq!(params().interval(99), 600_000);
+        assert_eq!(params().interval(99, 100_000), 600_000);
         // As much as it can, and more, is taken at that rate.
-        assert_eq!(params().interval(299), 100_000);
-        assert_eq!(params().interval(10_000), 100_000);
+        assert_eq!(params().interval(299, 100_000), 100_000);
+        assert_eq!(params().interval(10_000, 100_000), 100_000);
         // A tenth of what it was given at the least: 10 pages in 30 ms.
-        assert_eq!(params().interval(9), 30_000_000);
-        assert_eq!(params().interval(0), 300_000_000);
+        assert_eq!(params().interval(9, 100_000), 30_000_000);
+        assert_eq!(params().interval(0, 100_000), 300_000_000);
     }
 
     #[test]
@@ -288,21 +406,57 @@ mod tests {
         assert!((MS * 8 / 10..MS * 2).contains(&longest), "{longest} ns");
     }
 
+    /// What `params` take of twice as many pages as it can, with `moved` of each 100, and `reads`
+    /// a second beside: time for each, in the second half.
+    fn each(params: ThrottleParams, moved: u64, reads: u64) -> f64 {
+        let mut throttle = params.check().unwrap();
+        let (mut now, mut half, pages) = (Nanos(MS), Nanos::ZERO, 40_000);
+        for page in 0..pages {
+            // A filled drive: it moved a billion pages before.
+            let beside = |now: Nanos| Beside {
+                moved: 1_000_000_000 + page * moved / 100,
+                reads: 7_000_000 + now.0 * reads / 1_000_000_000,
+            };
+            while throttle.earliest(now, beside(now)) > now {
+                now = throttle.earliest(now, beside(now));
+            }
+            throttle.take(now, beside(now));
+            now = Nanos(now.0 + 10_000);
+            half = if page == pages / 2 { now } else { half };
+        }
+        (now.0 - half.0) as f64 / (pages / 2) as f64
+    }
+
+    #[test]
+    fn a_page_costs_what_is_moved_for_it_and_the_time_that_reads_leave() {
+        let params = ThrottleParams { moved: us(50), read: us(1_000), ..params() };
+        let near = |each: f64, expected: f64| {
+            assert!((each / expected - 1.0).abs() < 0.02, "{each} for {expected} ns a page");
+        };
+        near(each(params, 0, 0), 100_000.0);
+        // Two pages are moved for one: 100 + 2 x 50 us.
+        near(each(params, 200, 0), 200_000.0);
+        // Reads take 0.2 s of each second, and never more than the half.
+        near(each(params, 0, 200), 125_000.0);
+        near(each(params, 200, 200), 250_000.0);
+        near(each(params, 0, 9_000), 200_000.0);
+    }
+
     #[test]
     fn a_drive_that_rests_owes_for_what_came_before_only() {
         let mut throttle = params().check().unwrap();
         for page in 0..10 {
             let now = Nanos(page * 1_000);
-            assert_eq!(throttle.earliest(now), now);
-            throttle.take(now);
+            assert_eq!(throttle.earliest(now, Beside::default()), now);
+            throttle.take(now, Beside::default());
         }
         // The catch-up begins with the next page, and ends when the 0.4 ms are paid.
         let now = Nanos(50 * MS);
-        assert_eq!(throttle.earliest(now).0, now.0 + 400_000);
-        let then = throttle.earliest(now);
-        assert_eq!(throttle.earliest(then), then);
+        assert_eq!(throttle.earliest(now, Beside::default()).0, now.0 + 400_000);
+        let then = throttle.earliest(now, Beside::default());
+        assert_eq!(throttle.earliest(then, Beside::default()), then);
         throttle.clear();
-        assert_eq!(throttle.earliest(Nanos(90 * MS)), Nanos(90 * MS));
+        assert_eq!(throttle.earliest(Nanos(90 * MS), Beside::default()), Nanos(90 * MS));
     }
 
     #[test]
@@ -312,6 +466,9 @@ mod tests {
             (ThrottleParams { owed: us(0), ..params() }, "throttle.owed"),
             (ThrottleParams { every: us(0), ..params() }, "throttle.every"),
             (ThrottleParams { window: us(0), ..params() }, "throttle.window"),
+            (ThrottleParams { moved: us(1_000_001), ..params() }, "throttle.moved"),
+            (ThrottleParams { read: us(1_000_001), ..params() }, "throttle.read"),
+            (ThrottleParams { read_percent_max: 100.0, ..params() }, "throttle.read_percent_max"),
             (ThrottleParams { stop: us(10_000), ..params() }, "throttle.stop"),
             (ThrottleParams { burst: 0, ..params() }, "throttle.burst"),
             (ThrottleParams { hold_back_percent: -1.0, ..params() }, "throttle.hold_back_percent"),

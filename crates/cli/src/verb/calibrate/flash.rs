@@ -3,6 +3,10 @@
 //! What collection costs follows from the share of the flash that holds data. So a part is run
 //! with as much data for its flash as the drive would have if it had `factor` times as much flash,
 //! with blocks of fewer pages and without time: a fill takes a second.
+//!
+//! What a drive writes beside the data, parity above all, is a share of all that it writes: what a
+//! sequential fill writes more. Where no line of one says it, and the base does not, three fills
+//! tell it from the flash.
 
 use std::cell::Cell;
 
@@ -10,9 +14,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use study::Failure;
 
-use super::super::measured::amplification::{Amplified, GIB};
+use super::super::measured::amplification::{Amplified, GIB, Rows};
 use super::super::measured::{error, find, middle_and_worst, quoted_part, run_text};
-use super::knobs::{Base, Candidate};
+use super::knobs::{self, Base, Candidate, stated};
+use super::mechanisms;
 use super::steps::Steps;
 use super::write::{self, Findings};
 use super::{Fitting, judges};
@@ -21,8 +26,18 @@ use crate::say;
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
 const SPARE: &str = "ssd.over_provisioning";
 const CAPACITY: &str = "ssd.over_provisioning.capacity";
+/// Pages of data for one of what is written beside them.
+const PARITY: &str = "ssd.nand.parity_every";
+/// Nobody writes more than so many times the data when nothing has to be collected,
+const SHARE_MAX: f64 = 1.2;
+/// and less than this beside them is not told from nothing.
+const SHARE_MIN: f64 = 1.002;
+/// Different fills that tell what is written beside the data from how much flash there is.
+const FILLS_TOLD: usize = 3;
 /// Flash that holds more than this cannot be collected.
 const FULL: f64 = 0.97;
+/// No drive sells more of its flash: a plane has blocks to spare.
+const SOLD: f64 = 0.95;
 /// The most flash that is looked for, in times of what the fullest point needs.
 const FACTOR_MAX: f64 = 4.0;
 /// Parts that are tried to find the best: each takes 0.62 of what is left of the interval.
@@ -61,8 +76,7 @@ impl Flash {
                 .help(format!("--set ssd.geometry.{key}=..."))
         };
         let number = |key: &str| {
-            let value = find(&base.table, &format!("ssd.geometry.{key}"));
-            value.and_then(toml::Value::as_integer).filter(|n| *n > 0).ok_or_else(|| wrong(key))
+            stated(&base.table, &format!("ssd.geometry.{key}")).ok_or_else(|| wrong(key))
         };
         let mut blocks = 1i64;
         for key in [
@@ -76,9 +90,8 @@ impl Flash {
         }
         let pages = number("pages_per_block")?;
         let page = find(&base.table, "ssd.geometry.page").and_then(toml::Value::as_str);
-        let page = page.and_then(super::knobs::bytes).ok_or_else(|| wrong("page"))?;
-        let units = find(&base.table, "ssd.nand.units_per_page");
-        let units = units.and_then(toml::Value::as_integer).unwrap_or(1).max(1);
+        let page = page.and_then(knobs::bytes).ok_or_else(|| wrong("page"))?;
+        let units = stated(&base.table, "ssd.nand.units_per_page").unwrap_or(1);
         let least = BLOCK_PAGES.max(PAGES / blocks + 1);
         let block_pages = (least + (units - least % units) % units).min(pages);
         Ok(Flash {
@@ -101,6 +114,8 @@ impl Flash {
 struct Found {
     /// The flash, in times of the base's.
     factor: f64,
+    /// What it writes for each byte that the base does at such a fill.
+    share: f64,
     /// By row: what the part does.
     waf: Vec<f64>,
     /// The standard error of the factor.
@@ -119,6 +134,10 @@ struct Search<'a> {
     flash: &'a Flash,
     /// (used bytes, what was measured).
     rows: Vec<(f64, f64)>,
+    /// What is written beside the data, over the base, which has none, if it is looked for.
+    beside: bool,
+    /// What is laid over the base: see [`added`].
+    added: &'a [String],
     progress: Steps,
     tried: Cell<u64>,
 }
@@ -143,7 +162,7 @@ impl Search<'_> {
             capacities.join(", ")
         );
         let sets = self.from.sets.iter().filter(|set| !set.starts_with(SPARE));
-        let mut sets: Vec<String> = sets.cloned().collect();
+        let mut sets: Vec<String> = sets.chain(self.added).cloned().collect();
         sets.push("ssd.timing=\"none\"".into());
         sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
         let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
@@ -160,15 +179,28 @@ impl Search<'_> {
         })
     }
 
-    /// The sum of the squares of what `waf` is off.
+    /// By row: how far `waf` is off.
+    fn off(&self, waf: &[f64]) -> Vec<f64> {
+        self.rows.iter().zip(waf).map(|(&(_, measured), waf)| (waf / measured).ln()).collect()
+    }
+
+    /// The share by which `waf` is nearest, whatever the flash.
+    fn share(&self, waf: &[f64]) -> f64 {
+        let mean = self.off(waf).iter().sum::<f64>() / waf.len().max(1) as f64;
+        if self.beside { (-mean).exp().clamp(1.0, SHARE_MAX) } else { 1.0 }
+    }
+
+    /// The sum of the squares of what it is off then.
     fn cost(&self, waf: &[f64]) -> f64 {
-        let each = self.rows.iter().zip(waf).map(|(&(_, measured), waf)| (waf / measured).ln());
-        each.map(|error| error * error).sum()
+        let share = self.share(waf).ln();
+        self.off(waf).iter().map(|error| (error + share).powi(2)).sum()
     }
 
     /// The less flash, the more is written: one best value, found by the golden section.
     fn find(&self, fullest: f64) -> Result<Found, Failure> {
         let golden = (5f64.sqrt() - 1.0) / 2.0;
+        // There is as much as is sold at the least, whatever was filled.
+        let fullest = fullest.max(self.flash.capacity * FULL / SOLD);
         let least = (fullest / (FULL * self.flash.bytes)).ln();
         let (mut low, mut high) = (least, least + FACTOR_MAX.ln());
         // A part that is too full to be built is as wrong as one can be.
@@ -196,15 +228,20 @@ impl Search<'_> {
             if at_left.0 < at_right.0 { (left, at_left) } else { (right, at_right) };
         let waf = waf?;
         let count = self.rows.len() as f64;
-        let noise = (cost / (count - 1.0).max(1.0)).sqrt().max(REPEAT);
+        let share = self.share(&waf);
+        let fitted = if self.beside { 2.0 } else { 1.0 };
+        let noise = (cost / (count - fitted).max(1.0)).sqrt().max(REPEAT);
         let factor = log.exp();
         let more = self.run(&self.rows, factor * (1.0 + STEP))?;
         // Too full to be run with less: the slope is steep, whatever it is.
         let less = self.run(&self.rows, factor * (1.0 - STEP)).unwrap_or_else(|_| waf.clone());
         let slopes = more.iter().zip(&less).map(|(a, b)| (a / b).ln() / (2.0 * STEP));
-        let known: f64 = slopes.map(|slope| slope * slope).sum();
+        // What all fills do alike may be the share.
+        let alike = slopes.clone().sum::<f64>() / count;
+        let alike = if self.beside { alike } else { 0.0 };
+        let known: f64 = slopes.map(|slope| (slope - alike).powi(2)).sum();
         let spread = noise / known.sqrt().max(f64::MIN_POSITIVE);
-        Ok(Found { factor, waf, spread })
+        Ok(Found { factor, share, waf: waf.iter().map(|waf| waf * share).collect(), spread })
     }
 }
 
@@ -212,11 +249,8 @@ impl Search<'_> {
 ///
 /// # Errors
 /// What is wrong with the rows or the base; what keeps a part from being run or written.
-pub(super) fn run(
-    from: &Fitting,
-    mut rows: Vec<Amplified>,
-    notes: Vec<String>,
-) -> Result<u8, Failure> {
+pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
+    let Rows { uniform: mut rows, sequential, mut notes } = rows;
     refuse_options(from)?;
     let model = study::model_of(&from.base)?;
     if model != "ssd" {
@@ -228,8 +262,14 @@ pub(super) fn run(
         from.sets.iter().cloned().partition(|set| set.starts_with(SPARE));
     let mut base = Base::read(&from.base, &sets, &[BLOCKS.to_string()], &[])?;
     base.lay(&spare)?;
+    let parity = parity(from, &sequential);
+    if let Some(set) = &parity {
+        notes.push(format!("{} lines of sequential writes say {set}", sequential.len()));
+    }
+    let added = [added(from, &base), parity.clone().into_iter().collect()].concat();
+    base.lay(&added)?;
     let stated = find(&base.table, CAPACITY).and_then(toml::Value::as_str);
-    let capacity = match stated.and_then(super::knobs::bytes) {
+    let capacity = match stated.and_then(knobs::bytes) {
         Some(capacity) => capacity,
         None => {
             let built = study::build_part(&from.base, &from.sets, 1)?;
@@ -250,12 +290,19 @@ pub(super) fn run(
     let fullest = pairs(&fitted).iter().chain(&pairs(&held)).map(|row| row.0).fold(0.0, f64::max);
     let progress = Steps::new("amounts of flash", RUNS, !from.json);
     let rows = pairs(&fitted);
-    let search = Search { from, flash: &flash, rows, progress, tried: Cell::default() };
+    let mut fills: Vec<f64> = rows.iter().map(|row| row.0).collect();
+    fills.dedup();
+    let beside = find(&base.table, PARITY).is_none() && fills.len() >= FILLS_TOLD;
+    let (flash, tried) = (&flash, Cell::default());
+    let search = Search { from, flash, rows, beside, added: &added, progress, tried };
     let found = search.find(fullest)?;
-    let judged =
+    let mut judged =
         if held.is_empty() { Vec::new() } else { search.run(&pairs(&held), found.factor)? };
+    judged.iter_mut().for_each(|waf| *waf *= found.share);
     drop(search);
-    let answer = Answer { flash, found, fitted, held, judged, notes };
+    let answer = Answer { flash, found, fitted, held, judged, notes, parity, added };
+    base.lay(&answer.share_set())?;
+    answer.check(from, &base)?;
     write::part(from, answer.table(&base), answer.findings(from))?;
     if from.json {
         say(answer.as_json(&base, &from.out.display().to_string()));
@@ -263,7 +310,33 @@ pub(super) fn run(
         answer.told(&base).iter().for_each(say);
         say(format!("wrote {}", from.out.display()));
     }
-    Ok(0)
+    Ok(u8::from(!answer.fits()))
+}
+
+/// A setting of what is written beside the data, by what is written for a byte in all.
+fn parity_set(share: f64) -> String {
+    format!("{PARITY}={:.0}", (1.0 / (share - 1.0)).max(1.0))
+}
+
+/// What sequential fills say of it, by their median, unless the command line says it.
+fn parity(from: &Fitting, sequential: &[f64]) -> Option<String> {
+    let mut waf = sequential.to_vec();
+    waf.sort_by(f64::total_cmp);
+    let middle = waf.get(waf.len() / 2).filter(|share| (SHARE_MIN..=SHARE_MAX).contains(*share));
+    let said = from.sets.iter().any(|set| set.starts_with(PARITY));
+    middle.filter(|_| !said).map(|share| parity_set(*share))
+}
+
+/// What a base lacks that a drive has which writes little more than 4 KiB for 4 KiB: a page that is
+/// no larger, or a map of parts of it. Not where the command line says what the flash is made of.
+fn added(from: &Fitting, base: &Base) -> Vec<String> {
+    let shaped =
+        |set: &String| ["ssd.geometry.p", "ssd.nand."].iter().any(|key| set.starts_with(key));
+    if from.sets.iter().any(shaped) {
+        return Vec::new();
+    }
+    let units = mechanisms::units_of_4k(&base.table).into_iter();
+    units.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 /// What says how other things are fitted has no meaning here.
@@ -304,20 +377,50 @@ fn check(from: &Fitting, rows: &[Amplified], flash: &Flash) -> Result<(), Failur
              what it sells",
         );
     }
+    let times = used(last) / (FULL * flash.bytes);
+    if times * FACTOR_MAX > knobs::FACTOR_MAX {
+        let have = flash.bytes / GIB;
+        let what = format!("{} needs {times:.0} times the {have:.0} GiB of flash", last.label);
+        let least = have * times * FACTOR_MAX / knobs::FACTOR_MAX;
+        return Err(Failure::input(format!("{}: {what} of {}", from.from.display(), from.base))
+            .expected(format!("a base with {least:.0} GiB or more"))
+            .help("--set ssd.geometry.dies_per_package=... makes one larger"));
+    }
     Ok(())
 }
 
-struct Answer {
-    flash: Flash,
+struct Answer<'a> {
+    flash: &'a Flash,
     found: Found,
     fitted: Vec<Amplified>,
     held: Vec<Amplified>,
     /// By held row, what the part does.
     judged: Vec<f64>,
     notes: Vec<String>,
+    /// A setting for what is written beside the data, of sequential fills.
+    parity: Option<String>,
+    /// All that was laid over the base, that among it.
+    added: Vec<String>,
 }
 
-impl Answer {
+impl Answer<'_> {
+    /// Whether there can be such a part.
+    fn check(&self, from: &Fitting, base: &Base) -> Result<(), Failure> {
+        let sets = from.sets.iter().filter(|set| !set.starts_with(SPARE)).cloned();
+        let own = [
+            format!("{BLOCKS}={}", self.blocks(base)),
+            format!("{CAPACITY}=\"{:.0}KiB\"", self.flash.capacity / 1024.0),
+        ];
+        let sets: Vec<String> =
+            sets.chain(self.added.iter().cloned()).chain(self.share_set()).chain(own).collect();
+        study::build_part(&from.base, &sets, 1).map(|_| ())
+    }
+
+    /// A setting for it, if fills told it.
+    fn share_set(&self) -> Vec<String> {
+        (self.found.share >= SHARE_MIN).then(|| parity_set(self.found.share)).into_iter().collect()
+    }
+
     /// Sizes of the errors, least first.
     fn errors(rows: &[Amplified], waf: &[f64]) -> Vec<f64> {
         let pairs = rows.iter().zip(waf);
@@ -384,7 +487,18 @@ impl Answer {
         };
         let measured = write::name_of(&from.from);
         let why = format!("fitted: write amplification at {fills} fills of {measured}, {known}");
-        Findings { error, fits: self.fits(), source: vec![(BLOCKS.to_string(), why)] }
+        let keys = self.added.iter().filter_map(|set| set.split_once('='));
+        let mut source: Vec<(String, String)> = keys
+            .map(|(key, _)| (key.to_string(), "added by blocklab calibrate".to_string()))
+            .collect();
+        source.push((BLOCKS.to_string(), why));
+        if self.parity.is_some() {
+            source.push((PARITY.into(), format!("fitted: sequential writes of {measured}")));
+        } else if !self.share_set().is_empty() {
+            let why = format!("fitted: the same fills of {measured}, beside the flash");
+            source.push((PARITY.into(), why));
+        }
+        Findings { error, fits: self.fits(), source }
     }
 
     fn told(&self, base: &Base) -> Vec<String> {
@@ -411,6 +525,10 @@ impl Answer {
             self.known()
         ));
         lines.push(format!("{BLOCKS} = {}", self.blocks(base)));
+        for set in self.share_set() {
+            let more = 100.0 * (self.found.share - 1.0);
+            lines.push(format!("{set}: {more:.1} % more than the data is written"));
+        }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["used", "", "drive", "part", ""]);
@@ -443,10 +561,12 @@ impl Answer {
             rows.iter().zip(waf).map(row).collect()
         };
         let unknown = (!self.is_known()).then(|| self.known());
+        let beside: Vec<_> = self.parity.iter().cloned().chain(self.share_set()).collect();
         json!({ "part": out, "tries": TRIES + 2,
                 "keys": [{ "key": BLOCKS, "value": self.blocks(base),
                            "standard_error": self.found.spread, "not_identified": unknown }],
                 "flash_bytes": self.flash.bytes * self.found.factor,
+                "written_beside": beside,
                 "capacity_bytes": self.flash.capacity, "fits": self.fits(),
                 "fitted": rows(&self.fitted, &self.found.waf),
                 "held_back": rows(&self.held, &self.judged), "notes": self.notes })

@@ -245,7 +245,7 @@ impl Base {
     fn blocks(&self, place: &Candidate) -> Vec<(&'static str, i64)> {
         let (Some(before), Some(dies)) = (self.dies, place.dies) else { return Vec::new() };
         let mut found = vec![(DIES, dies)];
-        let of = |key: &str| find(&self.table, key).and_then(Value::as_integer);
+        let of = |key: &str| stated(&self.table, key);
         let (Some(blocks), Some(pages)) = (of(BLOCKS), of(BLOCK_PAGES)) else { return found };
         let fewer = |pages_now: i64| {
             let of_blocks = dies * pages_now;
@@ -268,8 +268,7 @@ impl Base {
             let kinds = find(&self.table, key).and_then(Value::as_array);
             kinds.map_or(1, |kinds| kinds.len() as i64)
         });
-        let units = find(&self.table, UNITS).and_then(Value::as_integer);
-        kinds[0].max(kinds[1]) * units.unwrap_or(1).max(1)
+        kinds[0].max(kinds[1]) * stated(&self.table, UNITS).unwrap_or(1)
     }
 
     /// Whether there can be such a part.
@@ -361,8 +360,7 @@ impl Base {
     /// A number of the part at `place`, 1 where its table is silent; `None` if it is none.
     fn shape(&self, place: &Candidate, key: &str) -> Option<i64> {
         let own = self.blocks(place).into_iter().find(|(own, _)| *own == key);
-        let value = || find(&self.table, key).map_or(Some(1), Value::as_integer);
-        own.map_or_else(value, |(_, value)| Some(value)).filter(|number| *number > 0)
+        own.map_or_else(|| number(&self.table, key), |(_, value)| Some(value))
     }
 
     fn planes(&self, place: &Candidate) -> Option<i64> {
@@ -375,6 +373,16 @@ impl Base {
     fn size(&self, key: &str) -> Option<f64> {
         find(&self.table, key).and_then(Value::as_str).and_then(bytes)
     }
+}
+
+/// A whole number above 0 that a part states.
+pub(super) fn stated(table: &Table, key: &str) -> Option<i64> {
+    find(table, key).and_then(Value::as_integer).filter(|number| *number > 0)
+}
+
+/// The same, 1 where its table is silent; `None` if it is none.
+pub(super) fn number(table: &Table, key: &str) -> Option<i64> {
+    find(table, key).map_or(Some(1), |_| stated(table, key))
 }
 
 /// Add to `table` what it does not say of [`ADDED`], and say what that was.

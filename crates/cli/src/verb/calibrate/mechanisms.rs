@@ -3,12 +3,10 @@
 //! Each way is begun where the points themselves say it would be, or where a drive that was
 //! measured has it; the fit moves the rest, and keeps the way that explains the points best.
 
-use std::collections::BTreeMap;
-
 use toml::{Table, Value};
 
-use super::super::measured::{Point, by_load, find};
-use super::knobs::{Mechanism, bytes, lay, nested};
+use super::super::measured::{Load, Point, by_load, find};
+use super::knobs::{Mechanism, bytes, lay, nested, number, stated};
 
 /// What the points say of the drive as a whole.
 #[derive(Debug)]
@@ -53,15 +51,10 @@ fn done<'a>(points: impl IntoIterator<Item = &'a Point>) -> f64 {
 
 impl Seen {
     fn new(points: &[Point]) -> Seen {
-        let mut loads: BTreeMap<&str, Vec<&Point>> = BTreeMap::new();
-        let mut alone: Vec<Vec<&Point>> = Vec::new();
-        for point in points.iter().filter(|point| point.offered.is_some()) {
-            match &point.beside {
-                Some(beside) => loads.entry(&beside.load).or_default().push(point),
-                None => alone.push(vec![point]),
-            }
-        }
-        alone.extend(loads.into_values());
+        let own = |load: Load| load.points.into_iter().map(|index| &points[index]);
+        let open = |load: Load| own(load).filter(|point| point.offered.is_some()).collect();
+        let mut loads: Vec<Vec<&Point>> = by_load(points).into_iter().map(open).collect();
+        loads.retain(|load| !load.is_empty());
         let of = |load: &[&Point], direction: &str| -> Vec<Point> {
             let own = load.iter().filter(|point| point.direction() == direction);
             own.map(|point| (*point).clone()).collect()
@@ -69,8 +62,8 @@ impl Seen {
         let timed = |all: &[Point], metric: usize| {
             all.iter().filter_map(|point| point.measured[metric]).reduce(f64::max)
         };
-        alone.sort_by(|a, b| done(&of(a, "write")).total_cmp(&done(&of(b, "write"))));
-        let (Some(least), Some(most)) = (alone.first(), alone.last()) else {
+        loads.sort_by(|a, b| done(&of(a, "write")).total_cmp(&done(&of(b, "write"))));
+        let (Some(least), Some(most)) = (loads.first(), loads.last()) else {
             return Seen {
                 most: 1.0,
                 inside: 1.0,
@@ -84,7 +77,7 @@ impl Seen {
         let rate = done(&writes);
         let half = |load: &[&Point]| timed(&of(load, "read"), 2);
         let middle = timed(&writes, 1).or(timed(&writes, 2)).unwrap_or_default();
-        let inner = &alone[1.min(alone.len() - 1)..alone.len() - 1];
+        let inner = &loads[1.min(loads.len() - 1)..loads.len() - 1];
         let tails = inner.iter().filter_map(|load| {
             let writes = of(load, "write");
             Some((1.0 / done(&writes), timed(&writes, 3)?))
@@ -208,14 +201,20 @@ const HELD_AT: f64 = 0.4;
 /// Writes a second of the drive whose throttle is begun with.
 const THROTTLED: f64 = 117_000.0;
 
-/// A map unit below the page of the flash, over all planes of a die, if writes are smaller.
+/// A map unit below the page of the flash, if writes are smaller.
 fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
-    let of = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
     let page = find(base, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
-    let unit = bytes(MAP_UNIT).unwrap_or(4096.0);
     let small = points
         .iter()
         .any(|point| point.direction() == "write" && (point.bytes() as f64) < page.unwrap_or(0.0));
+    if small { units_of_4k(base) } else { Vec::new() }
+}
+
+/// A map unit of 4 KiB, over all planes of a die, if the page of the flash is larger.
+pub(super) fn units_of_4k(base: &Table) -> Vec<(String, Value)> {
+    let of = |key: &str| number(base, key);
+    let page = find(base, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
+    let unit = bytes(MAP_UNIT).unwrap_or(4096.0);
     let shape = (
         page,
         of("ssd.geometry.planes_per_die"),
@@ -223,7 +222,7 @@ fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
         of("ssd.nand.units_per_page"),
     );
     let (Some(page), Some(planes), Some(pages), Some(1)) = shape else { return Vec::new() };
-    if !small || page <= unit || find(base, "ssd.nand.planes_as_one").is_some() {
+    if page <= unit || find(base, "ssd.nand.planes_as_one").is_some() {
         return Vec::new();
     }
     let units = planes * (page / unit) as i64;
@@ -251,11 +250,12 @@ fn spare(base: &Table) -> Option<(String, Value)> {
 /// Channels, and blocks of as much flash, that carry what the drive writes and moves with half of
 /// their time.
 fn channels(seen: &Seen, base: &Table) -> [Option<(String, Value)>; 2] {
-    let number = |key: &str| find(base, key).and_then(Value::as_integer);
     let bus = find(base, "ssd.nand.bus").and_then(Value::as_str);
     let bus = bus.and_then(|text| config::Rate::parse(text).ok()).map_or(f64::MAX, |r| r.0 as f64);
     let (channels, blocks) = ("ssd.geometry.channels", "ssd.geometry.blocks_per_plane");
-    let (Some(own), Some(each)) = (number(channels), number(blocks)) else { return [None, None] };
+    let (Some(own), Some(each)) = (stated(base, channels), stated(base, blocks)) else {
+        return [None, None];
+    };
     let bytes = 2.0 * AMPLIFIED * seen.most * 4096.0;
     let mut now = own;
     while (now as f64) < 2.0 * bytes / bus && now < CHANNELS_MAX {
@@ -271,7 +271,7 @@ const CHANNELS_MAX: i64 = 16;
 /// Pages of a step, with which a turn of the collector takes `all` microseconds, and of the host
 /// between two turns.
 fn turn(seen: &Seen, base: &Table, all: f64) -> Option<(i64, i64)> {
-    let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
+    let number = |key: &str| number(base, key);
     let time =
         |value: &Value| Some(config::Duration::parse(value.as_str()?).ok()?.0.0 as f64 / 1e3);
     let mean = |key: &str| {
@@ -300,7 +300,7 @@ pub(super) fn dies(points: &[Point], base: &Table) -> Option<i64> {
 }
 
 fn dies_of(seen: &Seen, base: &Table) -> Option<i64> {
-    let number = |key: &str| find(base, key).map_or(Some(1), Value::as_integer);
+    let number = |key: &str| number(base, key);
     let packages = number("ssd.geometry.channels")? * number("ssd.geometry.packages_per_channel")?;
     let planes = number("ssd.geometry.planes_per_die")? * number("ssd.nand.units_per_page")?;
     let kinds = find(base, "ssd.nand.program").and_then(Value::as_array)?;
@@ -333,3 +333,156 @@ pub(super) fn distinct(points: &[Point]) -> Vec<Point> {
 
 /// Rates of saturated drives that are one, as a logarithm of their ratio.
 const ALIKE: f64 = 0.02;
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::measured::points::{Beside, Offered};
+    use super::*;
+
+    const BASE: &str = "tlc-3d-128";
+
+    /// Reads and writes of a quiet job beside the writes of six others: at this rate in all, done
+    /// and with these latencies of half of the reads, of the mean write and of one in a hundred.
+    fn load(rate: f64, done: f64, [read, mean, p99]: [f64; 3]) -> Vec<Point> {
+        let of = |rw: &str, job: &str, offered: f64, measured| Point {
+            rw: rw.into(),
+            bs: "4k".into(),
+            iodepth: 64,
+            numjobs: if job == "load" { 6 } else { 1 },
+            measured,
+            offered: Some(Offered { iops: offered, poisson: true }),
+            beside: Some(Beside { load: format!("{rate}"), job: job.into() }),
+        };
+        vec![
+            of("randwrite", "load", rate - 5e3, [Some(done - 5e3), None, None, None]),
+            of("randread", "quiet", 5e3, [None, None, Some(read), None]),
+            of("randwrite", "quiet", 5e3, [None, Some(mean), None, Some(p99)]),
+        ]
+    }
+
+    /// A drive that takes 100,000 writes a second, each of 256 of 448 in flight in 2,560 us then,
+    /// with reads ten times as slow; whose tails are 12 ms (1 - 20,000 / rate) before.
+    fn drive() -> Vec<Point> {
+        let tail = |rate: f64| 12_000.0 * (1.0 - 20_000.0 / rate);
+        let below = [10e3, 30e3, 40e3, 50e3].map(|rate| {
+            load(rate, rate, [70.0, 10.0, if rate > 20e3 { tail(rate) } else { 12.0 }])
+        });
+        let most = load(200e3, 100e3, [700.0, 2_560.0, 2_700.0]);
+        below.into_iter().flatten().chain(most).collect()
+    }
+
+    fn base() -> Table {
+        study::part_source(BASE).unwrap().parse().unwrap()
+    }
+
+    /// What is laid over the base, by way.
+    fn laid(points: &[Point]) -> Vec<(&'static str, Table)> {
+        let ways = of(points, &base()).into_iter().map(|way| {
+            let mut whole = Table::new();
+            way.laid.into_iter().for_each(|(key, value)| lay(&mut whole, nested(&key, value)));
+            for knob in way.knobs {
+                // Dies are looked for apart; what is moved is there.
+                assert!(find(&whole, knob).is_some(), "{}: {knob}", way.name);
+            }
+            (way.name, whole)
+        });
+        ways.collect()
+    }
+
+    fn time(table: &Table, key: &str) -> f64 {
+        let text = find(table, key).and_then(Value::as_str).unwrap_or_else(|| panic!("no {key}"));
+        config::Duration::parse(text).unwrap().0.0 as f64 / 1e3
+    }
+
+    #[track_caller]
+    fn near(value: f64, expected: f64) {
+        assert!((value / expected - 1.0).abs() < 0.01, "{value}, not {expected}");
+    }
+
+    #[test]
+    fn each_way_is_of_its_own_and_can_be_built() {
+        let ways = laid(&drive());
+        let own = ["collection.step_pages", "buffer.pace", "collection.turn_pages"];
+        let own = [&own[..], &["buffer.throttle"]].concat();
+        let has = [
+            ("room in the buffer", [true, false, false, false]),
+            ("a pace", [true, true, false, false]),
+            ("turns", [true, true, true, false]),
+            ("a throttle", [true, false, false, true]),
+        ];
+        assert_eq!(ways.len(), has.len());
+        for ((name, table), (wanted, has)) in ways.iter().zip(has) {
+            let found: Vec<bool> =
+                own.iter().map(|key| find(table, &format!("ssd.{key}")).is_some()).collect();
+            assert_eq!((*name, &found[..]), (wanted, &has[..]));
+            let sets = find(table, "ssd").and_then(Value::as_table).unwrap();
+            let sets: Vec<String> =
+                sets.iter().map(|(key, value)| format!("ssd.{key}={value}")).collect();
+            study::build_part(BASE, &sets, 1).unwrap_or_else(|why| panic!("{name}: {why}"));
+        }
+        // The drive has no turn in the first: reads are looked at each 16 pages.
+        let step = |way: usize| find(&ways[way].1, "ssd.collection.step_pages").unwrap();
+        assert_eq!(step(0).as_integer(), Some(STEP_PAGES));
+    }
+
+    #[test]
+    fn a_pace_is_the_rate_of_the_saturated_drive_and_counts_what_waits() {
+        let (_, pace) = &laid(&drive())[1];
+        near(time(pace, "ssd.buffer.pace.page"), 10.0);
+        let number = |key: &str| find(pace, key).and_then(Value::as_integer);
+        assert_eq!(number("ssd.host.commands"), Some(256));
+        // Reads wait then, so programs are held, from 0.4 of what waits on.
+        assert_eq!(number("ssd.buffer.hold_at_waiting"), Some(102));
+        assert_eq!(find(pace, "ssd.buffer.suspend_when_full"), Some(&Value::Boolean(false)));
+        // A drive that is not saturated says none of that.
+        let (_, below) = &laid(&drive()[..12])[1];
+        assert!(find(below, "ssd.host").is_none());
+        assert!(find(below, "ssd.buffer.hold_at_waiting").is_none());
+    }
+
+    #[test]
+    fn turns_have_the_length_and_the_pace_that_tails_grow_with() {
+        let seen = Seen::new(&drive());
+        let (all, rate) = seen.turns().unwrap();
+        near(all, 12_000.0);
+        near(rate, 20_000.0);
+        let (_, turns) = &laid(&drive())[2];
+        near(time(turns, "ssd.buffer.pace.page"), 50.0);
+        assert_eq!(find(turns, "ssd.buffer.pace.in_turns"), Some(&Value::Boolean(true)));
+        // As many pages are moved in a turn as collection has to for the host's.
+        let number = |key: &str| find(turns, key).and_then(Value::as_integer).unwrap() as f64;
+        let mut whole = base();
+        lay(&mut whole, turns.clone());
+        let packages = ["channels", "packages_per_channel"]
+            .map(|key| number_of(&whole, &format!("ssd.geometry.{key}")));
+        let dies = dies_of(&seen, &whole).unwrap() as f64 * packages[0] * packages[1];
+        let moved = dies * number("ssd.collection.step_pages");
+        near(moved / number("ssd.collection.turn_pages"), AMPLIFIED - 1.0);
+    }
+
+    fn number_of(table: &Table, key: &str) -> f64 {
+        number(table, key).unwrap() as f64
+    }
+
+    #[test]
+    fn a_throttle_takes_what_the_drive_takes_for_long() {
+        let (_, throttle) = &laid(&drive())[3];
+        let [page, owed] =
+            ["page", "owed"].map(|key| time(throttle, &format!("ssd.buffer.throttle.{key}")));
+        near(page + owed, 8.56 * THROTTLED / 100e3);
+        near(owed / page, 2.36 / 6.2);
+    }
+
+    #[test]
+    fn what_was_seen_is_that_of_the_least_and_of_the_most_load_in_any_order() {
+        let mut points = drive();
+        points.reverse();
+        for points in [&drive(), &points] {
+            let seen = Seen::new(points);
+            near(seen.most, 100e3);
+            near(seen.inside, 256.0);
+            assert_eq!((seen.in_flight, seen.saturated, seen.tails.len()), (448.0, true, 3));
+            near(seen.reads_slower, 10.0);
+        }
+    }
+}

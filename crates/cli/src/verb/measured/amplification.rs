@@ -8,7 +8,7 @@ use super::points::{Wrong, column, shown, table};
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
 /// What holds the write amplification.
 const WAF: [&str; 2] = ["waf", "waf_last_quarter"];
-/// What may say how it was written; anything but uniformly at random is left out.
+/// What may say how it was written: uniformly at random, or in sequence; the rest is left out.
 const PATTERN: &str = "pattern";
 pub(crate) const GIB: f64 = (1u64 << 30) as f64;
 /// More was never measured, nor less where nothing is compressed; a unit was mistaken.
@@ -42,8 +42,15 @@ pub(crate) struct Amplified {
     pub(crate) waf: f64,
 }
 
-/// The rows of a table, and what was left out of it.
-pub(crate) type Rows = (Vec<Amplified>, Vec<String>);
+/// The rows of a table.
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) uniform: Vec<Amplified>,
+    /// Bytes of flash for a byte of the host, written in sequence to a drive that is empty.
+    pub(crate) sequential: Vec<f64>,
+    /// What was left out.
+    pub(crate) notes: Vec<String>,
+}
 
 /// The rows of a table of write amplification; `None` when the text is something else.
 ///
@@ -68,29 +75,39 @@ pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
         (what, "a table with the columns used,waf".to_string())
     })?;
     let pattern = place(PATTERN);
-    let (mut rows, mut others) = (Vec::new(), 0);
+    let (mut rows, mut others) = (Rows::default(), 0);
     for (index, row) in reader.records().enumerate() {
         let at = |what: String| format!("line {}: {what}", index + 2);
         let row = row.map_err(|why| (at(why.to_string()), "as many as line 1".to_string()))?;
         let cell = |place: usize| row.get(place).unwrap_or_default().trim();
-        if pattern.is_some_and(|place| !cell(place).starts_with("uniform")) {
-            others += 1;
-            continue;
+        let amplified = || {
+            of_waf(cell(waf)).ok_or_else(|| {
+                let what = at(format!("{} is `{}`", &header[waf], cell(waf)));
+                (what, format!("bytes of flash a byte, {} to {}", POSSIBLE.start(), POSSIBLE.end()))
+            })
+        };
+        match pattern.map(cell) {
+            Some(how) if how.starts_with("sequential") => {
+                rows.sequential.push(amplified()?);
+                continue;
+            }
+            Some(how) if !how.starts_with("uniform") => {
+                others += 1;
+                continue;
+            }
+            _ => {}
         }
-        rows.push(Amplified {
+        rows.uniform.push(Amplified {
             label: cell(used).to_string(),
             used: of_used(cell(used), unit).ok_or_else(|| {
                 let what = at(format!("{used_name} is `{}`", cell(used)));
                 (what, "a size such as 372GiB, or a share such as 50%".to_string())
             })?,
-            waf: of_waf(cell(waf)).ok_or_else(|| {
-                let what = at(format!("{} is `{}`", &header[waf], cell(waf)));
-                (what, format!("bytes of flash a byte, {} to {}", POSSIBLE.start(), POSSIBLE.end()))
-            })?,
+            waf: amplified()?,
         });
     }
-    let left_out = (others > 0).then(|| format!("{others} lines of other patterns left out"));
-    Ok(Some((rows, left_out.into_iter().collect())))
+    rows.notes.extend((others > 0).then(|| format!("{others} lines of other patterns left out")));
+    Ok(Some(rows))
 }
 
 /// `unit`: bytes of a number without one; 0 where there must be one.
@@ -116,8 +133,9 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_fill() {
-        let (rows, left_out) = of_text("Used; WAF\n372GiB;1.1\n50%;1.4\n").unwrap().unwrap();
-        assert_eq!((rows.len(), left_out.len()), (2, 0));
+        let found = of_text("Used; WAF\n372GiB;1.1\n50%;1.4\n").unwrap().unwrap();
+        let rows = found.uniform;
+        assert_eq!((rows.len(), found.notes.len()), (2, 0));
         assert_eq!(rows[0].used.bytes(1e12), 372.0 * GIB);
         assert_eq!((rows[1].used.bytes(1e12), rows[1].waf), (5e11, 1.4));
     }
@@ -125,11 +143,13 @@ mod tests {
     #[test]
     fn a_table_of_ssd_iq_is_read_as_it_is() {
         let text = "experiment,capacity_GiB_used,pattern,details,waf_whole_run,waf_last_quarter\n\
-                    a,372,sequential,,1.04,1.03\nb,596,uniform,,1.3,1.408\n";
-        let (rows, left_out) = of_text(text).unwrap().unwrap();
-        assert_eq!((rows.len(), rows[0].waf), (1, 1.408));
-        assert_eq!(rows[0].used, Used::Bytes(596.0 * GIB));
-        assert_eq!(left_out, ["1 lines of other patterns left out"]);
+                    a,372,sequential,,1.04,1.03\nb,596,uniform,,1.3,1.408\n\
+                    a,372,zns,,1.1,1.2\n";
+        let Rows { uniform, sequential, notes } = of_text(text).unwrap().unwrap();
+        assert_eq!((uniform.len(), uniform[0].waf), (1, 1.408));
+        assert_eq!(uniform[0].used, Used::Bytes(596.0 * GIB));
+        assert_eq!(sequential, [1.03]);
+        assert_eq!(notes, ["1 lines of other patterns left out"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use study::{Failure, TEXT_BYTES_MAX};
 
 use super::amplification::{self, Rows};
 use super::fio::of_fio;
-use super::points::{KINDS, Point, Wrong, of_table};
+use super::points::{KINDS, Point, Wrong, in_units, of_table};
 use super::{pts, ssdiq};
 
 /// The text of a file. It is read once: a pipe has no second time.
@@ -25,6 +25,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
 pub(crate) fn points(path: &Path, text: &str) -> Result<(Vec<Point>, Vec<String>), Failure> {
     let help = "docs/howto/compare-with-my-drive.md says what can be read";
     let (points, left_out) = of_text(text).map_err(|why| wrong(path, why, help))?;
+    in_units(&points).map_err(|why| wrong(path, why, help))?;
     if points.is_empty() {
         return Err(Failure::input(format!("{}: nothing to compare with", path.display()))
             .expected(format!("jobs of one of {}", KINDS.join(", "))));

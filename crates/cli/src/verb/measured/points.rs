@@ -10,6 +10,8 @@ pub(crate) const METRICS: [(&str, &str); 4] = [
     ("p99 us", "latency_us_p99"),
 ];
 pub(super) const KINDS: [&str; 4] = ["read", "write", "randread", "randwrite"];
+/// What others call them.
+const SPELT: [(&str, &str); 2] = [("writerand", "randwrite"), ("readrand", "randread")];
 /// What fio has, too, and what is not compared.
 const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
 /// The columns of a table, and the names that others give them.
@@ -141,6 +143,34 @@ impl Point {
 /// What is wrong, and what was expected.
 pub(crate) type Wrong = (String, String);
 
+/// More in flight than the depth allows, or much less, is neither measured nor a drive's.
+const IN_FLIGHT: std::ops::RangeInclusive<f64> = 0.2..=1.5;
+
+/// Whether rates and times are in the units that they are taken for: by Little's law, what is done
+/// in a mean latency is what is in flight.
+pub(super) fn in_units(points: &[Point]) -> Result<(), Wrong> {
+    let closed = points.iter().filter(|point| point.offered.is_none() && point.beside.is_none());
+    let mut shares: Vec<f64> = closed
+        .filter_map(|point| {
+            let [iops, mean, ..] = point.measured;
+            Some(iops? * mean? / 1e6 / point.in_flight() as f64)
+        })
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    let Some(&middle) = shares.get(shares.len() / 2) else { return Ok(()) };
+    if IN_FLIGHT.contains(&middle) {
+        return Ok(());
+    }
+    let what = format!(
+        "IOPS times mean latency is {} times the requests in flight, in the middle of {} points",
+        if middle < 0.1 { format!("{middle:.0e}") } else { format!("{middle:.1}") },
+        shares.len()
+    );
+    let expected = "once, by Little's law: requests a second in `iops` (not KB/s), microseconds in \
+                    `mean_us` (a column `mean_ms` holds milliseconds), and iodepth of each job";
+    Err((what, expected.into()))
+}
+
 /// The head of a table, for people.
 pub(crate) fn shown(header: &csv::StringRecord) -> String {
     header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect()
@@ -212,6 +242,11 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             *left_out.entry(cells[0].0.to_string()).or_default() += 1;
             continue;
         }
+        // Where two jobs share a machine, one of them may get nothing done.
+        if cells[4].0.parse() == Ok(0.0) && cells[8].0.is_empty() {
+            *left_out.entry(format!("{} without a request", cells[0].0)).or_default() += 1;
+            continue;
+        }
         let point =
             of_row(&cells).map_err(|(what, want)| (format!("line {line}: {what}"), want))?;
         points.push(point);
@@ -236,7 +271,7 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
     let poisson = of_process(cells[9].0)?;
     let [load, job] = [cells[10].0, cells[11].0].map(str::to_string);
     let point = Point {
-        rw: cells[0].0.to_string(),
+        rw: SPELT.iter().find(|(own, _)| *own == cells[0].0).map_or(cells[0].0, |own| own.1).into(),
         bs: size(cells[1].0),
         iodepth: whole(2)?,
         numjobs: whole(3)?,
@@ -284,6 +319,14 @@ mod tests {
         assert_eq!((points[0].bs.as_str(), points[0].numjobs, points.len()), ("4k", 1, 1));
         assert_eq!(points[0].measured, [Some(9.0), None, None, Some(7.0)]);
         assert_eq!(left_out, ["1 lines of rw=trim left out"]);
+        let text = format!("{HEADER}\nread,4k,1,1,0,,,\nread,4k,1,1,2,,,\n");
+        let (points, left_out) = of_table(&text).unwrap();
+        assert_eq!(
+            (points.len(), &left_out[..]),
+            (1, &["1 lines of rw=read without a request left out".into()][..])
+        );
+        let text = "operation,bs,iodepth,iops\nwriterand,4k,1,9\n";
+        assert_eq!(of_table(text).unwrap().0[0].rw, "randwrite");
         // As other programs name and separate them, in other units.
         for text in [
             "Operation;QD;BS;IOPS;P99_ms;lat_mean_ns\nread;8;4 KiB;9;0.25;1500\n",
@@ -293,6 +336,18 @@ mod tests {
             assert_eq!((points[0].iodepth, points[0].bytes()), (8, 4096), "{text}");
             assert_eq!(points[0].measured, [Some(9.0), Some(1.5), None, Some(250.0)], "{text}");
         }
+    }
+
+    #[test]
+    fn units_that_make_no_sense_are_told_by_what_is_in_flight() {
+        let of = |rows: &str| in_units(&of_table(&format!("{HEADER}\n{rows}")).unwrap().0);
+        assert_eq!(of("read,4k,1,1,16583,60,,\nread,4k,32,1,400000,80,,\n"), Ok(()));
+        // KB/s, milliseconds; and what has no mean says nothing.
+        for (row, times) in [("66332,60,,", "4.0"), ("16583,0.06,,", "1e-3")] {
+            let (what, _) = of(&format!("read,4k,1,1,{row}\n")).unwrap_err();
+            assert!(what.contains(&format!("is {times} times")), "{what}");
+        }
+        assert_eq!(of("read,4k,1,1,66332,,50,\n"), Ok(()));
     }
 
     #[test]

@@ -33,8 +33,17 @@ impl Controller {
         }
     }
 
+    /// What the drive did beside taking pages in.
+    fn beside(&self) -> Beside {
+        Beside {
+            moved: self.plan.counts.programs(Cause::Gc),
+            reads: self.pages_read - self.pages_read_unwritten,
+        }
+    }
+
     fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
         let request = self.requests[part.slot as usize].request();
+        let beside = self.throttle.0.as_ref().map_or(Beside::default(), |_| self.beside());
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let collectors = self.turns.is_collectors();
         let pace = self.pace.0.as_mut().filter(|pace| collectors || !pace.in_turns);
@@ -42,7 +51,7 @@ impl Controller {
         let paced = pace.as_ref().map_or(now, |pace| pace.earliest(now));
         let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.holds(part.lpn));
         let earliest =
-            throttle.as_mut().map_or(paced, |throttle| throttle.earliest(now).max(paced));
+            throttle.as_mut().map_or(paced, |throttle| throttle.earliest(now, beside).max(paced));
         let sectors = u32::from(part.sectors);
         if earliest <= now
             && buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::Taken
@@ -51,7 +60,7 @@ impl Controller {
                 pace.take(now);
             }
             if let Some(throttle) = throttle {
-                throttle.take(now);
+                throttle.take(now, beside);
             }
             self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
             self.destage();

@@ -16,7 +16,7 @@ use super::nand::{Class, Finished, Nand};
 use super::oracle::Oracle;
 use super::pace::Pace;
 use super::plan::{Cause, FlashOp, Kind, NONE, Plan};
-use super::throttle::Throttle;
+use super::throttle::{Beside, Throttle};
 use crate::ftl::collector::Collector;
 use crate::ftl::flash::Flash;
 use crate::ftl::mapping::{CleaningStep, Full, HostPage, Mapping};
