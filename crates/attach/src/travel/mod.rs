@@ -363,6 +363,18 @@ fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
         .help("name a file in a folder that exists and has room")
 }
 
+/// Where the command's program is on this machine.
+fn program(command: &[String], here: &Path) -> Result<PathBuf, Failure> {
+    let Some(name) = command.first() else {
+        return Err(Failure::input("there is no command").help("blocklab travel PART -- COMMAND"));
+    };
+    clock::check(command, here)?;
+    find_program(name, here).ok_or_else(|| {
+        Failure::input(format!("`{name}`: no such program"))
+            .expected("a program of this machine: the guest has its files")
+    })
+}
+
 fn mkfs(options: &Options) -> Result<Option<plan::Mkfs>, Failure> {
     let more = &options.settings.mkfs_options;
     let discards = !options.fill && !options.settings.keep_fill;
@@ -399,14 +411,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
             }));
     }
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let Some(name) = options.command.first() else {
-        return Err(Failure::input("there is no command").help("blocklab travel PART -- COMMAND"));
-    };
-    let program = find_program(name, &here).ok_or_else(|| {
-        Failure::input(format!("`{name}`: no such program"))
-            .expected("a program of this machine: the guest has its files")
-    })?;
-    clock::check(&options.command, &here)?;
+    let program = program(&options.command, &here)?;
     let mkfs = mkfs(options)?;
     let mount = options.mkfs.clone().or_else(|| options.settings.mount.clone());
     let folder = match &mount {

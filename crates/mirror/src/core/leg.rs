@@ -59,7 +59,7 @@ impl Core {
         for (place, &index) in queued {
             let start = self.writes.get(index).span.start;
             let key = (start < from, start);
-            // Whether it may go out costs more than where it lies: only the nearest so far is asked.
+            // To ask whether it may go out costs more than to see where it lies.
             if next.is_none_or(|(nearest, _)| key < nearest) && self.may_issue(leg, index) {
                 next = Some((key, place));
             }

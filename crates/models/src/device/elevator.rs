@@ -30,8 +30,8 @@
 //! process in requests, sectors and time in the device.
 //!
 //! Whoever finds no request left sleeps, and with it all that its process asks for later; the next
-//! one that becomes free is for whoever has slept longest. So a process with hundreds of requests in
-//! flight keeps another one waiting for one of them only.
+//! one that becomes free is for whoever has slept longest. So a process with hundreds of requests
+//! in flight keeps another one waiting for one of them only.
 //!
 //! Flushes go to the device at once, and in 2.6.26 they and FUA writes are barriers: what came
 //! before is sent and awaited first, what comes later waits. Today a FUA write keeps its place in
@@ -44,8 +44,8 @@
 //! microseconds apart inside one plug do not meet there. Of the map of today's requests it is known
 //! how many are taken, not which: a lowered limit counts requests where the kernel counts the first
 //! of each word, and whoever is woken in vain there sleeps on. The one request that drivers without
-//! a budget (NVMe, virtio) take from the policy before the device has a place for it stays there. Of merged writes that a power cut takes,
-//! the last 65,536 parts since a flush are known by name.
+//! a budget (NVMe, virtio) take from the policy before the device has a place for it stays there.
+//! Of merged writes that a power cut takes, the last 65,536 parts since a flush are known by name.
 //!
 //! # Validated against
 //! The contract tests with every policy; closed forms and state tables by hand in the policies'

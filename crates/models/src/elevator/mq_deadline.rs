@@ -4,8 +4,7 @@
 //! The rules of `deadline`, once per class of I/O priority, in the queue of today. A batch goes on
 //! in the order of sectors wherever the next one lies. A class is served when none above it has
 //! anything waiting or in the device; what waited longer than `prio_aging_expire` in a lower class
-//! goes first. Writes, and what nobody waits for, may use `async_depth` requests of
-//! the pool.
+//! goes first. Writes, and what nobody waits for, may use `async_depth` requests of the pool.
 //!
 //! # Equation
 //! A request that has expired is served within one batch of each direction per batch before it.
@@ -13,8 +12,8 @@
 //! # Parameters
 //! `read_expire`, `write_expire`, `fifo_batch`, `writes_starved`, `front_merges`,
 //! `prio_aging_expire`, `async_depth`, under the kernel's names and with its defaults; of
-//! `async_depth` the default of 0 means all of `nr_requests`, as Linux 6.1.192 says in sysfs (earlier
-//! kernels: three quarters).
+//! `async_depth` the default of 0 means all of `nr_requests`, as Linux 6.1.192 says in sysfs
+//! (earlier kernels: three quarters).
 //!
 //! # What it leaves out
 //! Zoned devices. After a change of direction a batch begins with the oldest request, as it did
