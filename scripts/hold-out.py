@@ -161,8 +161,8 @@ def offered(program: str, folder: Path, tables: Path, drive: str) -> list[str]:
     return [f"`tlc-3d-128` with {fit['mechanism']}", *counts, *errors(fit["held_back"])]
 
 
-# Of the 7450: as it was measured, and elsewhere what the part in the repository does, which
-# `blocklab run real/micron-7450-max` says.
+# Of the 7450: at 372 and 596 GiB as it was measured, elsewhere what its part gave before it had a
+# throttle (`blocklab run real/micron-7450-max`; within 0.5 % of what it gives now).
 FILLS_GIB = {372: 1.1065, 447: 1.166, 521: 1.279, 596: 1.408, 670: 1.606, 745: 1.903}
 # A part at other fills than it was fitted to, as `calibrate` runs it.
 AT_FILLS = """

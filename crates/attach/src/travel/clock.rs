@@ -5,6 +5,8 @@ use std::path::Path;
 use study::Failure;
 
 const WORD: &str = "clocksource";
+/// Any word behind them may be a program.
+const SHELLS: [&str; 3] = ["sh", "bash", "dash"];
 
 /// fio's clock is the processor's counter unless it is told otherwise. That is this machine's, and
 /// a run that is to take seconds of it may never end in virtual time.
@@ -13,9 +15,9 @@ const WORD: &str = "clocksource";
 /// When fio is run, by itself or by `sh -c`, and neither an argument nor a job file names a clock.
 pub(super) fn check(command: &[String], here: &Path) -> Result<(), Failure> {
     let words: Vec<&str> = command.iter().flat_map(|word| word.split_whitespace()).collect();
-    let shell = ["sh", "bash", "dash"].map(|name| is_named(words.first(), name)).contains(&true);
-    let programs = if shell { &words[..] } else { &words[..words.len().min(1)] };
-    if !programs.iter().any(|word| is_named(Some(word), "fio")) {
+    let shell = words.iter().take(1).any(|word| SHELLS.iter().any(|shell| is_named(word, shell)));
+    let programs = words.iter().take(if shell { words.len() } else { 1 });
+    if !{ programs }.any(|word| is_named(word, "fio")) {
         return Ok(());
     }
     let says = |word: &&str| word.contains(WORD) || job_file_says(&here.join(word));
@@ -27,8 +29,8 @@ pub(super) fn check(command: &[String], here: &Path) -> Result<(), Failure> {
         .help("fio --clocksource=clock_gettime ..."))
 }
 
-fn is_named(word: Option<&&str>, name: &str) -> bool {
-    word.is_some_and(|word| Path::new(word).file_name().is_some_and(|file| file == name))
+fn is_named(word: &str, name: &str) -> bool {
+    Path::new(word).file_name().is_some_and(|file| file == name)
 }
 
 fn job_file_says(file: &Path) -> bool {

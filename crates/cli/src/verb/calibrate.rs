@@ -206,11 +206,8 @@ fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure>
         return wrong("all points have the same IOPS".into(), expected);
     }
     let asked = |point: &Point| Point { measured: Default::default(), ..point.clone() };
-    let one_load = match by_load(points).len() {
-        1 => true,
-        _ => points.iter().all(|point| asked(point) == asked(&points[0])),
-    };
-    if one_load {
+    let alike = points.iter().all(|point| asked(point) == asked(&points[0]));
+    if alike || by_load(points).len() == 1 {
         return wrong(format!("{} points of one load", points.len()), expected);
     }
     Ok(())

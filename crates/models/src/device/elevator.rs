@@ -151,7 +151,7 @@ impl Params {
             // As in the kernel: the pool never has fewer than four.
             within("nr_requests", nr_requests, 4..=NR_REQUESTS_MAX)?;
         }
-        let nr_requests = self.nr_requests.unwrap_or_else(|| elevator::todays_requests(depth));
+        let nr_requests = elevator::Kind::TODAY.requests(self.nr_requests, depth);
         let policy = elevator::Context { nr_requests, rotational };
         let name = self.policy.name();
         let built = self.policy.build(&policy).map_err(|e| e.within(name).within("policy"))?;

@@ -73,12 +73,6 @@ pub(crate) struct Kind {
 /// Requests in a pool of 2.6.26 per direction, and of the queue that today's pools are made for.
 const DEFAULT_REQUESTS: u32 = 128;
 
-/// Requests that today's elevators have before a device which takes so many: twice that, as they
-/// do not keep reads and writes apart, but not twice a long queue.
-pub(crate) fn todays_requests(depth: u32) -> u32 {
-    2 * depth.min(DEFAULT_REQUESTS)
-}
-
 impl Kind {
     /// The single queue of Linux 2.6.26.
     pub(crate) const ERA: Kind =
@@ -91,7 +85,8 @@ impl Kind {
     pub(crate) fn requests(&self, configured: Option<u32>, depth: u32) -> u32 {
         match self.sharing {
             Sharing::Directions => configured.unwrap_or(DEFAULT_REQUESTS),
-            Sharing::Waited => configured.unwrap_or_else(|| todays_requests(depth)),
+            // Twice, as reads and writes are not kept apart.
+            Sharing::Waited => configured.unwrap_or(2 * depth.min(DEFAULT_REQUESTS)),
             Sharing::All => configured.map_or(depth, |requests| requests.min(depth)),
         }
     }

@@ -90,16 +90,12 @@ impl Params {
             writes_starved: self.writes_starved,
             only_sequential: false,
         };
+        let words = Words::of(context.nr_requests);
+        let depth = if self.async_depth == 0 { context.nr_requests } else { self.async_depth };
         let policy = MqDeadline {
             front_merges: self.front_merges,
             aging: self.prio_aging_expire.0,
-            async_depth: match self.async_depth {
-                0 => context.nr_requests,
-                depth => {
-                    let words = Words::of(context.nr_requests);
-                    words.limit((depth * words.requests).div_ceil(context.nr_requests))
-                }
-            },
+            async_depth: words.limit((depth * words.requests).div_ceil(context.nr_requests)),
             classes: std::array::from_fn(|_| Batches::new(rules)),
             inside: [0; CLASSES],
             expired: 0,

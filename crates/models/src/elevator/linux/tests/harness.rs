@@ -109,6 +109,7 @@ pub(crate) fn settings(kind: Kind, depth: u32) -> Settings {
     Settings {
         bios_max: 4096,
         depth,
+        // A pool that is no limit, however few the medium takes.
         nr_requests: kind.requests(None, 128),
         extent: extent(512, 128, true),
         unplug_thresh: 4,
