@@ -85,6 +85,9 @@ pub struct Params {
     /// Requests in the device below at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<u32>,
+    /// Today: the driver asks the policy when the device has a place (SCSI: SATA, SAS, USB, UFS).
+    /// Else (NVMe, virtio, eMMC) it takes one request ahead.
+    pub budget: bool,
     /// Requests in the pool, per direction in 2.6.26; with `none` at most `queue_depth`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_requests: Option<u32>,
@@ -110,6 +113,7 @@ impl Default for Params {
             device: Box::new(DeviceModel::Hdd(Default::default())),
             policy: ElevatorPolicy::MqDeadline(Default::default()),
             queue_depth: None,
+            budget: true,
             nr_requests: None,
             max_sectors_kb: 512,
             max_segments: 128,
@@ -159,6 +163,7 @@ impl Params {
         let settings = Settings {
             bios_max: self.queue_depth_max,
             depth,
+            budget: self.budget || !built.kind.task_plug,
             nr_requests,
             extent: linux::queue::extent(self.max_sectors_kb, self.max_segments, !self.nomerges),
             unplug_thresh: self.unplug_thresh,

@@ -33,7 +33,7 @@ use sim::metric::{Counted, Counter};
 use sim::{Counters, Nanos, Op, Request, snapshot_fields};
 
 use super::linux::pool::{Fifo, Pool};
-use super::linux::tags::Words;
+use super::linux::tags::map::Words;
 use super::{Built, Context, Kind, Merging, Policy, within};
 use config::{ConfigError, Duration};
 
@@ -104,9 +104,8 @@ impl Params {
         self.tokens.iter().try_for_each(|&n| within("tokens", n, 1..=1 << 16))?;
         self.batch.iter().try_for_each(|&n| within("batch", n, 1..=1 << 16))?;
         let targets = [self.read_lat_nsec.0, self.write_lat_nsec.0, DISCARD_TARGET];
-        let words = Words::of(context.nr_requests);
         let policy = Kyber {
-            async_depth: words.limit((words.requests * ASYNC_PERCENT / 100).max(1)),
+            async_depth: Words::of(context.nr_requests).requests * ASYNC_PERCENT / 100,
             batch: self.batch,
             domains: std::array::from_fn(|n| Domain::new(targets[n], self.tokens[n])),
             current: 0,
@@ -321,7 +320,12 @@ impl Policy for Kyber {
     }
 
     fn depth(&self, what: &Request) -> u32 {
-        if what.is_sync() { u32::MAX } else { self.async_depth }
+        // Where a word has one request, three quarters are none, and that is no limit.
+        if what.is_sync() || self.async_depth == 0 { u32::MAX } else { self.async_depth }
+    }
+
+    fn depth_min(&self) -> u32 {
+        self.async_depth
     }
 
     fn counters(&self, out: &mut Counters) {

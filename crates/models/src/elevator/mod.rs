@@ -159,9 +159,14 @@ pub(crate) trait Policy: sim::Snapshot + Send {
         None
     }
 
-    /// Requests that may be in use when this one asks for its own.
+    /// The requests of each word of the map that this one may have; [`u32::MAX`] for all.
     fn depth(&self, what: &Request) -> u32 {
         let _ = what;
+        u32::MAX
+    }
+
+    /// What the kernel takes for the lowest limit.
+    fn depth_min(&self) -> u32 {
         u32::MAX
     }
 

@@ -32,7 +32,7 @@ use sim::{Counters, Nanos, Op, PriorityClass, Request, snapshot_fields};
 use super::counted::EXPIRY;
 use super::linux::batches::{Batches, Rules};
 use super::linux::pool::{Piece, Pool};
-use super::linux::tags::Words;
+use super::linux::tags::map::Words;
 use super::{Built, Context, Kind, Policy, within};
 use config::{ConfigError, Duration};
 
@@ -95,7 +95,7 @@ impl Params {
         let policy = MqDeadline {
             front_merges: self.front_merges,
             aging: self.prio_aging_expire.0,
-            async_depth: words.limit((depth * words.requests).div_ceil(context.nr_requests)),
+            async_depth: (depth * words.requests).div_ceil(context.nr_requests),
             classes: std::array::from_fn(|_| Batches::new(rules)),
             inside: [0; CLASSES],
             expired: 0,
@@ -212,6 +212,10 @@ impl Policy for MqDeadline {
 
     fn depth(&self, what: &Request) -> u32 {
         if what.op == Op::Read { u32::MAX } else { self.async_depth }
+    }
+
+    fn depth_min(&self) -> u32 {
+        1
     }
 
     fn counters(&self, out: &mut Counters) {

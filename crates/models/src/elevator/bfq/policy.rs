@@ -7,7 +7,7 @@ use super::machine::Bfq;
 use super::process::Process;
 use super::seek::is_seek;
 use crate::elevator::linux::pool::{NONE, Piece, Pool};
-use crate::elevator::linux::tags::Words;
+use crate::elevator::linux::tags::map::Words;
 use crate::elevator::{Context, Policy};
 
 impl Policy for Bfq {
@@ -166,17 +166,20 @@ impl Policy for Bfq {
     }
 
     fn depth(&self, what: &Request) -> u32 {
-        let (all, words) = (self.nr_requests, Words::of(self.nr_requests));
-        let of_word = match (what.op, what.sync, self.raised_busy > 0) {
-            (Op::Read | Op::Flush, ..) => words.requests,
-            (_, true, false) => words.requests * 3 / 4,
-            (_, true, true) => words.requests * 6 / 16,
-            (_, false, false) => words.requests / 2,
-            (_, false, true) => words.requests * 3 / 16,
+        let word = Words::of(self.nr_requests).requests;
+        let limit = match (what.op, what.sync, self.raised_busy > 0) {
+            (Op::Read | Op::Flush, ..) => u32::MAX,
+            (_, true, false) => word * 3 / 4,
+            (_, true, true) => word * 6 / 16,
+            (_, false, false) => word / 2,
+            (_, false, true) => word * 3 / 16,
         };
-        let of_word = of_word.max(1);
-        let over = self.is_over_share(what, all * of_word / words.requests);
-        words.limit(if over { 1 } else { of_word })
+        let limit = limit.max(1);
+        if self.is_over_share(what, self.nr_requests * limit.min(word) / word) { 1 } else { limit }
+    }
+
+    fn depth_min(&self) -> u32 {
+        1
     }
 
     fn counters(&self, out: &mut Counters) {

@@ -149,14 +149,13 @@ impl Queue {
     /// `second` goes on as the tail of `first`.
     fn absorb(&mut self, now: Nanos, first: u32, second: u32) {
         self.policy.joined(&mut self.pool, first, second);
-        let way = self.pool[second].direction();
+        let tag = self.pool[second].tag;
         self.pool.join(first, second);
         self.counts.joined += 1;
         if self.last_merge == second {
             self.last_merge = first;
         }
-        self.tags.give_back(way);
-        self.wake(now, way);
+        self.give_back(now, tag);
     }
 
     /// A request comes out of a plug: it may still become the tail of one that waits.
@@ -177,14 +176,13 @@ impl Queue {
         let found = last.filter(fits).or_else(|| self.pool.ending_at(what.lba.0).find(fits));
         let Some(first) = found else { return false };
         // It was never with the policy, so nobody else needs to know.
-        let way = self.pool[rq].direction();
+        let tag = self.pool[rq].tag;
         self.pool.join(first, rq);
         self.counts.joined += 1;
-        self.tags.give_back(way);
+        self.give_back(now, tag);
         if let Some(before) = self.policy.former(&self.pool, first) {
             self.join(now, before, first);
         }
-        self.wake(now, way);
         true
     }
 }

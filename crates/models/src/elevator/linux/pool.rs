@@ -40,6 +40,8 @@ pub(crate) struct Rq {
     pub(crate) queue: u32,
     /// The policy's number of its process.
     pub(crate) owner: u32,
+    /// What it has of the tags.
+    pub(crate) tag: u32,
     /// When it was allocated.
     pub(crate) allocated: Nanos,
     /// When the policy must have served it, or got it: the policy's own.
@@ -65,6 +67,7 @@ snapshot_fields!(Rq {
     state,
     queue,
     owner,
+    tag,
     allocated,
     time,
     started,

@@ -14,7 +14,7 @@ use super::extent::{Extent, is_mergeable};
 use super::plug::{QueuePlug, TaskPlugs};
 use super::pool::{NONE, Piece, Pool, State};
 use super::share::Shares;
-use super::tags::{Tags, Waiting};
+use super::tags::{Sleeper, Tags, Waiting};
 use super::written::Written;
 use crate::elevator::mutant::planted;
 use crate::elevator::{Kind, Merging, Policy};
@@ -34,6 +34,9 @@ pub(crate) struct Settings {
     pub(crate) bios_max: u32,
     /// Requests in the device at once.
     pub(crate) depth: u32,
+    /// The driver asks for a place in the device before it asks the policy. Without that it takes
+    /// one request too many, which then waits before the device: nothing joins it, and it goes next.
+    pub(crate) budget: bool,
     pub(crate) nr_requests: u32,
     pub(crate) extent: Extent,
     /// Requests that open the plug of the queue.
@@ -108,6 +111,8 @@ pub(crate) struct Queue {
     inside: u32,
     /// When somebody is through with submitting and waits; [`Nanos::MAX`] for nobody.
     sleeps_at: Nanos,
+    /// When a request was given back, and nobody looked who was woken; [`Nanos::MAX`] for never.
+    wakes_at: Nanos,
     sequence: u64,
     /// Flushes that are out: their names below and what they cover.
     flushes: Vec<(u64, u64)>,
@@ -134,6 +139,7 @@ snapshot_fields!(Queue {
     barrier_out,
     inside,
     sleeps_at,
+    wakes_at,
     sequence,
     flushes,
     written,
@@ -149,6 +155,7 @@ impl Queue {
         settings: Settings,
     ) -> Queue {
         let limits = Limits { queue_depth_max: settings.bios_max, ..below.limits(BELOW) };
+        let tags = Tags::new(settings.nr_requests, kind.sharing, policy.depth_min());
         Queue {
             below,
             limits,
@@ -157,7 +164,7 @@ impl Queue {
             kind,
             policy,
             pool: Pool::new(),
-            tags: Tags::new(settings.nr_requests, kind.sharing),
+            tags,
             plugs: TaskPlugs::default(),
             plug: QueuePlug::default(),
             last_merge: NONE,
@@ -167,6 +174,7 @@ impl Queue {
             barrier_out: false,
             inside: 0,
             sleeps_at: Nanos::MAX,
+            wakes_at: Nanos::MAX,
             sequence: 0,
             flushes: Vec::new(),
             written: Written::default(),
@@ -198,31 +206,29 @@ impl Queue {
 
     /// A piece joins a request, becomes one, or waits for one.
     fn accept(&mut self, now: Nanos, piece: Piece) {
-        if self.tags.is_asleep(&piece) {
-            return self.tags.wait(piece, false);
-        }
-        if self.merge(now, &piece) {
+        if self.tags.wait_behind(&piece) || self.merge(now, &piece) {
             return;
         }
-        if !self.become_request(now, &piece) {
+        let depth = self.policy.depth(&piece.what);
+        if !self.become_request(now, &piece, depth) {
             self.counts.waited += 1;
-            self.tags.wait(piece, true);
+            self.tags.sleep(piece, depth);
             // Whoever sleeps hands over what it kept back.
             self.sleeps_at = self.sleeps_at.min(now);
         }
     }
 
-    fn become_request(&mut self, now: Nanos, piece: &Piece) -> bool {
-        let (policy, depth) = (&self.policy, self.policy.depth(&piece.what));
-        if !self.tags.take(now, piece, depth, || policy.expects(&piece.what)) {
-            return false;
-        }
+    fn become_request(&mut self, now: Nanos, piece: &Piece, depth: u32) -> bool {
+        let policy = &self.policy;
+        let tag = self.tags.take(now, piece, depth, || policy.expects(&piece.what));
+        let Some(tag) = tag else { return false };
         let last = if self.kind.task_plug {
             self.plugs.last(piece.what.process).map_or(0, |rq| self.pool[rq].what.sectors)
         } else {
             0
         };
         let rq = self.pool.allocate(now, piece);
+        self.pool[rq].tag = tag;
         if !self.kind.task_plug {
             self.insert_plugging(now, rq);
             return true;
@@ -308,6 +314,9 @@ impl Queue {
             let Some(rq) = self.next(now) else { break };
             self.start(now, rq);
         }
+        if !self.settings.budget && self.in_device == self.settings.depth {
+            self.choose(now);
+        }
     }
 
     fn next(&mut self, now: Nanos) -> Option<u32> {
@@ -389,7 +398,7 @@ impl Queue {
         self.in_device -= 1;
         self.barrier_out = false;
         let (alone, entry) = (self.is_alone(rq), &self.pool[rq]);
-        let (what, started, way) = (entry.what, entry.started, entry.direction());
+        let (what, started, tag) = (entry.what, entry.started, entry.tag);
         if what.op == Op::Flush {
             let index = self.flushes.iter().position(|(flush, _)| *flush == name.0);
             let index = index.expect("every flush that is out is listed");
@@ -413,38 +422,51 @@ impl Queue {
             }
         });
         if !alone {
-            self.tags.give_back(way);
-            self.wake(now, way);
+            self.give_back(now, tag);
         }
     }
 
-    /// Whoever waits for a request of this direction may have one.
-    pub(super) fn wake(&mut self, now: Nanos, way: usize) {
+    pub(super) fn give_back(&mut self, now: Nanos, tag: u32) {
+        self.tags.give_back(tag);
+        self.wakes_at = now;
+    }
+
+    /// Whoever was woken goes on.
+    fn wake(&mut self, now: Nanos) {
+        self.wakes_at = Nanos::MAX;
         if planted!(self, ForgetWaiting) {
             return;
         }
-        for line in self.tags.lines(way) {
-            self.wake_line(now, line);
+        while let Some(sleeper) = self.tags.next_woken(now) {
+            self.go_on(now, sleeper);
         }
     }
 
-    fn wake_line(&mut self, now: Nanos, line: usize) {
-        let mut of = None;
-        while let Some(waiting) = self.tags.wake(now, line, of) {
-            let Waiting { piece, tried } = waiting;
-            // In 2.6.26 one process is woken, and takes along what it had behind the first.
-            of = (!self.kind.task_plug).then_some(piece.what.process);
-            if (tried || !self.merge(now, &piece)) && !self.become_request(now, &piece) {
-                self.tags.wait_on(line, waiting);
-                break;
+    /// As far as there are requests.
+    fn go_on(&mut self, now: Nanos, mut sleeper: Sleeper) {
+        let mut lucky = false;
+        while let Some(&Waiting { piece, tried }) = sleeper.pieces.front() {
+            if tried.is_some() || !self.merge(now, &piece) {
+                let depth = tried.unwrap_or_else(|| self.policy.depth(&piece.what));
+                if !self.become_request(now, &piece, depth) {
+                    sleeper.pieces[0].tried = Some(depth);
+                    self.sleeps_at = self.sleeps_at.min(now);
+                    return if lucky {
+                        self.tags.fall_asleep(sleeper)
+                    } else {
+                        self.tags.sleep_on(sleeper)
+                    };
+                }
             }
+            lucky = true;
+            sleeper.pieces.pop_front();
         }
     }
 
     /// When the policy's time or the plug's is over; [`Nanos::MAX`] for never.
     fn next_timer(&self) -> Nanos {
-        let plugs = self.sleeps_at.min(self.plug.opens());
-        plugs.min(self.policy.next_event().unwrap_or(Nanos::MAX))
+        let tasks = self.sleeps_at.min(self.wakes_at).min(self.plug.opens());
+        tasks.min(self.policy.next_event().unwrap_or(Nanos::MAX))
     }
 
     /// Somebody waits: what was kept back goes on.
@@ -512,6 +534,9 @@ impl Device for Queue {
             if self.sleeps_at.min(self.plug.opens()) <= now {
                 self.unplug(now);
             }
+            if self.wakes_at <= now {
+                self.wake(now);
+            }
         }
     }
 
@@ -524,12 +549,13 @@ impl Device for Queue {
             if planted!(self, ForeignNames) { lost } else { self.written.name(&lost, &inside) };
         self.pool = Pool::new();
         self.policy.clear();
-        self.tags.clear();
+        let Settings { nr_requests, .. } = self.settings;
+        self.tags = Tags::new(nr_requests, self.kind.sharing, self.policy.depth_min());
         self.plugs.clear();
         self.plug.open();
         self.dispatch.clear();
         self.flushes.clear();
-        (self.last_merge, self.sleeps_at) = (NONE, Nanos::MAX);
+        (self.last_merge, self.sleeps_at, self.wakes_at) = (NONE, Nanos::MAX, Nanos::MAX);
         (self.in_device, self.barrier_out, self.inside) = (0, false, 0);
         Survivors { lost }
     }

@@ -244,8 +244,7 @@ impl Model {
         }
     }
 
-    /// Linux learns that the device is full when it has chosen one request too many, which then
-    /// waits before the device: nothing joins it, and it goes next.
+    /// The drivers of what is recorded have no budget.
     fn choose_ahead(&mut self, now: Nanos) {
         if self.inside == self.room && self.credit <= 0 {
             self.queue.choose(now);
@@ -317,6 +316,7 @@ impl Model {
     fn finish(&mut self, now: Nanos, first: u64) {
         if let Some((_, name)) = self.out.remove(&first) {
             self.queue.finish(now, name, &mut Completions::new());
+            self.queue.wake(now);
         }
     }
 }

@@ -107,6 +107,7 @@ impl Device for Medium {
 /// The settings of a queue that takes much and merges as the kernel does.
 pub(crate) fn settings(kind: Kind, depth: u32) -> Settings {
     Settings {
+        budget: true,
         bios_max: 4096,
         depth,
         // A pool that is no limit, however few the medium takes.
