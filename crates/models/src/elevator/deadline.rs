@@ -77,6 +77,7 @@ impl Params {
             fifo_batch: self.fifo_batch,
             writes_starved: self.writes_starved,
             only_sequential: true,
+            keeps_places: false,
         };
         let deadline =
             Deadline { front_merges: self.front_merges, batches: Batches::new(rules), expired: 0 };

@@ -89,6 +89,7 @@ impl Params {
             fifo_batch: self.fifo_batch,
             writes_starved: self.writes_starved,
             only_sequential: false,
+            keeps_places: true,
         };
         let words = Words::of(context.nr_requests);
         let depth = if self.async_depth == 0 { context.nr_requests } else { self.async_depth };

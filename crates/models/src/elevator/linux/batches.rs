@@ -14,6 +14,8 @@ pub(crate) struct Rules {
     pub(crate) writes_starved: u32,
     /// A batch ends where the next request does not begin at the last one's end.
     pub(crate) only_sequential: bool,
+    /// Reads and writes each go on where they were before the others' turn.
+    pub(crate) keeps_places: bool,
 }
 
 const READ: usize = 0;
@@ -25,8 +27,10 @@ pub(crate) struct Batches {
     rules: Rules,
     sorted: [Sorted; 2],
     fifo: [Fifo; 2],
-    /// Where the batch would go on.
-    next: u32,
+    /// Where a batch of each direction would go on.
+    next: [u32; 2],
+    /// The direction of the batch that runs.
+    way: usize,
     /// Requests of the running batch.
     batching: u32,
     starved: u32,
@@ -34,7 +38,7 @@ pub(crate) struct Batches {
     last_sector: u64,
 }
 
-snapshot_fields!(Batches { sorted, fifo, next, batching, starved, last_sector });
+snapshot_fields!(Batches { sorted, fifo, next, way, batching, starved, last_sector });
 
 impl Batches {
     pub(crate) fn new(rules: Rules) -> Batches {
@@ -42,7 +46,8 @@ impl Batches {
             rules,
             sorted: Default::default(),
             fifo: Default::default(),
-            next: NONE,
+            next: [NONE; 2],
+            way: READ,
             batching: 0,
             starved: 0,
             last_sector: 0,
@@ -62,12 +67,13 @@ impl Batches {
 
     /// The request that goes next, and whether its time was over. It still waits.
     pub(crate) fn next(&mut self, now: Nanos, pool: &Pool) -> Option<(u32, bool)> {
-        if self.next != NONE {
-            if self.rules.only_sequential && pool[self.next].start() != self.last_sector {
+        let next = self.next[self.way];
+        if next != NONE {
+            if self.rules.only_sequential && pool[next].start() != self.last_sector {
                 self.batching = self.rules.fifo_batch;
             }
             if self.batching < self.rules.fifo_batch {
-                return Some((self.next, false));
+                return Some((next, false));
             }
         }
         let waits = [READ, WRITE].map(|way| !self.fifo[way].is_empty());
@@ -86,8 +92,8 @@ impl Batches {
         self.batching = 0;
         let oldest = self.fifo[way].head()?;
         let expired = pool[oldest].time <= now;
-        let goes_on = self.next != NONE && pool[self.next].direction() == way && !expired;
-        Some((if goes_on { self.next } else { oldest }, expired))
+        let goes_on = self.next[way] != NONE && !expired;
+        Some((if goes_on { self.next[way] } else { oldest }, expired))
     }
 
     /// A request leaves for the device.
@@ -95,7 +101,11 @@ impl Batches {
         let way = pool[rq].direction();
         self.batching += 1;
         self.last_sector = pool[rq].end();
-        self.next = self.sorted[way].after(pool, rq).unwrap_or(NONE);
+        self.way = way;
+        if !self.rules.keeps_places {
+            self.next = [NONE; 2];
+        }
+        self.next[way] = self.sorted[way].after(pool, rq).unwrap_or(NONE);
         self.sorted[way].remove(pool, rq);
         self.fifo[way].remove(pool, rq);
     }
@@ -124,8 +134,8 @@ impl Batches {
     /// The one that would have expired first keeps its place.
     pub(crate) fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
         let way = pool[first].direction();
-        if self.next == second {
-            self.next = self.sorted[way].after(pool, second).unwrap_or(NONE);
+        if self.next[way] == second {
+            self.next[way] = self.sorted[way].after(pool, second).unwrap_or(NONE);
         }
         self.sorted[way].remove(pool, second);
         self.fifo[way].join(pool, first, second);

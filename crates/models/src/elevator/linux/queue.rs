@@ -206,13 +206,13 @@ impl Queue {
 
     /// A piece joins a request, becomes one, or waits for one.
     fn accept(&mut self, now: Nanos, piece: Piece) {
-        if self.tags.wait_behind(&piece) || self.merge(now, &piece) {
+        if self.tags.wait_behind(now, &piece) || self.merge(now, &piece) {
             return;
         }
         let depth = self.policy.depth(&piece.what);
         if !self.become_request(now, &piece, depth) {
             self.counts.waited += 1;
-            self.tags.sleep(piece, depth);
+            self.tags.sleep(now, piece, depth);
             // Whoever sleeps hands over what it kept back.
             self.sleeps_at = self.sleeps_at.min(now);
         }
@@ -442,10 +442,14 @@ impl Queue {
         }
     }
 
-    /// As far as there are requests.
+    /// As far as there are requests. What it asked for at another moment has another plug.
     fn go_on(&mut self, now: Nanos, mut sleeper: Sleeper) {
         let mut lucky = false;
-        while let Some(&Waiting { piece, tried }) = sleeper.pieces.front() {
+        let mut plugged = None;
+        while let Some(&Waiting { piece, came, tried }) = sleeper.pieces.front() {
+            if plugged.replace(came).is_some_and(|before| before != came) {
+                self.hand_over(now, piece.what.process);
+            }
             if tried.is_some() || !self.merge(now, &piece) {
                 let depth = tried.unwrap_or_else(|| self.policy.depth(&piece.what));
                 if !self.become_request(now, &piece, depth) {
@@ -460,6 +464,14 @@ impl Queue {
             }
             lucky = true;
             sleeper.pieces.pop_front();
+        }
+    }
+
+    /// The plug of a process.
+    fn hand_over(&mut self, now: Nanos, process: u32) {
+        if let Some(list) = self.plugs.hand_over_of(process) {
+            self.insert_all(now, list);
+            self.run(now);
         }
     }
 

@@ -92,16 +92,16 @@ impl Tags {
     }
 
     /// If its process sleeps, the piece waits until that goes on.
-    pub(crate) fn wait_behind(&mut self, piece: &Piece) -> bool {
+    pub(crate) fn wait_behind(&mut self, came: Nanos, piece: &Piece) -> bool {
         let sleeper = either!(self, tags => tags.sleeper(piece));
         let Some(sleeper) = sleeper else { return false };
-        sleeper.pieces.push_back(Waiting { piece: *piece, tried: None });
+        sleeper.pieces.push_back(Waiting { piece: *piece, came, tried: None });
         true
     }
 
     /// There was no request for this piece with this limit: its process falls asleep.
-    pub(crate) fn sleep(&mut self, piece: Piece, depth: u32) {
-        self.fall_asleep(Sleeper::new(piece, depth));
+    pub(crate) fn sleep(&mut self, now: Nanos, piece: Piece, depth: u32) {
+        self.fall_asleep(Sleeper::new(now, piece, depth));
     }
 
     /// Who was woken and had some requests falls asleep for another one.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sim::snapshot_fields;
+use sim::{Nanos, snapshot_fields};
 
 use crate::elevator::linux::pool::{Piece, direction};
 
@@ -10,12 +10,14 @@ use crate::elevator::linux::pool::{Piece, direction};
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Waiting {
     pub(crate) piece: Piece,
+    /// When its process asked for it, or would have.
+    pub(crate) came: Nanos,
     /// The limit with which it looked for a request, after it had found nothing to merge with.
     /// It keeps that limit until it has one.
     pub(crate) tried: Option<u32>,
 }
 
-snapshot_fields!(Waiting { piece, tried });
+snapshot_fields!(Waiting { piece, came, tried });
 
 /// A process that sleeps. What it asked for later waits behind what it sleeps for: it could not
 /// have asked asleep.
@@ -31,8 +33,8 @@ pub(crate) struct Sleeper {
 snapshot_fields!(Sleeper { process, sync, line, pieces });
 
 impl Sleeper {
-    pub(super) fn new(piece: Piece, depth: u32) -> Sleeper {
-        let pieces = [Waiting { piece, tried: Some(depth) }].into();
+    pub(super) fn new(came: Nanos, piece: Piece, depth: u32) -> Sleeper {
+        let pieces = [Waiting { piece, came, tried: Some(depth) }].into();
         Sleeper { process: piece.what.process, sync: piece.what.is_sync(), line: 0, pieces }
     }
 

@@ -61,11 +61,11 @@ fn a_woken_sleeper_gets_a_batch() {
     let mut tags = Tags::new(4, Sharing::Directions, 1);
     assert!((0..4).all(|_| take(&mut tags, 0, 1)));
     assert!(!take(&mut tags, 0, 2));
-    tags.sleep(of(2), u32::MAX);
+    tags.sleep(Nanos(0), of(2), u32::MAX);
     // What it asks for asleep waits behind; others and its writes do not.
-    assert!(tags.wait_behind(&of(2)) && !tags.wait_behind(&of(3)));
+    assert!(tags.wait_behind(Nanos(0), &of(2)) && !tags.wait_behind(Nanos(0), &of(3)));
     let write = piece(Request { process: 2, ..Request::write(Lba(0), 8) });
-    assert!(!tags.wait_behind(&write));
+    assert!(!tags.wait_behind(Nanos(0), &write));
     assert_eq!(tags.waiting().count(), 2);
     tags.give_back(0);
     let sleeper = tags.next_woken(Nanos(9)).unwrap();
@@ -110,7 +110,7 @@ fn the_map_goes_on_behind_what_was_given_back() {
 fn a_sleeper_keeps_its_limit() {
     let mut tags = Tags::new(4, Sharing::Waited, 1);
     assert_eq!(take_all(&mut tags, u32::MAX), [0, 1, 2, 3]);
-    tags.sleep(of(1), 1);
+    tags.sleep(Nanos(0), of(1), 1);
     tags.give_back(2);
     let sleeper = tags.next_woken(Nanos(0)).unwrap();
     assert_eq!(sleeper.pieces[0].tried, Some(1));
@@ -123,7 +123,7 @@ fn a_sleeper_keeps_its_limit() {
 fn who_sleeps_first_is_woken_first() {
     let mut tags = Tags::new(64, Sharing::Waited, 1);
     take_all(&mut tags, u32::MAX);
-    (0..10).for_each(|process| tags.sleep(of(process), u32::MAX));
+    (0..10).for_each(|process| tags.sleep(Nanos(0), of(process), u32::MAX));
     let woken: Vec<u32> = (0..10)
         .map(|tag| {
             tags.give_back(tag);
@@ -141,7 +141,7 @@ fn who_sleeps_first_is_woken_first() {
 fn sleepers_are_woken_in_batches() {
     let mut tags = Tags::new(64, Sharing::All, u32::MAX);
     take_all(&mut tags, u32::MAX);
-    (0..9).for_each(|process| tags.sleep(of(process), u32::MAX));
+    (0..9).for_each(|process| tags.sleep(Nanos(0), of(process), u32::MAX));
     (0..7).for_each(|tag| tags.give_back(tag));
     assert!(tags.next_woken(Nanos(0)).is_none());
     tags.give_back(7);
@@ -154,10 +154,10 @@ fn sleepers_are_woken_in_batches() {
 fn who_has_no_luck_falls_asleep_again() {
     let mut tags = Tags::new(4, Sharing::Waited, 1);
     take_all(&mut tags, u32::MAX);
-    tags.sleep(of(1), 1);
+    tags.sleep(Nanos(0), of(1), 1);
     tags.give_back(3);
     let sleeper = tags.next_woken(Nanos(0)).unwrap();
-    tags.sleep(of(2), u32::MAX);
+    tags.sleep(Nanos(0), of(2), u32::MAX);
     tags.sleep_on(sleeper);
     let mut woken = |tag| {
         tags.give_back(tag);
