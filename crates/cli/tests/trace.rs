@@ -260,15 +260,23 @@ fn a_modelled_elevator_joins_what_the_real_one_joined() {
 
 #[test]
 fn a_modelled_elevator_sends_in_the_order_of_the_real_one() {
-    for (recording, policy, other, bound) in [
-        ("travel-mq-deadline.blkparse.zst", "mq-deadline", "bfq", 0.95),
-        ("travel-bfq.blkparse.zst", "bfq", "mq-deadline", 0.85),
+    let before_6_5 = ["--with", "policy.by_position=false"];
+    for (recording, policy, with, other, bound) in [
+        ("travel-mq-deadline.blkparse.zst", "mq-deadline", &before_6_5[..], "bfq", 0.95),
+        ("travel-bfq.blkparse.zst", "bfq", &[], "mq-deadline", 0.85),
     ] {
-        let (difference, same) = beside(recording, policy, &[]);
+        let (difference, same) = beside(recording, policy, with);
         assert!(same >= bound && difference.abs() < 0.025, "{policy}: {same} {difference}");
         let (_, same) = beside(recording, other, &[]);
         assert!(same < bound, "{other} beside a recording of {policy}: {same}");
     }
+    // Of Linux 6.18.
+    let (recording, loop_device) =
+        ("postmark-ss-ext3.blkparse.zst", ["--with", "max_segments=65535"]);
+    let (_, same) = beside(recording, "mq-deadline", &loop_device);
+    assert!(same > 0.99, "{same}");
+    let (_, same) = beside(recording, "mq-deadline", &[&loop_device[..], &before_6_5].concat());
+    assert!(same < 0.99, "the wrong version: {same}");
 }
 
 #[test]

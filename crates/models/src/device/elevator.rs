@@ -23,15 +23,18 @@
 //! # Parameters
 //! `device` and `policy` (each by name, or a table), `queue_depth` and `nr_requests` under their
 //! kernel names (when they are not given: what the device takes; 128, or for `mq-deadline`, `kyber`
-//! and `bfq` twice what the device takes and at most 256), `max_sectors_kb`, `max_segments`,
-//! `nomerges`, `unplug_thresh`, `unplug_delay`, `processes`, `queue_depth_max`. A request has a
-//! segment per started 4 KiB. Counted are bios (`enqueued`), what became of them, requests
-//! (`dequeued`), anticipations won and lost and the time that they took, and the `share` of each
-//! process in requests, sectors and time in the device.
+//! and `bfq` twice what the device takes and at most 256), `budget`, `max_sectors_kb`,
+//! `max_segments`, `nomerges`, `unplug_thresh`, `unplug_delay`, `processes`, `queue_depth_max`. A
+//! request has a segment per started 4 KiB. Counted are bios (`enqueued`), what became of them,
+//! requests (`dequeued`), anticipations won and lost and the time that they took, and the `share` of
+//! each process in requests, sectors and time in the device.
 //!
-//! Whoever finds no request left sleeps, and with it all that its process asks for later; the next
-//! one that becomes free is for whoever has slept longest. So a process with hundreds of requests
-//! in flight keeps another one waiting for one of them only.
+//! Whoever finds no request left sleeps, and with it all that its process asks for later. Today's
+//! pool is the kernel's map: words of 1 to 64 requests, of each of which a policy may leave the
+//! first few only to some; whoever sleeps keeps the limit it came with; eight lines to sleep in, of
+//! which one is woken when enough was given back. `budget` says whether the driver asks for a place
+//! in the device before it asks the policy (SATA, SAS, USB, UFS), or takes one request ahead (NVMe,
+//! virtio, eMMC), which nothing joins or passes any more.
 //!
 //! Flushes go to the device at once, and in 2.6.26 they and FUA writes are barriers: what came
 //! before is sent and awaited first, what comes later waits. Today a FUA write keeps its place in
@@ -41,10 +44,9 @@
 //! The processor's time, several processors with a queue each, cgroups, write-back throttling, and
 //! processes that end: a process that is waited for is taken to be alive. In virtual time a task
 //! sleeps when it has nothing more to submit at that instant, so bios that a task submits some
-//! microseconds apart inside one plug do not meet there. Of the map of today's requests it is known
-//! how many are taken, not which: a lowered limit counts requests where the kernel counts the first
-//! of each word, and whoever is woken in vain there sleeps on. The one request that drivers without
-//! a budget (NVMe, virtio) take from the policy before the device has a place for it stays there.
+//! microseconds apart inside one plug do not meet there.
+//! Whoever is woken asks before whoever got an answer at the same moment; on one processor it is
+//! the other way round, and then a process can starve others of a pool of few requests.
 //! Of merged writes that a power cut takes, the last 65,536 parts since a flush are known by name.
 //!
 //! # Validated against

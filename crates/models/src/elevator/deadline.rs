@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Counters, Nanos, snapshot_fields};
 
 use super::counted::EXPIRY;
-use super::linux::batches::{Batches, Rules};
+use super::linux::batches::{Batches, KeptPlace, Rules};
 use super::linux::pool::{Piece, Pool};
 use super::{Built, Context, Kind, Policy, within};
 use config::{ConfigError, Duration};
@@ -77,7 +77,7 @@ impl Params {
             fifo_batch: self.fifo_batch,
             writes_starved: self.writes_starved,
             only_sequential: true,
-            keeps_places: false,
+            place: KeptPlace::UntilOtherDirection,
         };
         let deadline =
             Deadline { front_merges: self.front_merges, batches: Batches::new(rules), expired: 0 };

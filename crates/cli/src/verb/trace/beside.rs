@@ -19,7 +19,8 @@ pub(super) struct Args {
     /// The elevator, such as mq-deadline
     #[arg(long)]
     policy: String,
-    /// Set a parameter of the elevator, such as max_sectors_kb=1280 or nomerges=true
+    /// Set a parameter of the elevator, such as max_sectors_kb=1280 or nomerges=true, or of its
+    /// policy, such as policy.fifo_batch=1
     #[arg(long = "with", value_name = "KEY=VALUE")]
     parameters: Vec<String>,
     /// The recorded device did not rotate
@@ -56,9 +57,14 @@ impl Args {
             let what = format!("there is no elevator \"{}\"", self.policy);
             return Err(Failure::input(what).expected(ElevatorPolicy::NAMES.join(", ")));
         }
+        let own = |parameter: &String| Some(parameter.strip_prefix("policy.")?.to_owned());
+        let (policy, queue): (Vec<_>, Vec<_>) =
+            self.parameters.iter().cloned().partition(|parameter| own(parameter).is_some());
+        let mut tunables = Map::new();
+        set_all(&mut tunables, &policy.iter().filter_map(own).collect::<Vec<_>>())?;
         let mut table = Map::new();
-        table.insert("policy".into(), self.policy.as_str().into());
-        set_all(&mut table, &self.parameters)?;
+        table.insert("policy".into(), json!({ self.policy.as_str(): tunables }));
+        set_all(&mut table, &queue)?;
         serde_json::from_value(table.into()).map_err(|error| {
             Failure::input(format!("--with does not suit the elevator: {error}"))
                 .help("blocklab explain device.elevator")

@@ -14,8 +14,18 @@ pub(crate) struct Rules {
     pub(crate) writes_starved: u32,
     /// A batch ends where the next request does not begin at the last one's end.
     pub(crate) only_sequential: bool,
-    /// Reads and writes each go on where they were before the others' turn.
-    pub(crate) keeps_places: bool,
+    pub(crate) place: KeptPlace,
+}
+
+/// Where a direction goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeptPlace {
+    /// At the request that came next when the last one left; not after the other direction's turn.
+    UntilOtherDirection,
+    /// At that request.
+    Request,
+    /// At the first request that does not begin before the last one did, whenever it came.
+    Position,
 }
 
 const READ: usize = 0;
@@ -29,6 +39,8 @@ pub(crate) struct Batches {
     fifo: [Fifo; 2],
     /// Where a batch of each direction would go on.
     next: [u32; 2],
+    /// Where its last request began.
+    position: [u64; 2],
     /// The direction of the batch that runs.
     way: usize,
     /// Requests of the running batch.
@@ -38,7 +50,7 @@ pub(crate) struct Batches {
     last_sector: u64,
 }
 
-snapshot_fields!(Batches { sorted, fifo, next, way, batching, starved, last_sector });
+snapshot_fields!(Batches { sorted, fifo, next, position, way, batching, starved, last_sector });
 
 impl Batches {
     pub(crate) fn new(rules: Rules) -> Batches {
@@ -47,6 +59,7 @@ impl Batches {
             sorted: Default::default(),
             fifo: Default::default(),
             next: [NONE; 2],
+            position: [0; 2],
             way: READ,
             batching: 0,
             starved: 0,
@@ -67,7 +80,7 @@ impl Batches {
 
     /// The request that goes next, and whether its time was over. It still waits.
     pub(crate) fn next(&mut self, now: Nanos, pool: &Pool) -> Option<(u32, bool)> {
-        let next = self.next[self.way];
+        let next = self.next_of(self.way);
         if next != NONE {
             if self.rules.only_sequential && pool[next].start() != self.last_sector {
                 self.batching = self.rules.fifo_batch;
@@ -92,8 +105,15 @@ impl Batches {
         self.batching = 0;
         let oldest = self.fifo[way].head()?;
         let expired = pool[oldest].time <= now;
-        let goes_on = self.next[way] != NONE && !expired;
-        Some((if goes_on { self.next[way] } else { oldest }, expired))
+        let next = self.next_of(way);
+        Some((if next != NONE && !expired { next } else { oldest }, expired))
+    }
+
+    fn next_of(&self, way: usize) -> u32 {
+        match self.rules.place {
+            KeptPlace::Position => self.sorted[way].from(self.position[way]).unwrap_or(NONE),
+            KeptPlace::Request | KeptPlace::UntilOtherDirection => self.next[way],
+        }
     }
 
     /// A request leaves for the device.
@@ -102,7 +122,8 @@ impl Batches {
         self.batching += 1;
         self.last_sector = pool[rq].end();
         self.way = way;
-        if !self.rules.keeps_places {
+        self.position[way] = pool[rq].start();
+        if self.rules.place == KeptPlace::UntilOtherDirection {
             self.next = [NONE; 2];
         }
         self.next[way] = self.sorted[way].after(pool, rq).unwrap_or(NONE);

@@ -1,6 +1,7 @@
 //! The queue before a device: bios come in, requests go out.
 
 pub(crate) mod recorded;
+mod woken;
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use super::extent::{Extent, is_mergeable};
 use super::plug::{QueuePlug, TaskPlugs};
 use super::pool::{NONE, Piece, Pool, State};
 use super::share::Shares;
-use super::tags::{Sleeper, Tags, Waiting};
+use super::tags::Tags;
 use super::written::Written;
 use crate::elevator::mutant::planted;
 use crate::elevator::{Kind, Merging, Policy};
@@ -35,7 +36,7 @@ pub(crate) struct Settings {
     /// Requests in the device at once.
     pub(crate) depth: u32,
     /// The driver asks for a place in the device before it asks the policy. Without that it takes
-    /// one request too many, which then waits before the device: nothing joins it, and it goes next.
+    /// one request too many, which then waits before the device: nothing joins it, and it is next.
     pub(crate) budget: bool,
     pub(crate) nr_requests: u32,
     pub(crate) extent: Extent,
@@ -429,50 +430,6 @@ impl Queue {
     pub(super) fn give_back(&mut self, now: Nanos, tag: u32) {
         self.tags.give_back(tag);
         self.wakes_at = now;
-    }
-
-    /// Whoever was woken goes on.
-    fn wake(&mut self, now: Nanos) {
-        self.wakes_at = Nanos::MAX;
-        if planted!(self, ForgetWaiting) {
-            return;
-        }
-        while let Some(sleeper) = self.tags.next_woken(now) {
-            self.go_on(now, sleeper);
-        }
-    }
-
-    /// As far as there are requests. What it asked for at another moment has another plug.
-    fn go_on(&mut self, now: Nanos, mut sleeper: Sleeper) {
-        let mut lucky = false;
-        let mut plugged = None;
-        while let Some(&Waiting { piece, came, tried }) = sleeper.pieces.front() {
-            if plugged.replace(came).is_some_and(|before| before != came) {
-                self.hand_over(now, piece.what.process);
-            }
-            if tried.is_some() || !self.merge(now, &piece) {
-                let depth = tried.unwrap_or_else(|| self.policy.depth(&piece.what));
-                if !self.become_request(now, &piece, depth) {
-                    sleeper.pieces[0].tried = Some(depth);
-                    self.sleeps_at = self.sleeps_at.min(now);
-                    return if lucky {
-                        self.tags.fall_asleep(sleeper)
-                    } else {
-                        self.tags.sleep_on(sleeper)
-                    };
-                }
-            }
-            lucky = true;
-            sleeper.pieces.pop_front();
-        }
-    }
-
-    /// The plug of a process.
-    fn hand_over(&mut self, now: Nanos, process: u32) {
-        if let Some(list) = self.plugs.hand_over_of(process) {
-            self.insert_all(now, list);
-            self.run(now);
-        }
     }
 
     /// When the policy's time or the plug's is over; [`Nanos::MAX`] for never.

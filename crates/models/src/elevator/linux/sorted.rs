@@ -81,6 +81,11 @@ impl Sorted {
         next.filter(|(start, _)| *start == sector).map(|&(_, rq)| rq)
     }
 
+    /// The first that does not begin before a sector.
+    pub(crate) fn from(&self, sector: u64) -> Option<u32> {
+        self.get(self.place((sector, 0)))
+    }
+
     /// The neighbour of `rq` to go on with: the next one up or, at the top, the lowest, against
     /// the next one down.
     pub(crate) fn neighbour(&self, pool: &Pool, rq: u32, way: &OneWay) -> Option<u32> {
