@@ -26,8 +26,8 @@
 //! and `bfq` twice what the device takes and at most 256), `budget`, `max_sectors_kb`,
 //! `max_segments`, `nomerges`, `unplug_thresh`, `unplug_delay`, `processes`, `queue_depth_max`. A
 //! request has a segment per started 4 KiB. Counted are bios (`enqueued`), what became of them,
-//! requests (`dequeued`), anticipations won and lost and the time that they took, and each process's
-//! `share` in requests, sectors and time in the device.
+//! requests (`dequeued`), anticipations won and lost and the time that they took, and the `share`
+//! of each process in requests, sectors and time in the device.
 //!
 //! Whoever finds no request left sleeps, and with it all that its process asks for later. Today's
 //! pool is the kernel's map: words of 1 to 64 requests, of each of which a policy may leave the
