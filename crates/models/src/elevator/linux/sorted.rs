@@ -83,7 +83,7 @@ impl Sorted {
 
     /// The first that does not begin before a sector.
     pub(crate) fn from(&self, sector: u64) -> Option<u32> {
-        self.get(self.place((sector, 0)))
+        self.get(self.place_again((sector, 0)))
     }
 
     /// The neighbour of `rq` to go on with: the next one up or, at the top, the lowest, against
