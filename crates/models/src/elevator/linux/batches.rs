@@ -105,7 +105,7 @@ impl Batches {
         self.batching = 0;
         let oldest = self.fifo[way].head()?;
         let expired = pool[oldest].time <= now;
-        let next = self.next_of(way);
+        let next = if way == self.way { next } else { self.next_of(way) };
         Some((if next != NONE && !expired { next } else { oldest }, expired))
     }
 
@@ -122,13 +122,20 @@ impl Batches {
         self.batching += 1;
         self.last_sector = pool[rq].end();
         self.way = way;
-        self.position[way] = pool[rq].start();
-        if self.rules.place == KeptPlace::UntilOtherDirection {
-            self.next = [NONE; 2];
+        match self.rules.place {
+            KeptPlace::Position => self.position[way] = pool[rq].start(),
+            KeptPlace::Request => self.next[way] = self.behind(pool, rq),
+            KeptPlace::UntilOtherDirection => {
+                self.next = [NONE; 2];
+                self.next[way] = self.behind(pool, rq);
+            }
         }
-        self.next[way] = self.sorted[way].after(pool, rq).unwrap_or(NONE);
         self.sorted[way].remove(pool, rq);
         self.fifo[way].remove(pool, rq);
+    }
+
+    fn behind(&self, pool: &Pool, rq: u32) -> u32 {
+        self.sorted[pool[rq].direction()].after(pool, rq).unwrap_or(NONE)
     }
 
     /// A request of this direction that waits longest.
@@ -156,7 +163,7 @@ impl Batches {
     pub(crate) fn joined(&mut self, pool: &mut Pool, first: u32, second: u32) {
         let way = pool[first].direction();
         if self.next[way] == second {
-            self.next[way] = self.sorted[way].after(pool, second).unwrap_or(NONE);
+            self.next[way] = self.behind(pool, second);
         }
         self.sorted[way].remove(pool, second);
         self.fifo[way].join(pool, first, second);

@@ -112,7 +112,7 @@ pub(crate) struct Queue {
     inside: u32,
     /// When somebody is through with submitting and waits; [`Nanos::MAX`] for nobody.
     sleeps_at: Nanos,
-    /// When a request was given back, and nobody looked who was woken; [`Nanos::MAX`] for never.
+    /// When somebody was woken that has not gone on yet; [`Nanos::MAX`] for nobody.
     wakes_at: Nanos,
     sequence: u64,
     /// Flushes that are out: their names below and what they cover.
@@ -428,8 +428,9 @@ impl Queue {
     }
 
     pub(super) fn give_back(&mut self, now: Nanos, tag: u32) {
-        self.tags.give_back(tag);
-        self.wakes_at = now;
+        if self.tags.give_back(tag) {
+            self.wakes_at = now;
+        }
     }
 
     /// When the policy's time or the plug's is over; [`Nanos::MAX`] for never.

@@ -8,6 +8,7 @@ use crate::elevator::mutant::planted;
 
 impl Queue {
     /// Whoever was woken goes on.
+    #[cold]
     pub(super) fn wake(&mut self, now: Nanos) {
         self.wakes_at = Nanos::MAX;
         if planted!(self, ForgetWaiting) {

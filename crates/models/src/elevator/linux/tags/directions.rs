@@ -87,17 +87,23 @@ impl Directions {
         batcher.is_some_and(|b| b.left == BATCH_REQUESTS || b.left > 0 && now < b.until)
     }
 
-    /// A request of this direction is free again: one sleeper is woken.
-    pub(super) fn give_back(&mut self, way: usize) {
+    /// A request of this direction is free again: one sleeper is woken, if there is one.
+    pub(super) fn give_back(&mut self, way: usize) -> bool {
         self.count[way] -= 1;
         if self.count[way] < self.nr_requests {
             self.full[way] = false;
         }
-        self.woken.extend(self.sleepers[way].pop_front());
+        let woken = self.sleepers[way].pop_front();
+        let is_woken = woken.is_some();
+        self.woken.extend(woken);
+        is_woken
     }
 
     pub(super) fn sleeper(&mut self, piece: &Piece) -> Option<&mut Sleeper> {
         let way = direction(piece.what.op);
+        if self.sleepers[way].is_empty() && self.woken.is_empty() {
+            return None;
+        }
         let mut all = self.sleepers[way].iter_mut().chain(&mut self.woken);
         all.find(|sleeper| sleeper.way() == way && sleeper.process == piece.what.process)
     }

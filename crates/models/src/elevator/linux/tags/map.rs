@@ -16,8 +16,10 @@ const WAKE_BATCH_MAX: u32 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Words {
     nr_requests: u32,
-    /// Requests of a word.
+    /// Requests of a word: two to the power of `shift`.
     pub(crate) requests: u32,
+    shift: u32,
+    count: u32,
 }
 
 impl Words {
@@ -27,16 +29,18 @@ impl Words {
         while nr_requests >= 4 && 4 * requests > nr_requests {
             requests /= 2;
         }
-        Words { nr_requests, requests }
+        let (shift, count) = (requests.ilog2(), nr_requests.div_ceil(requests));
+        Words { nr_requests, requests, shift, count }
     }
 
-    fn count(self) -> u32 {
-        self.nr_requests.div_ceil(self.requests)
+    /// The word of a request, and its place in there.
+    fn place(self, tag: u32) -> (u32, u32) {
+        (tag >> self.shift, tag & (self.requests - 1))
     }
 
     /// The last word may be shorter.
     fn requests_of(self, index: u32) -> u32 {
-        self.requests.min(self.nr_requests - index * self.requests)
+        self.requests.min(self.nr_requests - (index << self.shift))
     }
 
     /// Requests that are given back before sleepers are woken, of whom each may have so many of a
@@ -107,7 +111,7 @@ impl Map {
         let shape = Words::of(nr_requests);
         Map {
             shape,
-            words: vec![Word::default(); shape.count() as usize],
+            words: vec![Word::default(); shape.count as usize],
             hint: 0,
             in_use: 0,
             wake_batch: shape.wake_batch(depth_min),
@@ -126,16 +130,18 @@ impl Map {
 
     /// A request among the first `depth` of a word; [`u32::MAX`] for any, and then the first.
     pub(super) fn take(&mut self, depth: u32) -> Option<u32> {
-        let Words { requests, .. } = self.shape;
-        let count = self.shape.count();
-        let begin = self.hint / requests;
-        let mut from = if depth == u32::MAX { 0 } else { self.hint % requests };
-        let found = (0..count).find_map(|step| {
-            let index = (begin + step) % count;
+        let Words { shift, count, .. } = self.shape;
+        let (mut index, place) = self.shape.place(self.hint);
+        let mut from = if depth == u32::MAX { 0 } else { place };
+        let mut found = None;
+        for _ in 0..count {
             let depth = depth.min(self.shape.requests_of(index));
-            let bit = self.words[index as usize].take(std::mem::take(&mut from), depth)?;
-            Some(index * requests + bit)
-        });
+            if let Some(bit) = self.words[index as usize].take(from, depth) {
+                found = Some((index << shift) + bit);
+                break;
+            }
+            (index, from) = (if index + 1 == count { 0 } else { index + 1 }, 0);
+        }
         match found {
             None => self.hint = 0,
             Some(tag) if tag == self.hint => {
@@ -148,23 +154,24 @@ impl Map {
         found
     }
 
-    pub(super) fn give_back(&mut self, tag: u32) {
-        let Words { requests, .. } = self.shape;
-        self.words[(tag / requests) as usize].returned |= 1 << (tag % requests);
+    /// Returns whether somebody was woken.
+    pub(super) fn give_back(&mut self, tag: u32) -> bool {
+        let (index, place) = self.shape.place(tag);
+        self.words[index as usize].returned |= 1 << place;
         self.in_use -= 1;
-        self.wake();
         self.hint = tag;
+        // Whoever is woken counts until it is at work.
+        if self.asleep == 0 && self.woken.is_empty() {
+            return false;
+        }
+        self.wake()
     }
 
     /// Once a batch has been given back, as many of the next line in which anybody sleeps.
-    fn wake(&mut self) {
-        // Whoever is woken counts until it is at work.
-        if self.asleep == 0 && self.woken.is_empty() {
-            return;
-        }
+    fn wake(&mut self) -> bool {
         self.returned += 1;
         if self.returned < self.wake_batch {
-            return;
+            return false;
         }
         self.returned -= self.wake_batch;
         for _ in 0..LINES {
@@ -173,9 +180,10 @@ impl Map {
             self.asleep -= woken as u32;
             self.woken.extend(line.drain(..woken));
             if woken > 0 {
-                break;
+                return true;
             }
         }
+        false
     }
 
     pub(super) fn sleeper(&mut self, piece: &Piece) -> Option<&mut Sleeper> {

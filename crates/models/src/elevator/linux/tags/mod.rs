@@ -83,8 +83,8 @@ impl Tags {
         }
     }
 
-    /// A request is free again: whoever is woken by that is the next of [`Tags::next_woken`].
-    pub(crate) fn give_back(&mut self, tag: u32) {
+    /// A request is free again. Returns whether that wakes somebody, as [`Tags::next_woken`] says.
+    pub(crate) fn give_back(&mut self, tag: u32) -> bool {
         match self {
             Tags::Directions(tags) => tags.give_back(tag as usize),
             Tags::Map(tags) => tags.give_back(tag),
@@ -100,6 +100,7 @@ impl Tags {
     }
 
     /// There was no request for this piece with this limit: its process falls asleep.
+    #[cold]
     pub(crate) fn sleep(&mut self, now: Nanos, piece: Piece, depth: u32) {
         self.fall_asleep(Sleeper::new(now, piece, depth));
     }
