@@ -141,9 +141,8 @@ pub(super) fn loads(points: &[Point]) -> Vec<usize> {
 /// `error`, but what is far off counts by its size, not by its square (pseudo-Huber): one point
 /// that no part does is not to bend all others.
 fn bounded(error: f64) -> f64 {
-    let far = std::env::var("H17_FAR").map_or(FAR, |far| far.parse().unwrap());
-    let ratio = error / far;
-    error.signum() * far * (2.0 * ((1.0 + ratio * ratio).sqrt() - 1.0)).sqrt()
+    let ratio = error / FAR;
+    error.signum() * FAR * (2.0 * ((1.0 + ratio * ratio).sqrt() - 1.0)).sqrt()
 }
 
 pub(super) fn rms(residuals: &[f64]) -> f64 {
