@@ -42,6 +42,12 @@ impl Near {
         self.loads.iter().max().map_or(0, |last| last + 1)
     }
 
+    /// What was measured apart from each other: of the four numbers of a load two, as IOPS and mean
+    /// are one by Little's law, and half is near that; but one of each load at least.
+    fn measured(&self) -> f64 {
+        (self.here.len() as f64 / 2.0).max(self.count() as f64)
+    }
+
     /// What two measurements of one residual differ by, as the residuals say.
     pub(super) fn noise(&self) -> f64 {
         let (rows, columns) = self.slopes.shape();
@@ -179,9 +185,9 @@ pub(super) fn widen(
     others: &[Best],
 ) {
     for other in others {
-        // By how much the likelihood is less, as if each load were one measurement.
+        // By how much the likelihood is less.
         let rise = other.cost.powi(2) - best.cost.powi(2);
-        let rise = near.count() as f64 * rise / near.noise().powi(2);
+        let rise = near.measured() * rise / near.noise().powi(2);
         let size = |knob: usize| (other.place.logs[knob] - best.place.logs[knob]).abs();
         let furthest = (0..known.len()).max_by(|&a, &b| size(moved[a]).total_cmp(&size(moved[b])));
         for (column, known) in known.iter_mut().enumerate() {
