@@ -13,9 +13,11 @@ use super::measured::{
 use crate::say;
 
 mod descent;
+mod doubt;
 mod fit;
 mod flash;
 mod knobs;
+mod known;
 mod mechanisms;
 mod offered;
 mod probe;
@@ -173,6 +175,7 @@ impl Fitting {
         notes.extend(more);
         let held =
             if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
+        notes.extend(doubt::notes(&[(&split.fitted, &fitted), (&split.held, &held)]));
         let calibrated = Calibrated { split, fit, fitted, held, notes };
         base.check(&self.base, &self.sets, &calibrated.fit.place)?;
         let table = base.scaled(&calibrated.fit.place);

@@ -1,13 +1,14 @@
 //! The factors of the knobs with which a part is nearest to the drive.
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 use serde_json::{Value, json};
 use study::Failure;
 
 use super::super::measured::{Bench, Point, Values};
-use super::descent::{Best, Ground, LAST_STEP, PULL_LAST};
+use super::descent::{Best, Ground, LAST_STEP};
 use super::knobs::{Base, Candidate};
-use super::trial::{Look, Trial, residuals, rms};
+use super::known::{self, Known, Near, REPEAT, SPREAD_MAX};
+use super::trial::{Look, Trial, loads, residuals, rms};
 
 /// What was found.
 pub(super) struct Fit {
@@ -67,14 +68,8 @@ impl Fit {
 pub(super) const NEARER: f64 = 0.9;
 /// A knob that moves no point by more than this, if moved by half, is not felt.
 const FELT_MIN: f64 = 0.002;
-/// A knob whose standard error is larger is not known.
-const SPREAD_MAX: f64 = 0.05;
 /// More dies in a package than any package has.
 pub(super) const DIES_MAX: i64 = 256;
-/// What two measurements of one drive differ by at least.
-const REPEAT: f64 = 0.005;
-/// Above this correlation of their errors, two knobs are not told from each other.
-const ALIKE: f64 = 0.95;
 /// With all requests a descent is short: so many times what slopes cost.
 const LONG: u64 = 5;
 
@@ -110,18 +105,20 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let short = limit.saturating_sub(LONG * (knobs + 1));
     let mut ground = Ground { trial, look: Look::Short, moved, centre, limit: short };
     ground.descend(0.2, tries / 4, &mut best)?;
-    let dies = all_dies(&ground, tries / 12, &mut best)?;
+    let mut others = Vec::new();
+    let dies = all_dies(&ground, tries / 12, (&mut best, &mut others))?;
     // Wide steps see over what is uneven, narrow ones end it.
     for step in [0.2, 0.05] {
         ground.descend(step, short, &mut best)?;
     }
-    shake(&ground, &mut best)?;
+    shake(&ground, (&mut best, &mut others))?;
+    others.extend(known::aside(&ground, &near(&ground, &best.place)?, &best)?);
     (ground.look, ground.limit) = (Look::Long, limit);
     best.cost = rms(&trial.residuals(&best.place, Look::Long)?);
     for step in [0.05, LAST_STEP / 2.0] {
         ground.descend(step, limit, &mut best)?;
     }
-    judge(&ground, best, dies)
+    judge(&ground, best, (dies, others))
 }
 
 /// All times longer and all rates lower by what the base, which does `values`, is too quick in
@@ -161,7 +158,11 @@ fn felt(trial: &Trial, base: &Candidate, at_base: &[f64]) -> Result<Vec<usize>, 
 
 /// Twice and half as many dies while that is better; gives what was tried, and the error of
 /// each, but of those that are chosen.
-fn all_dies(ground: &Ground, share: u64, best: &mut Best) -> Result<Vec<(i64, f64)>, Failure> {
+fn all_dies(
+    ground: &Ground,
+    share: u64,
+    (best, others): (&mut Best, &mut Vec<Best>),
+) -> Result<Vec<(i64, f64)>, Failure> {
     let mut tried: Vec<(i64, f64)> =
         best.place.dies.map(|dies| (dies, best.cost)).into_iter().collect();
     for doubled in [true, false] {
@@ -173,10 +174,11 @@ fn all_dies(ground: &Ground, share: u64, best: &mut Best) -> Result<Vec<(i64, f6
             let place = Candidate { dies: Some(next), ..best.place.clone() };
             let other = ground.descend_from(place, 0.2, share, None)?;
             tried.push((next, other.cost));
+            others.push(other.clone());
             if other.cost > best.cost * NEARER {
                 break;
             }
-            *best = other;
+            others.push(std::mem::replace(best, other));
         }
     }
     tried.sort_by_key(|(dies, _)| *dies);
@@ -186,7 +188,7 @@ fn all_dies(ground: &Ground, share: u64, best: &mut Best) -> Result<Vec<(i64, f6
 /// Where one limit hides another, a small step of that other one does nothing, and a descent
 /// ends early with a knob far away: begin again with each knob where the base has it, or near
 /// that.
-fn shake(ground: &Ground, best: &mut Best) -> Result<(), Failure> {
+fn shake(ground: &Ground, (best, others): (&mut Best, &mut Vec<Best>)) -> Result<(), Failure> {
     let share = 6 * (ground.moved.len() as u64 + 1);
     for step in [0.0, -0.3, 0.3] {
         for &knob in &ground.moved {
@@ -196,52 +198,39 @@ fn shake(ground: &Ground, best: &mut Best) -> Result<(), Failure> {
             let mut place = best.place.clone();
             place.logs[knob] = ground.centre[knob] + step;
             let other = ground.descend_from(place, 0.1, share, Some(best.cost))?;
+            others.push(other.clone());
             if other.cost < best.cost {
-                *best = other;
+                others.push(std::mem::replace(best, other));
             }
         }
     }
     Ok(())
 }
 
-/// What of the best these points know: the standard errors of least squares.
+/// What of the best these points know, by it and by `others` that were tried.
 pub(super) fn judge(
     ground: &Ground,
     best: Best,
-    mut dies: Vec<(i64, f64)>,
+    (mut dies, others): (Vec<(i64, f64)>, Vec<Best>),
 ) -> Result<Fit, Failure> {
-    const STEP: f64 = 0.05;
     let Ground { trial, moved, .. } = ground;
     let Best { cost, place: at } = best;
     dies.iter_mut().filter(|(dies, _)| Some(*dies) == at.dies).for_each(|one| one.1 = cost);
     let knobs = &trial.base.knobs;
-    let look = ground.look;
-    let here = trial.residuals(&at, look)?;
-    let mut slopes = DMatrix::zeros(here.len(), moved.len());
-    for (column, &knob) in moved.iter().enumerate() {
-        let beside = |step: f64| {
-            let mut place = at.clone();
-            place.logs[knob] += step;
-            trial.residuals(&place, look)
-        };
-        let (above, below) = (beside(STEP)?, beside(-STEP)?);
-        for (row, (above, below)) in above.iter().zip(&below).enumerate() {
-            slopes[(row, column)] = (above - below) / (2.0 * STEP);
-        }
-    }
-    let free = here.len().saturating_sub(moved.len()).max(1) as f64;
-    let noise = (rms(&here) * (here.len() as f64 / free).sqrt()).max(REPEAT);
-    let spread = spreads(&slopes, noise);
+    let near = near(ground, &at)?;
+    let mut known = near.known();
+    let short = rms(&trial.residuals(&at, Look::Short)?);
+    let best = Best { cost: short, place: at };
+    known::widen(&mut known, moved, (&near, &best), &others);
     let mut fit = Fit {
-        place: at,
+        place: best.place,
         dies,
         spreads: vec![None; knobs.len()],
         unknown: vec![Some("not known by these points".to_string()); knobs.len()],
         tries: trial.tries(),
         ways: Vec::new(),
     };
-    for (index, &knob) in moved.iter().enumerate() {
-        let (error, twin) = spread[index];
+    for (&knob, Known { error, twin }) in moved.iter().zip(known) {
         fit.spreads[knob] = Some(error);
         fit.unknown[knob] = match twin {
             _ if error <= SPREAD_MAX => None,
@@ -252,38 +241,23 @@ pub(super) fn judge(
     Ok(fit)
 }
 
-/// By column of `slopes`: the standard error of its knob, and the other knob that its error goes
-/// with.
-fn spreads(slopes: &DMatrix<f64>, noise: f64) -> Vec<(f64, Option<usize>)> {
-    let count = slopes.ncols();
-    // A little more on the diagonal: what is not known is not known, and not a failure.
-    let information =
-        slopes.transpose() * slopes + DMatrix::identity(count, count) * PULL_LAST.powi(2);
-    let Some(inverse) = information.try_inverse() else {
-        return vec![(f64::INFINITY, None); count];
-    };
-    let size = |index: usize| inverse[(index, index)].max(0.0).sqrt();
-    let with = |one: usize, other: usize| {
-        inverse[(one, other)].abs() / (size(one) * size(other)).max(f64::MIN_POSITIVE)
-    };
-    let twin = |one: usize| {
-        let others = (0..count).filter(|&other| other != one && with(one, other) > ALIKE);
-        others.max_by(|&a, &b| with(one, a).total_cmp(&with(one, b)))
-    };
-    (0..count).map(|index| (noise * size(index), twin(index))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_two_knobs_do_alike_is_told_from_neither() {
-        // Three points, three knobs: the first by itself, the others only together.
-        let slopes = DMatrix::from_row_slice(3, 3, &[2.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0]);
-        let found = spreads(&slopes, 0.01);
-        assert!((found[0].0 - 0.005).abs() < 1e-6 && found[0].1.is_none(), "{found:?}");
-        assert!(found[1].0 > SPREAD_MAX && found[1].1 == Some(2), "{found:?}");
-        assert!(found[2].0 > SPREAD_MAX && found[2].1 == Some(1), "{found:?}");
+/// What each knob does where the best is.
+pub(super) fn near(ground: &Ground, at: &Candidate) -> Result<Near, Failure> {
+    const STEP: f64 = 0.05;
+    let Ground { trial, moved, look, .. } = ground;
+    let here = trial.residuals(at, *look)?;
+    let mut slopes = DMatrix::zeros(here.len(), moved.len());
+    for (column, &knob) in moved.iter().enumerate() {
+        let beside = |step: f64| {
+            let mut place = at.clone();
+            place.logs[knob] += step;
+            trial.residuals(&place, *look)
+        };
+        let (above, below) = (beside(STEP)?, beside(-STEP)?);
+        for (row, (above, below)) in above.iter().zip(&below).enumerate() {
+            slopes[(row, column)] = (above - below) / (2.0 * STEP);
+        }
     }
+    let here = DVector::from_vec(here);
+    Ok(Near { here, slopes, loads: loads(trial.points) })
 }

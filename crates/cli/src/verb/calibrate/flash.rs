@@ -161,8 +161,7 @@ impl Search<'_> {
             quoted_part(&self.from.base),
             capacities.join(", ")
         );
-        let sets = self.from.sets.iter().filter(|set| !set.starts_with(SPARE));
-        let mut sets: Vec<String> = sets.chain(self.added).cloned().collect();
+        let mut sets = settings(self.from, self.added);
         sets.push("ssd.timing=\"none\"".into());
         sets.push(format!("ssd.geometry.pages_per_block={}", self.flash.block_pages));
         let sets: Vec<String> = sets.iter().map(|set| format!("device.{set}")).collect();
@@ -339,6 +338,13 @@ fn added(from: &Fitting, base: &Base) -> Vec<String> {
     units.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
+/// What a part is built with over the base, but for its flash and what it sells, which are looked
+/// for.
+fn settings(from: &Fitting, added: &[String]) -> Vec<String> {
+    let sets = from.sets.iter().filter(|set| !set.starts_with(SPARE));
+    sets.chain(added).cloned().collect()
+}
+
 /// What says how other things are fitted has no meaning here.
 fn refuse_options(from: &Fitting) -> Result<(), Failure> {
     let given = [
@@ -406,13 +412,12 @@ struct Answer<'a> {
 impl Answer<'_> {
     /// Whether there can be such a part.
     fn check(&self, from: &Fitting, base: &Base) -> Result<(), Failure> {
-        let sets = from.sets.iter().filter(|set| !set.starts_with(SPARE)).cloned();
         let own = [
             format!("{BLOCKS}={}", self.blocks(base)),
             format!("{CAPACITY}=\"{:.0}KiB\"", self.flash.capacity / 1024.0),
         ];
-        let sets: Vec<String> =
-            sets.chain(self.added.iter().cloned()).chain(self.share_set()).chain(own).collect();
+        let mut sets = settings(from, &self.added);
+        sets.extend(self.share_set().into_iter().chain(own));
         study::build_part(&from.base, &sets, 1).map(|_| ())
     }
 

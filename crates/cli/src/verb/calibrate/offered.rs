@@ -4,8 +4,9 @@ use study::Failure;
 
 use super::super::measured::{Bench, Point};
 use super::descent::{Best, Ground};
-use super::fit::{DIES_MAX, Fit, NEARER, Way, judge};
+use super::fit::{DIES_MAX, Fit, NEARER, Way, judge, near};
 use super::knobs::{Base, Candidate};
+use super::known;
 use super::mechanisms;
 use super::trial::{Look, Trial, rms};
 
@@ -50,8 +51,9 @@ pub(super) fn fit(
         let ground = Ground { trial, look: Look::Short, moved, centre, limit: tries };
         let mut best = best;
         ground.descend(0.1, share, &mut best)?;
+        let others = known::aside(&ground, &near(&ground, &best.place)?, &best)?;
         let dies = best.place.dies.map(|dies| (dies, best.cost)).into_iter().collect();
-        judge(&ground, best, dies)
+        judge(&ground, best, (dies, others))
     })?;
     fit.tries += all;
     fit.ways = ways;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use study::Failure;
 
-use super::super::measured::{Bench, METRICS, Point, Values};
+use super::super::measured::{Bench, METRICS, Point, Values, by_load};
 use super::knobs::{Base, Candidate, FACTOR_MAX};
 use super::steps::Steps;
 use crate::interrupt;
@@ -125,6 +125,17 @@ pub(super) fn residuals(points: &[Point], values: &[Values]) -> Vec<f64> {
         })
     });
     pairs.collect()
+}
+
+/// By residual: the load that it is of, counted from 0.
+pub(super) fn loads(points: &[Point]) -> Vec<usize> {
+    let each = by_load(points).into_iter().enumerate().flat_map(|(index, load)| {
+        load.points.into_iter().map(move |point| (point, index)).collect::<Vec<_>>()
+    });
+    let of_point: BTreeMap<usize, usize> = each.collect();
+    let known = |point: &Point| point.measured.iter().flatten().count();
+    let each = points.iter().enumerate();
+    each.flat_map(|(index, point)| vec![of_point[&index]; known(point)]).collect()
 }
 
 /// `error`, but what is far off counts by its size, not by its square (pseudo-Huber): one point
