@@ -30,6 +30,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from measured import at_fills
+
 HEADER = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us"
 METRICS = ["iops", "latency_us_mean", "latency_us_p50", "latency_us_p99"]
 # As small while a drive is measured as while one is fitted.
@@ -215,37 +217,14 @@ def by_rates(program: str, chance: random.Random, folder: Path
     return OFFERED, header, keys, measured(program, OFFERED, drive, rows, header, folder)
 
 
-FLASH = """
-[device.ssd]
-part = "slc2010-paper"
-timing = "none"
-[device.ssd.geometry]
-blocks_per_plane = {blocks}
-[workload.fio]
-rw = "randwrite"
-bs = "4KiB"
-norandommap = true
-time_based = true
-runtime = "1000h"
-[[precondition]]
-fill = {{ span = "100%" }}
-[[precondition]]
-overwrite = {{ span = "100%", writes = "250%", unit = "4KiB" }}
-[run]
-requests = 100000
-[sweep]
-"device.ssd.over_provisioning.capacity" = {fills}
-"""
-
-
-def by_fills(program: str, chance: random.Random, folder: Path) -> tuple[int, list[float],
+def by_fills(program: str, chance: random.Random, folder: Path) -> tuple[int, list[int],
                                                                          list[float]]:
     """A drive by its write amplification: blocks of a plane, KiB that are used, WAF."""
     blocks = chance.randrange(120, 300)
     most = 0.86 * blocks * 16 * 128
     used = [round(share * most / 4) * 4 for share in FILLS]
-    fills = json.dumps([f"{kib}KiB" for kib in used])
-    (folder / "fills.toml").write_text(FLASH.format(blocks=blocks, fills=fills))
+    study = at_fills("slc2010-paper", f"blocks_per_plane = {blocks}", 100_000, used)
+    (folder / "fills.toml").write_text(study)
     args = ["run", "fills.toml", "--no-report", "--no-cache", "--out", "fills"]
     code, answer, said = run(program, *args, cwd=folder)
     if code:

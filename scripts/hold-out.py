@@ -23,6 +23,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from measured import at_fills
+
 HEADER = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us"
 METRICS = ["IOPS", "mean us", "p50 us", "p99 us"]
 Row = dict[str, str]
@@ -164,27 +166,6 @@ def offered(program: str, folder: Path, tables: Path, drive: str) -> list[str]:
 # Of the 7450: at 372 and 596 GiB as it was measured, elsewhere what its part gave before it had a
 # throttle (`blocklab run real/micron-7450-max`; within 0.5 % of what it gives now).
 FILLS_GIB = {372: 1.1065, 447: 1.166, 521: 1.279, 596: 1.408, 670: 1.606, 745: 1.903}
-# A part at other fills than it was fitted to, as `calibrate` runs it.
-AT_FILLS = """
-[device.ssd]
-part = "{part}"
-timing = "none"
-geometry.pages_per_block = 256
-[workload.fio]
-rw = "randwrite"
-bs = "4KiB"
-norandommap = true
-time_based = true
-runtime = "1000h"
-[[precondition]]
-fill = {{ span = "100%" }}
-[[precondition]]
-overwrite = {{ span = "100%", writes = "250%", unit = "4KiB" }}
-[run]
-requests = 2000000
-[sweep]
-"device.ssd.over_provisioning.capacity" = {fills}
-"""
 
 
 def amplified(program: str, folder: Path, base: str, given: tuple[int, ...]) -> list[str]:
@@ -198,8 +179,8 @@ def amplified(program: str, folder: Path, base: str, given: tuple[int, ...]) -> 
     with open(part, "rb") as file:
         pages = tomllib.load(file)["ssd"]["geometry"]["pages_per_block"]
     others = [fill for fill in FILLS_GIB if fill not in given]
-    small = [f"{round(fill * 2**20 * 256 / pages / 4) * 4}KiB" for fill in others]
-    study = AT_FILLS.format(part=part, fills=json.dumps(small))
+    small = [round(fill * 2**20 * 256 / pages / 4) * 4 for fill in others]
+    study = at_fills(part, "pages_per_block = 256", 2_000_000, small)
     (folder / "held.toml").write_text(study)
     out = ["--no-report", "--no-cache", "--out", str(folder / "out")]
     runs = run(program, "run", str(folder / "held.toml"), *out)["runs"]

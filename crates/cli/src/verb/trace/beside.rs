@@ -57,14 +57,18 @@ impl Args {
             let what = format!("there is no elevator \"{}\"", self.policy);
             return Err(Failure::input(what).expected(ElevatorPolicy::NAMES.join(", ")));
         }
-        let own = |parameter: &String| Some(parameter.strip_prefix("policy.")?.to_owned());
-        let (policy, queue): (Vec<_>, Vec<_>) =
-            self.parameters.iter().cloned().partition(|parameter| own(parameter).is_some());
+        let (mut of_queue, mut of_policy) = (Vec::new(), Vec::new());
+        for parameter in &self.parameters {
+            match parameter.strip_prefix("policy.") {
+                Some(own) => of_policy.push(own.to_owned()),
+                None => of_queue.push(parameter.clone()),
+            }
+        }
         let mut tunables = Map::new();
-        set_all(&mut tunables, &policy.iter().filter_map(own).collect::<Vec<_>>())?;
+        set_all(&mut tunables, &of_policy)?;
         let mut table = Map::new();
         table.insert("policy".into(), json!({ self.policy.as_str(): tunables }));
-        set_all(&mut table, &queue)?;
+        set_all(&mut table, &of_queue)?;
         serde_json::from_value(table.into()).map_err(|error| {
             Failure::input(format!("--with does not suit the elevator: {error}"))
                 .help("blocklab explain device.elevator")

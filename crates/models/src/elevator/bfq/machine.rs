@@ -16,6 +16,7 @@ use crate::elevator::Context;
 use crate::elevator::linux::idling::Idling;
 use crate::elevator::linux::pool::{NONE, Pool};
 use crate::elevator::linux::sorted::OneWay;
+use crate::elevator::linux::tags::map::Words;
 
 /// Budget in sectors until enough turns were seen.
 pub(super) const FIRST_BUDGET: u64 = 16 * 1024;
@@ -26,6 +27,8 @@ const SHELVES: usize = 2 * 8 + 1;
 pub(super) struct Bfq {
     pub(super) params: Params,
     pub(super) nr_requests: u32,
+    /// Of them, those of a word of their map.
+    pub(super) word: u32,
     pub(super) rotational: bool,
     pub(super) ticks: Ticks,
     pub(super) queues: Vec<Queue>,
@@ -94,6 +97,7 @@ impl Bfq {
         Bfq {
             params,
             nr_requests: context.nr_requests,
+            word: Words::of(context.nr_requests).requests,
             rotational,
             ticks,
             queues: Vec::new(),

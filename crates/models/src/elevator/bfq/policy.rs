@@ -7,7 +7,6 @@ use super::machine::Bfq;
 use super::process::Process;
 use super::seek::is_seek;
 use crate::elevator::linux::pool::{NONE, Piece, Pool};
-use crate::elevator::linux::tags::map::Words;
 use crate::elevator::{Context, Policy};
 
 impl Policy for Bfq {
@@ -166,7 +165,7 @@ impl Policy for Bfq {
     }
 
     fn depth(&self, what: &Request) -> u32 {
-        let word = Words::of(self.nr_requests).requests;
+        let word = self.word;
         let limit = match (what.op, what.sync, self.raised_busy > 0) {
             (Op::Read | Op::Flush, ..) => u32::MAX,
             (_, true, false) => word * 3 / 4,
