@@ -151,9 +151,10 @@ fn a_boot_is_predicted_on_another_drive() {
         return;
     }
     let folder = Folder::new();
-    let args = ["record", "--device", "wd-80g-5400", "--device", "emmc-51", "--queue"];
-    let booted = boot(&folder, &[&args[..], &["--slice", "0ms", "--out", "a"]].concat());
-    let booted_s = booted["boots"][1]["boot_ns"].as_f64().unwrap() / 1e9;
+    let recorded = ["record", "--device", "wd-80g-5400", "--queue"];
+    let others = ["--device", "mlc2009-32g", "--device", "sd-uhs1"];
+    let how = ["--slice", "0ms", "--out", "a"];
+    let booted = boot(&folder, &[&recorded[..], &others, &how].concat());
     let trace = format!("workload.trace.file={}", folder.path("a/wd-80g-5400.blk").display());
     let out = folder.blocklab(&[
         "run",
@@ -170,8 +171,11 @@ fn a_boot_is_predicted_on_another_drive() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let answer: Value = serde_json::from_slice(&out.stdout).unwrap();
     let runs = answer["runs"].as_array().unwrap();
-    let emmc = runs.iter().find(|run| run["label"] == "emmc").unwrap();
-    let replayed_s = emmc["metrics"]["simulated_s"].as_f64().unwrap();
-    let off = replayed_s / booted_s - 1.0;
-    assert!(off.abs() < 0.1, "{replayed_s} s replayed, {booted_s} s booted");
+    for (number, label) in [(1, "ssd-2009"), (2, "sd-card")] {
+        let booted_s = booted["boots"][number]["boot_ns"].as_f64().unwrap() / 1e9;
+        let run = runs.iter().find(|run| run["label"] == label).unwrap();
+        let replayed_s = run["metrics"]["simulated_s"].as_f64().unwrap();
+        let off = replayed_s / booted_s - 1.0;
+        assert!(off.abs() < 0.1, "{label}: {replayed_s} s replayed, {booted_s} s booted");
+    }
 }
