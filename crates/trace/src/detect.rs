@@ -89,6 +89,11 @@ fn unknown(name: &str, head: Head<'_>) -> TraceError {
     let line = head.bytes.split(|&b| b == b'\n').next().unwrap_or_default();
     let shown = printable(&line[..line.len().min(80)]);
     let expected = format!("one of {}; a format can be forced", TraceFormat::NAMES.join(", "));
+    if head.bytes.starts_with(&[0xff, 0xfe]) || head.bytes.starts_with(&[0xfe, 0xff]) {
+        let message = "this is text of UTF-16, as Windows' programs write it";
+        let expected = "a text of UTF-8; iconv -f UTF-16 -t UTF-8 makes one".into();
+        return TraceError { expected, ..TraceError::file(name, message) };
+    }
     if shown.contains('\u{fffd}') {
         let message =
             "the format cannot be told: this is no text, nor a binary trace that is known";

@@ -9,6 +9,8 @@ use crate::gzip::Gzip;
 const BUFFER_BYTES: usize = 256 << 10;
 /// Longest line or record.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
+/// What Windows' programs begin a text of UTF-8 with; no format begins with it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// A buffered, decompressed trace.
 pub struct Input {
@@ -54,6 +56,9 @@ impl Input {
             offset: 0,
         };
         while input.pending().len() < RECORD_BYTES_MAX && input.more()? {}
+        if input.pending().starts_with(BYTE_ORDER_MARK) {
+            input.consume(BYTE_ORDER_MARK.len());
+        }
         Ok(input)
     }
 

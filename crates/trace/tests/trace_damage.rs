@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{FIXTURES, fixture, read_bytes};
+use support::{FIXTURES, fixture, read_all, read_bytes};
 use trace::TracePlace;
 
 /// What reading `bytes` says; `None` when it reads.
@@ -201,4 +201,17 @@ fn damage_in_a_compressed_stream_is_told_from_damage_in_the_trace() {
 fn windows_line_ends_and_blank_lines_read() {
     let (_, records) = read_bytes(b"1 0 8 8 0\r\n\r\n  \n2 0 8 8 1\r\n", None).unwrap();
     assert_eq!(records.len(), 2);
+}
+
+#[test]
+fn the_mark_of_utf_8_is_passed_over_and_utf_16_is_named() {
+    let marked = [b"\xef\xbb\xbf", &fixture("sample.msr")[..]].concat();
+    let (trace, records) = read_bytes(&marked, None).unwrap();
+    assert_eq!(trace.format().name(), "msr");
+    assert_eq!(records, read_all("sample.msr").unwrap().1);
+    let error = say("\u{feff}1 0 8 8 0\n1 0 wrong 8 0\n", "disksim");
+    assert!(error.contains("test:2:5"), "{error}");
+    let wide: Vec<u8> = "1 0 8 8 0\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let error = read_bytes(&[b"\xff\xfe", &wide[..]].concat(), None).err().unwrap().to_string();
+    assert!(error.contains("UTF-16") && error.contains("iconv"), "{error}");
 }
