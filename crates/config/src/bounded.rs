@@ -19,16 +19,34 @@ pub fn bytes(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// The same as text.
+/// The same as text, without the mark that Windows' programs begin one of UTF-8 with.
 ///
 /// # Errors
 /// The same, and when it is not UTF-8.
 pub fn text(from: impl Read, most: u64) -> io::Result<String> {
-    String::from_utf8(bytes(from, most)?).map_err(|error| {
+    let mut all = bytes(from, most)?;
+    if all.starts_with(BYTE_ORDER_MARK) {
+        all.drain(..BYTE_ORDER_MARK.len());
+    }
+    String::from_utf8(all).map_err(|error| {
         let byte = error.utf8_error().valid_up_to();
-        let why = format!("it is not UTF-8 text: byte {byte} is none");
+        let why = if is_utf_16(error.as_bytes()) {
+            "it is not UTF-8 text but UTF-16, as Windows' programs write it: iconv -f UTF-16 -t UTF-8 \
+             makes one of the other"
+                .into()
+        } else {
+            format!("it is not UTF-8 text: byte {byte} is no character of it")
+        };
         io::Error::new(ErrorKind::InvalidData, why)
     })
+}
+
+/// What Windows' programs begin a text of UTF-8 with.
+pub const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The same mark of UTF-16, in either order.
+pub fn is_utf_16(head: &[u8]) -> bool {
+    head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff])
 }
 
 #[cfg(test)]
@@ -46,6 +64,14 @@ mod tests {
     fn text_says_where_it_is_none() {
         assert_eq!(text("é".as_bytes(), 9).unwrap(), "é");
         let why = text(&b"ab\xff"[..], 9).unwrap_err().to_string();
-        assert_eq!(why, "it is not UTF-8 text: byte 2 is none");
+        assert_eq!(why, "it is not UTF-8 text: byte 2 is no character of it");
+    }
+
+    #[test]
+    fn text_of_windows_programs() {
+        assert_eq!(text("\u{feff}{}".as_bytes(), 9).unwrap(), "{}");
+        let wide: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let why = text(&wide[..], 9).unwrap_err().to_string();
+        assert!(why.contains("UTF-16") && why.contains("iconv"), "{why}");
     }
 }

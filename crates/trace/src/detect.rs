@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use config::bounded::is_utf_16;
 use sim::Nanos;
 
 use crate::TraceFormat;
@@ -89,7 +90,7 @@ fn unknown(name: &str, head: Head<'_>) -> TraceError {
     let line = head.bytes.split(|&b| b == b'\n').next().unwrap_or_default();
     let shown = printable(&line[..line.len().min(80)]);
     let expected = format!("one of {}; a format can be forced", TraceFormat::NAMES.join(", "));
-    if head.bytes.starts_with(&[0xff, 0xfe]) || head.bytes.starts_with(&[0xfe, 0xff]) {
+    if is_utf_16(head.bytes) {
         let message = "this is text of UTF-16, as Windows' programs write it";
         let expected = "a text of UTF-8; iconv -f UTF-16 -t UTF-8 makes one".into();
         return TraceError { expected, ..TraceError::file(name, message) };

@@ -2,6 +2,8 @@
 
 use std::io::{Cursor, ErrorKind, Read};
 
+use config::bounded::BYTE_ORDER_MARK;
+
 use crate::error::{TraceError, TracePlace};
 use crate::gzip::Gzip;
 
@@ -9,8 +11,6 @@ use crate::gzip::Gzip;
 const BUFFER_BYTES: usize = 256 << 10;
 /// Longest line or record.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
-/// What Windows' programs begin a text of UTF-8 with; no format begins with it.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// A buffered, decompressed trace.
 pub struct Input {
