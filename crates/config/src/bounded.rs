@@ -31,8 +31,8 @@ pub fn text(from: impl Read, most: u64) -> io::Result<String> {
     String::from_utf8(all).map_err(|error| {
         let byte = error.utf8_error().valid_up_to();
         let why = if is_utf_16(error.as_bytes()) {
-            "it is not UTF-8 text but UTF-16, as Windows' programs write it: iconv -f UTF-16 -t UTF-8 \
-             makes one of the other"
+            "it is text of UTF-16, not of UTF-8, as Windows' programs write it: iconv -f UTF-16 \
+             -t UTF-8 makes one of the other"
                 .into()
         } else {
             format!("it is not UTF-8 text: byte {byte} is no character of it")

@@ -12,6 +12,7 @@ use crate::files::read_text;
 use crate::gone::Gone;
 use crate::library;
 use crate::locate;
+use crate::own_command;
 use crate::tree::{Data, Node, Origin, Text};
 
 /// A study's text with everything the command line sets, not yet laid out.
@@ -57,8 +58,10 @@ pub(crate) fn lay(
     let mut tree = Node::parse(text)?;
     let sweep = tree.get("sweep").cloned();
     let (mut late, mut set_axes) = (Vec::new(), Vec::new());
-    for set in sets {
-        let (mut path, value) = parse_set(set)?;
+    let sets = sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
+    let own = sets.iter().any(|(path, _)| own_command::is_set(&tree, path));
+    let own = own.then(|| own_command::make_room(&mut tree));
+    for (mut path, value) in sets {
         // A trace is its file: `--set workload.trace=FILE` keeps the rest of the table.
         if path == ["workload", "trace"] && value.to_value().is_str() {
             path.push("file".into());
@@ -67,7 +70,7 @@ pub(crate) fn lay(
     }
     let frame = locate::read::<Frame>(&tree)?;
     let gone = Gone::of(set_axes, sweep.as_ref(), tree.get("sweep"));
-    let notes = gone.notes();
+    let notes = own.into_iter().chain(gone.notes()).collect();
     let (name, text) = (name.to_string(), text.clone());
     Ok(Loaded { name, text, directory, tree, frame, late, gone, notes })
 }

@@ -132,6 +132,14 @@ impl Node {
         }
     }
 
+    /// The items of an array; none when it is something else.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.data {
+            Data::Array(list) => list,
+            _ => &[],
+        }
+    }
+
     /// The entry `key` of a table.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|(k, _)| k == key).map(|(_, node)| node)

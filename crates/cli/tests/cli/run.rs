@@ -102,8 +102,20 @@ fn an_answer_that_is_none_says_so() {
 }
 
 #[test]
-fn the_same_study_gives_the_same_digests() {
-    let ssd = r#"
+fn what_may_be_chance_is_said_of_repeats() {
+    let text = |args: &[&str]| {
+        let answer = Test::study(SSD).args(&["--json"]).args(args).json();
+        answer["answer"]["text"].as_str().unwrap().to_string()
+    };
+    let repeated = text(&["--set", "study.repeats=3", "--set", "run.requests=100"]);
+    assert!(repeated.contains(" Repeats differ the most at "), "{repeated}");
+    assert!(!text(&["--set", "study.repeats=1"]).contains("chance"));
+    let still = Test::study(STUDY).args(&["--json", "--set", "study.repeats=3"]).json();
+    let still = still["answer"]["text"].as_str().unwrap();
+    assert!(!still.contains("chance"), "{still}");
+}
+
+const SSD: &str = r#"
 [study]
 repeats = 2
 [device.ssd]
@@ -121,8 +133,11 @@ requests = 2000
 [sweep]
 "device.ssd.gc" = ["greedy", "fifo"]
 "#;
+
+#[test]
+fn the_same_study_gives_the_same_digests() {
     let digests = |args: &[&str]| {
-        let answer = Test::study(ssd).args(&["--json"]).args(args).json();
+        let answer = Test::study(SSD).args(&["--json"]).args(args).json();
         (answer["digest"].to_string(), answer["result_digest"].to_string())
     };
     let one = digests(&["--jobs", "1"]);

@@ -131,6 +131,27 @@ fn two_points_answer_alike_twice_and_differ_as_they_should() {
 }
 
 #[test]
+fn a_command_of_ones_own_is_asked_how_long_it_takes() {
+    if !can_travel(&["dd"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let sweep = "[sweep]\n\"travel.scheduler\" = ['none', 'bfq']\n";
+    let expect = "[[expect]]\ntext = 'a'\nmetric = 'block_read_dispatched'\nmin = 1e9\n\
+                  relative_to = { \"travel.scheduler\" = 'none' }\n";
+    study(&folder, "command = 'sync'", &format!("{sweep}{expect}"));
+    assert_eq!(run(&folder, &[]).0, Some(1));
+    let own = ["--set", "travel.command=dd if=/dev/vda of=/dev/null bs=64k count=64"];
+    let (code, result, said) = run(&folder, &own);
+    assert_eq!((code, &result["answer"]["metric"]), (Some(0), &"program_s".into()), "{said}");
+    assert_eq!(result["answer"]["by"], "travel.scheduler");
+    let text = result["answer"]["text"].as_str().unwrap();
+    assert!(text.contains("Each point was run once"), "{text}");
+    let notes = result["notes"].as_array().unwrap();
+    assert!(notes[0].as_str().unwrap().starts_with("travel.command is set: 1 "), "{notes:?}");
+}
+
+#[test]
 fn a_file_system_is_made_on_a_full_drive_without_emptying_it() {
     if !can_travel(&["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]) {
         return;
