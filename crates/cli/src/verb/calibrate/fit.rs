@@ -47,10 +47,18 @@ impl Way {
 }
 
 impl Fit {
-    /// For people: how well a knob is known.
+    /// For people: how well a knob is known; of one that is not, how far off it may be, unless
+    /// that is anywhere.
     pub(super) fn known(&self, knob: usize) -> String {
-        let spread = 100.0 * self.spreads[knob].unwrap_or_default();
-        self.unknown[knob].clone().unwrap_or_else(|| format!("{spread:.1} %"))
+        let spread = self.spreads[knob];
+        let percent = 100.0 * spread.unwrap_or_default();
+        match &self.unknown[knob] {
+            None => format!("{percent:.1} %"),
+            Some(why) if spread.is_some_and(|spread| spread < SOME_MAX) => {
+                format!("{why} (some {percent:.0} %)")
+            }
+            Some(why) => why.clone(),
+        }
     }
 
     /// For people: how far half and twice the dies are off.
@@ -70,6 +78,8 @@ pub(super) const NEARER: f64 = 0.9;
 const FELT_MIN: f64 = 0.002;
 /// More dies in a package than any package has.
 pub(super) const DIES_MAX: i64 = 256;
+/// A knob that may be off by more than a factor of 2 is anywhere.
+const SOME_MAX: f64 = std::f64::consts::LN_2;
 /// With all requests a descent is short: so many times what slopes cost.
 const LONG: u64 = 5;
 
@@ -260,4 +270,25 @@ pub(super) fn near(ground: &Ground, at: &Candidate) -> Result<Near, Failure> {
     }
     let here = DVector::from_vec(here);
     Ok(Near { here, slopes, loads: loads(trial.points) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_says_how_far_off_it_may_be() {
+        let why = || Some("not known by these points".to_string());
+        let fit = Fit {
+            place: Candidate { logs: vec![0.0; 4], dies: None },
+            dies: Vec::new(),
+            spreads: vec![Some(0.021), Some(0.12), Some(3.0), None],
+            unknown: vec![None, why(), why(), why()],
+            tries: 0,
+            ways: Vec::new(),
+        };
+        let told: Vec<String> = (0..4).map(|knob| fit.known(knob)).collect();
+        let not = "not known by these points";
+        assert_eq!(told, ["2.1 %", &format!("{not} (some 12 %)"), not, not]);
+    }
 }

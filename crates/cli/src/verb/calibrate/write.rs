@@ -49,9 +49,10 @@ impl Calibrated {
             format!("fitted: {} points of {}", self.split.fitted.len(), name_of(&from.from));
         let mut source = Vec::new();
         for (index, knob) in base.knobs.iter().enumerate() {
+            let known = self.fit.known(index);
             let why = match &self.fit.unknown[index] {
-                None => format!("standard error {}", self.fit.known(index)),
-                Some(why) => format!("but {why}"),
+                None => format!("standard error {known}"),
+                Some(_) => format!("but {known}"),
             };
             source.push((knob.key.clone(), format!("{fitted}, {why}")));
         }
