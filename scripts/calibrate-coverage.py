@@ -39,11 +39,11 @@ SMALL = {"ssd.geometry.blocks_per_plane": 24, "ssd.over_provisioning": '"28%"'}
 HOST = {"ssd.host.completion": "10us", "ssd.host.bandwidth": "4000MB/s"}
 Row = dict[str, Any]
 
-# By part: pages of a block while it is measured, keys that are changed, and a fixed key that may be
-# wrong in the base.
-PARTS: dict[str, tuple[int, dict[str, Any], str]] = {
+# By part: its planes, KiB of a page and pages that are programmed at once; keys that are changed;
+# a fixed key that may be wrong in the base.
+PARTS: dict[str, tuple[tuple[int, int, int], dict[str, Any], str]] = {
     "tlc-3d-128": (
-        384,
+        (16, 16, 3),
         {
             "ssd.nand.read": ["56us"],
             "ssd.nand.read_small.read": ["46us"],
@@ -54,7 +54,7 @@ PARTS: dict[str, tuple[int, dict[str, Any], str]] = {
         "ssd.geometry.channels=8",
     ),
     "samsung-980-pro-1tb": (
-        1536,
+        (32, 8, 6),
         {
             "ssd.nand.read": ["72us", "72us", "92us"],
             "ssd.nand.read_small.read": ["33.4us", "33.4us", "45.4us"],
@@ -66,7 +66,7 @@ PARTS: dict[str, tuple[int, dict[str, Any], str]] = {
         'ssd.host.command="12us"',
     ),
     "qlc-3d-96": (
-        512,
+        (16, 16, 4),
         {
             "ssd.nand.read": ["100us", "120us", "140us", "170us"],
             "ssd.nand.read_small.read": ["80us", "96us", "112us", "136us"],
@@ -182,11 +182,15 @@ def by_loads(program: str, kind: str, draw: int, chance: random.Random, folder: 
              ) -> tuple[str, str, dict[str, Any], list[Row]]:
     """A drive of closed loops: base, header, what is true, and what it does."""
     part = list(PARTS)[draw % len(PARTS)]
-    pages, keys, _ = PARTS[part]
+    (planes, page_kib, whole), keys, _ = PARTS[part]
     keys = {key: scaled(value, math.exp(chance.uniform(-0.5, 0.5))) for key, value in keys.items()}
     with open(Path(__file__).parent / ".." / "devices" / f"{part}.toml") as file:
         dies = int(re.search(r"dies_per_package = (\d+)", file.read())[1])
-    dies *= chance.choice([1, 1, 2])
+    more = chance.choice([1, 1, 2])
+    dies *= more
+    # As many as `calibrate` gives a part that it only reads or fills (`smaller`): with other
+    # blocks other addresses are asked for, and medians at a full queue differ by a quarter.
+    pages = (4 << 20) // page_kib // (planes * more * 24) // whole * whole
     if all(bs == "4k" for _, bs, _ in TABLES[kind]):
         # What small reads take is not told then: one time for all.
         keys.pop("ssd.nand.read_small.read")
