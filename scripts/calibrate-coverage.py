@@ -358,18 +358,18 @@ def table(name: str, groups: list[str], rows: list[Row]) -> list[str]:
         if not own or not keys:
             continue
         share = lambda good, known=known: (  # noqa: E731
-            f"{100 * sum(map(good, known)) / max(1, len(known)):.0f} %")
+            f"{100 * sum(map(good, known)) / len(known):.0f} %" if known else "-")
         false = [k for k in known if abs(k["off"]) > max(3 * k["said"], 0.05)]
         unknown = [key for key in keys if key["said"] is None]
         held = sorted(row["held"] for row in own if row.get("held") is not None)
-        said = sorted(key["said"] for key in known) or [math.nan]
+        said = sorted(key["said"] for key in known)
         cells.append([
             group, str(len(own)), str(len(known)),
             share(lambda k: abs(k["off"]) <= 2 * k["said"]),
             share(lambda k: abs(k["off"]) <= 3 * k["said"]),
             share(lambda k: abs(k["off"]) <= 0.05), str(len(false)), str(len(unknown)),
             str(sum(abs(k["off"]) <= 0.02 for k in unknown)),
-            f"{100 * said[len(said) // 2]:.1f} %",
+            f"{100 * said[len(said) // 2]:.1f} %" if said else "-",
             f"{100 * held[len(held) // 2]:.1f} %" if held else "",
             f"{sum(row['seconds'] for row in own) / len(own):.0f}",
         ])

@@ -163,7 +163,7 @@ fn text_in_another_coding() {
     let utf16: Vec<u8> = STUDY.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let with_mark = [&[0xff, 0xfe], &utf16[..]].concat();
     let run = || Test::new().args(&["run", "study.toml"]);
-    run().file("study.toml", with_mark).refuses(&["not UTF-8"]);
+    run().file("study.toml", with_mark).refuses(&["UTF-16"]);
     run().file("study.toml", b"title = \"\xe9\"").refuses(&["not UTF-8"]);
     // A mark of UTF-8 and lines as of Windows are right.
     for text in [format!("\u{feff}{STUDY}"), STUDY.replace('\n', "\r\n")] {
