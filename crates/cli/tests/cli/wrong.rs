@@ -100,7 +100,7 @@ const TRACES: [(&[u8], &[&str]); 9] = [
     (b"", &["study.toml:6:8", "t.log", "the file is empty"]),
     (b"hello world\nhello world\n", &["t.log:1:1", "cannot be told from \"hello world\""]),
     (b"\x01\x02\x03\xff\xfe\x00\x07", &["t.log", "no text, nor a binary trace"]),
-    (b"\xff\xfef\x00i\x00o\x00", &["t.log", "no text, nor a binary trace"]),
+    (b"\xff\xfef\x00i\x00o\x00", &["t.log", "UTF-16", "iconv"]),
     (b"fio version 2 iolog\n", &["t.log", "holds no requests"]),
     (b"fio version 2 iolog\n/d add\n/d open\n/d read 0 40x6\n", &["t.log:4:11", "\"40x6\""]),
     (b"fio version 2 iolog\n/d add\n/d open\n/d read -1 4096\n", &["t.log:4:9", "\"-1\""]),
