@@ -66,7 +66,7 @@ pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {
         text += &Cases::of(&points, axis, &axes).change(axis).unwrap_or_default();
     }
     text += &too_few(&metric, runs).unwrap_or_default();
-    text += &chance::said(&metric, runs, plan.travels()).unwrap_or_default();
+    text += &chance::said(&selection, runs, plan.travels()).unwrap_or_default();
     Some(Answer { by: by.map(String::from), metric, text })
 }
 

@@ -1,6 +1,6 @@
 //! How much of a difference may be chance: repeats of one point differ, too.
 
-use crate::expect::{Params, Runs};
+use crate::expect::{Runs, Selection};
 use crate::spoken::number;
 
 /// Two means of so many repeats each differ by more than this many standard errors in one case of
@@ -11,8 +11,12 @@ const LEAST: f64 = 0.01;
 
 /// What of a metric's differences may be chance. `travels`: the runs are sessions of a guest, where
 /// who comes first decides what comes after.
-pub(crate) fn said(metric: &str, runs: &Runs, travels: bool) -> Option<String> {
-    let points = by_point(metric, runs);
+pub(crate) fn said(selection: &Selection, runs: &Runs, travels: bool) -> Option<String> {
+    let defined = |(params, values): (_, Vec<Option<f64>>)| {
+        let values: Vec<f64> = values.into_iter().flatten().collect();
+        (!values.is_empty()).then_some((params, values))
+    };
+    let points: Vec<_> = selection.repeats(runs).into_iter().filter_map(defined).collect();
     if points.len() < 2 {
         return None;
     }
@@ -27,19 +31,6 @@ pub(crate) fn said(metric: &str, runs: &Runs, travels: bool) -> Option<String> {
     let less = format!("less than {percent} % may be chance");
     let said = format!(" Repeats differ the most at {place}: there, {less}.");
     (chance >= LEAST).then_some(said)
-}
-
-/// The repeats of each point.
-fn by_point<'a>(metric: &str, runs: &Runs<'a>) -> Vec<(&'a Params, Vec<f64>)> {
-    let mut points: Vec<(&Params, Vec<f64>)> = Vec::new();
-    for (run, metrics) in runs {
-        let Some(value) = metrics.get(metric).copied().flatten() else { continue };
-        match points.iter_mut().find(|(params, _)| *params == run.params) {
-            Some((_, values)) => values.push(value),
-            None => points.push((&run.params, vec![value])),
-        }
-    }
-    points
 }
 
 /// By what share two means of such repeats may differ by chance.

@@ -93,6 +93,12 @@ impl Selection<'_> {
     /// The metric at every selected point, repeats averaged, divided by that of the point it is
     /// relative to.
     pub(crate) fn points<'a>(&self, runs: &Runs<'a>) -> Vec<(&'a Params, Option<f64>)> {
+        let points = self.repeats(runs).into_iter();
+        points.map(|(point, values)| (point, mean(&values))).collect()
+    }
+
+    /// The same, each repeat by itself.
+    pub(crate) fn repeats<'a>(&self, runs: &Runs<'a>) -> Vec<(&'a Params, Vec<Option<f64>>)> {
         let mut points: Vec<(&'a Params, Vec<Option<f64>>)> = Vec::new();
         let by_repeat = self.which.contains_key("repeat");
         for (run, metrics) in runs.iter().filter(|(run, _)| self.selects(run)) {
@@ -102,7 +108,7 @@ impl Selection<'_> {
                 None => points.push((&run.params, vec![value])),
             }
         }
-        points.into_iter().map(|(point, values)| (point, mean(&values))).collect()
+        points
     }
 
     fn value(&self, run: &PlannedRun, metrics: &Metrics, runs: &Runs) -> Option<f64> {
