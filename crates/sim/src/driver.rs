@@ -61,7 +61,19 @@ pub enum RunError {
         /// When the run stopped.
         at: Nanos,
     },
+    /// Requests take no time at all, so a run that is bounded by nothing else would never end.
+    NoTime {
+        /// Requests at least that were completed at one moment.
+        requests: u64,
+        /// The moment.
+        at: Nanos,
+    },
 }
+
+/// So many requests that are completed at one moment, and more that follow, are taken for no end.
+const AT_ONCE_MAX: u64 = 1 << 21;
+/// Requests after which the pace is looked at.
+const PACED: u64 = 2 * AT_ONCE_MAX;
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,6 +84,11 @@ impl fmt::Display for RunError {
                 f,
                 "the device model is stuck with {in_flight} requests inside at {at}: \
                  this is a bug in blocklab, please report it with the study"
+            ),
+            RunError::NoTime { requests, at } => write!(
+                f,
+                "no time passes: more than {requests} requests began and ended at {at}, and nothing \
+                 says how many there should be"
             ),
         }
     }
@@ -85,7 +102,8 @@ impl std::error::Error for RunError {}
 /// in the device's queue is part of it.
 ///
 /// # Errors
-/// When the workload fails, asks for what the device does not have, or the model is stuck.
+/// When the workload fails, asks for what the device does not have, the model is stuck, or no time
+/// passes in a run that only time would end.
 pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
     device: &mut D,
     workload: &mut W,
@@ -123,6 +141,8 @@ struct Run<'a, D: ?Sized, P: ?Sized> {
     now: Nanos,
     issued: u64,
     in_flight: u64,
+    /// When the pace was looked at last, and the requests that were completed by then.
+    paced: (Nanos, u64),
     ended: bool,
     /// How long the workload goes on after its last completion.
     busy_after: Nanos,
@@ -148,6 +168,7 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
             now: start,
             issued: 0,
             in_flight: 0,
+            paced: (Nanos::MAX, 0),
             ended: false,
             busy_after: Nanos::ZERO,
             wake: Some(start),
@@ -205,6 +226,9 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
         }
         request.id = RequestId(self.issued);
         self.issued += 1;
+        if self.issued.is_multiple_of(PACED) {
+            self.pace()?;
+        }
         self.in_flight += 1;
         self.window.push_back(Some((request, self.now)));
         self.probe.on_issue(self.now, &request);
@@ -212,6 +236,19 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
         if !self.held.is_empty() || self.device.submit(self.now, request) == Err(Busy) {
             self.held.push_back(request);
         }
+        Ok(())
+    }
+
+    /// Whether time has passed since this was asked last, if nothing else ends the run. What waits
+    /// for the device has only been issued.
+    #[cold]
+    fn pace(&mut self) -> Result<(), RunError> {
+        let (at, done) = self.paced;
+        let at_once = self.outcome.requests - done;
+        if at == self.now && at_once > AT_ONCE_MAX && self.stop.requests == u64::MAX {
+            return Err(RunError::NoTime { requests: AT_ONCE_MAX, at });
+        }
+        self.paced = (self.now, self.outcome.requests);
         Ok(())
     }
 
@@ -363,6 +400,40 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("request 1: sector "), "{error}");
+    }
+
+    #[test]
+    fn a_run_without_time_ends() {
+        /// So many reads are left, one after the other if so.
+        struct Reads(u64, bool);
+        impl Workload for Reads {
+            fn next(&mut self, _: Nanos) -> Result<Demand, WorkloadError> {
+                if self.0 == 0 {
+                    return Ok(Demand::End);
+                }
+                self.0 -= 1;
+                let issue = Demand::Issue(Request::read(Lba(0), 1));
+                Ok(if self.1 && self.0 % 2 == 0 { Demand::Wait } else { issue })
+            }
+        }
+        let run = |delay: u64, reads: Reads, stop: Stop| {
+            let mut device = FixedDelay::new(Nanos(delay), 1);
+            let mut reads = reads;
+            let run = simulate(&mut device, &mut reads, Nanos(0), stop, &mut NoProbe);
+            run.map(|run| run.requests)
+        };
+        let timed = Stop { at: Nanos(1_000_000), ..Stop::default() };
+        let endless = || Reads(u64::MAX - 1, true);
+        for stop in [timed, Stop::default()] {
+            let expected = RunError::NoTime { requests: AT_ONCE_MAX, at: Nanos(0) };
+            assert_eq!(run(0, endless(), stop), Err(expected));
+        }
+        // Few, counted, slow ones; and many that only begin at once, as in a trace without times.
+        assert_eq!(run(0, Reads(PACED, true), timed), Ok(PACED / 2));
+        let counted = Stop { requests: 2 * PACED + 1, ..timed };
+        assert_eq!(run(0, endless(), counted), Ok(2 * PACED + 1));
+        assert_eq!(run(100, endless(), timed), Ok(10_000));
+        assert_eq!(run(1, Reads(2 * PACED + 1, false), Stop::default()), Ok(2 * PACED + 1));
     }
 
     #[test]

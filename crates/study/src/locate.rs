@@ -1,10 +1,11 @@
 //! From an error at a path of the merged document to the text that caused it.
 
 use config::{ConfigError, Failure, FilePlace, names};
+use models::registry::DeviceModel;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
-use crate::tree::Node;
+use crate::tree::{Data, Node};
 
 /// Read `tree` as a `T`; an error names the place of the offending key or value.
 pub(crate) fn read<T: DeserializeOwned>(tree: &Node) -> Result<T, Failure> {
@@ -39,7 +40,7 @@ pub(crate) fn place_of(tree: &Node, path: &[String]) -> Option<FilePlace> {
     let found = tree.find(path);
     (found.depth > 0 || path.is_empty()).then(|| {
         // A table's own span may cover many lines; its key is what one looks for.
-        let table = matches!(found.node.data, crate::tree::Data::Table(_));
+        let table = matches!(found.node.data, Data::Table(_));
         let origin = if table { &found.node.key } else { &found.node.value };
         origin.place()
     })
@@ -102,7 +103,24 @@ fn unknown(tree: &Node, path: &[String], name: &str, candidates: Vec<&str>) -> F
         "" => format!("unknown key `{name}`"),
         table => format!("unknown name `{name}` in `{table}`"),
     };
-    at(Failure::input(message), place).expected(names::expected(name, candidates))
+    let model = of_part(found.node, name, &candidates);
+    let failure = at(Failure::input(message), place).expected(names::expected(name, candidates));
+    match model {
+        Some((model, part)) => failure.help(format!("{model}.part = \"{part}\"")),
+        None => failure,
+    }
+}
+
+/// The model of a part that stands in its place, and the part.
+fn of_part(node: &Node, name: &str, candidates: &[&str]) -> Option<(String, String)> {
+    if candidates != DeviceModel::NAMES {
+        return None;
+    }
+    let part = match node.get(name).map(|value| &value.data) {
+        Some(Data::Leaf(toml::Value::String(part))) if name == "part" => part,
+        _ => name,
+    };
+    Some((crate::part::model_of(part).ok()?, part.to_string()))
 }
 
 #[cfg(test)]

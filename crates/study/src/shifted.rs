@@ -48,10 +48,16 @@ impl Workload for Shifted<'_> {
     }
 }
 
+const WITHOUT_TIME: &str = "a read of what was never written takes no time: write it first with \
+     [[precondition]] fill = {}, or say how many: [run] requests = 100000";
+
 /// A run that could not be finished, at the workload's table.
 pub(crate) fn run_failure(run: &PlannedRun, error: &RunError) -> Failure {
     let failure = match error {
         RunError::Stuck { .. } => return Failure::bug(error.to_string()),
+        RunError::NoTime { .. } => {
+            Failure::input(format!("{}: {error}", run.label)).help(WITHOUT_TIME)
+        }
         _ => Failure::input(format!("{}: {error}", run.label)),
     };
     let path = ["workload".to_string(), run.point.workload_name().to_string()];

@@ -7,11 +7,17 @@ use std::process::Command;
 use crate::support::{Output, STUDY, Test, entries};
 
 /// The sound study with a part of it replaced, and what is said to that.
-const REPLACED: [(&str, &str, &[&str]); 31] = [
+const REPLACED: [(&str, &str, &[&str]); 33] = [
     ("[run]\nrequests = 5000\n", "\u{0}", &["not TOML", "study.toml:9:"]),
     ("iodepth = 4", "iodepth = 4\niodepth = 5", &["duplicate key", "study.toml:9:1"]),
     ("iodepth = 4", "iodepth = 4\n[run]", &["duplicate key", "study.toml:10:2"]),
     ("[device.null]\nlatency = \"10us\"\n", "", &["no [device.<model>] table", "one of null, ssd"]),
+    ("null]\nlatency", "tlc-3d-96]\nlatency", &["4:9", "ssd.part = \"tlc-3d-96\""]),
+    (
+        "[device.null]\nlatency = \"10us\"",
+        "[devices.a]\npart = \"wd-80g-5400\"",
+        &["study.toml:5:1", "hdd.part = \"wd-80g-5400\""],
+    ),
     ("[workload.fio]", "[workload]", &["study.toml:8:1", "one of bonnie"]),
     ("[workload.fio]", "[device.ssd]\n[workload.fio]", &["not both `null` and `ssd`"]),
     ("iodepth = 4", "iodepth = -4", &["study.toml:8:11", "a whole number"]),
@@ -216,6 +222,19 @@ fn an_axis_that_one_of_the_devices_does_not_have() {
         "the axis `device.ssd.over_provisioning` belongs to `ssd`, but `disk` is of `hdd`",
         "in a study of its own",
     ]);
+}
+
+#[test]
+fn a_run_in_which_no_time_passes_ends() {
+    let study = STUDY.replace("10us", "0us").replace("requests = 5000", "time = \"1s\"");
+    let study = study.replace("iodepth = 4", "time_based = true\nruntime = \"1s\"");
+    let out = Test::new().file("study.toml", &study).args(&["run", "./study.toml"]).run();
+    assert_eq!(out.code, 2, "{}", out.stderr);
+    for part in
+        ["study.toml:6:", "no time passes: more than 2097152", "[[precondition]]", "[run] requests"]
+    {
+        assert!(out.stderr.contains(part), "{}", out.stderr);
+    }
 }
 
 #[test]
