@@ -41,7 +41,7 @@ pub struct BufferParams {
     /// Time to take a page in or to serve it.
     pub access: Duration,
     /// Share of the buffer, in percent, above which pages are programmed in the background.
-    /// 0 programs them as soon as possible.
+    /// 0 programs them as soon as possible, 100 when it is full.
     pub destage_above_percent: u32,
     /// Programs under way at once; 0 means one per plane.
     pub destage_depth: u32,
@@ -170,7 +170,9 @@ impl Buffer {
         let depth = if params.destage_depth == 0 { planes } else { params.destage_depth };
         Ok(Some(Buffer {
             capacity,
-            destage_above: capacity * params.destage_above_percent as usize / 100,
+            // A full one is programmed in any case: who waits for room would wait for ever.
+            destage_above: (capacity * params.destage_above_percent as usize / 100)
+                .min(capacity - 1),
             depth: depth as usize,
             access: params.access.0,
             protected: params.power_loss_protection,
@@ -360,6 +362,24 @@ impl Buffer {
 mod tests {
     use super::*;
     use sim::Op;
+
+    #[test]
+    fn a_full_buffer_is_programmed_whatever_the_share() {
+        let params = BufferParams {
+            capacity: Size(Bytes(2 * 4096)),
+            destage_above_percent: 100,
+            ..Default::default()
+        };
+        let mut buffer = Buffer::new(&params, 4096, 1).unwrap().unwrap();
+        let mut offer = |lpn: u32| {
+            let lba = Lba(u64::from(lpn) * 8);
+            let offer = buffer.offer(lpn, &Request::new(Op::Write, lba, 8), lba, 8);
+            (offer, buffer.next_destage())
+        };
+        assert_eq!(offer(1), (Offer::Taken, None));
+        assert_eq!(offer(2), (Offer::Taken, Some((1, 8, 0))));
+        assert_eq!(offer(3), (Offer::NoRoom, None));
+    }
 
     #[test]
     fn what_was_being_programmed_is_written_whole_after_a_power_failure() {
