@@ -4,6 +4,9 @@
 //! Frontends are codecs; [`Engine`] is what stands behind all of them. It never decides a latency:
 //! the model does, and [`Statistics`] tells how late this machine was against it.
 
+// What is told goes through `say` and `warn`: a closed terminal must not end the program.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod aligned;
 mod buffer_pool;
 mod captive;

@@ -61,7 +61,7 @@ impl Live {
     /// Leave the line standing and go to the next.
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.written) {
-            eprintln!();
+            config::warn("");
         }
     }
 }

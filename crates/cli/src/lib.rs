@@ -3,6 +3,9 @@
 //! With `--json` a failure is told twice: for people on stderr, as one object on stdout.
 //! Exit codes: 0 ok, 1 an expectation failed, 2 usage or bad input, 3 the machine lacks something.
 
+// What is told goes through `say` and `warn`: a closed terminal must not end the program.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod answer;
 #[cfg(feature = "linux")]
 mod binary;
@@ -22,6 +25,7 @@ use std::ffi::OsString;
 use std::sync::LazyLock;
 
 use clap::Parser;
+pub(crate) use config::{say, warn};
 use study::Failure;
 
 /// A laboratory for Linux storage on flash.
@@ -80,19 +84,13 @@ where
     match arguments.verb.run() {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("{failure}");
+            warn(&failure);
             if json {
                 say(failure.to_json());
             }
             failure.exit_code()
         }
     }
-}
-
-/// Print a line on stdout. Whoever closed it early, as `head` does, has seen enough.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 #[cfg(test)]

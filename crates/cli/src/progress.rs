@@ -71,7 +71,11 @@ fn lines(plan: &PlannedStudy, watch: &Watch, stopped: &Receiver<()>, began: Inst
     let mut estimate = Estimate::since(began);
     while !wait(stopped, LINE_EVERY) {
         let share = watch.share(plan);
-        eprintln!("{:3.0} %  {}", share * 100.0, message(plan, watch, share, &mut estimate));
+        crate::warn(format!(
+            "{:3.0} %  {}",
+            share * 100.0,
+            message(plan, watch, share, &mut estimate)
+        ));
     }
 }
 

@@ -11,7 +11,9 @@ mod failure;
 pub mod names;
 pub mod parameters;
 mod quantity;
+mod told;
 
 pub use error::{ConfigError, check_share};
 pub use failure::{Cause, Failure, FilePlace, Kind};
 pub use quantity::{Duration, Rate, Size};
+pub use told::{printable, say, warn};

@@ -1,6 +1,11 @@
 //! What runs inside a guest, or on a machine that is to be measured: one static program of 1.3 MB
 //! with a verb for each task, built by the build script of `boot`, which carries it.
 
+// What is told goes through `tell` and `warn`: a closed terminal must not end the program.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 mod boot;
@@ -47,14 +52,25 @@ const VERBS: [(&str, &str, Verb); 10] = [
 pub fn run(arguments: &[String]) -> u8 {
     let (verb, rest) = arguments.split_first().map_or(("", arguments), |(v, rest)| (v, rest));
     let Some((_, _, verb)) = VERBS.iter().find(|(name, ..)| *name == verb) else {
-        let known = VERBS.map(|(name, does, _)| format!("  {name}  {does}\n")).concat();
-        eprint!("blocklab-guest: no verb `{verb}`; it knows\n{known}");
+        let known = VERBS.map(|(name, does, _)| format!("  {name}  {does}")).join("\n");
+        warn(format!("blocklab-guest: no verb `{verb}`; it knows\n{known}"));
         return 2;
     };
     verb(rest).unwrap_or_else(|why| {
-        eprintln!("error: {why}");
+        warn(format!("error: {why}"));
         why.code()
     })
+}
+
+/// Tell people. Where nobody listens any more, as after a resume whose session is gone, what is to
+/// be done is done all the same: `println!` would end the program.
+pub(crate) fn tell(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// The same of what went wrong.
+pub(crate) fn warn(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// The processor's clock, which counts instructions where a machine runs by them.

@@ -87,8 +87,8 @@ impl fmt::Display for RunError {
             ),
             RunError::NoTime { requests, at } => write!(
                 f,
-                "no time passes: more than {requests} requests began and ended at {at}, and nothing \
-                 says how many there should be"
+                "no time passes: more than {requests} requests began and ended at {at}, and \
+                 nothing says how many there should be"
             ),
         }
     }

@@ -5,7 +5,8 @@ use models::registry::DeviceModel;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
-use crate::tree::{Data, Node};
+use crate::library;
+use crate::tree::{Data, Node, Text};
 
 /// Read `tree` as a `T`; an error names the place of the offending key or value.
 pub(crate) fn read<T: DeserializeOwned>(tree: &Node) -> Result<T, Failure> {
@@ -111,7 +112,7 @@ fn unknown(tree: &Node, path: &[String], name: &str, candidates: Vec<&str>) -> F
     }
 }
 
-/// The model of a part that stands in its place, and the part.
+/// The model of a shipped part that stands in its place, and the part.
 fn of_part(node: &Node, name: &str, candidates: &[&str]) -> Option<(String, String)> {
     if candidates != DeviceModel::NAMES {
         return None;
@@ -120,13 +121,15 @@ fn of_part(node: &Node, name: &str, candidates: &[&str]) -> Option<(String, Stri
         Some(Data::Leaf(toml::Value::String(part))) if name == "part" => part,
         _ => name,
     };
-    Some((crate::part::model_of(part).ok()?, part.to_string()))
+    let text = Text::new(part, library::find(library::parts(), part)?);
+    let keys = Node::parse(&text).ok()?;
+    let model = keys.entries().iter().find(|(key, _)| candidates.contains(&key.as_str()))?;
+    Some((model.0.clone(), part.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Text;
 
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "kebab-case")]

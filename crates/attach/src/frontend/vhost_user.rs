@@ -251,7 +251,7 @@ impl<T: Target> Frontend<T> for VhostUser {
             Ok(true) => {}
             Ok(false) => disk.disconnect(poll),
             Err(why) => {
-                eprintln!("{}: {why}; the connection is closed", shown(&disk.path));
+                config::warn(format!("{}: {why}; the connection is closed", shown(&disk.path)));
                 disk.disconnect(poll);
             }
         }
@@ -262,7 +262,7 @@ impl<T: Target> Frontend<T> for VhostUser {
         let (pool, budget) = (&mut shared.pool, &mut shared.budget);
         if let Err(why) = disk.backend.reply(reply, pool, budget, &mut disk.waiting) {
             // Seen as its end when the driver's side is next looked at.
-            eprintln!("{}: {why}", shown(&disk.path));
+            config::warn(format!("{}: {why}", shown(&disk.path)));
             disk.backend.disconnected();
         }
     }

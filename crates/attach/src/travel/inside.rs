@@ -38,7 +38,7 @@ pub fn init(folder: &Path) -> ! {
     }
     // Without a folder to write to there is only the console: the last words of the kernel's log.
     if let Some(why) = &findings.failed {
-        eprintln!("{why}");
+        config::warn(why);
     }
     if let Ok(text) = serde_json::to_vec(&findings) {
         let _ = write_through(plan::FINDINGS, &text);

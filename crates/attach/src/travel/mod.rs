@@ -204,7 +204,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     let mut notes = Vec::new();
     let (exports, mut origins) =
         open::all(std::mem::take(&mut options.devices), manner, &mut notes)?;
-    notes.iter().for_each(|note| eprintln!("{note}"));
+    notes.iter().for_each(config::warn);
     let mut shared = SharedState::new(exports, Clock::start());
     open::record(&mut shared.exports, options.record.as_deref())?;
     if companion.keeps_requests {

@@ -124,7 +124,7 @@ impl Attach {
         let captive = self.run.is_some();
         let options = self.options()?;
         let ready = |address: &Address| announce(address, captive);
-        let outcome = attach::attach(options, ready, |note| eprintln!("{note}"))?;
+        let outcome = attach::attach(options, ready, |note| crate::warn(note))?;
         results.write(&outcome.report, &outcome.report.lines())?;
         outcome.stopped.map(|()| outcome.code.unwrap_or(0))
     }

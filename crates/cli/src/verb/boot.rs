@@ -252,7 +252,7 @@ impl Load {
             let boot = load::boot_recipe(kernel, recipe, limits)?;
             if !self.json {
                 let told = told(&boot);
-                eprintln!("{}: {told}", recipe.name());
+                crate::warn(format!("{}: {told}", recipe.name()));
             }
             if let Some(path) = kept.get(nth) {
                 study::create(path, boot.recording.to_string().as_bytes())?;
@@ -425,7 +425,7 @@ pub(super) fn record_anew(
     }
     let mut sets = Vec::new();
     for (key, recipe, path) in all {
-        eprintln!("booting {} kernel of {}", recipe.name(), kernel.display());
+        crate::warn(format!("booting {} kernel of {}", recipe.name(), kernel.display()));
         let recording = load::boot_recipe(kernel, &recipe, Limits::default())?.recording;
         let wrong = |why: std::io::Error| Failure::machine(format!("{}: {why}", path.display()));
         study::replace(&path, recording.to_string().as_bytes()).map_err(wrong)?;

@@ -246,7 +246,7 @@ fn told<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
                 let done = progress.done.load(Ordering::Relaxed);
                 let all = progress.all.load(Ordering::Relaxed);
                 if all == 0 {
-                    eprintln!("the command runs");
+                    crate::warn("the command runs");
                     continue;
                 }
                 let (since, before) = *began.get_or_insert((Instant::now(), done));
@@ -255,7 +255,7 @@ fn told<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
                 let left = (all - done.min(all)) as f64 * pace;
                 let left =
                     if done > before { format!(", {left:.0} s left") } else { String::new() };
-                eprintln!("{done}/{all} cuts{left}");
+                crate::warn(format!("{done}/{all} cuts{left}"));
             }
         });
         let _stop = stop; // dropped when the work is done, or panics

@@ -2,7 +2,7 @@
 
 mod checks;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 use study::Failure;
@@ -38,9 +38,11 @@ impl Args {
         let checks = checks::all();
         if self.json {
             let ok = lacking(&checks) == 0;
-            println!("{}", serde_json::json!({ "ok": ok, "checks": checks }));
+            crate::say(serde_json::json!({ "ok": ok, "checks": checks }));
         } else {
-            print!("{}", show(&checks, std::io::stdout().is_terminal()));
+            let text = show(&checks, std::io::stdout().is_terminal());
+            // Whoever closed it early has seen enough.
+            let _ = std::io::stdout().write_all(text.as_bytes());
         }
         Ok(if lacking(&checks) == 0 { 0 } else { MACHINE_LACKS })
     }

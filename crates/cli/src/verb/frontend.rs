@@ -56,7 +56,7 @@ pub(super) fn check_options(
 /// Tell whoever started a server where it is, unless a program runs beside it that knows.
 pub(super) fn announce(address: &Address, captive: bool) {
     if !captive {
-        address.lines.iter().for_each(|line| eprintln!("{line}"));
-        eprintln!("end with Ctrl-C");
+        address.lines.iter().for_each(crate::warn);
+        crate::warn("end with Ctrl-C");
     }
 }

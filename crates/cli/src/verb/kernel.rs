@@ -58,7 +58,7 @@ pub(crate) fn find_or_build(wanted: Option<PathBuf>) -> Result<PathBuf, Failure>
     if wanted.is_some() || is_there {
         return find(wanted);
     }
-    eprintln!("building the kernel that travel boots, once, some minutes");
+    crate::warn("building the kernel that travel boots, once, some minutes");
     Ok(shown_build(None)?.path)
 }
 
@@ -79,11 +79,11 @@ fn shown_build(source: Option<&Path>) -> Result<Built, Failure> {
     } else {
         let mut said = Instant::now();
         kernel::build(source, |progress| match progress {
-            Progress::Begins(what) => eprintln!("kernel: {what}"),
-            Progress::Lacks(option) => eprintln!("{}", lacks(option)),
+            Progress::Begins(what) => crate::warn(format!("kernel: {what}")),
+            Progress::Lacks(option) => crate::warn(lacks(option)),
             Progress::Compiled(share) if said.elapsed() >= LINE_EVERY => {
                 said = Instant::now();
-                eprintln!("kernel: {:3.0} %", share * 100.0);
+                crate::warn(format!("kernel: {:3.0} %", share * 100.0));
             }
             Progress::Compiled(_) => {}
         })

@@ -41,9 +41,9 @@ impl Args {
             Kind::Part => format!("use it in a study: part = \"{}\"", path.display()),
         };
         if self.json {
-            println!("{}", serde_json::json!({ "file": path, "next": next }))
+            crate::say(serde_json::json!({ "file": path, "next": next }))
         } else {
-            println!("wrote {}\nnext: {next}", path.display())
+            crate::say(format!("wrote {}\nnext: {next}", path.display()))
         }
         Ok(0)
     }

@@ -39,11 +39,11 @@ impl Results {
 
     /// Write the report, and tell a person about it in `lines`.
     pub(super) fn write(self, report: &impl Serialize, lines: &[String]) -> Result<(), Failure> {
-        lines.iter().for_each(|line| eprintln!("{line}"));
+        lines.iter().for_each(crate::warn);
         let text =
             serde_json::to_string_pretty(report).map_err(|why| Failure::bug(why.to_string()))?;
         crate::write::replace(&self.path, format!("{text}\n").as_bytes())?;
-        eprintln!("results {}", self.path.display());
+        crate::warn(format!("results {}", self.path.display()));
         if self.json {
             say(text);
         }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use study::{Cache, Failure, Options, PlannedStudy, Results, Watch};
 
 use crate::table::{self, Format};
-use crate::{answer, interrupt, progress, python, say};
+use crate::{answer, interrupt, progress, python, say, warn};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -87,7 +87,7 @@ impl Args {
             let table = table::lines(&plan, &results.runs, self.format, self.all)?;
             let beside: fn(&String) = match self.format {
                 Format::Table => |line| say(line),
-                Format::Csv | Format::Markdown => |line| eprintln!("{line}"),
+                Format::Csv | Format::Markdown => |line| warn(line),
             };
             before.iter().for_each(beside);
             table.iter().for_each(say);
@@ -195,7 +195,7 @@ pub(super) fn interruptible(
         0 => {}
         signal => {
             if plan.travels() && options.cache.is_some() {
-                eprintln!("the runs that were finished are kept: the same command goes on there");
+                crate::warn("the runs that were finished are kept: the same command goes on there");
             }
             interrupt::end_by(signal)
         }

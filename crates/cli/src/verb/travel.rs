@@ -188,7 +188,7 @@ fn input() -> Result<Vec<u8>, Failure> {
     let (done, waits) = std::sync::mpsc::channel::<()>();
     let notice = std::thread::spawn(move || {
         if waits.recv_timeout(WAITS_QUIETLY) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("reading standard input to its end; `< /dev/null` gives the command none");
+            crate::warn("reading standard input to its end; `< /dev/null` gives the command none");
         }
     });
     let read = input.read_to_end(&mut content);

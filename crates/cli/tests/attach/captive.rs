@@ -17,6 +17,17 @@ fn the_programs_exit_code_is_passed_on_and_nothing_stays() {
     }
 }
 
+/// A terminal that was closed, a journal that was started again.
+#[test]
+fn where_nobody_listens_it_serves_to_its_end() {
+    let folder = Folder::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut session = folder.command(&["attach", "part.toml", "--run", "exit 7"]);
+    session.stdout(full.try_clone().unwrap()).stderr(full);
+    assert_eq!(session.status().unwrap().code(), Some(7));
+    assert!(folder.report("out/attach/attach.json").is_object());
+}
+
 #[test]
 fn the_program_is_told_where_the_device_is() {
     let folder = Folder::new();

@@ -181,6 +181,10 @@ fn the_tools_are_written_once() {
     assert_eq!(&std::fs::read(test.path("tools/blocklab.efi")).unwrap()[..2], b"MZ");
     let guest = Command::new(test.path("tools/blocklab-guest")).arg("suspend").output().unwrap();
     assert!(String::from_utf8_lossy(&guest.stderr).contains("usage: suspend TARGET"));
+    // After a resume nobody may be there to read what it says.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut unheard = Command::new(test.path("tools/blocklab-guest"));
+    assert_eq!(unheard.arg("suspend").stderr(full).status().unwrap().code(), Some(2));
     let again = run();
     assert_eq!(again.code, 2);
     assert!(again.stderr.contains("a name that is free"), "{}", again.stderr);

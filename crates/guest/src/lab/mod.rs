@@ -1,6 +1,8 @@
 //! `snapshot-lab`: the first process of a guest that suspends itself, and, resumed, shows that
 //! nothing of it was lost.
 
+#![allow(clippy::print_stdout, reason = "nothing listens to it but a test, which is to fail")]
+
 pub(crate) mod app;
 
 use std::fs::{self, File};

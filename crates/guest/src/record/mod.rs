@@ -136,7 +136,7 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
         File::create(to).map_err(|why| format!("cannot write {to}: {why}"))?;
     }
     // Whoever waits for it goes on.
-    println!();
+    crate::tell("");
     let mut init = (!options.init.is_empty()).then(|| start(&options)).transpose()?;
     let reached = recorder.until(&options, init.as_mut());
     let record = recorder.finish(&options, init.as_ref().map(Child::id), reached)?;
@@ -188,19 +188,19 @@ fn before_init(arguments: &[String], options: &Options) -> String {
         return format!("as process 1 it needs an init; expected {USAGE}");
     };
     if options.to.is_none() {
-        eprintln!("blocklab-guest: nothing is recorded: as process 1 it needs --to FILE");
+        crate::warn("blocklab-guest: nothing is recorded: as process 1 it needs --to FILE");
         return become_init(program, rest);
     }
     // What lies in /run is seen as long as the machine runs, and needs no writable root.
     if let Err(why) = have_run() {
-        eprintln!("blocklab-guest: /run: {why}");
+        crate::warn(format!("blocklab-guest: /run: {why}"));
     }
     let own = arguments.iter().take_while(|argument| *argument != "--");
     let child =
         Command::new("/proc/self/exe").arg("record").args(own).stdout(Stdio::piped()).spawn();
     match child {
         // An init without a recorder is better than none.
-        Err(why) => eprintln!("blocklab-guest: nothing is recorded: {why}"),
+        Err(why) => crate::warn(format!("blocklab-guest: nothing is recorded: {why}")),
         // It listens when it has said something, or is gone.
         Ok(child) => {
             let _ = child.stdout.map(|mut said| said.read(&mut [0]));

@@ -21,7 +21,7 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
         return Err(Why::Input("usage: convert SWAP TARGET [DISK...]".into()));
     };
     let disks: Vec<PathBuf> = disks.iter().map(PathBuf::from).collect();
-    println!("image {}", convert(Path::new(swap), Path::new(target), &disks)?);
+    crate::tell(format!("image {}", convert(Path::new(swap), Path::new(target), &disks)?));
     Ok(0)
 }
 

@@ -132,13 +132,13 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
         return convert::prepare(target).map(|()| 0);
     }
     if task == Task::DryRun {
-        println!("image {}", dry_run(&order)?);
+        crate::tell(format!("image {}", dry_run(&order)?));
         return Ok(0);
     }
     match run(&order)? {
-        Ended::Written(report) => println!("image {report}"),
+        Ended::Written(report) => crate::tell(format!("image {report}")),
         Ended::Resumed(fetch) => {
-            println!("resumed");
+            crate::tell("resumed");
             return Ok(fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0)?);
         }
     }
@@ -226,7 +226,9 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     if snapshot.create()? == Created::Resumed {
         // Before anybody asks for one. A machine that came back goes on in any case.
         if let Err(why) = renew::renew() {
-            eprintln!("random numbers may be those of an earlier use of the image: {why}");
+            crate::warn(format!(
+                "random numbers may be those of an earlier use of the image: {why}"
+            ));
         }
         snapshot.thaw();
         return Ok(Ended::Resumed(fetch));

@@ -262,7 +262,7 @@ impl<T: Target> Frontend<T> for Loop {
                 }
                 let (path, s) = (device.path.display(), PATIENCE.as_secs());
                 let used = format!("{path} is in use: {}", used_by(device));
-                eprintln!("{used}\nwaiting {s} s for it; Ctrl-C ends at once");
+                config::warn(format!("{used}\nwaiting {s} s for it; Ctrl-C ends at once"));
                 if !device.wait_until_free(PATIENCE) {
                     return Err(Failure::machine(format!(
                         "{path} is still in use: {}; from now on everything it is asked fails",

@@ -189,7 +189,7 @@ impl Args {
 
     fn boot(&self, change: &str, boot: &Boot) -> Result<(Row, Record), Failure> {
         if !self.json {
-            eprintln!("booting: {change}");
+            crate::warn(format!("booting: {change}"));
         }
         let booted = session::record(boot)?;
         Ok((Row::of(change, &booted), booted.record))
@@ -233,7 +233,7 @@ impl Args {
         let mut all = Vec::new();
         for recipe in recipes(self.initramfs.as_ref()) {
             if !self.json {
-                eprintln!("loading: {}", recipe.name());
+                crate::warn(format!("loading: {}", recipe.name()));
             }
             match load::boot_recipe(vmlinuz, &recipe, limits) {
                 Ok(boot) => {

@@ -151,7 +151,7 @@ impl Root {
 /// The root of `boot root`, which is made where it is not there yet.
 pub(super) fn cached_root(kind: Kind, quiet: bool) -> Result<PathBuf, Failure> {
     if !quiet && !root::cached(kind)?.is_file() {
-        eprintln!("making the root file system of a small Debian, once, some minutes");
+        crate::warn("making the root file system of a small Debian, once, some minutes");
     }
     root::make(kind)
 }

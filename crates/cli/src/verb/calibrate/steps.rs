@@ -37,7 +37,7 @@ impl Steps {
         self.bar.set_position(done);
         if let Some(last) = self.line.as_ref().filter(|last| last.get().elapsed() >= LINE_EVERY) {
             last.set(Instant::now());
-            eprintln!("{}", self.told(done, self.began.elapsed()));
+            crate::warn(self.told(done, self.began.elapsed()));
         }
     }
 

@@ -117,7 +117,7 @@ impl Args {
         let lag = LagRules { flush_deadline, slow, ..LagRules::default() };
         let options = Options { start, frontend, run: self.run, control: self.control, lag };
         let ready = |address: &Address| announce(address, captive);
-        let served = serve(options, ready, &mut |note| eprintln!("{note}"))?;
+        let served = serve(options, ready, &mut |note| crate::warn(note))?;
         if self.json {
             say(super::json(&served.mirror)?);
         }

@@ -60,7 +60,7 @@ impl Args {
             }
         }
         if wanted == Mode::Relaxed {
-            eprintln!("{}", warning());
+            crate::warn(warning());
         }
         told.end(about);
         Ok(0)

@@ -100,7 +100,7 @@ impl Args {
                 if said.elapsed() >= LINE_EVERY {
                     *said = Instant::now();
                     let rate = *ended as f64 / began.elapsed().as_secs_f64();
-                    eprintln!("{ended} seeds, {rate:.0} per second, no violation");
+                    crate::warn(format!("{ended} seeds, {rate:.0} per second, no violation"));
                 }
             }
             None

@@ -53,7 +53,7 @@ pub(super) fn until(
                     bar.set_position(done);
                     bar.set_message(text);
                 } else if line.elapsed() >= LINE_EVERY {
-                    eprintln!("{text}");
+                    crate::warn(text);
                     line = Instant::now();
                 }
             }

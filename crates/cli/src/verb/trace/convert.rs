@@ -48,7 +48,7 @@ impl Args {
         let (reading, lost) = self.written()?;
         reading.say_remarks();
         let losses = lost.say();
-        losses.iter().for_each(|loss| eprintln!("lost: {loss}"));
+        losses.iter().for_each(|loss| crate::warn(format!("lost: {loss}")));
         let from = reading.trace.format().name();
         let (output, written) = (self.output.display().to_string(), lost.written);
         if self.json {

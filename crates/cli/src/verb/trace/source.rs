@@ -1,7 +1,7 @@
 //! The trace a command reads: a file, perhaps a forced format, and how far it is.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Read};
+use std::io::{IsTerminal as _, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +110,7 @@ impl Reading {
 
     /// What a user must know, on stderr.
     pub(super) fn say_remarks(&self) {
-        self.trace.remarks().iter().for_each(|remark| eprintln!("note: {remark}"));
+        self.trace.remarks().iter().for_each(|remark| crate::warn(format!("note: {remark}")));
     }
 }
 
@@ -184,12 +184,13 @@ impl Progress {
         self.shown = Some(Instant::now());
         let share = self.done.load(Ordering::Relaxed) as f64 / self.length as f64;
         let left = self.start.elapsed().as_secs_f64() * (1.0 / share.max(1e-6) - 1.0);
-        eprint!("\r{:3.0} % read, {left:.0} s left  ", share.min(1.0) * 100.0);
+        let percent = share.min(1.0) * 100.0;
+        let _ = write!(std::io::stderr(), "\r{percent:3.0} % read, {left:.0} s left  ");
     }
 
     fn clear(&self) {
         if self.shown.is_some() {
-            eprint!("\r{:40}\r", "");
+            let _ = write!(std::io::stderr(), "\r{:40}\r", "");
         }
     }
 }

@@ -1,0 +1,38 @@
+//! What people are told while and after something is done.
+//!
+//! A terminal, a pipe or a journal may be gone before the program is: what it serves is not to end
+//! for that, as `println!` and `eprintln!` would end it.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::Write;
+
+/// Print a line on standard output, if somebody reads it.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{}", printable(&line.to_string()));
+}
+
+/// Print a line on standard error, if somebody reads it.
+pub fn warn(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{}", printable(&line.to_string()));
+}
+
+/// Text for a terminal. What is quoted of a file or of a recorded process may tell it to do
+/// something: a character that nobody can read is shown as such.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let hidden = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(hidden) { text.replace(hidden, "\u{fffd}").into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_quoted_tells_a_terminal_what_to_do() {
+        let quoted = "not \u{1b}[2J a\tb\r\u{7}\u{9b}\n";
+        assert_eq!(printable(quoted), "not \u{fffd}[2J a\tb\u{fffd}\u{fffd}\u{fffd}\n");
+        assert!(matches!(printable("größer"), Cow::Borrowed(_)));
+    }
+}
