@@ -12,6 +12,16 @@ use crate::say;
 pub(super) struct Results {
     path: PathBuf,
     json: bool,
+    /// Folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Drop for Results {
+    /// What was not needed in the end, as something else was wrong, does not stay; a folder with
+    /// something in it is not removed.
+    fn drop(&mut self) {
+        self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+    }
 }
 
 impl Results {
@@ -24,17 +34,20 @@ impl Results {
         json: bool,
         others: &[(&str, &[PathBuf])],
     ) -> Result<Results, Failure> {
+        let new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let made = folder.ancestors().take_while(new).map(Path::to_path_buf).collect();
         std::fs::create_dir_all(folder).map_err(|why| {
             Failure::input(format!("cannot make the folder {}: {why}", folder.display()))
                 .help("name another with --out DIR")
         })?;
-        let path = folder.join(file);
-        study::check_output(&path, || is_report(&path))
+        let results = Results { path: folder.join(file), json, made };
+        let path = &results.path;
+        study::check_output(path, || is_report(path))
             .map_err(|failure| failure.help("name another folder with --out DIR"))?;
         for (option, other) in others.iter().flat_map(|(o, all)| all.iter().map(move |p| (o, p))) {
-            study::check_distinct(&[("the report", &path), (option, other)])?;
+            study::check_distinct(&[("the report", path), (option, other)])?;
         }
-        Ok(Results { path, json })
+        Ok(results)
     }
 
     /// Write the report, and tell a person about it in `lines`.

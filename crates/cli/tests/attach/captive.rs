@@ -137,6 +137,7 @@ fn bad_options_are_refused_before_anything_happens() {
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.stderr);
         assert!(done.stderr.contains(said), "{said:?} is not in {}", done.stderr);
         assert!(!Path::new(&folder.path("ran")).exists());
+        assert!(!Path::new(&folder.path("out")).exists(), "{args:?}");
         assert_eq!(folder.leftovers(), [""; 0]);
     }
 }
