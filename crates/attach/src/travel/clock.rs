@@ -5,23 +5,24 @@ use std::path::Path;
 use study::Failure;
 
 const WORD: &str = "clocksource";
-/// Any word behind them may be a program.
-const SHELLS: [&str; 3] = ["sh", "bash", "dash"];
 
 /// fio's clock is the processor's counter unless it is told otherwise. That is this machine's, and
 /// a run that is to take seconds of it may never end in virtual time.
 ///
 /// # Errors
-/// When fio is run, by itself or by `sh -c`, and neither an argument nor a job file names a clock.
+/// When fio is run, by itself or by another program (`sh -c`, `time`, `env`), and neither an
+/// argument nor a job file names a clock.
 pub(super) fn check(command: &[String], here: &Path) -> Result<(), Failure> {
     let words: Vec<&str> = command.iter().flat_map(|word| word.split_whitespace()).collect();
-    let shell = words.iter().take(1).any(|word| SHELLS.iter().any(|shell| is_named(word, shell)));
-    let programs = words.iter().take(if shell { words.len() } else { 1 });
-    if !{ programs }.any(|word| is_named(word, "fio")) {
+    // Without an option or a job it does nothing, and is a word like any other.
+    let does = |next: &str| next.starts_with("--") || job(&here.join(next)).is_some();
+    if !words.windows(2).any(|pair| is_named(pair[0], "fio") && does(pair[1])) {
         return Ok(());
     }
-    let says = |word: &&str| word.contains(WORD) || job_file_says(&here.join(word));
-    if words.iter().any(says) {
+    let says = |word: &str| {
+        word.contains(WORD) || job(&here.join(word)).is_some_and(|job| job.contains(WORD))
+    };
+    if words.iter().any(|word| says(word)) {
         return Ok(());
     }
     Err(Failure::input("fio would take the time from the processor, which is not the guest's")
@@ -33,9 +34,11 @@ fn is_named(word: &str, name: &str) -> bool {
     Path::new(word).file_name().is_some_and(|file| file == name)
 }
 
-fn job_file_says(file: &Path) -> bool {
+/// The text of a job file, which has sections.
+fn job(file: &Path) -> Option<String> {
     let short = file.metadata().is_ok_and(|data| data.is_file() && data.len() < 1 << 20);
-    short && std::fs::read_to_string(file).is_ok_and(|text| text.contains(WORD))
+    let text = short.then(|| std::fs::read_to_string(file).ok())?;
+    text.filter(|text| text.contains('['))
 }
 
 #[cfg(test)]
@@ -56,9 +59,11 @@ mod tests {
         assert!(passes(&["/usr/bin/fio", "with"]));
         assert!(passes(&["sh", "-c", "sync; fio with > out"]));
         assert!(passes(&["cp", "fio", "there"]));
+        assert!(passes(&["sh", "-c", "ls fio; echo fio"]));
         assert!(!passes(&["fio", "--rw=read"]));
         assert!(!passes(&["fio", "without"]));
         assert!(!passes(&["sh", "-c", "sync; fio without > out"]));
+        assert!(!passes(&["env", "A=1", "time", "fio", "--rw=read"]));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
