@@ -8,6 +8,8 @@ use crate::planned::PlannedRun;
 
 /// Reads of what was never written are worth a word from this share on.
 const UNWRITTEN_PERCENT: f64 = 1.0;
+/// A write buffer that kept more than half of what was written hides what the drive does.
+const REACHED_FLASH_MIN: f64 = 0.5;
 /// A queue longer than the device's own is a backlog; of a device without a bound, than this.
 const BACKLOG_MIN: u64 = 256;
 /// An open loop is lost when somebody waits this long,
@@ -73,6 +75,7 @@ pub(crate) fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(unwritten(metrics));
+    notes.extend(buffered(metrics));
     if let Some(WorkloadModel::Trace(trace)) = &run.point.workload
         && let Replay::Timestamps(times) = &trace.replay
     {
@@ -93,6 +96,19 @@ fn unwritten(metrics: &Metrics) -> Option<String> {
         format!(
             "{percent:.0} % of the pages read were never written, so no flash was read for them \
              and they took almost no time; write them first: [[precondition]] fill = {{}}"
+        )
+    })
+}
+
+/// Writes that a buffer took, and flash did not.
+fn buffered(metrics: &Metrics) -> Option<String> {
+    let reached = metrics.get("waf_host").copied().flatten()?;
+    (reached < REACHED_FLASH_MIN).then(|| {
+        format!(
+            "{:.0} % of what was written had reached flash when the run ended: the rest was in the \
+             write buffer, or was written over there, and cost about nothing; write more, or set a \
+             smaller buffer.capacity",
+            100.0 * reached
         )
     })
 }
@@ -154,5 +170,12 @@ mod tests {
         assert!(note.starts_with("1 % of the pages read were never written"), "{note}");
         assert_eq!(unwritten(&metrics(None)), None);
         assert_eq!(unwritten(&Metrics::new()), None);
+    }
+
+    #[test]
+    fn writes_that_stayed_in_the_buffer_are_told() {
+        let of = |waf: Option<f64>| buffered(&Metrics::from([("waf_host".into(), waf)]));
+        assert!(of(Some(0.113)).unwrap().starts_with("11 % of what was written had reached flash"));
+        assert_eq!((of(Some(0.9)), of(None)), (None, None));
     }
 }
