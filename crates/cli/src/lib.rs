@@ -25,6 +25,7 @@ use std::ffi::OsString;
 use std::sync::LazyLock;
 
 use clap::Parser;
+use config::unwritten;
 pub(crate) use config::{say, warn};
 use study::Failure;
 
@@ -81,7 +82,12 @@ where
             return if error.use_stderr() { 2 } else { 0 };
         }
     };
-    match arguments.verb.run() {
+    let whole = |code| match unwritten() {
+        Some(why) if code == 0 => Err(Failure::machine(format!("standard output: {why}"))
+            .help("what it has is not whole: make room and run the command again")),
+        _ => Ok(code),
+    };
+    match arguments.verb.run().and_then(whole) {
         Ok(code) => code,
         Err(failure) => {
             warn(&failure);

@@ -5,11 +5,25 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
-/// Print a line on standard output, if somebody reads it.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// Print a line on standard output. Whoever closed it early, as `head` does, has seen enough; what
+/// could not be written for another reason is told by [`unwritten`].
 pub fn say(line: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{}", printable(&line.to_string()));
+    let written = writeln!(std::io::stdout(), "{}", printable(&line.to_string()));
+    if let Err(why) = written
+        && why.kind() != ErrorKind::BrokenPipe
+    {
+        UNWRITTEN.get_or_init(|| why.to_string());
+    }
+}
+
+/// Why a line that was to be said was not written, if one was not: a full disk behind it.
+pub fn unwritten() -> Option<&'static str> {
+    UNWRITTEN.get().map(String::as_str)
 }
 
 /// Print a line on standard error, if somebody reads it.

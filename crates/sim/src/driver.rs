@@ -413,7 +413,7 @@ mod tests {
                 }
                 self.0 -= 1;
                 let issue = Demand::Issue(Request::read(Lba(0), 1));
-                Ok(if self.1 && self.0 % 2 == 0 { Demand::Wait } else { issue })
+                Ok(if self.1 && self.0.is_multiple_of(2) { Demand::Wait } else { issue })
             }
         }
         let run = |delay: u64, reads: Reads, stop: Stop| {
