@@ -127,7 +127,7 @@ class Studies:
             ssd = [f'part = "{self.draw.choice(SSDS)}"', *SMALL.split("\n")]
             ssd.append(f'buffer.capacity = "{self.draw.choice(BUFFER)}"')
             if self.draw.random() < 0.5:
-                ssd.append(f'mapping = "{self.draw.choice(list(self.mappings()))}"')
+                ssd.append(f'mapping = "{self.draw.choice(self.mappings())}"')
             return "".join(f"{path}.ssd.{key}\n" for key in ssd)
         self.devices.append((f"{path}.hdd", "hdd"))
         return f'{path}.hdd.part = "{self.draw.choice(DISKS)}"\n'

@@ -112,6 +112,12 @@ fn unknown(tree: &Node, path: &[String], name: &str, candidates: Vec<&str>) -> F
     }
 }
 
+/// The model of the device that the tables of a part describe.
+pub(crate) fn model_in(part: &Node) -> Option<&str> {
+    let known = |key: &&str| DeviceModel::NAMES.contains(key);
+    part.entries().iter().map(|(key, _)| key.as_str()).find(known)
+}
+
 /// The model of a shipped part that stands in its place, and the part.
 fn of_part(node: &Node, name: &str, candidates: &[&str]) -> Option<(String, String)> {
     if candidates != DeviceModel::NAMES {
@@ -123,8 +129,7 @@ fn of_part(node: &Node, name: &str, candidates: &[&str]) -> Option<(String, Stri
     };
     let text = Text::new(part, library::find(library::parts(), part)?);
     let keys = Node::parse(&text).ok()?;
-    let model = keys.entries().iter().find(|(key, _)| candidates.contains(&key.as_str()))?;
-    Some((model.0.clone(), part.to_string()))
+    Some((model_in(&keys)?.to_string(), part.to_string()))
 }
 
 #[cfg(test)]

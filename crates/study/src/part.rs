@@ -57,9 +57,7 @@ pub fn part_source(name: &str) -> Result<String, Failure> {
 
 /// The model of the device that a part's tables describe.
 fn described(name: &str, tree: &Node) -> Result<String, Failure> {
-    let known = |key: &&str| DeviceModel::NAMES.contains(key);
-    let model = tree.entries().iter().map(|(key, _)| key.as_str()).find(known);
-    model.map(str::to_string).ok_or_else(|| {
+    locate::model_in(tree).map(str::to_string).ok_or_else(|| {
         Failure::input(format!("`{name}` describes no device"))
             .expected(format!("a table of {}", DeviceModel::NAMES.join(", ")))
             .help("a study is run by `blocklab run`; a part starts with `blocklab new part`")

@@ -14,9 +14,13 @@ const WORD: &str = "clocksource";
 /// argument nor a job file names a clock.
 pub(super) fn check(command: &[String], here: &Path) -> Result<(), Failure> {
     let words: Vec<&str> = command.iter().flat_map(|word| word.split_whitespace()).collect();
-    // Without an option or a job it does nothing, and is a word like any other.
+    // As the argument of another program it is a word like any other, unless its own follow it.
     let does = |next: &str| next.starts_with("--") || job(&here.join(next)).is_some();
-    if !words.windows(2).any(|pair| is_named(pair[0], "fio") && does(pair[1])) {
+    let runs = |at: usize| {
+        let before = at.checked_sub(1).map(|before| words[before]);
+        before.is_none_or(begins) || words.get(at + 1).is_some_and(|next| does(next))
+    };
+    if !(0..words.len()).any(|at| is_named(words[at], "fio") && runs(at)) {
         return Ok(());
     }
     let says = |word: &str| {
@@ -28,6 +32,14 @@ pub(super) fn check(command: &[String], here: &Path) -> Result<(), Failure> {
     Err(Failure::input("fio would take the time from the processor, which is not the guest's")
         .expected("an argument `--clocksource=clock_gettime`, or that line in the job file")
         .help("fio --clocksource=clock_gettime ..."))
+}
+
+/// Behind this word of a shell begins a command.
+fn begins(word: &str) -> bool {
+    let word = word.trim_matches(['"', '\'']);
+    word.ends_with([';', '&', '|', '(', '{'])
+        || word.contains('=')
+        || ["-c", "then", "do", "else", "!", "time", "env", "exec"].contains(&word)
 }
 
 fn is_named(word: &str, name: &str) -> bool {
@@ -63,6 +75,8 @@ mod tests {
         assert!(!passes(&["fio", "--rw=read"]));
         assert!(!passes(&["fio", "without"]));
         assert!(!passes(&["sh", "-c", "sync; fio without > out"]));
+        // Its job is where the shell goes first.
+        assert!(!passes(&["sh", "-c", "cd there && fio job"]));
         assert!(!passes(&["env", "A=1", "time", "fio", "--rw=read"]));
         std::fs::remove_dir_all(&folder).unwrap();
     }
