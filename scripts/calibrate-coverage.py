@@ -178,8 +178,8 @@ def disturbed(rows: list[Row], noise: str, chance: random.Random) -> tuple[list[
     return rows, f"{own['rw']} {own['bs']} depth {own['iodepth']}"
 
 
-def by_loads(program: str, kind: str, draw: int, chance: random.Random, folder: Path
-             ) -> tuple[str, str, dict[str, Any], list[Row]]:
+def by_loads(program: str, kind: str, draw: int, blocks: float, chance: random.Random,
+             folder: Path) -> tuple[str, str, dict[str, Any], list[Row]]:
     """A drive of closed loops: base, header, what is true, and what it does."""
     part = list(PARTS)[draw % len(PARTS)]
     (planes, page_kib, whole), keys, _ = PARTS[part]
@@ -188,9 +188,9 @@ def by_loads(program: str, kind: str, draw: int, chance: random.Random, folder: 
         dies = int(re.search(r"dies_per_package = (\d+)", file.read())[1])
     more = chance.choice([1, 1, 2])
     dies *= more
-    # As many as `calibrate` gives a part that it only reads or fills (`smaller`): with other
-    # blocks other addresses are asked for, and medians at a full queue differ by a quarter.
-    pages = (4 << 20) // page_kib // (planes * more * 24) // whole * whole
+    # So many times what `calibrate` gives a part that it only reads or fills (`smaller`): with
+    # other blocks other addresses are asked for, and medians at a full queue differ by a quarter.
+    pages = int((4 << 20) // page_kib // (planes * more * 24) * blocks) // whole * whole
     if all(bs == "4k" for _, bs, _ in TABLES[kind]):
         # What small reads take is not told then: one time for all.
         keys.pop("ssd.nand.read_small.read")
@@ -298,7 +298,8 @@ def of_drive(options: argparse.Namespace, kind: str, draw: int, noises: list[str
         rows = [dict(rw="w", bs="4k", iodepth=kib, iops=waf)
                 for kib, waf in zip(used, wafs, strict=True)]
     elif kind in TABLES:
-        part, header, truth, rows = by_loads(options.blocklab, kind, draw, chance, folder)
+        part, header, truth, rows = by_loads(options.blocklab, kind, draw, options.blocks, chance,
+                                             folder)
         base = ["--base", part, *requests]
     else:
         part, header, truth, rows = by_rates(options.blocklab, chance, folder)
@@ -385,6 +386,8 @@ def main() -> int:
     parser.add_argument("--drives", type=int, default=3)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--requests", type=int, default=4000)
+    parser.add_argument("--blocks", type=float, default=1.0,
+                        help="blocks of so many times the pages that calibrate gives a part")
     parser.add_argument("--keep", help="a folder for each table and answer")
     options = parser.parse_intermixed_args()
     options.blocklab = os.path.abspath(options.blocklab)

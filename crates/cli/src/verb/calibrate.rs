@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, by_load, error, errors, files, named, of_model, overwritten,
-    row, summary,
+    Bench, METRICS, Point, SEED, Values, by_load, error, errors, files, named, of_model,
+    overwritten, row, summary,
 };
 use crate::say;
 
@@ -159,6 +159,7 @@ impl Fitting {
             model: &model,
             overwritten: overwritten(self.overwritten, &split.fitted),
             requests: self.requests,
+            seed: SEED,
             keep: false,
         };
         let settings = [&self.sets, &self.while_fitting].map(Vec::as_slice);

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, Values, error, errors, files, named, of_model, overwritten, row, summary,
+    Bench, METRICS, Point, SEED, Values, error, errors, files, named, of_model, overwritten, row,
+    summary,
 };
 use crate::say;
 
@@ -71,7 +72,7 @@ impl Args {
     fn compare(&self, part: &str, model: &str, points: &[Point]) -> Result<Compared, Failure> {
         let overwritten = overwritten(self.overwritten, points);
         let requests = self.requests;
-        let bench = Bench { part, model, overwritten, requests, keep: true };
+        let bench = Bench { part, model, overwritten, requests, seed: SEED, keep: true };
         let (modelled, notes) = bench.run(points, &self.sets)?;
         Ok(Compared { part: part.to_string(), modelled, notes })
     }

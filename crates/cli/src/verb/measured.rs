@@ -34,6 +34,8 @@ pub(super) struct Bench<'a> {
     pub(super) overwritten: u32,
     /// Requests of each load.
     pub(super) requests: u64,
+    /// Root of what is random in them.
+    pub(super) seed: u64,
     /// Whether the filled part is kept for the next time.
     pub(super) keep: bool,
 }
@@ -104,7 +106,9 @@ impl Bench<'_> {
         loads: &[Load],
         drive: (Buffer, bool),
     ) -> (String, Vec<usize>) {
-        let mut text = format!("[device.{}]\npart = {}\n", self.model, quoted_part(self.part));
+        let Bench { seed, model, .. } = self;
+        let part = quoted_part(self.part);
+        let mut text = format!("[study]\nseed = {seed}\n[device.{model}]\npart = {part}\n");
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
             let writes = format!("{}%", self.overwritten);
@@ -169,6 +173,8 @@ impl Bench<'_> {
 /// A workload before it has its name.
 const ANY: &str = "@";
 
+/// The root of what is random, as a study has it that names none.
+pub(super) const SEED: u64 = 1;
 /// What an SSD's buffer holds.
 pub(super) const BUFFER: &str = "ssd.buffer.capacity";
 /// Of that, a smaller write takes as much as this.

@@ -1,5 +1,7 @@
 //! The factors of the knobs with which a part is nearest to the drive.
 
+use std::collections::BTreeMap;
+
 use nalgebra::{DMatrix, DVector};
 use serde_json::{Value, json};
 use study::Failure;
@@ -8,7 +10,7 @@ use super::super::measured::{Bench, Point, Values};
 use super::descent::{Best, Ground, LAST_STEP};
 use super::knobs::{Base, Candidate};
 use super::known::{self, Known, Near, REPEAT, SPREAD_MAX};
-use super::trial::{Look, Trial, loads, residuals, rms};
+use super::trial::{Look, SEEDS, Trial, loads, residuals, rms};
 
 /// What was found.
 pub(super) struct Fit {
@@ -108,6 +110,7 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     if cost < best.cost {
         best = Best { cost, place: slow };
     }
+    trial.weigh(&mut best, &mut [])?;
     let centre = best.place.logs.clone();
     let knobs = moved.len() as u64;
     // What is needed in the end to say what is known, and before that for all requests.
@@ -116,7 +119,9 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let mut ground = Ground { trial, look: Look::Short, moved, centre, limit: short };
     ground.descend(0.2, tries / 4, &mut best)?;
     let mut others = Vec::new();
-    let dies = all_dies(&ground, tries / 12, (&mut best, &mut others))?;
+    all_dies(&ground, tries / 12, (&mut best, &mut others))?;
+    // More dies have shorter queues, in which less is chance.
+    trial.weigh(&mut best, &mut others)?;
     // Wide steps see over what is uneven, narrow ones end it.
     for step in [0.2, 0.05] {
         ground.descend(step, short, &mut best)?;
@@ -128,7 +133,7 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     for step in [0.05, LAST_STEP / 2.0] {
         ground.descend(step, limit, &mut best)?;
     }
-    judge(&ground, best, (dies, others))
+    judge(&ground, best, others)
 }
 
 /// All times longer and all rates lower by what the base, which does `values`, is too quick in
@@ -166,24 +171,22 @@ fn felt(trial: &Trial, base: &Candidate, at_base: &[f64]) -> Result<Vec<usize>, 
     Ok(felt)
 }
 
-/// Twice and half as many dies while that is better; gives what was tried, and the error of
-/// each, but of those that are chosen.
+/// Twice and half as many dies while that is better.
 fn all_dies(
     ground: &Ground,
     share: u64,
     (best, others): (&mut Best, &mut Vec<Best>),
-) -> Result<Vec<(i64, f64)>, Failure> {
-    let mut tried: Vec<(i64, f64)> =
-        best.place.dies.map(|dies| (dies, best.cost)).into_iter().collect();
+) -> Result<(), Failure> {
+    let mut tried: Vec<i64> = best.place.dies.into_iter().collect();
     for doubled in [true, false] {
         while let Some(now) = best.place.dies {
             let next = if doubled { now * 2 } else { now / 2 };
-            if next == 0 || next > DIES_MAX || tried.iter().any(|(dies, _)| *dies == next) {
+            if next == 0 || next > DIES_MAX || tried.contains(&next) {
                 break;
             }
+            tried.push(next);
             let place = Candidate { dies: Some(next), ..best.place.clone() };
             let other = ground.descend_from(place, 0.2, share, None)?;
-            tried.push((next, other.cost));
             others.push(other.clone());
             if other.cost > best.cost * NEARER {
                 break;
@@ -191,8 +194,7 @@ fn all_dies(
             others.push(std::mem::replace(best, other));
         }
     }
-    tried.sort_by_key(|(dies, _)| *dies);
-    Ok(tried)
+    Ok(())
 }
 
 /// Where one limit hides another, a small step of that other one does nothing, and a descent
@@ -218,14 +220,10 @@ fn shake(ground: &Ground, (best, others): (&mut Best, &mut Vec<Best>)) -> Result
 }
 
 /// What of the best these points know, by it and by `others` that were tried.
-pub(super) fn judge(
-    ground: &Ground,
-    best: Best,
-    (mut dies, others): (Vec<(i64, f64)>, Vec<Best>),
-) -> Result<Fit, Failure> {
+pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fit, Failure> {
     let Ground { trial, moved, .. } = ground;
-    let Best { cost, place: at } = best;
-    dies.iter_mut().filter(|(dies, _)| Some(*dies) == at.dies).for_each(|one| one.1 = cost);
+    let dies = of_dies(&best, &others);
+    let at = best.place;
     let knobs = &trial.base.knobs;
     let near = near(ground, &at)?;
     let mut known = near.known();
@@ -251,25 +249,47 @@ pub(super) fn judge(
     Ok(fit)
 }
 
-/// What each knob does where the best is.
-pub(super) fn near(ground: &Ground, at: &Candidate) -> Result<Near, Failure> {
-    const STEP: f64 = 0.05;
-    let Ground { trial, moved, look, .. } = ground;
-    let here = trial.residuals(at, *look)?;
-    let mut slopes = DMatrix::zeros(here.len(), moved.len());
-    for (column, &knob) in moved.iter().enumerate() {
-        let beside = |step: f64| {
-            let mut place = at.clone();
-            place.logs[knob] += step;
-            trial.residuals(&place, *look)
-        };
-        let (above, below) = (beside(STEP)?, beside(-STEP)?);
-        for (row, (above, below)) in above.iter().zip(&below).enumerate() {
-            slopes[(row, column)] = (above - below) / (2.0 * STEP);
-        }
+/// How far off the best is, and of other dies the nearest: (dies, error).
+fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, f64)> {
+    let mut nearest = BTreeMap::new();
+    for Best { place, cost } in others {
+        let nearest = place.dies.map(|dies| nearest.entry(dies).or_insert(*cost));
+        nearest.into_iter().for_each(|nearest| *nearest = cost.min(*nearest));
     }
-    let here = DVector::from_vec(here);
-    Ok(Near { here, slopes, loads: loads(trial.points) })
+    nearest.extend(best.place.dies.map(|dies| (dies, best.cost)));
+    nearest.into_iter().collect()
+}
+
+/// What each knob does where the best is, at several sets of addresses: queues come out otherwise
+/// after any change, which is no effect of the knob.
+pub(super) fn near(ground: &Ground, at: &Candidate) -> Result<Near, Failure> {
+    const STEP: f64 = 0.12;
+    let Ground { trial, moved, .. } = ground;
+    let seeds = || 0..SEEDS;
+    let mean = |each: &[DVector<f64>]| each.iter().sum::<DVector<f64>>() / SEEDS as f64;
+    let again = |place: &Candidate, seed| Ok(DVector::from_vec(trial.again(place, seed)?));
+    let here: Result<Vec<_>, Failure> = seeds().map(|seed| again(at, seed)).collect();
+    let here = mean(&here?);
+    let mut slopes = DMatrix::zeros(here.len(), moved.len());
+    let mut chance = slopes.clone();
+    for (column, &knob) in moved.iter().enumerate() {
+        let slope = |seed| {
+            let beside = |step: f64| {
+                let mut place = at.clone();
+                place.logs[knob] += step;
+                again(&place, seed)
+            };
+            Ok((beside(STEP)? - beside(-STEP)?) / (2.0 * STEP))
+        };
+        let each: Result<Vec<_>, Failure> = seeds().map(slope).collect();
+        let each = each?;
+        let middle = mean(&each);
+        let off = each.iter().map(|slope| (slope - &middle).map(|off| off * off));
+        let of_mean = off.sum::<DVector<f64>>() / (SEEDS * (SEEDS - 1)) as f64;
+        slopes.set_column(column, &middle);
+        chance.set_column(column, &of_mean);
+    }
+    Ok(Near { here, slopes, chance, loads: loads(trial.points) })
 }
 
 #[cfg(test)]

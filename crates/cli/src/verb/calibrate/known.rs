@@ -1,11 +1,11 @@
 //! How well the values of the nearest part are known by the points.
 //!
 //! Three things make a value uncertain, and each is looked at by itself: what is left of the
-//! residuals, as least squares has it; a load that says something else than the others (a part is
+//! residuals, as least squares has it, but for what slopes are by chance; a load that says something else than the others (a part is
 //! carried on to where it would be without that load); and another part that is as near, with
 //! a key that the points do not tell at half or twice what it is.
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use study::Failure;
 
 use super::descent::{Best, Ground, PULL_LAST};
@@ -20,11 +20,15 @@ const ALIKE: f64 = 0.95;
 
 /// A knob of which all other loads tell so many times less is told by one load.
 const TOLD_BY_ONE: f64 = 100.0;
+/// Many more than any handful of knobs takes.
+const EIGEN_STEPS_MAX: usize = 1000;
 
 /// Residuals near the best part, and what each knob does to them.
 pub(super) struct Near {
     pub(super) here: DVector<f64>,
     pub(super) slopes: DMatrix<f64>,
+    /// The variance of each slope, as other addresses give another one.
+    pub(super) chance: DMatrix<f64>,
     /// By residual: the load that it is of, counted from 0.
     pub(super) loads: Vec<usize>,
 }
@@ -57,26 +61,33 @@ impl Near {
 
     /// The inverse of the information that all loads give, but for one.
     fn inverse(&self, without: Option<usize>) -> Option<DMatrix<f64>> {
-        let slopes = self.without(without);
-        let count = slopes.ncols();
-        // A little more on the diagonal: what is not known is not known, and not a failure.
-        let least = DMatrix::identity(count, count) * PULL_LAST.powi(2);
-        (slopes.transpose() * slopes + least).try_inverse()
+        let [slopes, chance] = self.without(without);
+        let seen = slopes.transpose() * slopes;
+        // What is chance in slopes would tell any two knobs from each other.
+        let seen = seen - DMatrix::from_diagonal(&chance.row_sum_tr());
+        let seen = SymmetricEigen::try_new(seen, f64::EPSILON, EIGEN_STEPS_MAX)?;
+        // A little more than nothing: what is not known is not known, and not a failure.
+        let told = seen.eigenvalues.map(|told| (told.max(0.0) + PULL_LAST.powi(2)).recip());
+        let axes = seen.eigenvectors;
+        Some(&axes * DMatrix::from_diagonal(&told) * axes.transpose())
     }
 
-    fn without(&self, load: Option<usize>) -> DMatrix<f64> {
-        let mut slopes = self.slopes.clone();
-        for (row, own) in self.loads.iter().enumerate() {
-            if Some(*own) == load {
-                slopes.row_mut(row).fill(0.0);
+    /// Slopes and their chance, as if a load had not been.
+    fn without(&self, load: Option<usize>) -> [DMatrix<f64>; 2] {
+        [&self.slopes, &self.chance].map(|all| {
+            let mut others = all.clone();
+            for (row, own) in self.loads.iter().enumerate() {
+                if Some(*own) == load {
+                    others.row_mut(row).fill(0.0);
+                }
             }
-        }
-        slopes
+            others
+        })
     }
 
     /// How far each knob is from where it would be by all loads, but for one.
     fn step(&self, without: Option<usize>) -> Option<DVector<f64>> {
-        let slopes = self.without(without);
+        let [slopes, _] = self.without(without);
         Some(self.inverse(without)? * (slopes.transpose() * -&self.here))
     }
 
@@ -212,6 +223,7 @@ mod tests {
         Near {
             here: DVector::from_row_slice(here),
             slopes: DMatrix::from_row_slice(here.len(), 3, &rows),
+            chance: DMatrix::zeros(here.len(), 3),
             loads: (0..here.len()).map(|row| row / 2).collect(),
         }
     }
@@ -222,6 +234,22 @@ mod tests {
         assert!(known[0].error < 0.01 && known[0].twin.is_none(), "{known:?}");
         assert!(known[1].error > SPREAD_MAX && known[1].twin == Some(2), "{known:?}");
         assert!(known[2].error > SPREAD_MAX && known[2].twin == Some(1), "{known:?}");
+    }
+
+    #[test]
+    fn what_slopes_are_by_chance_tells_nothing() {
+        // Two knobs that do the same, but for what is chance in their slopes.
+        let mut near = near(&[0.001; 16]);
+        for row in (1..16).step_by(2) {
+            near.slopes[(row, 1)] += if row % 4 == 1 { 0.5 } else { -0.5 };
+        }
+        assert!(near.known()[1].error < SPREAD_MAX, "{:?}", near.known());
+        for row in (1..16).step_by(2) {
+            near.chance[(row, 1)] = 0.25;
+        }
+        let known = near.known();
+        assert!(known[0].error < SPREAD_MAX && known[1].error > SPREAD_MAX, "{known:?}");
+        assert_eq!(known[1].twin, Some(2));
     }
 
     #[test]

@@ -52,8 +52,7 @@ pub(super) fn fit(
         let mut best = best;
         ground.descend(0.1, share, &mut best)?;
         let others = known::aside(&ground, &near(&ground, &best.place)?, &best)?;
-        let dies = best.place.dies.map(|dies| (dies, best.cost)).into_iter().collect();
-        judge(&ground, best, (dies, others))
+        judge(&ground, best, others)
     })?;
     fit.tries += all;
     fit.ways = ways;

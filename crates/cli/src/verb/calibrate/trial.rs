@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use study::Failure;
 
-use super::super::measured::{Bench, METRICS, Point, Values, by_load};
+use super::super::measured::{Bench, METRICS, Point, SEED, Values, by_load};
+use super::descent::Best;
 use super::knobs::{Base, Candidate, FACTOR_MAX};
 use super::steps::Steps;
 use crate::interrupt;
@@ -28,9 +29,14 @@ pub(super) const WEIGHTS: [f64; METRICS.len()] = [1.0, 1.0, 0.7, 0.35];
 const WEIGHTS_OFFERED: [f64; METRICS.len()] = [2.0, 0.5, 0.7, 0.5];
 /// An error above which a point is an outlier.
 const FAR: f64 = 0.15;
+/// So many parts that differ in nothing but their addresses say what of each number is chance.
+pub(super) const SEEDS: u64 = SHORT;
+/// A number that differs by this much by chance counts less by a factor of the root of 2: about
+/// what a part is off by otherwise.
+const OFF: f64 = 0.03;
 
-/// By requests of each load and the part, as settings: what it does.
-type Done = BTreeMap<(u64, Vec<String>), Vec<Values>>;
+/// By the root of what is random, requests of each load, and the part, as settings: what it does.
+type Done = BTreeMap<(u64, u64, Vec<String>), Vec<Values>>;
 
 /// What parts are tried with.
 pub(super) struct Trial<'a> {
@@ -41,6 +47,8 @@ pub(super) struct Trial<'a> {
     /// Whether anything is written: a short look has another buffer then.
     writes: bool,
     progress: Steps,
+    /// By residual: how much it counts for what of it is chance.
+    counts: RefCell<Vec<f64>>,
     /// A search comes by where it was before.
     done: RefCell<Done>,
     ended_by: &'a AtomicI32,
@@ -62,8 +70,8 @@ impl Trial<'_> {
             let progress = Steps::new("parts", tries, shown);
             let done = RefCell::default();
             let writes = points.iter().any(|point| point.direction() == "write");
-            let trial = Trial { base, points, bench, settings, writes, progress, done, ended_by };
-            work(&trial)
+            let counts = RefCell::default();
+            work(&Trial { base, points, bench, settings, writes, progress, counts, done, ended_by })
         });
         if let signal @ 1.. = ended_by.load(Ordering::Relaxed) {
             interrupt::end_by(signal);
@@ -78,6 +86,10 @@ impl Trial<'_> {
 
     /// What a part at `place` does.
     pub(super) fn run(&self, place: &Candidate, look: Look) -> Result<Vec<Values>, Failure> {
+        self.run_by((place, look), SEED)
+    }
+
+    fn run_by(&self, (place, look): (&Candidate, Look), seed: u64) -> Result<Vec<Values>, Failure> {
         if self.ended_by.load(Ordering::Relaxed) != 0 {
             return Err(Failure::machine("interrupted; nothing was written"));
         }
@@ -87,12 +99,12 @@ impl Trial<'_> {
         if matches!(look, Look::Short) && self.writes {
             sets.extend(self.base.smaller_buffer(place));
         }
-        let own = (requests, sets);
+        let own = (seed, requests, sets);
         if let Some(values) = self.done.borrow().get(&own) {
             return Ok(values.clone());
         }
-        let bench = Bench { requests, ..*self.bench };
-        let (values, _) = bench.run(self.points, &own.1)?;
+        let bench = Bench { requests, seed, ..*self.bench };
+        let (values, _) = bench.run(self.points, &own.2)?;
         self.done.borrow_mut().insert(own, values.clone());
         self.progress.at(self.tries());
         Ok(values)
@@ -107,7 +119,32 @@ impl Trial<'_> {
 
     /// How far off it is, by point and metric.
     pub(super) fn residuals(&self, place: &Candidate, look: Look) -> Result<Vec<f64>, Failure> {
-        Ok(residuals(self.points, &self.run(place, look)?))
+        Ok(self.counted(residuals(self.points, &self.run(place, look)?)))
+    }
+
+    /// The same of a short look at other addresses, one of [`SEEDS`].
+    pub(super) fn again(&self, place: &Candidate, seed: u64) -> Result<Vec<f64>, Failure> {
+        let values = self.run_by((place, Look::Short), SEED + seed)?;
+        Ok(self.counted(residuals(self.points, &values)))
+    }
+
+    fn counted(&self, mut found: Vec<f64>) -> Vec<f64> {
+        let counts = self.counts.borrow();
+        found.iter_mut().zip(counts.iter()).for_each(|(residual, counts)| *residual *= counts);
+        found
+    }
+
+    /// From now on a number counts less the more of it is chance in the `best`; `others` are as
+    /// far off as they are then.
+    pub(super) fn weigh(&self, best: &mut Best, others: &mut [Best]) -> Result<(), Failure> {
+        self.counts.borrow_mut().clear();
+        let seen: Result<Vec<_>, _> =
+            (0..SEEDS).map(|seed| self.again(&best.place, seed)).collect();
+        self.counts.replace(counts(&seen?));
+        for part in std::iter::once(best).chain(others) {
+            part.cost = rms(&self.residuals(&part.place, Look::Short)?);
+        }
+        Ok(())
     }
 }
 
@@ -125,6 +162,18 @@ pub(super) fn residuals(points: &[Point], values: &[Values]) -> Vec<f64> {
         })
     });
     pairs.collect()
+}
+
+/// By residual: how much it counts, by how it differs between `seen`.
+fn counts(seen: &[Vec<f64>]) -> Vec<f64> {
+    let of = |index: usize| {
+        let each = || seen.iter().map(|residuals| residuals[index]);
+        let mean = each().sum::<f64>() / seen.len() as f64;
+        let variance = each().map(|residual| (residual - mean).powi(2)).sum::<f64>();
+        let by_chance = (variance / (seen.len() as f64 - 1.0)).sqrt();
+        OFF / OFF.hypot(by_chance)
+    };
+    (0..seen.first().map_or(0, Vec::len)).map(of).collect()
 }
 
 /// By residual: the load that it is of, counted from 0.
@@ -152,6 +201,14 @@ pub(super) fn rms(residuals: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_chance_counts_less() {
+        let found = counts(&[vec![0.1, 0.0], vec![0.1, 0.06], vec![0.1, 0.0], vec![0.1, 0.06]]);
+        assert!((found[0] - 1.0).abs() < 1e-12, "{found:?}");
+        let by_chance = 0.03 * (4.0 / 3.0f64).sqrt();
+        assert!((found[1] - 0.03 / by_chance.hypot(0.03)).abs() < 1e-12, "{found:?}");
+    }
 
     #[test]
     fn a_half_and_twice_are_equally_far() {
