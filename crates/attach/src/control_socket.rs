@@ -40,9 +40,15 @@ impl ControlSocket {
         let listener = unix_socket::bind(path)?;
         let quiet = listener.set_nonblocking(true);
         quiet
-            .and_then(|()| poll.add(&listener, token, Interest::READ))
+            .and_then(|()| poll.add(&listener, token, Interest::default()))
             .map_err(|why| Failure::machine(format!("cannot listen for commands: {why}")))?;
         Ok(ControlSocket { path: path.to_path_buf(), listener, token, clients: Vec::new() })
+    }
+
+    /// Let those in who have commands; until then they wait.
+    pub(crate) fn open(&self, poll: &Poll) {
+        // What cannot be watched answers nobody.
+        let _ = poll.modify(&self.listener, self.token, Interest::READ);
     }
 
     fn accept(&mut self, poll: &Poll) {

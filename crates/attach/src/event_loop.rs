@@ -105,6 +105,12 @@ impl<T: Target> EventLoop<T> {
         self.shared.clock.now()
     }
 
+    /// Let clients in, and those who have commands.
+    pub(crate) fn open(&mut self) {
+        self.frontend.open(&self.poll);
+        self.control.iter().for_each(|control| control.open(&self.poll));
+    }
+
     /// Wait for events until `due`.
     pub(crate) fn wait(&mut self, due: Wall) {
         let now = self.now();

@@ -190,7 +190,7 @@ pub fn attach(
         .for_each(|export| export.engine.compensate(compensation_ns));
     notes.extend(started.notes);
     notes.iter().for_each(|text| note(text));
-    session.event_loop.frontend.watch();
+    session.event_loop.open();
     ready(&started.address);
     let began = session.event_loop.shared.clock.now();
     let served = session.serve(run.as_deref(), &started.address);

@@ -50,7 +50,8 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<Moment
     let fits = |meta: &[u8]| match serde_json::from_slice::<Meta>(meta)? {
         meta if meta.digest == *digest => Ok(()),
         Meta { part, .. } => Err(io::Error::other(format!(
-            "it is the state of another device: `{part}`, or another version of it or of blocklab"
+            "it is the state of another device: of `{part}`, with --set and --seed as they were, by \
+             the version of blocklab that saved it"
         ))),
     };
     let read = read_image(path, &mut *part.device, fits);
@@ -61,7 +62,7 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<Moment
     let meta = meta.map_err(|why| {
         let shown = path.display();
         Failure::input(format!("cannot restore the device from {shown}: {why}"))
-            .expected("the state of the same part, saved by the same version")
+            .expected("the state of the same part, --set and --seed, saved by this version")
             .help(format!("delete {shown} to start with a drive fresh from the box"))
     })?;
     let Meta { moment_ns, next_id, data_modified_ns, .. } = meta;

@@ -113,8 +113,9 @@ pub trait Frontend<T: Target = Engine> {
         false
     }
 
-    /// Clients may come: from now on watch what they see besides the device's time.
-    fn watch(&mut self) {}
+    /// Clients may come: from now on let them in, and watch what they see besides the device's
+    /// time.
+    fn open(&mut self, _poll: &Poll) {}
 
     /// What was seen.
     fn seen(&mut self) -> ClientSide {

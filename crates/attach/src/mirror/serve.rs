@@ -94,6 +94,7 @@ pub fn serve(
     };
     let started = server.start()?;
     started.notes.iter().for_each(|text| (server.note)(text));
+    server.event_loop.open();
     ready(&started.address);
     server.manager.ready(server.event_loop.now());
     let code = server.run(run.as_deref(), &started.address)?;

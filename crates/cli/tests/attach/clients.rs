@@ -1,5 +1,8 @@
 //! Real clients over NBD.
 
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
 use crate::support::{Client, Folder, have, skip};
 
 const DATA: &str = "head -c 50003968 /dev/urandom > in.img\n";
@@ -150,4 +153,25 @@ fn ten_times_the_depth_is_answered() {
     let mut session = folder.serve(&["a=part.toml", "--socket", "s.sock"]);
     Client::new(&folder.path("s.sock")).reads_at_once(5120);
     session.end();
+}
+
+/// While the path is measured requests bypass the model: what a client wrote then would be in the
+/// data and not in the drive.
+#[test]
+fn a_client_that_comes_early_is_let_in_once_the_path_was_measured() {
+    let folder = Folder::new();
+    let socket = folder.path("s.sock");
+    let early = std::thread::spawn(move || {
+        let begun = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody listens");
+        }
+        Client::new(&socket).write(0, &[7; 4096])
+    });
+    let mut session = folder.serve(&["part.toml", "--socket", "s.sock", "--out", "measured"]);
+    assert_eq!(early.join().unwrap(), 0);
+    session.end();
+    let report = std::fs::read_to_string(folder.path("measured/attach.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["devices"][0]["operations"][0]["op"], "write", "{report}");
 }

@@ -242,7 +242,7 @@ impl<T: Target> Frontend<T> for Loop {
         self.over
     }
 
-    fn watch(&mut self) {
+    fn open(&mut self, _: &Poll) {
         self.accounts = self.account();
     }
 

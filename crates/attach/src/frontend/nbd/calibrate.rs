@@ -1,8 +1,8 @@
 //! A client of our own: it measures the round trip at the start, and watches it during the run.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,22 +28,55 @@ pub(super) enum Peer {
     Tcp(SocketAddr),
 }
 
-trait Stream: Read + Write + AsFd + Send {}
+pub(super) trait Stream: Read + Write + AsFd + Send {}
 impl<T: Read + Write + AsFd + Send> Stream for T {}
 
-/// A client that was let in.
-pub(super) struct Client(Box<dyn Stream>);
-
-impl Client {
-    pub(super) fn new(peer: &Peer) -> io::Result<Client> {
-        let mut stream: Box<dyn Stream> = match peer {
+impl Peer {
+    /// As a client that comes like all others, once they may.
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
             Peer::Unix(path) => Box::new(UnixStream::connect(path)?),
             Peer::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
-        };
+        })
+    }
+
+    /// The two ends of a connection of the same kind that takes no place in the queue of those who
+    /// want to be let in: ours and the server's.
+    pub(super) fn pair(&self) -> io::Result<(Box<dyn Stream>, OwnedFd)> {
+        match self {
+            Peer::Unix(_) => {
+                let (ours, server) = UnixStream::pair()?;
+                server.set_nonblocking(true)?;
+                Ok((Box::new(ours), server.into()))
+            }
+            Peer::Tcp(address) => {
+                let listener = TcpListener::bind((address.ip(), 0))?;
+                let ours = TcpStream::connect(listener.local_addr()?)?;
+                let server = loop {
+                    let (server, from) = listener.accept()?;
+                    if from == ours.local_addr()? {
+                        break server;
+                    }
+                };
+                for stream in [&ours, &server] {
+                    stream.set_nodelay(true)?;
+                }
+                server.set_nonblocking(true)?;
+                Ok((Box::new(ours), server.into()))
+            }
+        }
+    }
+}
+
+/// A client that was let in.
+pub(super) struct Client(Box<dyn Stream>);
+
+impl Client {
+    pub(super) fn new(mut stream: Box<dyn Stream>) -> io::Result<Client> {
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting)?;
         let flags = u32::from(wire::FIXED_NEWSTYLE | wire::NO_ZEROES);
@@ -93,7 +126,7 @@ impl Watch {
             while !over.load(Relaxed) {
                 let found = client.as_mut().map(|client| some_trips(client, &trips, &over));
                 if !matches!(found, Some(Ok(()))) {
-                    client = Client::new(&peer).ok();
+                    client = peer.connect().and_then(Client::new).ok();
                 }
                 std::thread::sleep(WATCH_EVERY);
             }

@@ -133,6 +133,8 @@ struct Nbd<S> {
     /// A client of our own, before it watches.
     ours: Arc<Mutex<Option<(Peer, Client)>>>,
     watch: Watch,
+    /// Clients may come.
+    open: bool,
     /// The listeners are being watched.
     listening: bool,
 }
@@ -153,7 +155,8 @@ impl<S> Nbd<S> {
             due: Wall::NEVER,
             ours: Arc::default(),
             watch: Watch::default(),
-            listening: true,
+            open: false,
+            listening: false,
         }
     }
 
@@ -254,7 +257,7 @@ impl<S> Nbd<S> {
     fn end(&mut self, number: usize, shared: &mut SharedState<impl Target<Sink = S>>, poll: &Poll) {
         if let Some(connection) = self.clients[number].take() {
             connection.close(shared, poll);
-            self.listen(true, poll);
+            self.listen(self.open, poll);
         }
     }
 
@@ -308,7 +311,7 @@ fn escaped(path: &str) -> String {
 impl<T: Target> Frontend<T> for Nbd<T::Sink> {
     fn start(
         &mut self,
-        _lab: &mut SharedState<T>,
+        shared: &mut SharedState<T>,
         poll: &Poll,
     ) -> Result<BackgroundTask<Started>, Failure> {
         let chosen = self.options.socket.clone();
@@ -335,7 +338,7 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
                 Listener::Tcp(listener) => listener.set_nonblocking(true),
             };
             quiet
-                .and_then(|()| poll.add(listener.fd(), index as u64, Interest::READ))
+                .and_then(|()| poll.add(listener.fd(), index as u64, Interest::default()))
                 .map_err(|why| Failure::machine(format!("cannot listen: {why}")))?;
         }
         let started = Started { address: self.address(), ..Started::default() };
@@ -346,11 +349,13 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
             Some(Listener::Unix(_)) => self.socket.clone().map(Peer::Unix),
             None => None,
         };
+        let Some(peer) = peer else { return Ok(Box::new(|| Ok(started))) };
+        let (stream, socket) = peer.pair().map_err(probe::unmeasured)?;
+        self.admit(socket, shared, poll);
         let ours = Arc::clone(&self.ours);
         Ok(Box::new(move || {
-            let Some(peer) = peer else { return Ok(started) };
             let measure = || -> std::io::Result<(Client, Option<Vec<u64>>)> {
-                let mut client = Client::new(&peer)?;
+                let mut client = Client::new(stream)?;
                 let trips = calibrate.then(|| client.round_trips()).transpose()?;
                 Ok((client, trips))
             };
@@ -439,7 +444,9 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }
     }
 
-    fn watch(&mut self) {
+    fn open(&mut self, poll: &Poll) {
+        self.open = true;
+        self.listen(true, poll);
         let ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((peer, client)) = ours {
             self.watch.start(peer, client);

@@ -281,7 +281,7 @@ impl<T: Target> Frontend<T> for Ublk {
         self.over
     }
 
-    fn watch(&mut self) {
+    fn open(&mut self, _: &Poll) {
         self.accounts = self.account();
     }
 
