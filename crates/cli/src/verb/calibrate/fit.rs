@@ -222,13 +222,13 @@ fn shake(ground: &Ground, (best, others): (&mut Best, &mut Vec<Best>)) -> Result
 /// What of the best these points know, by it and by `others` that were tried.
 pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fit, Failure> {
     let Ground { trial, moved, .. } = ground;
+    let place = best.place;
+    // As the others were looked at.
+    let best = Best { cost: rms(&trial.residuals(&place, Look::Short)?), place };
     let dies = of_dies(&best, &others);
-    let at = best.place;
     let knobs = &trial.base.knobs;
-    let near = near(ground, &at)?;
+    let near = near(ground, &best.place)?;
     let mut known = near.known();
-    let short = rms(&trial.residuals(&at, Look::Short)?);
-    let best = Best { cost: short, place: at };
     known::widen(&mut known, moved, (&near, &best), &others);
     let mut fit = Fit {
         place: best.place,
