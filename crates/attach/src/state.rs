@@ -50,8 +50,8 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<Moment
     let fits = |meta: &[u8]| match serde_json::from_slice::<Meta>(meta)? {
         meta if meta.digest == *digest => Ok(()),
         Meta { part, .. } => Err(io::Error::other(format!(
-            "it is the state of another device: of `{part}`, with --set and --seed as they were, by \
-             the version of blocklab that saved it"
+            "it is the state of another device: of `{part}`, with --set and --seed as they were, \
+             by the version of blocklab that saved it"
         ))),
     };
     let read = read_image(path, &mut *part.device, fits);

@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, DVector, Dyn, Owned};
 use study::Failure;
 
 use super::knobs::Candidate;
-use super::trial::{Look, Trial, rms};
+use super::trial::{Best, Look, Trial, rms};
 
 /// How strongly a knob is held where the base has it: enough for one that the points say nothing
 /// of, and less than any point says.
@@ -20,13 +20,6 @@ pub(super) const LAST_STEP: f64 = 0.04;
 const CARRIED_MAX: u32 = 3;
 /// A try is given up when slopes were measured twice and it is further off than the best by this.
 const HOPELESS: f64 = 1.3;
-
-/// A part, and how far it is off.
-#[derive(Clone)]
-pub(super) struct Best {
-    pub(super) cost: f64,
-    pub(super) place: Candidate,
-}
 
 /// What all descents have in common.
 pub(super) struct Ground<'a> {

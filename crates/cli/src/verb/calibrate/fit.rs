@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::super::measured::{Bench, Point, Values};
-use super::descent::{Best, Ground, LAST_STEP};
+use super::descent::{Ground, LAST_STEP};
 use super::knobs::{Base, Candidate};
 use super::known::{self, Known, Near, REPEAT, SPREAD_MAX};
-use super::trial::{Look, SEEDS, Trial, loads, residuals, rms};
+use super::trial::{Best, Look, SEEDS, Trial, loads, residuals, rms};
 
 /// What was found.
 pub(super) struct Fit {

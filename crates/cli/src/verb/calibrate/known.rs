@@ -1,15 +1,16 @@
 //! How well the values of the nearest part are known by the points.
 //!
 //! Three things make a value uncertain, and each is looked at by itself: what is left of the
-//! residuals, as least squares has it, but for what slopes are by chance; a load that says something else than the others (a part is
-//! carried on to where it would be without that load); and another part that is as near, with
-//! a key that the points do not tell at half or twice what it is.
+//! residuals, as least squares has it, but for what slopes are by chance; a load that says
+//! something else than the others (a part is carried on to where it would be without that load);
+//! and another part that is as near, with a key that the points do not tell at half or twice what
+//! it is.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use study::Failure;
 
-use super::descent::{Best, Ground, PULL_LAST};
-use super::trial::Look;
+use super::descent::{Ground, PULL_LAST};
+use super::trial::{Best, Look};
 
 /// A knob whose standard error is larger is not known.
 pub(super) const SPREAD_MAX: f64 = 0.05;

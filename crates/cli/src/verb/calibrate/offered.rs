@@ -3,12 +3,12 @@
 use study::Failure;
 
 use super::super::measured::{Bench, Point};
-use super::descent::{Best, Ground};
+use super::descent::Ground;
 use super::fit::{DIES_MAX, Fit, NEARER, Way, judge, near};
 use super::knobs::{Base, Candidate};
 use super::known;
 use super::mechanisms;
-use super::trial::{Look, Trial, rms};
+use super::trial::{Best, Look, Trial, rms};
 
 /// Move the knobs of `base` until it does what was measured at offered loads; the way of letting
 /// writes in is looked for, too. Of two, the one with more keys has to be nearer by a tenth.

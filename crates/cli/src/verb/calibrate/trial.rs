@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use study::Failure;
 
 use super::super::measured::{Bench, METRICS, Point, SEED, Values, by_load};
-use super::descent::Best;
 use super::knobs::{Base, Candidate, FACTOR_MAX};
 use super::steps::Steps;
 use crate::interrupt;
@@ -34,6 +33,13 @@ pub(super) const SEEDS: u64 = SHORT;
 /// A number that differs by this much by chance counts less by a factor of the root of 2: about
 /// what a part is off by otherwise.
 const OFF: f64 = 0.03;
+
+/// A part, and how far it is off.
+#[derive(Clone)]
+pub(super) struct Best {
+    pub(super) cost: f64,
+    pub(super) place: Candidate,
+}
 
 /// By the root of what is random, requests of each load, and the part, as settings: what it does.
 type Done = BTreeMap<(u64, u64, Vec<String>), Vec<Values>>;
