@@ -265,24 +265,22 @@ fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, f64)> {
 pub(super) fn near(ground: &Ground, at: &Candidate) -> Result<Near, Failure> {
     const STEP: f64 = 0.12;
     let Ground { trial, moved, .. } = ground;
-    let seeds = || 0..SEEDS;
+    let by_seed = |place: &Candidate| -> Result<Vec<DVector<f64>>, Failure> {
+        Ok(trial.residuals_by_seed(place)?.into_iter().map(DVector::from_vec).collect())
+    };
     let mean = |each: &[DVector<f64>]| each.iter().sum::<DVector<f64>>() / SEEDS as f64;
-    let again = |place: &Candidate, seed| Ok(DVector::from_vec(trial.again(place, seed)?));
-    let here: Result<Vec<_>, Failure> = seeds().map(|seed| again(at, seed)).collect();
-    let here = mean(&here?);
+    let here = mean(&by_seed(at)?);
     let mut slopes = DMatrix::zeros(here.len(), moved.len());
     let mut chance = slopes.clone();
     for (column, &knob) in moved.iter().enumerate() {
-        let slope = |seed| {
-            let beside = |step: f64| {
-                let mut place = at.clone();
-                place.logs[knob] += step;
-                again(&place, seed)
-            };
-            Ok((beside(STEP)? - beside(-STEP)?) / (2.0 * STEP))
+        let beside = |step: f64| {
+            let mut place = at.clone();
+            place.logs[knob] += step;
+            by_seed(&place)
         };
-        let each: Result<Vec<_>, Failure> = seeds().map(slope).collect();
-        let each = each?;
+        let (above, below) = (beside(STEP)?, beside(-STEP)?);
+        let each = above.iter().zip(&below).map(|(above, below)| (above - below) / (2.0 * STEP));
+        let each: Vec<_> = each.collect();
         let middle = mean(&each);
         let off = each.iter().map(|slope| (slope - &middle).map(|off| off * off));
         let of_mean = off.sum::<DVector<f64>>() / (SEEDS * (SEEDS - 1)) as f64;

@@ -128,10 +128,13 @@ impl Trial<'_> {
         Ok(self.counted(residuals(self.points, &self.run(place, look)?)))
     }
 
-    /// The same of a short look at other addresses, one of [`SEEDS`].
-    pub(super) fn again(&self, place: &Candidate, seed: u64) -> Result<Vec<f64>, Failure> {
-        let values = self.run_by((place, Look::Short), SEED + seed)?;
-        Ok(self.counted(residuals(self.points, &values)))
+    /// The same of a short look, at each of [`SEEDS`] sets of addresses.
+    pub(super) fn residuals_by_seed(&self, place: &Candidate) -> Result<Vec<Vec<f64>>, Failure> {
+        let each = (0..SEEDS).map(|seed| {
+            let values = self.run_by((place, Look::Short), SEED + seed)?;
+            Ok(self.counted(residuals(self.points, &values)))
+        });
+        each.collect()
     }
 
     fn counted(&self, mut found: Vec<f64>) -> Vec<f64> {
@@ -144,9 +147,8 @@ impl Trial<'_> {
     /// far off as they are then.
     pub(super) fn weigh(&self, best: &mut Best, others: &mut [Best]) -> Result<(), Failure> {
         self.counts.borrow_mut().clear();
-        let seen: Result<Vec<_>, _> =
-            (0..SEEDS).map(|seed| self.again(&best.place, seed)).collect();
-        self.counts.replace(counts(&seen?));
+        let seen = self.residuals_by_seed(&best.place)?;
+        self.counts.replace(counts(&seen));
         for part in std::iter::once(best).chain(others) {
             part.cost = rms(&self.residuals(&part.place, Look::Short)?);
         }
