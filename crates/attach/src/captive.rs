@@ -144,15 +144,23 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::process::Stdio;
     use std::time::{Duration, Instant};
 
     use super::*;
 
     #[test]
     fn what_a_program_started_is_asked_to_end_with_us() {
-        // It waits for a child, and does nothing about a signal to itself alone.
-        let script = "trap : TERM; sleep 1000";
-        let started = || ends_with_us("sh").args(["-c", script]).spawn().unwrap();
+        // It waits for a child, and does nothing about a signal to itself alone. One that came
+        // before there is that child would be all that it is asked.
+        let script = "trap : TERM; sleep 1000 & echo; wait; wait";
+        let started = || {
+            let mut program = ends_with_us("sh");
+            let mut child = program.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            child
+        };
         let mut child = std::thread::spawn(started).join().unwrap();
         let group = Pid::from_child(&child);
         assert!(!child.wait().unwrap().success());

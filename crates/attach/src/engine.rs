@@ -56,7 +56,7 @@ pub struct Engine {
     delayed: Delayed,
     out: Completions,
     finished: VecDeque<u32>,
-    /// Requests bypass the model and take this long: the transport is being calibrated.
+    /// Reads bypass the model and take this long: the transport is being calibrated.
     bypass_ns: Option<u64>,
     data: Data,
     statistics: Statistics,
@@ -134,7 +134,8 @@ impl Engine {
         self.compensation_ns
     }
 
-    /// Answer after so many nanoseconds and count nothing, or go back to the model.
+    /// Answer reads after so many nanoseconds and count none, or go back to the model. What changes
+    /// data is the device's in any case: a block device is there while its path is measured.
     pub fn set_bypass(&mut self, bypass_ns: Option<u64>) {
         self.bypass_ns = bypass_ns;
     }
@@ -214,7 +215,7 @@ impl Engine {
             self.finished.push_back(index);
             return;
         }
-        if let Some(ns) = self.bypass_ns {
+        if let (Some(ns), Op::Read) = (self.bypass_ns, request.op) {
             let due = arrived.plus(ns);
             self.slot(index).due = due;
             self.delayed.until(due, index);

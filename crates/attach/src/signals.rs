@@ -30,7 +30,9 @@ impl Signals {
                 poll.add(&from, token, Interest::READ)?;
                 Ok(from)
             };
-            let stop = listen(&[SIGINT, SIGTERM, SIGHUP], stop_token)?;
+            let mut ending = vec![SIGINT, SIGTERM];
+            ending.extend((!study::is_ignored(SIGHUP)).then_some(SIGHUP));
+            let stop = listen(&ending, stop_token)?;
             let child = listen(&[SIGCHLD], child_token)?;
             Ok(Signals { stop, child, registered })
         };

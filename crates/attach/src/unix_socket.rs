@@ -6,6 +6,15 @@ use std::path::Path;
 
 use study::Failure;
 
+/// Whether one could listen at `path`.
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+    let listener = bind(path)?;
+    // Nobody was told of it, so it is ours to take away.
+    let _ = std::fs::remove_file(path);
+    drop(listener);
+    Ok(())
+}
+
 /// A listening socket at `path`, in the place of one that nobody listens to any more.
 pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
     let bound = UnixListener::bind(path).or_else(|why| {

@@ -8,7 +8,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 /// Do `work`; on the first signal to end meanwhile, call `on_signal` with it.
 pub(crate) fn during<T>(on_signal: impl FnOnce(c_int) + Send, work: impl FnOnce() -> T) -> T {
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+    let hang_up = (!study::is_ignored(SIGHUP)).then_some(SIGHUP);
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)) else {
         return work(); // without descriptors for it a signal ends the process at once
     };
     let handle = signals.handle();

@@ -88,6 +88,23 @@ fn compensation_stamps_before_arrival_but_never_before_the_devices_latest_event(
 }
 
 #[test]
+fn while_the_path_is_measured_only_reads_bypass_the_model() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.engine.data().keep_volatile_log();
+    bench.engine.set_bypass(Some(10 * US));
+    bench.read(0, 0, 512, 1);
+    bench.write(0, 0, &[1; 512], 2);
+    let (read, written) = (bench.at(10), bench.at(100));
+    assert_eq!((read.len(), read[0].timing.modelled_ns), (1, None));
+    assert_eq!((written.len(), written[0].timing.modelled_ns), (1, Some(100 * US)));
+    // The device had it, so a power cut takes nothing back that was answered.
+    let cut = bench.engine.power_cut(Wall(250 * US)).unwrap();
+    assert_eq!((cut.lost_writes, cut.forgotten.len()), (0, 0));
+    bench.read(300, 0, 512, 3);
+    assert_eq!(bench.at(310)[0].result, Ok(vec![1; 512]));
+}
+
+#[test]
 fn what_the_device_has_no_room_for_waits() {
     let mut bench = Bench::new(engine(1, 1));
     for tag in 0..3 {

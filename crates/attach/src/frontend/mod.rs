@@ -127,6 +127,7 @@ pub trait Frontend<T: Target = Engine> {
 }
 
 /// Declare the frontends: a module and the type of its options. Each module offers
+/// `fn check(&options) -> Result<(), Failure>` and
 /// `fn build<T: Target>(options, exports: &[Export<T>]) -> Result<Box<dyn Frontend<T>>, Failure>`.
 macro_rules! frontends {
     ($(
@@ -145,6 +146,16 @@ macro_rules! frontends {
             pub fn name(&self) -> &'static str {
                 match self {
                     $( Choice::$variant(_) => $name, )+
+                }
+            }
+
+            /// Whether it could be reached so: to be asked before anything is changed.
+            ///
+            /// # Errors
+            /// When a name is taken, or the machine lacks something.
+            pub(crate) fn check(&self) -> Result<(), Failure> {
+                match self {
+                    $( Choice::$variant(options) => $module::check(options), )+
                 }
             }
 

@@ -15,6 +15,7 @@ use crate::poll::{Event, Interest, Poll};
 use crate::private_folder::PrivateFolder;
 use crate::shared_state::{Export, SharedState};
 use crate::target::Target;
+use crate::unix_socket;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
 use crate::vhost_user::message::{Malformed, QUEUES_MAX};
@@ -47,6 +48,11 @@ struct VhostUser {
     disks: Vec<Disk>,
     /// Kept for its end.
     _folder: Option<PrivateFolder>,
+}
+
+/// Whether one could listen there.
+pub(crate) fn check(options: &Options) -> Result<(), Failure> {
+    options.socket.as_deref().map_or(Ok(()), unix_socket::check)
 }
 
 /// Make the frontend.
@@ -99,9 +105,8 @@ impl Disk {
     fn listen(&mut self, poll: &Poll, token: u64) -> Result<(), Failure> {
         let failed = |why: std::io::Error| {
             Failure::machine(format!("cannot listen on {}: {why}", self.path.display()))
-                .help("name another with --socket PATH, or delete it if nobody uses it")
         };
-        let listener = UnixListener::bind(&self.path).map_err(failed)?;
+        let listener = unix_socket::bind(&self.path)?;
         listener.set_nonblocking(true).map_err(failed)?;
         poll.add(&listener, token, Interest::READ).map_err(failed)?;
         self.listener = Some(listener);

@@ -2,7 +2,7 @@
 //! devices of one file, or one and the file itself, are the same device.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -72,6 +72,8 @@ fn patiently(
 ) -> Result<File, Unclaimed> {
     let shown = path.display();
     let began = Instant::now();
+    // Who was killed and held it, and when that was seen.
+    let mut gone: Option<(u32, Instant)> = None;
     loop {
         let why = match take() {
             Ok(file) => return Ok(file),
@@ -80,18 +82,24 @@ fn patiently(
         if !matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy) {
             return Err(Unclaimed::Unusable(why));
         }
-        let (busy, waited) = (why.kind() == ErrorKind::ResourceBusy, began.elapsed());
-        match holder_of(held) {
-            Some(Holder::Gone(process)) if waited >= PATIENCE => {
+        let holder = holder_of(held);
+        if let Some(Holder::Gone(process)) = holder {
+            gone = Some((process, Instant::now()));
+        }
+        // Nobody holds it, or its line was missed: the kernel forgets where it was in the list of
+        // locks when others let go of theirs while it is read.
+        let quiet = gone.map_or(began, |(_, seen)| seen).elapsed();
+        match (gone, holder) {
+            (Some((process, _)), Some(Holder::Gone(_)) | None) if began.elapsed() >= PATIENCE => {
                 let text = format!(
                     "{shown} has not yet done what process {process} gave it, which was killed"
                 );
                 let help = "start again when it has answered, or go on without it: --without NAME";
                 return Err(Unclaimed::Held(Failure::machine(text).help(help)));
             }
-            None if waited < LETTING_GO => std::thread::sleep(POLL),
-            Some(Holder::Gone(_)) => std::thread::sleep(POLL),
-            _ if busy => return Err(Unclaimed::Unusable(why)),
+            (_, Some(Holder::Gone(_))) => std::thread::sleep(POLL),
+            (_, None) if quiet < LETTING_GO => std::thread::sleep(POLL),
+            _ if why.kind() == ErrorKind::ResourceBusy => return Err(Unclaimed::Unusable(why)),
             _ => {
                 let text = format!("{shown} is in use: another mirror serves {what}");
                 return Err(Unclaimed::Held(Failure::input(text).help("stop that one first")));
@@ -111,7 +119,7 @@ fn holder_of(path: &Path) -> Option<Holder> {
     let found = std::fs::metadata(path).ok()?;
     let (device, inode) = (found.dev(), found.ino());
     let device = (statfs(path).ok()?.f_type as u64 != BTRFS).then_some(device);
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let locks = locks().ok()?;
     // Without a device, another file may have that number, too.
     let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, device, inode)).collect();
     let lives = |process: &u32| {
@@ -123,6 +131,13 @@ fn holder_of(path: &Path) -> Option<Holder> {
         return Some(Holder::Lives);
     }
     holders.first().copied().map(Holder::Gone)
+}
+
+/// `/proc/locks`, in as few pieces as the kernel gives it: between two of them lines go missing.
+fn locks() -> io::Result<String> {
+    let mut text = String::with_capacity(1 << 20);
+    File::open("/proc/locks")?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Who has the lock of a line of `/proc/locks`, if it is an exclusive one of that inode, of any

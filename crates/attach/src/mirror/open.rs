@@ -187,10 +187,17 @@ pub(super) fn refuse_strangers(
     for (slot, found) in found.into_iter().enumerate() {
         let Some((device, superblock)) = found else { continue };
         let superblock = superblock.map_err(|damages| {
-            let lines: String = damages.iter().map(|damage| format!("\n    {damage}")).collect();
-            let shown = name_of(paths, slot);
+            // All copies are damaged alike in what never was a device of one.
+            let mut lines: Vec<_> =
+                damages.iter().map(|damage| format!("\n    {damage}")).collect();
+            lines.dedup();
+            let (shown, lines) = (name_of(paths, slot), lines.concat());
+            let what = match slot {
+                WITNESS => "the witness, of a mirror that was made with one".to_string(),
+                _ => format!("the {} leg, as `blocklab mirror create` made it", NAMES[slot]),
+            };
             Failure::input(format!("{shown} is no device of a mirror:{lines}"))
-                .expected(format!("the {} leg, as `blocklab mirror create` made it", NAMES[slot]))
+                .expected(what)
                 .help(format!("to go on without it: --without {}", NAMES[slot]))
         })?;
         (slots.0[slot], slots.1[slot]) = (Some(device), Some(superblock));
@@ -242,7 +249,29 @@ fn refused(
             let device = name(*offer);
             format!("{device} has {} bytes, but its leg needs {}", pages * 4096, needed * 4096)
         }
-        other => other.to_string(),
+        Refusal::Stale { slot } => format!(
+            "the {} was left out earlier, and the leg that went on is missing",
+            NAMES[*slot]
+        ),
+        Refusal::MissingLeg { slot } => format!(
+            "the {} is missing and may have gone on alone; without it or a witness nobody can tell",
+            NAMES[*slot]
+        ),
+        Refusal::Exposed { slot, relaxed: true } => format!(
+            "the {} is missing, or was left out, when the mirror ended in relaxed mode without \
+             being stopped: flushes up to the cap may be lost",
+            NAMES[*slot]
+        ),
+        Refusal::Exposed { slot, relaxed: false } => format!(
+            "the {} and the witness are missing: flushed writes may be on them only",
+            NAMES[*slot]
+        ),
+        Refusal::BrokenLog { slot, record } => format!(
+            "the log of the {} lacks record {record} though later ones are there: it is corrupt, \
+             not torn, and no other device holds what it said",
+            NAMES[*slot]
+        ),
+        Refusal::NoLeg(_) | Refusal::SplitBrain { .. } => refusal.to_string(),
     };
     let help = match refusal {
         Refusal::Older { by: WITNESS, .. } => Some("--without witness".to_string()),

@@ -1,8 +1,9 @@
 //! What a running mirror may be asked, over its control socket: a line of JSON each way.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mirror::{Mode, Slot};
 use serde::{Deserialize, Serialize};
@@ -101,6 +102,12 @@ pub fn mode(name: &str) -> Result<Mode, Failure> {
 /// # Errors
 /// When nobody answers there, or what is asked is refused.
 pub fn ask(path: &Path, request: &Request) -> Result<Answer, Failure> {
+    // To prepare a new medium takes as long as it takes.
+    let wait = (!matches!(request, Request::Replace { .. })).then_some(ANSWER_MAX);
+    ask_for(path, request, wait)
+}
+
+fn ask_for(path: &Path, request: &Request, wait: Option<Duration>) -> Result<Answer, Failure> {
     let shown = path.display();
     let mut stream = UnixStream::connect(path).map_err(|why| {
         Failure::input(format!("no mirror is served with {shown}: {why}"))
@@ -109,9 +116,11 @@ pub fn ask(path: &Path, request: &Request) -> Result<Answer, Failure> {
     let line = serde_json::to_string(request).map_err(|why| Failure::bug(why.to_string()))?;
     let mut answer = String::new();
     stream
-        .write_all(format!("{line}\n").as_bytes())
+        .set_read_timeout(wait)
+        .and_then(|()| stream.set_write_timeout(wait))
+        .and_then(|()| stream.write_all(format!("{line}\n").as_bytes()))
         .and_then(|()| BufReader::new(stream).read_line(&mut answer))
-        .map_err(|why| Failure::machine(format!("{shown} does not answer: {why}")))?;
+        .map_err(|why| unanswered(path, wait, &why))?;
     if answer.is_empty() {
         return Err(Failure::machine(format!("{shown} was closed without an answer"))
             .help("is the mirror being stopped? see what `mirror serve` says"));
@@ -126,6 +135,20 @@ pub fn ask(path: &Path, request: &Request) -> Result<Answer, Failure> {
     }
 }
 
+/// Nobody waits longer for an answer: a server looks at its control socket all the time.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+fn unanswered(path: &Path, wait: Option<Duration>, why: &io::Error) -> Failure {
+    let shown = path.display();
+    let Some(wait) = wait.filter(|_| why.kind() == io::ErrorKind::WouldBlock) else {
+        return Failure::machine(format!("{shown} does not answer: {why}"));
+    };
+    Failure::machine(format!("{shown} has not answered in {} s", wait.as_secs_f64())).help(
+        "is `mirror serve` still starting, or stopped (SIGSTOP)? What was asked is done when it \
+         goes on",
+    )
+}
+
 /// How a mirror is that is served with the control socket `path`.
 ///
 /// # Errors
@@ -134,5 +157,21 @@ pub fn live(path: &Path) -> Result<Live, Failure> {
     match ask(path, &Request::Status {})? {
         Answer::Status(live) => Ok(*live),
         _ => Err(Failure::bug("a status was asked for")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_server_that_is_stopped() {
+        let folder = crate::private_folder::PrivateFolder::new().unwrap();
+        let path = folder.path.join("c");
+        // The kernel lets who asks in; nobody reads.
+        let _stopped = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let wait = Some(Duration::from_millis(20));
+        let why = ask_for(&path, &Request::Status {}, wait).unwrap_err();
+        assert!(why.message.ends_with("has not answered in 0.02 s"), "{}", why.message);
     }
 }

@@ -75,6 +75,9 @@ pub fn serve(
     let Options { start, frontend, run, control, lag } = options;
     let mut poll = Poll::new()?;
     let mut supervisor = Supervisor::new(&poll)?;
+    // A start changes the legs, so what nobody could reach must not get so far.
+    frontend.check()?;
+    let control = control.map(|path| ControlSocket::new(&path, &poll, CONTROL)).transpose()?;
     let (devices, opened) = starting::open(start, &mut poll, &mut supervisor, note)?;
     let clock = Clock::start();
     let refused = |why: std::io::Error| Failure::machine(format!("cannot serve: {why}"));
@@ -84,7 +87,6 @@ pub fn serve(
     let export = Export { name: String::new(), identity, read_only: false, engine: array };
     let shared = SharedState::new(vec![export], clock);
     let frontend = frontend.build(&shared.exports)?;
-    let control = control.map(|path| ControlSocket::new(&path, &poll, CONTROL)).transpose()?;
     let mut server = Server {
         event_loop: EventLoop::new((poll, supervisor), frontend, shared, control, None),
         preparing: None,
@@ -92,7 +94,14 @@ pub fn serve(
         note,
         stopping: false,
     };
-    let started = server.start()?;
+    let started = match server.start() {
+        Ok(started) => started,
+        Err(why) => {
+            // Nobody was served, so it is as it was; what else fails is the next start's to say.
+            let _ = server.stop();
+            return Err(why);
+        }
+    };
     started.notes.iter().for_each(|text| (server.note)(text));
     server.event_loop.open();
     ready(&started.address);

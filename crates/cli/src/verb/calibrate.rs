@@ -16,6 +16,7 @@ mod descent;
 mod doubt;
 mod fit;
 mod flash;
+mod host_path;
 mod knobs;
 mod known;
 mod mechanisms;

@@ -51,19 +51,16 @@ fn number(value: &serde_json::Value) -> f64 {
 
 fn what_is_known_is_said(answer: &serde_json::Value) {
     // Dies that read on while data go out: a channel's time for a read is not told from the host's.
-    for (key, other) in [
+    for (key, said) in [
         ("ssd.nand.read", None),
-        ("ssd.nand.read_small.read", Some("ssd.host.completion")),
-        ("ssd.nand.bus", Some("ssd.host.completion")),
-        ("ssd.host.completion", Some("ssd.nand.bus")),
-        ("ssd.host.bandwidth", Some("ssd.host.completion")),
+        ("ssd.nand.read_small.read", None),
+        ("ssd.nand.bus", Some("not told from ssd.host.completion by these points")),
+        ("ssd.host.completion", Some("not told from ssd.nand.bus by these points")),
+        ("ssd.host.bandwidth", Some("not known by these points")),
+        // No process took anything.
+        ("ssd.host.process_interval", Some("not known by these points")),
     ] {
-        let said = other.map(|other| format!("not told from {other} by these points"));
-        assert_eq!(
-            value(answer, key)["not_identified"].as_str(),
-            said.as_deref(),
-            "{key} {answer}"
-        );
+        assert_eq!(value(answer, key)["not_identified"].as_str(), said, "{key} {answer}");
     }
 }
 
@@ -109,7 +106,10 @@ fn known_parameters_are_found_again() {
         ("ssd.host.bandwidth", 2500.0),
     ] {
         let found = number(value(&answer, key));
-        assert!((found / wanted - 1.0).abs() < 0.05, "{key}: {found}, {answer}");
+        // What it says it does not know may be further off, in a valley that goes on for long.
+        let known = value(&answer, key)["not_identified"].is_null();
+        let allowed = if known { 0.05 } else { 0.1 };
+        assert!((found / wanted - 1.0).abs() < allowed, "{key}: {found}, {answer}");
     }
     what_is_known_is_said(&answer);
     // Reads say nothing of programs: the base's value stays, and is marked.

@@ -16,6 +16,10 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct HostParams {
     /// From submission until the controller has the command.
     pub command: Duration,
+    /// A process submits one command after the other, each in this time, whatever its size: what a
+    /// core of the host takes for it. (The device `cpu` is that in detail: not both.)
+    #[serde(skip_serializing_if = "is_zero")]
+    pub process_interval: Duration,
     /// From the end of the work until the host sees the completion.
     pub completion: Duration,
     /// Bandwidth of the link in each direction; absent: infinite.
@@ -50,16 +54,19 @@ fn is_zero(time: &Duration) -> bool {
 #[derive(Clone, Debug)]
 pub struct HostPath {
     command: Nanos,
+    process_interval: Nanos,
     completion: Nanos,
     bandwidth: Option<u64>,
     /// Reads of more bytes than the first cross the link at the second.
     large_reads: (u64, u64),
     link_command: Nanos,
+    /// By process, in rising order: when it has submitted its last command.
+    submitted: Vec<(u32, Nanos)>,
     to_device_free: Nanos,
     to_host_free: Nanos,
 }
 
-snapshot_fields!(HostPath { to_device_free, to_host_free });
+snapshot_fields!(HostPath { submitted, to_device_free, to_host_free });
 
 impl HostPath {
     /// An idle link.
@@ -77,10 +84,12 @@ impl HostPath {
         let large = |large: &LargeReads| (large.above.0.0, large.bandwidth.0.max(1));
         Ok(HostPath {
             command: params.command.0,
+            process_interval: params.process_interval.0,
             completion: params.completion.0,
             bandwidth: params.bandwidth.map(|rate| rate.0.max(1)),
             large_reads: params.large_reads.as_ref().map_or((u64::MAX, 1), large),
             link_command: params.link_command.0,
+            submitted: Vec::new(),
             to_device_free: Nanos::ZERO,
             to_host_free: Nanos::ZERO,
         })
@@ -103,10 +112,28 @@ impl HostPath {
         Some(self.link_command + data)
     }
 
+    /// When `process` has submitted a command that it has now.
+    #[inline]
+    fn submitted(&mut self, now: Nanos, process: u32) -> Nanos {
+        if self.process_interval == Nanos::ZERO {
+            return now;
+        }
+        let at = match self.submitted.binary_search_by_key(&process, |(process, _)| *process) {
+            Ok(at) => at,
+            Err(at) => {
+                self.submitted.insert(at, (process, Nanos::ZERO));
+                at
+            }
+        };
+        let last = &mut self.submitted[at].1;
+        *last = now.max(*last) + self.process_interval;
+        *last
+    }
+
     /// When the controller has the command and, for a write, its data.
     #[inline]
     pub fn arrival(&mut self, now: Nanos, request: &Request) -> Nanos {
-        let ready = now + self.command;
+        let ready = self.submitted(now, request.process) + self.command;
         match self.transfer(request, Op::Write) {
             None => ready,
             Some(time) => {
@@ -130,6 +157,7 @@ impl HostPath {
 
     /// The power failed: nothing is on the link.
     pub fn clear(&mut self) {
+        self.submitted.clear();
         (self.to_device_free, self.to_host_free) = (Nanos::ZERO, Nanos::ZERO);
     }
 }
@@ -226,6 +254,22 @@ mod tests {
         assert_eq!(path.arrival(Nanos(100), &read), Nanos(100));
         let infinite = HostParams { bandwidth: None, ..params };
         assert_eq!(HostPath::new(&infinite).unwrap_err().key, "link_command");
+    }
+
+    #[test]
+    fn a_process_submits_one_command_after_the_other_whatever_their_size() {
+        let us = |time: u64| Duration(Nanos(time * 1_000));
+        let params =
+            HostParams { command: us(4), process_interval: us(3), ..HostParams::default() };
+        let mut path = HostPath::new(&params).unwrap();
+        let mut at = |now: u64, process: u32, sectors: u32| {
+            let request = Request { process, ..Request::write(Lba(0), sectors) };
+            path.arrival(Nanos(now), &request).0
+        };
+        // Another process has a core of its own.
+        assert_eq!([at(100, 7, 8), at(100, 7, 1024), at(100, 2, 8)], [7_100, 10_100, 7_100]);
+        // After a pause there is nothing to wait for.
+        assert_eq!([at(20_000, 7, 8), at(20_001, 7, 8)], [27_000, 30_000]);
     }
 
     #[test]

@@ -134,7 +134,8 @@ fn unloaded_read_ns(params: &Params, page_in_block: u32) -> u64 {
     let bus = bytes * 1_000_000_000 / params.nand.bus.0;
     let link = params.host.bandwidth.map_or(0, |rate| 4096 * 1_000_000_000 / rate.0);
     let host = &params.host;
-    let on_host = host.command.0.0 + host.link_command.0.0 + host.completion.0.0;
+    let on_host =
+        host.command.0.0 + host.process_interval.0.0 + host.link_command.0.0 + host.completion.0.0;
     let overhead = on_host + params.nand.command.0.0;
     overhead + array + bus + link
 }

@@ -33,6 +33,11 @@ use answers::Answers;
 use device::LoopDevice;
 use wire::{Ask, FileInfo};
 
+/// Whether the kernel would serve it.
+pub(crate) fn check(_: &BlockDeviceOptions) -> Result<(), Failure> {
+    mount::connect().map(drop)
+}
+
 /// Make the frontend.
 pub(crate) fn build<T: Target>(
     options: BlockDeviceOptions,

@@ -52,24 +52,40 @@ pub struct Options {
     pub watch: bool,
 }
 
+/// Whether one could listen there.
+pub(crate) fn check(options: &Options) -> Result<(), Failure> {
+    options.socket.as_deref().map_or(Ok(()), unix_socket::check)?;
+    options.tcp.map_or(Ok(()), |address| listen(address).map(drop))
+}
+
 /// Make the frontend.
 pub(crate) fn build<T: Target>(
     options: Options,
     exports: &[Export<T>],
 ) -> Result<Box<dyn Frontend<T>>, Failure> {
-    if let Some(address) = options.tcp.filter(|address| !is_loopback(address)) {
-        return Err(Failure::input(format!("{address} can be reached from elsewhere"))
-            .expected("a loopback address such as 127.0.0.1:10809: nothing is encrypted")
-            .help("forward the port with ssh -L when a client is on another machine"));
-    }
+    options.tcp.map_or(Ok(()), refuse_others)?;
     Ok(Box::new(Nbd::<T::Sink>::new(options, exports.iter().map(info).collect())))
 }
 
-fn is_loopback(address: &SocketAddr) -> bool {
-    match address.ip() {
+fn refuse_others(address: SocketAddr) -> Result<(), Failure> {
+    let is_loopback = match address.ip() {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => ip.is_loopback(),
+    };
+    if is_loopback {
+        return Ok(());
     }
+    Err(Failure::input(format!("{address} can be reached from elsewhere"))
+        .expected("a loopback address such as 127.0.0.1:10809: nothing is encrypted")
+        .help("forward the port with ssh -L when a client is on another machine"))
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    refuse_others(address)?;
+    TcpListener::bind(address).map_err(|why| {
+        Failure::machine(format!("cannot listen on {address}: {why}"))
+            .help("choose another port, or port 0 for any free one")
+    })
 }
 
 /// What clients are told about an export.
@@ -326,11 +342,7 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }
         want_descriptors((CONNECTIONS_MAX + NEGOTIATING_MAX) as u64 + DESCRIPTORS_BESIDES);
         if let Some(address) = self.options.tcp {
-            let listener = TcpListener::bind(address).map_err(|why| {
-                Failure::machine(format!("cannot listen on {address}: {why}"))
-                    .help("choose another port, or port 0 for any free one")
-            })?;
-            self.listeners.push(Listener::Tcp(listener));
+            self.listeners.push(Listener::Tcp(listen(address)?));
         }
         for (index, listener) in self.listeners.iter().enumerate() {
             let quiet = match listener {

@@ -27,6 +27,11 @@ use control::Control;
 use queue::{Came, Queue};
 use wire::{DeviceInfo, Parameters};
 
+/// Whether the kernel would serve it.
+pub(crate) fn check(_: &BlockDeviceOptions) -> Result<(), Failure> {
+    Control::open().map(drop)
+}
+
 /// Make the frontend.
 pub(crate) fn build<T: Target>(
     options: BlockDeviceOptions,

@@ -103,7 +103,9 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let base = trial.base.place();
     let values = trial.run(&base, Look::Short)?;
     let at_base = residuals(trial.points, &values);
-    let moved = felt(trial, &base, &at_base)?;
+    let mut moved = felt(trial, &base, &at_base)?;
+    // Only where that pays: see `limited`.
+    moved.retain(|knob| Some(*knob) != trial.base.optional());
     let mut best = Best { cost: rms(&at_base), place: base };
     let slow = as_slow(trial, &moved, &best.place, &values);
     let cost = rms(&trial.residuals(&slow, Look::Short)?);
@@ -119,13 +121,14 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let mut ground = Ground { trial, look: Look::Short, moved, centre, limit: short };
     ground.descend(0.2, tries / 4, &mut best)?;
     let mut others = Vec::new();
-    all_dies(&ground, tries / 12, (&mut best, &mut others))?;
+    all_dies(&mut ground, tries / 12, (&mut best, &mut others))?;
     // More dies have shorter queues, in which less is chance.
     trial.weigh(&mut best, &mut others)?;
     // Wide steps see over what is uneven, narrow ones end it.
     for step in [0.2, 0.05] {
         ground.descend(step, short, &mut best)?;
     }
+    again(&ground, tries / 12, (&mut best, &mut others))?;
     shake(&ground, (&mut best, &mut others))?;
     others.extend(known::aside(&ground, &near(&ground, &best.place)?, &best)?);
     (ground.look, ground.limit) = (Look::Long, limit);
@@ -171,28 +174,105 @@ fn felt(trial: &Trial, base: &Candidate, at_base: &[f64]) -> Result<Vec<usize>, 
     Ok(felt)
 }
 
-/// Twice and half as many dies while that is better.
+/// What limits the drive, the flash or the host's path, and twice and half as many dies while that
+/// is better.
 fn all_dies(
-    ground: &Ground,
+    ground: &mut Ground,
     share: u64,
     (best, others): (&mut Best, &mut Vec<Best>),
 ) -> Result<(), Failure> {
+    if let Some((mut other, path)) = limited(ground, &best.place, share, best.cost)? {
+        if other.cost < best.cost * path.nearer(ground) {
+            std::mem::swap(best, &mut other);
+            path.adopt(ground);
+        }
+        others.push(other);
+    }
     let mut tried: Vec<i64> = best.place.dies.into_iter().collect();
-    for doubled in [true, false] {
-        while let Some(now) = best.place.dies {
+    // Twice the dies may be no better, and four times as many again.
+    for (doubled, misses_max) in [(true, 2), (false, 1)] {
+        let mut last = best.place.clone();
+        let mut misses = 0;
+        while let Some(now) = last.dies.filter(|_| misses < misses_max) {
             let next = if doubled { now * 2 } else { now / 2 };
             if next == 0 || next > DIES_MAX || tried.contains(&next) {
                 break;
             }
             tried.push(next);
-            let place = Candidate { dies: Some(next), ..best.place.clone() };
-            let other = ground.descend_from(place, 0.2, share, None)?;
-            others.push(other.clone());
-            if other.cost > best.cost * NEARER {
-                break;
+            let place = Candidate { dies: Some(next), ..last };
+            let limited = limited(ground, &place, share, best.cost)?;
+            let mut other = ground.descend_from(place, 0.2, share, Some(best.cost))?;
+            let path = limited.and_then(|(limited, path)| {
+                let nearer = limited.cost < other.cost * path.nearer(ground);
+                nearer.then(|| other = limited).map(|()| path)
+            });
+            last = other.place.clone();
+            misses += 1;
+            if other.cost < best.cost * NEARER {
+                misses = 0;
+                std::mem::swap(best, &mut other);
+                path.into_iter().for_each(|path| path.adopt(ground));
             }
-            others.push(std::mem::replace(best, other));
+            others.push(other);
         }
+    }
+    Ok(())
+}
+
+/// What is moved where the host's path is the limit, and where that is held.
+struct HostPath {
+    moved: Vec<usize>,
+    centre: Vec<f64>,
+}
+
+impl HostPath {
+    /// A knob more has to pay.
+    fn nearer(&self, ground: &Ground) -> f64 {
+        if self.moved.len() > ground.moved.len() { NEARER } else { 1.0 }
+    }
+
+    fn adopt(self, ground: &mut Ground) {
+        (ground.moved, ground.centre) = (self.moved, self.centre);
+    }
+}
+
+/// Where a descent ends that begins at `place` with a host's path that is the limit.
+fn limited(
+    ground: &Ground,
+    place: &Candidate,
+    share: u64,
+    goal: f64,
+) -> Result<Option<(Best, HostPath)>, Failure> {
+    let Ground { trial, look, limit, .. } = *ground;
+    let Some(place) = trial.base.limited(trial.points, place) else { return Ok(None) };
+    let (mut moved, mut centre) = (ground.moved.clone(), ground.centre.clone());
+    if let Some(knob) = trial.base.optional().filter(|knob| !moved.contains(knob)) {
+        moved.push(knob);
+        centre[knob] = place.logs[knob];
+    }
+    let with = Ground { trial, look, moved, centre, limit };
+    let found = with.descend_from(place, 0.2, share, Some(goal))?;
+    Ok(Some((found, HostPath { moved: with.moved, centre: with.centre })))
+}
+
+/// Other dies that one descent left not much further off than the best, which had several, have
+/// as many as it.
+fn again(
+    ground: &Ground,
+    share: u64,
+    (best, others): (&mut Best, &mut Vec<Best>),
+) -> Result<(), Failure> {
+    for (dies, _) in of_dies(best, others) {
+        let own = others.iter().filter(|other| other.place.dies == Some(dies));
+        let nearest = own.min_by(|a, b| a.cost.total_cmp(&b.cost)).cloned();
+        let Some(mut other) = nearest.filter(|_| best.place.dies != Some(dies)) else { continue };
+        for step in [0.2, 0.05] {
+            other = ground.descend_from(other.place, step, share, Some(best.cost))?;
+        }
+        if other.cost < best.cost * NEARER {
+            std::mem::swap(best, &mut other);
+        }
+        others.push(other);
     }
     Ok(())
 }

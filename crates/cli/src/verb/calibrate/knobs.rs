@@ -4,6 +4,7 @@ use study::Failure;
 use toml::{Table, Value};
 
 use super::super::measured::{BUFFER, PAGE, Point, find};
+use super::host_path::{self, BANDWIDTH, PROCESS_INTERVAL, tells_processes};
 
 /// A way of letting writes in, and what of it is fitted.
 pub(super) struct Mechanism {
@@ -26,6 +27,7 @@ const KNOBS: [(&str, &[&str]); 3] = [
             "buffer.access",
             "host.completion",
             "host.bandwidth",
+            "host.process_interval",
         ],
     ),
     ("iocost", &["rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"]),
@@ -44,8 +46,10 @@ pub(super) struct Knob {
 }
 
 /// What a drive has, even if the part of an SSD that is begun with says nothing of it.
-const ADDED: [(&str, &str); 2] =
-    [("ssd.host.completion", "10us"), ("ssd.host.bandwidth", "4000MB/s")];
+const ADDED: [(&str, &str); 2] = [("ssd.host.completion", "10us"), (BANDWIDTH, "4000MB/s")];
+
+/// The same, where [`tells_processes`]: next to nothing, and so it stays unless more pays.
+const ADDED_TOLD: (&str, &str) = (PROCESS_INTERVAL, "0.1us");
 
 /// The number that is looked for by doubling and halving: flash that works at once.
 pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
@@ -201,6 +205,25 @@ impl Base {
     /// Where the search begins: the base itself.
     pub(super) fn place(&self) -> Candidate {
         Candidate { logs: vec![0.0; self.knobs.len()], dies: self.dies }
+    }
+
+    /// The knob that is moved only where that pays: what a process takes, if it was added.
+    pub(super) fn optional(&self) -> Option<usize> {
+        let added = self.added.iter().any(|key| key == PROCESS_INTERVAL);
+        self.knobs.iter().position(|knob| added && knob.key == PROCESS_INTERVAL)
+    }
+
+    /// `place`, but what `points` did at most is what the host's path lets through: a drive that
+    /// gives no more, however many wait, may be limited by that or by its flash, and from the one
+    /// no small step leads to the other.
+    pub(super) fn limited(&self, points: &[Point], place: &Candidate) -> Option<Candidate> {
+        let mut limited = None;
+        for (knob, log) in self.knobs.iter().zip(0..) {
+            if let Some(ratio) = host_path::ratio(&knob.key, &knob.value, points) {
+                limited.get_or_insert_with(|| place.clone()).logs[log] = ratio.ln();
+            }
+        }
+        limited
     }
 
     /// The settings `KEY=VALUE` of a part at `place`.
@@ -401,6 +424,10 @@ fn add(table: &mut Table, points: &[Point]) -> Vec<String> {
         let small = [("up_to".to_string(), up_to), ("read".to_string(), read.clone())];
         missing.push(("ssd.nand.read_small", Value::Table(Table::from_iter(small))));
     }
+    if tells_processes(points) {
+        let (key, value) = ADDED_TOLD;
+        missing.push((key, Value::String(value.to_string())));
+    }
     missing.retain(|(key, _)| find(table, key).is_none());
     for (key, value) in &missing {
         lay(table, nested(key, value.clone()));
@@ -556,8 +583,10 @@ mod tests {
             ..Point::default()
         };
         let base = Base::read("tlc-3d-128", &[], &[], &[point("4k"), point("16k")]).unwrap();
-        let added = ["ssd.host.completion", "ssd.host.bandwidth", "ssd.nand.read_small"];
-        assert_eq!(base.added, added);
+        let added =
+            ["completion", "bandwidth", "process_interval"].map(|key| format!("ssd.host.{key}"));
+        assert_eq!(base.added[..2], added[..2]);
+        assert_eq!(base.added[2..], ["ssd.nand.read_small", &added[2]]);
         for sets in [
             base.sets(&base.place()),
             base.smaller(&base.place(), true),

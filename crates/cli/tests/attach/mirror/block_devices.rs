@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
 
@@ -163,7 +164,22 @@ fn a_start_waits_for_what_a_killed_server_had_asked_for() {
     server.signal("KILL");
     assert_eq!(server.ended(), None);
     assert!(hangs(), "the write went with its server");
-    let early = run(folder, "serve", &[LEGS, &["--run", "true"]]);
+    // The kernel's list of locks is not read whole while others let go of theirs.
+    let over = AtomicBool::new(false);
+    let early = std::thread::scope(|scope| {
+        for number in 0..2 {
+            let file = File::create(folder.path(&format!("lock{number}"))).unwrap();
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Relaxed) {
+                    file.lock().and_then(|()| file.unlock()).unwrap();
+                }
+            });
+        }
+        let early = run(folder, "serve", &[LEGS, &["--run", "true"]]);
+        over.store(true, Relaxed);
+        early
+    });
     let said = String::from_utf8_lossy(&early.stderr).into_owned();
     assert_eq!(early.status.code(), Some(3), "{said}");
     assert!(said.contains("has not yet done what process"), "{said}");

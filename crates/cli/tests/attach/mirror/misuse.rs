@@ -150,6 +150,32 @@ fn legs_older_than_the_witness_are_refused() {
 }
 
 #[test]
+fn a_start_that_nobody_could_reach_changes_nothing() {
+    let folder = made(&[]);
+    serve(&folder, &[]).end();
+    let legs = || ["fast", "slow"].map(|leg| std::fs::read(folder.path(leg)).unwrap());
+    let before = legs();
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = busy.local_addr().unwrap().to_string();
+    for (address, code) in [
+        (&["--socket", "none/s"][..], 2),
+        (&["--socket", "s2", "--control", "none/c"], 2),
+        (&["--as", "vhost-user", "--socket", "none/s"], 2),
+        (&["--tcp", &busy], 3),
+    ] {
+        for without in [&[][..], &["--without", "fast"], &["--without", "slow"]] {
+            let output = run(&folder, "serve", &[LEGS, address, without, &["--run", "true"]]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{address:?}: {said}");
+            assert!(said.contains("cannot listen on"), "{said}");
+        }
+        assert!(legs() == before, "{address:?}");
+        assert!(!folder.path("s2").exists(), "{address:?}: a socket was left");
+    }
+    serve(&folder, &[]).end();
+}
+
+#[test]
 fn what_is_no_request_is_said_and_does_no_harm() {
     use std::io::{BufRead, BufReader};
     let folder = made(&[]);
