@@ -21,7 +21,7 @@
 //! # Equation
 //! Per package with n dies, bus time X of a page, tR = R, tPROG = P:
 //! reads/s = min(n / (R + X), 1 / X), writes/s = min(n / (X + P), 1 / X); with cache reads
-//! min(n / max(R, X), 1 / X).
+//! min(n / max(R, X), 1 / X). A process makes 1 / (host.process_interval) of either at most.
 //! Collecting a block of m valid pages with copy-back costs m (R + P) + E.
 //! With u units per page, a program of u pages takes u X + P; with parity after every k pages, all
 //! programs take (k + 1) / k of their bus time and tPROG.
