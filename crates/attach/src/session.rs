@@ -219,7 +219,7 @@ pub fn attach(
 const LAST_NS: u64 = 1_000;
 
 impl Session {
-    /// Start the frontend while requests bypass the model.
+    /// Start the frontend while reads bypass the model.
     fn start_bypassed(&mut self) -> Result<Started, Failure> {
         self.set_bypass(Some(probe::PAUSE_NS));
         let started = self.start()?;

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::{pipe, unregister};
 use study::Failure;
 
@@ -30,9 +30,7 @@ impl Signals {
                 poll.add(&from, token, Interest::READ)?;
                 Ok(from)
             };
-            let mut ending = vec![SIGINT, SIGTERM];
-            ending.extend((!study::is_ignored(SIGHUP)).then_some(SIGHUP));
-            let stop = listen(&ending, stop_token)?;
+            let stop = listen(&study::ending_signals(), stop_token)?;
             let child = listen(&[SIGCHLD], child_token)?;
             Ok(Signals { stop, child, registered })
         };

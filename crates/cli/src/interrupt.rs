@@ -2,14 +2,12 @@
 
 use std::ffi::c_int;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
 /// Do `work`; on the first signal to end meanwhile, call `on_signal` with it.
 pub(crate) fn during<T>(on_signal: impl FnOnce(c_int) + Send, work: impl FnOnce() -> T) -> T {
-    let hang_up = (!study::is_ignored(SIGHUP)).then_some(SIGHUP);
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)) else {
+    let Ok(mut signals) = Signals::new(study::ending_signals()) else {
         return work(); // without descriptors for it a signal ends the process at once
     };
     let handle = signals.handle();

@@ -99,7 +99,7 @@ pub use results::{Results, RunSummary};
 pub use run::{Watch, measure, run};
 pub use runner::{Job, RunResult, Runner};
 pub use schema::{part_schema, study_schema};
-pub use signals::is_ignored;
+pub use signals::ending_signals;
 pub use simulated::Simulated;
 pub use spool::Spools;
 pub use tables::Tables;

@@ -1,9 +1,16 @@
-//! What this process was started to ignore.
+//! Signals that end what is run.
 
-/// Whether it was started to ignore `signal`, as `nohup` does it with SIGHUP (1): who listens for
-/// it then would end what was meant to go on.
-pub fn is_ignored(signal: i32) -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, signal))
+/// Numbers that they have on every Linux.
+const HANG_UP: i32 = 1;
+const INTERRUPT: i32 = 2;
+const TERMINATE: i32 = 15;
+
+/// Signals that end what is run: SIGINT, SIGTERM, and SIGHUP unless this process was started to
+/// ignore it, as `nohup` does it.
+pub fn ending_signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let hang_up = (!ignores(&status, HANG_UP)).then_some(HANG_UP);
+    [INTERRUPT, TERMINATE].into_iter().chain(hang_up).collect()
 }
 
 fn ignores(status: &str, signal: i32) -> bool {

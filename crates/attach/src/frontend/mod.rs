@@ -74,7 +74,7 @@ pub type BackgroundTask<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
 
 /// A way to reach the device.
 pub trait Frontend<T: Target = Engine> {
-    /// Begin to serve. The task runs beside the event loop while requests bypass the model; when
+    /// Begin to serve. The task runs beside the event loop while reads bypass the model; when
     /// it is done, clients may come.
     ///
     /// # Errors
