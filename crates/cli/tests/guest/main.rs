@@ -16,6 +16,13 @@ const PRELUDE: &str = r#"
 fail() { echo "FAILED: $*"; exit 1; }
 same() { test "$1" = "$2" || fail "$3: $1, not $2"; }
 waits() { for i in $(seq 200); do if eval "$1"; then return; fi; usleep 50000; done; fail "$1"; }
+# The log is of this session alone: an older one would say too early that the device is there.
+session() {
+    rm -f log
+    blocklab attach "$@" > log 2>&1 &
+    server=$!
+    waits 'grep -qs "end with" log'
+}
 queue() { cat /sys/block/${1#/dev/}/queue/$2; }
 seen() { grep -q "\"op\": \"$1\"" out/attach/attach.json || fail "no $1 in the report"; }
 verify() {

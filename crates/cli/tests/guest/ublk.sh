@@ -50,13 +50,12 @@ gone "two devices"
 
 # Interrupted, and killed in the middle of I/O.
 for signal in INT KILL; do
-    blocklab attach part.toml --as ublk > log 2>&1 &
-    waits 'grep -q "end with" log'
+    session part.toml --as ublk
     fio --name=w --filename=/dev/ublkb0 --direct=1 --ioengine=libaio --rw=randwrite --bs=4k \
         --iodepth=32 --time_based --runtime=60 --size=64M > fio.log 2>&1 &
     writer=$!
     sleep 1
-    kill -$signal $(pidof blocklab)
+    kill -$signal $server
     wait $writer
     waits 'test ! -e /dev/ublkb0'
     waits '! pidof blocklab > /dev/null'

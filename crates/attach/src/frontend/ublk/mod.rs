@@ -9,6 +9,7 @@ mod control;
 mod queue;
 mod wire;
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -115,9 +116,14 @@ fn block_device(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{number}"))
 }
 
+/// A file of another kind in its place would be taken for it.
 fn wait_for(path: &std::path::Path) -> Result<(), Failure> {
     let began = Instant::now();
-    while !path.exists() {
+    let is_device = || {
+        let kind = std::fs::metadata(path).map(|found| found.file_type());
+        kind.is_ok_and(|kind| kind.is_block_device() || kind.is_char_device())
+    };
+    while !is_device() {
         if began.elapsed() > PATIENCE {
             return Err(Failure::machine(format!("there is no {} yet", path.display()))
                 .expected("devtmpfs on /dev, or udev, to make it"));
