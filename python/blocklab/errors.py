@@ -9,7 +9,8 @@ class StudyError(Exception):
     ``str(error)`` is the whole message as the command line prints it.
     """
 
-    #: ``"input"`` (bad input or usage), ``"machine"`` (this machine lacks something) or ``"bug"``.
+    #: ``"input"`` (bad input or usage), ``"machine"`` (this machine lacks something),
+    #: ``"interrupted"`` or ``"bug"``.
     kind: str
     #: The file at fault, as it was named, or None.
     file: str | None
@@ -35,4 +36,4 @@ class StudyError(Exception):
     @property
     def exit_code(self) -> int:
         """The exit code of a process that stops on this error: 2, 3 or 101."""
-        return {"input": 2, "machine": 3}.get(self.kind, 101)
+        return {"input": 2, "machine": 3, "interrupted": 130}.get(self.kind, 101)

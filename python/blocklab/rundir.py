@@ -202,7 +202,7 @@ def read_result(path: Path) -> dict[str, Any]:
         raise StudyError(
             f"error: {error.msg}\n  --> {file}:{error.lineno}:{error.colno}\n"
             "  = expected: the JSON object that `blocklab run` writes\n"
-            f"  = help: run the study again: `blocklab run STUDY --out {path}`",
+            f"  = help: move the folder away, then `blocklab run STUDY --out {path}`",
             file=str(file), line=error.lineno, column=error.colno,
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -216,7 +216,7 @@ def read_result(path: Path) -> dict[str, Any]:
 def _broken(file: Path, what: str) -> StudyError:
     return StudyError(
         f"error: {what}\n  --> {file}\n  = expected: a file as `blocklab run` writes it\n"
-        f"  = help: run the study again: `blocklab run STUDY --out {file.parent}`",
+        f"  = help: move the folder away, then `blocklab run STUDY --out {file.parent}`",
         file=str(file),
     )
 

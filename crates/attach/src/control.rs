@@ -8,9 +8,13 @@
 //!
 //! Answers begin with `ok` or `error`.
 
+use std::path::Path;
+
 use config::{Duration, Size};
 use sim::Op;
+use study::Failure;
 
+use crate::control_socket::{self, ANSWER_MAX, Server};
 use crate::fault::{FaultId, Kind, Rule};
 
 /// What the control socket can be asked.
@@ -77,6 +81,24 @@ pub fn parse(line: &str) -> Result<Line, String> {
     words.end()?;
     Ok(Line { verb, export })
 }
+
+/// Send a line to the session with the control socket `path`, and return what it answers.
+///
+/// # Errors
+/// When the line is none, which is known before anybody is asked, or nobody answers.
+pub fn ask(path: &Path, line: &str) -> Result<String, Failure> {
+    let understood = parse(line)
+        .map_err(|why| Failure::input(why).help("blocklab attach ctl --help, or docs/attach.md"))?;
+    // To write a large drive's state takes as long as it takes.
+    let wait = (understood.verb != Verb::Save).then_some(ANSWER_MAX);
+    control_socket::ask(path, line, wait, SERVER)
+}
+
+const SERVER: Server = Server {
+    listens: "no session listens on",
+    start: "start one with: blocklab attach PART --control PATH",
+    verb: "attach",
+};
 
 /// The words of a line that were not used yet: options, `key=value`, and others.
 pub(crate) struct Words<'a> {

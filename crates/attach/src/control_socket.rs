@@ -1,9 +1,10 @@
 //! A control socket: its clients, the lines they send, and the answers.
 
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use study::Failure;
 
@@ -13,6 +14,57 @@ use crate::unix_socket;
 /// Clients at a time, and the longest line of one.
 const CLIENTS_MAX: usize = 16;
 const LINE_MAX: usize = 4096;
+
+/// Nobody waits longer for an answer: a server looks at its control socket all the time.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Who is asked, in a failure's words.
+#[derive(Clone, Copy)]
+pub(crate) struct Server {
+    /// "no mirror is served with"
+    pub(crate) listens: &'static str,
+    pub(crate) start: &'static str,
+    pub(crate) verb: &'static str,
+}
+
+/// Send a line to the control socket at `path`, and return the answer's.
+///
+/// # Errors
+/// When nobody answers there, or not within `wait`.
+pub(crate) fn ask(
+    path: &Path,
+    line: &str,
+    wait: Option<Duration>,
+    server: Server,
+) -> Result<String, Failure> {
+    let shown = path.display();
+    let mut stream = UnixStream::connect(path).map_err(|why| {
+        Failure::input(format!("{} {shown}: {why}", server.listens)).help(server.start)
+    })?;
+    let mut answer = String::new();
+    stream
+        .set_read_timeout(wait)
+        .and_then(|()| stream.set_write_timeout(wait))
+        .and_then(|()| stream.write_all(format!("{line}\n").as_bytes()))
+        .and_then(|()| BufReader::new(stream).read_line(&mut answer))
+        .map_err(|why| unanswered(path, wait, server, &why))?;
+    if answer.is_empty() {
+        let help = format!("is it being stopped? see what `{}` says", server.verb);
+        return Err(Failure::machine(format!("{shown} was closed without an answer")).help(help));
+    }
+    Ok(answer)
+}
+
+fn unanswered(path: &Path, wait: Option<Duration>, server: Server, why: &io::Error) -> Failure {
+    let shown = path.display();
+    let Some(wait) = wait.filter(|_| why.kind() == io::ErrorKind::WouldBlock) else {
+        return Failure::machine(format!("{shown} does not answer: {why}"));
+    };
+    Failure::machine(format!("{shown} has not answered in {} s", wait.as_secs_f64())).help(format!(
+        "is `{}` still starting, or stopped (SIGSTOP)? What was asked is done when it goes on",
+        server.verb
+    ))
+}
 
 /// A listening socket and its clients.
 pub(crate) struct ControlSocket {

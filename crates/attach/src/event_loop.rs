@@ -208,7 +208,7 @@ pub(crate) trait Serving {
         self.event_loop().poll.remove(&closed);
         if !helper.is_finished() {
             // Its requests are answered no longer, so it ends.
-            return Err(Failure::machine("interrupted"));
+            return Err(Failure::interrupted());
         }
         helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")))
     }

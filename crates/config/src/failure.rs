@@ -12,6 +12,8 @@ pub enum Kind {
     Input,
     /// The machine lacks something: exit code 3.
     Machine,
+    /// Somebody asked for the end before there was an answer: exit code 130, as of Ctrl-C.
+    Interrupted,
     /// blocklab is wrong: exit code 101, like every Rust program that panics.
     Bug,
 }
@@ -71,6 +73,11 @@ impl Failure {
         Failure { kind: Kind::Machine, ..Failure::input(message) }
     }
 
+    /// The end was asked for before there was an answer.
+    pub fn interrupted() -> Failure {
+        Failure { kind: Kind::Interrupted, ..Failure::input("interrupted") }
+    }
+
     /// A bug in blocklab.
     pub fn bug(message: impl Into<String>) -> Failure {
         Failure { kind: Kind::Bug, ..Failure::input(message) }
@@ -109,6 +116,7 @@ impl Failure {
         let kind = match self.kind {
             Kind::Input => "input",
             Kind::Machine => "machine",
+            Kind::Interrupted => "interrupted",
             Kind::Bug => "bug",
         };
         let place = self.place.as_ref();
@@ -131,6 +139,7 @@ impl Failure {
         match self.kind {
             Kind::Input => 2,
             Kind::Machine => 3,
+            Kind::Interrupted => 130,
             Kind::Bug => 101,
         }
     }

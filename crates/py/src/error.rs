@@ -13,6 +13,7 @@ fn exception<'py>(py: Python<'py>, failure: &Failure) -> PyResult<Bound<'py, PyA
     let kind = match failure.kind {
         Kind::Input => "input",
         Kind::Machine => "machine",
+        Kind::Interrupted => "interrupted",
         Kind::Bug => "bug",
     };
     let place = failure.place.as_ref();

@@ -26,9 +26,19 @@ impl Bin {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.latency_max = self.latency_max.max(other.latency_max);
-        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
-            *mine = mine.saturating_add(*theirs);
-        }
+        let used = other.used();
+        sim::add_counts(&mut self.latencies[..used], &other.latencies[..used]);
+    }
+
+    /// Buckets up to the last one that counted anything.
+    fn used(&self) -> usize {
+        if self.requests == 0 { 0 } else { bucket(self.latency_max) + 1 }
+    }
+
+    fn clear(&mut self) {
+        let used = self.used();
+        self.latencies[..used].fill(0);
+        (self.requests, self.bytes, self.latency_max) = (0, 0, 0);
     }
 
     /// The latency below or at which a share `q` of the requests lies, in nanoseconds.
@@ -86,7 +96,7 @@ impl Timeline {
             self.seek(at);
         }
         if self.bins[op].len() <= self.current {
-            self.bins[op].resize(self.current + 1, Bin::EMPTY);
+            self.bins[op].resize_with(self.current + 1, || Bin::EMPTY);
         }
         let bin = &mut self.bins[op][self.current];
         bin.requests += 1;
@@ -132,14 +142,17 @@ pub(crate) fn first_width(bins_max: usize, expected: Option<Nanos>) -> u64 {
 }
 
 fn halve(bins: &mut Vec<Bin>) {
-    for i in 0..bins.len().div_ceil(2) {
-        let mut merged = bins[2 * i].clone();
-        if let Some(second) = bins.get(2 * i + 1) {
-            merged.merge(second);
+    let half = bins.len().div_ceil(2);
+    for i in 0..half {
+        let (left, right) = bins.split_at_mut((2 * i).max(1));
+        if i > 0 {
+            left[i].clear();
         }
-        bins[i] = merged;
+        // The first bin already has its own first half.
+        let halves = if i > 0 { 2 } else { 1 };
+        right.iter().take(halves).for_each(|bin| left[i].merge(bin));
     }
-    bins.truncate(bins.len().div_ceil(2));
+    bins.truncate(half);
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl<'a> Progress<'a> {
 
     fn check(&self) -> Result<(), Failure> {
         match self.stopped.load(Ordering::Relaxed) {
-            true => Err(Failure::machine("interrupted")),
+            true => Err(Failure::interrupted()),
             false => (self.outside.0)(),
         }
     }

@@ -1,7 +1,5 @@
 //! What a running mirror may be asked, over its control socket: a line of JSON each way.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use study::{Failure, Kind};
 
 use super::NAMES;
 use super::live::Live;
+use crate::control_socket::{self, ANSWER_MAX, Server};
 
 /// Something to ask of a mirror that is served.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -108,46 +107,26 @@ pub fn ask(path: &Path, request: &Request) -> Result<Answer, Failure> {
 }
 
 fn ask_for(path: &Path, request: &Request, wait: Option<Duration>) -> Result<Answer, Failure> {
-    let shown = path.display();
-    let mut stream = UnixStream::connect(path).map_err(|why| {
-        Failure::input(format!("no mirror is served with {shown}: {why}"))
-            .help("blocklab mirror serve --control PATH")
-    })?;
     let line = serde_json::to_string(request).map_err(|why| Failure::bug(why.to_string()))?;
-    let mut answer = String::new();
-    stream
-        .set_read_timeout(wait)
-        .and_then(|()| stream.set_write_timeout(wait))
-        .and_then(|()| stream.write_all(format!("{line}\n").as_bytes()))
-        .and_then(|()| BufReader::new(stream).read_line(&mut answer))
-        .map_err(|why| unanswered(path, wait, &why))?;
-    if answer.is_empty() {
-        return Err(Failure::machine(format!("{shown} was closed without an answer"))
-            .help("is the mirror being stopped? see what `mirror serve` says"));
-    }
+    let answer = control_socket::ask(path, &line, wait, SERVER)?;
     match serde_json::from_str(&answer) {
         Ok(Answer::Refused { message, expected, help, machine }) => {
             let failure = if machine { Failure::machine } else { Failure::input };
             Err(Failure { expected, help, ..failure(message) })
         }
         Ok(answer) => Ok(answer),
-        Err(_) => Err(Failure::input(format!("{shown} is no mirror's: it says {}", answer.trim()))),
+        Err(_) => {
+            let shown = path.display();
+            Err(Failure::input(format!("{shown} is no mirror's: it says {}", answer.trim())))
+        }
     }
 }
 
-/// Nobody waits longer for an answer: a server looks at its control socket all the time.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-fn unanswered(path: &Path, wait: Option<Duration>, why: &io::Error) -> Failure {
-    let shown = path.display();
-    let Some(wait) = wait.filter(|_| why.kind() == io::ErrorKind::WouldBlock) else {
-        return Failure::machine(format!("{shown} does not answer: {why}"));
-    };
-    Failure::machine(format!("{shown} has not answered in {} s", wait.as_secs_f64())).help(
-        "is `mirror serve` still starting, or stopped (SIGSTOP)? What was asked is done when it \
-         goes on",
-    )
-}
+const SERVER: Server = Server {
+    listens: "no mirror is served with",
+    start: "blocklab mirror serve --control PATH",
+    verb: "mirror serve",
+};
 
 /// How a mirror is that is served with the control socket `path`.
 ///

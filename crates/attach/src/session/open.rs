@@ -168,6 +168,10 @@ fn open(
     let DeviceOptions { name, mut part, data, start } = device;
     let capacity = part.device.limits().capacity;
     let (mut kept, mut restored) = (None, None);
+    // Before anything is made: what is refused leaves nothing.
+    if let Some(data) = &data {
+        state::refuse_foreign(&state::path_beside(data))?;
+    }
     let store = match (&data, start) {
         (Some(path), _) => Store::file(path, capacity)?,
         (None, None) => match manner.data_limit {
@@ -182,7 +186,6 @@ fn open(
     if let Some(data) = data {
         let state = state::path_beside(&data);
         Mark::refuse_if_set(&data, &state)?;
-        state::refuse_foreign(&state)?;
         restored = state::restore(&state, &mut part)?;
         notes.extend(doubt(&data, &state, &store, restored, manner.fill));
         kept = Some(Kept { data, state, read_only: manner.read_only, mark: None });

@@ -33,7 +33,11 @@ pub struct SoundImage {
 /// Why there is none, or what is damaged.
 pub fn image(path: &Path) -> Result<SoundImage, Failure> {
     let shown = path.display();
-    let wrong = |why: std::io::Error| Failure::input(format!("image {shown}: {why}"));
+    let wrong = |why: std::io::Error| match why.kind() {
+        std::io::ErrorKind::UnexpectedEof => Failure::input(format!("image {shown}: cut off"))
+            .expected("an image that `blocklab suspend` or `blocklab snapshot` has written"),
+        _ => Failure::input(format!("image {shown}: {why}")),
+    };
     let refused = |why: Refusal| Failure::input(format!("image {shown}: {why}"));
     let file = File::open(path).map_err(wrong)?;
     let read = |at: u64, bytes: &mut [u8]| file.read_exact_at(bytes, at).map_err(wrong);

@@ -22,6 +22,7 @@ mod known;
 mod mechanisms;
 mod offered;
 mod probe;
+mod scale;
 mod steps;
 mod trial;
 mod write;

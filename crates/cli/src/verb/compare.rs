@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, SEED, Values, error, errors, files, named, of_model, overwritten, row,
-    summary,
+    Bench, METRICS, Point, SEED, Values, error, errors, files, median, named, of_model,
+    overwritten, row, summary,
 };
 use crate::say;
 
@@ -79,10 +79,8 @@ impl Args {
 }
 
 impl Compared {
-    /// The error that half of the numbers do not exceed.
     fn median(&self, points: &[Point]) -> f64 {
-        let errors = errors(points, &self.modelled, None);
-        errors.get(errors.len() / 2).copied().unwrap_or(f64::INFINITY)
+        median(&errors(points, &self.modelled, None)).unwrap_or(f64::INFINITY)
     }
 }
 

@@ -1,9 +1,9 @@
 //! `blocklab completions`: what a shell needs to complete command lines.
 
-use std::io::Write;
-
 use clap_complete::Shell;
 use study::Failure;
+
+use crate::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -16,8 +16,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::command(), "blocklab", &mut script);
-        // Whoever closed it early has seen enough.
-        let _ = std::io::stdout().write_all(&script);
+        say(String::from_utf8_lossy(&script).trim_end());
         Ok(0)
     }
 }

@@ -2,7 +2,7 @@
 
 mod checks;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use serde::Serialize;
 use study::Failure;
@@ -41,8 +41,7 @@ impl Args {
             crate::say(serde_json::json!({ "ok": ok, "checks": checks }));
         } else {
             let text = show(&checks, std::io::stdout().is_terminal());
-            // Whoever closed it early has seen enough.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            crate::say(text.trim_end());
         }
         Ok(if lacking(&checks) == 0 { 0 } else { MACHINE_LACKS })
     }

@@ -282,9 +282,15 @@ pub(super) fn errors(points: &[Point], modelled: &[Values], metric: Option<usize
     errors
 }
 
+/// The median of numbers in rising order.
+pub(super) fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    Some(if sorted.len() % 2 == 1 { upper } else { (sorted[sorted.len() / 2 - 1] + upper) / 2.0 })
+}
+
 /// For people: the median and the worst of these errors, least first; `None` where there are none.
 pub(super) fn middle_and_worst(name: &str, errors: &[f64]) -> Option<String> {
-    let (middle, worst) = (errors.get(errors.len() / 2)?, errors.last()?);
+    let (middle, worst) = (median(errors)?, errors.last()?);
     Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
 }
 

@@ -42,6 +42,15 @@ fn what_somebody_else_wrote_is_kept() {
     refused(&folder, &["--out", "dear.txt"], "cannot make the folder dear.txt");
 }
 
+/// The data's file would be as large as the drive.
+#[test]
+fn a_state_of_somebody_else_is_kept_and_no_data_made_beside_it() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("disk.img.state"), "dear").unwrap();
+    refused(&folder, &["--data", "disk.img"], "disk.img.state is in the way");
+    assert_eq!(std::fs::read_to_string(folder.path("disk.img.state")).unwrap(), "dear");
+}
+
 #[test]
 fn a_report_of_ours_is_replaced() {
     let folder = Folder::new();

@@ -201,6 +201,23 @@ fn what_cannot_be_calibrated_is_refused() {
     }
 }
 
+/// Reads say nothing of how long a program takes: that is the answer, and not a failure.
+#[test]
+fn a_value_without_any_effect_is_not_known() {
+    let rows = [(1, 16_500), (4, 64_000), (16, 230_000), (64, 500_000)];
+    let rows = rows.map(|(depth, iops)| format!("randread,4k,{depth},1,{iops},,,\n"));
+    let test = Test::new().file("mine.csv", format!("{HEADER}\n{}", rows.concat()));
+    let args =
+        ["calibrate", "--from", "mine.csv", "--base", "samsung-980-pro-1tb", "--out", "a.toml"];
+    let more = ["--fit", "ssd.nand.program", "--tries", "10", "--requests", "1000", "--json"];
+    let output = test.args(&args).args(&more).run();
+    assert!(output.stderr.is_empty(), "{}", output.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let key = &answer["keys"][0];
+    assert_eq!(key["key"], "ssd.nand.program");
+    assert_eq!(key["not_identified"], "not known by these points");
+}
+
 /// In place of fio: notes how it was called in `calls`, fails while there is a file `broken` and
 /// it was called ten times, and gives as many requests a second as it was called times.
 const FIO: &str = r#"#!/bin/sh

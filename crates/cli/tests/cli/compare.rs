@@ -30,6 +30,16 @@ fn the_nearest_part_is_said_first() {
     assert_eq!((points.len(), points[1]["measured"]["latency_us_mean"].as_f64()), (2, Some(132.5)));
 }
 
+/// Of two errors the median lies between them.
+#[test]
+fn the_middle_of_two_is_between_them() {
+    let table = "rw,bs,iodepth,iops\nrandread,4k,32,376844\nrandread,4k,64,753688\n";
+    let args = ["compare", NEAR, "--with", "mine.csv", "--requests", "2000", "--json"];
+    let all = Test::new().file("mine.csv", table).args(&args).json();
+    let middle = all["parts"][0]["median_error"].as_f64().unwrap();
+    assert!((middle - 0.25).abs() < 0.01, "{middle}");
+}
+
 /// How fast flash takes writes does not depend on how many of them a buffer takes before.
 #[test]
 fn a_buffer_does_not_count_as_flash() {
@@ -73,7 +83,16 @@ fn what_cannot_be_compared_is_refused() {
         (&*one, vec!["samsung"], ["there is no part named `samsung`", "blocklab list parts"]),
         (&*one, vec![NEAR, "--set", "ssd.gc=greedy"], ["none of the parts", "a key of iocost"]),
         (&*one, vec![NEAR, "--set", "iocost.rbp=1"], ["unknown name `rbp`", "rbps"]),
-        (&*one.replace("4k", "3"), vec![NEAR], ["3", "512"]),
+        (&*one.replace("4k", "3"), vec![NEAR], ["mine.csv: line 2: bs is `3`", "512"]),
+        (&*one.replace("4k", "4x"), vec![NEAR], ["mine.csv: line 2: bs is `4x`", "such as 4k"]),
+        (&*one.replace(",,,", ",,90,20"), vec![NEAR], ["line 2: p50 is 90 us", "rising order"]),
+        (&*one.replace(",,,", ",,,,"), vec![NEAR], ["line 2 has 9 cells", "8, as line 1"]),
+        (&*one.replace("mean_us", "iops"), vec![NEAR], ["line 1 has two columns `iops`", "one"]),
+        (
+            &*format!("{one}{}{row}\n", row.replace(",,,", ",,,\"")),
+            vec![NEAR],
+            ["line 3: a quot", "second"],
+        ),
     ] {
         let args = [&["compare"], &args[..], &["--with", "mine.csv"]].concat();
         Test::new().file("mine.csv", file).args(&args).refuses(&said);

@@ -105,16 +105,18 @@ fn a_signal_leaves_nothing_half_written() {
 #[test]
 fn an_answer_that_is_not_whole_is_an_error_unless_nobody_wanted_more() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let list = |output: Stdio| {
-        let mut list = Command::new(env!("CARGO_BIN_EXE_blocklab"));
-        list.args(["list", "metrics"]).stdout(output).output().unwrap()
+    let told = |verb: &str, output: Stdio| {
+        let mut told = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+        told.args(verb.split(' ')).stdout(output).output().unwrap()
     };
-    let told = list(full().into());
-    let said = String::from_utf8_lossy(&told.stderr);
-    assert_eq!(told.status.code(), Some(3), "{said}");
-    assert!(said.starts_with("error: standard output: No space left"), "{said}");
+    for verb in ["list metrics", "completions bash", "doctor"] {
+        let told = told(verb, full().into());
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(told.status.code(), Some(3), "{verb}: {said}");
+        assert!(said.starts_with("error: standard output: No space left"), "{verb}: {said}");
+    }
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let told = list(writer.into());
+    let told = told("list metrics", writer.into());
     assert_eq!((told.status.code(), told.stderr.as_slice()), (Some(0), &b""[..]));
 }

@@ -215,7 +215,8 @@ fn nothing_stays_when_it_is_interrupted_or_killed() {
         let id = child.id().to_string();
         let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.unwrap().success());
-        child.wait().unwrap();
+        let code = child.wait().unwrap().code();
+        assert_eq!(code, (signal != "KILL").then_some(130), "{signal}");
         until(&format!("the guest is gone after {signal}"), || processes(&folder) == 0);
         if signal == "KILL" {
             what_was_left_is_named_and_deleted(&folder, &id);

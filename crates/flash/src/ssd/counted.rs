@@ -41,6 +41,11 @@ pub static FLASH: Counted = Counted {
         part("waf_wear", "flash_bytes_programmed.wear", "the part caused by wear levelling"),
         part("waf_map", "flash_bytes_programmed.map", "the part caused by writing the mapping"),
         part("waf_merge", "flash_bytes_programmed.merge", "the part of `waf` caused by merges"),
+        part(
+            "waf_parity",
+            "flash_bytes_programmed.parity",
+            "the part caused by `nand.parity_every`",
+        ),
         Metric::count(
             "host_pages_written",
             "pages",
@@ -116,6 +121,9 @@ pub static FLASH: Counted = Counted {
     ],
 };
 
+/// All pages that were written somewhere. What the host wrote is counted earlier, when it comes.
+const PAGES_PLACED: &[&str] = &["write_data", "update_pure", "update_wasted"];
+
 /// Where mapping schemes put what the host writes.
 pub static PLACED: Counted = Counted {
     counters: &[
@@ -133,13 +141,13 @@ pub static PLACED: Counted = Counted {
             unit: "share",
             meaning: "share of the pages written that went elsewhere than into their data block, \
                       as they had been written before",
-            formula: Formula::Ratio("update_pure", &["host_writes"]),
+            formula: Formula::Ratio("update_pure", PAGES_PLACED),
         },
         Metric {
             name: "update_wasted_ratio",
             unit: "share",
             meaning: "the same, of pages never written before that came out of order",
-            formula: Formula::Ratio("update_wasted", &["host_writes"]),
+            formula: Formula::Ratio("update_wasted", PAGES_PLACED),
         },
         Metric {
             name: "update_wasted_share",

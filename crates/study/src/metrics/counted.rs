@@ -123,6 +123,7 @@ mod tests {
             ("flash_copybacks.gc", 10), // among the 50
             ("flash_bytes_programmed.host", 98 * 16384),
             ("flash_bytes_programmed.gc", 50 * 16384),
+            ("flash_bytes_programmed.parity", 37 * 16384),
             ("map_lookups", 8),
             ("map_hits", 6),
         ] {
@@ -141,7 +142,8 @@ mod tests {
     #[test]
     fn write_amplification_is_split_by_cause() {
         let metrics = metrics(&drive());
-        assert_eq!(metrics["waf"], Some(4.0 * 1.48));
+        let parts = ["waf_host", "waf_gc", "waf_parity"].map(|part| metrics[part].unwrap());
+        assert_eq!((metrics["waf"], parts.iter().sum::<f64>()), (Some(4.0 * 1.85), 4.0 * 1.85));
         assert_eq!((metrics["waf_host"], metrics["waf_gc"]), (Some(4.0 * 0.98), Some(4.0 * 0.5)));
         assert_eq!(metrics["flash_programs"], Some(148.0));
         assert_eq!(metrics["map_hit_ratio"], Some(0.75));
@@ -163,9 +165,9 @@ mod tests {
         let metrics = metrics(&outer);
         assert_eq!(
             (metrics["fast.waf"], metrics["slow.waf"]),
-            (Some(4.0 * 1.48), Some(4.0 * 0.98))
+            (Some(4.0 * 1.85), Some(4.0 * 1.35))
         );
-        assert_eq!(metrics["waf"], Some(4.0 * 1.23), "bytes by bytes");
+        assert_eq!(metrics["waf"], Some(4.0 * 1.6), "bytes by bytes");
         assert_eq!(metrics["flash_programs"], Some(98.0 + 98.0 + 50.0));
         assert_eq!(
             (metrics["mirror_freezes"], metrics["slow.mirror_freezes"]),

@@ -1,7 +1,5 @@
 //! `blocklab attach ctl`: one line to a running session, one line back.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -24,21 +22,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let line = self.words.join(" ");
-        // What is wrong with the line is known before anybody is asked.
-        attach::control::parse(&line).map_err(|why| {
-            Failure::input(why).help("blocklab attach ctl --help, or docs/attach.md")
-        })?;
-        let shown = self.socket.display();
-        let mut stream = UnixStream::connect(&self.socket).map_err(|why| {
-            Failure::input(format!("no session listens on {shown}: {why}"))
-                .help("start one with: blocklab attach PART --control PATH")
-        })?;
-        let mut answer = String::new();
-        stream
-            .write_all(format!("{line}\n").as_bytes())
-            .and_then(|()| BufReader::new(stream).read_line(&mut answer))
-            .map_err(|why| Failure::machine(format!("{shown} does not answer: {why}")))?;
+        let answer = attach::control::ask(&self.socket, &self.words.join(" "))?;
         let answer = answer.trim_end();
         match answer.split_once(' ').unwrap_or((answer, "")) {
             ("ok", rest) => {
@@ -50,7 +34,10 @@ impl Args {
                 Ok(0)
             }
             ("error", why) => Err(Failure::input(why)),
-            _ => Err(Failure::input(format!("{shown} is no session of ours: it says {answer:?}"))),
+            _ => {
+                let shown = self.socket.display();
+                Err(Failure::input(format!("{shown} is no session of ours: it says {answer:?}")))
+            }
         }
     }
 }

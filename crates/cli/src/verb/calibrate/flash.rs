@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::super::measured::amplification::{Amplified, GIB, Rows};
-use super::super::measured::{error, find, middle_and_worst, quoted_part, run_text};
+use super::super::measured::{error, find, median, middle_and_worst, quoted_part, run_text};
 use super::knobs::{self, Base, Candidate, stated};
 use super::mechanisms;
 use super::steps::Steps;
@@ -441,7 +441,7 @@ impl Answer<'_> {
 
     fn fits(&self) -> bool {
         let errors = Answer::errors(&self.fitted, &self.found.waf);
-        errors.get(errors.len() / 2).is_none_or(|middle| *middle <= FAR)
+        median(&errors).is_none_or(|middle| middle <= FAR)
     }
 
     fn is_known(&self) -> bool {

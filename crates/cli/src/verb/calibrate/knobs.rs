@@ -5,6 +5,7 @@ use toml::{Table, Value};
 
 use super::super::measured::{BUFFER, PAGE, Point, find};
 use super::host_path::{self, BANDWIDTH, PROCESS_INTERVAL, tells_processes};
+use super::scale::{is_scalable, quantity, scale};
 
 /// A way of letting writes in, and what of it is fitted.
 pub(super) struct Mechanism {
@@ -47,6 +48,9 @@ pub(super) struct Knob {
 
 /// What a drive has, even if the part of an SSD that is begun with says nothing of it.
 const ADDED: [(&str, &str); 2] = [("ssd.host.completion", "10us"), (BANDWIDTH, "4000MB/s")];
+
+/// Disks turn at least and at most so fast.
+const RPM: (i64, i64) = (60, 100_000);
 
 /// The same, where [`tells_processes`]: next to nothing, and so it stays unless more pays.
 const ADDED_TOLD: (&str, &str) = (PROCESS_INTERVAL, "0.1us");
@@ -248,7 +252,11 @@ impl Base {
     /// The value of each knob at `place`, by key.
     pub(super) fn values(&self, place: &Candidate) -> Vec<(String, Value)> {
         let pairs = self.knobs.iter().zip(place.factors());
-        pairs.map(|(knob, factor)| (knob.key.clone(), scale(&knob.value, factor))).collect()
+        let value = |knob: &Knob, factor| match scale(&knob.value, factor) {
+            Value::Integer(rpm) if knob.key == "hdd.rpm" => Value::Integer(rpm.clamp(RPM.0, RPM.1)),
+            value => value,
+        };
+        pairs.map(|(knob, factor)| (knob.key.clone(), value(knob, factor))).collect()
     }
 
     /// The part's tables at `place`, as large as the base's.
@@ -471,65 +479,9 @@ pub(super) fn lay(table: &mut Table, over: Table) {
     }
 }
 
-/// A number and its unit.
-fn quantity(text: &str) -> Option<(f64, &str)> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number = text[..split].parse::<f64>().ok()?;
-    Some((number, &text[split..]))
-}
-
-/// Whether `value` is a quantity above 0, or a list of quantities of which one is.
-fn is_scalable(value: &Value) -> bool {
-    match value {
-        Value::Integer(number) => *number > 0,
-        Value::Float(number) => *number > 0.0,
-        Value::String(text) => quantity(text).is_some_and(|(number, _)| number > 0.0),
-        Value::Array(all) => {
-            let known = |value: &Value| match value {
-                Value::String(text) => quantity(text).is_some(),
-                _ => false,
-            };
-            all.iter().all(known) && all.iter().any(is_scalable)
-        }
-        _ => false,
-    }
-}
-
-fn scale(value: &Value, factor: f64) -> Value {
-    match value {
-        Value::Integer(number) => Value::Integer((*number as f64 * factor).round().max(1.0) as i64),
-        Value::Float(number) => Value::Float(number * factor),
-        Value::String(text) => quantity(text).map_or(value.clone(), |(number, unit)| {
-            // Four digits: no measurement knows more.
-            let number = number * factor;
-            let digits = (3.0 - number.max(1e-9).log10().floor()).max(0.0) as usize;
-            let shown = format!("{number:.digits$}");
-            let shown = if shown.contains('.') {
-                shown.trim_end_matches('0').trim_end_matches('.')
-            } else {
-                &shown
-            };
-            Value::String(format!("{shown}{unit}"))
-        }),
-        Value::Array(all) => Value::Array(all.iter().map(|value| scale(value, factor)).collect()),
-        _ => value.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantities_are_scaled_with_their_units() {
-        let table: Table =
-            "a='85us'\nb=['0us','42.5us']\nc=7\nd='3240MB/s'\ne='no'".parse().unwrap();
-        let scaled = |key: &str, factor| scale(find(&table, key).unwrap(), factor).to_string();
-        assert_eq!(scaled("a", 1.1), "\"93.5us\"");
-        assert_eq!(scaled("b", 2.0), "[\"0us\", \"85us\"]");
-        assert_eq!((scaled("c", 2.0), scaled("d", 1.5)), ("14".into(), "\"4860MB/s\"".into()));
-        assert!(!is_scalable(find(&table, "e").unwrap()));
-    }
 
     #[test]
     fn the_base_is_what_the_part_says_and_what_is_set() {

@@ -127,6 +127,9 @@ impl Near {
     /// By knob, how well it is known if all is as it is near here.
     pub(super) fn known(&self) -> Vec<Known> {
         let count = self.slopes.ncols();
+        if count == 0 {
+            return Vec::new(); // no knob has an effect
+        }
         let unknown = Known { error: f64::INFINITY, twin: None };
         let Some((inverse, step)) = self.inverse(None).zip(self.step(None)) else {
             return vec![unknown; count];

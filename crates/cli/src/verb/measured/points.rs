@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sim::SECTOR_BYTES;
+
 /// What is compared: (name, the metric of a run behind `read_` or `write_`).
 pub(crate) const METRICS: [(&str, &str); 4] = [
     ("IOPS", "iops"),
@@ -88,7 +90,9 @@ impl Point {
         let factor = match bs[digits.len()..].chars().next() {
             Some('k') => 1 << 10,
             Some('m') => 1 << 20,
-            _ => 1,
+            Some('g') => 1 << 30,
+            None | Some('b') => 1,
+            _ => 0,
         };
         digits.parse::<u64>().map_or(0, |number| number.saturating_mul(factor))
     }
@@ -108,12 +112,12 @@ impl Point {
 
     /// Why it cannot have been measured, if that is so: (what, what was expected).
     pub(super) fn wrong(&self) -> Option<(String, String)> {
-        let digits = self.bs.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         if !KINDS.contains(&self.rw.as_str()) {
             return Some((format!("rw is `{}`", self.rw), format!("one of {}", KINDS.join(", "))));
         }
-        if digits.parse::<u64>().map_or(true, |number| number == 0) {
-            return Some((format!("bs is `{}`", self.bs), "a size such as 4k".into()));
+        if self.bytes() == 0 || !self.bytes().is_multiple_of(SECTOR_BYTES) {
+            let wanted = format!("a size such as 4k, a multiple of {SECTOR_BYTES} bytes");
+            return Some((format!("bs is `{}`", self.bs), wanted));
         }
         for (name, value) in [("iodepth", self.iodepth), ("numjobs", self.numjobs)] {
             if !(1..=4096).contains(&value) {
@@ -128,6 +132,12 @@ impl Point {
         if let Some((name, value)) = self.measured.iter().enumerate().find_map(none) {
             let wanted = "a number above 0, and 1,000,000,000 at most";
             return Some((format!("{name} is {value}"), wanted.into()));
+        }
+        if let [_, _, Some(p50), Some(p99)] = self.measured
+            && p50 > p99
+        {
+            let what = format!("p50 is {p50} us, and p99 is {p99} us");
+            return Some((what, "percentiles in rising order".into()));
         }
         if let Some(offered) = self.offered.map(|offered| offered.iops)
             && !(1.0..=POSSIBLE_MAX).contains(&offered)
@@ -181,6 +191,12 @@ type Place = (usize, f64);
 
 /// Where the columns are; others may stand between them.
 fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()], Wrong> {
+    let twice = COLUMNS.iter().map(|(name, _)| *name).find(|name| {
+        header.iter().filter(|column| column.trim().eq_ignore_ascii_case(name)).count() > 1
+    });
+    if let Some(name) = twice {
+        return Err((format!("line 1 has two columns `{name}`"), "one".into()));
+    }
     let place = |wanted: &str| column(header, wanted);
     let in_unit = |name: &str| {
         let stem = name.strip_suffix("_us")?;
@@ -233,7 +249,17 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let (mut points, mut left_out) = (Vec::new(), BTreeMap::<String, u64>::new());
     for (index, row) in reader.records().enumerate() {
         let line = index + 2;
-        let row = row.map_err(|why| (format!("line {line}: {why}"), "as many as line 1".into()))?;
+        let row = row.map_err(|why| match why.kind() {
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                (format!("line {line} has {len} cells"), format!("{expected_len}, as line 1"))
+            }
+            _ => (format!("line {line}: {why}"), "text".into()),
+        })?;
+        if row.iter().any(|cell| cell.contains('\n')) {
+            let what =
+                format!("line {line}: a quotation mark opens a cell that the line does not end");
+            return Err((what, "a second quotation mark, or none".into()));
+        }
         let cells = places.map(|place| {
             let (place, factor) = place.unwrap_or((usize::MAX, 1.0));
             (row.get(place).unwrap_or("").trim(), factor)
@@ -393,7 +419,7 @@ mod tests {
             ("read,4k,1,1,1e300,,,", "line 2: IOPS is 1000"),
             ("read,4k,1,1,1,1e10,,", "line 2: mean us is 1000"),
             ("read,4k,1,1,,,,", "line 2: there are no IOPS"),
-            ("read,4k,1", "line 2: "),
+            ("read,4k,1", "line 2 has 3 cells"),
         ];
         for (row, said) in rows {
             let (what, _) = of_table(&format!("{HEADER}\n{row}\n")).unwrap_err();
