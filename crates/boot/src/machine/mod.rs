@@ -23,7 +23,7 @@ use crate::guest_process::{GuestProcess, with_last_lines};
 use crate::image::archive_of;
 use crate::modules::{self, OF_VIRTIO};
 use crate::timeline::record::{Machine, Record};
-use crate::timeline::session::{INTERRUPTED, RecorderOptions};
+use crate::timeline::session::RecorderOptions;
 use crate::tool::{self, QEMU};
 use crate::{Accelerator, GUEST_PROGRAM};
 use disk::Tree;
@@ -152,7 +152,7 @@ impl Ready {
         let seen = self.follow(&served, &folder.path);
         // The guest is gone by now, whatever it did. Without its disk it ends, too.
         let Some(report) = served.end()? else {
-            return Err(Failure::machine(INTERRUPTED));
+            return Err(Failure::interrupted());
         };
         let seen = seen?;
         let machine = Machine {
@@ -245,7 +245,7 @@ impl Ready {
                 return Err(seen.failure("the guest was not done in time"));
             }
             if served.has_ended() {
-                return Err(Failure::machine(INTERRUPTED));
+                return Err(Failure::interrupted());
             }
             seen.listen(&errors)?;
             if let Err(why) = seen.look(&monitor, folder) {

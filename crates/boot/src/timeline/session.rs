@@ -21,8 +21,6 @@ const UNPACK: &str = "tar --numeric-owner -xpf \"$0\" && \
 /// run it.
 const RUN: &str = "cd / && head -c $0 > run/blocklab-guest && cat > run/files && \
                    chmod +x run/blocklab-guest && exec run/blocklab-guest \"$@\"";
-/// Why nothing was recorded when the user ended it.
-pub const INTERRUPTED: &str = "interrupted";
 /// Longest name of a unit.
 const UNIT_BYTES_MAX: usize = 200;
 
@@ -111,7 +109,7 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     options.settings.kernel_words = ["delayacct", "host.clock=1"].map(String::from).into();
     let heard = disk.travel(part()?, options)?;
     if heard.code == travel::INTERRUPTED {
-        return Err(Failure::machine(INTERRUPTED));
+        return Err(Failure::interrupted());
     }
     if heard.code != 0 {
         let [_, complaints] = &heard.said;

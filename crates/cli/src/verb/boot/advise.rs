@@ -409,7 +409,7 @@ impl Tried {
     fn add(&mut self, change: &str, booted: Result<(Row, Record), Failure>) -> Result<(), Failure> {
         match booted {
             Ok((row, _)) => self.rows.push(row),
-            Err(why) if why.message == session::INTERRUPTED => return Err(why),
+            Err(why) if why.kind == study::Kind::Interrupted => return Err(why),
             // The rest is worth having without it.
             Err(why) => self.left_out.push(format!("{change}: {}", why.message)),
         }
