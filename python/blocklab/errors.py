@@ -35,5 +35,5 @@ class StudyError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a process that stops on this error: 2, 3 or 101."""
+        """The exit code of a process that stops on this error: 2, 3, 130 or 101."""
         return {"input": 2, "machine": 3, "interrupted": 130}.get(self.kind, 101)

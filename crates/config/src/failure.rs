@@ -18,6 +18,18 @@ pub enum Kind {
     Bug,
 }
 
+impl Kind {
+    /// As it is called in JSON and in Python.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Input => "input",
+            Kind::Machine => "machine",
+            Kind::Interrupted => "interrupted",
+            Kind::Bug => "bug",
+        }
+    }
+}
+
 /// What code decides on; a failure's words are for people and may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
@@ -113,16 +125,10 @@ impl Failure {
 
     /// As one JSON object, `{ "error": ... }`.
     pub fn to_json(&self) -> Value {
-        let kind = match self.kind {
-            Kind::Input => "input",
-            Kind::Machine => "machine",
-            Kind::Interrupted => "interrupted",
-            Kind::Bug => "bug",
-        };
         let place = self.place.as_ref();
         let line_column = place.and_then(|place| place.line_column);
         json!({ "error": {
-            "kind": kind,
+            "kind": self.kind.name(),
             "exit_code": self.exit_code(),
             "message": self.message,
             "file": place.map(|place| place.file.display().to_string()),

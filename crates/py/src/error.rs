@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use study::{Failure, Kind};
+use study::Failure;
 
 /// The Python exception that says the same.
 pub(crate) fn raised(py: Python<'_>, failure: &Failure) -> PyErr {
@@ -10,16 +10,10 @@ pub(crate) fn raised(py: Python<'_>, failure: &Failure) -> PyErr {
 }
 
 fn exception<'py>(py: Python<'py>, failure: &Failure) -> PyResult<Bound<'py, PyAny>> {
-    let kind = match failure.kind {
-        Kind::Input => "input",
-        Kind::Machine => "machine",
-        Kind::Interrupted => "interrupted",
-        Kind::Bug => "bug",
-    };
     let place = failure.place.as_ref();
     let line_column = place.and_then(|place| place.line_column);
     let fields = PyDict::new(py);
-    fields.set_item("kind", kind)?;
+    fields.set_item("kind", failure.kind.name())?;
     fields.set_item("file", place.map(|place| place.file.display().to_string()))?;
     fields.set_item("line", line_column.map(|(line, _)| line))?;
     fields.set_item("column", line_column.map(|(_, column)| column))?;

@@ -32,7 +32,7 @@ pub use digest::Digest;
 pub use driver::{Outcome, RunError, Stop, simulate};
 pub use heap::EventHeap;
 pub use histogram::Histogram;
-pub use log_buckets::{LogBuckets, add_counts};
+pub use log_buckets::LogBuckets;
 pub use prefetch_index::prefetch_index;
 pub use priority::{Priority, PriorityClass};
 pub use probe::{NoProbe, Probe};

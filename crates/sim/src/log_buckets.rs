@@ -38,13 +38,6 @@ impl<const SUB_BITS: u32> LogBuckets<SUB_BITS> {
     }
 }
 
-/// Add the counts of other buckets; one that is full stays full.
-pub fn add_counts(to: &mut [u32], from: &[u32]) {
-    for (mine, theirs) in to.iter_mut().zip(from) {
-        *mine = mine.saturating_add(*theirs);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

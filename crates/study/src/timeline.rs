@@ -27,7 +27,9 @@ impl Bin {
         self.bytes += other.bytes;
         self.latency_max = self.latency_max.max(other.latency_max);
         let used = other.used();
-        sim::add_counts(&mut self.latencies[..used], &other.latencies[..used]);
+        for (mine, theirs) in self.latencies[..used].iter_mut().zip(&other.latencies[..used]) {
+            *mine = mine.saturating_add(*theirs);
+        }
     }
 
     /// Buckets up to the last one that counted anything.

@@ -50,6 +50,15 @@ fn is_zero(time: &Duration) -> bool {
     time.0 == Nanos::ZERO
 }
 
+/// What is kept of `process`, in rising order of processes.
+fn of_process<T: Default>(all: &mut Vec<(u32, T)>, process: u32) -> &mut T {
+    let at = all.binary_search_by_key(&process, |(process, _)| *process).unwrap_or_else(|at| {
+        all.insert(at, (process, T::default()));
+        at
+    });
+    &mut all[at].1
+}
+
 /// State of the link.
 #[derive(Clone, Debug)]
 pub struct HostPath {
@@ -118,14 +127,7 @@ impl HostPath {
         if self.process_interval == Nanos::ZERO {
             return now;
         }
-        let at = match self.submitted.binary_search_by_key(&process, |(process, _)| *process) {
-            Ok(at) => at,
-            Err(at) => {
-                self.submitted.insert(at, (process, Nanos::ZERO));
-                at
-            }
-        };
-        let last = &mut self.submitted[at].1;
+        let last = of_process(&mut self.submitted, process);
         *last = now.max(*last) + self.process_interval;
         *last
     }
@@ -201,14 +203,7 @@ impl HostQueues {
             self.fetched += 1;
             return true;
         }
-        let at = match self.queues.binary_search_by_key(&process, |(process, _)| *process) {
-            Ok(at) => at,
-            Err(at) => {
-                self.queues.insert(at, (process, VecDeque::new()));
-                at
-            }
-        };
-        self.queues[at].1.push_back(slot);
+        of_process(&mut self.queues, process).push_back(slot);
         self.waiting += 1;
         false
     }

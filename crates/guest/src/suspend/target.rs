@@ -145,11 +145,8 @@ impl Target {
     pub(super) fn read(&self, at: u64, page: &mut Page) -> Result<(), String> {
         self.file.read_exact_at(&mut page.0, at).map_err(|why| match why.kind() {
             std::io::ErrorKind::UnexpectedEof => {
-                format!(
-                    "{}: it ends within {} bytes: too small for an image",
-                    self.name,
-                    at + PAGE_BYTES as u64
-                )
+                let end = at + PAGE_BYTES as u64;
+                format!("{}: it ends within {end} bytes: too small for an image", self.name)
             }
             _ => format!("{}: {why}", self.name),
         })

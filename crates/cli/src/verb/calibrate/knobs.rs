@@ -49,11 +49,11 @@ pub(super) struct Knob {
 /// What a drive has, even if the part of an SSD that is begun with says nothing of it.
 const ADDED: [(&str, &str); 2] = [("ssd.host.completion", "10us"), (BANDWIDTH, "4000MB/s")];
 
-/// Disks turn at least and at most so fast.
-const RPM: (i64, i64) = (60, 100_000);
-
 /// The same, where [`tells_processes`]: next to nothing, and so it stays unless more pays.
 const ADDED_TOLD: (&str, &str) = (PROCESS_INTERVAL, "0.1us");
+
+/// Disks turn at least and at most so fast.
+const RPM: (i64, i64) = (60, 100_000);
 
 /// The number that is looked for by doubling and halving: flash that works at once.
 pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
