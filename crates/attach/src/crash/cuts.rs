@@ -4,16 +4,18 @@ use config::Duration;
 use sim::Nanos;
 use study::Failure;
 
-use crate::order::Command;
+use crate::clock::Wall;
+use crate::order::{Command, Ticket};
 use crate::request_log::EngineCall;
 
-use super::Recorded;
+use super::replay::Replay;
+use super::{Media, Progress, Recorded};
 
 /// Which moments of a run are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cuts {
-    /// So many, evenly spread over the moments at which the device was asked or did something:
-    /// between two of those nothing changes.
+    /// So many, evenly spread over the moments after which a cut may leave something else than
+    /// before, or after other promises.
     Number(usize),
     /// One in each such stretch of virtual time.
     Every(Nanos),
@@ -24,8 +26,13 @@ pub enum Cuts {
 }
 
 impl Cuts {
-    /// The moments, in their order.
-    pub(super) fn moments(self, recorded: &Recorded) -> Result<Vec<Nanos>, Failure> {
+    /// The moments, in their order; `replay` does the run once more.
+    pub(super) fn moments<'a>(
+        self,
+        recorded: &Recorded,
+        replay: impl FnOnce() -> Result<Replay<'a>, Failure>,
+        progress: &Progress<'_>,
+    ) -> Result<Vec<Nanos>, Failure> {
         let [begin, _, end] = recorded.moments;
         let steps = recorded.log.steps();
         let inside = |at: &Nanos| (begin..=end).contains(at);
@@ -43,7 +50,11 @@ impl Cuts {
                 (begin.0..=end.0).step_by(step.0.max(1) as usize).map(Nanos).collect()
             }
             Cuts::Number(number) => {
-                spread(distinct(steps.iter().map(|step| Nanos(step.at().0)).filter(inside)), number)
+                let all = steps.iter().map(|step| Nanos(step.at().0)).filter(inside);
+                let ends = [all.clone().min(), all.max()].into_iter().flatten();
+                let promises = recorded.acks.iter().map(|ack| ack.at);
+                let changes = changes(replay()?, progress)?.into_iter().chain(promises);
+                spread(distinct(changes.filter(inside).chain(ends)), number)
             }
             Cuts::AtFlush => distinct(at_flushes(steps).into_iter().filter(inside)),
         };
@@ -52,6 +63,61 @@ impl Cuts {
                 .expected("a command that writes to /mnt, or to /dev/vda without --mkfs"));
         }
         Ok(moments)
+    }
+}
+
+/// When the data changed, and while some of it may be lost all that the device did: what is on the
+/// way moves. Reads, flushes of nothing, and zeros over zeros (a new ext4 writes 200 MB of them in
+/// the background) leave everything as it was.
+fn changes(mut replay: Replay<'_>, progress: &Progress<'_>) -> Result<Vec<Nanos>, Failure> {
+    let mut unsafe_writes = Unflushed::default();
+    let (mut before, mut all) = (replay.content()?, Vec::new());
+    while let Some(step) = replay.upcoming(Wall::NEVER) {
+        progress.check()?;
+        let (submitted, replies) = replay.step()?;
+        for reply in replies {
+            unsafe_writes.answered(reply.order.ticket);
+        }
+        if let Some(submitted) = submitted {
+            unsafe_writes.came(submitted.order.command, submitted.order.ticket);
+        }
+        let content = replay.content()?;
+        // The death of the kernel lets the drive do what it was asked.
+        if content != before || (replay.media() != Media::Panicked && unsafe_writes.are_some()) {
+            all.push(Nanos(step.at().0));
+        }
+        before = content;
+    }
+    Ok(all)
+}
+
+/// Writes that no flush has made safe, whatever the drive does with them.
+#[derive(Default)]
+struct Unflushed {
+    came: u64,
+    safe: u64,
+    /// How many writes had come before each flush that is under way.
+    flushes: Vec<(Ticket, u64)>,
+}
+
+impl Unflushed {
+    fn came(&mut self, command: Command, ticket: Ticket) {
+        match command {
+            Command::Write { .. } => self.came += 1,
+            Command::Flush => self.flushes.push((ticket, self.came)),
+            // What zeros and discards change is changed when they come.
+            Command::Read | Command::Discard | Command::WriteZeroes { .. } => {}
+        }
+    }
+
+    fn answered(&mut self, ticket: Ticket) {
+        if let Some(index) = self.flushes.iter().position(|(known, _)| *known == ticket) {
+            self.safe = self.safe.max(self.flushes.swap_remove(index).1);
+        }
+    }
+
+    fn are_some(&self) -> bool {
+        self.came > self.safe
     }
 }
 
@@ -96,8 +162,7 @@ fn at_flushes(steps: &[EngineCall]) -> Vec<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Wall;
-    use crate::order::{Order, Ticket};
+    use crate::order::Order;
 
     #[test]
     fn cuts_are_spread_from_the_first_to_the_last() {
@@ -105,6 +170,29 @@ mod tests {
         let found = |number| spread(all.clone(), number).iter().map(|at| at.0).collect::<Vec<_>>();
         assert_eq!(found(4), [0, 33, 66, 99]);
         assert_eq!((found(1), found(1000).len()), (vec![0], 100));
+    }
+
+    #[test]
+    fn a_flush_makes_safe_what_came_before_it() {
+        let mut writes = Unflushed::default();
+        let (write, tickets) = (
+            Command::Write { fua: false },
+            [1, 2, 3, 4].map(|tag| Ticket { tag, ..Ticket::default() }),
+        );
+        assert!(!writes.are_some());
+        writes.came(Command::Flush, tickets[0]);
+        writes.came(write, tickets[1]);
+        writes.came(Command::Flush, tickets[2]);
+        writes.answered(tickets[0]);
+        assert!(writes.are_some());
+        writes.answered(tickets[1]);
+        assert!(writes.are_some());
+        writes.came(write, tickets[3]);
+        writes.answered(tickets[2]);
+        assert!(writes.are_some());
+        writes.came(Command::Flush, tickets[0]);
+        writes.answered(tickets[0]);
+        assert!(!writes.are_some());
     }
 
     #[test]

@@ -216,8 +216,8 @@ pub(crate) fn sweep(
         }
     };
     let (recorded, left) = record(&disk, &template, travel, progress)?;
-    let moments = cuts.moments(&recorded)?;
     let replay = || Replay::new(&disk, &recorded.log, limit, media);
+    let moments = cuts.moments(&recorded, replay, progress)?;
     let acks = &recorded.acks;
     let shared = Shared { template: &template, acks, progress, media, seed, limit, wall_limit };
     if !faulty {

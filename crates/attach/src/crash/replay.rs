@@ -133,6 +133,16 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// A hash of the data as it is now, with what a cut would lose.
+    pub(super) fn content(&mut self) -> Result<u64, Failure> {
+        self.content.of(self.engine.data().store()).map_err(unreadable)
+    }
+
+    /// What a cut leaves.
+    pub(super) fn media(&self) -> Media {
+        self.media
+    }
+
     /// Where the step after this one is.
     pub(super) fn position(&self) -> usize {
         self.next

@@ -2,7 +2,8 @@
 //! mapped here, so requests cost no system call but a kick and a call.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
@@ -118,7 +119,8 @@ impl Disk {
         let Some(Ok((stream, _))) = self.listener.as_ref().map(|listener| listener.accept()) else {
             return;
         };
-        if self.connection.is_none() && poll.add(&stream, token, Interest::READ).is_ok() {
+        let watch = || stream.set_nonblocking(true).and(poll.add(&stream, token, Interest::READ));
+        if self.connection.is_none() && watch().is_ok() {
             self.inbox = Inbox::new();
             self.connection = Some(stream);
         }
@@ -147,6 +149,7 @@ impl Disk {
             Filled::Nothing => return Ok(true),
             Filled::More => {}
         }
+        self.backend.memory_is_there()?;
         while let Some((header, message, files)) = self.inbox.next()? {
             let (answer, passed) = self.backend.take(message, files)?;
             if let Some(passed) = passed {
@@ -161,10 +164,15 @@ impl Disk {
                 Answer::Done => None,
             };
             let reply = self.backend.reply_to(&header, payload);
-            if let (Some(reply), Some(connection)) = (reply, &mut self.connection)
-                && connection.write_all(&reply).is_err()
-            {
-                return Ok(false);
+            if let (Some(reply), Some(connection)) = (reply, &mut self.connection) {
+                match connection.write_all(&reply) {
+                    Ok(()) => {}
+                    // Hundreds of answers wait there: nobody else may wait for that.
+                    Err(why) if why.kind() == ErrorKind::WouldBlock => {
+                        return Err(Malformed("the driver's side does not read answers".into()));
+                    }
+                    Err(_) => return Ok(false),
+                }
             }
         }
         Ok(true)
@@ -208,10 +216,16 @@ impl Disk {
         ring: u32,
         shared: &mut SharedState<impl Target>,
     ) -> Result<(), Malformed> {
-        if let Some(kick) = &mut self.kicks[ring as usize] {
-            // An eventfd's count: how often does not matter.
-            let _ = kick.read(&mut [0; 8]);
+        let Some(kick) = &mut self.kicks[ring as usize] else { return Ok(()) };
+        // An eventfd's count: how often does not matter.
+        match kick.read(&mut [0; 8]) {
+            Err(why) if !matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Err(Malformed(format!("the kick of queue {ring}: {why}")));
+            }
+            Ok(0) => return Err(Malformed(format!("the kick of queue {ring} has ended"))),
+            _ => {}
         }
+        self.backend.memory_is_there()?;
         let now = shared.clock.now();
         self.backend.kicked(ring, now, shared)?;
         self.backend.finish_immediate(&mut self.waiting)
@@ -265,10 +279,19 @@ impl<T: Target> Frontend<T> for VhostUser {
     fn reply(&mut self, export: usize, reply: Reply, shared: &mut SharedState<T>) {
         let Some(disk) = self.disks.get_mut(export) else { return };
         let (pool, budget) = (&mut shared.pool, &mut shared.budget);
-        if let Err(why) = disk.backend.reply(reply, pool, budget, &mut disk.waiting) {
-            // Seen as its end when the driver's side is next looked at.
-            config::warn(format!("{}: {why}", shown(&disk.path)));
+        let there = disk.backend.memory_is_there();
+        if there.is_err() {
+            // Nothing is answered into what is gone.
             disk.backend.disconnected();
+        }
+        let replied = disk.backend.reply(reply, pool, budget, &mut disk.waiting);
+        if let Err(why) = there.and(replied) {
+            config::warn(format!("{}: {why}; the connection is closed", shown(&disk.path)));
+            disk.backend.disconnected();
+            if let Some(connection) = &disk.connection {
+                // Whoever polls it sees its end.
+                let _ = connection.shutdown(Shutdown::Both);
+            }
         }
     }
 

@@ -170,6 +170,11 @@ impl Backend {
         payload.or_else(done).map(|payload| header.reply(&payload))
     }
 
+    /// [`Memory::is_there`], if there is any.
+    pub fn memory_is_there(&self) -> Result<(), Malformed> {
+        self.memory.as_ref().map_or(Ok(()), Memory::is_there)
+    }
+
     /// Requests inside.
     pub fn in_flight(&self) -> usize {
         self.pending.len() - self.free.len()

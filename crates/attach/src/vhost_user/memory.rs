@@ -2,9 +2,10 @@
 
 use std::fs::File;
 
+use rustix::fs::{SealFlags, fcntl_add_seals};
 use vm_memory::{
-    Bytes, FileOffset, GuestAddress, GuestMemory, GuestMemoryMmap, GuestRegionMmap, MmapRegion,
-    Permissions,
+    Bytes, FileOffset, GuestAddress, GuestMemory, GuestMemoryMmap, GuestMemoryRegion,
+    GuestRegionMmap, MmapRegion, Permissions,
 };
 
 use super::message::{Malformed, Region};
@@ -16,6 +17,8 @@ const PAGE_BYTES: u64 = 4096;
 pub struct Memory {
     mapped: GuestMemoryMmap,
     regions: Vec<Region>,
+    /// Files that their owner may shorten at any moment, and how long each has to be.
+    shrinkable: Vec<(FileOffset, u64)>,
 }
 
 impl Memory {
@@ -29,13 +32,34 @@ impl Memory {
             return Err(Malformed(format!("{regions} memory regions with {files} descriptors")));
         }
         let mut mapped = Vec::with_capacity(regions.len());
+        let mut shrinkable = Vec::new();
         for (region, file) in regions.iter().zip(files) {
-            mapped.push(map(region, file)?);
+            let sealed = fcntl_add_seals(&file, SealFlags::SHRINK).is_ok();
+            let part = map(region, file)?;
+            if let Some(file) = part.file_offset().filter(|_| !sealed) {
+                shrinkable.push((file.clone(), file.start() + part.len()));
+            }
+            mapped.push(part);
         }
-        mapped.sort_by_key(|region| vm_memory::GuestMemoryRegion::start_addr(region).0);
+        mapped.sort_by_key(|region| region.start_addr().0);
         let mapped = GuestMemoryMmap::from_regions(mapped)
             .map_err(|why| Malformed(format!("memory regions: {why}")))?;
-        Ok(Memory { mapped, regions })
+        Ok(Memory { mapped, regions, shrinkable })
+    }
+
+    /// Whether all of it is still there. What its owner has cut off would kill us when it is
+    /// touched; memory that takes a seal cannot be cut off.
+    ///
+    /// # Errors
+    /// When some is not.
+    pub fn is_there(&self) -> Result<(), Malformed> {
+        for (file, end) in &self.shrinkable {
+            let length = file.file().metadata().map_or(0, |found| found.len());
+            if length < *end {
+                return Err(Malformed(format!("the memory's file was cut to {length} bytes")));
+            }
+        }
+        Ok(())
     }
 
     /// `bytes` of memory at guest address 0, seen at the same address by the driver's side; for
@@ -47,7 +71,7 @@ impl Memory {
         let mapped = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), bytes)])
             .map_err(|why| Malformed(why.to_string()))?;
         let region = Region { guest: 0, bytes: bytes as u64, user: 0, offset: 0 };
-        Ok(Memory { mapped, regions: vec![region] })
+        Ok(Memory { mapped, regions: vec![region], shrinkable: Vec::new() })
     }
 
     /// What virtqueues are found in.
@@ -132,6 +156,23 @@ mod tests {
         assert_eq!(memory.guest_address(0x7000_0010), Some(0x10010));
         assert_eq!(memory.guest_address(0x7000_2000), None);
         assert!(memory.has(0x10000, 0x2000) && !memory.has(0x10000, 0x2001));
+    }
+
+    #[test]
+    fn memory_that_was_cut_off_is_not_touched() {
+        let region = Region { guest: 0, bytes: 0x2000, user: 0, offset: 0 };
+        let owner = file(0x2000);
+        let memory = Memory::map(vec![region], vec![owner.try_clone().unwrap()]).unwrap();
+        memory.is_there().unwrap();
+        owner.set_len(0x1000).unwrap();
+        assert!(memory.is_there().unwrap_err().0.contains("cut to 4096 bytes"));
+
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let owner = File::from(rustix::fs::memfd_create("test", flags).unwrap());
+        owner.set_len(0x2000).unwrap();
+        let memory = Memory::map(vec![region], vec![owner.try_clone().unwrap()]).unwrap();
+        assert!(owner.set_len(0x1000).is_err());
+        memory.is_there().unwrap();
     }
 
     #[test]

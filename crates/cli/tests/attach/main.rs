@@ -13,4 +13,5 @@ mod mirror;
 mod places;
 mod support;
 mod truth;
+mod vhost_user;
 mod wire;

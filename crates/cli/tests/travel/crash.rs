@@ -53,7 +53,7 @@ fn what_was_never_synced_is_lost_and_the_first_cut_can_be_repeated() {
         return;
     }
     let folder = Folder::new();
-    let args = ["--mkfs", "ext4", "--cuts", "4", "--check", FILES];
+    let args = ["--mkfs", "ext4", "--cuts", "12", "--check", FILES];
     let sweep = folder.crash(&args, &files(""));
     assert_eq!(sweep.code, Some(1), "{}", sweep.stderr);
     assert!(sweep.count("lost") > 0 && sweep.stderr.contains(" is gone"), "{}", sweep.stderr);
@@ -94,7 +94,7 @@ fn what_came_before_a_cut_is_told_in_its_order() {
         return;
     }
     let folder = Folder::new();
-    let args = ["--mkfs", "ext4", "--cuts", "8", "--calls", "--check", FILES];
+    let args = ["--mkfs", "ext4", "--cuts", "16", "--calls", "--check", FILES];
     let sweep = folder.crash(&args, &files("sync t;"));
     assert_eq!(sweep.code, Some(1), "{}", sweep.stderr);
     let events = sweep.report["timeline"].as_array().unwrap();
@@ -151,7 +151,7 @@ fn the_examples_keep_what_they_promise_and_without_syncs_they_do_not() {
         let bare: &[&str] = if program == "block_log.py" { &[] } else { &["--mkfs", "ext4"] };
         for (how, code) in [(Some(right), 0), (wrong, 1)] {
             let Some(how) = how else { continue };
-            let args = [bare, &["--cuts", "5", "--check", &check]].concat();
+            let args = [bare, &["--cuts", "8", "--check", &check]].concat();
             let sweep = folder.crash(&args, &format!("exec {examples}/{program} {how}"));
             assert_eq!(sweep.code, Some(code), "{program} {how}: {}", sweep.stderr);
             assert!(sweep.report["acks"].as_u64() > Some(4), "{program} {how}: {}", sweep.stderr);
@@ -169,9 +169,9 @@ fn a_missing_sync_of_the_folder_a_mount_without_barriers_and_a_lying_drive_are_f
     // It may lose all that mkfs wrote, and then repairing looks at the whole drive.
     let (lying, small) = ("ssd.buffer.ignore_flush=true", "ssd.geometry.pages_per_block=48");
     for (more, program) in [
-        (&["--cuts", "4"][..], &file),
-        (&["--cuts", "8", "--mount-options", "nobarrier"], &right),
-        (&["--cuts", "4", "--set", lying, "--set", small], &right),
+        (&["--cuts", "16"][..], &file),
+        (&["--cuts", "16", "--mount-options", "nobarrier"], &right),
+        (&["--cuts", "16", "--set", lying, "--set", small], &right),
     ] {
         let sweep = folder.crash(&[more, &["--mkfs", "ext4", "--check", FILES]].concat(), program);
         assert_eq!(sweep.code, Some(1), "{more:?}: {}", sweep.stderr);
@@ -198,7 +198,7 @@ fn a_panic_keeps_what_the_drive_was_given() {
     let cut = sweep(&[], program);
     assert!(cut.count("lost") > 0, "{}", cut.stderr);
     let panic = sweep(&["--panic"], program);
-    assert_eq!((panic.code, panic.count("clean") > 8), (Some(0), true), "{}", panic.stderr);
+    assert_eq!((panic.code, panic.count("clean") > 5), (Some(0), true), "{}", panic.stderr);
     let args = ["--mkfs", "ext4", "--cuts", "4", "--check", FILES, "--panic"];
     let cached = folder.crash(&args, &files(""));
     assert!(cached.count("lost") > 0, "{}", cached.stderr);
