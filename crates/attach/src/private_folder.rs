@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use study::Failure;
 
+use crate::unfinished::Unfinished;
+
 /// In memory, where there is such a place.
 const MEMORY: &str = "/dev/shm";
 /// What the name of every one begins with; the number of its process follows.
@@ -19,6 +21,7 @@ const PREFIX: &str = "blocklab-";
 pub struct PrivateFolder {
     /// Where it is.
     pub path: PathBuf,
+    _goes: Unfinished,
     /// Nobody deletes a folder that is locked; the lock goes with the process.
     _lock: File,
 }
@@ -56,7 +59,10 @@ impl PrivateFolder {
             match DirBuilder::new().mode(0o700).create(&path) {
                 // Somebody may have found it before it was locked, and have deleted it.
                 Ok(()) => match lock(&path) {
-                    Some(lock) => return Ok(PrivateFolder { path, _lock: lock }),
+                    Some(_lock) => {
+                        let _goes = Unfinished::new(&path);
+                        return Ok(PrivateFolder { path, _goes, _lock });
+                    }
                     None => drop(std::fs::remove_dir(&path)),
                 },
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
@@ -68,13 +74,6 @@ impl PrivateFolder {
         }
         Err(Failure::machine(format!("{} is full of old folders of ours", base.display()))
             .help(format!("rm -r {}/{PREFIX}*", base.display())))
-    }
-}
-
-impl Drop for PrivateFolder {
-    fn drop(&mut self) {
-        // Nothing can be done about a folder that does not go.
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 

@@ -22,6 +22,16 @@ pub(crate) fn during<T>(on_signal: impl FnOnce(c_int) + Send, work: impl FnOnce(
     })
 }
 
+/// Do `work`; a signal to end meanwhile removes what is unfinished and ends the process.
+#[cfg(feature = "linux")]
+pub(crate) fn tidily<T>(work: impl FnOnce() -> T) -> T {
+    let tidy = |signal| {
+        attach::remove_unfinished();
+        end_by(signal);
+    };
+    during(tidy, work)
+}
+
 struct Close(Handle);
 
 impl Drop for Close {

@@ -4,10 +4,10 @@
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use attach::PrivateFolder;
+use attach::{PrivateFolder, Unfinished};
 use config::Failure;
 
 use super::initramfs::NAME;
@@ -97,20 +97,6 @@ fn files(
     Ok((files, bytes))
 }
 
-/// An image that is removed again unless all went well.
-struct Unfinished {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// Make the disk at `path`. Returns the size of the loader, where that is a file.
 ///
 /// # Errors
@@ -126,7 +112,7 @@ pub(super) fn make(
     let mut disk = opened.map_err(|why| {
         Failure::input(format!("image {shown}: {why}")).expected("a name that is free")
     })?;
-    let mut unfinished = Unfinished { path: path.into(), keep: false };
+    let unfinished = Unfinished::new(path);
     let folder = PrivateFolder::new()?;
     let root = folder.path.join("files");
     let wrong = |why: std::io::Error| Failure::machine(format!("image {shown}: {why}"));
@@ -148,7 +134,7 @@ pub(super) fn make(
             Firmware::Uefi => [vec![0; BOOT_CODE_BYTES], table].concat(),
         })
     })?;
-    unfinished.keep = true;
+    unfinished.finished();
     Ok(loader_bytes)
 }
 
@@ -302,13 +288,5 @@ mod tests {
         let kept = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((kept.as_str(), failure.exit_code()), ("mine", 2));
-    }
-
-    #[test]
-    fn what_was_begun_is_removed() {
-        let path = std::env::temp_dir().join(format!("blocklab-begun-{}", std::process::id()));
-        std::fs::write(&path, "").unwrap();
-        drop(Unfinished { path: path.clone(), keep: false });
-        assert!(!path.exists());
     }
 }

@@ -214,14 +214,6 @@ impl Disks {
         Disks::of(image).all().into_iter().try_for_each(study::check_create)
     }
 
-    /// Remove them.
-    pub fn remove(&self) {
-        for path in self.all() {
-            // There may be none.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
     /// Make them, as new files: that of the image holds zeros. What cannot be made whole is not
     /// left.
     ///
@@ -230,7 +222,9 @@ impl Disks {
     pub fn new(guest: &SnapshotGuest, image: &Path) -> Result<Disks, Failure> {
         Disks::check_free(image)?;
         let disks = Disks::of(image);
-        disks.make(guest).inspect_err(|_| disks.remove())?;
+        let unfinished = disks.all().map(attach::Unfinished::new);
+        disks.make(guest)?;
+        unfinished.into_iter().for_each(attach::Unfinished::finished);
         Ok(disks)
     }
 

@@ -15,7 +15,7 @@ use study::Failure;
 use workload::Until;
 use workload::boot_recording::Recording;
 
-use crate::say;
+use crate::{interrupt, say};
 
 /// Longest recording that is read.
 const RECORDING_BYTES_MAX: u64 = 256 << 20;
@@ -115,7 +115,7 @@ impl Args {
             BootVerb::Image { kernel, stored, out, json } => {
                 let recipe = stored.only()?;
                 study::check_create(&out)?;
-                let image = image::make(&kernel, &recipe, &out)?;
+                let image = interrupt::tidily(|| image::make(&kernel, &recipe, &out))?;
                 let variant = image.recipe.name();
                 let (path, bytes) = (out.display(), image.file_bytes);
                 if json {
@@ -126,7 +126,7 @@ impl Args {
                     say(format!("{path}: {variant}, {bytes} bytes"))
                 }
             }
-            BootVerb::Load(load) => load.run()?,
+            BootVerb::Load(load) => interrupt::tidily(|| load.run())?,
             BootVerb::Advise(order) => order.run()?,
             BootVerb::Root(root) => root.run()?,
             BootVerb::Record(record) => record.run()?,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use study::Failure;
 
-use crate::say;
+use crate::{interrupt, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -31,7 +31,7 @@ enum HostVerb {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let HostVerb::Measure { dir, name, json } = self.verb;
-        let measured = attach::host::measure(&dir)?;
+        let measured = interrupt::tidily(|| attach::host::measure(&dir))?;
         if json {
             say(serde_json::json!({ "host": name, "costs": measured.costs }));
         } else {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use study::Failure;
 use workload::boot_recording::Read;
 
-use crate::say;
+use crate::{interrupt, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -281,9 +281,9 @@ fn told_resume(resumed: &Resumed) -> String {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
-            SnapshotVerb::Try(order) => order.run()?,
+            SnapshotVerb::Try(order) => interrupt::tidily(|| order.run())?,
             SnapshotVerb::Boot(order) => order.run()?,
-            SnapshotVerb::ResumeFrom(order) => order.run()?,
+            SnapshotVerb::ResumeFrom(order) => interrupt::tidily(|| order.run())?,
             SnapshotVerb::Tools { folder, json } => write_tools(&folder, json)?,
             SnapshotVerb::Info { image, json } => {
                 let found = inspect::image(&image)?;
@@ -367,8 +367,9 @@ impl Try {
         let guest = self.guest.accelerated(guest, Some(&self.kernel))?;
         if let Some(path) = &self.keep {
             let disks = Disks::new(&guest, path)?;
-            let suspended =
-                guest.suspend(Resumer::Loader, &disks).inspect_err(|_| disks.remove())?;
+            let unfinished = disks.all().map(attach::Unfinished::new);
+            let suspended = guest.suspend(Resumer::Loader, &disks)?;
+            unfinished.into_iter().for_each(attach::Unfinished::finished);
             return self.tell(&guest, &[], Some((path, &suspended)));
         }
         if let Some(folder) = &self.record {

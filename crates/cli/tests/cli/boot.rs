@@ -1,8 +1,10 @@
 //! `blocklab boot`: recordings on devices, what is refused, and one kernel booted for real.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{skip, until};
@@ -259,33 +261,36 @@ fn a_guest_that_is_not_done_in_time_is_ended() {
 fn a_load_that_is_killed_takes_its_guest_along() {
     let test = Test::new();
     let Some(mut command) = booted(&test, &[]) else { return };
-    let mut load = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let status = |process: &str, key: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix(key));
         line.map_or(String::new(), |value| value.trim().to_string())
     };
-    let guest = || {
+    let guest = |load: u32| {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut names = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.find(|name| {
-            status(name, "PPid:") == load.id().to_string()
-                && status(name, "Name:").starts_with("qemu")
+            status(name, "PPid:") == load.to_string() && status(name, "Name:").starts_with("qemu")
         })
     };
-    let mut found = None;
-    until("QEMU runs", || {
-        found = guest();
-        found.is_some()
-    });
-    load.kill().unwrap();
-    load.wait().unwrap();
-    let found = found.unwrap();
-    // Nobody may be there to bury it.
-    until("QEMU is gone", || {
-        let state = status(&found, "State:");
-        state.is_empty() || state.starts_with('Z')
-    });
+    for signal in [Signal::INT, Signal::KILL] {
+        let mut load = command.spawn().unwrap();
+        let mut found = None;
+        until("QEMU runs", || {
+            found = guest(load.id());
+            found.is_some()
+        });
+        kill_process(Pid::from_child(&load), signal).unwrap();
+        assert_eq!(load.wait().unwrap().signal(), Some(signal.as_raw()));
+        let found = found.unwrap();
+        // Nobody may be there to bury it.
+        until("QEMU is gone", || {
+            let state = status(&found, "State:");
+            state.is_empty() || state.starts_with('Z')
+        });
+        assert_eq!(entries(&test.path("")).is_empty(), signal == Signal::INT);
+    }
     // What the dead one left goes with the next.
     assert_eq!(test.run_as(booted(&test, &["--wall-limit", "1"]).as_mut().unwrap()).code, 3);
     assert_eq!(entries(&test.path("")), [""; 0]);

@@ -1,8 +1,13 @@
 //! Processor time: code is charged what a host's profile says, the same twice, and nothing without
 //! one.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::common::until;
 use crate::repeat::{Load, without_wall_time};
 use crate::support::{Folder, Journey, can_travel};
 
@@ -222,4 +227,18 @@ fn a_study_sweeps_hosts_and_elevators() {
             result["runs"][run]["metrics"]
         );
     }
+}
+
+#[test]
+fn measuring_that_is_interrupted_leaves_nothing() {
+    let folder = Folder::new();
+    let mut command = folder.command(&["host", "measure"]);
+    let mut measuring = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("it makes files", || {
+        let made = folder.leftovers();
+        made.first().is_some_and(|name| folder.path(name).join("amid/999.0").exists())
+    });
+    kill_process(Pid::from_child(&measuring), Signal::INT).unwrap();
+    assert_eq!(measuring.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
+    assert!(folder.leftovers().is_empty());
 }
