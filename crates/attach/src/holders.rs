@@ -1,10 +1,14 @@
-//! Who uses a block device.
+//! Who uses a block device, or a file.
 
 use std::fs;
 use std::path::Path;
 
 /// One line for each that is found; without root some are not.
 pub fn of(device: &Path) -> Vec<String> {
+    of_with(device, Path::new("/sys/block"))
+}
+
+fn of_with(device: &Path, blocks: &Path) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !found.contains(&line) {
@@ -16,9 +20,15 @@ pub fn of(device: &Path) -> Vec<String> {
         add("it is swapped on: swapoff".into());
     }
     let name = device.file_name().unwrap_or_default();
-    let above = Path::new("/sys/block").join(name).join("holders");
+    let above = blocks.join(name).join("holders");
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         add(format!("{} lies on it", entry.file_name().display()));
+    }
+    for entry in fs::read_dir(blocks).into_iter().flatten().flatten() {
+        let backed = fs::read_to_string(entry.path().join("loop/backing_file"));
+        if backed.is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == device) {
+            add(format!("/dev/{} is made of it: losetup -d", entry.file_name().display()));
+        }
     }
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let folder = entry.path();
@@ -58,6 +68,18 @@ mod tests {
                     91 1 7:30 / /mnt/c rw - ext4 /dev/loop30 rw\n";
         let points: Vec<&str> = mount_points(text, Path::new("/dev/loop3")).collect();
         assert_eq!(points, ["/mnt/a\\040b"]);
+    }
+
+    #[test]
+    fn a_loop_device_of_a_file_is_found() {
+        let folder = crate::PrivateFolder::new().unwrap();
+        let blocks = folder.path.join("block");
+        fs::create_dir_all(blocks.join("loop7/loop")).unwrap();
+        fs::create_dir_all(blocks.join("vda")).unwrap();
+        fs::write(blocks.join("loop7/loop/backing_file"), "/a/disk of mine\n").unwrap();
+        let found = |path| of_with(Path::new(path), &blocks);
+        assert_eq!(found("/a/disk of mine"), ["/dev/loop7 is made of it: losetup -d"]);
+        assert!(found("/a/disk").is_empty());
     }
 
     #[test]

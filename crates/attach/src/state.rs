@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sim::{Device, Nanos};
-use study::{BuiltPart, Failure, is_image, read_image, write_image};
+use study::{BuiltPart, Failure, check_blobs, is_image, read_image, write_image};
 
 /// What goes with the device's own state.
 #[derive(Serialize, Deserialize)]
@@ -58,7 +58,9 @@ pub(crate) fn restore(path: &Path, part: &mut BuiltPart) -> Result<Option<Moment
     if read.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
         return Ok(None);
     }
-    let meta = read.and_then(|meta| Ok(serde_json::from_slice::<Meta>(&meta)?));
+    // All of it, here: in the middle of a session nobody could be told.
+    let whole = read.and_then(|meta| check_blobs(&*part.device).map(|()| meta));
+    let meta = whole.and_then(|meta| Ok(serde_json::from_slice::<Meta>(&meta)?));
     let meta = meta.map_err(|why| {
         let shown = path.display();
         Failure::input(format!("cannot restore the device from {shown}: {why}"))

@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use config::{Failure, Size};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver};
+use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver, SnapshotError};
 
 use crate::prepared::{Gate, Prepared};
 
@@ -296,6 +297,26 @@ pub fn read_image(
     let restored = device.restore(&mut loader).and_then(|()| loader.finish());
     restored.map_err(|error| damaged(&error.to_string()))?;
     Ok(meta.to_vec())
+}
+
+/// Read every blob of a restored `device` once, so that damage is found before it is needed: then
+/// it unwinds whoever needs it.
+///
+/// # Errors
+/// What is damaged.
+pub fn check_blobs(device: &dyn Device) -> io::Result<()> {
+    let read = || {
+        let mut nowhere = io::sink();
+        let mut saver = Saver::new(&mut nowhere);
+        device.save(&mut saver);
+        saver.finish().map(drop)
+    };
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|payload| {
+        match payload.downcast::<SnapshotError>() {
+            Ok(damage) => Err(io::Error::new(io::ErrorKind::InvalidData, *damage)),
+            Err(other) => resume_unwind(other),
+        }
+    })
 }
 
 #[derive(Debug)]

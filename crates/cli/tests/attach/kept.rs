@@ -27,6 +27,30 @@ fn data_and_state_last_from_one_session_to_the_next() {
     assert!(folder.path("disk.img.state").exists(), "nothing was overwritten");
 }
 
+/// Its tables are read when they are needed, which is too late to tell anybody.
+#[test]
+fn a_damaged_state_is_told_before_the_session() {
+    let folder = Folder::new();
+    let aged = ["tlc-3d-128", "--data", "disk.img", "--fill"];
+    folder.captive(&aged, "true").good();
+    let path = folder.path("disk.img.state");
+    let whole = std::fs::read(&path).unwrap();
+    for place in [100, whole.len() / 3, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 128;
+        std::fs::write(&path, damaged).unwrap();
+        let refused = folder.captive(&aged[..3], "echo it began");
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{}", refused.stderr);
+        let said = "cannot restore the device from disk.img.state";
+        assert!(refused.stderr.contains(said), "{place}: {}", refused.stderr);
+        for left in ["disk.img.dirty", "disk.img.state.partial"] {
+            assert!(!folder.path(left).exists(), "{left}");
+        }
+    }
+    std::fs::write(&path, whole).unwrap();
+    folder.captive(&aged[..3], "true").good();
+}
+
 const ARGS: [&str; 5] = ["slc2010-paper", "--data", "disk.img", "--socket", "s.sock"];
 
 /// A session that writes one page and ends by this signal.

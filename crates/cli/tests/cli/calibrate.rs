@@ -291,6 +291,8 @@ fn a_probe_only_reads_and_goes_on_where_it_was_interrupted() {
     let merged: serde_json::Value = serde_json::from_str(&merged).unwrap();
     assert_eq!(merged["jobs"].as_array().unwrap().len(), 14);
     // Another plan is not mixed with it.
+    let test = test.args(&["--engine", "libaio"]);
+    test.refuses(&["about another probe", "choose a new folder"]);
     test.args(&["--runtime", "9"]).refuses(&["about another probe", "choose a new folder"]);
 }
 
@@ -311,6 +313,17 @@ fn a_probe_writes_only_to_the_drive_that_is_named() {
     let test = drive();
     let said = test.args(&["--overwrite", "S5GXNX0W123456"]);
     said.refuses(&["--overwrite S5GXNX0W123456 is not", "may be destroyed"]);
+    assert!(!said.path("calls").exists() && !said.path("measured").exists());
+
+    // A loop device, a virtual machine: what others have open is theirs.
+    let test = drive();
+    let word = test.path("drive").display().to_string();
+    let open = std::fs::File::open(&word).unwrap();
+    let mut user = std::process::Command::new("sleep").arg("60").stdin(open).spawn().unwrap();
+    let said = test.args(&["--overwrite", &word]);
+    said.refuses(&["is in use", "has it open"]);
+    user.kill().unwrap();
+    user.wait().unwrap();
     assert!(!said.path("calls").exists() && !said.path("measured").exists());
 }
 
@@ -368,6 +381,7 @@ fn what_cannot_be_probed_is_refused() {
         (&["--file", &file("a")], ["there is none", "lsblk"]),
         (&["--nbd", "localhost:10809"], ["no address of NBD", "nbd://"]),
         (&["--file", "large", "--fio", "/nonexistent/fio"], ["fio is not here", "apt install fio"]),
+        (&["--file", "large", "--engine", "psync"], ["one thing after the other", "libaio"]),
     ] {
         let test = Test::new().file("small", "abc").file("large", vec![1; 16 << 20]);
         let test = test.args(&["calibrate", "probe", "--out", "measured"]).args(args);

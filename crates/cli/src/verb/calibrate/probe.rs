@@ -63,8 +63,9 @@ impl Args {
             return Ok(0);
         }
         let fio = Fio::new(&self.fio, &self.engine, self.runtime)?;
-        target.free(self.overwrite.is_some(), self.in_use)?;
-        let folder = Folder::open(&self.out, &target, self.runtime, self.overwrite.is_some())?;
+        let overwrite = self.overwrite.is_some();
+        target.free(overwrite, self.in_use)?;
+        let folder = Folder::open(&self.out, &target, self.runtime, overwrite, &self.engine)?;
         let bar = ProgressBar::new(jobs.iter().map(|job| job.seconds(self.runtime)).sum());
         let style = ProgressStyle::with_template("{msg:32} {bar:24} {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -19,10 +19,32 @@ pub(super) struct Fio {
     runtime: u32,
 }
 
+/// Engines of fio that have one request under way whatever the depth.
+const SYNCHRONOUS: [&str; 10] = [
+    "sync",
+    "psync",
+    "vsync",
+    "pvsync",
+    "pvsync2",
+    "mmap",
+    "splice",
+    "falloc",
+    "ftruncate",
+    "null",
+];
+/// What helps where a kernel has no io_uring for its user.
+const OTHER_ENGINES: &str = "--engine libaio or posixaio, if this kernel has no io_uring for you";
+
 impl Fio {
     /// # Errors
     /// There is no fio.
     pub(super) fn new(path: &Path, engine: &str, runtime: u32) -> Result<Fio, Failure> {
+        if SYNCHRONOUS.contains(&engine) {
+            let message = format!("--engine {engine} asks for one thing after the other");
+            return Err(Failure::input(message)
+                .expected("an engine that has as many requests under way as a load wants")
+                .help(OTHER_ENGINES));
+        }
         let works = Command::new(path).arg("--version").stdin(Stdio::null()).output();
         if !works.as_ref().is_ok_and(|out| out.stdout.starts_with(b"fio-")) {
             return Err(Failure::machine(format!("{}: fio is not here", path.display()))
@@ -66,7 +88,12 @@ impl Fio {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         attach::dies_with_us(&mut command);
         let child = command.spawn().map_err(|why| Failure::machine(format!("fio: {why}")))?;
-        output(child, &job.name)
+        let help =
+            if target.is_nbd { "does the server still answer there?" } else { OTHER_ENGINES };
+        output(child, &job.name).map_err(|why| match why.kind {
+            study::Kind::Interrupted => why,
+            _ => why.help(help),
+        })
     }
 }
 
@@ -107,8 +134,7 @@ fn output(mut child: Child, name: &str) -> Result<String, Failure> {
     let said = |what: &str| {
         let line =
             err.lines().chain(out.lines()).find(|line| line.contains("fio")).unwrap_or_default();
-        Err(Failure::machine(format!("fio, {name}: {what}: {line}"))
-            .help("--engine libaio or psync, if this kernel has no io_uring for you"))
+        Err(Failure::machine(format!("fio, {name}: {what}: {line}")))
     };
     if !status.success() {
         return said(&format!("it ended with {status}"));

@@ -27,9 +27,12 @@ impl Folder {
         target: &Target,
         runtime: u32,
         overwrite: bool,
+        engine: &str,
     ) -> Result<Folder, Failure> {
+        let engine = if target.is_nbd { "nbd" } else { engine };
         let identity = json!({ "probe": 1, "target": target.name, "serial": target.word,
-                               "bytes": target.bytes, "runtime": runtime, "overwrite": overwrite });
+                               "bytes": target.bytes, "runtime": runtime, "overwrite": overwrite,
+                               "engine": engine });
         let folder = Folder { path: path.to_path_buf() };
         let shown = path.display();
         let cannot = |why: std::io::Error| {

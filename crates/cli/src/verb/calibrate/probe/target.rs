@@ -100,7 +100,8 @@ impl Target {
     /// # Errors
     /// Somebody uses it.
     pub(super) fn free(&self, overwrite: bool, in_use: bool) -> Result<(), Failure> {
-        if !self.is_block || in_use {
+        // A file that others only read is read beside them.
+        if in_use || self.is_nbd || (!self.is_block && !overwrite) {
             return Ok(());
         }
         let path = Path::new(&self.name);
@@ -111,7 +112,8 @@ impl Target {
         }
         // The kernel knows more: it gives a device that is held to nobody else.
         const O_EXCL: i32 = 0o200;
-        let held = OpenOptions::new().read(true).write(overwrite).custom_flags(O_EXCL).open(path);
+        let flags = if self.is_block { O_EXCL } else { 0 };
+        let held = OpenOptions::new().read(true).write(overwrite).custom_flags(flags).open(path);
         if let Err(why) = held {
             users.push(format!("{}: {why}", self.name));
         }
@@ -120,7 +122,7 @@ impl Target {
         }
         let failure = Failure::input(format!("{} is in use: {}", self.name, users.join("; ")));
         Err(failure.expected("a drive that nobody else uses").help(if overwrite {
-            "unmount it, if it is the right one"
+            "end what uses it, if it is the right one"
         } else {
             "unmount it, or read it all the same with --in-use"
         }))
