@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 use study::Failure;
 
 use crate::unfinished::Unfinished;
@@ -81,6 +81,12 @@ impl PrivateFolder {
 pub(crate) fn for_large_files() -> PathBuf {
     let named = std::env::var_os("TMPDIR").filter(|name| !name.is_empty());
     named.map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+}
+
+/// Whether less than a MiB can be written in `folder`.
+pub fn is_full(folder: &Path) -> bool {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    statvfs(here).is_ok_and(|found| found.f_bavail * found.f_frsize < 1 << 20)
 }
 
 /// Folders that sessions left which were killed. The next session deletes them.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use config::Failure;
 
-use crate::image::{IMAGE_BYTES_MAX, kernel_version, unpack_any};
+use crate::image::{IMAGE_BYTES_MAX, kernel_payload, kernel_version, unpack_any};
 
 /// What a disk of virtio and its file system are behind.
 pub(crate) const OF_VIRTIO: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
@@ -27,6 +27,8 @@ const FOLDERS: [&str; 12] = [
     "kernel/fs/jbd2",
     "kernel/fs/ext4",
 ];
+/// What a folder of modules has, at least one of them, also where all drivers are built in.
+const SIGNS: [&str; 4] = ["kernel", "modules.order", "modules.builtin", "modules.dep"];
 
 /// Files for the guest's archive: `modules/00-NAME` and so on. None for a kernel that has the
 /// drivers built in.
@@ -39,6 +41,11 @@ pub(crate) fn find(
         Some(folder) => folder.to_path_buf(),
         None => beside(kernel)?,
     };
+    if !SIGNS.iter().any(|sign| folder.join(sign).exists()) {
+        return Err(Failure::input(format!("{} holds no modules", folder.display()))
+            .expected("the modules of this kernel, as in /lib/modules/VERSION")
+            .help("name their folder: --modules DIR"));
+    }
     let mut there = BTreeMap::new();
     for part in FOLDERS {
         let entries = std::fs::read_dir(folder.join(part)).into_iter().flatten().flatten();
@@ -54,10 +61,22 @@ pub(crate) fn find(
     Ok(ordered.into_iter().enumerate().map(name).collect())
 }
 
-/// Where a package has the modules of its kernel.
-fn beside(kernel: &Path) -> Result<PathBuf, Failure> {
+/// Whether `kernel` is one that a machine can start.
+pub(crate) fn check_kernel(kernel: &Path) -> Result<Vec<u8>, Failure> {
     let file = study::read_bytes(kernel, IMAGE_BYTES_MAX)
         .map_err(|why| Failure::input(format!("kernel {}: {why}", kernel.display())))?;
+    match kernel_payload(&file) {
+        Ok(_) => Ok(file),
+        Err(mut failure) => {
+            failure.message = format!("{}: {}", kernel.display(), failure.message);
+            Err(failure)
+        }
+    }
+}
+
+/// Where a package has the modules of its kernel.
+fn beside(kernel: &Path) -> Result<PathBuf, Failure> {
+    let file = check_kernel(kernel)?;
     let version = kernel_version(&file).ok_or_else(|| {
         Failure::input(format!("{}: its version cannot be told", kernel.display()))
             .help("name the folder of its modules: --modules DIR")

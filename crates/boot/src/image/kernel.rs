@@ -15,7 +15,7 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 ///
 /// # Errors
 /// When the file is no bzImage, or cut off.
-pub(super) fn payload(file: &[u8]) -> Result<&[u8], Failure> {
+pub(crate) fn payload(file: &[u8]) -> Result<&[u8], Failure> {
     if file.get(0x202..0x206) != Some(b"HdrS") {
         return Err(Failure::input("not a Linux kernel: no `HdrS` at byte 0x202")
             .expected("a bzImage (vmlinuz) for x86"));

@@ -17,7 +17,7 @@ pub use elf::plain;
 pub use initramfs::Initramfs;
 pub(crate) use initramfs::{archive_of, smallest as smallest_initramfs};
 pub use kernel::unpack;
-pub(crate) use kernel::version as kernel_version;
+pub(crate) use kernel::{payload as kernel_payload, version as kernel_version};
 pub use pack::Packing;
 pub(crate) use pack::unpack_any;
 

@@ -48,6 +48,8 @@ pub(super) struct Life {
     pub(super) ended: Duration,
     /// What it read, in QEMU's words, if it counted.
     pub(super) trace: Vec<u8>,
+    /// Where its disks are, if no room is left there.
+    full: Option<PathBuf>,
 }
 
 impl Start {
@@ -113,7 +115,9 @@ impl Start {
         for (index, disk) in disks.iter().enumerate() {
             let shown = tool::qemu_name(disk);
             let interface = if guest.drives == Drives::Virtio { "virtio" } else { "none" };
-            let drive = format!("file={shown},if={interface},format=raw,id=disk{index}");
+            // The guest is told of a disk of ours that is full; otherwise it would wait for room.
+            let drive =
+                format!("file={shown},if={interface},format=raw,id=disk{index},werror=report");
             qemu.args(["-drive", &drive]);
             let device = match guest.drives {
                 Drives::Virtio => continue,
@@ -163,7 +167,8 @@ impl Start {
                 line.clear();
             }
         });
-        let mut life = Life { lines: Vec::new(), ended: Duration::ZERO, trace: Vec::new() };
+        let (lines_of, ended, none) = (Vec::new(), Duration::ZERO, Vec::new());
+        let mut life = Life { lines: lines_of, ended, trace: none, full: None };
         loop {
             let left = setup.wall.saturating_sub(began.elapsed());
             match lines.recv_timeout(left) {
@@ -177,12 +182,14 @@ impl Start {
                 Ok(_) => return Err(life.failure("the guest does not stop talking")),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
+                    life.full = full(disks);
                     return Err(life.failure("the guest was not done in time"));
                 }
             }
         }
         guest.0.wait().map_err(wrong)?;
         life.ended = began.elapsed();
+        life.full = full(disks);
         if setup.counted {
             life.trace = std::fs::read(&trace).map_err(wrong)?;
         }
@@ -193,6 +200,12 @@ impl Start {
         }
         Ok(life)
     }
+}
+
+/// The folder of one of `disks`, if it has no room left.
+fn full(disks: &[&Path]) -> Option<PathBuf> {
+    let folders = disks.iter().filter_map(|disk| disk.parent());
+    folders.map(Path::to_path_buf).find(|folder| attach::is_full(folder))
 }
 
 fn write(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
@@ -215,6 +228,11 @@ impl Life {
 
     /// A failure with the guest's own words, or its last lines.
     pub(super) fn failure(&self, what: &str) -> Failure {
+        if let Some(place) = &self.full {
+            let place = place.display();
+            return Failure::machine(format!("{what}: no room is left in {place} for its disks"))
+                .help("make room there; without --keep they are in TMPDIR");
+        }
         let failure = Failure::machine(what);
         if let Some(why) = self.said("lab: error: ") {
             return failure.help(format!("the guest: {why}"));

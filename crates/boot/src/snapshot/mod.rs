@@ -285,10 +285,16 @@ impl SnapshotGuest {
             let why = format!("{kind} drives: the loader for a BIOS has no driver for them");
             return Err(Failure::input(why).expected(expected));
         }
+        if self.filled_mib >= self.memory_mib {
+            let message = format!("fills {} MiB of {}", self.filled_mib, self.memory_mib);
+            return Err(Failure::input(message)
+                .expected("less than half of it: an image is made in the other half"));
+        }
         if self.hot_mib > self.filled_mib {
             let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
             return Err(Failure::input(message).expected("at most what is filled"));
         }
+        modules::check_kernel(&self.kernel)?;
         modules::find(&modules::OF_ANY, &self.kernel, self.modules.as_deref()).map(drop)
     }
 

@@ -154,7 +154,8 @@ enum Choice {
 #[derive(clap::Args)]
 struct Guest {
     /// Its memory
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    #[arg(long, value_name = "MIB", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(96..=1 << 20))]
     memory: u32,
     /// Its processor, as QEMU calls it
     #[arg(long, value_name = "NAME", default_value = "qemu64")]
@@ -180,7 +181,8 @@ struct Guest {
     #[arg(long)]
     ahci: bool,
     /// Seconds of this machine that each of its lives may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(1..))]
     wall_limit: u64,
     /// One JSON object on stdout
     #[arg(long)]

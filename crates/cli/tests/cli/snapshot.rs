@@ -248,7 +248,19 @@ fn what_cannot_be_tried_is_told() {
     let run = |args: &[&str]| Test::new().file("text", "text").args(args).run();
     let out = run(&["snapshot", "try", "text"]);
     assert_eq!(out.code, 2);
-    assert!(out.stderr.contains("text: its version cannot be told"), "{}", out.stderr);
+    assert!(out.stderr.contains("text: not a Linux kernel"), "{}", out.stderr);
+    for (args, said) in [
+        (["--memory", "0"], "0 is not in 96.."),
+        (["--fill", "5000"], "fills 5000 MiB of 512"),
+        (["--wall-limit", "0"], "0 is not in 1.."),
+    ] {
+        let out = run(&[&["snapshot", "try", "text"][..], &args].concat());
+        assert!(out.code == 2 && out.stderr.contains(said), "{}", out.stderr);
+    }
+    if let Some(kernel) = kernel() {
+        let out = run(&["snapshot", "try", &kernel.display().to_string(), "--modules", "."]);
+        assert!(out.code == 2 && out.stderr.contains(". holds no modules"), "{}", out.stderr);
+    }
     let out = run(&["snapshot", "try", "text", "--nvme"]);
     assert!(out.stderr.contains("expected: --uefi beside --nvme"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--ahci"]);
