@@ -91,6 +91,18 @@ pub(crate) fn refuse_foreign(state: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuse the state of data that is not there: an empty file would go with it from then on.
+pub(crate) fn refuse_orphan(data: &Path) -> Result<(), Failure> {
+    let state = path_beside(data);
+    if data.exists() || !state.exists() {
+        return Ok(());
+    }
+    let (data, state) = (data.display(), state.display());
+    Err(Failure::input(format!("{data} is not there, but {state} is, which goes with it"))
+        .expected("both, or neither")
+        .help(format!("bring {data} back, or begin with an empty drive: rm {state}")))
+}
+
 /// Save the device's state, in the place of an older one.
 pub(crate) fn save(
     path: &Path,

@@ -84,6 +84,7 @@ fn parse_quantity(
     let names = || units.iter().map(|u| u.0).collect::<Vec<_>>().join(", ");
     let Some(&(_, factor)) = units.iter().find(|u| u.0 == unit) else {
         return Err(match unit {
+            _ if text.starts_with('-') => format!("\"{text}\" is negative; expected {what}"),
             "" => format!("expected {what} with a unit, such as \"{example}\", got \"{text}\""),
             _ => format!("unknown unit \"{unit}\" in \"{text}\"; known: {}", names()),
         });

@@ -22,6 +22,8 @@ pub const NONE: &str = "none";
 const LONGEST: Duration = Duration(Nanos(100_000_000));
 /// Nor a call that nothing else is known of: there are hundreds of kinds.
 const LONGEST_OTHER: Duration = Duration(Nanos(999_999));
+/// How far a profile can be trusted, as with parts.
+const STATUS: [&str; 4] = ["sketch", "datasheet", "calibrated", "validated"];
 /// More cores than any host has.
 const CORES_MAX: u32 = 4096;
 
@@ -197,7 +199,10 @@ pub(crate) fn find(name: &str, files: &Files) -> Result<Option<HostProfile>, Fai
             Failure::input(format!("cannot read the host's profile {name}: {why}"))
                 .help("blocklab host measure > mine.toml makes one of this machine")
         })?;
-        return parse(name, &Text::new(name, text)).map(Some);
+        // The file's own place: a study may lie elsewhere.
+        let place =
+            files.locate(name).map_or_else(|_| name.into(), |path| path.display().to_string());
+        return parse(name, &Text::new(place, text)).map(Some);
     }
     match library::find(library::hosts(), name) {
         Some(text) => parse(name, &Text::new(format!("devices/hosts/{name}.toml"), text)).map(Some),
@@ -249,6 +254,12 @@ fn parse(name: &str, text: &Arc<Text>) -> Result<HostProfile, Failure> {
             .help("blocklab host measure > mine.toml makes one of this machine"));
     }
     let about: About = locate::read_below(&tree, &["host".into()])?;
+    if !STATUS.contains(&about.status.as_str()) {
+        let failure = Failure::input(format!("host.status: `{}`", about.status));
+        let failure = failure.expected(names::expected(&about.status, STATUS));
+        let place = locate::place_of(&tree, &["host".into(), "status".into()]);
+        return Err(place.map_or(failure.clone(), |place| failure.at(place)));
+    }
     tree.take("host");
     tree.take("source");
     let costs: Costs = locate::read(&tree)
@@ -363,6 +374,7 @@ mod tests {
                 "other = \"99us\"\nbetween = \"901us\"",
                 "call.between: 901us; expected at most 900999ns",
             ),
+            ("status =", "status = \"great\"", "host.status: `great`; expected sketch"),
             ("cores =", "cores = 0", "processor.cores: 0; expected 1 to 4096 cores"),
         ] {
             let (line, text) = replaced(begins, by);

@@ -242,8 +242,12 @@ impl<T: Target> Frontend<T> for VhostUser {
         _lab: &mut SharedState<T>,
         poll: &Poll,
     ) -> Result<BackgroundTask<Started>, Failure> {
-        for (index, disk) in self.disks.iter_mut().enumerate() {
-            disk.listen(poll, index as u64 * PER_DISK)?;
+        let mut disks = self.disks.iter_mut().enumerate();
+        let listen = disks.try_for_each(|(index, disk)| disk.listen(poll, index as u64 * PER_DISK));
+        if let Err(why) = listen {
+            // The sockets of those before it go.
+            Frontend::<T>::stop(self, poll);
+            return Err(why);
         }
         let paths: Vec<String> = self.disks.iter().map(|disk| shown(&disk.path)).collect();
         let address = Address {

@@ -40,10 +40,10 @@ impl Disk {
         let left = journey(options, &companion)?;
         if left.outcome.code != 0 {
             let [_, complaints] = &left.said;
-            return Err(Failure::input(format!(
-                "the disk could not be prepared: {}",
-                complaints.trim().lines().next_back().unwrap_or("the program said nothing")
-            )));
+            let mut last: Vec<&str> = complaints.trim().lines().rev().take(3).collect();
+            last.reverse();
+            let said = if last.is_empty() { "the program said nothing" } else { &last.join("; ") };
+            return Err(Failure::input(format!("the disk could not be prepared: {said}")));
         }
         let (device, at, next_id) =
             left.device.ok_or_else(|| Failure::bug("a device that was to be kept was not"))?;

@@ -115,7 +115,10 @@ pub(super) fn make(
     let unfinished = Unfinished::new(path);
     let folder = PrivateFolder::new()?;
     let root = folder.path.join("files");
-    let wrong = |why: std::io::Error| Failure::machine(format!("image {shown}: {why}"));
+    let wrong = |why: std::io::Error| {
+        Failure::machine(format!("files of image {shown} in {}: {why}", folder.path.display()))
+            .help("make room there, or set TMPDIR to a folder that has it")
+    };
     let core = folder.path.join("core.img");
     let (files, loader_bytes) = files(recipe, kernel, initramfs, &core)?;
     let mut bytes = 0;
@@ -133,6 +136,12 @@ pub(super) fn make(
             Firmware::Bios => [boot_code()?, table, core_image(kind, &[], &core)?].concat(),
             Firmware::Uefi => [vec![0; BOOT_CODE_BYTES], table].concat(),
         })
+    })
+    .map_err(|why| {
+        if !path.parent().is_some_and(attach::is_full) {
+            return why;
+        }
+        Failure::machine(format!("image {shown}: no room is left there")).help("make room there")
     })?;
     unfinished.finished();
     Ok(loader_bytes)

@@ -346,7 +346,11 @@ impl SnapshotGuest {
             Resumer::Kernel => self.boot(resumer, disks)?,
         };
         if let Some(why) = life.said(NOT_RESUMED) {
-            return Err(Failure::input(format!("not resumed: {why}")));
+            let image = disks.image.display();
+            return Err(Failure::input(format!("{image} is not resumed: {why}")).help(
+                "an image comes back in the machine that it was made in: with its --memory, \
+                 --processors, and --uefi, --grub, --nvme or --ahci",
+            ));
         }
         let at = life.when("lab: resumed");
         let at = at.ok_or_else(|| life.failure("the guest did not come back"))?;

@@ -1,5 +1,6 @@
 //! The root file system of a small Debian, kept in the cache folder as a tar file.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -102,11 +103,27 @@ pub fn find(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
 /// # Errors
 /// When it is not there.
 pub fn there(wanted: &Path) -> Result<PathBuf, Failure> {
-    std::fs::canonicalize(wanted).map_err(|why| {
+    let wrong = |why: &str| {
         Failure::input(format!("--root {}: {why}", wanted.display()))
             .expected("a tar file of a root file system with systemd")
             .help("blocklab boot root makes one; leave --root out to take it")
-    })
+    };
+    let path = std::fs::canonicalize(wanted).map_err(|why| wrong(&why.to_string()))?;
+    let mut file = std::fs::File::open(&path).map_err(|why| wrong(&why.to_string()))?;
+    let mut begin = [0; 512];
+    match file.read_exact(&mut begin) {
+        Err(_) if path.is_dir() => Err(wrong("it is a folder")),
+        Err(_) => Err(wrong("it is shorter than a tar file")),
+        Ok(()) if is_tar(&begin) => Ok(path),
+        Ok(()) => Err(wrong("it is no tar file")),
+    }
+}
+
+/// Does a file that may be compressed, in one of the ways that tar knows by itself, begin so?
+fn is_tar(begin: &[u8; 512]) -> bool {
+    const COMPRESSED: [&[u8]; 5] =
+        [b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x89LZO"];
+    &begin[257..262] == b"ustar" || COMPRESSED.iter().any(|magic| begin.starts_with(magic))
 }
 
 #[cfg(test)]
@@ -118,7 +135,16 @@ mod tests {
         let told = |path: &str| find(Some(Path::new(path))).unwrap_err();
         assert!(told("no-such-root.tar").message.contains("no-such-root.tar"));
         let file = std::env::temp_dir().join(format!("blocklab-root-{}", std::process::id()));
-        std::fs::write(&file, "").unwrap();
+        let told_of = |content: &[u8]| {
+            std::fs::write(&file, content).unwrap();
+            there(&file).unwrap_err().message
+        };
+        assert!(told_of(b"").contains("shorter than a tar file"));
+        assert!(told_of(&[b'x'; 600]).contains("it is no tar file"));
+        assert!(told("/").message.contains("it is a folder"));
+        let mut tar = [0; 1024];
+        tar[257..262].copy_from_slice(b"ustar");
+        std::fs::write(&file, tar).unwrap();
         let found = find(Some(&file));
         std::fs::remove_file(&file).unwrap();
         let covered = COVERED.iter().any(|folder| file.starts_with(folder));

@@ -67,7 +67,7 @@ struct Stored {
     #[arg(long)]
     firmware: Vec<String>,
     /// The kernel: shipped, plain, gzip, lzo, xz, lz4, zstd, and with UEFI uki, one file; `load`
-    /// takes several (default: all, or those as shipped with an initramfs)
+    /// takes several (default: all, or those as shipped with an initramfs; of `image`: plain)
     #[arg(long)]
     variant: Vec<String>,
     /// The file system: ext2, ext4, fat; `load` takes several (default: ext2; UEFI reads fat)
@@ -192,8 +192,11 @@ impl Stored {
         let all = Stored { firmware, variant, file_system, initramfs, pack_initramfs }.all()?;
         match <[Recipe; 1]>::try_from(all) {
             Ok([recipe]) => Ok(recipe),
-            Err(all) => Err(Failure::input(format!("{} ways to store a kernel", all.len()))
-                .expected("one: an image holds one kernel")),
+            Err(all) => {
+                let names: Vec<String> = all.iter().map(Recipe::name).collect();
+                Err(Failure::input(format!("an image of {}", names.join(", ")))
+                    .expected("one: an image holds one kernel, and boots by one firmware"))
+            }
         }
     }
 }
@@ -211,6 +214,11 @@ fn named<T: Clone>(
             Failure::input(format!("{what} `{name}`")).expected(names.join(", "))
         })
     };
+    let twice = (1..names.len()).find(|&index| names[..index].contains(&names[index]));
+    if let Some(index) = twice {
+        let message = format!("{what} `{}` is named twice", names[index]);
+        return Err(Failure::input(message).expected("each once"));
+    }
     let found: Vec<T> = names.iter().map(find).collect::<Result<_, _>>()?;
     Ok((!found.is_empty()).then_some(found))
 }

@@ -31,6 +31,10 @@ enum HostVerb {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let HostVerb::Measure { dir, name, json } = self.verb;
+        if !dir.is_dir() {
+            return Err(Failure::input(format!("--dir {} is no folder", dir.display()))
+                .expected("a folder with room for some 200 MiB"));
+        }
         let measured = interrupt::tidily(|| attach::host::measure(&dir))?;
         if json {
             say(serde_json::json!({ "host": name, "costs": measured.costs }));

@@ -51,6 +51,20 @@ fn a_damaged_state_is_told_before_the_session() {
     folder.captive(&aged[..3], "true").good();
 }
 
+#[test]
+fn a_state_whose_data_is_gone_is_asked_about() {
+    let folder = Folder::new();
+    session_that_writes(&folder, 1, "TERM");
+    std::fs::rename(folder.path("disk.img"), folder.path("elsewhere")).unwrap();
+    let refused = folder.captive(&ARGS, "true");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("disk.img is not there"), "{}", refused.stderr);
+    assert!(!folder.path("disk.img").exists() && folder.path("disk.img.state").exists());
+    // The way on that it names.
+    std::fs::remove_file(folder.path("disk.img.state")).unwrap();
+    folder.captive(&ARGS, "true").good();
+}
+
 const ARGS: [&str; 5] = ["slc2010-paper", "--data", "disk.img", "--socket", "s.sock"];
 
 /// A session that writes one page and ends by this signal.

@@ -136,3 +136,15 @@ fn memory_that_is_cut_off_ends_its_connection_only() {
     until("the next is served", || Driver::new(&socket).is_answered());
     session.end();
 }
+
+#[test]
+fn a_second_socket_that_is_somebodys_leaves_nothing_of_the_first() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("s.sock.1"), "mine").unwrap();
+    let two = ["a=part.toml", "b=part.toml", "--as", "vhost-user", "--socket", "s.sock"];
+    let refused = folder.captive(&two, "true");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("cannot listen on s.sock.1"), "{}", refused.stderr);
+    assert!(!folder.path("s.sock").exists());
+    assert_eq!(std::fs::read_to_string(folder.path("s.sock.1")).unwrap(), "mine");
+}

@@ -151,7 +151,9 @@ fn a_report_takes_the_place_of_a_report_only() {
 #[test]
 fn what_cannot_be_recorded_is_told() {
     let told = |args: &[&str]| {
-        let out = Test::new().file("a.record", "{}").args(&["boot"]).args(args).run();
+        let tar = [vec![b'x'; 257], b"ustar".to_vec(), vec![b'x'; 800]].concat();
+        let test = Test::new().file("a.record", "{}").file("root.tar", tar);
+        let out = test.args(&["boot"]).args(args).run();
         assert_eq!(out.code, 2, "{}", out.stderr);
         out.stderr
     };
@@ -166,8 +168,9 @@ fn what_cannot_be_recorded_is_told() {
     let machine = |more: &[&'static str]| record(&[&["--in", "qemu"], more].concat());
     assert!(machine(&["--queue"]).contains("--queue, but the boot is recorded in qemu"));
     assert!(machine(&["--root", "none.tar"]).contains("--root none.tar"));
-    assert!(machine(&["--root", "a.record", "--kernel", "none"]).contains("kernel none: "));
-    assert!(machine(&["--root", "a.record"]).contains("a.record: `tar` failed"));
+    assert!(machine(&["--root", "root.tar", "--kernel", "none"]).contains("kernel none: "));
+    assert!(machine(&["--root", "a.record"]).contains("a.record: it is shorter than a tar"));
+    assert!(machine(&["--root", "root.tar"]).contains("root.tar: `tar` failed"));
     let advise =
         |more: &[&'static str]| told(&[&["advise", "--device", "slc2010-paper"], more].concat());
     assert!(advise(&["--vmlinuz", "a.record"]).contains("a.record: not a Linux kernel"));

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{Output, STUDY, Test, entries};
 
 /// The sound study with a part of it replaced, and what is said to that.
-const REPLACED: [(&str, &str, &[&str]); 33] = [
+const REPLACED: [(&str, &str, &[&str]); 34] = [
     ("[run]\nrequests = 5000\n", "\u{0}", &["not TOML", "study.toml:9:"]),
     ("iodepth = 4", "iodepth = 4\niodepth = 5", &["duplicate key", "study.toml:9:1"]),
     ("iodepth = 4", "iodepth = 4\n[run]", &["duplicate key", "study.toml:10:2"]),
@@ -31,7 +31,8 @@ const REPLACED: [(&str, &str, &[&str]); 33] = [
     ("iodepth = 4", "bs = \"big\"", &["study.toml:8:6", "a size such as 4k"]),
     ("iodepth = 4", "bs = \"1TiB\"", &["a region of at least one block of 1 TiB, got 16 GiB"]),
     ("10us", "10", &["study.toml:5:11", "with a unit, such as \"25us\""]),
-    ("10us", "-10us", &["study.toml:5:11", "known: ns, us, ms, s, min, h"]),
+    ("10us", "-10us", &["study.toml:5:11", "\"-10us\" is negative"]),
+    ("10us", "10 days", &["study.toml:5:11", "known: ns, us, ms, s, min, h"]),
     ("10us", "99999999999999h", &["study.toml:5:11", "a duration such as \"25us\""]),
     ("latency = \"10us\"", "capacity = \"10\"", &["study.toml:5:12", "such as \"4KiB\""]),
     ("latency = \"10us\"", "capacity = \"1000B\"", &["study.toml:5:12", "whole sectors of 512"]),

@@ -67,7 +67,7 @@ impl Source {
 
     /// Put a tree of our own at `to`; the source stays as it is.
     pub(super) fn unpack(&self, to: &Path) -> Result<(), Failure> {
-        std::fs::create_dir(to).map_err(|why| unmade(to, &why.to_string()))?;
+        std::fs::create_dir(to).map_err(|why| self.unmade(to, &why.to_string()))?;
         let mut command = match self {
             Source::Archive(path) => {
                 let mut tar = Command::new("tar");
@@ -80,18 +80,23 @@ impl Source {
                 copy
             }
         };
-        let out = command.output().map_err(|why| unmade(to, &why.to_string()))?;
+        let out = command.output().map_err(|why| self.unmade(to, &why.to_string()))?;
         if out.status.success() {
             Ok(())
         } else {
-            Err(unmade(to, String::from_utf8_lossy(&out.stderr).trim()))
+            Err(self.unmade(to, String::from_utf8_lossy(&out.stderr).trim()))
         }
     }
-}
 
-fn unmade(to: &Path, why: &str) -> Failure {
-    Failure::machine(format!("cannot unpack the kernel's source to {}: {why}", to.display()))
-        .help("2 GiB of room are needed there; set XDG_CACHE_HOME to a folder that has it")
+    fn unmade(&self, to: &Path, why: &str) -> Failure {
+        let (Source::Archive(from) | Source::Tree(from)) = self;
+        let what = format!("cannot unpack {} to {}: {why}", from.display(), to.display());
+        if to.parent().is_some_and(crate::is_full) {
+            let help = "2 GiB of room are needed there; set XDG_CACHE_HOME to a folder that has it";
+            return Failure::machine(what).help(help);
+        }
+        Failure::input(what).expected("Linux's source, as a folder or a tar file")
+    }
 }
 
 /// `VERSION.PATCHLEVEL.SUBLEVEL` of a tree's Makefile.

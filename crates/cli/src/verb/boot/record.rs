@@ -211,6 +211,16 @@ impl Args {
             RecordedIn::Travel => self.travel()?,
             RecordedIn::Qemu => self.machine()?,
         };
+        let is_new = !self.out.exists();
+        self.recorded(&ready).inspect_err(|_| {
+            if is_new {
+                // With a record in it, it stays.
+                let _ = std::fs::remove_dir(&self.out);
+            }
+        })
+    }
+
+    fn recorded(&self, ready: &Ready) -> Result<(), Failure> {
         let (mut all, mut shown) = (Vec::new(), Vec::new());
         for (device, (path, queue)) in self.device.iter().zip(self.places()?) {
             let (text, record) = ready.record(device, queue)?;
@@ -426,6 +436,10 @@ impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
         self.html.as_deref().map_or(Ok(()), check_page)?;
         self.perfetto.as_deref().map_or(Ok(()), check_trace)?;
+        if let (Some(page), true) = (&self.html, self.html == self.perfetto) {
+            return Err(Failure::input(format!("--html and --perfetto are {}", page.display()))
+                .expected("a file for each"));
+        }
         let mut records = Vec::new();
         for path in &self.records {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
