@@ -31,9 +31,11 @@ macro_rules! words {
     ($($type:ty),*) => { $(
         impl Word for $type {
             const BYTES: usize = size_of::<$type>();
+            #[inline(always)]
             fn put(self, bytes: &mut [u8]) {
                 bytes.copy_from_slice(&self.to_le_bytes());
             }
+            #[inline(always)]
             fn get(bytes: &[u8]) -> Self {
                 <$type>::from_le_bytes(bytes.try_into().expect("one word"))
             }
