@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::guest::Why;
+use attach::Unfinished;
 use config::Failure;
 use workload::boot_recording::{Read, Recording};
 
@@ -222,13 +223,12 @@ impl Disks {
     pub fn new(guest: &SnapshotGuest, image: &Path) -> Result<Disks, Failure> {
         Disks::check_free(image)?;
         let disks = Disks::of(image);
-        let unfinished = disks.all().map(attach::Unfinished::new);
-        disks.make(guest)?;
-        unfinished.into_iter().for_each(attach::Unfinished::finished);
+        disks.make(guest)?.into_iter().for_each(Unfinished::finished);
         Ok(disks)
     }
 
-    fn make(&self, guest: &SnapshotGuest) -> Result<(), Failure> {
+    fn make(&self, guest: &SnapshotGuest) -> Result<Vec<Unfinished>, Failure> {
+        let mut made = Vec::new();
         // No two are of one size: the loader tells them apart by that.
         let sizes = [guest.memory_mib, MOUNTED_MIB, guest.memory_mib + 1];
         for (path, mib) in self.all().into_iter().zip(sizes) {
@@ -236,10 +236,12 @@ impl Disks {
                 Failure::machine(format!("cannot write {}: {why}", path.display()))
             };
             let file = std::fs::File::create_new(path).map_err(wrong)?;
+            made.push(Unfinished::new(path));
             file.set_len(u64::from(mib) << 20).map_err(wrong)?;
         }
         let mut mke2fs = std::process::Command::new("mke2fs");
-        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&self.mounted), b"").map(drop)
+        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&self.mounted), b"")?;
+        Ok(made)
     }
 
     /// In the order in which a guest has them.

@@ -284,7 +284,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
             SnapshotVerb::Try(order) => interrupt::tidily(|| order.run())?,
-            SnapshotVerb::Boot(order) => order.run()?,
+            SnapshotVerb::Boot(order) => interrupt::tidily(|| order.run())?,
             SnapshotVerb::ResumeFrom(order) => interrupt::tidily(|| order.run())?,
             SnapshotVerb::Tools { folder, json } => write_tools(&folder, json)?,
             SnapshotVerb::Info { image, json } => {
