@@ -20,9 +20,13 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=loader");
-    let built = build(&crates.join("guest"), "guest", "crt-static", "static", &out.join("guest"));
+    let guest = ["-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
+    let built = build(&crates.join("guest"), "guest", &guest, &out.join("guest"));
     fs::copy(built.join("blocklab-guest"), out.join("blocklab-guest")).expect("OUT_DIR is ours");
-    let built = build(&room.join("loader"), "release", "sse2", "pie", &out.join("loader"));
+    // A firmware's interrupts come while a program of UEFI runs, on its stack: what a function
+    // keeps below the stack's end, as Linux lets it, they write over.
+    let loader = ["-Ctarget-feature=+sse2", "-Crelocation-model=pie", "-Cno-redzone=yes"];
+    let built = build(&room.join("loader"), "release", &loader, &out.join("loader"));
     let loader = fs::read(built.join("blocklab-loader")).expect("it was built");
     fs::write(out.join("blocklab-multiboot"), multiboot(loader)).expect("OUT_DIR is ours");
     for program in ["blocklab-loader", "blocklab-unpacker"] {
@@ -48,13 +52,7 @@ fn multiboot(mut loader: Vec<u8>) -> Vec<u8> {
 
 /// Static, small, and in a target folder of its own: cargo holds the lock of the other. Returns
 /// the folder with what was built.
-fn build(
-    crate_folder: &Path,
-    profile: &str,
-    feature: &str,
-    model: &str,
-    target_folder: &Path,
-) -> PathBuf {
+fn build(crate_folder: &Path, profile: &str, flags: &[&str], target_folder: &Path) -> PathBuf {
     let target = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo.args(["build", "--quiet", "--bins", "--profile", profile]);
@@ -73,9 +71,7 @@ fn build(
             }
         }
     }
-    let mut flags =
-        vec![format!("-Ctarget-feature=+{feature}"), format!("-Crelocation-model={model}")];
-    flags.extend(remapped());
+    let flags: Vec<String> = flags.iter().map(ToString::to_string).chain(remapped()).collect();
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let status = cargo.status().expect("cargo runs");
     assert!(

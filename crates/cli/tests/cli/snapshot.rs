@@ -243,6 +243,31 @@ fn what_does_not_fit_is_not_resumed_and_stays() {
     refused(&[], "one that was used");
 }
 
+/// A firmware's interrupts come while a program of UEFI runs, and use its stack.
+#[test]
+fn the_loader_keeps_nothing_below_its_stack() {
+    if Command::new("objdump").arg("--version").output().is_err() {
+        skip("boot", "no objdump");
+        return;
+    }
+    let test = Test::new().args(&["snapshot", "tools", "tools"]);
+    assert_eq!(test.run().code, 0);
+    let programs = entries(&test.path("tools"));
+    let programs: Vec<_> = programs.iter().filter(|name| name.ends_with(".efi")).collect();
+    assert!(!programs.is_empty());
+    for name in programs {
+        let mut objdump = Command::new("objdump");
+        let out = objdump.arg("-d").arg(test.path("tools").join(name)).output().unwrap();
+        let code = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(code.contains("(%rsp)"), "{name}: {code}");
+        let offset = |line: &str| {
+            let (before, _) = line.split_once("(%rsp")?;
+            Some(before.rsplit([' ', '\t', ',']).next()?.starts_with('-'))
+        };
+        assert_eq!(code.lines().find(|line| offset(line) == Some(true)), None, "{name}");
+    }
+}
+
 #[test]
 fn what_cannot_be_tried_is_told() {
     let run = |args: &[&str]| Test::new().file("text", "text").args(args).run();
