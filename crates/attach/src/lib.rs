@@ -63,7 +63,7 @@ pub use identity::Identity;
 pub use kept_pages::KeptPages;
 pub use order::{Command, Order, Refusal, Reply, Submitter, Ticket, Timing};
 pub use poll::{Event, Interest, Poll};
-pub use private_folder::{PrivateFolder, abandoned_folders, is_full};
+pub use private_folder::{PrivateFolder, abandoned_folders, has_no_room};
 pub use realtime::{Priority, realtime_permitted};
 pub use record::Recorder;
 pub use report::{DeviceReport, Report};

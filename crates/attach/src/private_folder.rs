@@ -84,7 +84,7 @@ pub(crate) fn for_large_files() -> PathBuf {
 }
 
 /// Whether less than a MiB can be written in `folder`.
-pub fn is_full(folder: &Path) -> bool {
+pub fn has_no_room(folder: &Path) -> bool {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     statvfs(here).is_ok_and(|found| found.f_bavail * found.f_frsize < 1 << 20)
 }

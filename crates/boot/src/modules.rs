@@ -37,9 +37,10 @@ pub(crate) fn find(
     kernel: &Path,
     folder: Option<&Path>,
 ) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let file = read_kernel(kernel)?;
     let folder = match folder {
         Some(folder) => folder.to_path_buf(),
-        None => beside(kernel)?,
+        None => beside(kernel, &file)?,
     };
     if !SIGNS.iter().any(|sign| folder.join(sign).exists()) {
         return Err(Failure::input(format!("{} holds no modules", folder.display()))
@@ -61,23 +62,17 @@ pub(crate) fn find(
     Ok(ordered.into_iter().enumerate().map(name).collect())
 }
 
-/// Whether `kernel` is one that a machine can start.
-pub(crate) fn check_kernel(kernel: &Path) -> Result<Vec<u8>, Failure> {
+/// A kernel that a machine can start.
+fn read_kernel(kernel: &Path) -> Result<Vec<u8>, Failure> {
     let file = study::read_bytes(kernel, IMAGE_BYTES_MAX)
         .map_err(|why| Failure::input(format!("kernel {}: {why}", kernel.display())))?;
-    match kernel_payload(&file) {
-        Ok(_) => Ok(file),
-        Err(mut failure) => {
-            failure.message = format!("{}: {}", kernel.display(), failure.message);
-            Err(failure)
-        }
-    }
+    kernel_payload(&file).map_err(|why| why.of(kernel.display()))?;
+    Ok(file)
 }
 
 /// Where a package has the modules of its kernel.
-fn beside(kernel: &Path) -> Result<PathBuf, Failure> {
-    let file = check_kernel(kernel)?;
-    let version = kernel_version(&file).ok_or_else(|| {
+fn beside(kernel: &Path, file: &[u8]) -> Result<PathBuf, Failure> {
+    let version = kernel_version(file).ok_or_else(|| {
         Failure::input(format!("{}: its version cannot be told", kernel.display()))
             .help("name the folder of its modules: --modules DIR")
     })?;

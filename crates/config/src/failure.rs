@@ -102,6 +102,13 @@ impl Failure {
         self
     }
 
+    /// The same failure, of that: `what: message`.
+    #[must_use]
+    pub fn of(mut self, what: impl std::fmt::Display) -> Failure {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// The same failure, for code to tell from others.
     #[must_use]
     pub fn caused_by(mut self, cause: Cause) -> Failure {

@@ -119,7 +119,10 @@ impl Disk {
         let Some(Ok((stream, _))) = self.listener.as_ref().map(|listener| listener.accept()) else {
             return;
         };
-        let watch = || stream.set_nonblocking(true).and(poll.add(&stream, token, Interest::READ));
+        let watch = || {
+            stream.set_nonblocking(true)?;
+            poll.add(&stream, token, Interest::READ)
+        };
         if self.connection.is_none() && watch().is_ok() {
             self.inbox = Inbox::new();
             self.connection = Some(stream);

@@ -138,7 +138,7 @@ pub(super) fn make(
         })
     })
     .map_err(|why| {
-        if !path.parent().is_some_and(attach::is_full) {
+        if !path.parent().is_some_and(attach::has_no_room) {
             return why;
         }
         Failure::machine(format!("image {shown}: no room is left there")).help("make room there")

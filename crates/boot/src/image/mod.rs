@@ -213,15 +213,11 @@ pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failur
         Failure::input(format!("kernel {}: {why}", kernel.display()))
             .expected("a vmlinuz, such as apt-get download and dpkg -x of linux-image-... give")
     })?;
-    let told = |mut failure: Failure| {
-        failure.message = format!("{}: {}", kernel.display(), failure.message);
-        failure
-    };
     let initramfs = match &recipe.initramfs {
         Some(initramfs) => initramfs.make(kernel::version(&file))?,
         None => initramfs::smallest(),
     };
-    let stored = recipe.variant.store(file).map_err(told)?;
+    let stored = recipe.variant.store(file).map_err(|why| why.of(kernel.display()))?;
     let loader_bytes = disk::make(path, recipe, &stored, &initramfs)?;
     let name = kernel.file_name().map_or("kernel".into(), |name| name.to_string_lossy().into());
     let more = recipe.initramfs.as_ref().map_or(0, |_| initramfs.len());

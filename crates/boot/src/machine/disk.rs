@@ -34,10 +34,7 @@ impl Tree {
     /// When it is none, or there is no room.
     pub(super) fn unpack(tar: &Path) -> Result<Tree, Failure> {
         let folder = PrivateFolder::for_large_files()?;
-        let told = |mut why: Failure| {
-            why.message = format!("root {}: {}", tar.display(), why.message);
-            why
-        };
+        let told = |why: Failure| why.of(format_args!("root {}", tar.display()));
         let mut unpack = Command::new("tar");
         unpack.args(["--numeric-owner", "--anchored", "--wildcards"]);
         // What a kernel puts there by itself, and only root can make.

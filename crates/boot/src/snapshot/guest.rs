@@ -43,13 +43,14 @@ pub(super) struct Start {
 }
 
 /// What a guest said, and when it ended.
+#[derive(Default)]
 pub(super) struct Life {
     lines: Vec<(Duration, String)>,
     pub(super) ended: Duration,
     /// What it read, in QEMU's words, if it counted.
     pub(super) trace: Vec<u8>,
-    /// Where its disks are, if no room is left there.
-    full: Option<PathBuf>,
+    /// Where its disks are.
+    folders: Vec<PathBuf>,
 }
 
 impl Start {
@@ -167,8 +168,8 @@ impl Start {
                 line.clear();
             }
         });
-        let (lines_of, ended, none) = (Vec::new(), Duration::ZERO, Vec::new());
-        let mut life = Life { lines: lines_of, ended, trace: none, full: None };
+        let folders = disks.iter().filter_map(|disk| Some(disk.parent()?.to_path_buf())).collect();
+        let mut life = Life { folders, ..Life::default() };
         loop {
             let left = setup.wall.saturating_sub(began.elapsed());
             match lines.recv_timeout(left) {
@@ -182,14 +183,12 @@ impl Start {
                 Ok(_) => return Err(life.failure("the guest does not stop talking")),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    life.full = full(disks);
                     return Err(life.failure("the guest was not done in time"));
                 }
             }
         }
         guest.0.wait().map_err(wrong)?;
         life.ended = began.elapsed();
-        life.full = full(disks);
         if setup.counted {
             life.trace = std::fs::read(&trace).map_err(wrong)?;
         }
@@ -200,12 +199,6 @@ impl Start {
         }
         Ok(life)
     }
-}
-
-/// The folder of one of `disks`, if it has no room left.
-fn full(disks: &[&Path]) -> Option<PathBuf> {
-    let folders = disks.iter().filter_map(|disk| disk.parent());
-    folders.map(Path::to_path_buf).find(|folder| attach::is_full(folder))
 }
 
 fn write(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
@@ -228,7 +221,7 @@ impl Life {
 
     /// A failure with the guest's own words, or its last lines.
     pub(super) fn failure(&self, what: &str) -> Failure {
-        if let Some(place) = &self.full {
+        if let Some(place) = self.folders.iter().find(|folder| attach::has_no_room(folder)) {
             let place = place.display();
             return Failure::machine(format!("{what}: no room is left in {place} for its disks"))
                 .help("make room there; without --keep they are in TMPDIR");

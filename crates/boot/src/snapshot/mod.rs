@@ -215,23 +215,17 @@ impl Disks {
         Disks::of(image).all().into_iter().try_for_each(study::check_create)
     }
 
-    /// Make them, as new files: that of the image holds zeros. What cannot be made whole is not
-    /// left.
+    /// Make them, as new files: that of the image holds zeros. They go again unless they are
+    /// finished.
     ///
     /// # Errors
     /// When there is one of them, or the machine lacks mke2fs.
-    pub fn new(guest: &SnapshotGuest, image: &Path) -> Result<Disks, Failure> {
+    pub fn new(guest: &SnapshotGuest, image: &Path) -> Result<(Disks, Vec<Unfinished>), Failure> {
         Disks::check_free(image)?;
-        let disks = Disks::of(image);
-        disks.make(guest)?.into_iter().for_each(Unfinished::finished);
-        Ok(disks)
-    }
-
-    fn make(&self, guest: &SnapshotGuest) -> Result<Vec<Unfinished>, Failure> {
-        let mut made = Vec::new();
+        let (disks, mut made) = (Disks::of(image), Vec::new());
         // No two are of one size: the loader tells them apart by that.
         let sizes = [guest.memory_mib, MOUNTED_MIB, guest.memory_mib + 1];
-        for (path, mib) in self.all().into_iter().zip(sizes) {
+        for (path, mib) in disks.all().into_iter().zip(sizes) {
             let wrong = |why: std::io::Error| {
                 Failure::machine(format!("cannot write {}: {why}", path.display()))
             };
@@ -240,8 +234,8 @@ impl Disks {
             file.set_len(u64::from(mib) << 20).map_err(wrong)?;
         }
         let mut mke2fs = std::process::Command::new("mke2fs");
-        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&self.mounted), b"")?;
-        Ok(made)
+        tool::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(&disks.mounted), b"")?;
+        Ok((disks, made))
     }
 
     /// In the order in which a guest has them.
@@ -296,7 +290,6 @@ impl SnapshotGuest {
             let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
             return Err(Failure::input(message).expected("at most what is filled"));
         }
-        modules::check_kernel(&self.kernel)?;
         modules::find(&modules::OF_ANY, &self.kernel, self.modules.as_deref()).map(drop)
     }
 

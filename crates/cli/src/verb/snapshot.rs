@@ -282,10 +282,16 @@ fn told_resume(resumed: &Resumed) -> String {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        match self.verb {
-            SnapshotVerb::Try(order) => interrupt::tidily(|| order.run())?,
-            SnapshotVerb::Boot(order) => interrupt::tidily(|| order.run())?,
-            SnapshotVerb::ResumeFrom(order) => interrupt::tidily(|| order.run())?,
+        interrupt::tidily(|| self.verb.run()).map(|()| 0)
+    }
+}
+
+impl SnapshotVerb {
+    fn run(self) -> Result<(), Failure> {
+        match self {
+            SnapshotVerb::Try(order) => order.run()?,
+            SnapshotVerb::Boot(order) => order.run()?,
+            SnapshotVerb::ResumeFrom(order) => order.run()?,
             SnapshotVerb::Tools { folder, json } => write_tools(&folder, json)?,
             SnapshotVerb::Info { image, json } => {
                 let found = inspect::image(&image)?;
@@ -300,7 +306,7 @@ impl Args {
                 }
             }
         }
-        Ok(0)
+        Ok(())
     }
 }
 
@@ -308,10 +314,11 @@ impl Args {
 fn write_tools(folder: &Path, json: bool) -> Result<(), Failure> {
     let wrong = |why: std::io::Error| Failure::input(format!("{}: {why}", folder.display()));
     std::fs::create_dir(folder).map_err(|why| wrong(why).expected("a name that is free"))?;
-    write_each(folder, json).inspect_err(|_| {
-        // It was made just now; a part of it is in the way of the next try.
-        let _ = std::fs::remove_dir_all(folder);
-    })
+    // A part of it would be in the way of the next try.
+    let made = attach::Unfinished::new(folder);
+    write_each(folder, json)?;
+    made.finished();
+    Ok(())
 }
 
 fn write_each(folder: &Path, json: bool) -> Result<(), Failure> {
@@ -368,8 +375,7 @@ impl Try {
         guest.check()?;
         let guest = self.guest.accelerated(guest, Some(&self.kernel))?;
         if let Some(path) = &self.keep {
-            let disks = Disks::new(&guest, path)?;
-            let unfinished = disks.all().map(attach::Unfinished::new);
+            let (disks, unfinished) = Disks::new(&guest, path)?;
             let suspended = guest.suspend(Resumer::Loader, &disks)?;
             unfinished.into_iter().for_each(attach::Unfinished::finished);
             return self.tell(&guest, &[], Some((path, &suspended)));
@@ -458,7 +464,7 @@ impl Try {
 
 fn cycle(guest: &SnapshotGuest, resumer: Resumer) -> Result<Cycle, Failure> {
     let folder = attach::PrivateFolder::new()?;
-    let disks = Disks::new(guest, &folder.path.join("image"))?;
+    let (disks, _unfinished) = Disks::new(guest, &folder.path.join("image"))?;
     let mut suspended = guest.suspend(resumer, &disks)?;
     let (resumed, reads) = loop {
         let reads = match resumer {

@@ -91,7 +91,7 @@ impl Source {
     fn unmade(&self, to: &Path, why: &str) -> Failure {
         let (Source::Archive(from) | Source::Tree(from)) = self;
         let what = format!("cannot unpack {} to {}: {why}", from.display(), to.display());
-        if to.parent().is_some_and(crate::is_full) {
+        if to.parent().is_some_and(crate::has_no_room) {
             let help = "2 GiB of room are needed there; set XDG_CACHE_HOME to a folder that has it";
             return Failure::machine(what).help(help);
         }
