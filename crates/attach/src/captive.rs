@@ -153,8 +153,9 @@ mod tests {
     #[test]
     fn what_a_program_started_is_asked_to_end_with_us() {
         // It waits for a child, and does nothing about a signal to itself alone. One that came
-        // before there is that child would be all that it is asked.
-        let script = "trap : TERM; sleep 1000 & echo; wait; wait";
+        // before there is that child would be all that it is asked; the child says so itself, as a
+        // fork that is no program yet still has the trap.
+        let script = "trap : TERM; sh -c 'echo; exec sleep 1000' & wait; wait";
         let started = || {
             let mut program = ends_with_us("sh");
             let mut child = program.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
