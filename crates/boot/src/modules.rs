@@ -47,6 +47,11 @@ pub(crate) fn find(
             .expected("the modules of this kernel, as in /lib/modules/VERSION")
             .help("name their folder: --modules DIR"));
     }
+    in_order(wanted, &folder)
+}
+
+/// Those of `wanted` that are in `folder`, each behind what it needs.
+fn in_order(wanted: &[&str], folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut there = BTreeMap::new();
     for part in FOLDERS {
         let entries = std::fs::read_dir(folder.join(part)).into_iter().flatten().flatten();
@@ -141,7 +146,7 @@ mod tests {
         write("virtio/virtio_pci.ko", "virtio-ring,virtio");
         write("virtio/virtio_mem.ko", "virtio");
         write("block/virtio_blk.ko", "virtio,virtio_ring,built_in");
-        let of = || find(&OF_VIRTIO, Path::new("none"), Some(&folder.path));
+        let of = || in_order(&OF_VIRTIO, &folder.path);
         let found = of().unwrap();
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
