@@ -295,6 +295,11 @@ impl Data {
         self.log.as_ref().map(VolatileLog::at_risk).unwrap_or_default()
     }
 
+    /// See [`VolatileLog::has_at_risk`].
+    pub(crate) fn has_at_risk(&mut self) -> bool {
+        self.log.as_mut().is_some_and(VolatileLog::has_at_risk)
+    }
+
     /// See [`VolatileLog::exposed`].
     pub(crate) fn exposed(&self) -> Option<BTreeSet<RequestId>> {
         self.log.as_ref().and_then(VolatileLog::exposed)

@@ -143,7 +143,17 @@ impl VolatileLog {
             .collect()
     }
 
-    /// The same by the device's names; `None` where the contract is not kept.
+    /// Whether there is one. If not, nothing is kept any more.
+    pub(crate) fn has_at_risk(&mut self) -> bool {
+        // The newest are the likeliest.
+        let some = self.entries.iter().rev().any(|entry| !self.is_safe(entry));
+        if !some && !self.entries.is_empty() {
+            self.prune(&[]);
+        }
+        some
+    }
+
+    /// The device's names of the writes at risk; `None` where the contract is not kept.
     pub(crate) fn exposed(&self) -> Option<BTreeSet<RequestId>> {
         self.contract.as_ref()?;
         let at_risk = self.entries.iter().filter(|entry| !self.is_safe(entry));
@@ -361,6 +371,11 @@ mod tests {
         // The device may say what it likes.
         log.prune(&[]);
         assert_eq!(sectors_at_risk(&log), [1]);
+        let mut flushed = log.clone();
+        assert!(flushed.has_at_risk());
+        flushed.flush_came(id(10));
+        flushed.flush_done(id(10));
+        assert!(!flushed.has_at_risk() && flushed.bytes() == 0);
         write(&mut log, &store, 3, 2, 3);
         log.acknowledged(id(3), true);
         assert_eq!(sectors_at_risk(&log), [1]);

@@ -70,7 +70,7 @@ fn enter_root(arguments: &[String]) -> Result<(), String> {
         enter::read_ahead(root, Path::new(LIST)).map_err(unwritable)?;
     }
     let masked = arguments.windows(2).filter(|pair| pair[0] == "--mask");
-    enter::mask(root, masked.map(|pair| pair[1].as_str())).map_err(unwritable)?;
+    enter::mask(root, masked.map(|pair| pair[1].as_str()))?;
     switch_to(root)?;
     let mut command = Command::new(&program);
     command.arg("record").args(["--tell", "yes", "--to"]).arg(record);

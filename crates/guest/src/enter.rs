@@ -14,6 +14,9 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 const FOLDER: &str = "run/blocklab";
 const PROGRAM: &str = "blocklab-guest";
 const UNITS: &str = "run/systemd/system";
+/// Where units of a root are.
+const UNIT_FOLDERS: [&str; 3] =
+    ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 /// The service that tells.
 const SERVICE: &str = "blocklab-reached.service";
 
@@ -44,7 +47,7 @@ pub(super) fn run(arguments: &[String]) -> Result<u8, String> {
     if !list.is_empty() {
         read_ahead(root, Path::new(list)).map_err(unwritable)?;
     }
-    mask(root, masked.split_whitespace()).map_err(unwritable)?;
+    mask(root, masked.split_whitespace())?;
     std::env::set_current_dir(root).map_err(|why| format!("{}: {why}", root.display()))?;
     if root != Path::new("/") {
         mount_move(".", "/").map_err(failed("move the root"))?;
@@ -75,12 +78,33 @@ fn service(unit: &str) -> String {
 }
 
 /// Have systemd start none of these units.
-pub(super) fn mask<'a>(root: &Path, units: impl Iterator<Item = &'a str>) -> std::io::Result<()> {
+pub(super) fn mask<'a>(
+    root: &Path,
+    mut units: impl Iterator<Item = &'a str>,
+) -> Result<(), String> {
     let folder = root.join(UNITS);
-    fs::create_dir_all(&folder)?;
-    units
-        .into_iter()
-        .try_for_each(|unit| std::os::unix::fs::symlink("/dev/null", folder.join(unit)))
+    units.try_for_each(|unit| {
+        if !is_there(root, unit) {
+            return Err(format!("the root has no unit `{unit}` that could be masked"));
+        }
+        fs::create_dir_all(&folder)
+            .and_then(|()| std::os::unix::fs::symlink("/dev/null", folder.join(unit)))
+            .map_err(|why| format!("cannot mask {unit}: {why}"))
+    })
+}
+
+/// Whether a root has a service; units of other kinds are made by generators, of `/etc/fstab` and
+/// of what the machine has.
+fn is_there(root: &Path, unit: &str) -> bool {
+    let Some(name) = unit.strip_suffix(".service") else { return true };
+    let template = name.split_once('@').map(|(name, _)| format!("{name}@.service"));
+    let files = [Some(unit.to_string()), template].into_iter().flatten();
+    let in_folders =
+        files.flat_map(|file| UNIT_FOLDERS.map(|folder| Path::new(folder).join(&file)));
+    // Systemd makes units of scripts, too.
+    let script = Path::new("etc/init.d").join(name);
+    // A link may lead to a place of the root's own.
+    in_folders.chain([script]).any(|path| root.join(path).symlink_metadata().is_ok())
 }
 
 /// A unit that reads the files of a list before anything else runs.
@@ -109,7 +133,13 @@ mod tests {
         tell(&root, "multi-user.target").unwrap();
         fs::write(root.join("list"), "/bin/sh\n").unwrap();
         read_ahead(&root, &root.join("list")).unwrap();
-        mask(&root, ["cron.service", "ssh.service"].into_iter()).unwrap();
+        let services = root.join("usr/lib/systemd/system");
+        fs::create_dir_all(&services).unwrap();
+        for service in ["ssh.service", "getty@.service"] {
+            fs::write(services.join(service), "").unwrap();
+        }
+        mask(&root, ["ssh.service", "getty@tty1.service", "boot.mount"].into_iter()).unwrap();
+        let wrong = mask(&root, ["shh.service"].into_iter());
         let masked = fs::read_link(root.join(UNITS).join("ssh.service")).unwrap();
         let early = root.join(UNITS).join("sysinit.target.wants/readahead-list.service");
         let early = fs::read_to_string(early).unwrap();
@@ -120,6 +150,7 @@ mod tests {
         assert!(text.contains("\nAfter=multi-user.target\n"), "{text}");
         assert!(text.contains("blocklab-guest mark multi-user.target units\n"), "{text}");
         assert_eq!(masked, Path::new("/dev/null"));
+        assert!(wrong.is_err_and(|why| why.contains("no unit `shh.service`")));
         assert!(early.contains("/readahead-list read-ahead /run/blocklab/list\n"), "{early}");
         assert_eq!(same as u64, fs::metadata("/proc/self/exe").unwrap().len());
     }

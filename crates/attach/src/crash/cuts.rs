@@ -5,7 +5,7 @@ use sim::Nanos;
 use study::Failure;
 
 use crate::clock::Wall;
-use crate::order::{Command, Ticket};
+use crate::order::Command;
 use crate::request_log::EngineCall;
 
 use super::replay::Replay;
@@ -66,59 +66,24 @@ impl Cuts {
     }
 }
 
-/// When the data changed, and while some of it may be lost all that the device did: what is on the
-/// way moves. Reads, flushes of nothing, and zeros over zeros (a new ext4 writes 200 MB of them in
-/// the background) leave everything as it was.
+/// When the data changed, and while some of it may be lost all that the device did, down to what
+/// made it safe: what is on the way moves. Reads, flushes of nothing, and zeros over zeros (a new
+/// ext4 writes 200 MB of them in the background) leave everything as it was.
 fn changes(mut replay: Replay<'_>, progress: &Progress<'_>) -> Result<Vec<Nanos>, Failure> {
-    let mut unsafe_writes = Unflushed::default();
-    let (mut before, mut all) = (replay.content()?, Vec::new());
+    // The death of the kernel lets the drive do what it was asked.
+    let loses = replay.media() != Media::Panicked;
+    replay.keep_contract();
+    let (mut before, mut was_at_risk, mut all) = (replay.content()?, false, Vec::new());
     while let Some(step) = replay.upcoming(Wall::NEVER) {
         progress.check()?;
-        let (submitted, replies) = replay.step()?;
-        for reply in replies {
-            unsafe_writes.answered(reply.order.ticket);
-        }
-        if let Some(submitted) = submitted {
-            unsafe_writes.came(submitted.order.command, submitted.order.ticket);
-        }
-        let content = replay.content()?;
-        // The death of the kernel lets the drive do what it was asked.
-        if content != before || (replay.media() != Media::Panicked && unsafe_writes.are_some()) {
+        replay.step()?;
+        let (content, at_risk) = (replay.content()?, loses && replay.has_at_risk());
+        if content != before || at_risk || was_at_risk {
             all.push(Nanos(step.at().0));
         }
-        before = content;
+        (before, was_at_risk) = (content, at_risk);
     }
     Ok(all)
-}
-
-/// Writes that no flush has made safe, whatever the drive does with them.
-#[derive(Default)]
-struct Unflushed {
-    came: u64,
-    safe: u64,
-    /// How many writes had come before each flush that is under way.
-    flushes: Vec<(Ticket, u64)>,
-}
-
-impl Unflushed {
-    fn came(&mut self, command: Command, ticket: Ticket) {
-        match command {
-            Command::Write { .. } => self.came += 1,
-            Command::Flush => self.flushes.push((ticket, self.came)),
-            // What zeros and discards change is changed when they come.
-            Command::Read | Command::Discard | Command::WriteZeroes { .. } => {}
-        }
-    }
-
-    fn answered(&mut self, ticket: Ticket) {
-        if let Some(index) = self.flushes.iter().position(|(known, _)| *known == ticket) {
-            self.safe = self.safe.max(self.flushes.swap_remove(index).1);
-        }
-    }
-
-    fn are_some(&self) -> bool {
-        self.came > self.safe
-    }
 }
 
 /// Each once, in order.
@@ -162,7 +127,7 @@ fn at_flushes(steps: &[EngineCall]) -> Vec<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Order;
+    use crate::order::{Order, Ticket};
 
     #[test]
     fn cuts_are_spread_from_the_first_to_the_last() {
@@ -170,29 +135,6 @@ mod tests {
         let found = |number| spread(all.clone(), number).iter().map(|at| at.0).collect::<Vec<_>>();
         assert_eq!(found(4), [0, 33, 66, 99]);
         assert_eq!((found(1), found(1000).len()), (vec![0], 100));
-    }
-
-    #[test]
-    fn a_flush_makes_safe_what_came_before_it() {
-        let mut writes = Unflushed::default();
-        let (write, tickets) = (
-            Command::Write { fua: false },
-            [1, 2, 3, 4].map(|tag| Ticket { tag, ..Ticket::default() }),
-        );
-        assert!(!writes.are_some());
-        writes.came(Command::Flush, tickets[0]);
-        writes.came(write, tickets[1]);
-        writes.came(Command::Flush, tickets[2]);
-        writes.answered(tickets[0]);
-        assert!(writes.are_some());
-        writes.answered(tickets[1]);
-        assert!(writes.are_some());
-        writes.came(write, tickets[3]);
-        writes.answered(tickets[2]);
-        assert!(writes.are_some());
-        writes.came(Command::Flush, tickets[0]);
-        writes.answered(tickets[0]);
-        assert!(!writes.are_some());
     }
 
     #[test]

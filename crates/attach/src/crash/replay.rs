@@ -73,11 +73,17 @@ impl<'a> Replay<'a> {
         let line = Timeline { start: at, dilation: 1 };
         let mut engine = Engine::new(device, store, line, next_id);
         engine.data().keep_volatile_log();
-        if matches!(media, Media::Subsets(_) | Media::Subset(_)) {
-            engine.data().keep_contract();
-        }
         let (next, pool, replies) = (0, BufferPool::default(), Vec::new());
-        Ok(Replay { engine, log, next, pool, content, media, line, replies })
+        let mut replay = Replay { engine, log, next, pool, content, media, line, replies };
+        if matches!(media, Media::Subsets(_) | Media::Subset(_)) {
+            replay.keep_contract();
+        }
+        Ok(replay)
+    }
+
+    /// From the first step on, know what a host may rely on.
+    pub(super) fn keep_contract(&mut self) {
+        self.engine.data().keep_contract();
     }
 
     /// The next step, if it is not behind `until`.
@@ -191,6 +197,11 @@ impl<'a> Replay<'a> {
     pub(super) fn at_risk(&mut self) -> Vec<AtRisk> {
         self.engine.data().prune(&[]);
         self.engine.data().at_risk()
+    }
+
+    /// Whether there are any.
+    pub(super) fn has_at_risk(&mut self) -> bool {
+        self.engine.data().has_at_risk()
     }
 
     /// What is there in the end, with no cut at all.

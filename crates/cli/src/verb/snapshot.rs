@@ -68,7 +68,8 @@ struct Try {
     /// random:SHARE
     #[arg(long, value_name = "POLICY", default_value = EVERYTHING)]
     policy: String,
-    /// Pack each MiB of the image that becomes shorter so
+    /// Pack each MiB of the image that becomes shorter so; one that is converted stays as the
+    /// kernel packed it
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Compress::None)]
     compress: Compress,
     /// Suspend and resume the same guest by its own kernel, too

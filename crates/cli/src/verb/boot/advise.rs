@@ -39,6 +39,8 @@ const RECORDINGS: [&str; 7] = [
     "traces/boot/debian-6.1-lz4.boot",
     "traces/boot/debian-6.1-zstd.boot",
 ];
+/// A change whose name is known before its files are counted.
+const AHEAD: &str = "a list of files to read ahead";
 /// How distributions pack an initramfs.
 const USUAL_INITRAMFS: Packing = Packing::Zstd;
 
@@ -134,16 +136,19 @@ impl Args {
             ..options
         };
         let (before, record) = self.boot("as it is", &usual)?;
-        if self.wants("a list of files to read ahead") {
-            tried.rows.push(self.ahead(&usual)?);
-        }
         let Services { asked, needed } = services(&record);
-        tried.left_out.extend(needed.into_iter().filter(|why| self.wants(why)));
         let without = asked.into_iter().map(|unit| {
             let change = format!("without {unit}");
             (change, Boot { mask: vec![unit], ..usual.clone() })
         });
-        for (change, boot) in changes(&usual, depth_max).into_iter().chain(without) {
+        let changes: Vec<_> = changes(&usual, depth_max).into_iter().chain(without).collect();
+        let names = changes.iter().map(|(change, _)| change).chain(&needed);
+        self.check_only(names.map(String::as_str).chain([AHEAD]))?;
+        tried.left_out.extend(needed.into_iter().filter(|why| self.wants(why)));
+        if self.wants(AHEAD) {
+            tried.rows.push(self.ahead(&usual)?);
+        }
+        for (change, boot) in changes {
             if self.wants(&change) {
                 tried.add(&change, self.boot(&change, &boot))?;
             }
@@ -159,6 +164,20 @@ impl Args {
 
     fn wants(&self, change: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|words| change.contains(words.as_str()))
+    }
+
+    /// Each of the words is in the name of one of `changes`, which a boot told.
+    fn check_only<'a>(
+        &self,
+        changes: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<(), Failure> {
+        let is_in_none =
+            |words: &&String| !changes.clone().any(|change| change.contains(words.as_str()));
+        match self.only.iter().find(is_in_none) {
+            None => Ok(()),
+            Some(words) => Err(Failure::input(format!("--only {words}: no change is called so"))
+                .expected(format!("words of: {}", changes.collect::<Vec<_>>().join("; ")))),
+        }
     }
 
     /// The usual boot, as far as it is told by options.
@@ -276,8 +295,9 @@ impl Args {
         for row in [before].into_iter().chain(&tried.rows) {
             let saved = before.boot_s - row.boot_s;
             say(format!(
-                "{saved:9.3} {:6.1} {:8.1} {:7.3}  {}",
-                saved / before.boot_s * 100.0,
+                "{:9.3} {:6.1} {:8.1} {:7.3}  {}",
+                rounded(saved, 3),
+                rounded(saved / before.boot_s * 100.0, 1),
                 row.read_mb,
                 row.code_s,
                 row.change
@@ -296,8 +316,8 @@ impl Args {
         for load in &tried.loads {
             say(format!(
                 "{:9.3} {:6.1} {:8.1} {:7.3} {:8.3}  {}",
-                load.saved_s(),
-                load.saved_s() / load.usual_s * 100.0,
+                rounded(load.saved_s(), 3),
+                rounded(load.saved_s() / load.usual_s * 100.0, 1),
                 load.read_mb,
                 load.processor_s,
                 load.total_s,
@@ -306,6 +326,12 @@ impl Args {
         }
         tried.warnings.iter().for_each(|warning| say(format!("warning: {warning}")));
     }
+}
+
+/// To so many digits, so that what is less than the last one has no sign.
+fn rounded(value: f64, digits: i32) -> f64 {
+    let one = 10f64.powi(digits);
+    (value * one).round() / one + 0.0
 }
 
 /// What is changed of how the kernel reads.
@@ -454,6 +480,12 @@ mod tests {
             ("shipped-initramfs-zstd", 0.0),
         ];
         assert_eq!(told, expected.map(|(name, s)| (name.to_string(), s)));
+    }
+
+    #[test]
+    fn nothing_has_no_sign() {
+        let found = [-0.0004, 0.0, -0.0006].map(|value| format!("{:.3}", rounded(value, 3)));
+        assert_eq!(found, ["0.000", "0.000", "-0.001"]);
     }
 
     #[test]

@@ -224,13 +224,16 @@ impl Args {
         let (mut all, mut shown) = (Vec::new(), Vec::new());
         for (device, (path, queue)) in self.device.iter().zip(self.places()?) {
             let (text, record) = ready.record(device, queue)?;
-            replace(&path, text.as_bytes())?;
             if !self.json {
                 ranking::lines(&record, self.rows).into_iter().for_each(say);
                 if let Some(travelled) = &record.travelled {
                     let (digest, wall_s) = (&travelled.digest, travelled.wall_s);
                     say(format!("digest {digest}, {wall_s:.1} s of wall time"));
                 }
+            }
+            // What was seen is told, too, if there is no room for it.
+            replace(&path, text.as_bytes())?;
+            if !self.json {
                 say(format!("record {}\n", path.display()));
             }
             all.push(told(&path, &record));
