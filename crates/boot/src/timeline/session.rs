@@ -128,12 +128,17 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
     if record.head.reached {
         Ok(Booted { text, record, report: heard.report })
     } else {
-        Err(unreached(boot, &record))
+        Err(unreached(boot, &record, &heard.said[1]))
     }
 }
 
-fn unreached(boot: &Boot, record: &Record) -> Failure {
+fn unreached(boot: &Boot, record: &Record, complaints: &str) -> Failure {
     let why = record.head.incomplete.as_deref().unwrap_or("it said nothing");
+    // What comes before the init says there why there is none.
+    let why = match complaints.trim().lines().last() {
+        Some(last) => format!("{why}: {}", last.trim_start_matches("error: ")),
+        None => why.into(),
+    };
     Failure::machine(format!("{} was not reached: {why}", boot.until))
         .expected(format!("a unit that is active after at most {} of virtual time", boot.limit))
         .help("--until multi-user.target; --limit 10min gives it longer")

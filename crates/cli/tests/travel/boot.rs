@@ -116,13 +116,21 @@ fn a_unit_that_is_never_reached_is_told() {
         return;
     }
     let folder = Folder::new();
-    let boot = ["boot", "record", "--device", "slc2010-paper", "--slice", "0ms"];
-    let out =
-        folder.blocklab(&[&boot[..], &["--until", "no-such.target", "--limit", "3s"]].concat());
-    let told = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(3), "{told}");
-    assert!(told.contains("no-such.target was not reached: the time was over"), "{told}");
-    assert_eq!(folder.leftovers(), Vec::<String>::new());
+    let boot = "boot record --device slc2010-paper --slice 0ms --out boots";
+    for (more, words) in [
+        ("--until no-such.target --limit 3s", "no-such.target was not reached: the time was over"),
+        (
+            "--mask shh.service",
+            "the init ended before multi-user.target: the root has no unit `shh",
+        ),
+    ] {
+        let words_of_command: Vec<&str> = boot.split(' ').chain(more.split(' ')).collect();
+        let out = folder.blocklab(&words_of_command);
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(3), "{told}");
+        assert!(told.contains(words), "{told}");
+        assert_eq!(folder.leftovers(), Vec::<String>::new());
+    }
 }
 
 #[test]

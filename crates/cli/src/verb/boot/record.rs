@@ -207,12 +207,8 @@ impl Args {
         }
         session::check_unit("--until", &self.until)?;
         self.mask.iter().try_for_each(|unit| session::check_unit("--mask", unit))?;
-        let ready = match self.place {
-            RecordedIn::Travel => self.travel()?,
-            RecordedIn::Qemu => self.machine()?,
-        };
         let is_new = !self.out.exists();
-        self.recorded(&ready).inspect_err(|_| {
+        self.recorded().inspect_err(|_| {
             if is_new {
                 // With a record in it, it stays.
                 let _ = std::fs::remove_dir(&self.out);
@@ -220,7 +216,11 @@ impl Args {
         })
     }
 
-    fn recorded(&self, ready: &Ready) -> Result<(), Failure> {
+    fn recorded(&self) -> Result<(), Failure> {
+        let ready = match self.place {
+            RecordedIn::Travel => self.travel()?,
+            RecordedIn::Qemu => self.machine()?,
+        };
         let (mut all, mut shown) = (Vec::new(), Vec::new());
         for (device, (path, queue)) in self.device.iter().zip(self.places()?) {
             let (text, record) = ready.record(device, queue)?;
