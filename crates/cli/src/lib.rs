@@ -22,6 +22,7 @@ mod write;
 pub use verb::trace_table;
 
 use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::LazyLock;
 
 use clap::Parser;
@@ -87,7 +88,7 @@ where
             .help("what it has is not whole: make room and run the command again")),
         _ => Ok(code),
     };
-    match arguments.verb.run().and_then(whole) {
+    match attempt(|| arguments.verb.run()).and_then(whole) {
         Ok(code) => code,
         Err(failure) => {
             warn(&failure);
@@ -97,6 +98,18 @@ where
             failure.exit_code()
         }
     }
+}
+
+/// Run it. What finds that a saved drive is damaged, in the middle of its work, unwinds to here.
+fn attempt(verb: impl FnOnce() -> Result<u8, Failure>) -> Result<u8, Failure> {
+    catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|payload| {
+        match payload.downcast::<sim::SnapshotError>() {
+            Ok(damage) => Err(Failure::machine(format!("a saved drive is damaged: {}", damage.0))
+                .expected("a state that nothing writes to while it is in use")
+                .help("what was done since it was read is not in it: go on with a copy of before")),
+            Err(other) => resume_unwind(other),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,11 @@ fn a_damaged_state_is_told_before_the_session() {
     }
     std::fs::write(&path, whole).unwrap();
     folder.captive(&aged[..3], "true").good();
+    // Somebody writes to it while it is in use.
+    let damage = "dd if=/dev/zero of=disk.img.state bs=1M seek=8 count=8 conv=notrunc status=none";
+    let ended = folder.captive(&aged[..3], damage);
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("error: a saved drive is damaged: "), "{}", ended.stderr);
 }
 
 #[test]
