@@ -89,7 +89,8 @@ impl Report {
                 lines.push(format!("{name}: no requests"));
                 continue;
             }
-            lines.push(format!("{name}: {replies} requests"));
+            let what = if *replies == 1 { "request" } else { "requests" };
+            lines.push(format!("{name}: {replies} {what}"));
             for op in operations {
                 let (m, s) = (&op.modelled_us, &op.served_us);
                 lines.push(format!(

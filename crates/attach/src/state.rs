@@ -139,6 +139,18 @@ const MARK: &[u8] = b"A session of blocklab attach that did not end yet, or was 
 pub(crate) struct Mark(PathBuf);
 
 impl Mark {
+    /// Refuse the mark of data that is not there: an empty file would go with it from then on.
+    pub(crate) fn refuse_orphan(data: &Path) -> Result<(), Failure> {
+        let mark = beside(data, ".dirty");
+        if data.exists() || fs::symlink_metadata(&mark).is_err() {
+            return Ok(());
+        }
+        let (data, mark) = (data.display(), mark.display());
+        Err(Failure::input(format!("{data} is not there, but {mark} is, which goes with it"))
+            .expected("both, or neither")
+            .help(format!("bring {data} back, or begin with an empty drive: rm {mark}")))
+    }
+
     /// Refuse data of a session that was killed. The caller holds the data's lock, so nobody else
     /// is using it now.
     pub(crate) fn refuse_if_set(data: &Path, state: &Path) -> Result<(), Failure> {

@@ -25,7 +25,9 @@ pub(crate) enum Format {
 }
 
 /// (heading, metric, digits after the point).
-const KNOWN: [(&str, &str, usize); 10] = [
+const KNOWN: [(&str, &str, usize); 12] = [
+    ("cuts", "crash_cuts", 0),
+    ("lost share", LOST_SHARE, 3),
     ("program s", "program_s", 3),
     ("reads", "block_read_dispatched", 0),
     ("writes", "block_write_dispatched", 0),
@@ -38,8 +40,11 @@ const KNOWN: [(&str, &str, usize); 10] = [
     ("busy", "utilisation_mean", 2),
 ];
 /// How many of them are of runs in a guest only, and of others only.
-const TRAVELLED: usize = 4;
+const TRAVELLED: usize = 6;
 const SIMULATED: usize = 4;
+
+/// Of power cuts: none of them is an answer.
+const LOST_SHARE: &str = "crash_lost_share";
 
 /// A column: its heading and its cells.
 struct Column {
@@ -127,7 +132,10 @@ fn columns(plan: &PlannedStudy, runs: &[RunSummary], shown: usize, exact: bool) 
     };
     let usual = usual.iter().map(|(_, metric, _)| *metric).filter(|metric| !asked.contains(metric));
     // What is zero in every run, such as a latency where no time passes, says nothing.
-    let says = |metric: &&str| runs.iter().any(|run| value(run, metric).is_some_and(|v| v != 0.0));
+    let says = |metric: &&str| {
+        let says = |value: f64| value != 0.0 || *metric == LOST_SHARE;
+        runs.iter().any(|run| value(run, metric).is_some_and(says))
+    };
     let before = columns.len();
     for (metric, optional) in
         asked.iter().map(|metric| (*metric, false)).chain(usual.filter(says).map(|m| (m, true)))

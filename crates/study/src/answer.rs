@@ -30,7 +30,7 @@ const NAMED_MAX: usize = 4;
 /// Axes beside the first that have a sentence each.
 const SENTENCES_MAX: usize = 2;
 /// What is told of a study that asks for nothing, if it is defined.
-const USUAL: [&str; 4] = ["program_s", "iops", "waf", "latency_us_mean"];
+const USUAL: [&str; 5] = ["crash_lost_share", "program_s", "iops", "waf", "latency_us_mean"];
 
 /// What `runs` answer; nothing where no metric is defined.
 pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {

@@ -1,6 +1,6 @@
 //! What a sweep of cuts found, for programs and for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use config::Duration;
 use serde::Serialize;
@@ -201,14 +201,30 @@ impl Report {
         }))
     }
 
+    /// How many cuts there were, and how often each was looked at.
+    fn looked_at(&self) -> String {
+        let (looks, cuts) = (self.cuts.len(), self.moments());
+        if looks == cuts {
+            format!("{cuts} cuts")
+        } else {
+            format!("{cuts} cuts, looked at {looks} times")
+        }
+    }
+
+    /// How many moments were looked at.
+    fn moments(&self) -> usize {
+        let moments: BTreeSet<u64> = self.cuts.iter().map(|cut| cut.at_ns).collect();
+        moments.len()
+    }
+
     /// For people.
     pub fn lines(&self) -> Vec<String> {
         let [began, ended, synced] = self.moments_ns.map(|at| Duration(Nanos(at)));
         let mut lines = vec![
             format!("the command ran from {began} to {ended}; written back at {synced}"),
             format!(
-                "{} cuts, {} distinct media, {} acknowledgements",
-                self.cuts.len(),
+                "{}, {} distinct media, {} acknowledgements",
+                self.looked_at(),
                 self.distinct,
                 self.acks
             ),
@@ -225,10 +241,13 @@ impl Report {
         if let Some(cut) = self.first_failure() {
             let at = Duration(Nanos(cut.at_ns));
             lines.push(format!(
-                "the first that is {}: {at}, after {} acknowledgements, {} writes lost",
+                "the first that is {}: {at}, after {} acknowledgements, {}",
                 cut.verdict.name(),
                 cut.acks,
-                cut.lost_writes
+                match cut.lost_writes {
+                    0 => "what is missing had not been asked of the drive".into(),
+                    lost => format!("{lost} writes lost"),
+                }
             ));
             lines.extend(cut.said.lines().map(|line| format!("    {line}")));
         }

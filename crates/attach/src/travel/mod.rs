@@ -490,11 +490,15 @@ fn found(
             let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
             let words = if words.is_empty() { "it said nothing" } else { &words };
             let failure = Failure::machine(format!("the guest ended too early:\n{words}"));
-            Err(if out_of_memory {
-                failure.help("give it more memory: --mem 512M")
+            let was_turned_off =
+                ["System halted", "Power down"].iter().any(|end| words.contains(end));
+            Err(failure.help(if out_of_memory {
+                "give it more memory: --mem 512M"
+            } else if was_turned_off {
+                "leave what turns the guest off out of the command"
             } else {
-                failure.help("blocklab kernel status; another kernel: --kernel PATH")
-            })
+                "blocklab kernel status; another kernel: --kernel PATH"
+            }))
         }
     }
 }

@@ -33,10 +33,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FS")]
     mkfs: Option<String>,
     /// Options of mkfs, separated by blanks
-    #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        allow_hyphen_values = true,
+        requires = "mkfs"
+    )]
     mkfs_options: String,
     /// Options of the mount, separated by commas, such as nobarrier
-    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    #[arg(long, value_name = "OPTIONS", default_value = "", requires = "mkfs")]
     mount_options: String,
     /// So many cuts, spread over the moments at which something changes [default: 100]
     #[arg(long, value_name = "N", group = "when",

@@ -195,7 +195,7 @@ pub(super) fn interruptible(
         0 => {}
         signal => {
             if plan.travels() && options.cache.is_some() {
-                crate::warn("the runs that were finished are kept: the same command goes on there");
+                crate::warn("runs that were finished are kept: the same command goes on there");
             }
             interrupt::end_by(signal)
         }

@@ -511,8 +511,8 @@ fn told(counts: &[(String, f64)]) -> String {
         _ => String::new(),
     };
     format!(
-        "{} pages: {} of data{stored}, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB to \
-         swap",
+        "{} pages: {} of data{stored}, {} of zeros, {} of one word; {:.1} MB written, {:.1} MB \
+         more in swap",
         of("pages"),
         of("data"),
         of("zero"),

@@ -101,6 +101,15 @@ fn every_part_builds_and_names_the_source_of_every_value() {
 }
 
 #[test]
+fn every_ssd_has_a_row_on_the_page_of_parts() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/parts.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    for (name, _) in ssds() {
+        assert!(page.contains(&format!("\n| `{name}` | ")), "{name}");
+    }
+}
+
+#[test]
 fn capacities_follow_from_the_geometry() {
     for (name, params) in ssds() {
         let g = &params.geometry;

@@ -11,8 +11,8 @@ use crate::say;
 pub(crate) struct Args {
     /// The socket that the session was given with --control
     socket: PathBuf,
-    /// inject KIND [range=1MiB+4KiB] [op=read] [by=10ms] [one-in=100] [count=3] [export=NAME],
-    /// lift ID|all, faults, status, save, power-cut or quit
+    /// inject KIND [range=1MiB+4KiB] [op=read] [by=10ms] [after=10] [one-in=100] [count=3]
+    /// [export=NAME], lift ID|all, faults, status, save, power-cut or quit
     #[arg(required = true)]
     words: Vec<String>,
     /// One JSON object on stdout: what is answered, or null, as `answer`

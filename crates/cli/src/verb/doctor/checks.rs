@@ -298,11 +298,13 @@ fn guest_kernel() -> Check {
 
 /// The file systems that Debian keeps, by their programs and packages.
 fn file_systems() -> Check {
-    const PROGRAMS: [(&str, &str); 4] = [
+    const PROGRAMS: [(&str, &str); 6] = [
         ("mkfs.ext4", "e2fsprogs"),
         ("mkfs.xfs", "xfsprogs"),
         ("mkfs.btrfs", "btrfs-progs"),
         ("mkfs.reiserfs", "reiserfsprogs"),
+        ("mkfs.jfs", "jfsutils"),
+        ("mkfs.f2fs", "f2fs-tools"),
     ];
     let there = |program: &str| {
         ["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|f| Path::new(f).join(program).exists())
@@ -315,7 +317,7 @@ fn file_systems() -> Check {
         ok: programs.is_empty(),
         required: false,
         found: if programs.is_empty() {
-            "ext2 to ext4, XFS, btrfs, ReiserFS".into()
+            "ext2 to ext4, XFS, btrfs, ReiserFS, JFS, F2FS".into()
         } else {
             format!("no {}", programs.join(", no "))
         },

@@ -264,8 +264,9 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             let (place, factor) = place.unwrap_or((usize::MAX, 1.0));
             (row.get(place).unwrap_or("").trim(), factor)
         });
-        if MIXED.contains(&cells[0].0) {
-            *left_out.entry(cells[0].0.to_string()).or_default() += 1;
+        let rw = cells[0].0.to_lowercase();
+        if MIXED.contains(&rw.as_str()) {
+            *left_out.entry(rw).or_default() += 1;
             continue;
         }
         // Where two jobs share a machine, one of them may get nothing done.
@@ -296,8 +297,9 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
     };
     let poisson = of_process(cells[9].0)?;
     let [load, job] = [cells[10].0, cells[11].0].map(str::to_string);
+    let rw = cells[0].0.to_lowercase();
     let point = Point {
-        rw: SPELT.iter().find(|(own, _)| *own == cells[0].0).map_or(cells[0].0, |own| own.1).into(),
+        rw: SPELT.iter().find(|(own, _)| *own == rw).map_or(rw.as_str(), |own| own.1).into(),
         bs: size(cells[1].0),
         iodepth: whole(2)?,
         numjobs: whole(3)?,

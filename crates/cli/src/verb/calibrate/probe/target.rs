@@ -62,6 +62,9 @@ impl Target {
             match why.kind() {
                 ErrorKind::NotFound => Failure::input(format!("{option} {shown}: there is none"))
                     .help("lsblk shows the drives of this machine"),
+                ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+                    failure.help("not even root may: does a container forbid it?")
+                }
                 ErrorKind::PermissionDenied => failure.help("run as root"),
                 _ => failure,
             }
