@@ -91,16 +91,17 @@ pub(crate) fn refuse_foreign(state: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuse the state of data that is not there: an empty file would go with it from then on.
+/// Refuse the state, and the mark, of data that is not there: an empty file would go with it from
+/// then on.
 pub(crate) fn refuse_orphan(data: &Path) -> Result<(), Failure> {
-    let state = path_beside(data);
-    if data.exists() || !state.exists() {
-        return Ok(());
-    }
-    let (data, state) = (data.display(), state.display());
-    Err(Failure::input(format!("{data} is not there, but {state} is, which goes with it"))
+    let with_it = [beside(data, ".dirty"), path_beside(data)];
+    let left = with_it.iter().filter(|path| fs::symlink_metadata(path).is_ok());
+    let left: Vec<String> = left.map(|path| path.display().to_string()).collect();
+    let (Some(first), false) = (left.first(), data.exists()) else { return Ok(()) };
+    let data = data.display();
+    Err(Failure::input(format!("{data} is not there, but {first} is, which goes with it"))
         .expected("both, or neither")
-        .help(format!("bring {data} back, or begin with an empty drive: rm {state}")))
+        .help(format!("bring {data} back, or begin with an empty drive: rm {}", left.join(" "))))
 }
 
 /// Save the device's state, in the place of an older one.
@@ -139,18 +140,6 @@ const MARK: &[u8] = b"A session of blocklab attach that did not end yet, or was 
 pub(crate) struct Mark(PathBuf);
 
 impl Mark {
-    /// Refuse the mark of data that is not there: an empty file would go with it from then on.
-    pub(crate) fn refuse_orphan(data: &Path) -> Result<(), Failure> {
-        let mark = beside(data, ".dirty");
-        if data.exists() || fs::symlink_metadata(&mark).is_err() {
-            return Ok(());
-        }
-        let (data, mark) = (data.display(), mark.display());
-        Err(Failure::input(format!("{data} is not there, but {mark} is, which goes with it"))
-            .expected("both, or neither")
-            .help(format!("bring {data} back, or begin with an empty drive: rm {mark}")))
-    }
-
     /// Refuse data of a session that was killed. The caller holds the data's lock, so nobody else
     /// is using it now.
     pub(crate) fn refuse_if_set(data: &Path, state: &Path) -> Result<(), Failure> {

@@ -172,7 +172,6 @@ fn open(
     if let Some(data) = &data {
         state::refuse_foreign(&state::path_beside(data))?;
         state::refuse_orphan(data)?;
-        state::Mark::refuse_orphan(data)?;
     }
     let store = match (&data, start) {
         (Some(path), _) => Store::file(path, capacity)?,

@@ -199,6 +199,7 @@ fn cuts_of_a_study_are_those_of_its_point() {
     assert_eq!((metric(0, "crash_acks"), metric(0, "crash_first_failure_s")), (Some(3.0), None));
     assert!(metric(1, "crash_lost_share") > Some(0.0));
     assert!(metric(1, "crash_first_failure_s") > Some(0.0));
+    assert_eq!(first["answer"]["metric"], "crash_lost_share");
     let note = first["runs"][1]["notes"].to_string();
     assert!(note.contains(" of no") && note.contains("the first cut that is lost"), "{note}");
     let (_, second, _) = run(&folder, &["--jobs", "1", "--no-cache"]);
