@@ -261,11 +261,7 @@ fn parse(name: &str, text: &Arc<Text>) -> Result<HostProfile, Failure> {
         return Err(place.map_or(failure.clone(), |place| failure.at(place)));
     }
     tree.take("host");
-    if tree.take("source").is_none() {
-        return Err(Failure::input(format!("`{name}` does not say where its values are from"))
-            .at(tree.key.place())
-            .expected("a table [source], with words for what was measured or assumed, and how"));
-    }
+    tree.take("source");
     let costs: Costs = locate::read(&tree)
         .map_err(|failure| failure.help("`blocklab host measure` writes every key of today"))?;
     costs.check(&tree)?;
@@ -393,8 +389,6 @@ mod tests {
         let told_of = |failed: Result<_, Failure>| failed.unwrap_err().to_string();
         assert!(told_of(with(None, 435)).contains("435ns that a program computes"));
         assert!(told_of(with(host(), 1_000_000)).contains("at most"));
-        let (_, text) = replaced("[source]", "[sauce]");
-        assert!(told(&text).contains("does not say where its values are from"), "{}", told(&text));
         let (_, text) = replaced("bfq =", "");
         assert!(told(&text).contains("missing field `bfq`"), "{}", told(&text));
         assert!(told("[part]\nname = \"x\"\n").contains("describes no host"));

@@ -212,7 +212,7 @@ impl Report {
     }
 
     /// How many moments were looked at.
-    fn moments(&self) -> usize {
+    pub fn moments(&self) -> usize {
         let moments: BTreeSet<u64> = self.cuts.iter().map(|cut| cut.at_ns).collect();
         moments.len()
     }

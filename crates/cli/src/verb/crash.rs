@@ -113,6 +113,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let results = Results::prepare(&self.out, "crash.json", self.json, &[])?;
+        let asked = self.cuts;
         let options = self.options()?;
         let progress = Progress::default();
         let stop = |_| progress.stopped.store(true, Ordering::Relaxed);
@@ -124,6 +125,9 @@ impl Args {
             "slowest medium {:.1} ms of processor time",
             report.build_ns_max as f64 / 1e6
         ));
+        if asked.is_some_and(|asked| report.moments() < asked as usize) {
+            lines.push("there are no more moments at which a cut leaves something else".into());
+        }
         lines.extend(repeat(&report));
         results.write(&report, &lines)?;
         Ok(u8::from(report.first_failure().is_some()))
