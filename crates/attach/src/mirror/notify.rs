@@ -28,7 +28,13 @@ impl Manager {
             Some(name) => SocketAddr::from_abstract_name(name).ok(),
             None => SocketAddr::from_pathname(name).ok(),
         });
-        let socket = address.and_then(|address| Some((UnixDatagram::unbound().ok()?, address)));
+        let unbound = || {
+            let socket = UnixDatagram::unbound().ok()?;
+            // One that does not read must not hold up the mirror.
+            socket.set_nonblocking(true).ok()?;
+            Some(socket)
+        };
+        let socket = address.and_then(|address| Some((unbound()?, address)));
         // Half of what it allows, as its manual advises.
         let every_ns = watchdog_usec.map(|usec: u64| usec.saturating_mul(1000) / 2);
         let every_ns = every_ns.filter(|&ns| socket.is_some() && ns > 0);
@@ -99,6 +105,25 @@ mod tests {
         assert_eq!(said(&listener).unwrap(), "WATCHDOG=1");
         manager.stopping();
         assert!(said(&listener).unwrap().starts_with("STOPPING=1\n"));
+    }
+
+    #[test]
+    fn one_that_does_not_read_holds_up_nobody() {
+        let name = format!("blocklab-notify-full-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _listener = UnixDatagram::bind_addr(&address).unwrap();
+        let (told, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut manager = Manager::new(Some(&format!("@{name}")), Some(2000));
+            manager.ready(Wall(0));
+            // Far more than a socket's queue.
+            for ms in 1..10_000 {
+                manager.turns(Wall(ms * 1_000_000));
+            }
+            manager.stopping();
+            told.send(()).unwrap();
+        });
+        assert!(hears.recv_timeout(std::time::Duration::from_secs(60)).is_ok());
     }
 
     #[test]
