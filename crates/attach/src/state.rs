@@ -140,6 +140,20 @@ const MARK: &[u8] = b"A session of blocklab attach that did not end yet, or was 
 pub(crate) struct Mark(PathBuf);
 
 impl Mark {
+    /// Refuse what no session has written in the place of a mark.
+    pub(crate) fn refuse_foreign(data: &Path) -> Result<(), Failure> {
+        let mark = beside(data, ".dirty");
+        let is_there = fs::symlink_metadata(&mark).is_ok();
+        // An empty one may be what is left of ours after a power failure.
+        if !is_there || fs::read(&mark).is_ok_and(|found| MARK.starts_with(&found)) {
+            return Ok(());
+        }
+        let what = format!("{} is in the way: no session has written it", mark.display());
+        Err(Failure::input(what)
+            .expected("no such file: it marks data that a session may change")
+            .help("move it elsewhere, or choose another --data"))
+    }
+
     /// Refuse data of a session that was killed. The caller holds the data's lock, so nobody else
     /// is using it now.
     pub(crate) fn refuse_if_set(data: &Path, state: &Path) -> Result<(), Failure> {
@@ -147,13 +161,7 @@ impl Mark {
         if fs::symlink_metadata(&mark).is_err() {
             return Ok(());
         }
-        // An empty one may be what is left of ours after a power failure.
-        if fs::read(&mark).map_or(true, |found| !MARK.starts_with(&found)) {
-            let what = format!("{} is in the way: no session has written it", mark.display());
-            return Err(Failure::input(what)
-                .expected("no such file: it marks data that a session may change")
-                .help("move it elsewhere, or choose another --data"));
-        }
+        Mark::refuse_foreign(data)?;
         let (data, mark, state) =
             (data.display(), mark.display(), (state.display(), state.exists()));
         let fresh = "with a drive fresh from the box (or one that is full: --fill)";

@@ -171,6 +171,7 @@ fn open(
     // Before anything is made: what is refused leaves nothing.
     if let Some(data) = &data {
         state::refuse_foreign(&state::path_beside(data))?;
+        Mark::refuse_foreign(data)?;
         state::refuse_orphan(data)?;
     }
     let store = match (&data, start) {

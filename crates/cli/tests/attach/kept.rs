@@ -65,12 +65,19 @@ fn a_state_whose_data_is_gone_is_asked_about() {
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     assert!(refused.stderr.contains("disk.img is not there"), "{}", refused.stderr);
     assert!(!folder.path("disk.img").exists() && folder.path("disk.img.state").exists());
-    // So is the mark of a session that was killed.
-    std::fs::rename(folder.path("disk.img.state"), folder.path("disk.img.dirty")).unwrap();
-    let refused = folder.captive(&ARGS, "true");
-    assert!(refused.stderr.contains("but disk.img.dirty is"), "{}", refused.stderr);
-    assert!(!folder.path("disk.img").exists());
-    std::fs::rename(folder.path("disk.img.dirty"), folder.path("disk.img.state")).unwrap();
+    // So is the mark of a session that was killed; nobody is told to remove what is none.
+    let [state, mark] = ["disk.img.state", "disk.img.dirty"].map(|name| folder.path(name));
+    let saved = std::fs::read(&state).unwrap();
+    std::fs::remove_file(&state).unwrap();
+    for (text, said) in [("", "but disk.img.dirty is"), ("mine", "no session has written it")] {
+        std::fs::write(&mark, text).unwrap();
+        let refused = folder.captive(&ARGS, "true");
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(!folder.path("disk.img").exists());
+    }
+    std::fs::remove_file(&mark).unwrap();
+    std::fs::write(&state, saved).unwrap();
     // The way on that it names.
     std::fs::remove_file(folder.path("disk.img.state")).unwrap();
     folder.captive(&ARGS, "true").good();
