@@ -29,7 +29,7 @@ BUILDERS := build-essential flex bison bc xz-utils
 # What the build without the feature `linux` may not have.
 LINUX_ONLY := ^(io-uring|vm-memory|virtio-|blocklab-(attach|boot|guest) )
 
-.PHONY: help setup clients kernel demo compile test test-rust test-beside test-bare test-python test-long test-all bench dist fuzz docs clean
+.PHONY: help setup clients kernel demo compile test test-code test-runs test-programs test-rooms test-bare test-python test-long test-all bench dist fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,33 +50,45 @@ demo: setup ## Build, run the study first-look, write its report
 	@$(BLOCKLAB) report out/first-look
 
 test: ## Check everything that must hold on every commit
-	@scripts/skips.sh $(MAKE) test-rust test-beside
+	@scripts/skips.sh $(MAKE) test-code test-runs
 
-# These two leave much of the processors to each other.
-test-beside:
-	$(MAKE) --jobs 2 --output-sync=target test-bare test-python
+# A test that waits for a disk or a guest leaves a processor to another.
+test-runs:
+	$(MAKE) --jobs 2 --output-sync=target test-programs test-rooms test-bare test-python
 
 # Everything is compiled once, and clippy looks on: what it warns of is an error. It tells its builds from
 # those without it, so whatever comes after must be told the same.
-compile test-rust test-bare test-python: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
-compile test-rust test-bare test-python: export CLIPPY_ARGS := -Dwarnings
+compile test-code test-programs test-rooms test-bare test-python: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+compile test-code test-programs test-rooms test-bare test-python: export CLIPPY_ARGS := -Dwarnings
 
 compile:
 	cargo build --workspace --all-targets
 
-test-rust:
+test-code:
 	cargo fmt --all --check
 	$(MAKE) compile
 	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir $(TARGET)/loader --quiet -- -D warnings
-	cargo test --workspace --no-fail-fast --lib --bins --tests
-	cargo test -p blocklab-models --doc --quiet
 	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
+	for of in examples/deterministic-simulation crates/boot/loader fuzz; do \
+		cargo update --quiet --workspace --locked --manifest-path $$of/Cargo.toml; done
 	tree=$$(cargo tree -p blocklab --no-default-features -e normal --prefix none) && ! grep -E '$(LINUX_ONLY)' <<< "$$tree"
+
+# The tests in a folder `tests`, most of them of the program as a whole.
+test-programs:
+	cargo test --workspace --no-fail-fast --test '*'
+
+# Those beside the code.
+test-rooms:
+	cargo test --workspace --no-fail-fast --lib --bins
+	cargo test -p blocklab-models --doc --quiet
+
+# Fits that take a minute and start no program: once is enough.
+SIMULATED := --skip calibrate::offered_loads --skip calibrate::known_parameters
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:
 	cargo test --workspace --no-fail-fast --test cli --test attach --test travel \
-		--config "target.'cfg(unix)'.runner = ['$(CURDIR)/scripts/bare.sh']"
+		--config "target.'cfg(unix)'.runner = ['$(CURDIR)/scripts/bare.sh']" -- $(SIMULATED)
 
 test-python:
 	@scripts/setup.sh --tests

@@ -134,16 +134,21 @@ def _connected(on: str) -> Any:
         import ray
     except ModuleNotFoundError as error:
         raise StudyError(
-            f"error: Ray is not installed: {error}\n  = help: pip install 'blocklab[ray]'",
+            f"error: Ray is not installed: {error}\n  = help: pip install 'ray[client]'",
             kind="machine") from error
     if ray.is_initialized():
         return ray
     try:
         ray.init(address=on if address else None, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except ImportError as error:
         raise StudyError(
-            f"error: there is no Ray cluster at {on}: {error}\n"
-            "  = help: `ray start --head` begins one; RAY_ADDRESS names it for `ray`",
+            f"error: Ray lacks what {on} needs: {error}\n  = help: pip install 'ray[client]'",
+            kind="machine") from error
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise StudyError(
+            f"error: there is no Ray cluster at {on}, or it refuses this machine: {error}\n"
+            "  = help: `ray start --head` begins one; RAY_ADDRESS names it for `ray`; if it wants\n"
+            "    a token, put what `ray get-auth-token` prints there into ~/.ray/auth_token here",
             kind="machine") from error
     return ray
 

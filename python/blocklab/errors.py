@@ -37,3 +37,8 @@ class StudyError(Exception):
     def exit_code(self) -> int:
         """The exit code of a process that stops on this error: 2, 3, 130 or 101."""
         return {"input": 2, "machine": 3, "interrupted": 130}.get(self.kind, 101)
+
+
+def wrong_argument(what: str, expected: str) -> StudyError:
+    """An argument that cannot be meant."""
+    return StudyError(f"error: {what}\n  = expected: {expected}")

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from . import _numbers as numbers
+from .errors import StudyError
 from .rundir import read_result
 
 #: Rows and columns of metrics of a table in a notebook.
@@ -114,8 +115,18 @@ class Result:
         return pl.read_parquet(self.path / "runs.parquet")
 
     def table(self, name: str) -> pl.LazyFrame:
-        """A data file of the run directory, such as `latency` or `series`, read when collected."""
-        return pl.scan_parquet(self.path / f"{name}.parquet")
+        """A data file of the run directory, such as `latency` or `series`, read when collected.
+
+        Raises StudyError with the names there are.
+        """
+        file = self.path / f"{name}.parquet"
+        if not file.is_file():
+            there = ", ".join(sorted(path.stem for path in self.path.glob("*.parquet")))
+            more = "\n  = help: records=True keeps every request" if name == "requests" else ""
+            raise StudyError(
+                f"error: {self.path} has no table `{name}`\n  = expected: {there or 'none'}{more}",
+                file=str(file))
+        return pl.scan_parquet(file)
 
     def report(self, out: str | PathLike[str] | None = None) -> Path:
         """Write the HTML report and return its path: `report.html` in the run directory."""

@@ -185,6 +185,11 @@ class RunDirectory:
 def read_result(path: Path) -> dict[str, Any]:
     """`result.json` of a run directory; raises StudyError if no run finished there."""
     file = path / "result.json"
+    if path.is_file():
+        raise StudyError(
+            f"error: {path} is a file\n  = expected: the folder of a run, such as {path.parent}",
+            file=str(path),
+        )
     if not path.is_dir():
         raise StudyError(
             f"error: {path} is not a run directory\n  = help: `blocklab run STUDY --out {path}`",

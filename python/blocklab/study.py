@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from . import _core
 from ._progress import shown
+from .errors import wrong_argument
 from .result import Result
 
-#: What a key of a study may be set to: what TOML knows.
-Value = bool | int | float | str | Sequence[Any] | Mapping[str, Any]
+#: What a key of a study may be set to: what TOML knows, and the path of a file.
+Value = bool | int | float | str | PathLike[str] | Sequence[Any] | Mapping[str, Any]
 
 #: Told how far a study is: the share that is done, runs that are finished, runs there are.
 Tell = Callable[[float, int, int], None]
@@ -35,8 +37,12 @@ class Study:
         self._text: str | None
         if isinstance(study, Mapping):
             self._name, self._text = "study", "".join(_lines(study))
-        else:
+        elif isinstance(study, str | PathLike):
             self._name, self._text = fspath(study), None
+        else:
+            raise wrong_argument(
+                f"the study is {study!r}",
+                "a file, the name of a shipped study, or a document (a dict)")
         self._sets: dict[str, Value] = {}
         self._axes: dict[str, list[Value]] = {}
 
@@ -44,6 +50,8 @@ class Study:
         """The same with values laid over keys: `{"device.ssd.gc": "greedy"}`. An axis that is set
         to one value is gone."""
         other = self._copy()
+        if not isinstance(values, Mapping):
+            raise wrong_argument(f"set is {values!r}", 'keys and values: {"study.seed": 2}')
         other._sets.update(values)
         for key in values:
             other._axes.pop(key, None)
@@ -52,6 +60,11 @@ class Study:
     def sweep(self, axes: Mapping[str, Sequence[Value]]) -> Study:
         """The same with these axes, besides those it has: `{"workload.fio.iodepth": [1, 4]}`."""
         other = self._copy()
+        if not isinstance(axes, Mapping):
+            raise wrong_argument(f"the axes are {axes!r}", 'keys and lists: {"study.seed": [1, 2]}')
+        for key, values in axes.items():
+            if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+                raise wrong_argument(f"the axis {key} is {values!r}", "a list of values")
         other._axes.update({key: [*values] for key, values in axes.items()})
         for key in axes:
             other._sets.pop(key, None)
@@ -81,6 +94,19 @@ class Study:
         cache: str | PathLike[str] | None = None,
     ) -> Result:
         """Run it and return what it answered; see `blocklab.run`."""
+        if jobs is not None and (type(jobs) is not int or jobs < 1):
+            raise wrong_argument(f"jobs is {jobs!r}", "a whole number, 1 or more")
+        if progress is not None and not isinstance(progress, bool) and not callable(progress):
+            raise wrong_argument(f"progress is {progress!r}", "True, False, or a function to call")
+        if on is not None and not isinstance(on, str):
+            raise wrong_argument(f"on is {on!r}", "`ray`, or `ray://HOST:PORT` of a cluster")
+        if on is not None and (records or perfetto):
+            raise wrong_argument(
+                "on a cluster, what single requests did stays on the machine that ran them",
+                "records and perfetto without on")
+        if on is None and cache is not None:
+            raise wrong_argument(
+                f"cache is {cache!r}", "it with on, as the folder that a cluster's machines share")
         plan = self._plan()
         directory = Path(out) if out is not None else Path("out") / plan.name
         with shown(progress, len(plan.runs)) as tell:
@@ -107,7 +133,7 @@ class Study:
     def _words(self) -> list[str]:
         """What is laid over it, in the words of `--set`."""
         axes = {f"sweep.{json.dumps(key)}": values for key, values in self._axes.items()}
-        return [f"{key}={_toml(value)}" for key, value in (self._sets | axes).items()]
+        return [f"{key}={_toml(value, key)}" for key, value in (self._sets | axes).items()]
 
     def _replay(self) -> str:
         """The command line that does the same; a document is kept as `study.toml`."""
@@ -139,8 +165,8 @@ def run(
     `progress` is whether to show how far it is (by default: on a terminal and in a notebook, when
     it takes more than a second), or what to call with (share done, runs finished, runs there are).
 
-    `on` is where the runs are done: `"ray"`, or `"ray://ADDRESS"`, is a Ray cluster (the extra
-    `blocklab[ray]`). `cache` is a folder for preconditioned drives that all its machines share.
+    `on` is where the runs are done: `"ray"`, or `"ray://ADDRESS"`, is a Ray cluster (with the
+    package `ray[client]`). `cache` is a folder for preconditioned drives that its machines share.
 
     Raises StudyError with the place of whatever is wrong. Ctrl-C stops the study; runs that took
     more than 0.2 s are kept, and the same call goes on there.
@@ -162,18 +188,25 @@ def sweep(
     return Study(study).set(values).sweep(axes).run(**how)
 
 
-def _toml(value: Value) -> str:
-    """`value` as TOML text: JSON, except for tables."""
+def _toml(value: Value, key: str) -> str:
+    """`value`, of `key`, as TOML text: JSON, except for tables and numbers without a value."""
     match value:
         case Mapping():
-            return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+            items = (f"{json.dumps(k)} = {_toml(v, f'{key}.{k}')}" for k, v in value.items())
+            return "{" + ", ".join(items) + "}"
+        case float() if not math.isfinite(value):
+            return str(value)
         case str() | bool() | int() | float():
             return json.dumps(value, ensure_ascii=False)
-        case Sequence():
-            return "[" + ", ".join(_toml(item) for item in value) + "]"
+        case PathLike():
+            return _toml(fspath(value), key)
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return "[" + ", ".join(_toml(item, key) for item in value) + "]"
     if hasattr(value, "item"):  # a number of numpy or polars
-        return _toml(value.item())
-    raise TypeError(f"{value!r} is nothing that a study knows: {type(value).__name__}")
+        return _toml(value.item(), key)
+    raise wrong_argument(
+        f"{key}: {value!r} ({type(value).__name__}) is nothing that a study knows",
+        "a number, True or False, text, a path, a list or a dict of these")
 
 
 def _lines(document: Mapping[str, Value], path: str = "") -> list[str]:
@@ -184,5 +217,5 @@ def _lines(document: Mapping[str, Value], path: str = "") -> list[str]:
         if isinstance(value, Mapping) and value:
             lines += _lines(value, f"{name}.")
         else:
-            lines.append(f"{name} = {_toml(value)}\n")
+            lines.append(f"{name} = {_toml(value, name)}\n")
     return lines

@@ -136,7 +136,7 @@ def test_what_is_wrong_is_told_once(ray: Any, tmp_path: Path) -> None:
 
 def test_ray_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(blocklab.StudyError, match=r"blocklab\[ray\]"):
+    with pytest.raises(blocklab.StudyError, match=r"ray\[client\]"):
         blocklab.run(STUDY, out=tmp_path / "out", on="ray")
 
 

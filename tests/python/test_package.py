@@ -259,8 +259,42 @@ def test_an_error_of_a_document_shows_its_line() -> None:
     with pytest.raises(blocklab.StudyError, match="iodepth") as caught:
         len(blocklab.Study(wrong))
     assert "workload.fio.iodept = 3" in str(caught.value)
-    with pytest.raises(TypeError, match="set"):
-        len(blocklab.Study({**DOCUMENT, "run": {"requests": {1}}}))
+
+
+def test_an_argument_that_cannot_be_meant_is_named(tmp_path: Path) -> None:
+    study: Any = blocklab.Study(DOCUMENT)
+    loose: Any = blocklab
+    depth = "workload.fio.iodepth"
+    for call, words in {
+        lambda: len(blocklab.Study({**DOCUMENT, "run": {"requests": {1}}})):
+            r"run.requests: \{1\} \(set\)",
+        lambda: loose.Study(None): "the study is None",
+        lambda: loose.run(b"d.toml"): "the study is b'd.toml'",
+        lambda: len(study.set({depth: None})): f"{depth}: None",
+        lambda: len(study.set({"workload.fio": {"rw": b"read"}})): "workload.fio.rw: b'read'",
+        lambda: study.set("a=4"): "set is 'a=4'",
+        lambda: study.sweep(None): "the axes are None",
+        lambda: study.sweep({depth: 4}): f"the axis {depth} is 4",
+        lambda: study.sweep({"workload.fio.rw": "read"}): "the axis workload.fio.rw is 'read'",
+        lambda: study.run(jobs=-1): "jobs is -1",
+        lambda: study.run(jobs=True): "jobs is True",
+        lambda: study.run(progress="yes"): "progress is 'yes'",
+        lambda: study.run(on=True): "on is True",
+        lambda: study.run(on="ray", records=True): "what single requests did",
+        lambda: study.run(cache=tmp_path): "with on",
+    }.items():
+        with pytest.raises(blocklab.StudyError, match=words) as caught:
+            call()
+        assert "= expected: " in str(caught.value) and caught.value.kind == "input"
+
+
+def test_a_path_is_a_value(tmp_path: Path) -> None:
+    trace = tmp_path / "two.csv"
+    trace.write_text("128166372003061629,h,1,Read,4096,512,100\n")
+    replay = {**DOCUMENT, "workload": {"trace": {"file": trace, "format": "msr"}}}
+    del replay["run"]
+    result = blocklab.run(replay, out=tmp_path / "out")
+    assert result.table("latency").collect()["count"].to_list() == [1]
 
 
 def test_progress_is_told(tmp_path: Path) -> None:
@@ -285,6 +319,10 @@ def test_a_result_is_opened_again(result: blocklab.Result, tmp_path: Path) -> No
     assert again.digest == result.digest and again.runs.equals(result.runs)
     with pytest.raises(blocklab.StudyError, match="not a run directory"):
         blocklab.open(tmp_path / "nothing")
+    with pytest.raises(blocklab.StudyError, match="expected: the folder of a run"):
+        blocklab.open(result.path / "result.json")
+    with pytest.raises(blocklab.StudyError, match="expected: .*latency.*\n.*records=True"):
+        result.table("requests")
     (tmp_path / "result.json").write_text('{"study": "x"}')
     with pytest.raises(blocklab.StudyError, match="no digest"):
         blocklab.open(tmp_path)

@@ -32,6 +32,10 @@ fn main() -> ExitCode {
         ["format"] => root().and_then(|root| format::run(&root)),
         ["new", kind, name] => root().and_then(|root| new::run(&root, kind, name)),
         ["score-disks", directory] => score_disks::run(Path::new(directory)),
+        ["new"] => {
+            println!("{}", new::kinds_help());
+            Ok(())
+        }
         ["new", ..] => Err(format!("usage: xtask new KIND NAME\n{}", new::kinds_help())),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}\n\n{}", new::kinds_help());

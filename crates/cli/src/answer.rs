@@ -95,8 +95,10 @@ fn notes(results: &Results) -> Vec<String> {
         }
     };
     let mut lines: Vec<String> = all.iter().take(NOTES_MAX).flat_map(|n| wrap(&text(n))).collect();
-    if all.len() > NOTES_MAX {
-        lines.push(format!("... and {} more notes in result.json", all.len() - NOTES_MAX));
+    match all.len().saturating_sub(NOTES_MAX) {
+        0 => {}
+        1 => lines.push("... and one more note in result.json".into()),
+        more => lines.push(format!("... and {more} more notes in result.json")),
     }
     lines
 }

@@ -120,7 +120,9 @@ mod tests {
             built.counters(&mut counters);
             for (name, _) in counters.counts.iter().chain(&counters.levels) {
                 let legs = counters.parts.iter().flat_map(|part| part.split('.'));
-                legs.for_each(|leg| assert!(PARTS.contains(&leg), "{leg} is not in PARTS"));
+                legs.for_each(|leg| {
+                    assert!(PARTS.contains(&leg), "{leg} is not in PARTS, registry.rs")
+                });
                 let part = counters.parts.iter().rev().find_map(|part| {
                     name.strip_prefix(part.as_str()).and_then(|rest| rest.strip_prefix('.'))
                 });
@@ -142,6 +144,51 @@ mod tests {
             params.nand.pslc = Some(PslcParams { read, program, bits_per_cell: 3 });
             check(DeviceModel::Ssd(params));
         }
+    }
+
+    /// What holds devices passes on what preconditioning asks of them, and tells what they count.
+    #[test]
+    fn held_devices_are_reached() {
+        let mut holders = 0;
+        for name in DeviceModel::NAMES {
+            let context = Context { rng: sim::Rng::new(1, "held") };
+            let (model, legs) = with_ssds(&DeviceModel::from_name(name).unwrap());
+            if legs.is_empty() {
+                continue;
+            }
+            holders += 1;
+            let mut device = model.build(&context).unwrap();
+            let counted = |device: &dyn Device| {
+                let mut counters = sim::Counters::default();
+                device.counters(&mut counters);
+                counters.counts
+            };
+            let before = counted(&*device);
+            for leg in legs {
+                let own = format!("{leg}.flash_programs.host");
+                assert!(before.iter().any(|(name, _)| *name == own), "{name}: no {own}");
+                let of_leg = |wear: &sim::Wear| wear.unit.starts_with(&leg);
+                assert!(device.wear().iter().any(of_leg), "{name}: {leg} has no wear");
+            }
+            device.apply(&sim::Request::write(sim::Lba(0), 2048));
+            assert_ne!(counted(&*device), before, "{name}: nothing below was written");
+        }
+        assert!(holders >= 5, "{holders}");
+    }
+
+    /// The model with an SSD in place of each device that it holds, and what it calls these.
+    fn with_ssds(model: &DeviceModel) -> (DeviceModel, Vec<String>) {
+        let mut document = toml::Value::try_from(model).unwrap();
+        let mut legs = Vec::new();
+        let table = document.as_table_mut().and_then(|one| one.iter_mut().next()?.1.as_table_mut());
+        for (key, value) in table.into_iter().flatten() {
+            let names = value.as_table().map(|held| held.keys().map(String::as_str));
+            if names.is_some_and(|mut names| names.any(|name| DeviceModel::NAMES.contains(&name))) {
+                *value = toml::Table::from_iter([("ssd".into(), toml::Table::new().into())]).into();
+                legs.push(key.clone());
+            }
+        }
+        (document.try_into().unwrap(), legs)
     }
 
     #[test]

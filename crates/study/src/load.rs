@@ -116,6 +116,15 @@ pub(crate) fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
             .expected("key=value, such as device.ssd.gc=greedy"));
     }
     let span = key.len() + 1..set.len();
+    let digits = value.trim().trim_start_matches(['-', '+']);
+    if digits.parse::<i64>().is_err()
+        && digits.bytes().all(|digit| digit.is_ascii_digit())
+        && !digits.is_empty()
+    {
+        return Err(Failure::input(format!("{key}: {value} is too large a number"))
+            .at(text.place(span))
+            .expected(format!("at most {}", i64::MAX)));
+    }
     let origin = Origin { text: text.clone(), span: span.clone() };
     let mut node = Node::parse_value(&text, span).unwrap_or_else(|_| Node::string(origin, value));
     node.key = Origin { text, span: 0..key.len() };
@@ -151,7 +160,11 @@ fn apply(
         if list {
             sweep.put(&dotted, value.clone());
         } else if axis.is_some() {
-            gone.push(dotted);
+            gone.push(dotted.clone());
+        }
+        for axis in inside(&sweep, &dotted, &value) {
+            sweep.take(&axis);
+            gone.push(axis);
         }
         tree.put("sweep", sweep);
         if list {
@@ -165,6 +178,17 @@ fn apply(
     let several = format!("{}s", path[0]);
     let plural = ["device", "workload"].contains(&path[0].as_str()) && tree.get(&several).is_some();
     if plural { late.push((path, value)) } else { tree.assign(&path, value) }
+}
+
+/// The axes below `path` that the table `value` has a value for.
+fn inside(sweep: &Node, path: &str, value: &Node) -> Vec<String> {
+    let given = |axis: &str| {
+        let below = axis.strip_prefix(path)?.strip_prefix('.')?;
+        let below: Vec<String> = below.split('.').map(String::from).collect();
+        Some(value.find(&below).depth == below.len())
+    };
+    let axes = sweep.entries().iter().map(|(axis, _)| axis);
+    axes.filter(|axis| given(axis) == Some(true)).cloned().collect()
 }
 
 fn is_list(node: &Node) -> bool {
@@ -202,6 +226,8 @@ mod tests {
         assert_eq!(path("sweep.\"a.b\"=[1]"), ["sweep", "a.b"]);
         assert_eq!(path("a. b .c=1"), ["a", "b", "c"]);
         assert!(parse_set("greedy").unwrap_err().to_string().contains("no `=`"));
+        let large = parse_set("a.b=10000000000000000000").unwrap_err().to_string();
+        assert!(large.contains("a.b: 10000000000000000000 is too large a number"), "{large}");
         assert!(parse_set("a..b=1").unwrap_err().to_string().contains("--set:1:1"));
     }
 
@@ -217,6 +243,18 @@ mod tests {
             (Some("my.trace"), Some(3))
         );
         assert_eq!(loaded.gone.axes, ["workload.trace.file"]);
+    }
+
+    #[test]
+    fn an_axis_inside_a_table_that_is_set_is_gone() {
+        let text = "[workload.fio]\nrw = 'read'\n[sweep]\n'workload.fio.iodepth' = [1, 4]\n\
+                    'workload.fio.bs' = ['4k', '8k']\n";
+        let sets = ["workload.fio={ rw = 'randread', iodepth = 2 }".to_string()];
+        let loaded = lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap();
+        let tree = loaded.tree.to_value();
+        assert_eq!(tree["workload"]["fio"]["iodepth"].as_integer(), Some(2));
+        assert_eq!(loaded.gone.axes, ["workload.fio.iodepth"]);
+        assert!(tree["sweep"].get("workload.fio.bs").is_some());
     }
 
     #[test]

@@ -27,7 +27,9 @@ pub(crate) fn kinds_help() -> String {
 pub(crate) fn run(root: &Path, kind: &str, name: &str) -> Result<(), String> {
     let kind = find(kind)?;
     write(root, kind, name)?;
-    cargo(root, &GENERATE)?;
+    cargo(root, &GENERATE).map_err(|why| {
+        format!("{why}\nwhat was written stays: `cargo run -p xtask -- generate` goes on from here")
+    })?;
     let Names { module, .. } = Names::new(name)?;
     println!(
         "\nnext:\n  1. change {}/{module}.rs into your model, its doc comment first\n  \
@@ -106,11 +108,12 @@ impl Names {
 }
 
 /// Names a module or a type cannot have.
-const KEYWORDS: [&str; 38] = [
+const KEYWORDS: [&str; 52] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
-    "do", "dyn", "else", "enum", "extern", "final", "fn", "for", "if", "impl", "in", "let", "loop",
-    "macro", "match", "mod", "move", "mut", "pub", "ref", "return", "self", "static", "struct",
-    "super", "trait", "type", "use",
+    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
+    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
+    "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
+    "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
 /// Every file to write, with its whole text; refuses what exists.
@@ -124,7 +127,8 @@ fn plan(tree: &Tree, kind: &Kind, name: &str) -> Result<Vec<(String, String)>, S
     let source = format!("{}/{}.rs", kind.folder, names.module);
     let study = format!("studies/try-{name}.toml");
     let trace = format!("traces/try-{name}.txt");
-    for path in [&source, &study, &trace] {
+    let folder = format!("{}/{}", kind.folder, names.module);
+    for path in [&source, &folder, &study, &trace] {
         if tree.has(path) {
             return Err(format!("{path} exists already: choose another name"));
         }
@@ -150,7 +154,7 @@ mod tests {
     fn names_are_checked() {
         let names = Names::new("my-policy2").unwrap();
         assert_eq!((&*names.module, &*names.variant), ("my_policy2", "MyPolicy2"));
-        for bad in ["", "My", "a_b", "-a", "a-", "a--b", "2a", "mod", "../x", "é"] {
+        for bad in ["", "My", "a_b", "-a", "a-", "a--b", "2a", "mod", "virtual", "../x", "é"] {
             assert!(Names::new(bad).is_err(), "{bad}");
         }
     }
@@ -174,6 +178,9 @@ mod tests {
         let tree = Tree::read(&crate::root().unwrap()).unwrap();
         let refused = plan(&tree, find("device").unwrap(), "null").unwrap_err();
         assert!(refused.contains("already"), "{refused}");
+        // What a module of this name shares with others is a folder.
+        let refused = plan(&tree, find("ftl-mapping").unwrap(), "demand").unwrap_err();
+        assert!(refused.contains("mapping/demand exists already"), "{refused}");
         assert!(find("gadget").err().unwrap().contains("unknown kind `gadget`\nKinds of models"));
     }
 }
