@@ -54,6 +54,7 @@ test: ## Check everything that must hold on every commit
 
 # A test that waits for a disk or a guest leaves a processor to another.
 test-runs:
+	@echo 'four lots of tests, two at a time; each is shown when it is done, the longest after some ten minutes'
 	$(MAKE) --jobs 2 --output-sync=target test-programs test-rooms test-bare test-python
 
 # Everything is compiled once, and clippy looks on: what it warns of is an error. It tells its builds from
