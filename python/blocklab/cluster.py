@@ -25,7 +25,7 @@ from typing import Any
 
 from . import _core
 from ._progress import shown
-from .errors import StudyError
+from .errors import StudyError, wrong_argument
 
 #: A worker that goes away takes its task along; the task is tried again so often.
 _RETRIES = 5
@@ -127,9 +127,8 @@ def _connected(on: str) -> Any:
     """Ray, with a connection to the cluster."""
     scheme, _, address = on.partition("://")
     if scheme != "ray" or "://" in on and not address:
-        raise StudyError(
-            f"error: `{on}` is no place to run a study\n"
-            "  = expected: `ray`, or `ray://HOST:PORT` of a cluster")
+        raise wrong_argument(
+            f"`{on}` is no place to run a study", "`ray`, or `ray://HOST:PORT` of a cluster")
     try:
         import ray
     except ModuleNotFoundError as error:

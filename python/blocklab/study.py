@@ -43,31 +43,29 @@ class Study:
             raise wrong_argument(
                 f"the study is {study!r}",
                 "a file, the name of a shipped study, or a document (a dict)")
-        self._sets: dict[str, Value] = {}
-        self._axes: dict[str, list[Value]] = {}
+        #: What is laid over it, the last on top.
+        self._laid: dict[str, Value] = {}
 
     def set(self, values: Mapping[str, Value]) -> Study:
         """The same with values laid over keys: `{"device.ssd.gc": "greedy"}`. An axis that is set
         to one value is gone."""
-        other = self._copy()
         if not isinstance(values, Mapping):
             raise wrong_argument(f"set is {values!r}", 'keys and values: {"study.seed": 2}')
-        other._sets.update(values)
-        for key in values:
-            other._axes.pop(key, None)
+        other = self._copy()
+        for key, value in values.items():
+            other._without(key)[key] = value
         return other
 
     def sweep(self, axes: Mapping[str, Sequence[Value]]) -> Study:
         """The same with these axes, besides those it has: `{"workload.fio.iodepth": [1, 4]}`."""
-        other = self._copy()
         if not isinstance(axes, Mapping):
             raise wrong_argument(f"the axes are {axes!r}", 'keys and lists: {"study.seed": [1, 2]}')
         for key, values in axes.items():
             if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
                 raise wrong_argument(f"the axis {key} is {values!r}", "a list of values")
-        other._axes.update({key: [*values] for key, values in axes.items()})
-        for key in axes:
-            other._sets.pop(key, None)
+        other = self._copy()
+        for key, values in axes.items():
+            other._without(key)[_axis(key)] = [*values]
         return other
 
     def __len__(self) -> int:
@@ -121,8 +119,14 @@ class Study:
     def _copy(self) -> Study:
         other = Study.__new__(Study)
         other._name, other._text = self._name, self._text
-        other._sets, other._axes = dict(self._sets), dict(self._axes)
+        other._laid = dict(self._laid)
         return other
+
+    def _without(self, key: str) -> dict[str, Value]:
+        """What is laid over it, but for a value or an axis of this key."""
+        self._laid.pop(key, None)
+        self._laid.pop(_axis(key), None)
+        return self._laid
 
     def _plan(self) -> _core.Plan:
         sets = self._words()
@@ -132,8 +136,7 @@ class Study:
 
     def _words(self) -> list[str]:
         """What is laid over it, in the words of `--set`."""
-        axes = {f"sweep.{json.dumps(key)}": values for key, values in self._axes.items()}
-        return [f"{key}={_toml(value, key)}" for key, value in (self._sets | axes).items()]
+        return [f"{key}={_toml(value, key)}" for key, value in self._laid.items()]
 
     def _replay(self) -> str:
         """The command line that does the same; a document is kept as `study.toml`."""
@@ -186,6 +189,11 @@ def sweep(
     """
     values = how.pop("set", None) or {}
     return Study(study).set(values).sweep(axes).run(**how)
+
+
+def _axis(key: str) -> str:
+    """The key of the study that has the values of an axis."""
+    return f"sweep.{json.dumps(key)}"
 
 
 def _toml(value: Value, key: str) -> str:

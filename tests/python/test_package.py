@@ -240,6 +240,7 @@ def test_a_study_may_be_a_document(tmp_path: Path) -> None:
     assert result.runs["iops"].to_list() == pytest.approx(rates, rel=1e-3)
     # An axis that is set is gone; what is set and then swept is an axis.
     assert len(both.set({"workload.fio.iodepth": 2})) == 2
+    assert len(both.set({"workload.fio": {"rw": "randread", "iodepth": 2}})) == 2
     assert len(study.set({"workload.fio.iodepth": 2}).sweep({"workload.fio.iodepth": [1, 2]})) == 2
     # What it wrote runs by itself.
     again = blocklab.run(result.path / "study.toml", out=tmp_path / "again")

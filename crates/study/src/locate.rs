@@ -71,6 +71,10 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
         None => (sentence, None),
     };
     let dotted = path.join(".");
+    if let (Some(number), Some(WHOLE | WHOLE_FROM_0)) = (only_digits(message), expected) {
+        let large = Failure::input(format!("{dotted}: {number} is too large a number"));
+        return at(large, place_of(tree, path)).expected(format!("at most {}", i64::MAX));
+    }
     let message = if dotted.is_empty() { message.into() } else { format!("{dotted}: {message}") };
     let failure = at(Failure::input(message), place_of(tree, path));
     match expected {
@@ -79,11 +83,22 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
     }
 }
 
+/// A number that TOML cannot hold, which `--set` takes for text.
+fn only_digits(message: &str) -> Option<&str> {
+    let text = message.strip_prefix("invalid type: string \"")?.strip_suffix('"')?;
+    let digits = text.trim_start_matches(['-', '+']);
+    let all = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    (all && digits.parse::<i64>().is_err()).then_some(text)
+}
+
+const WHOLE: &str = "a whole number";
+const WHOLE_FROM_0: &str = "a whole number, 0 or more";
+
 /// Serde calls numbers what Rust calls them.
 fn in_words(expected: &str) -> &str {
     match expected {
-        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number, 0 or more",
-        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => WHOLE_FROM_0,
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => WHOLE,
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
         other => other,
@@ -146,6 +161,26 @@ mod tests {
     struct Job {
         #[expect(dead_code, reason = "only read from text")]
         order: Order,
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_told_as_such() {
+        #[derive(serde::Deserialize, Debug)]
+        struct Sized {
+            #[expect(dead_code, reason = "only read from text")]
+            a: u64,
+        }
+        let told = |value: &str| {
+            let (_, node) = crate::load::parse_set(&format!("a={value}")).unwrap();
+            let mut tree = Node::parse(&Text::new("t", "")).unwrap();
+            tree.put("a", node);
+            read::<Sized>(&tree).unwrap_err().to_string()
+        };
+        let large = told("10000000000000000000");
+        assert!(large.contains("a: 10000000000000000000 is too large a number"), "{large}");
+        assert!(large.contains("at most 9223372036854775807"), "{large}");
+        // Digits in quotes are text, and so may be those where text belongs.
+        assert!(told("\"1\"").contains("invalid type: string \"1\""));
     }
 
     #[test]

@@ -108,12 +108,12 @@ impl Names {
 }
 
 /// Names a module or a type cannot have.
-const KEYWORDS: [&str; 52] = [
+const KEYWORDS: [&str; 51] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
     "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
     "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
-    "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
 /// Every file to write, with its whole text; refuses what exists.
