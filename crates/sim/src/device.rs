@@ -173,6 +173,16 @@ pub trait Device: Snapshot + Send {
     /// Do all that is due at `now`.
     fn advance(&mut self, now: Nanos, out: &mut Completions);
 
+    /// Do what is due by `until`, moment by moment, and stop at the latest after the moment that
+    /// something is answered. Returns the last moment at which anything was due; `None` when
+    /// nothing is by `until`. A device with many events between two answers saves its caller the
+    /// way to each of them.
+    fn advance_until(&mut self, until: Nanos, out: &mut Completions) -> Option<Nanos> {
+        let next = self.next_event().filter(|&next| next <= until)?;
+        self.advance(next, out);
+        Some(next)
+    }
+
     /// Lose power at `now` and come back empty-handed: requests inside are forgotten, volatile
     /// state is gone.
     fn power_fail(&mut self, now: Nanos) -> Survivors;
@@ -220,6 +230,9 @@ impl Device for Box<dyn Device> {
     }
     fn advance(&mut self, now: Nanos, out: &mut Completions) {
         (**self).advance(now, out);
+    }
+    fn advance_until(&mut self, until: Nanos, out: &mut Completions) -> Option<Nanos> {
+        (**self).advance_until(until, out)
     }
     fn power_fail(&mut self, now: Nanos) -> Survivors {
         (**self).power_fail(now)

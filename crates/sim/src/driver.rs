@@ -114,15 +114,7 @@ pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
     let mut run = Run::new(device, start, stop, probe);
     loop {
         let wake = run.issue(workload)?;
-        let next = match (run.device.next_event(), wake) {
-            (Some(event), Some(wake)) => event.min(wake),
-            (Some(event), None) => event,
-            (None, Some(wake)) => wake,
-            (None, None) => break,
-        };
-        debug_assert!(next >= run.now, "time goes back from {} to {next}", run.now);
-        run.step_to(next, workload);
-        if run.ended && run.in_flight == 0 {
+        if !run.step(wake, workload) || run.ended && run.in_flight == 0 {
             break;
         }
     }
@@ -252,17 +244,29 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
         Ok(())
     }
 
+    /// Go on to the device's next answer, to when the workload wants to be asked, or as far as it
+    /// is one way. False when nothing will happen any more.
     #[inline]
-    fn step_to<W: Workload + ?Sized>(&mut self, next: Nanos, workload: &mut W) {
+    fn step<W: Workload + ?Sized>(&mut self, wake: Option<Nanos>, workload: &mut W) -> bool {
+        let next = match self.advance_to_answer(wake.unwrap_or(Nanos::MAX)) {
+            Some(last) => last,
+            None => {
+                let Some(next) = self.device.next_event().into_iter().chain(wake).min() else {
+                    return false;
+                };
+                self.device.advance(next, &mut self.out);
+                next
+            }
+        };
+        debug_assert!(next >= self.now, "time goes back from {} to {next}", self.now);
         self.outcome.in_flight_ns +=
             u128::from(next.since(self.now).0) * u128::from(self.in_flight);
         self.now = next;
-        self.device.advance(next, &mut self.out);
         if let Some(spans) = &mut self.out.spans {
             spans.drain(..).for_each(|span| self.probe.on_span(&span));
         }
         if self.out.done.is_empty() {
-            return;
+            return true;
         }
         self.wake = Some(next);
         let mut done = std::mem::take(&mut self.out.done);
@@ -276,6 +280,19 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
             }
             self.held.pop_front();
         }
+        true
+    }
+
+    /// What the device does by itself before it answers, where nobody else has a word: once the
+    /// time to issue is over, that is noted at the next moment.
+    #[inline]
+    fn advance_to_answer(&mut self, wake: Nanos) -> Option<Nanos> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        let issuing = Nanos(self.stop.at.0.saturating_sub(1));
+        let until = if self.ended { wake } else { wake.min(issuing) };
+        self.device.advance_until(until, &mut self.out)
     }
 
     #[inline]

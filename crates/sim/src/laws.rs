@@ -18,9 +18,10 @@ pub type Law = (&'static str, fn(&Maker, u64) -> Result<(), String>);
 pub type Maker<'a> = dyn Fn() -> Box<dyn Device> + 'a;
 
 /// Every law, in the order of the contract.
-pub const LAWS: [Law; 6] = [
+pub const LAWS: [Law; 7] = [
     ("time never goes back", time_never_goes_back),
     ("advance twice at one instant equals once", advance_is_idempotent),
+    ("advancing until an answer equals moment by moment", until_an_answer),
     ("every accepted request completes exactly once, never before its submission", exactly_once),
     ("a cloned device replays to the same digest", clone_replays),
     ("saving and restoring is invisible", snapshot_is_invisible),
@@ -59,6 +60,8 @@ struct RandomHost {
     acknowledged: Vec<(Request, Nanos, Completion)>,
     digest: Digest,
     out: Completions,
+    /// Lets the device go on until it answers or the next request comes.
+    until_an_answer: bool,
     /// What the device did that ended the run.
     breach: Option<Breach>,
 }
@@ -93,6 +96,7 @@ impl RandomHost {
             acknowledged: Vec::new(),
             digest: Digest::default(),
             out: Completions::new(),
+            until_an_answer: false,
             breach: None,
         }
     }
@@ -153,9 +157,15 @@ impl RandomHost {
             };
         };
         self.now = event;
+        if self.until_an_answer {
+            let until = if may_submit { self.submit_at.0.saturating_sub(1) } else { u64::MAX };
+            let until = event.max(Nanos(until));
+            self.now = device.advance_until(until, &mut self.out).unwrap_or(Nanos::MAX);
+        } else {
+            device.advance(event, &mut self.out);
+        }
         // A busy device is tried again when it has moved.
-        self.submit_at = self.submit_at.max(event);
-        device.advance(event, &mut self.out);
+        self.submit_at = self.submit_at.max(self.now);
         self.collect()
     }
 
@@ -213,6 +223,14 @@ fn advance_is_idempotent(make: &Maker, seed: u64) -> Result<(), String> {
             }
         }
     }
+    same(whole_run(make, seed).digest, host.digest)
+}
+
+fn until_an_answer(make: &Maker, seed: u64) -> Result<(), String> {
+    let mut device = make();
+    let mut host = RandomHost::new(&*device, seed);
+    host.until_an_answer = true;
+    host.run(&mut *device);
     same(whole_run(make, seed).digest, host.digest)
 }
 

@@ -2,6 +2,7 @@
 
 use models::registry::{Replay, WorkloadModel};
 use sim::{Completion, Nanos, Outcome, Probe, Request};
+use workload::replay::timestamps::SCALE_MAX;
 
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;
@@ -52,16 +53,19 @@ impl Backlog {
             return None;
         }
         let keeps_up = scale * (arrivals.0 + behind.0) as f64 / arrivals.0.max(1) as f64;
-        let scale = if late_at_end {
-            format!("{:.1} or more", (keeps_up * 10.0).ceil() / 10.0)
-        } else {
-            format!("above {scale}")
+        let slower = match late_at_end {
+            true if !(f64::MIN_POSITIVE..=SCALE_MAX).contains(&keeps_up) => String::new(),
+            // Where requests come evenly that is enough.
+            true => format!(
+                ", or a replay.timestamps.scale of at least {:.1}, more if they come in bursts",
+                (keeps_up * 10.0).ceil() / 10.0
+            ),
+            false => format!(", or a replay.timestamps.scale above {scale}"),
         };
         Some(format!(
             "the device fell behind the trace's times: at most {} requests waited, up to {}; when \
              the last arrived, {left} waited, for {behind} more. The response times are those of \
-             this queue. Use replay = \"closed-loop\", a faster part, or \
-             replay.timestamps.scale = {scale}",
+             this queue. Use replay = \"closed-loop\", a faster part{slower}",
             self.most, self.longest,
         ))
     }
@@ -154,7 +158,12 @@ mod tests {
         let note = backlog.note(Nanos(0), &outcome, 32, 1.0).unwrap();
         assert!(note.contains("at most 2002 requests waited, up to 6.003 s"), "{note}");
         assert!(note.contains("2002 waited, for 6.003 s more"), "{note}");
-        assert!(note.contains("scale = 3.1 or more"), "{note}");
+        assert!(note.contains("scale of at least 3.1, more"), "{note}");
+        // Nothing to stretch, or not enough.
+        for scale in [0.0, 500.0] {
+            let note = backlog.note(Nanos(0), &outcome, 32, scale).unwrap();
+            assert!(note.ends_with("\"closed-loop\", a faster part"), "{note}");
+        }
         let (keeps_up, outcome) = queue(3001, 1_000_000, 999_999);
         assert_eq!(keeps_up.note(Nanos(0), &outcome, 32, 1.0), None);
         // A burst that the device's own queue takes is none, however long it takes.

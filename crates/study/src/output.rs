@@ -151,8 +151,9 @@ fn replaceable(target: &Path) -> Result<PathBuf, Failure> {
 
 /// Results that cannot be written.
 pub(crate) fn unwritable(target: &Path, error: &io::Error) -> Failure {
+    let room = if overwrite::is_full(error) { "free some space, or name" } else { "name" };
     Failure::machine(format!("cannot write the results to {}: {error}", target.display()))
-        .help("free some space, or name another place with --out DIR; nothing was left behind")
+        .help(format!("{room} another place with --out DIR; nothing was left behind"))
 }
 
 #[cfg(test)]

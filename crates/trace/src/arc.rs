@@ -21,7 +21,8 @@
 
 use config::Size;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use sim::{Bytes, Lba, Op, Request, Rng, SECTOR_BYTES};
 
 use crate::cursor::{Cursor, LENGTH, SECTOR, sectors_of};
@@ -38,7 +39,16 @@ pub struct Params {
     pub block: Size,
     /// Share of requests, drawn at random, that are writes; between 0 and 1.
     #[schemars(range(min = 0.0, max = 1.0))]
+    #[serde(deserialize_with = "share")]
     pub write_share: f64,
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(from)?;
+    if (0.0..=1.0).contains(&share) {
+        return Ok(share);
+    }
+    Err(D::Error::custom(format!("`{share}`, expected a share from 0 to 1")))
 }
 
 impl Default for Params {

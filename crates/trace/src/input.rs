@@ -39,6 +39,17 @@ impl Input {
             [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd"),
             _ => None,
         };
+        let unknown = match magic.as_slice() {
+            [0xfd, b'7', b'z', b'X'] => Some("xz"),
+            [b'B', b'Z', b'h', b'1'..=b'9'] => Some("bzip2"),
+            [0x04, 0x22, 0x4d, 0x18] => Some("lz4"),
+            [b'P', b'K', 3, 4] => Some("zip"),
+            _ => None,
+        };
+        if let Some(unknown) = unknown {
+            let why = format!("is compressed by {unknown}; gzip and zstd are read, others not");
+            return Err(TraceError::file(name, why));
+        }
         let whole = Cursor::new(magic).chain(read);
         let read: Box<dyn Read + Send> = match compression {
             Some("gzip") => Box::new(Gzip::new(Box::new(whole))),

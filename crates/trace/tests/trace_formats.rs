@@ -181,6 +181,11 @@ fn arc_says_that_it_lacks_flags_and_times() {
     let (trace, records) = read_as("sample.arc", all).unwrap();
     assert_eq!(records[1].request, Request::write(Lba(793_041 * 8), 128));
     assert!(trace.remarks()[0].contains("a seeded 1 are writes"));
+    for wrong in ["1.3", "-3", "30"] {
+        let wrong = format!(r#"{{"arc":{{"write_share":{wrong}}}}}"#);
+        let error = serde_json::from_str::<trace::TraceFormat>(&wrong).unwrap_err().to_string();
+        assert!(error.contains("expected a share from 0 to 1"), "{error}");
+    }
 }
 
 #[test]

@@ -79,6 +79,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// As in a job file.
     fn text(&self) -> String {
         match self {
             Scalar::Boolean(value) => u8::from(*value).to_string(),
@@ -301,7 +302,12 @@ fn options(tables: &[(&str, &[Given])]) -> Result<Options, ConfigError> {
             let Some(Standing::Honoured(set)) = keys::find(key).map(|key| key.standing) else {
                 continue;
             };
-            let (text, full) = (value.text(), format!("{place}{key}"));
+            let full = format!("{place}{key}");
+            // A job file's word for yes is a number, too, which a study's is not.
+            let text = match value {
+                Scalar::Boolean(yes) => yes.to_string(),
+                number_or_text => number_or_text.text(),
+            };
             set(&mut options, Value { text: Some(&text), dialect: Dialect::Study })
                 .map_err(|message| ConfigError::new(full.clone(), message))?;
             places.insert(*key, full);

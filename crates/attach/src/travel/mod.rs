@@ -484,7 +484,10 @@ fn found(
             "the command had not ended after {} of virtual time",
             Duration(options.limit)
         ))
-        .help("does it wait for something that never comes? if not, give it more: --limit 2000h")),
+        .help(format!(
+            "does it wait for something that never comes? if not, give it more: --limit {}",
+            Duration(Nanos(options.limit.0.saturating_mul(10)))
+        ))),
         (Err(_), End::GuestGone) => {
             let words = guest.last_words();
             let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");

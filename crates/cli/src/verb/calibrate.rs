@@ -141,8 +141,11 @@ struct Calibrated {
 }
 
 impl Fitting {
-    fn run(self) -> Result<u8, Failure> {
+    fn run(mut self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
+        for sets in [&mut self.sets, &mut self.while_fitting] {
+            sets.iter_mut().for_each(|set| *set = knobs::as_toml(set));
+        }
         let text = files::text(&self.from)?;
         if let Some(rows) = files::amplification(&self.from, &text)? {
             return flash::run(&self, rows);
@@ -223,10 +226,13 @@ fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure>
 const FAR: f64 = 0.25;
 
 impl Calibrated {
-    /// Whether the part does about what the drive does.
+    /// Whether the part does about what the drive does, where it was fitted and where not.
     fn fits(&self) -> bool {
-        let errors = errors(&self.split.fitted, &self.fitted, None);
-        errors.get(errors.len() / 2).is_none_or(|middle| *middle <= FAR)
+        let sets = [(&self.split.fitted, &self.fitted), (&self.split.held, &self.held)];
+        sets.iter().all(|(points, values)| {
+            let errors = errors(points, values, None);
+            errors.get(errors.len() / 2).is_none_or(|middle| *middle <= FAR)
+        })
     }
 
     fn told(&self, base: &Base) -> Vec<String> {
@@ -234,8 +240,8 @@ impl Calibrated {
         if !self.fits() {
             lines.push(format!(
                 "no answer: with none of the values tried does this base do what the drive does; \
-                 half of the numbers are more than {:.0} % off; try another --base, or more \
-                 --tries",
+                 half of the numbers, fitted or held back, are more than {:.0} % off; try another \
+                 --base, or more --tries",
                 100.0 * FAR
             ));
         }

@@ -47,7 +47,7 @@ fn say(answer: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(answer.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::input(format!("cannot write the answer: {error}")))
+            Err(Failure::machine(format!("cannot write the answer: {error}")))
         }
         _ => Ok(()),
     }

@@ -103,7 +103,7 @@ const SSDS: [(&str, &[&str]); 13] = [
 ];
 
 /// A trace, and what is said to that.
-const TRACES: [(&[u8], &[&str]); 9] = [
+const TRACES: [(&[u8], &[&str]); 10] = [
     (b"", &["study.toml:6:8", "t.log", "the file is empty"]),
     (b"hello world\nhello world\n", &["t.log:1:1", "cannot be told from \"hello world\""]),
     (b"\x01\x02\x03\xff\xfe\x00\x07", &["t.log", "no text, nor a binary trace"]),
@@ -113,6 +113,7 @@ const TRACES: [(&[u8], &[&str]); 9] = [
     (b"fio version 2 iolog\n/d add\n/d open\n/d read -1 4096\n", &["t.log:4:9", "\"-1\""]),
     (b"fio version 9 iolog\n/d add\n", &["t.log:1"]),
     (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", &["t.log", "gzip"]),
+    (b"\xfd7zXZ\x00\x00\x04", &["t.log", "compressed by xz; gzip and zstd are read"]),
 ];
 
 /// Arguments, and what is said to them.

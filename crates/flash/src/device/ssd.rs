@@ -504,6 +504,10 @@ impl Device for Ssd {
         self.controller.advance(now, out);
     }
 
+    fn advance_until(&mut self, until: Nanos, out: &mut Completions) -> Option<Nanos> {
+        self.controller.advance_until(until, out)
+    }
+
     fn power_fail(&mut self, _now: Nanos) -> Survivors {
         self.controller.power_fail()
     }

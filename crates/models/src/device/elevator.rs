@@ -46,7 +46,8 @@
 //! sleeps when it has nothing more to submit at that instant, so bios that a task submits some
 //! microseconds apart inside one plug do not meet there.
 //! Whoever is woken asks before whoever got an answer at the same moment; on one processor it is
-//! the other way round, and then a process can starve others of a pool of few requests.
+//! the other way round, and then a process can starve others of a pool of few requests. The
+//! guest of `travel` does not see the sleep: in Linux whoever sleeps takes no answers meanwhile.
 //! Of merged writes that a power cut takes, the last 65,536 parts since a flush are known by name.
 //!
 //! # Validated against

@@ -17,6 +17,10 @@ enum Bug {
     SecondAdvanceCompletes,
     /// A second call at one instant makes the next request slower.
     SecondAdvanceDelays,
+    /// What should stop at an answer goes on to the next one.
+    PassAnAnswer,
+    /// What should stop before a moment does what comes then.
+    GoTooFar,
     Twice,
     Swallow,
     BeforeSubmission,
@@ -35,23 +39,25 @@ enum Bug {
 }
 
 /// Every bug with the law that finds it.
-const BUGS: [(Bug, &str); 16] = [
+const BUGS: [(Bug, &str); 18] = [
     (Bug::Early, LAWS[0].0),
     (Bug::EventInThePast, LAWS[0].0),
     (Bug::SecondAdvanceCompletes, LAWS[1].0),
     (Bug::SecondAdvanceDelays, LAWS[1].0),
-    (Bug::Twice, LAWS[2].0),
-    (Bug::Swallow, LAWS[2].0),
-    (Bug::BeforeSubmission, LAWS[2].0),
-    (Bug::ForgetOnClone, LAWS[3].0),
-    (Bug::ForgetOnFreeze, LAWS[3].0),
-    (Bug::ForgetOnSave, LAWS[4].0),
-    (Bug::LoseFua, LAWS[5].0),
-    (Bug::LoseFlushed, LAWS[5].0),
-    (Bug::LoseUnacknowledged, LAWS[5].0),
-    (Bug::LoseBeyond, LAWS[5].0),
-    (Bug::LoseWithoutCache, LAWS[5].0),
-    (Bug::Ghosts, LAWS[5].0),
+    (Bug::PassAnAnswer, LAWS[2].0),
+    (Bug::GoTooFar, LAWS[2].0),
+    (Bug::Twice, LAWS[3].0),
+    (Bug::Swallow, LAWS[3].0),
+    (Bug::BeforeSubmission, LAWS[3].0),
+    (Bug::ForgetOnClone, LAWS[4].0),
+    (Bug::ForgetOnFreeze, LAWS[4].0),
+    (Bug::ForgetOnSave, LAWS[5].0),
+    (Bug::LoseFua, LAWS[6].0),
+    (Bug::LoseFlushed, LAWS[6].0),
+    (Bug::LoseUnacknowledged, LAWS[6].0),
+    (Bug::LoseBeyond, LAWS[6].0),
+    (Bug::LoseWithoutCache, LAWS[6].0),
+    (Bug::Ghosts, LAWS[6].0),
 ];
 
 /// Requests after which a bug shows that would otherwise show at once.
@@ -186,6 +192,21 @@ impl Device for Buggy {
                 _ => {}
             }
         }
+    }
+
+    fn advance_until(&mut self, until: Nanos, out: &mut Completions) -> Option<Nanos> {
+        let mut last = self.next_event().filter(|&next| next <= until)?;
+        self.advance(last, out);
+        let next = self.next_event().filter(|next| match self.bug {
+            Bug::PassAnAnswer => *next <= until,
+            Bug::GoTooFar => *next > until && until != Nanos::MAX,
+            _ => false,
+        });
+        if let Some(next) = next.filter(|_| self.seen > SLEEPS_FOR) {
+            self.advance(next, out);
+            last = next;
+        }
+        Some(last)
     }
 
     fn power_fail(&mut self, now: Nanos) -> Survivors {

@@ -88,6 +88,7 @@ fn a_wrong_table_names_its_key() {
     };
     assert_eq!(error("runtime = 10").split(':').next(), Some("runtime"));
     assert!(error("bs = \"4kb\"").starts_with("bs: expected a size such as 4k or 1g with one"));
+    assert!(error("iodepth = true").starts_with("iodepth: expected a whole number, got \"true\""));
     assert!(error("size = \"2MiB\"").contains("reaches beyond the device's end at 1 MiB"));
     assert!(error("size = \"2kB\"").contains("at least one block of 4 KiB, got 1.50 KiB"));
     assert!(error("offset = \"100%\"").starts_with("offset: job \"fio\": clone 0 starts at"));

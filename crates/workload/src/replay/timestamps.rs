@@ -41,6 +41,9 @@ impl Default for Params {
     }
 }
 
+/// The largest factor.
+pub const SCALE_MAX: f64 = 1000.0;
+
 /// Times are scaled in integers: floats never order events.
 const ONE: u64 = 1_000_000;
 
@@ -50,8 +53,9 @@ impl Params {
     /// # Errors
     /// When the scale is out of range.
     pub fn build(&self, _context: &()) -> Result<Order, ConfigError> {
-        if !(0.0..=1000.0).contains(&self.scale) {
-            let message = format!("expected a factor between 0 and 1000, got {}", self.scale);
+        if !(0.0..=SCALE_MAX).contains(&self.scale) {
+            let message =
+                format!("expected a factor between 0 and {SCALE_MAX}, got {}", self.scale);
             return Err(ConfigError::new("timestamps.scale", message));
         }
         Ok(Order::Paced(Box::new(Timestamps {

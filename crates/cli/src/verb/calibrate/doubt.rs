@@ -23,8 +23,8 @@ pub(super) fn notes(points: &[(&[Point], &[Values])]) -> Vec<String> {
         let (percent, how) =
             (100.0 * slower.abs().exp_m1(), if *slower > 0.0 { "more" } else { "less" });
         format!(
-            "{load}: the drive took {percent:.0} % {how} time than a part that fits the other \
-             loads; measure it again"
+            "{load}: the drive took {percent:.0} % {how} time than this part, which fits most of \
+             the other loads; measure it again: if it is as before, the part cannot do it"
         )
     };
     doubted.map(note).collect()

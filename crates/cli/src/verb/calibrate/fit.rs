@@ -76,6 +76,8 @@ impl Fit {
 
 /// Twice or half the dies are right only if all is nearer by this factor.
 pub(super) const NEARER: f64 = 0.9;
+/// A part is another one, and not the same again, where any knob is further away than this.
+const ELSEWHERE: f64 = 0.4;
 /// A knob that moves no point by more than this, if moved by half, is not felt.
 const FELT_MIN: f64 = 0.002;
 /// More dies in a package than any package has.
@@ -181,7 +183,17 @@ fn all_dies(
     share: u64,
     (best, others): (&mut Best, &mut Vec<Best>),
 ) -> Result<(), Failure> {
-    if let Some((mut other, path)) = limited(ground, &best.place, share, best.cost)? {
+    let flash = HostPath::of(ground);
+    let begin = best.place.clone();
+    let mut by_flash = begin.clone();
+    if let Some(mut other) = open(ground, &begin, share, best.cost)? {
+        by_flash = other.place.clone();
+        if other.cost < best.cost {
+            std::mem::swap(best, &mut other);
+        }
+        others.push(other);
+    }
+    if let Some((mut other, path)) = limited(ground, &begin, share, best.cost)? {
         if other.cost < best.cost * path.nearer(ground) {
             std::mem::swap(best, &mut other);
             path.adopt(ground);
@@ -191,7 +203,8 @@ fn all_dies(
     let mut tried: Vec<i64> = best.place.dies.into_iter().collect();
     // Twice the dies may be no better, and four times as many again.
     for (doubled, misses_max) in [(true, 2), (false, 1)] {
-        let mut last = best.place.clone();
+        // Where the host's path is the limit no small step leads to flash that is.
+        let [mut by_flash, mut last] = [by_flash.clone(), best.place.clone()];
         let mut misses = 0;
         while let Some(now) = last.dies.filter(|_| misses < misses_max) {
             let next = if doubled { now * 2 } else { now / 2 };
@@ -199,19 +212,24 @@ fn all_dies(
                 break;
             }
             tried.push(next);
-            let place = Candidate { dies: Some(next), ..last };
-            let limited = limited(ground, &place, share, best.cost)?;
-            let mut other = ground.descend_from(place, 0.2, share, Some(best.cost))?;
-            let path = limited.and_then(|(limited, path)| {
-                let nearer = limited.cost < other.cost * path.nearer(ground);
-                nearer.then(|| other = limited).map(|()| path)
-            });
+            let dies = Some(next);
+            let limited = limited(ground, &Candidate { dies, ..last }, share, best.cost)?;
+            let place = Candidate { dies, ..by_flash };
+            let mut other =
+                flash.ground(ground).descend_from(place, 0.2, share, Some(best.cost))?;
+            by_flash = other.place.clone();
+            let mut path = flash.clone();
+            if let Some((limited, its)) = limited
+                && limited.cost < other.cost * its.nearer(&flash.ground(ground))
+            {
+                (other, path) = (limited, its);
+            }
             last = other.place.clone();
             misses += 1;
             if other.cost < best.cost * NEARER {
                 misses = 0;
                 std::mem::swap(best, &mut other);
-                path.into_iter().for_each(|path| path.adopt(ground));
+                path.adopt(ground);
             }
             others.push(other);
         }
@@ -219,13 +237,23 @@ fn all_dies(
     Ok(())
 }
 
-/// What is moved where the host's path is the limit, and where that is held.
+/// What is moved where the host's path is the limit, or is not, and where that is held.
+#[derive(Clone)]
 struct HostPath {
     moved: Vec<usize>,
     centre: Vec<f64>,
 }
 
 impl HostPath {
+    fn of(ground: &Ground) -> HostPath {
+        HostPath { moved: ground.moved.clone(), centre: ground.centre.clone() }
+    }
+
+    fn ground<'a>(&self, of: &Ground<'a>) -> Ground<'a> {
+        let HostPath { moved, centre } = self.clone();
+        Ground { moved, centre, ..*of }
+    }
+
     /// A knob more has to pay.
     fn nearer(&self, ground: &Ground) -> f64 {
         if self.moved.len() > ground.moved.len() { NEARER } else { 1.0 }
@@ -236,6 +264,25 @@ impl HostPath {
     }
 }
 
+/// Where a descent ends that begins at `place` with a host's path that is no limit, if it has one.
+fn open(
+    ground: &Ground,
+    place: &Candidate,
+    share: u64,
+    goal: f64,
+) -> Result<Option<Best>, Failure> {
+    let base = &ground.trial.base;
+    let open = base.open(ground.trial.points, place);
+    if open.logs == place.logs {
+        return Ok(None);
+    }
+    // Flash comes to its place first, or the path would be the limit again.
+    let mut flash = HostPath::of(ground);
+    flash.moved.retain(|&knob| open.logs[knob] == place.logs[knob]);
+    let found = flash.ground(ground).descend_from(open, 0.2, share, None)?;
+    ground.descend_from(found.place, 0.2, share, Some(goal)).map(Some)
+}
+
 /// Where a descent ends that begins at `place` with a host's path that is the limit.
 fn limited(
     ground: &Ground,
@@ -243,33 +290,41 @@ fn limited(
     share: u64,
     goal: f64,
 ) -> Result<Option<(Best, HostPath)>, Failure> {
-    let Ground { trial, look, limit, .. } = *ground;
-    let Some(place) = trial.base.limited(trial.points, place) else { return Ok(None) };
-    let (mut moved, mut centre) = (ground.moved.clone(), ground.centre.clone());
-    if let Some(knob) = trial.base.optional().filter(|knob| !moved.contains(knob)) {
-        moved.push(knob);
-        centre[knob] = place.logs[knob];
+    let Some(place) = ground.trial.base.limited(ground.trial.points, place) else {
+        return Ok(None);
+    };
+    let mut path = HostPath::of(ground);
+    let optional = ground.trial.base.optional();
+    if let Some(knob) = optional.filter(|knob| !path.moved.contains(knob)) {
+        path.moved.push(knob);
+        path.centre[knob] = place.logs[knob];
     }
-    let with = Ground { trial, look, moved, centre, limit };
-    let found = with.descend_from(place, 0.2, share, Some(goal))?;
-    Ok(Some((found, HostPath { moved: with.moved, centre: with.centre })))
+    let found = path.ground(ground).descend_from(place, 0.2, share, Some(goal))?;
+    Ok(Some((found, path)))
 }
 
-/// Other dies that one descent left not much further off than the best, which had several, have
-/// as many as it.
+/// Other dies, and as many with all else elsewhere, that one descent left not much further off than
+/// the best, which had several, have as many as it.
 fn again(
     ground: &Ground,
     share: u64,
     (best, others): (&mut Best, &mut Vec<Best>),
 ) -> Result<(), Failure> {
-    for (dies, _) in of_dies(best, others) {
-        let own = others.iter().filter(|other| other.place.dies == Some(dies));
+    let found: Vec<Option<i64>> = of_dies(best, others).iter().map(|one| Some(one.0)).collect();
+    let without = [best.place.dies].into_iter().filter(Option::is_none);
+    for dies in found.into_iter().chain(without) {
+        let is_same = dies == best.place.dies;
+        let own = others.iter().filter(|other| {
+            let logs = || other.place.logs.iter().zip(&best.place.logs);
+            other.place.dies == dies
+                && (!is_same || logs().any(|(one, other)| (one - other).abs() > ELSEWHERE))
+        });
         let nearest = own.min_by(|a, b| a.cost.total_cmp(&b.cost)).cloned();
-        let Some(mut other) = nearest.filter(|_| best.place.dies != Some(dies)) else { continue };
+        let Some(mut other) = nearest else { continue };
         for step in [0.2, 0.05] {
             other = ground.descend_from(other.place, step, share, Some(best.cost))?;
         }
-        if other.cost < best.cost * NEARER {
+        if other.cost < best.cost * if is_same { 1.0 } else { NEARER } {
             std::mem::swap(best, &mut other);
         }
         others.push(other);
@@ -321,6 +376,9 @@ pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fi
     for (&knob, Known { error, twin }) in moved.iter().zip(known) {
         fit.spreads[knob] = Some(error);
         fit.unknown[knob] = match twin {
+            _ if trial.base.is_at_limit(knob, &fit.place) => {
+                Some("as far as is looked; begin nearer, by --set".to_string())
+            }
             _ if error <= SPREAD_MAX => None,
             Some(twin) => Some(format!("not told from {} by these points", knobs[moved[twin]].key)),
             None => Some("not known by these points".to_string()),

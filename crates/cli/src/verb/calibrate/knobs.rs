@@ -117,14 +117,22 @@ pub(super) struct Candidate {
     pub(super) dies: Option<i64>,
 }
 
-/// A value is looked for within this factor of the base's.
+/// A value is looked for within this factor of the base's,
 pub(super) const FACTOR_MAX: f64 = 100.0;
+/// one that the base did not have within this one.
+const FACTOR_ADDED_MAX: f64 = 10_000.0;
 
-impl Candidate {
-    /// By knob.
-    fn factors(&self) -> impl Iterator<Item = f64> {
-        let limit = FACTOR_MAX.ln();
-        self.logs.iter().map(move |log| log.clamp(-limit, limit).exp())
+/// A host's path with so many times what a drive did at most is not what limits it.
+const OPEN: f64 = 4.0;
+
+/// `KEY=VALUE` of the command line as TOML: a value that is none is text, as in all other commands.
+pub(super) fn as_toml(set: &str) -> String {
+    let Some((key, value)) = set.split_once('=') else { return set.to_string() };
+    let key = key.trim();
+    let key = key.strip_prefix("device.").unwrap_or(key);
+    match format!("value={value}").parse::<Table>() {
+        Ok(_) => format!("{key}={value}"),
+        Err(_) => format!("{key}={}", Value::String(value.to_string())),
     }
 }
 
@@ -230,6 +238,19 @@ impl Base {
         limited
     }
 
+    /// `place`, but the host's path lets several times through what `points` did at most: flash is
+    /// what limits the drive.
+    pub(super) fn open(&self, points: &[Point], place: &Candidate) -> Candidate {
+        let mut open = place.clone();
+        for (knob, log) in self.knobs.iter().zip(&mut open.logs) {
+            if let Some(ratio) = host_path::ratio(&knob.key, &knob.value, points) {
+                let [limit, room] = [ratio.ln(), OPEN.ln()];
+                *log = if knob.is_rate() { log.max(limit + room) } else { log.min(limit - room) };
+            }
+        }
+        open
+    }
+
     /// The settings `KEY=VALUE` of a part at `place`.
     pub(super) fn sets(&self, place: &Candidate) -> Vec<String> {
         [self.added(), self.found(place)].concat()
@@ -251,12 +272,28 @@ impl Base {
 
     /// The value of each knob at `place`, by key.
     pub(super) fn values(&self, place: &Candidate) -> Vec<(String, Value)> {
-        let pairs = self.knobs.iter().zip(place.factors());
-        let value = |knob: &Knob, factor| match scale(&knob.value, factor) {
-            Value::Integer(rpm) if knob.key == "hdd.rpm" => Value::Integer(rpm.clamp(RPM.0, RPM.1)),
-            value => value,
+        let value = |knob: &Knob, log: f64| {
+            let limit = self.limit(knob);
+            match scale(&knob.value, log.clamp(-limit, limit).exp()) {
+                Value::Integer(rpm) if knob.key == "hdd.rpm" => {
+                    Value::Integer(rpm.clamp(RPM.0, RPM.1))
+                }
+                value => value,
+            }
         };
-        pairs.map(|(knob, factor)| (knob.key.clone(), value(knob, factor))).collect()
+        let pairs = self.knobs.iter().zip(&place.logs);
+        pairs.map(|(knob, log)| (knob.key.clone(), value(knob, *log))).collect()
+    }
+
+    /// How far from where it began a knob is looked for, as a logarithm.
+    fn limit(&self, knob: &Knob) -> f64 {
+        let added = self.added.contains(&knob.key);
+        if added { FACTOR_ADDED_MAX } else { FACTOR_MAX }.ln()
+    }
+
+    /// Whether a knob is as far away as it is looked for: what is right may be further.
+    pub(super) fn is_at_limit(&self, knob: usize, place: &Candidate) -> bool {
+        place.logs[knob].abs() >= self.limit(&self.knobs[knob])
     }
 
     /// The part's tables at `place`, as large as the base's.

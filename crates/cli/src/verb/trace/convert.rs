@@ -65,8 +65,12 @@ impl Args {
 
     fn written(&self) -> Result<(Reading, Lost), Failure> {
         let target = Target::named(&self.to)?;
-        study::check_overwrite(&self.output, || self.overwrite)
-            .map_err(|failure| failure.help("choose another name, or say --overwrite"))?;
+        study::check_overwrite(&self.output, || self.overwrite).map_err(|failure| {
+            match self.output.is_dir() {
+                true => failure,
+                false => failure.help("choose another name, or say --overwrite"),
+            }
+        })?;
         study::check_output(&self.output, || true)?;
         let carries = target.carries();
         let mut reading = self.source.open(carries.response)?;

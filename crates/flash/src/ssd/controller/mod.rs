@@ -307,6 +307,7 @@ impl Controller {
     }
 
     /// Do everything due at `now`.
+    #[inline]
     pub fn advance(&mut self, now: Nanos, out: &mut Completions) {
         while let Some((_, payload)) = self.events.pop_due(now) {
             match Event::unpack(payload) {
@@ -334,6 +335,19 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// Do everything due by `until`, but nothing later than what is answered first; returns when
+    /// the last of it was due.
+    pub fn advance_until(&mut self, until: Nanos, out: &mut Completions) -> Option<Nanos> {
+        let mut last = None;
+        while out.done.is_empty()
+            && let Some(next) = self.next_event().filter(|&next| next <= until)
+        {
+            self.advance(next, out);
+            last = Some(next);
+        }
+        last
     }
 
     /// Operations may have ended, and a die may have become idle.
