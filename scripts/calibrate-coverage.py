@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Is what `blocklab calibrate` says it knows true? Drives whose parameters are known, in numbers.
 
-    scripts/calibrate-coverage.py [BLOCKLAB] [--drives N] [--seed N] [--requests N] [NAME...]
+    scripts/calibrate-coverage.py [BLOCKLAB] [--drives N] [--seed N] [--requests N] [--spread X]
+        [NAME...]
 
 NAME is part of a table's or a disturbance's name: `depth`, `size`, `writes`, `offered`, `WAF`;
 `exact`, `2 %`, `one load`, `a third`, `digits`, `fixed`.
@@ -75,6 +76,31 @@ PARTS: dict[str, tuple[tuple[int, int, int], dict[str, Any], str]] = {
             **HOST,
         },
         "ssd.geometry.planes_per_die=4",
+    ),
+    # One die and two: what limits them is flash, or the link beside it.
+    "sd-uhs1": (
+        (2, 16, 1),
+        {
+            "ssd.nand.read": ["80us"],
+            "ssd.nand.read_small.read": ["80us"],
+            "ssd.nand.program": ["1800us"],
+            "ssd.nand.bus": "200MB/s",
+            "ssd.host.completion": "10us",
+            "ssd.host.bandwidth": "90MB/s",
+        },
+        'ssd.host.command="150us"',
+    ),
+    "emmc-51": (
+        (4, 16, 1),
+        {
+            "ssd.nand.read": ["60us"],
+            "ssd.nand.read_small.read": ["60us"],
+            "ssd.nand.program": ["1500us"],
+            "ssd.nand.bus": "400MB/s",
+            "ssd.host.completion": "10us",
+            "ssd.host.bandwidth": "250MB/s",
+        },
+        'ssd.host.command="50us"',
     ),
 }
 OFFERED = "samsung-pm9a3-960"
@@ -174,23 +200,27 @@ def disturbed(rows: list[Row], noise: str, chance: random.Random) -> tuple[list[
         for name in ("iops", "mean_us", "p50_us", "p99_us"):
             if noise == "three digits" and isinstance(row.get(name), float):
                 row[name] = float(f"{row[name]:.3g}")
+        if isinstance(row.get("p99_us"), float):
+            row["p99_us"] = max(row["p99_us"], row["p50_us"])
     own = next(row for index, row in enumerate(rows) if row.get("load", index) == chosen)
     return rows, f"{own['rw']} {own['bs']} depth {own['iodepth']}"
 
 
-def by_loads(program: str, kind: str, draw: int, blocks: float, chance: random.Random,
+def by_loads(options: argparse.Namespace, kind: str, draw: int, chance: random.Random,
              folder: Path) -> tuple[str, str, dict[str, Any], list[Row]]:
     """A drive of closed loops: base, header, what is true, and what it does."""
     part = list(PARTS)[draw % len(PARTS)]
     (planes, page_kib, whole), keys, _ = PARTS[part]
-    keys = {key: scaled(value, math.exp(chance.uniform(-0.5, 0.5))) for key, value in keys.items()}
+    spread = options.spread
+    keys = {key: scaled(value, math.exp(chance.uniform(-spread, spread)))
+            for key, value in keys.items()}
     with open(Path(__file__).parent / ".." / "devices" / f"{part}.toml") as file:
         dies = int(re.search(r"dies_per_package = (\d+)", file.read())[1])
     more = chance.choice([1, 1, 2])
     dies *= more
     # So many times what `calibrate` gives a part that it only reads or fills (`smaller`): with
     # other blocks other addresses are asked for, and medians at a full queue differ by a quarter.
-    pages = int((4 << 20) // page_kib // (planes * more * 24) * blocks) // whole * whole
+    pages = int((4 << 20) // page_kib // (planes * more * 24) * options.blocks) // whole * whole
     if all(bs == "4k" for _, bs, _ in TABLES[kind]):
         # What small reads take is not told then: one time for all.
         keys.pop("ssd.nand.read_small.read")
@@ -200,7 +230,7 @@ def by_loads(program: str, kind: str, draw: int, blocks: float, chance: random.R
         drive["ssd.nand.read_small.up_to"] = "4KiB"
     rows = [dict(rw=rw, bs=bs, iodepth=depth, numjobs=1) for rw, bs, depth in TABLES[kind]]
     truth = {**keys, "ssd.geometry.dies_per_package": dies}
-    return part, HEADER, truth, measured(program, part, drive, rows, HEADER, folder)
+    return part, HEADER, truth, measured(options.blocklab, part, drive, rows, HEADER, folder)
 
 
 def by_rates(program: str, chance: random.Random, folder: Path
@@ -298,8 +328,7 @@ def of_drive(options: argparse.Namespace, kind: str, draw: int, noises: list[str
         rows = [dict(rw="w", bs="4k", iodepth=kib, iops=waf)
                 for kib, waf in zip(used, wafs, strict=True)]
     elif kind in TABLES:
-        part, header, truth, rows = by_loads(options.blocklab, kind, draw, options.blocks, chance,
-                                             folder)
+        part, header, truth, rows = by_loads(options, kind, draw, chance, folder)
         base = ["--base", part, *requests]
     else:
         part, header, truth, rows = by_rates(options.blocklab, chance, folder)
@@ -388,6 +417,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--blocks", type=float, default=1.0,
                         help="blocks of so many times the pages that calibrate gives a part")
+    parser.add_argument("--spread", type=float, default=0.5,
+                        help="keys are changed by up to this, as a logarithm")
     parser.add_argument("--keep", help="a folder for each table and answer")
     options = parser.parse_intermixed_args()
     options.blocklab = os.path.abspath(options.blocklab)

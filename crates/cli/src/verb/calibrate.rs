@@ -23,6 +23,7 @@ mod mechanisms;
 mod offered;
 mod probe;
 mod scale;
+mod settings;
 mod steps;
 mod trial;
 mod write;
@@ -144,7 +145,7 @@ impl Fitting {
     fn run(mut self) -> Result<u8, Failure> {
         write::check_free(&self.out)?;
         for sets in [&mut self.sets, &mut self.while_fitting] {
-            sets.iter_mut().for_each(|set| *set = knobs::as_toml(set));
+            sets.iter_mut().for_each(|set| *set = settings::as_toml(set));
         }
         let text = files::text(&self.from)?;
         if let Some(rows) = files::amplification(&self.from, &text)? {

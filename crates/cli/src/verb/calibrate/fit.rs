@@ -314,11 +314,16 @@ fn again(
     let without = [best.place.dies].into_iter().filter(Option::is_none);
     for dies in found.into_iter().chain(without) {
         let is_same = dies == best.place.dies;
-        let own = others.iter().filter(|other| {
-            let logs = || other.place.logs.iter().zip(&best.place.logs);
-            other.place.dies == dies
-                && (!is_same || logs().any(|(one, other)| (one - other).abs() > ELSEWHERE))
-        });
+        let is_elsewhere = |other: &Best| {
+            let apart = |&knob: &usize| (other.place.logs[knob] - best.place.logs[knob]).abs();
+            // With a knob more that is not moved here it is no other place, but another model.
+            let alike = (0..best.place.logs.len()).filter(|knob| !ground.moved.contains(knob));
+            ground.moved.iter().any(|knob| apart(knob) > ELSEWHERE)
+                && alike.into_iter().all(|knob| apart(&knob) == 0.0)
+        };
+        let own = others
+            .iter()
+            .filter(|other| other.place.dies == dies && (!is_same || is_elsewhere(other)));
         let nearest = own.min_by(|a, b| a.cost.total_cmp(&b.cost)).cloned();
         let Some(mut other) = nearest else { continue };
         for step in [0.2, 0.05] {

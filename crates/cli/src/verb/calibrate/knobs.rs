@@ -125,17 +125,6 @@ const FACTOR_ADDED_MAX: f64 = 10_000.0;
 /// A host's path with so many times what a drive did at most is not what limits it.
 const OPEN: f64 = 4.0;
 
-/// `KEY=VALUE` of the command line as TOML: a value that is none is text, as in all other commands.
-pub(super) fn as_toml(set: &str) -> String {
-    let Some((key, value)) = set.split_once('=') else { return set.to_string() };
-    let key = key.trim();
-    let key = key.strip_prefix("device.").unwrap_or(key);
-    match format!("value={value}").parse::<Table>() {
-        Ok(_) => format!("{key}={value}"),
-        Err(_) => format!("{key}={}", Value::String(value.to_string())),
-    }
-}
-
 impl Base {
     /// The part `name` with `sets` laid over it, to fit to `points`: `keys`, or those of its model.
     pub(super) fn read(
@@ -519,6 +508,22 @@ pub(super) fn lay(table: &mut Table, over: Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_base_does_not_have_is_looked_for_further_away() {
+        let base = Base::read("tlc-3d-128", &[], &[], &[]).unwrap();
+        let at = |key: &str, factor: f64| {
+            let knob = base.knobs.iter().position(|knob| knob.key == key).unwrap();
+            let mut place = base.place();
+            place.logs[knob] = factor.ln();
+            let values = base.values(&place);
+            (values[knob].1.to_string(), base.is_at_limit(knob, &place))
+        };
+        assert!(!at("ssd.nand.bus", 99.0).1);
+        assert_eq!(at("ssd.nand.bus", 1e3), at("ssd.nand.bus", 100.0));
+        assert_eq!(at("ssd.host.completion", 1e3), ("\"10000us\"".into(), false));
+        assert_eq!(at("ssd.host.completion", 1e6), ("\"100000us\"".into(), true));
+    }
 
     #[test]
     fn the_base_is_what_the_part_says_and_what_is_set() {
