@@ -155,30 +155,44 @@ pub(crate) type Wrong = (String, String);
 
 /// More in flight than the depth allows, or much less, is neither measured nor a drive's.
 const IN_FLIGHT: std::ops::RangeInclusive<f64> = 0.2..=1.5;
+/// What tells milliseconds or nanoseconds from microseconds.
+const UNITS_APART: [f64; 2] = [1e-3, 1e3];
 
 /// Whether rates and times are in the units that they are taken for: by Little's law, what is done
 /// in a mean latency is what is in flight.
 pub(super) fn in_units(points: &[Point]) -> Result<(), Wrong> {
-    let closed = points.iter().filter(|point| point.offered.is_none() && point.beside.is_none());
-    let mut shares: Vec<f64> = closed
-        .filter_map(|point| {
-            let [iops, mean, ..] = point.measured;
-            Some(iops? * mean? / 1e6 / point.in_flight() as f64)
-        })
-        .collect();
-    shares.sort_by(f64::total_cmp);
-    let Some(&middle) = shares.get(shares.len() / 2) else { return Ok(()) };
-    if IN_FLIGHT.contains(&middle) {
-        return Ok(());
+    for (metric, name) in [(1, "mean"), (2, "p50")] {
+        let closed = points.iter().filter(|one| one.offered.is_none() && one.beside.is_none());
+        let share = |point: &Point| {
+            let [iops, latency] = [point.measured[0]?, point.measured[metric]?];
+            Some(iops * latency / 1e6 / point.in_flight() as f64)
+        };
+        let mut shares: Vec<f64> = closed.filter_map(share).collect();
+        shares.sort_by(f64::total_cmp);
+        let Some(&middle) = shares.get(shares.len() / 2) else { continue };
+        // A median may be anywhere below the mean, but not in all points by a unit.
+        let apart = |unit: f64| shares.iter().all(|share| IN_FLIGHT.contains(&(share / unit)));
+        let right = if name == "mean" {
+            IN_FLIGHT.contains(&middle)
+        } else {
+            !UNITS_APART.into_iter().any(apart)
+        };
+        if right {
+            return Ok(());
+        }
+        let what = format!(
+            "IOPS times {name} latency is {} times the requests in flight, in the middle of {} \
+             points",
+            if middle < 0.1 { format!("{middle:.0e}") } else { format!("{middle:.1}") },
+            shares.len()
+        );
+        let expected = format!(
+            "once, by Little's law: requests a second in `iops` (not KB/s), microseconds in \
+             `{name}_us` (a column `{name}_ms` holds milliseconds), and iodepth of each job"
+        );
+        return Err((what, expected));
     }
-    let what = format!(
-        "IOPS times mean latency is {} times the requests in flight, in the middle of {} points",
-        if middle < 0.1 { format!("{middle:.0e}") } else { format!("{middle:.1}") },
-        shares.len()
-    );
-    let expected = "once, by Little's law: requests a second in `iops` (not KB/s), microseconds in \
-                    `mean_us` (a column `mean_ms` holds milliseconds), and iodepth of each job";
-    Err((what, expected.into()))
+    Ok(())
 }
 
 /// The head of a table, for people.
@@ -375,7 +389,12 @@ mod tests {
             let (what, _) = of(&format!("read,4k,1,1,{row}\n")).unwrap_err();
             assert!(what.contains(&format!("is {times} times")), "{what}");
         }
+        // A median says less, but that all are milliseconds.
+        assert_eq!(of("read,4k,1,1,16583,,0.06,\nread,4k,2,1,9000,,50,\n"), Ok(()));
         assert_eq!(of("read,4k,1,1,66332,,50,\n"), Ok(()));
+        let (what, expected) = of("read,4k,1,1,16583,,0.06,\n").unwrap_err();
+        assert!(what.contains("times p50 latency is 1e-3"), "{what}");
+        assert!(expected.contains("a column `p50_ms`"), "{expected}");
     }
 
     #[test]

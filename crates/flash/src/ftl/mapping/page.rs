@@ -77,7 +77,7 @@ impl Handles {
                 let most = most.unwrap_or(1);
                 let message = format!(
                     "{} handles with an open block each do not fit into the {spare} spare blocks \
-                     of a plane: expected 1 to {most}, or lower over_provisioning.live_percent",
+                     of a plane: expected 1 to {most}, or leave more over_provisioning",
                     self.count
                 );
                 Err(ConfigError::new(key, message))

@@ -110,8 +110,8 @@ impl Params {
         }
         if spare <= least {
             let message = format!(
-                "a plane has {spare} spare blocks, but a pSLC cache needs more than {least}: lower \
-                 over_provisioning.live_percent"
+                "a plane has {spare} spare blocks, but a pSLC cache needs more than {least}: leave \
+                 more over_provisioning"
             );
             return Err(ConfigError::new("", message));
         }

@@ -108,7 +108,7 @@ impl Params {
         if !(1..=most).contains(&u32::from(self.open_zones)) {
             let message = format!(
                 "{} open zones do not fit into the {spare} spare ones of {} zones: expected 1 to \
-                 {most}, or smaller zones (zone_planes), or lower over_provisioning.live_percent",
+                 {most}, or smaller zones (zone_planes), or leave more over_provisioning",
                 self.open_zones,
                 zones.count()
             );

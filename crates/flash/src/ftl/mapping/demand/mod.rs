@@ -380,8 +380,8 @@ pub fn check_room(context: &Context, map_pages: u32) -> Result<(), ConfigError> 
     }
     let message = format!(
         "{} logical pages leave no room for the mapping table: with {map_pages} map pages and \
-         {spare} spare blocks in each plane, at most {most} of {} pages can be logical; lower \
-         over_provisioning.live_percent",
+         {spare} spare blocks in each plane, at most {most} of {} pages can be logical; leave \
+         more over_provisioning",
         context.logical_pages,
         geometry.pages()
     );

@@ -128,7 +128,7 @@ impl Budget {
         let message = if most < least {
             format!(
                 "expected at least {least}, but the data blocks leave only {spare} spare blocks \
-                 on each of {} planes; lower over_provisioning.live_percent",
+                 on each of {} planes; leave more over_provisioning",
                 self.planes
             )
         } else {
@@ -150,8 +150,8 @@ impl Budget {
             return Ok(self.spare);
         }
         let message = format!(
-            "needs {least} spare blocks on each plane, but the data blocks leave {}; lower \
-             over_provisioning.live_percent",
+            "needs {least} spare blocks on each plane, but the data blocks leave {}; leave \
+             more over_provisioning",
             self.spare
         );
         Err(ConfigError::new("", message))
