@@ -47,7 +47,8 @@ impl Input {
             _ => None,
         };
         if let Some(unknown) = unknown {
-            let why = format!("is compressed by {unknown}; gzip and zstd are read, others not");
+            let why =
+                format!("the file is compressed by {unknown}; gzip and zstd are read, others not");
             return Err(TraceError::file(name, why));
         }
         let whole = Cursor::new(magic).chain(read);
