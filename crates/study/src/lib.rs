@@ -85,6 +85,7 @@ pub use files::{read_bytes, read_text};
 pub use grid::Part;
 pub use host::{HostProfile, host};
 pub use image::{Cache, Image, check_blobs, is_image, read_image, write_image};
+pub use load::set_value;
 pub use options::Options;
 pub use overwrite::{
     beside, check_create, check_distinct, check_output, check_overwrite, check_replace, create,

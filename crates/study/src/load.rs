@@ -122,6 +122,15 @@ pub(crate) fn parse_set(set: &str) -> Result<(Vec<String>, Node), Failure> {
     Ok((path, node))
 }
 
+/// The same for whoever has no tree.
+///
+/// # Errors
+/// When there is no `=`, or a part of the key is empty.
+pub fn set_value(set: &str) -> Result<(Vec<String>, toml::Value), Failure> {
+    let (path, node) = parse_set(set)?;
+    Ok((path, node.to_value()))
+}
+
 /// The parts of a key; one in quotes, as in `sweep."device.ssd.gc"`, may have points itself.
 fn parts(key: &str) -> Vec<String> {
     let mut parts = vec![String::new()];

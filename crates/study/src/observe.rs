@@ -167,13 +167,10 @@ impl Device for Observed<'_> {
         self.device.advance(now, out);
     }
     fn advance_until(&mut self, until: Nanos, out: &mut Completions) -> Option<Nanos> {
-        let before_reading = self.due.0.checked_sub(1).map(|last| until.min(Nanos(last)));
-        let last = before_reading.and_then(|until| self.device.advance_until(until, out));
-        last.or_else(|| {
-            let next = self.device.next_event().filter(|&next| next <= until)?;
-            self.advance(next, out);
-            Some(next)
-        })
+        let next = self.device.next_event().filter(|&next| next <= until)?;
+        self.tick(next);
+        // The next reading is later than that.
+        self.device.advance_until(until.min(Nanos(self.due.0 - 1)), out)
     }
     fn power_fail(&mut self, now: Nanos) -> Survivors {
         self.device.power_fail(now)

@@ -37,24 +37,21 @@ impl Input {
         let compression = match magic.as_slice() {
             [0x1f, 0x8b, ..] => Some("gzip"),
             [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd"),
-            _ => None,
-        };
-        let unknown = match magic.as_slice() {
             [0xfd, b'7', b'z', b'X'] => Some("xz"),
             [b'B', b'Z', b'h', b'1'..=b'9'] => Some("bzip2"),
             [0x04, 0x22, 0x4d, 0x18] => Some("lz4"),
             [b'P', b'K', 3, 4] => Some("zip"),
             _ => None,
         };
-        if let Some(unknown) = unknown {
-            let why =
-                format!("the file is compressed by {unknown}; gzip and zstd are read, others not");
-            return Err(TraceError::file(name, why));
-        }
         let whole = Cursor::new(magic).chain(read);
         let read: Box<dyn Read + Send> = match compression {
             Some("gzip") => Box::new(Gzip::new(Box::new(whole))),
-            Some(_) => Box::new(zstd::stream::read::Decoder::new(whole).map_err(fail)?),
+            Some("zstd") => Box::new(zstd::stream::read::Decoder::new(whole).map_err(fail)?),
+            Some(by) => {
+                let why =
+                    format!("the file is compressed by {by}; gzip and zstd are read, others not");
+                return Err(TraceError::file(name, why));
+            }
             None => Box::new(whole),
         };
         let mut input = Input {

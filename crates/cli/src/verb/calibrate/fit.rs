@@ -1,6 +1,6 @@
 //! The factors of the knobs with which a part is nearest to the drive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nalgebra::{DMatrix, DVector};
 use serde_json::{Value, json};
@@ -310,16 +310,16 @@ fn again(
     share: u64,
     (best, others): (&mut Best, &mut Vec<Best>),
 ) -> Result<(), Failure> {
-    let found: Vec<Option<i64>> = of_dies(best, others).iter().map(|one| Some(one.0)).collect();
-    let without = [best.place.dies].into_iter().filter(Option::is_none);
-    for dies in found.into_iter().chain(without) {
+    let tried: BTreeSet<Option<i64>> = others.iter().map(|other| other.place.dies).collect();
+    for dies in tried {
         let is_same = dies == best.place.dies;
         let is_elsewhere = |other: &Best| {
             let apart = |&knob: &usize| (other.place.logs[knob] - best.place.logs[knob]).abs();
             // With a knob more that is not moved here it is no other place, but another model.
-            let alike = (0..best.place.logs.len()).filter(|knob| !ground.moved.contains(knob));
+            let mut unmoved =
+                (0..best.place.logs.len()).filter(|knob| !ground.moved.contains(knob));
             ground.moved.iter().any(|knob| apart(knob) > ELSEWHERE)
-                && alike.into_iter().all(|knob| apart(&knob) == 0.0)
+                && unmoved.all(|knob| apart(&knob) == 0.0)
         };
         let own = others
             .iter()

@@ -1,16 +1,10 @@
 //! What is set on the command line.
 
-use toml::{Table, Value};
-
-/// `KEY=VALUE` of the command line as TOML: a value that is none is text, as in all other commands.
+/// `KEY=VALUE` of the command line as TOML. What is neither is told by what builds the part.
 pub(super) fn as_toml(set: &str) -> String {
-    let Some((key, value)) = set.split_once('=') else { return set.to_string() };
-    let key = key.trim();
-    let key = key.strip_prefix("device.").unwrap_or(key);
-    match format!("value={value}").parse::<Table>() {
-        Ok(_) => format!("{key}={value}"),
-        Err(_) => format!("{key}={}", Value::String(value.to_string())),
-    }
+    let Ok((path, value)) = study::set_value(set) else { return set.to_string() };
+    let key = path.join(".");
+    format!("{}={value}", key.strip_prefix("device.").unwrap_or(&key))
 }
 
 #[cfg(test)]
