@@ -1,7 +1,5 @@
 //! Bringing a drive into its starting state.
 
-use std::collections::VecDeque;
-
 use config::Failure;
 use sim::{AHEAD, Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
 
@@ -75,21 +73,25 @@ fn overwrite(
     let units = span.0 / unit.0;
     let sectors = unit.0 / SECTOR_BYTES;
     let mut left = step.writes.of(span).0 / unit.0;
-    // Where a large drive's tables are touched next is known, so that is fetched ahead. Half of it
-    // at a time: one by one, each would wait for its own walk of the processor's page tables.
-    let mut soon = VecDeque::with_capacity(AHEAD);
+    // Where a large drive's tables are touched next is known, so that is fetched ahead. Many at a
+    // time: one by one, each would wait for its own walk of the processor's page tables.
+    const BURST: usize = AHEAD / 2;
+    let (mut present, mut next) = (Vec::new(), Vec::with_capacity(BURST));
     loop {
-        if soon.len() <= AHEAD / 2 {
-            while soon.len() < AHEAD && left > 0 {
-                let write = Request::write(Lba(rng.below(units) * sectors), sectors as u32);
-                device.prefetch(&write);
-                soon.push_back(write);
-                left -= 1;
-            }
+        for _ in 0..left.min(BURST as u64) {
+            let write = Request::write(Lba(rng.below(units) * sectors), sectors as u32);
+            device.prefetch(&write);
+            next.push(write);
         }
-        let Some(write) = soon.pop_front() else { return Ok(()) };
-        progress.check()?;
-        device.apply(&write);
+        left -= next.len() as u64;
+        for write in present.drain(..) {
+            progress.check()?;
+            device.apply(&write);
+        }
+        if next.is_empty() {
+            return Ok(());
+        }
+        std::mem::swap(&mut present, &mut next);
     }
 }
 

@@ -10,7 +10,7 @@ use super::gc::Gc;
 use super::mapping::{CleaningStep, Mapping, Needs};
 use super::wear::Wear;
 use crate::ssd::geometry::Divisor;
-use crate::ssd::plan::{Cause, FlashOp, Plan};
+use crate::ssd::plan::{Cause, FlashOp, Kind, Plan};
 
 /// When and how blocks are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -358,19 +358,19 @@ impl Collector {
         flash.allocate_all(plane, frontier, &mut moves);
         mapping.relocated_all(flash, &moves);
         if self.rules.copy_back {
-            for Move { to, from, id } in &moves {
-                plan.push(FlashOp::copy_back(cause, *to, *from, *id));
-            }
+            let ops = moves.iter().map(|m| FlashOp::copy_back(cause, m.to, m.from, m.id));
+            plan.push_all(Kind::CopyBack, cause, ops);
         } else if !moves.is_empty() {
-            // The reads are the first stage and the programs the second.
+            // The reads are the first stage and the programs the second. What is not programmed yet
+            // is still in the controller.
             let programmed = flash.geometry.first_ppn(victim) + flash.pages_programmed(victim);
-            for Move { from, id, .. } in moves.iter().filter(|page| page.from < programmed) {
-                plan.push(FlashOp::read(cause, *from, *id, sectors));
-            }
+            let sensed = moves.partition_point(|page| page.from < programmed);
+            let reads = moves[..sensed].iter().map(|m| FlashOp::read(cause, m.from, m.id, sectors));
+            plan.push_all(Kind::Read, cause, reads);
             plan.then();
-            for Move { to, from, id } in &moves {
-                plan.push(FlashOp::program(cause, *to, *from, *id, sectors));
-            }
+            let programs =
+                moves.iter().map(|m| FlashOp::program(cause, m.to, m.from, m.id, sectors));
+            plan.push_all(Kind::Program, cause, programs);
         }
         let moved = moves.len();
         moves.clear();

@@ -116,7 +116,13 @@ impl FlashOp {
     /// What to do.
     #[inline]
     pub fn kind(&self) -> Kind {
-        Kind::ALL[(self.what & 3) as usize]
+        // Not from the table of all: this costs nothing.
+        match self.what & 3 {
+            0 => Kind::Read,
+            1 => Kind::Program,
+            2 => Kind::CopyBack,
+            _ => Kind::Erase,
+        }
     }
 
     /// This operation, whose block (`page`) and whose source's block (`from`) are used as pSLC.
@@ -261,6 +267,19 @@ impl Plan {
     pub fn push(&mut self, op: FlashOp) {
         self.counts.0[op.kind() as usize][op.cause() as usize] += 1;
         self.ops.push(op);
+    }
+
+    /// Add operations of one kind and cause to the present stage.
+    #[inline]
+    pub fn push_all(
+        &mut self,
+        kind: Kind,
+        cause: Cause,
+        ops: impl ExactSizeIterator<Item = FlashOp>,
+    ) {
+        self.counts.0[kind as usize][cause as usize] += ops.len() as u64;
+        let checked = |op: &FlashOp| debug_assert!(op.kind() == kind && op.cause() == cause);
+        self.ops.extend(ops.inspect(checked));
     }
 
     /// Begin a new stage, unless the present one is empty.

@@ -5,6 +5,7 @@
 //! all memory, or, like Debian, to what asks for them, and safe Rust asks through `memmap2`.
 
 use memmap2::MmapMut;
+use prefetch_index::prefetch_index;
 
 use super::{CHUNK, Word};
 
@@ -22,6 +23,29 @@ impl<T: Word> Dense<T> {
         #[cfg(target_os = "linux")]
         let _ = memory.advise(memmap2::Advice::HugePage);
         Some(Dense { memory, entries: std::marker::PhantomData })
+    }
+
+    /// Entry `index`.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> T {
+        let at = index * T::BYTES;
+        bytemuck::pod_read_unaligned(&self.memory[at..at + T::BYTES])
+    }
+
+    /// Set entry `index` to what `change` makes of it.
+    #[inline]
+    pub(super) fn update(&mut self, index: usize, change: impl FnOnce(T) -> T) {
+        // As bytes: a view of all as entries asks each time how they lie and how many they are.
+        let at = index * T::BYTES;
+        let entry = &mut self.memory[at..at + T::BYTES];
+        let value = change(bytemuck::pod_read_unaligned(entry));
+        entry.copy_from_slice(bytemuck::bytes_of(&value));
+    }
+
+    /// Fetch entry `index` into the processor's cache.
+    #[inline]
+    pub(super) fn prefetch(&self, index: usize) {
+        prefetch_index(&self.memory[..], index * T::BYTES);
     }
 
     #[inline]

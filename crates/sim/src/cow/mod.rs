@@ -5,7 +5,6 @@ mod dense;
 use std::sync::Arc;
 
 use dense::Dense;
-use prefetch_index::prefetch_index;
 
 use crate::digest::Digest;
 use crate::snapshot::{BlobSource, Loader, Saver, Snapshot, SnapshotError};
@@ -107,7 +106,7 @@ impl<T: Word> CowVec<T> {
     #[inline(always)]
     pub fn get(&mut self, index: usize) -> T {
         match &self.dense {
-            Some(dense) => dense.entries()[index],
+            Some(dense) => dense.get(index),
             None => self.get_in_chunks(index),
         }
     }
@@ -133,7 +132,7 @@ impl<T: Word> CowVec<T> {
             _ => None,
         };
         if let Some(dense) = self.dense.as_ref().or_else(part) {
-            prefetch_index(dense.entries(), index);
+            dense.prefetch(index);
         }
     }
 
@@ -144,8 +143,23 @@ impl<T: Word> CowVec<T> {
     #[inline]
     pub fn set(&mut self, index: usize, value: T) {
         match &mut self.dense {
-            Some(dense) => dense.entries_mut()[index] = value,
+            Some(dense) => dense.update(index, |_| value),
             None => self.own(index / CHUNK)[index % CHUNK] = value,
+        }
+    }
+
+    /// Set entry `index` to what `change` makes of it.
+    ///
+    /// # Panics
+    /// As [`CowVec::get`].
+    #[inline]
+    pub fn update(&mut self, index: usize, change: impl FnOnce(T) -> T) {
+        match &mut self.dense {
+            Some(dense) => dense.update(index, change),
+            None => {
+                let entry = &mut self.own(index / CHUNK)[index % CHUNK];
+                *entry = change(*entry);
+            }
         }
     }
 

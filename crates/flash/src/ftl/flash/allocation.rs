@@ -1,6 +1,6 @@
 //! Handing out pages: which block takes the next one, and whether there is room.
 
-use super::{Flash, Frontier};
+use super::{Flash, Frontier, spare_entry};
 use crate::ssd::plan::NONE;
 
 impl Flash {
@@ -112,7 +112,8 @@ impl Flash {
         let written = u32::from(self.blocks[block as usize].written);
         assert!(page >= written, "page {page} of block {block} lies below {written}");
         let first = self.geometry.first_ppn(block);
-        (written..page).for_each(|skipped| self.spare.set((first + skipped) as usize, NONE));
+        (written..page)
+            .for_each(|skipped| self.spare.set((first + skipped) as usize, spare_entry(NONE, 0)));
         self.hand_out(block, page, id)
     }
 
@@ -120,12 +121,10 @@ impl Flash {
     fn hand_out(&mut self, block: u32, page: u32, id: u32) -> u32 {
         let (ppn, age) = self.book(block, page, 1);
         // Blocks are open on every plane: more streams than the processor follows by itself.
-        if page.is_multiple_of(16) {
-            self.spare.prefetch(ppn as usize + 16);
-            self.age.prefetch(ppn as usize + 16);
+        if page.is_multiple_of(8) {
+            self.spare.prefetch(ppn as usize + 8);
         }
-        self.spare.set(ppn as usize, id);
-        self.age.set(ppn as usize, age_entry(age));
+        self.spare.set(ppn as usize, spare_entry(id, age));
         self.set_live(ppn, true);
         ppn
     }
@@ -163,12 +162,6 @@ impl Flash {
             *count = count.wrapping_add_signed(change);
         }
     }
-}
-
-/// An age as the table keeps it.
-#[inline]
-pub(super) fn age_entry(age: u64) -> u32 {
-    age.min(u64::from(u32::MAX)) as u32
 }
 
 #[cfg(test)]

@@ -25,6 +25,14 @@ const HIDDEN: u16 = 1 << 15;
 /// Blocks whose smallest valid count is kept as one number.
 const GROUP: usize = 64;
 
+/// A spare area as the table keeps it: the id, below the number of pages that the drive handed out
+/// between the opening of the page's block and the page. Both in one word: open blocks lie on every
+/// plane, and each table more would be another place of memory for each of them.
+#[inline]
+fn spare_entry(id: u32, age: u64) -> u64 {
+    age.min(u64::from(u32::MAX)) << 32 | u64::from(id)
+}
+
 /// How blocks are used as pSLC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pslc {
@@ -92,10 +100,8 @@ impl Block {
 pub struct Flash {
     /// The shape of the array.
     pub geometry: Geometry,
-    /// PPN to the id in its spare area; means nothing for a page that is not written.
-    spare: CowVec<u32>,
-    /// PPN to the number of pages handed out between the opening of its block and itself.
-    age: CowVec<u32>,
+    /// PPN to its spare area, see [`spare_entry`]; means nothing for a page that is not written.
+    spare: CowVec<u64>,
     /// One bit per PPN: the page holds the newest copy of its owner.
     live: CowVec<u64>,
     /// Valid pages per block, with [`HIDDEN`] set unless the block is sealed.
@@ -134,7 +140,6 @@ pub struct Flash {
 
 snapshot_fields!(Flash {
     spare,
-    age,
     live,
     valid,
     group_least,
@@ -157,8 +162,7 @@ impl Flash {
         let pages = geometry.pages() as usize;
         Flash {
             geometry,
-            spare: CowVec::new(pages, NONE),
-            age: CowVec::new(pages, 0),
+            spare: CowVec::new(pages, spare_entry(NONE, 0)),
             live: CowVec::new(pages.div_ceil(64), 0),
             valid: vec![HIDDEN; blocks],
             group_least: vec![HIDDEN; blocks.div_ceil(GROUP)],
@@ -187,14 +191,13 @@ impl Flash {
     /// Share the big tables so that the next clone is cheap.
     pub fn freeze(&mut self) {
         self.spare.freeze();
-        self.age.freeze();
         self.live.freeze();
     }
 
     /// The id a physical page holds the newest copy of, or [`NONE`].
     #[inline]
     pub fn owner(&mut self, ppn: u32) -> u32 {
-        if self.is_valid(ppn) { self.spare.get(ppn as usize) } else { NONE }
+        if self.is_valid(ppn) { self.spare(ppn) } else { NONE }
     }
 
     /// The page is read or superseded soon: fetch what that looks at into the processor's cache.
@@ -215,8 +218,8 @@ impl Flash {
     #[inline]
     fn set_live(&mut self, ppn: u32, live: bool) {
         let word = ppn as usize / 64;
-        let (bits, bit) = (self.live.get(word), 1 << (ppn % 64));
-        self.live.set(word, if live { bits | bit } else { bits & !bit });
+        let bit = 1 << (ppn % 64);
+        self.live.update(word, |bits| if live { bits | bit } else { bits & !bit });
     }
 
     /// Valid pages of a block.
@@ -263,9 +266,9 @@ impl Flash {
     /// True when the block of a page, if it is one, is used as pSLC.
     #[inline]
     pub fn is_pslc(&self, ppn: u32) -> bool {
-        ppn != NONE && {
+        self.pslc.is_some() && ppn != NONE && {
             let block = self.geometry.pages_per_block.div(ppn);
-            self.pslc.is_some() && self.blocks[block as usize].frontier == Frontier::PSLC.0
+            self.blocks[block as usize].frontier == Frontier::PSLC.0
         }
     }
 

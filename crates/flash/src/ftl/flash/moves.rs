@@ -1,8 +1,7 @@
 //! Moving pages of a block, many at once: page by page, the books of both blocks would be opened
 //! and closed for each.
 
-use super::allocation::age_entry;
-use super::{Flash, Frontier};
+use super::{Flash, Frontier, spare_entry};
 use crate::ssd::plan::NONE;
 
 /// A page that moves.
@@ -30,7 +29,7 @@ impl Flash {
             let mut rest = bits >> before << before;
             while rest != 0 && left > 0 {
                 let from = word * 64 + rest.trailing_zeros();
-                moves.push(Move { id: self.spare.get(from as usize), from, to: NONE });
+                moves.push(Move { id: self.spare(from), from, to: NONE });
                 rest &= rest - 1;
                 left -= 1;
             }
@@ -69,8 +68,8 @@ impl Flash {
         for (to, page) in (first..).zip(moves.iter_mut()) {
             page.to = to;
         }
-        self.spare.fill_with(first as usize, count, |i| moves[i].id);
-        self.age.fill_with(first as usize, count, |i| age_entry(age + i as u64));
+        let entry = |i: usize| spare_entry(moves[i].id, age + i as u64);
+        self.spare.fill_with(first as usize, count, entry);
         self.set_live_range(first, count as u32);
     }
 }
@@ -84,7 +83,7 @@ mod tests {
     fn books(flash: &mut Flash) -> String {
         let pages = 0..flash.geometry.pages();
         let pages: Vec<_> =
-            pages.map(|ppn| (flash.owner(ppn), flash.age.get(ppn as usize))).collect();
+            pages.map(|ppn| (flash.owner(ppn), flash.spare.get(ppn as usize))).collect();
         format!("{pages:?} {:?} {:?} {:?}", flash.blocks, flash.valid, flash.newly_sealed)
     }
 

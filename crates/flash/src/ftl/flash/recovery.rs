@@ -2,7 +2,7 @@
 
 use sim::CowVec;
 
-use super::{Flash, Frontier, GROUP, HIDDEN};
+use super::{Flash, Frontier, GROUP, HIDDEN, spare_entry};
 use crate::ssd::plan::NONE;
 
 impl Flash {
@@ -15,7 +15,8 @@ impl Flash {
         lpn: impl Fn(u32) -> u32 + Send + Sync + 'static,
     ) {
         let first = self.geometry.first_ppn(self.geometry.blocks_of_plane(plane).start);
-        self.spare.follow(first as usize, count as usize, move |ppn| lpn(ppn as u32 - first));
+        let entry = move |ppn: usize| spare_entry(lpn(ppn as u32 - first), 0);
+        self.spare.follow(first as usize, count as usize, entry);
         self.clock += u64::from(count);
         let pages = self.geometry.pages_per_block.get();
         let mut left = count;
@@ -62,12 +63,13 @@ impl Flash {
     /// When a written page was handed out: larger is later.
     pub fn sequence(&mut self, ppn: u32) -> u64 {
         let block = self.geometry.pages_per_block.div(ppn);
-        self.blocks[block as usize].opened_at + u64::from(self.age.get(ppn as usize))
+        self.blocks[block as usize].opened_at + (self.spare.get(ppn as usize) >> 32)
     }
 
     /// The id in the spare area of a programmed page, valid or not; [`NONE`] for a skipped page.
+    #[inline]
     pub fn spare(&mut self, ppn: u32) -> u32 {
-        self.spare.get(ppn as usize)
+        self.spare.get(ppn as usize) as u32
     }
 
     /// After a power failure nothing is in flight any more: pages that were handed out but not

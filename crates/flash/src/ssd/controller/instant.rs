@@ -141,30 +141,40 @@ impl Controller {
     /// Execute the present plan in no time.
     #[inline]
     fn run_now(&mut self) {
-        for index in 0..self.plan.ops.len() {
-            let op = self.plan.ops[index];
+        for &op in &self.plan.ops {
             if let Some(oracle) = &mut self.oracle.0 {
                 oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
+                oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
             }
             // Nothing was pinned: no program is in flight outside time.
-            self.executed(op, NONE);
+            Self::enter(&mut self.flash, &mut self.collector, op, NONE);
         }
     }
 
     /// Keep the books of an operation that has ended; `from` is the page it pinned.
+    #[inline]
     pub(super) fn executed(&mut self, op: FlashOp, from: u32) {
         if let Some(oracle) = &mut self.oracle.0 {
             oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
         }
+        Self::enter(&mut self.flash, &mut self.collector, op, from);
+    }
+
+    #[inline]
+    fn enter(flash: &mut Flash, collector: &mut Collector, op: FlashOp, from: u32) {
         match op.kind() {
             Kind::Read => {}
-            Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn(), from),
-            Kind::Erase => {
-                let (block, _) = self.geometry.block_page(op.ppn());
-                self.flash.erased(block);
-                self.collector.erased(block, &self.flash);
-            }
+            Kind::Program | Kind::CopyBack => flash.programmed(op.ppn(), from),
+            Kind::Erase => Self::enter_erase(flash, collector, op),
         }
+    }
+
+    // By itself, so that the rest, which every page passes, stays small.
+    #[cold]
+    fn enter_erase(flash: &mut Flash, collector: &mut Collector, op: FlashOp) {
+        let (block, _) = flash.geometry.block_page(op.ppn());
+        flash.erased(block);
+        collector.erased(block, flash);
     }
 
     /// Lose the power: what was not programmed is gone, what it superseded is back.

@@ -19,7 +19,7 @@ mod channel;
 mod queue;
 
 use channel::Channel;
-use queue::{List, NIL, Slab};
+use queue::{Entry, List, NIL, Slab};
 
 /// Who is told when an operation ends; the NAND model does not look at it.
 pub type Target = u32;
@@ -220,8 +220,9 @@ impl Nand {
     /// does not start before [`Nand::unblock`].
     #[inline]
     pub fn enqueue(&mut self, op: FlashOp, target: Target, class: Class, blocked: bool) -> u32 {
-        let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn()));
-        let slot = self.slab.insert(op, target, blocked);
+        let plane = self.geometry.plane_of(op.ppn());
+        let die = self.geometry.die_of_plane(plane);
+        let slot = self.slab.insert(op, target, (plane % PLANES_PER_DIE_MAX) as u8, blocked);
         let die = &mut self.dies[die as usize];
         let list = match class {
             Class::Read => &mut die.reads,
@@ -537,12 +538,11 @@ fn gather(
     let page = geometry.block_page(ppn).1;
     let as_one = timing.planes_as_one;
     let alone = as_one > 1 && slab[first].op.kind() == Kind::Read;
-    let plane_bit = |ppn| {
-        let plane = geometry.plane_of(ppn) % PLANES_PER_DIE_MAX;
+    let plane_bit = |plane: u8, ppn| {
         let within = if alone { timing.plane_within(geometry.block_page(ppn).1) } else { 0 };
-        1_u64 << (plane * as_one + within)
+        1_u64 << (u32::from(plane) * as_one + within)
     };
-    let mut planes_seen = plane_bit(ppn);
+    let mut planes_seen = plane_bit(slab[first].plane, ppn);
     let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
     let (mut previous, mut slot, mut last) = (NIL, list.head(), first);
     // Two rounds over the planes: further back nothing fits in practice.
@@ -550,8 +550,8 @@ fn gather(
         if slot == NIL {
             break;
         }
-        let (op, blocked, next) = (slab[slot].op, slab[slot].blocked, slab[slot].next);
-        let plane_bit = plane_bit(op.ppn());
+        let Entry { op, blocked, plane, next, .. } = slab[slot];
+        let plane_bit = plane_bit(plane, op.ppn());
         let same_page = alone
             || timing.multi_plane == MultiPlane::AnyPage
             || geometry.block_page(op.ppn()).1 == page;

@@ -14,12 +14,15 @@ pub(super) struct Entry {
     pub(super) target: u32,
     pub(super) next: u32,
     pub(super) blocked: bool,
+    /// The plane of the operation modulo the most planes of a die, which tells those of a die
+    /// apart: whoever forms a group asks it of all that wait.
+    pub(super) plane: u8,
     used: bool,
     /// Counts insertions, to give the operations back in order after a power failure.
     sequence: u32,
 }
 
-snapshot_fields!(Entry { op, target, next, blocked, used, sequence });
+snapshot_fields!(Entry { op, target, next, blocked, plane, used, sequence });
 
 /// All operations inside the NAND model.
 #[derive(Clone, Debug)]
@@ -59,11 +62,11 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, op: FlashOp, target: u32, blocked: bool) -> u32 {
+    pub(super) fn insert(&mut self, op: FlashOp, target: u32, plane: u8, blocked: bool) -> u32 {
         self.used += 1;
         self.sequence = self.sequence.wrapping_add(1);
         let sequence = self.sequence;
-        let entry = Entry { op, target, next: NIL, blocked, used: true, sequence };
+        let entry = Entry { op, target, next: NIL, blocked, plane, used: true, sequence };
         if self.free == NIL {
             self.entries.push(entry);
             return self.entries.len() as u32 - 1;
@@ -172,7 +175,7 @@ mod tests {
         let mut list = List::default();
         let slots: Vec<_> = (0..4)
             .map(|ppn| {
-                let slot = slab.insert(FlashOp::erase(Cause::Gc, ppn), 0, false);
+                let slot = slab.insert(FlashOp::erase(Cause::Gc, ppn), 0, 0, false);
                 list.push(&mut slab, slot);
                 slot
             })
@@ -189,7 +192,8 @@ mod tests {
     #[test]
     fn draining_gives_operations_in_order() {
         let mut slab = Slab::default();
-        let insert = |slab: &mut Slab, ppn| slab.insert(FlashOp::erase(Cause::Gc, ppn), 0, false);
+        let insert =
+            |slab: &mut Slab, ppn| slab.insert(FlashOp::erase(Cause::Gc, ppn), 0, 0, false);
         let first = insert(&mut slab, 1);
         insert(&mut slab, 2);
         slab.remove(first);
