@@ -99,10 +99,12 @@ fn a_root_boots_in_a_machine_and_what_it_shows_is_seen() {
     assert!(machine["requests"]["read"][1].as_u64().unwrap() > 1 << 20, "{machine}");
     let who = machine["accelerator"].as_str().unwrap();
     assert!(who == "KVM" || who.starts_with("TCG ("), "{who}");
-    // Whoever read the data waited for it.
+    // Somebody waited. Not surely who read the data: on a busy machine it may come before they sleep.
     let rows = boot["ranking"].as_array().unwrap();
-    let waited = |row: &Value| row["name"] == "busybox" && row["io_ns"].as_u64().unwrap() > 0;
-    assert!(rows.iter().any(waited), "{rows:?}");
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+    let read = |row: &Value| row["name"] == "busybox" && number(row, "read_bytes") >= 1_000_000;
+    assert!(rows.iter().any(read), "{rows:?}");
+    assert!(rows.iter().any(|row| number(row, "io_ns") > 0), "{rows:?}");
     assert_eq!(boot["head"]["lost"], 0, "{}", boot["head"]);
     let kept = test.path("out/boot/mlc2009-32g.record");
     let mut report = Command::new(env!("CARGO_BIN_EXE_blocklab"));
