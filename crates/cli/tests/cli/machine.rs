@@ -99,7 +99,7 @@ fn a_root_boots_in_a_machine_and_what_it_shows_is_seen() {
     assert!(machine["requests"]["read"][1].as_u64().unwrap() > 1 << 20, "{machine}");
     let who = machine["accelerator"].as_str().unwrap();
     assert!(who == "KVM" || who.starts_with("TCG ("), "{who}");
-    // Somebody waited. Not surely who read the data: on a busy machine it may come before they sleep.
+    // Somebody waited. Not surely who read the data: on a busy machine it may come before that.
     let rows = boot["ranking"].as_array().unwrap();
     let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
     let read = |row: &Value| row["name"] == "busybox" && number(row, "read_bytes") >= 1_000_000;
