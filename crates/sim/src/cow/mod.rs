@@ -142,10 +142,7 @@ impl<T: Word> CowVec<T> {
     /// As [`CowVec::get`].
     #[inline]
     pub fn set(&mut self, index: usize, value: T) {
-        match &mut self.dense {
-            Some(dense) => dense.update(index, |_| value),
-            None => self.own(index / CHUNK)[index % CHUNK] = value,
-        }
+        self.update(index, |_| value);
     }
 
     /// Set entry `index` to what `change` makes of it.

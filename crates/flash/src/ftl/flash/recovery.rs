@@ -49,8 +49,7 @@ impl Flash {
                 continue;
             }
             let pages = (64 - before).min(end - ppn);
-            let bits = self.live.get(word);
-            self.live.set(word, bits | u64::MAX >> (64 - pages) << before);
+            self.live.update(word, |bits| bits | u64::MAX >> (64 - pages) << before);
             ppn += pages;
         }
     }

@@ -141,14 +141,15 @@ impl Controller {
     /// Execute the present plan in no time.
     #[inline]
     fn run_now(&mut self) {
-        for &op in &self.plan.ops {
+        let ops = std::mem::take(&mut self.plan.ops);
+        for &op in &ops {
             if let Some(oracle) = &mut self.oracle.0 {
                 oracle.planned(op).unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
-                oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
             }
             // Nothing was pinned: no program is in flight outside time.
-            Self::enter(&mut self.flash, &mut self.collector, op, NONE);
+            self.executed(op, NONE);
         }
+        self.plan.ops = ops;
     }
 
     /// Keep the books of an operation that has ended; `from` is the page it pinned.
@@ -157,24 +158,19 @@ impl Controller {
         if let Some(oracle) = &mut self.oracle.0 {
             oracle.executed(op).unwrap_or_else(|wrong| panic!("wrong operation: {wrong}"));
         }
-        Self::enter(&mut self.flash, &mut self.collector, op, from);
-    }
-
-    #[inline]
-    fn enter(flash: &mut Flash, collector: &mut Collector, op: FlashOp, from: u32) {
         match op.kind() {
             Kind::Read => {}
-            Kind::Program | Kind::CopyBack => flash.programmed(op.ppn(), from),
-            Kind::Erase => Self::enter_erase(flash, collector, op),
+            Kind::Program | Kind::CopyBack => self.flash.programmed(op.ppn(), from),
+            Kind::Erase => self.erased(op),
         }
     }
 
     // By itself, so that the rest, which every page passes, stays small.
     #[cold]
-    fn enter_erase(flash: &mut Flash, collector: &mut Collector, op: FlashOp) {
-        let (block, _) = flash.geometry.block_page(op.ppn());
-        flash.erased(block);
-        collector.erased(block, flash);
+    fn erased(&mut self, op: FlashOp) {
+        let (block, _) = self.geometry.block_page(op.ppn());
+        self.flash.erased(block);
+        self.collector.erased(block, &self.flash);
     }
 
     /// Lose the power: what was not programmed is gone, what it superseded is back.
