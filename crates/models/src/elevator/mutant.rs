@@ -32,6 +32,8 @@ pub(crate) enum Mutant {
     NeverPlug,
     /// Nobody opens the plug for those who wait.
     LeaveSleepers,
+    /// The queue goes on when the device below does, answer or not.
+    SeeBelow,
     /// Requests pass a barrier.
     PassBarrier,
     /// Nobody wakes those who wait for a request of the pool.
@@ -44,13 +46,14 @@ pub(crate) enum Mutant {
 
 #[cfg(test)]
 impl Mutant {
-    pub(crate) const ALL: [Mutant; 10] = [
+    pub(crate) const ALL: [Mutant; 11] = [
         Mutant::MixDirections,
         Mutant::MergeFua,
         Mutant::IgnoreLimits,
         Mutant::WrongSide,
         Mutant::NeverPlug,
         Mutant::LeaveSleepers,
+        Mutant::SeeBelow,
         Mutant::PassBarrier,
         Mutant::ForgetWaiting,
         Mutant::AnswerFirst,

@@ -433,6 +433,22 @@ impl Queue {
         }
     }
 
+    /// Let the device below go on. What it does without an answer nobody above can see.
+    fn go_on_below(&mut self, now: Nanos, out: &mut Completions) {
+        let mut done = std::mem::take(&mut self.done);
+        self.below.advance(now, out, &mut done);
+        let answered = !done.is_empty() || planted!(self, SeeBelow);
+        for (_, name) in done.drain(..) {
+            self.finish(now, name, out);
+        }
+        self.done = done;
+        if answered {
+            // The driver asks for more, whatever is plugged.
+            self.plug.open();
+            self.run(now);
+        }
+    }
+
     /// When the policy's time or the plug's is over; [`Nanos::MAX`] for never.
     fn next_timer(&self) -> Nanos {
         let tasks = self.sleeps_at.min(self.wakes_at).min(self.plug.opens());
@@ -487,15 +503,7 @@ impl Device for Queue {
                 return;
             }
             if below {
-                let mut done = std::mem::take(&mut self.done);
-                self.below.advance(now, out, &mut done);
-                for (_, name) in done.drain(..) {
-                    self.finish(now, name, out);
-                }
-                self.done = done;
-                // The driver asks for more, whatever is plugged.
-                self.plug.open();
-                self.run(now);
+                self.go_on_below(now, out);
             }
             if self.policy.next_event().is_some_and(|at| at <= now) {
                 self.policy.timer(now, &self.pool);

@@ -22,9 +22,12 @@ pub(crate) struct Medium {
     inside: std::collections::VecDeque<(Nanos, u64)>,
     free_at: Nanos,
     end: u64,
+    /// Work of its own that nobody above can see, at every multiple of this time while it is busy.
+    every: Nanos,
+    ticked: Nanos,
 }
 
-snapshot_fields!(Medium { inside, free_at, end });
+snapshot_fields!(Medium { inside, free_at, end, ticked });
 
 /// What a medium was given, in order.
 type Log = Arc<Mutex<Vec<(Nanos, Request)>>>;
@@ -40,12 +43,23 @@ impl Medium {
             inside: std::collections::VecDeque::new(),
             free_at: Nanos::ZERO,
             end: u64::MAX,
+            every: Nanos::MAX,
+            ticked: Nanos::ZERO,
         }
+    }
+
+    /// The same with work of its own.
+    pub(crate) fn ticking(self, us: u64) -> Medium {
+        Medium { every: Nanos::from_micros(us), ..self }
     }
 
     /// The same with room for so many.
     pub(crate) fn deep(self, depth: u32) -> Medium {
         Medium { depth, ..self }
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        self.ticked = Nanos(now.0 / self.every.0 * self.every.0);
     }
 
     /// A disk: 8 ms for a seek, 50 MB a second.
@@ -71,6 +85,7 @@ impl Device for Medium {
         if self.inside.len() >= self.depth as usize {
             return Err(Busy);
         }
+        self.tick(now);
         self.log.lock().unwrap().push((now, request));
         let fixed = self.per_sector == Nanos::ZERO;
         let seek = if self.end == request.lba.0 && !fixed { Nanos::ZERO } else { self.seek };
@@ -82,10 +97,11 @@ impl Device for Medium {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.inside.front().map(|&(at, _)| at)
+        self.inside.front().map(|&(at, _)| at.min(self.ticked.saturating_add(self.every)))
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Completions) {
+        self.tick(now);
         while let Some(&(at, id)) = self.inside.front()
             && at <= now
         {

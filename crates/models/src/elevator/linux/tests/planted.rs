@@ -42,6 +42,20 @@ fn plugging(mutant: Option<Mutant>) -> Result<(), String> {
     }
 }
 
+/// What the device does before it answers opens no plug: the driver cannot see it.
+fn sight(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut rig = rig("deadline", Medium::fixed(10_000).deep(8).ticking(700), mutant);
+    rig.read(1, 0, 8);
+    rig.until_us(100);
+    rig.write(2, 1000, 8);
+    rig.host.drain();
+    match rig.times()[1] {
+        // The plug's own time.
+        (3100, 1000) => Ok(()),
+        other => Err(format!("the write went at {other:?}")),
+    }
+}
+
 fn barriers(mutant: Option<Mutant>) -> Result<(), String> {
     let mut rig = rig("deadline", Medium::fixed(1000).deep(8), mutant);
     rig.write(1, 800, 8);
@@ -86,8 +100,13 @@ type Check = fn(Option<Mutant>) -> Result<(), String>;
 
 #[test]
 fn each_planted_bug_is_found() {
-    let checks: [(&str, Check); 4] =
-        [("sectors", sectors), ("plugging", plugging), ("barriers", barriers), ("laws", laws)];
+    let checks: [(&str, Check); 5] = [
+        ("sectors", sectors),
+        ("plugging", plugging),
+        ("sight", sight),
+        ("barriers", barriers),
+        ("laws", laws),
+    ];
     for (name, check) in checks {
         assert_eq!(check(None), Ok(()), "an honest queue: {name}");
     }
