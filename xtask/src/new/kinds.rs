@@ -21,7 +21,7 @@ pub(super) struct Kind {
     pub(super) trace: Option<&'static str>,
 }
 
-pub(super) const KINDS: [Kind; 6] = [
+pub(super) const KINDS: [Kind; 7] = [
     Kind {
         word: "device",
         about: "a block device",
@@ -31,6 +31,17 @@ pub(super) const KINDS: [Kind; 6] = [
         registry: "DeviceModel",
         source: include_str!("../../templates/device.rs.txt"),
         study: include_str!("../../templates/device.toml"),
+        trace: None,
+    },
+    Kind {
+        word: "elevator",
+        about: "the order in which requests go to a device",
+        package: "blocklab-models",
+        folder: "crates/models/src/elevator",
+        slot: "mod.rs",
+        registry: "ElevatorPolicy",
+        source: include_str!("../../templates/elevator.rs.txt"),
+        study: include_str!("../../templates/elevator.toml"),
         trace: None,
     },
     Kind {

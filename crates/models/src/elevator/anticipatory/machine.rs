@@ -1,12 +1,11 @@
 //! The state machine: batches, anticipation, and what is known of the processes.
 
-use std::collections::BTreeMap;
-
 use sim::{Counters, Nanos, Request, snapshot_enum, snapshot_fields};
 
 use super::Params;
 use crate::elevator::Policy;
 use crate::elevator::linux::habits::{Fading, Habits};
+use crate::elevator::linux::names::Names;
 use crate::elevator::linux::pool::{Fifo, NONE, Piece, Pool};
 use crate::elevator::linux::sorted::{OneWay, Sorted};
 
@@ -113,7 +112,7 @@ pub(super) struct Anticipatory {
     last: Option<u32>,
     last_answered: bool,
     processes: Vec<Process>,
-    numbers: BTreeMap<u32, u32>,
+    names: Names,
     /// Of processes that begin.
     new_think: u64,
     new_seek: u64,
@@ -138,7 +137,7 @@ snapshot_fields!(Anticipatory {
     last,
     last_answered,
     processes,
-    numbers,
+    names,
     new_think,
     new_seek,
     won,
@@ -172,7 +171,7 @@ impl Anticipatory {
             last: None,
             last_answered: false,
             processes: Vec::new(),
-            numbers: BTreeMap::new(),
+            names: Names::default(),
             new_think: 0,
             new_seek: 0,
             won: 0,
@@ -206,12 +205,10 @@ impl Anticipatory {
 
     /// The number of a process.
     fn number(&mut self, process: u32) -> u32 {
-        if let Some(&number) = self.numbers.get(&process) {
-            return number;
+        let number = self.names.number(process);
+        if number as usize == self.processes.len() {
+            self.processes.push(Process { id: process, ..Process::default() });
         }
-        let number = self.processes.len() as u32;
-        self.processes.push(Process { id: process, ..Process::default() });
-        self.numbers.insert(process, number);
         number
     }
 
@@ -267,20 +264,18 @@ impl Anticipatory {
         if self.last_answered && self.has_expired(now) {
             return true;
         }
-        let Process { habits, queued, dispatched, .. } = self.processes[owner as usize];
+        let Process { habits: Habits { think, seek, .. }, queued, dispatched, .. } =
+            self.processes[owner as usize];
         if queued > 0 || dispatched > 0 {
             return true;
         }
         let sync = rq.filter(|&rq| pool[rq].is_sync());
-        if let Some(rq) = sync.filter(|&rq| self.is_close(now, pool, rq, &habits.seek)) {
+        if let Some(rq) = sync.filter(|&rq| self.is_close(now, pool, rq, &seek)) {
             // Those who work in one place are taken for one.
             self.learn(now, owner, pool[rq].start(), pool[rq].end());
             return true;
         }
-        let think = match habits.think.samples {
-            0 => self.new_think,
-            _ => habits.think.mean,
-        };
+        let think = if think.samples == 0 { self.new_think } else { think.mean };
         think > self.antic_expire.0
     }
 
@@ -551,7 +546,7 @@ impl Policy for Anticipatory {
         (self.changed, self.fresh, self.out) = (false, false, 0);
         (self.status, self.last, self.last_answered) = (Status::Off, None, false);
         self.processes.clear();
-        self.numbers.clear();
+        self.names = Names::default();
     }
 
     fn boxed_clone(&self) -> Box<dyn Policy> {

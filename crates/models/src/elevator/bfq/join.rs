@@ -105,7 +105,7 @@ impl Bfq {
 
     /// A queue that was created soon before, once enough is known of this one.
     fn take_stable(&mut self, what: &Request, queue: u32) -> Option<u32> {
-        let process = self.names.find(what)? as usize;
+        let process = self.names.find(what.process)? as usize;
         let q = &self.queues[queue as usize];
         let (tick, wait) = (self.tick(), self.ticks.stable_later);
         let stable = self.processes[process].stable;
@@ -128,7 +128,7 @@ impl Bfq {
     }
 
     fn mark_stable(&mut self, what: &Request, partner: u32) {
-        if let Some(process) = self.names.find(what) {
+        if let Some(process) = self.names.find(what.process) {
             self.processes[process as usize].stably_joined = true;
         }
         let owner = self.queues[partner as usize].owner;

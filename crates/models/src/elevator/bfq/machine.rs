@@ -7,13 +7,14 @@ use super::burst::Burst;
 use super::device_queue::DeviceQueue;
 use super::entity::Place;
 use super::inject::Measuring;
-use super::process::{Names, Process};
+use super::process::Process;
 use super::queue::{Queue, class_and_weight};
 use super::rate::Rate;
 use super::service::{CLASSES, Schedule};
 use super::ticks::Ticks;
 use crate::elevator::Context;
 use crate::elevator::linux::idling::Idling;
+use crate::elevator::linux::names::Names;
 use crate::elevator::linux::pool::{NONE, Pool};
 use crate::elevator::linux::sorted::OneWay;
 use crate::elevator::linux::tags::map::Words;
@@ -102,7 +103,7 @@ impl Bfq {
             ticks,
             queues: Vec::new(),
             processes: Vec::new(),
-            names: Names::new(),
+            names: Names::default(),
             shelves: [NONE; SHELVES],
             schedule: Schedule::new(ticks.at(Nanos::ZERO), ticks.idle_class),
             active: NONE,
@@ -351,7 +352,7 @@ impl Bfq {
 
     /// A process has more requests than its share of the pool.
     pub(super) fn is_over_share(&self, what: &Request, limit: u32) -> bool {
-        let Some(process) = self.names.find(what) else { return false };
+        let Some(process) = self.names.find(what.process) else { return false };
         let queue = self.processes[process as usize].queue(what.is_sync());
         if queue == NONE {
             return false;

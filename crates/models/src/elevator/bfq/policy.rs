@@ -13,7 +13,7 @@ impl Policy for Bfq {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
         self.set_time(now);
         let what = pool[rq].what;
-        let process = self.names.number(&what, self.processes.len() as u32);
+        let process = self.names.number(what.process);
         if process as usize == self.processes.len() {
             let priority = what.priority;
             self.processes.push(Process { priority, ..Process::default() });
@@ -120,13 +120,13 @@ impl Policy for Bfq {
         if sync && !pool[rq].is_sync() {
             return false;
         }
-        let process = self.names.find(&piece.what);
+        let process = self.names.find(piece.what.process);
         let queue = process.map_or(NONE, |p| self.processes[p as usize].queue(sync));
         queue != NONE && pool[rq].queue == queue
     }
 
     fn front(&self, _pool: &Pool, piece: &Piece) -> Option<u32> {
-        let process = self.names.find(&piece.what)?;
+        let process = self.names.find(piece.what.process)?;
         let queue = self.processes[process as usize].queue(piece.what.is_sync());
         self.queues.get(queue as usize)?.sorted.at(piece.what.end().0)
     }

@@ -1,8 +1,6 @@
 //! Processes, and which queues their requests go to.
 
-use std::collections::BTreeMap;
-
-use sim::{Nanos, Priority, Request, snapshot_fields};
+use sim::{Nanos, Priority, snapshot_fields};
 
 use super::raise::Raise;
 use crate::elevator::linux::habits::Fading;
@@ -87,36 +85,5 @@ impl Default for Process {
 impl Process {
     pub(super) fn queue(&self, sync: bool) -> u32 {
         if sync { self.waited } else { self.unwaited }
-    }
-}
-
-/// Processes by their names.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Names {
-    numbers: BTreeMap<u32, u32>,
-    /// The one that was looked for last.
-    last: (u32, u32),
-}
-
-snapshot_fields!(Names { numbers, last });
-
-impl Names {
-    pub(super) fn new() -> Names {
-        Names { numbers: BTreeMap::new(), last: (0, NONE) }
-    }
-
-    pub(super) fn find(&self, what: &Request) -> Option<u32> {
-        if self.last.0 == what.process && self.last.1 != NONE {
-            return Some(self.last.1);
-        }
-        self.numbers.get(&what.process).copied()
-    }
-
-    /// Its number; `next` when it is a new one.
-    pub(super) fn number(&mut self, what: &Request, next: u32) -> u32 {
-        let number =
-            self.find(what).unwrap_or_else(|| *self.numbers.entry(what.process).or_insert(next));
-        self.last = (what.process, number);
-        number
     }
 }

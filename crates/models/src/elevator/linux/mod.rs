@@ -6,6 +6,7 @@ mod extent;
 pub(crate) mod habits;
 pub(crate) mod idling;
 pub(crate) mod in_order;
+pub(crate) mod names;
 pub(crate) mod owners;
 pub(crate) mod pool;
 pub(crate) mod queue;

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use sim::{Priority, PriorityClass, Request, snapshot_fields};
 
 use super::habits::Habits;
+use super::names::Names;
 use super::pool::NONE;
 
 /// Each process has a queue for what it waits for; what nobody waits for goes to one per priority.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Owners {
-    /// Numbers of processes.
-    numbers: BTreeMap<u32, u32>,
+    names: Names,
     /// By number: the queue of a process, and what is known of it.
     processes: Vec<(u32, Habits)>,
     /// Of priorities, for all that nobody waits for.
     shared: BTreeMap<(u8, u8), u32>,
 }
 
-snapshot_fields!(Owners { numbers, processes, shared });
+snapshot_fields!(Owners { names, processes, shared });
 
 /// Which shared queue a priority goes to.
 fn shelf(priority: Priority) -> (u8, u8) {
@@ -32,8 +32,8 @@ fn shelf(priority: Priority) -> (u8, u8) {
 impl Owners {
     /// The queue of a request, if there is one yet.
     pub(crate) fn find(&self, what: &Request) -> Option<u32> {
-        match self.numbers.get(&what.process) {
-            Some(&owner) => self.queue(what, owner),
+        match self.names.find(what.process) {
+            Some(owner) => self.queue(what, owner),
             // A shared queue does not ask for the process.
             None => (!what.is_sync()).then(|| self.queue(what, NONE)).flatten(),
         }
@@ -41,12 +41,10 @@ impl Owners {
 
     /// The number of a process.
     pub(crate) fn number(&mut self, process: u32) -> u32 {
-        if let Some(&number) = self.numbers.get(&process) {
-            return number;
+        let number = self.names.number(process);
+        if number as usize == self.processes.len() {
+            self.processes.push((NONE, Habits::default()));
         }
-        let number = self.processes.len() as u32;
-        self.processes.push((NONE, Habits::default()));
-        self.numbers.insert(process, number);
         number
     }
 

@@ -287,13 +287,12 @@ impl Queue {
         let rq = self.pool.allocate(now, &Piece { what: request, split: NONE });
         if !self.kind.task_plug {
             self.pool[rq].barrier = true;
-            let mut chosen = std::mem::take(&mut self.chosen);
-            self.policy.drain(now, &mut self.pool, &mut chosen);
-            for rq in chosen.drain(..) {
-                self.leave_policy(rq);
-                self.dispatch.push_back(rq);
+            self.policy.drain(now, &mut self.pool, &mut self.chosen);
+            for nth in 0..self.chosen.len() {
+                self.leave_policy(self.chosen[nth]);
+                self.dispatch.push_back(self.chosen[nth]);
             }
-            self.chosen = chosen;
+            self.chosen.clear();
             self.plug.open();
         }
         self.pool[rq].state = State::Dispatched;
@@ -335,18 +334,20 @@ impl Queue {
     /// Ask the policy what goes next, unless that is known.
     fn choose(&mut self, now: Nanos) {
         if self.dispatch.is_empty() {
-            let mut chosen = std::mem::take(&mut self.chosen);
-            self.policy.dispatch(now, &mut self.pool, &mut chosen);
-            for rq in chosen.drain(..) {
-                self.leave_policy(rq);
-                self.dispatch_sorted(rq);
+            self.policy.dispatch(now, &mut self.pool, &mut self.chosen);
+            for nth in 0..self.chosen.len() {
+                self.leave_policy(self.chosen[nth]);
+                self.dispatch_sorted(self.chosen[nth]);
             }
-            self.chosen = chosen;
+            self.chosen.clear();
         }
     }
 
     /// The driver's list rises from where the device is, and then from the beginning.
     fn dispatch_sorted(&mut self, rq: u32) {
+        if self.dispatch.is_empty() {
+            return self.dispatch.push_back(rq);
+        }
         let (new, boundary) = (&self.pool[rq], self.end_sector);
         let passes = |&&other: &&u32| {
             let other = &self.pool[other];

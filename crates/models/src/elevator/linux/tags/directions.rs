@@ -93,10 +93,9 @@ impl Directions {
         if self.count[way] < self.nr_requests {
             self.full[way] = false;
         }
-        let woken = self.sleepers[way].pop_front();
-        let is_woken = woken.is_some();
-        self.woken.extend(woken);
-        is_woken
+        let Some(woken) = self.sleepers[way].pop_front() else { return false };
+        self.woken.push_back(woken);
+        true
     }
 
     pub(super) fn sleeper(&mut self, piece: &Piece) -> Option<&mut Sleeper> {
