@@ -10,12 +10,12 @@
 //!
 //! Two queues are modelled. `noop`, `deadline`, `anticipatory` and `cfq` sit in that of Linux
 //! 2.6.26: an empty queue is plugged until 4 requests wait, 3 ms are over, the device answers, or
-//! somebody waits; a bio is merged with the request that took the last one, with one that ends where
-//! it begins, or with one that begins where it ends; `nr_requests` requests exist per direction, and
-//! a process that had to wait for one may then take a batch of 32, or for 20 ms. `none`, `mq-deadline`, `kyber`
-//! and `bfq` sit in that of today: each task has a plug of its own, in which a bio is compared with
-//! the last request only, and which is handed over when the task sleeps, at 32 requests, or behind
-//! one of 128 KiB.
+//! somebody waits; a bio is merged with the request that took the last one, with one that ends
+//! where it begins, or with one that begins where it ends; `nr_requests` requests exist per
+//! direction, and a process that had to wait for one may then take a batch of 32, or for 20 ms.
+//! `none`, `mq-deadline`, `kyber` and `bfq` sit in that of today: each task has a plug of its own,
+//! in which a bio is compared with the last request only, and which is handed over when the task
+//! sleeps, at 32 requests, or behind one of 128 KiB.
 //!
 //! # Equation
 //! `enqueued + splits = dequeued + merged_back + merged_front + merged_requests` on a drained queue
