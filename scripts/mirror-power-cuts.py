@@ -515,7 +515,8 @@ def live(life: Life, cuts: int, done: Callable[[dict], None]) -> None:
     except Wrong as why:
         for cut in life.unchecked:
             done(cut | {"ok": False, "why": str(why)})
-        raise
+        said = (life.folder / "mirror.log").read_text(errors="replace")[-2000:]
+        raise Wrong(f"{why}\nthe mirror said: {said}") from why
     finally:
         life.legs.end()
 

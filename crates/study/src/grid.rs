@@ -214,8 +214,9 @@ fn resolve(
     for (axis, index) in swept {
         let path: Vec<String> = axis.name.split('.').map(String::from).collect();
         check_model(&tree, &path, axis, choice)?;
-        tree.assign(&path, axis.values[index].1.clone());
+        tree.choose(&path, axis.values[index].1.clone());
     }
+    loaded.within.iter().for_each(|setting| setting.lay_over(&mut tree));
     let part = lay_part_under(&mut tree, files)?;
     lay_elevator_before(&mut tree)?;
     Ok((tree, part))
@@ -248,22 +249,32 @@ fn check_model(
         .help(format!("ask about `{label}` in a study of its own, or leave the axis out")))
 }
 
-/// The elevator that `travel.elevator` names stands before the device. It takes every bio that a
-/// guest can have on its way, as behind `blocklab travel --elevator`.
+/// The elevator that `travel.elevator` names, or has a table of, stands before the device. It takes
+/// every bio that a guest can have on its way, as behind `blocklab travel --elevator`.
 fn lay_elevator_before(tree: &mut Node) -> Result<(), Failure> {
     let Some(wanted) = tree.get("travel").and_then(|travel| travel.get("elevator")) else {
         return Ok(());
     };
-    let (origin, value) = (wanted.value.clone(), wanted.to_value());
-    // What is no string is refused where the table is read.
-    let Some(policy) = value.as_str() else { return Ok(()) };
-    elevator::check(policy).map_err(|failure| failure.at(origin.place()))?;
+    let (wanted, value) = (wanted.clone(), wanted.to_value());
+    let origin = wanted.value.clone();
+    let (policy, choice) = match (value.as_str(), wanted.entries()) {
+        (Some(name), _) => {
+            elevator::check(name).map_err(|failure| failure.at(origin.place()))?;
+            (name, elevator::named(name, &origin))
+        }
+        (None, [(name, _), ..]) => (&**name, wanted.clone()),
+        // Refused where the table is read.
+        (None, []) => return Ok(()),
+    };
     if tree.get("device").is_some_and(|device| device.get("elevator").is_some()) {
         return Err(Failure::input(format!("travel.elevator: {policy} before an elevator"))
             .at(origin.place())
             .expected("one of the two: a device without one, or no travel.elevator"));
     }
-    elevator::put_before_device(tree, policy, &origin);
+    elevator::put_before_device(tree, choice);
+    // From here on the device has its parameters.
+    let path = ["travel", "elevator"].map(String::from);
+    tree.assign(&path, Node::string(origin.clone(), policy));
     let data = Data::Leaf(i64::from(elevator::BIOS_MAX).into());
     let room = Node { key: origin.clone(), value: origin, data };
     let path = ["device", "elevator", "queue_depth_max"].map(String::from);

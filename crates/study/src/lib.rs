@@ -62,6 +62,7 @@ mod travel;
 mod travel_metrics;
 mod travelled;
 mod tree;
+mod within;
 
 pub use config::bounded::TEXT_BYTES_MAX;
 pub use config::names::nearest;

@@ -14,6 +14,7 @@ use crate::library;
 use crate::locate;
 use crate::own_command;
 use crate::tree::{Data, Node, Origin, Text};
+use crate::within::{Within, axis_above};
 
 /// A study's text with everything the command line sets, not yet laid out.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Loaded {
     pub(crate) frame: Frame,
     /// Settings of single devices or workloads of a study that has several: (path, value).
     pub(crate) late: Vec<(Vec<String>, Node)>,
+    /// Settings of what an axis chooses.
+    pub(crate) within: Vec<Within>,
     /// What was taken out of its grid.
     pub(crate) gone: Gone,
     /// What a reader of the result must know.
@@ -57,7 +60,7 @@ pub(crate) fn lay(
 ) -> Result<Loaded, Failure> {
     let mut tree = Node::parse(text)?;
     let sweep = tree.get("sweep").cloned();
-    let (mut late, mut set_axes) = (Vec::new(), Vec::new());
+    let (mut late, mut within, mut set_axes) = (Vec::new(), Vec::new(), Vec::new());
     let sets = sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
     let own = sets.iter().any(|(path, _)| own_command::is_set(&tree, path));
     let own = own.then(|| own_command::make_room(&mut tree));
@@ -66,13 +69,17 @@ pub(crate) fn lay(
         if path == ["workload", "trace"] && value.to_value().is_str() {
             path.push("file".into());
         }
-        apply(&mut tree, path, value, &mut late, &mut set_axes);
+        if let Some(setting) = below_axis(&mut tree, &path, &value, &mut set_axes) {
+            within.push(setting);
+        } else {
+            apply(&mut tree, path, value, &mut late, &mut set_axes);
+        }
     }
     let frame = locate::read::<Frame>(&tree)?;
     let gone = Gone::of(set_axes, sweep.as_ref(), tree.get("sweep"));
     let notes = own.into_iter().chain(gone.notes()).collect();
     let (name, text) = (name.to_string(), text.clone());
-    Ok(Loaded { name, text, directory, tree, frame, late, gone, notes })
+    Ok(Loaded { name, text, directory, tree, frame, late, within, gone, notes })
 }
 
 fn from_file(path: &Path) -> Result<(Arc<Text>, PathBuf), Failure> {
@@ -143,6 +150,24 @@ fn parts(key: &str) -> Vec<String> {
         }
     }
     parts.iter().map(|part| part.trim().to_string()).collect()
+}
+
+/// A setting of what an axis chooses. An axis that does not choose it is gone: it is set.
+fn below_axis(
+    tree: &mut Node,
+    path: &[String],
+    value: &Node,
+    gone: &mut Vec<String>,
+) -> Option<Within> {
+    let axis = axis_above(tree.get("sweep")?, path)?;
+    let mut sweep = tree.take("sweep")?;
+    let within = Within::of(&sweep, &axis, path, value);
+    if within.is_none() {
+        sweep.take(&axis);
+        gone.push(axis);
+    }
+    tree.put("sweep", sweep);
+    within
 }
 
 fn apply(
@@ -253,6 +278,36 @@ mod tests {
         assert_eq!(tree["workload"]["fio"]["iodepth"].as_integer(), Some(2));
         assert_eq!(loaded.gone.axes, ["workload.fio.iodepth"]);
         assert!(tree["sweep"].get("workload.fio.bs").is_some());
+    }
+
+    #[test]
+    fn what_an_axis_chooses_can_be_set() {
+        let text = "[device.elevator]\ndevice = 'null'\n[sweep]\n\
+                    'device.elevator.policy' = ['noop', 'deadline', 'bfq']\n";
+        let lay = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+            lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap()
+        };
+        let key = |name: &str| format!("device.elevator.policy.{name}");
+        let two = lay(&[&key("deadline.fifo_batch=1"), &key("bfq.slice_idle=0us")]);
+        assert!(two.gone.is_nothing() && two.notes.is_empty());
+        let point = |loaded: &Loaded, policy: &str| {
+            let text = Text::new("p", format!("[device.elevator]\npolicy = {policy}\n"));
+            let mut tree = Node::parse(&text).unwrap();
+            loaded.within.iter().for_each(|setting| setting.lay_over(&mut tree));
+            tree.to_value()["device"]["elevator"]["policy"].clone()
+        };
+        assert_eq!(point(&two, "'noop'").as_str(), Some("noop"));
+        assert_eq!(point(&two, "'deadline'")["deadline"]["fifo_batch"].as_integer(), Some(1));
+        let table = point(&two, "{ deadline = { writes_starved = 9 } }");
+        assert_eq!(table["deadline"].as_table().unwrap().len(), 2);
+        assert_eq!(point(&two, "'bfq'")["bfq"]["slice_idle"].as_str(), Some("0us"));
+        // A choice that is not swept is set, as any other key.
+        let other = lay(&[&key("cfq.quantum=2")]);
+        assert_eq!(other.notes, ["device.elevator.policy is set and no longer swept"]);
+        let tree = other.tree.to_value();
+        let policy = &tree["device"]["elevator"]["policy"];
+        assert_eq!(policy["cfq"]["quantum"].as_integer(), Some(2));
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn build_part_behind(
     root.put("device", device);
     if let Some(policy) = policy {
         let origin = Origin { text: Text::new("--elevator", policy), span: 0..policy.len() };
-        elevator::put_before_device(&mut root, policy, &origin);
+        elevator::put_before_device(&mut root, elevator::named(policy, &origin));
     }
     let block = tree.take(BLOCK).unwrap_or_else(|| Node::table(root.value.clone()));
     root.put(BLOCK, block);

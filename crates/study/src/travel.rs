@@ -51,6 +51,7 @@ pub struct Travel {
     /// The I/O scheduler. Default: the kernel's.
     pub scheduler: Option<Scheduler>,
     /// An elevator of this policy between the guest and the device, instead of a scheduler.
+    #[schemars(with = "Option<models::registry::ElevatorPolicy>")]
     pub elevator: Option<String>,
     /// Read-ahead of the page cache in KiB, set last of all. Default: the kernel's.
     pub read_ahead_kb: Option<u32>,

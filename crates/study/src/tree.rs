@@ -186,6 +186,20 @@ impl Node {
         }
     }
 
+    /// The same for a value of an axis: a name keeps what the document sets for that name.
+    pub(crate) fn choose(&mut self, path: &[String], value: Node) {
+        let found = self.find(path);
+        let known = |name: &str| found.node.get(name).filter(|_| found.depth == path.len());
+        let kept = match &value.data {
+            Data::Leaf(leaf) => leaf.as_str().and_then(|name| Some((name, known(name)?.clone()))),
+            _ => None,
+        };
+        let Some((name, kept)) = kept else { return self.assign(path, value) };
+        let mut table = Node::table(value.value.clone());
+        table.put(name, kept);
+        self.assign(path, table);
+    }
+
     /// Lay `over` over this node: tables merge key by key, anything else is replaced, as is
     /// one choice by another.
     pub(crate) fn overlay(&mut self, over: Node) {

@@ -357,7 +357,7 @@ impl Shared<'_> {
         let results = Mutex::new(Ok(BTreeMap::new()));
         let mut known = BTreeMap::new();
         let mut checked = Checked::default();
-        std::thread::scope(|scope| -> Result<(), Failure> {
+        let sent = std::thread::scope(|scope| -> Result<(), Failure> {
             let send = send; // dropped before the guests are waited for, also on failure
             for _ in 0..guests {
                 let (own, receive, results) = (recovery.again(), &receive, &results);
@@ -401,9 +401,10 @@ impl Shared<'_> {
                 }
             }
             Ok(())
-        })?;
+        });
+        // A guest that failed stops all else: it is the one to say why.
         checked.found = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        Ok(checked)
+        sent.map(|()| checked)
     }
 
     /// What `cut` leaves; the replay is there already.

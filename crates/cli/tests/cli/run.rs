@@ -192,6 +192,33 @@ fn a_list_takes_the_place_of_a_sweeps_values() {
     }
 }
 
+/// `policy` is swept by name: a tunable of one policy holds where it is chosen, from the command
+/// line and from the study, and a wrong one is told.
+#[test]
+fn what_an_axis_chooses_can_be_set() {
+    let study = "[study]\ntitle = 't'\n[device.elevator]\nqueue_depth = 1\nnr_requests = 64\n\
+                 [device.elevator.device.hdd]\npart = 'wd-80g-5400'\n@table@\
+                 [workload.fio]\nrw = 'randread'\nbs = '4KiB'\niodepth = 32\n\
+                 [run]\nrequests = 500\n\
+                 [sweep]\n'device.elevator.policy' = ['none', 'mq-deadline']\n";
+    let policy = "device.elevator.policy.mq-deadline";
+    let means = |table: &str, sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let test = Test::study(&study.replace("@table@", table)).args(&["--json"]);
+        let answer = test.args(&sets.collect::<Vec<_>>()).json();
+        assert!(!answer["notes"].to_string().contains("swept"), "{answer}");
+        [0, 1].map(|run: usize| answer["runs"][run]["metrics"]["latency_us_mean"].clone())
+    };
+    let plain = means("", &[]);
+    let expired = means("", &[&format!("{policy}.read_expire=0us")]);
+    assert_eq!(plain[0], expired[0]);
+    assert!(plain[1].as_f64() < expired[1].as_f64(), "{plain:?} {expired:?}");
+    assert_eq!(expired, means(&format!("[{policy}]\nread_expire = '0us'\n"), &[]));
+    let wrong = format!("{policy}.fifo_batch=x");
+    let test = Test::study(&study.replace("@table@", "")).args(&["--set", &wrong]);
+    test.refuses(&["fifo_batch", "--set:1:"]);
+}
+
 #[test]
 fn labelled_devices_and_workloads_are_axes() {
     let study = r#"

@@ -123,6 +123,15 @@ fn a_check_without_an_end_is_ended() {
     let sweep = folder.crash(&args, "echo x > /dev/vda; sync /dev/vda");
     assert_eq!(sweep.code, Some(3), "{}", sweep.stderr);
     assert!(sweep.stderr.contains("more than 2s of this machine's time"), "{}", sweep.stderr);
+    // In the middle of many, too, where the others are ended because of it.
+    let program = "n=0; while [ $n -lt 30 ]; do n=$((n+1)); echo x$n | dd of=/dev/vda bs=4096 \
+                   seek=$n conv=sync oflag=direct && blocklab-ack $n || exit 1; done";
+    let check = "n=$(wc -l < $BLOCKLAB_ACKS); [ $n -lt 5 ] || [ $n -ge 30 ] || \
+                 while :; do sleep 1; done";
+    let args = ["--cuts", "40", "--panic", "--wall-limit", "2s", "--check", check];
+    let sweep = folder.crash(&args, program);
+    assert_eq!(sweep.code, Some(3), "{}", sweep.stderr);
+    assert!(sweep.stderr.contains("more than 2s of this machine's time"), "{}", sweep.stderr);
     assert!(folder.leftovers().is_empty());
 }
 
