@@ -210,10 +210,12 @@ fn what_an_axis_chooses_can_be_set() {
         [0, 1].map(|run: usize| answer["runs"][run]["metrics"]["latency_us_mean"].clone())
     };
     let plain = means("", &[]);
-    let expired = means("", &[&format!("{policy}.read_expire=0us")]);
+    // The oldest first, each time.
+    let sets = [format!("{policy}.read_expire=0us"), format!("{policy}.fifo_batch=1")];
+    let expired = means("", &sets.each_ref().map(String::as_str));
     assert_eq!(plain[0], expired[0]);
     assert!(plain[1].as_f64() < expired[1].as_f64(), "{plain:?} {expired:?}");
-    assert_eq!(expired, means(&format!("[{policy}]\nread_expire = '0us'\n"), &[]));
+    assert_eq!(expired, means(&format!("[{policy}]\nread_expire = '0us'\nfifo_batch = 1\n"), &[]));
     let wrong = format!("{policy}.fifo_batch=x");
     let test = Test::study(&study.replace("@table@", "")).args(&["--set", &wrong]);
     test.refuses(&["fifo_batch", "--set:1:"]);
