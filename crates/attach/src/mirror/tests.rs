@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mirror::core::State;
 use mirror::policy::lag::LagRules;
 use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, Span, WITNESS};
+use sim::Nanos;
 
 use super::engine::MirrorEngine;
 use super::media::Asked;
@@ -93,6 +94,18 @@ impl Host {
     }
 
     fn new(start: &Start) -> Host {
+        Host::with(start, LagRules::default())
+    }
+
+    /// Leaves no leg out as time goes by, so that a machine that pauses changes nothing.
+    fn patient(start: &Start) -> Host {
+        let (stuck_after, fail_after) = (Nanos::from_secs(3600), Nanos::from_secs(7200));
+        let rules =
+            LagRules { stuck_after, fail_after, flush_deadline: None, ..LagRules::default() };
+        Host::with(start, LagRules { slow: None, ..rules })
+    }
+
+    fn with(start: &Start, rules: LagRules) -> Host {
         let (devices, opened) = open(start, &Asked::default()).unwrap();
         let frozen = [0, 1].map(|leg: usize| {
             devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.frozen.clone())
@@ -102,7 +115,7 @@ impl Host {
         });
         let clock = Clock::start();
         Host {
-            array: MirrorEngine::new(devices, opened, LagRules::default(), clock.now()).unwrap(),
+            array: MirrorEngine::new(devices, opened, rules, clock.now()).unwrap(),
             clock,
             frozen,
             broken,
@@ -159,7 +172,7 @@ impl Host {
 #[test]
 fn a_flush_during_a_freeze_survives_the_loss_of_the_other_leg() {
     let folder = Folder::created(true, Mode::Log);
-    let mut host = Host::new(&folder.start(true, [false; DEVICES]));
+    let mut host = Host::patient(&folder.start(true, [false; DEVICES]));
     host.write(0, &[1; 16384]);
     host.flush();
     host.frozen[SLOW].store(true, Ordering::SeqCst);
