@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use sim::{Lba, Nanos, Op, Request, RequestId, snapshot_enum, snapshot_fields};
+use sim::{Nanos, Op, Request, RequestId, snapshot_enum, snapshot_fields};
 
 /// No entry: the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -271,7 +271,8 @@ impl Pool {
     /// part begins, how long it is, and whether it is the last part of it.
     pub(crate) fn release(&mut self, rq: u32, mut each: impl FnMut(RequestId, u64, u32, bool)) {
         self.unchain(rq);
-        let Rq { mut first_bio, what: Request { lba: Lba(mut lba), .. }, .. } = self[rq];
+        let Rq { mut first_bio, what, .. } = self[rq];
+        let mut lba = what.lba.0;
         while first_bio != NONE {
             let Bio { id, sectors, next, split } = self.bios[first_bio as usize];
             let mut whole = true;
