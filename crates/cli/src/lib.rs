@@ -22,6 +22,7 @@ mod write;
 pub use verb::trace_table;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::LazyLock;
 
@@ -72,20 +73,29 @@ where
     let json = argv.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let arguments = match Arguments::try_parse_from(argv) {
         Ok(arguments) => arguments,
+        // Help and version are answers, not errors; clap prints them on stdout.
+        Err(answer) if !answer.use_stderr() => {
+            return match answer.print() {
+                Err(why) if why.kind() != ErrorKind::BrokenPipe => {
+                    let failure = not_whole(&why);
+                    warn(&failure);
+                    failure.exit_code()
+                }
+                _ => 0,
+            };
+        }
         Err(error) => {
-            // Help and version are answers, not errors; clap prints them on stdout.
             let _ = error.print();
-            if error.use_stderr() && json {
+            if json {
                 let text = error.to_string();
                 let message = text.lines().next().unwrap_or_default();
                 say(Failure::input(message.trim_start_matches("error: ")).to_json());
             }
-            return if error.use_stderr() { 2 } else { 0 };
+            return 2;
         }
     };
     let whole = |code| match unwritten() {
-        Some(why) if code == 0 => Err(Failure::machine(format!("standard output: {why}"))
-            .help("what it has is not whole: make room and run the command again")),
+        Some(why) if code == 0 => Err(not_whole(&why)),
         _ => Ok(code),
     };
     match attempt(|| arguments.verb.run()).and_then(whole) {
@@ -98,6 +108,12 @@ where
             failure.exit_code()
         }
     }
+}
+
+/// Standard output took a part of an answer.
+fn not_whole(why: &dyn std::fmt::Display) -> Failure {
+    Failure::machine(format!("standard output: {why}"))
+        .help("what it has is not whole: make room and run the command again")
 }
 
 /// Run it. What finds that a saved drive is damaged, in the middle of its work, unwinds to here.

@@ -16,6 +16,7 @@ use crate::library;
 use crate::load::{Loaded, unreadable};
 use crate::locate;
 use crate::tree::{Data, Node, Text};
+use crate::within;
 
 /// More runs than this are a mistake, and their plan alone would fill the memory.
 const RUNS_MAX: usize = 100_000;
@@ -209,7 +210,9 @@ fn resolve(
         tree.put(&axis.name, axis.values[index].1.clone());
     }
     for (path, value) in &loaded.late {
-        tree.assign(path, value.clone());
+        if within::holds(&tree, path) {
+            tree.assign(path, value.clone());
+        }
     }
     for (axis, index) in swept {
         let path: Vec<String> = axis.name.split('.').map(String::from).collect();

@@ -14,7 +14,7 @@ use crate::library;
 use crate::locate;
 use crate::own_command;
 use crate::tree::{Data, Node, Origin, Text};
-use crate::within::{Within, axis_above};
+use crate::within::{self, Within, axis_above};
 
 /// A study's text with everything the command line sets, not yet laid out.
 #[derive(Debug)]
@@ -77,7 +77,11 @@ pub(crate) fn lay(
     }
     let frame = locate::read::<Frame>(&tree)?;
     let gone = Gone::of(set_axes, sweep.as_ref(), tree.get("sweep"));
-    let notes = own.into_iter().chain(gone.notes()).collect();
+    let mut notes: Vec<String> = own.into_iter().chain(gone.notes()).collect();
+    within.iter().try_for_each(|setting: &Within| setting.check(&tree, &late))?;
+    for (path, value) in &late {
+        notes.extend(within::of_some(&tree, path, value)?);
+    }
     let (name, text) = (name.to_string(), text.clone());
     Ok(Loaded { name, text, directory, tree, frame, late, within, gone, notes })
 }
@@ -302,6 +306,17 @@ mod tests {
         let table = point(&two, "{ deadline = { writes_starved = 9 } }");
         assert_eq!(table["deadline"].as_table().unwrap().len(), 2);
         assert_eq!(point(&two, "'bfq'")["bfq"]["slice_idle"].as_str(), Some("0us"));
+        let first = key("deadline.fifo_batch=1");
+        // The axis is set after what it chooses.
+        let axis = |value: &str| format!("device.elevator.policy={value}");
+        for value in ["deadline", "[\"noop\", \"deadline\"]"] {
+            assert_eq!(lay(&[&first, &axis(value)]).within.len(), 1, "{value}");
+        }
+        for value in ["noop", "[\"noop\", \"bfq\"]"] {
+            let sets = [first.clone(), axis(value)];
+            let error = super::lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap_err();
+            assert!(error.to_string().contains("is set to what is no `deadline`"), "{error}");
+        }
         // A choice that is not swept is set, as any other key.
         let other = lay(&[&key("cfq.quantum=2")]);
         assert_eq!(other.notes, ["device.elevator.policy is set and no longer swept"]);
@@ -327,6 +342,27 @@ mod tests {
         let set = lay(&["workload.ie.writes=0.5"]);
         assert!(set.tree.get("workloads").is_some() && set.gone.is_nothing());
         assert_eq!(set.late.len(), 1);
+    }
+
+    #[test]
+    fn a_setting_of_a_model_holds_for_the_devices_of_that_model() {
+        let text = "[devices]\na.ssd = {}\nb.hdd = {}\nc.ssd = {}\n";
+        let lay = |set: &str| lay("t", &Text::new("t", text), PathBuf::new(), &[set.to_string()]);
+        let two = lay("device.ssd.gc=fifo").unwrap();
+        let note = "device.ssd.gc is set of a, c; of another model, and as it was: b";
+        assert_eq!(two.notes, [note]);
+        let holds = |label: &str| {
+            let mut point = Node::parse(&Text::new("p", "")).unwrap();
+            point.put("device", two.tree.get("devices").unwrap().get(label).unwrap().clone());
+            crate::within::holds(&point, &two.late[0].0)
+        };
+        assert_eq!(["a", "b", "c"].map(holds), [true, false, true]);
+        let none = lay("device.null.gc=fifo").unwrap_err().to_string();
+        for part in ["--set:1:1", "none of the devices is of the model `null`", "devices.b.hdd"] {
+            assert!(none.contains(part), "{none}");
+        }
+        // What is no model is refused where each device is read.
+        assert!(lay("device.sdd.gc=fifo").unwrap().notes.is_empty());
     }
 
     #[test]

@@ -94,13 +94,16 @@ fn only_digits(message: &str) -> Option<&str> {
 const WHOLE: &str = "a whole number";
 const WHOLE_FROM_0: &str = "a whole number, 0 or more";
 
-/// Serde calls numbers what Rust calls them.
+/// Serde calls numbers and tables what Rust calls them.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => WHOLE_FROM_0,
         "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => WHOLE,
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
+        "a map" => "a table",
+        "a sequence" => "a list",
+        other if other.starts_with("struct ") => "a table",
         other => other,
     }
 }
@@ -181,6 +184,19 @@ mod tests {
         assert!(large.contains("at most 9223372036854775807"), "{large}");
         // Digits in quotes are text, and so may be those where text belongs.
         assert!(told("\"1\"").contains("invalid type: string \"1\""));
+    }
+
+    #[test]
+    fn what_is_no_table_is_told_in_words() {
+        #[derive(serde::Deserialize)]
+        struct Outer {
+            #[expect(dead_code, reason = "only read from text")]
+            inner: Job,
+        }
+        let text = Text::new("a.toml", "inner = 3\n");
+        let failure = read::<Outer>(&Node::parse(&text).unwrap()).map(drop).unwrap_err();
+        assert_eq!(failure.message, "inner: invalid type: integer `3`");
+        assert_eq!(failure.expected.as_deref(), Some("a table"));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! A study sweeps `device.elevator.policy` over names, and
 //! `device.elevator.policy.deadline.fifo_batch` is set: the axis stays, and its `deadline` has that
-//! batch.
+//! batch. A setting of `device.ssd` holds for those labelled devices that are an `ssd`.
+
+use config::Failure;
+use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::tree::{Data, Node};
 
@@ -30,6 +33,54 @@ fn chooses(value: &Node, name: &str) -> bool {
     }
 }
 
+/// The model that a setting of all labelled devices, or workloads, is of.
+fn model_of(path: &[String]) -> Option<&str> {
+    let [one, model, ..] = path else { return None };
+    let models = if one == "device" { DeviceModel::NAMES } else { WorkloadModel::NAMES };
+    models.contains(&model.as_str()).then_some(model)
+}
+
+/// Whether a setting of all labelled devices, or workloads, holds for the one of this point.
+pub(crate) fn holds(tree: &Node, path: &[String]) -> bool {
+    let Some(model) = model_of(path) else { return true };
+    tree.get(&path[0]).is_none_or(|chosen| chosen.get(model).is_some())
+}
+
+/// What a reader must know of a setting of all labelled devices, or workloads: that it is not of
+/// all.
+///
+/// # Errors
+/// When it is of none.
+pub(crate) fn of_some(
+    tree: &Node,
+    path: &[String],
+    value: &Node,
+) -> Result<Option<String>, Failure> {
+    let several = format!("{}s", path[0]);
+    let (Some(model), Some(labelled)) = (model_of(path), tree.get(&several)) else {
+        return Ok(None);
+    };
+    let (of_it, others): (Vec<_>, Vec<_>) =
+        labelled.entries().iter().partition(|(_, one)| one.get(model).is_some());
+    if of_it.is_empty() {
+        let inside = |(label, one): &&(String, Node)| {
+            one.entries().first().map(|(other, _)| format!("{several}.{label}.{other}"))
+        };
+        let known: Vec<String> = others.iter().filter_map(inside).collect();
+        let what = format!("{}: none of the {several} is of the model `{model}`", path.join("."));
+        return Err(Failure::input(what)
+            .at(value.key.place())
+            .expected(format!("a key of what there is: {}", known.join(", "))));
+    }
+    let names = |all: &[&(String, Node)]| {
+        all.iter().map(|(label, _)| label.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    Ok((!others.is_empty()).then(|| {
+        let (path, of_it, others) = (path.join("."), names(&of_it), names(&others));
+        format!("{path} is set of {of_it}; of another model, and as it was: {others}")
+    }))
+}
+
 impl Within {
     /// A setting below `axis`, if one of its values chooses what is set.
     pub(crate) fn of(sweep: &Node, axis: &str, path: &[String], value: &Node) -> Option<Within> {
@@ -37,6 +88,28 @@ impl Within {
         let mut values = sweep.get(axis)?.items().iter();
         let found = values.any(|value| chooses(value, &path[depth]));
         found.then(|| Within { path: path.to_vec(), axis: depth, value: value.clone() })
+    }
+
+    /// Refuse it where a later setting of the axis chooses something else only; `late` are those of
+    /// labelled devices.
+    pub(crate) fn check(&self, tree: &Node, late: &[(Vec<String>, Node)]) -> Result<(), Failure> {
+        let (axis, name) = (&self.path[..self.axis], &self.path[self.axis]);
+        let chosen = match tree.get("sweep").and_then(|sweep| sweep.get(&axis.join("."))) {
+            Some(list) => list.items().iter().any(|value| chooses(value, name)),
+            None => {
+                let mut late = late.iter().rev().filter(|(path, _)| path == axis);
+                let found = tree.find(axis);
+                let single = (found.depth == axis.len()).then_some(found.node);
+                late.next().map(|(_, value)| value).or(single).is_some_and(|one| chooses(one, name))
+            }
+        };
+        if chosen {
+            return Ok(());
+        }
+        let (path, axis) = (self.path.join("."), axis.join("."));
+        Err(Failure::input(format!("{path}: `{axis}` is set to what is no `{name}`"))
+            .at(self.value.key.place())
+            .expected(format!("one of the two, or `{name}` among the values of `{axis}`")))
     }
 
     /// Lay it over the document of a point that chooses it.

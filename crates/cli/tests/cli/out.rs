@@ -109,7 +109,7 @@ fn an_answer_that_is_not_whole_is_an_error_unless_nobody_wanted_more() {
         let mut told = Command::new(env!("CARGO_BIN_EXE_blocklab"));
         told.args(verb.split(' ')).stdout(output).output().unwrap()
     };
-    for verb in ["list metrics", "completions bash", "doctor"] {
+    for verb in ["list metrics", "completions bash", "doctor", "--help", "run -h", "--version"] {
         let told = told(verb, full().into());
         let said = String::from_utf8_lossy(&told.stderr);
         assert_eq!(told.status.code(), Some(3), "{verb}: {said}");
@@ -117,6 +117,8 @@ fn an_answer_that_is_not_whole_is_an_error_unless_nobody_wanted_more() {
     }
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let told = told("list metrics", writer.into());
-    assert_eq!((told.status.code(), told.stderr.as_slice()), (Some(0), &b""[..]));
+    for verb in ["list metrics", "--help"] {
+        let told = told(verb, writer.try_clone().unwrap().into());
+        assert_eq!((told.status.code(), told.stderr.as_slice()), (Some(0), &b""[..]), "{verb}");
+    }
 }
