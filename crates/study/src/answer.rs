@@ -239,13 +239,19 @@ impl Cases {
             .fold((f64::MAX, 0.0_f64), |(low, high), (_, r)| (low.min(*r), high.max(*r)));
         let changes = match &told[..] {
             [] => return None,
-            [(_, ratio)] => changed(*ratio),
+            [(_, ratio)] if self.cases.len() == 1 => changed(*ratio),
             few if few.len() <= NAMED_MAX => {
                 let each =
                     few.iter().map(|(case, ratio)| format!("{} with {case}", changed(*ratio)));
                 each.collect::<Vec<_>>().join(", ")
             }
-            many => format!("{} to {} in {} cases", changed(low), changed(high), many.len()),
+            many => {
+                let of = match self.cases.len() {
+                    all if all == many.len() => String::new(),
+                    all => format!("of {all} "),
+                };
+                format!("{} to {} in {} {of}cases", changed(low), changed(high), many.len())
+            }
         };
         Some(format!(
             " With {axis} {} instead of {}: {changes}.",
@@ -284,12 +290,14 @@ impl Cases {
         span(metric, self.values.iter().filter_map(|row| row[label]))
     }
 
-    /// How many times as much one label has as another: the least and the most of all cases.
+    /// How many times as much one label has as another: the least and the most of all cases, if each
+    /// has something with both.
     fn factor(&self, from: usize, to: usize) -> Option<(f64, f64)> {
-        let ratio = |row: &Vec<Option<f64>>| Some(row[to]? / row[from].filter(|v| *v != 0.0)?);
-        let ratios = self.values.iter().filter_map(ratio);
-        ratios.fold(None, |ends, ratio| {
-            let (low, high) = ends.unwrap_or((ratio, ratio));
+        let some = |value: Option<f64>| value.filter(|value| *value != 0.0);
+        let mut ratios = self.values.iter().map(|row| Some(some(row[to])? / some(row[from])?));
+        let first = ratios.next()??;
+        ratios.try_fold((first, first), |(low, high), ratio| {
+            let ratio = ratio?;
             Some((ratio.min(low), ratio.max(high)))
         })
     }
@@ -400,6 +408,25 @@ mod tests {
         );
         let one = cases(&[&[50.0, 100.0]], &labels).sentence("iops", "device.by");
         assert!(one.ends_with("; 2 times as much with disk as with ssd"), "{one}");
+    }
+
+    #[test]
+    fn nothing_is_no_times_as_much() {
+        let labels = ["read", "write"].map(Into::into);
+        let none = cases(&[&[15_224.0, 0.0]], &labels).sentence("iops", "device.by");
+        assert!(none.ends_with("; the most with read, the least with write"), "{none}");
+        let mixed = cases(&[&[10.0, 10.0], &[0.0, 5.0], &[3.0, 1.0]], &labels);
+        assert!(!mixed.sentence("iops", "device.by").contains("times"));
+        let numbers = [1.into(), 4.into(), 16.into()];
+        let rises = cases(&[&[0.0, 1.0, 2.0]], &numbers).sentence("waf", "device.by");
+        assert_eq!(rises, "waf goes from 0 at by 1 to 2 at by 16");
+        // Of one case of two nothing is known.
+        let one = cases(&[&[0.0, 2.0], &[100.0, 97.0]], &labels).change("device.by").unwrap();
+        assert_eq!(one, " With by write instead of read: -3 % with 1.");
+        let rows: [&[f64]; 6] =
+            [&[1.0, 1.2], &[2.0, 1.6], &[1.0, 1.0], &[1.0, 1.0], &[1.0, 1.0], &[1.0]];
+        let five = cases(&rows, &labels).change("device.by").unwrap();
+        assert!(five.ends_with("-20 % to +20 % in 5 of 6 cases."), "{five}");
     }
 
     #[test]

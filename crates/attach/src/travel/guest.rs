@@ -152,6 +152,24 @@ impl Guest {
         Pid::from_raw(self.child.id() as i32)
     }
 
+    /// Stop it until what this gives is dropped. Virtual time does not notice.
+    pub(super) fn stopped(&self) -> impl Drop + use<> {
+        struct Stopped(Option<Pid>);
+        impl Drop for Stopped {
+            fn drop(&mut self) {
+                self.0.map(|pid| kill_process(pid, Signal::CONT));
+            }
+        }
+        // A guest that has ended may have given its number away.
+        let pid = self.group().filter(|_| self.ended.is_none());
+        Stopped(pid.filter(|&pid| kill_process(pid, Signal::STOP).is_ok()))
+    }
+
+    /// What its kernel writes.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {

@@ -16,6 +16,7 @@ mod guest;
 mod inside;
 pub mod kernel;
 mod one_core;
+mod output;
 mod phases;
 pub(crate) mod plan;
 mod processor;
@@ -25,7 +26,6 @@ mod serve;
 mod settings;
 mod standstill;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -57,6 +57,7 @@ use faults::Faults;
 use file_system::find_program;
 use guest::Boot;
 use one_core::OneCore;
+use output::Output;
 use plan::{Findings, GuestPlan};
 use processor::Charges;
 use serve::{End, Server};
@@ -278,13 +279,13 @@ fn accompany(
     control: &Path,
     companion: &Companion,
 ) -> Result<End, Failure> {
-    let mut output = Output::new(control);
+    let mut output = Output::new(control, guest.log());
     let mut given_up = None;
     let end = server.serve(|| {
         if companion.echo {
-            output.copy();
+            output.copy(guest);
         }
-        given_up = (companion.check)().err();
+        given_up = (companion.check)().and_then(|()| output.check()).err();
         given_up.is_some() || guest.ended().is_some()
     })?;
     if let Some(why) = given_up {
@@ -294,7 +295,7 @@ fn accompany(
         guest.wait();
     }
     if companion.echo {
-        output.copy();
+        output.copy(guest);
     }
     Ok(end)
 }
@@ -522,36 +523,4 @@ fn computes(options: &Options) -> Failure {
         // Even there a program's own computing is free.
         Some(_) => longer.into(),
     })
-}
-
-/// The program's output on its way out of the guest.
-struct Output {
-    files: [(PathBuf, u64); 2],
-}
-
-impl Output {
-    fn new(control: &Path) -> Output {
-        Output { files: [(control.join(plan::OUTPUT), 0), (control.join(plan::COMPLAINTS), 0)] }
-    }
-
-    /// Copy what is new. Whoever closed our output early, as `head` does, has seen enough.
-    fn copy(&mut self) {
-        let mut out = std::io::stdout().lock();
-        let mut err = std::io::stderr().lock();
-        let sinks: [&mut dyn Write; 2] = [&mut out, &mut err];
-        for ((path, done), sink) in self.files.iter_mut().zip(sinks) {
-            use std::io::{Read, Seek};
-            let Ok(mut file) = std::fs::File::open(&*path) else { continue };
-            if file.metadata().map_or(0, |meta| meta.len()) == *done {
-                continue;
-            }
-            let mut text = Vec::new();
-            if file.seek(std::io::SeekFrom::Start(*done)).is_ok()
-                && file.read_to_end(&mut text).is_ok()
-            {
-                *done += text.len() as u64;
-                let _ = sink.write_all(&text).and_then(|()| sink.flush());
-            }
-        }
-    }
 }

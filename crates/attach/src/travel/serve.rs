@@ -171,13 +171,18 @@ impl Server {
     /// Serve until the guest is gone. `tick` is called now and then; true when the guest's process
     /// has ended.
     pub(super) fn serve(&mut self, mut tick: impl FnMut() -> bool) -> Result<End, Failure> {
-        /// Turns between two ticks, which cost a system call or two.
-        const TURNS: u32 = 4096;
-        let mut turns = 0;
+        /// Turns between two looks at the clock, and what lies between two ticks, which cost some
+        /// system calls. A turn takes 10 us, or some ms of a guest that computes.
+        const TURNS: u32 = 64;
+        const TICK: std::time::Duration = std::time::Duration::from_millis(20);
+        let (mut turns, mut ticked) = (0_u32, std::time::Instant::now());
         loop {
-            turns += 1;
-            if turns % TURNS == 0 && tick() {
-                return Ok(End::GuestGone);
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(TURNS) && ticked.elapsed() > TICK {
+                if tick() {
+                    return Ok(End::GuestGone);
+                }
+                ticked = std::time::Instant::now();
             }
             if let Some(end) = self.ended {
                 return Ok(end);

@@ -204,7 +204,7 @@ impl Buffer {
 const QUICKER_MAX: f64 = 20.0;
 
 /// Text as TOML has it: a string of JSON is one.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     json!(text).to_string()
 }
 

@@ -1,5 +1,7 @@
 //! `blocklab run`: answer a study's question.
 
+mod devices;
+
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,8 +15,13 @@ use crate::{answer, interrupt, progress, python, say, warn};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A study file, or the name of a shipped study (`blocklab list studies`)
+    /// A study file, or the name of a shipped study (`blocklab list studies`); with --device, a fio
+    /// job file or a recorded trace
     study: String,
+    /// Run a job or a trace on this part, by name or file (`blocklab list parts`), which is filled
+    /// first; may be repeated
+    #[arg(long = "device", value_name = "PART", conflicts_with = "on")]
+    devices: Vec<String>,
     /// Change a key of the study, such as device.ssd.gc=greedy; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -45,7 +52,7 @@ pub(crate) struct Args {
     /// Boot this vmlinuz in QEMU, stored as the study's recorded boots are, instead of replaying
     /// those; the new recordings are kept in DIR.recordings
     #[cfg(feature = "linux")]
-    #[arg(long, value_name = "VMLINUZ", conflicts_with = "on")]
+    #[arg(long, value_name = "VMLINUZ", conflicts_with_all = ["on", "devices"])]
     live: Option<PathBuf>,
     /// Make no report
     #[arg(long)]
@@ -147,6 +154,9 @@ impl Args {
 
     #[cfg(feature = "linux")]
     fn plan(&self) -> Result<PlannedStudy, Failure> {
+        if !self.devices.is_empty() {
+            return devices::plan(&self.study, &self.devices, &self.sets);
+        }
         let travelling = attach::Travelling::new(crate::binary::find);
         PlannedStudy::read_for(Box::new(travelling), &self.study, &self.sets)
     }
@@ -154,6 +164,9 @@ impl Args {
     /// The plan of a study that boots nothing.
     #[cfg(not(feature = "linux"))]
     fn planned(&mut self) -> Result<PlannedStudy, Failure> {
+        if !self.devices.is_empty() {
+            return devices::plan(&self.study, &self.devices, &self.sets);
+        }
         PlannedStudy::read(&self.study, &self.sets)
     }
 
@@ -172,8 +185,10 @@ impl Args {
 
     /// The command line that gives the same result.
     fn replay(&self) -> String {
+        let devices = self.devices.iter().map(|part| format!(" --device {}", quoted(part)));
         let sets = self.sets.iter().map(|set| format!(" --set {}", quoted(set)));
-        format!("blocklab run {}{}", quoted(&self.study), sets.collect::<String>())
+        let rest: String = devices.chain(sets).collect();
+        format!("blocklab run {}{rest}", quoted(&self.study))
     }
 }
 

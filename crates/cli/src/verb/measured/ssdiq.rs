@@ -76,7 +76,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     }
     if drives.len() > 1 {
         let what = format!("lines of {} drives: {}", drives.len(), drives.join(", "));
-        return Err((what, "those of one".into()));
+        return Err((what, "those of one, below the first line, in a file of their own".into()));
     }
     let points = rates.iter().flat_map(|(rate, repeats)| {
         let middle = |index: usize| {

@@ -1,0 +1,78 @@
+//! `run FILE --device PART`: what a job or a recording does on devices, without a study of one's own.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use study::{Failure, PlannedStudy};
+
+use super::super::measured::{quoted, quoted_part};
+
+/// Bytes at the beginning of a file that say what it is.
+const HEAD: u64 = 64 << 10;
+
+/// The plan of a study of `file`, a fio job file or a recording, on each of `devices`: parts by name
+/// or file, which are filled first.
+///
+/// # Errors
+/// When the file cannot be read or is a study, a device is named twice or is no part, and what is
+/// wrong with either.
+pub(super) fn plan(
+    file: &str,
+    devices: &[String],
+    sets: &[String],
+) -> Result<PlannedStudy, Failure> {
+    let workload = workload_of(file)?;
+    let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    let labels: Vec<&str> = devices.iter().map(|part| label(part)).collect();
+    let mut text = format!(
+        "[study]\ntitle = {}\nquestion = {}\n\n",
+        quoted(&format!("{name} on {}", labels.join(", "))),
+        quoted(&format!("What does {file} do on {}?", labels.join(", "))),
+    );
+    for (nth, part) in devices.iter().enumerate() {
+        if labels[..nth].contains(&labels[nth]) {
+            return Err(Failure::input(format!("--device {part}: named twice"))
+                .expected("each device once, by a name of its own"));
+        }
+        let place = match devices.len() {
+            1 => "device".to_string(),
+            _ => format!("devices.{}", quoted(labels[nth])),
+        };
+        let model = study::model_of(part)?;
+        let part = quoted_part(part);
+        let _ = writeln!(text, "[{place}.{model}]\npart = {part}\n");
+    }
+    let _ = writeln!(text, "[workload.{workload}]\nfile = {}\n", quoted(file));
+    text += "[[precondition]]\nfill = {}\n";
+    PlannedStudy::parse_in(Path::new(""), &name, &text, sets)
+}
+
+/// What a device is called in the answer.
+fn label(part: &str) -> &str {
+    let name = part.rsplit('/').next().unwrap_or(part);
+    name.strip_suffix(".toml").unwrap_or(name)
+}
+
+/// The workload that reads such a file: a job file begins with a section, a recording does not.
+fn workload_of(file: &str) -> Result<&'static str, Failure> {
+    let unreadable = |why| {
+        Failure::input(format!("cannot read {file}: {why}"))
+            .expected("with --device, a fio job file or a recorded trace")
+            .help("a study has devices of its own: `--set device...=...` changes them")
+    };
+    let mut head = Vec::new();
+    let read = File::open(file).and_then(|opened| opened.take(HEAD).read_to_end(&mut head));
+    read.map_err(unreadable)?;
+    let head = String::from_utf8_lossy(&head);
+    let lines = head.trim_start_matches('\u{feff}').lines().map(str::trim);
+    let mut told = lines.filter(|line| !line.is_empty() && !line.starts_with([';', '#']));
+    match told.next() {
+        Some("[study]") => Err(Failure::input(format!("{file} is a study, beside --device"))
+            .expected("a fio job file or a recorded trace")
+            .help("a study has devices of its own: `--set device...=...` changes them")),
+        Some(line) if line.starts_with('[') => Ok("fio"),
+        _ => Ok("trace"),
+    }
+}
