@@ -12,7 +12,8 @@
 //! None.
 //!
 //! # What it leaves out
-//! `open` and `close`; requests of a version 2 log before its first `wait` have no time.
+//! `open` and `close`; requests of a version 2 log have no time when none of the first 65,536 has a
+//! `wait` behind it, else those before the first are at 0.
 //!
 //! # Validated against
 //! Logs written by fio 3.33.
@@ -22,7 +23,7 @@
 
 use std::io::Write as _;
 
-use sim::{Lba, Op, Request, SECTOR_BYTES};
+use sim::{Lba, Nanos, Op, Request, SECTOR_BYTES};
 
 use crate::cursor::{Cursor, LENGTH, OFFSET, sectors_of};
 use crate::error::{Fault, printable};
@@ -36,6 +37,8 @@ without_parameters! {
 }
 
 const US: u64 = 1_000;
+/// Requests that are held back for a first `wait`.
+const HELD_MAX: usize = 1 << 16;
 /// Files in one log; bounds memory against a damaged log.
 const FILES_MAX: usize = 1024;
 
@@ -46,6 +49,10 @@ struct Iolog {
     files: Vec<Vec<u8>>,
     /// Version 2: sum of all waits, in nanoseconds, once there was one.
     clock: Option<u64>,
+    /// Version 2: requests so far, while there was none.
+    held: Vec<Record>,
+    /// There were so many that they have no time.
+    untimed: bool,
 }
 
 impl LineParser for Iolog {
@@ -81,7 +88,7 @@ impl LineParser for Iolog {
                 return line.end();
             }
             b"open" | b"close" => return line.end(),
-            b"wait" if self.version == 2 => return self.wait(line),
+            b"wait" if self.version == 2 => return self.wait(line, sink),
             _ => return line.fault(at, ACTION),
         };
         let Some(device) = self.files.iter().position(|known| known == file) else {
@@ -97,8 +104,20 @@ impl LineParser for Iolog {
             Op::Flush => Request::flush(),
             _ => Request::new(op, Lba(lba), sectors),
         };
+        let before = sink.out.len();
         sink.push(stamp.or(self.clock), device as u32, request);
+        if self.version == 2 && self.clock.is_none() && !self.untimed {
+            self.held.extend(sink.out.drain(before..));
+            if self.held.len() == HELD_MAX {
+                self.untimed = true;
+                sink.out.append(&mut self.held);
+            }
+        }
         Ok(())
+    }
+
+    fn finish(&mut self, sink: &mut Sink<'_>) {
+        sink.out.append(&mut self.held);
     }
 
     fn device_name(&self, device: u32) -> String {
@@ -134,7 +153,7 @@ impl Iolog {
         Some(())
     }
 
-    fn wait(&mut self, line: &mut Cursor<'_>) -> Result<(), Fault> {
+    fn wait(&mut self, line: &mut Cursor<'_>, sink: &mut Sink<'_>) -> Result<(), Fault> {
         line.skip_blanks();
         let at = line.at();
         let span = line.scaled(US, "microseconds to wait")?;
@@ -142,6 +161,9 @@ impl Iolog {
         let clock = self.clock.unwrap_or(0).checked_add(span);
         let expected = "waits that add up to less than 584 years";
         self.clock = Some(clock.ok_or(Fault { at: at as u32, expected })?);
+        // What came before the first of them came at 0.
+        let begin = |record| Record { time: Some(Nanos(0)), ..record };
+        sink.out.extend(self.held.drain(..).map(begin));
         line.end()
     }
 }

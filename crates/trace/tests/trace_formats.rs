@@ -98,12 +98,22 @@ fn blktrace_in_both_byte_orders() {
 #[test]
 fn iolog_versions_2_and_3() {
     let v2 = [
-        (None, Op::Write, 8, 16, "/dev/sda".to_string()),
-        row(0, Op::Read, 0, 8, "/dev/sda"),
-        row(250 * US, Op::Flush, 0, 0, "/dev/sda"),
-        row(250 * US, Op::Discard, 2048, 128, "/dev/sda"),
+        row(0, Op::Write, 8, 16, "/dev/sda"),
+        row(500 * US, Op::Read, 0, 8, "/dev/sda"),
+        row(750 * US, Op::Flush, 0, 0, "/dev/sda"),
+        row(750 * US, Op::Discard, 2048, 128, "/dev/sda"),
     ];
     assert_eq!(table("sample-v2.iolog"), v2);
+    // Without a `wait`, and with the first one too far behind, requests have no time.
+    let log = |reads: usize, end: &str| {
+        let reads = "/d read 0 4096\n".repeat(reads);
+        let text = format!("fio version 2 iolog\n/d add\n/d open\n{reads}{end}");
+        read_bytes(text.as_bytes(), None).unwrap().1
+    };
+    let waits = "/d wait 500 0\n/d read 0 4096\n";
+    for (records, known) in [(log(3, ""), 0), (log(1 << 16, waits), 1), (log(9, waits), 10)] {
+        assert_eq!(records.iter().filter(|record| record.time.is_some()).count(), known);
+    }
     let v3 = [
         row(0, Op::Read, 120, 8, "/data/a"),
         row(1272 * US, Op::Write, 1512, 16, "/data/b"),

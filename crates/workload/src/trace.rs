@@ -115,7 +115,7 @@ impl Params {
         let follows = matches!(order, Order::Dependencies { .. });
         let mut source = Source::new(self, context, follows)?;
         source.refill().map_err(wrong)?;
-        source.check_start(order.needs_times())?;
+        source.check_start(&order)?;
         Ok(match order {
             Order::Paced(pace) => Box::new(Paced::new(source, pace)),
             Order::Dependencies { burst, handover, cores } => {

@@ -76,6 +76,19 @@ fn timestamps_count_from_the_first_request_and_scale() {
     assert!(notes.is_empty(), "{notes:?}");
     let half = "replay.timestamps.scale = 0.5";
     assert_eq!(times(&replay(&burst(4), half, 0).unwrap().0), [0, 500, 1000, 1500]);
+    // From the recording's own start, 5 ms before.
+    let from_start = "replay.timestamps.from_start = true";
+    let (log, _) = replay(&burst(2), from_start, 7).unwrap();
+    assert_eq!(times(&log), [5_000_007, 5_001_007]);
+    let both = "replay.timestamps = { from_start = true, scale = 0.5 }\nfirst = 1";
+    assert_eq!(times(&replay(&burst(2), both, 0).unwrap().0), [2_500_500]);
+    let epoch = "1700000000000000000 0 0 8 1\n";
+    let error = replay(epoch, from_start, 0).err().unwrap();
+    assert!(error.contains("1700000000s after the trace's time 0"), "{error}");
+    // What no clock of ours holds is refused.
+    let late = "1000 0 0 8 1\n3200000000000000000 0 0 8 1\n";
+    let error = replay(late, "", 0).err().unwrap();
+    assert!(error.contains("line 2: it comes more than 100 years after the first"), "{error}");
     // A run that starts late shifts everything.
     assert_eq!(times(&replay(&burst(3), half, 777).unwrap().0), [777, 1277, 1777]);
 }

@@ -36,6 +36,11 @@ impl Order {
             Order::Dependencies { .. } => true,
         }
     }
+
+    /// True when times count from the recording's time 0 rather than from its first request.
+    pub fn counts_from_start(&self) -> bool {
+        matches!(self, Order::Paced(pace) if pace.counts_from_start())
+    }
 }
 
 /// What to do with the next request of a trace.
@@ -53,6 +58,11 @@ pub enum Turn {
 pub trait Pace: Send {
     /// True when requests need a time: a trace without times is then refused.
     fn needs_times(&self) -> bool {
+        false
+    }
+
+    /// True when times count from the recording's time 0 rather than from its first request.
+    fn counts_from_start(&self) -> bool {
         false
     }
 

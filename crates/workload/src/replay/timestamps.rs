@@ -5,10 +5,11 @@
 //! queue, as no real program would let it.
 //!
 //! # Equation
-//! `issue = start + scale * (time - time of the first request)`
+//! `issue = start + scale * (time - time of the first request)`, or `start + scale * time` with
+//! `from_start`
 //!
 //! # Parameters
-//! `scale`.
+//! `scale`, `from_start`.
 //!
 //! # What it leaves out
 //! That programs wait for what they asked before they ask more.
@@ -33,11 +34,16 @@ pub struct Params {
     /// Factor on all times: 0.5 replays twice as fast. Between 0 and 1000, in steps of 1e-6.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub scale: f64,
+    /// Count from the recording's own time 0 and not from its first request. A disk's platter turns
+    /// in the pause before that, so what `attach --record` and `travel --record` wrote takes the
+    /// same times again only so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub from_start: bool,
 }
 
 impl Default for Params {
     fn default() -> Params {
-        Params { scale: 1.0 }
+        Params { scale: 1.0, from_start: false }
     }
 }
 
@@ -60,17 +66,23 @@ impl Params {
         }
         Ok(Order::Paced(Box::new(Timestamps {
             millionths: (self.scale * ONE as f64).round() as u64,
+            from_start: self.from_start,
         })))
     }
 }
 
 struct Timestamps {
     millionths: u64,
+    from_start: bool,
 }
 
 impl Pace for Timestamps {
     fn needs_times(&self) -> bool {
         true
+    }
+
+    fn counts_from_start(&self) -> bool {
+        self.from_start
     }
 
     #[inline]

@@ -5,6 +5,9 @@ use sim::{Completion, Demand, Nanos, Request, Workload, WorkloadError};
 use super::source::Source;
 use crate::replay::{Pace, Turn};
 
+/// No replay takes longer: nanoseconds would not hold it.
+const LAST: Nanos = Nanos(100 * 365 * 86_400 * 1_000_000_000);
+
 /// One request after the other.
 pub(super) struct Paced {
     source: Source,
@@ -31,14 +34,18 @@ impl Workload for Paced {
             return Ok(Demand::End);
         };
         let time = record.time.unwrap_or(self.time).max(self.time);
-        let (start, first) = *self.base.get_or_insert((now, time));
+        let from_start = self.pace.counts_from_start();
+        let before = if from_start { self.source.origin() } else { Nanos::ZERO };
+        let first = if from_start { Nanos::ZERO } else { time };
+        let (start, first) = *self.base.get_or_insert((now, first));
         let turn = self.pace.turn(
             now.since(start),
-            time.since(first),
+            time.since(first).saturating_add(before),
             self.in_flight,
             self.completed.since(start),
         );
         match turn {
+            Turn::At(at) if at > LAST => return Err(self.source.late(&record)),
             Turn::At(at) => return Ok(Demand::At(start.saturating_add(at))),
             Turn::Wait => return Ok(Demand::Wait),
             Turn::Now => {}

@@ -1,11 +1,15 @@
 //! Where the requests of a replay come from: the records of a trace, moved onto the device.
 
-use config::ConfigError;
-use sim::{Lba, Op, Request, WorkloadError};
+use config::{ConfigError, Duration};
+use sim::{Lba, Nanos, Op, Request, WorkloadError};
 use trace::{self, Record, Trace};
 
 use super::{Params, Remap};
 use crate::Context;
+use crate::replay::Order;
+
+/// A recording that counts from its own start does not pause longer before its first request.
+const PAUSE_MAX: Nanos = Nanos(30 * 86_400 * 1_000_000_000);
 
 impl Params {
     fn open(&self, context: &Context, responses: bool) -> Result<Trace, ConfigError> {
@@ -106,7 +110,13 @@ impl Source {
         self.trace.fill(&mut self.batch).map_err(|error| WorkloadError(error.to_string()))
     }
 
-    pub(super) fn check_start(&self, needs_times: bool) -> Result<(), ConfigError> {
+    /// Between the recording's time 0 and its first request.
+    #[inline]
+    pub(super) fn origin(&self) -> Nanos {
+        self.trace.origin().unwrap_or_default()
+    }
+
+    pub(super) fn check_start(&self, order: &Order) -> Result<(), ConfigError> {
         let file = &self.params.file;
         if self.batch.is_empty() {
             let what = format!("{file}: the trace holds no requests");
@@ -115,12 +125,21 @@ impl Source {
             return Err(ConfigError::new("file", why));
         }
         let has_times = self.batch.iter().any(|record| record.time.is_some());
-        if needs_times && !has_times {
+        if order.needs_times() && !has_times {
             let message = format!(
                 "{file}: the trace has no times, so it cannot be replayed by them; \
                  choose \"closed-loop\" or \"back-to-back\""
             );
             return Err(ConfigError::new("replay", message));
+        }
+        if order.counts_from_start() && self.origin() > PAUSE_MAX {
+            let message = format!(
+                "{file}: the first request comes {} after the trace's time 0, so its times do not \
+                 count from its own start: expected at most {}, or leave it out",
+                Duration(self.origin()),
+                Duration(PAUSE_MAX)
+            );
+            return Err(ConfigError::new("replay.timestamps.from_start", message));
         }
         Ok(())
     }
@@ -230,15 +249,28 @@ impl Source {
         Ok(Lba(lba.checked_sub(over).unwrap_or(size - sectors)))
     }
 
+    /// A request comes too late for a replay.
+    #[cold]
+    pub(super) fn late(&self, record: &Record) -> WorkloadError {
+        WorkloadError(format!(
+            "{}: it comes more than 100 years after the first; take times that are right, or a \
+             smaller replay.timestamps.scale",
+            self.name(record)
+        ))
+    }
+
+    fn name(&self, record: &Record) -> String {
+        let unit = self.trace.unit_of_place();
+        format!("{}, record at {unit} {}", self.params.file, record.place)
+    }
+
     #[cold]
     fn beyond(&self, record: &Record) -> WorkloadError {
         let (lba, sectors) = (record.request.lba.0, record.request.sectors);
         WorkloadError(format!(
-            "{}, record at {} {}: sector {lba} + {sectors} lies beyond the device's end at sector \
+            "{}: sector {lba} + {sectors} lies beyond the device's end at sector \
              {}; take a larger device, or remap = \"wrap\" or \"scale\"",
-            self.params.file,
-            self.trace.unit_of_place(),
-            record.place,
+            self.name(record),
             self.device_sectors,
         ))
     }
