@@ -43,6 +43,12 @@ impl Output {
             let kind = if overwrite::is_full(&error) { Kind::Machine } else { Kind::Input };
             Failure { kind, ..unwritable(target, &error) }
         })?;
+        for left in left_behind(&place) {
+            config::warn(format!(
+                "left by a run that was killed, it seems: rm -r {}",
+                left.display()
+            ));
+        }
         Ok(Output { target: target.to_path_buf(), place, partial, finished: false })
     }
 
@@ -127,6 +133,25 @@ fn beside(place: &Path, what: &str) -> PathBuf {
     place.with_file_name(format!(".{name}.{what}-{}", std::process::id()))
 }
 
+/// Unfinished folders beside `place` whose processes are gone. Somebody else's process may have that
+/// number elsewhere, so they stay.
+fn left_behind(place: &Path) -> Vec<PathBuf> {
+    let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!(".{name}.partial");
+    let is_gone = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ours = name.strip_prefix(&prefix).and_then(|rest| rest.split_once('-'));
+        let process = ours.and_then(|(_, process)| process.parse::<u32>().ok());
+        let lives = |process| Path::new("/proc").join(format!("{process}")).exists();
+        process.is_some_and(|process| lives(std::process::id()) && !lives(process))
+    };
+    let mut left: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_gone).collect();
+    left.sort();
+    left
+}
+
 /// Where what exists at `target` really is, when results may take its place.
 fn replaceable(target: &Path) -> Result<PathBuf, Failure> {
     let shown = target.display();
@@ -172,6 +197,14 @@ mod tests {
         assert_eq!(fs::read_to_string(foreign.join("notes")).unwrap(), "mine");
         assert!(target.join("result.json").exists());
         drop(Output::begin(&base.join("dropped")).unwrap());
+        // Of a process that cannot be: no number is as large.
+        let left = base.join(".out.partial1-4294967295");
+        fs::create_dir(&left).unwrap();
+        fs::create_dir(base.join(".out.partial-mine")).unwrap();
+        assert_eq!(left_behind(&target), [left.clone()]);
+        assert!(left_behind(&base.join("dropped")).is_empty());
+        fs::remove_dir(left).unwrap();
+        fs::remove_dir(base.join(".out.partial-mine")).unwrap();
         assert_eq!(fs::read_dir(&base).unwrap().count(), 2, "nothing else is left");
         fs::remove_dir_all(&base).unwrap();
     }

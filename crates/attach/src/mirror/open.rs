@@ -87,6 +87,16 @@ pub(super) fn assembled(start: &Start, asked: &Asked) -> Result<Assembled, Failu
     Ok(Assembled { slots, superblocks, assembly })
 }
 
+/// Why these would not start, whatever the operator accepts.
+pub(super) fn refusal(paths: &Paths, found: [Option<Found>; DEVICES]) -> Option<String> {
+    let (slots, superblocks) = refuse_strangers(paths, found).ok()?;
+    let offered = Offered::new(&slots, &superblocks);
+    let mode = superblocks.iter().flatten().next()?.mode;
+    let accept = Accept { missing_leg: true, exposure: true };
+    let refusal = assemble(&Rules::new(mode), &offered.offers, accept).err()?;
+    Some(offered.refused(paths, &refusal).message)
+}
+
 /// What is offered to the policy, and the slot as which each device was named.
 struct Offered {
     order: Vec<Slot>,

@@ -26,6 +26,8 @@ pub struct Offline {
     pub starts: u64,
     /// Each device that was asked.
     pub devices: Vec<DeviceStatus>,
+    /// Why they would not start together, such as a split brain.
+    pub trouble: Option<String>,
 }
 
 /// What one device says of itself.
@@ -93,12 +95,15 @@ pub fn status(paths: &Paths, without: [bool; DEVICES]) -> Result<Offline, Failur
             starts: own.map_or(0, |own| own.incarnation - 1),
         });
     }
+    let (clean, newest) = (valid().all(|superblock| superblock.clean), newest.clone());
+    let trouble = open::refusal(paths, found);
     Ok(Offline {
         array: format!("{:032x}", newest.array),
         bytes: newest.geometry.blocks * PAGE,
         mode: newest.mode.to_string(),
-        clean: valid().all(|superblock| superblock.clean),
+        clean,
         starts: newest.incarnation - 1,
         devices,
+        trouble,
     })
 }

@@ -89,8 +89,25 @@ fn a_leg_that_was_replaced_is_no_member_any_more() {
     let host = Host::new(&after.start(false, NONE));
     assert!(host.is(SLOW, State::Member));
     // Alone it starts by the operator's word, and is the other side of a split brain from then on.
+    let told = |folder: &Folder| super::super::status(&folder.paths(false), NONE).unwrap();
+    assert_eq!(told(&folder).trouble, None);
     Host::new(&apart.start(false, NO_FAST)).stop();
     apart.refuses(false, NONE, "split brain");
+    // So says who only looks.
+    assert!(told(&apart).trouble.unwrap().contains("split brain"));
+}
+
+#[test]
+fn legs_that_each_went_on_alone_are_told_apart_at_rest() {
+    let folder = Folder::created(false, Mode::Log);
+    folder.session(false, 0, 1);
+    let told = || super::super::status(&folder.paths(false), NONE).unwrap();
+    Host::new(&folder.start(false, NO_SLOW)).stop();
+    assert_eq!(told().trouble, None);
+    Host::new(&folder.start(false, NO_FAST)).stop();
+    let told = told();
+    assert!(told.devices.iter().all(|device| device.trouble.is_none()));
+    assert!(told.trouble.unwrap().contains("split brain"));
 }
 
 #[test]

@@ -146,5 +146,6 @@ fn shown(offline: &Offline) -> Vec<String> {
         };
         lines.push(format!("{:<8}{}: {own}", device.name, device.path));
     }
+    lines.extend(offline.trouble.iter().map(|why| format!("it does not start: {why}")));
     lines
 }
