@@ -19,6 +19,11 @@ impl AxisValue {
         }
     }
 
+    /// A number, a text or a truth value, and not several.
+    pub fn is_single(&self) -> bool {
+        !matches!(self.0, toml::Value::Array(_) | toml::Value::Table(_))
+    }
+
     /// The same value, as TOML or as its label.
     pub(crate) fn same(&self, wanted: &AxisValue) -> bool {
         self == wanted || self.label() == wanted.label()

@@ -69,6 +69,7 @@ pub(crate) fn lay(
         if path == ["workload", "trace"] && value.to_value().is_str() {
             path.push("file".into());
         }
+        within::check_label(&tree, &path, &value)?;
         if let Some(setting) = below_axis(&mut tree, &path, &value, &mut set_axes) {
             within.push(setting);
         } else {
@@ -186,6 +187,10 @@ fn apply(
         let axis = sweep.take(&dotted);
         // A list is the axis's own, unless its values are lists; one value is no axis.
         let list = axis.as_ref().is_some_and(|axis| is_list(&value) && !is_list_of_lists(axis));
+        // One that an earlier setting ended begins again: the last word holds.
+        let again = is_list(&value) && gone.contains(&dotted);
+        gone.retain(|axis| !again || *axis != dotted);
+        let list = list || again;
         if list {
             sweep.put(&dotted, value.clone());
         } else if axis.is_some() {
@@ -342,6 +347,32 @@ mod tests {
         let set = lay(&["workload.ie.writes=0.5"]);
         assert!(set.tree.get("workloads").is_some() && set.gone.is_nothing());
         assert_eq!(set.late.len(), 1);
+    }
+
+    #[test]
+    fn what_is_swept_over_all_devices_is_not_set_of_one() {
+        let text = "[devices]\na.ssd = {}\nb.ssd = {}\n[sweep]\n'device.ssd.gc' = ['fifo']\n";
+        let lay = |set: &str| lay("t", &Text::new("t", text), PathBuf::new(), &[set.to_string()]);
+        for set in ["devices.a.ssd.gc=greedy", "devices.a.ssd={gc=\"greedy\"}"] {
+            let error = lay(set).unwrap_err().to_string();
+            assert!(error.contains("`device.ssd.gc` is swept over all devices"), "{error}");
+        }
+        assert!(lay("devices.a.ssd.part=mqsim-f").is_ok());
+    }
+
+    #[test]
+    fn the_last_of_two_settings_holds() {
+        let text = "[device.ssd]\n[sweep]\n'device.ssd.gc' = ['fifo']\n";
+        let lay = |sets: [&str; 2]| {
+            let sets = sets.map(String::from);
+            lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap()
+        };
+        let list = lay(["device.ssd.gc=greedy", "device.ssd.gc=['random']"]);
+        assert!(list.gone.axes.is_empty());
+        let tree = list.tree.to_value();
+        assert_eq!(tree["sweep"]["device.ssd.gc"][0].as_str(), Some("random"));
+        let one = lay(["device.ssd.gc=['random']", "device.ssd.gc=greedy"]);
+        assert_eq!(one.gone.axes, ["device.ssd.gc"]);
     }
 
     #[test]

@@ -201,7 +201,7 @@ mod tests {
         let left = base.join(".out.partial1-4294967295");
         fs::create_dir(&left).unwrap();
         fs::create_dir(base.join(".out.partial-mine")).unwrap();
-        assert_eq!(left_behind(&target), [left.clone()]);
+        assert_eq!(left_behind(&target), std::slice::from_ref(&left));
         assert!(left_behind(&base.join("dropped")).is_empty());
         fs::remove_dir(left).unwrap();
         fs::remove_dir(base.join(".out.partial-mine")).unwrap();

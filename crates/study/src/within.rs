@@ -40,6 +40,29 @@ fn model_of(path: &[String]) -> Option<&str> {
     models.contains(&model.as_str()).then_some(model)
 }
 
+/// Refuse a setting of one labelled device, or workload, where an axis sets that key of all.
+pub(crate) fn check_label(tree: &Node, path: &[String], value: &Node) -> Result<(), Failure> {
+    let [several @ ("devices" | "workloads"), _, below @ ..] =
+        &path.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    else {
+        return Ok(());
+    };
+    let one = several.trim_end_matches('s');
+    let set = [&[one], below].concat().join(".");
+    let covers = |axis: &str| {
+        let inside = axis.strip_prefix(&set).and_then(|rest| rest.strip_prefix('.'));
+        let inside = inside.map(|keys| keys.split('.').map(String::from).collect::<Vec<_>>());
+        let given = inside.is_some_and(|keys| value.find(&keys).depth == keys.len());
+        given || axis == set || set.strip_prefix(axis).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let axes = tree.get("sweep").map(Node::entries).unwrap_or_default();
+    let Some((axis, _)) = axes.iter().find(|(axis, _)| covers(axis)) else { return Ok(()) };
+    Err(Failure::input(format!("{}: `{axis}` is swept over all {several}", path.join(".")))
+        .at(value.key.place())
+        .expected("a key that is not swept")
+        .help(format!("--set {axis}=... sets it of all, and ends the sweep")))
+}
+
 /// Whether a setting of all labelled devices, or workloads, holds for the one of this point.
 pub(crate) fn holds(tree: &Node, path: &[String]) -> bool {
     let Some(model) = model_of(path) else { return true };

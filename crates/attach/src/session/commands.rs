@@ -39,7 +39,11 @@ impl Session {
         let index = match &line.export {
             None => 0,
             Some(name) => names.iter().position(|known| known == name).ok_or_else(|| {
-                format!("there is no export `{name}`; there are {}", names.join(", "))
+                let known = match &names[..] {
+                    [own] if own.is_empty() => "the only one has no name".to_string(),
+                    all => format!("there are {}", all.join(", ")),
+                };
+                format!("there is no export `{name}`; {known}")
             })?,
         };
         let now = self.event_loop.shared.clock.now();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use config::Size;
-use study::{Amount, Failure, Setup, Travel, name_of};
+use study::{Amount, AxisValue, Failure, Setup, Travel, name_of};
 
 use crate::travel::file_system::{self, find_program};
 use crate::travel::{MEMORY_MIN_MIB, Timed};
@@ -47,8 +47,9 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
         return Err(at("scheduler")(failure));
     }
     faults(travel).map_err(at("faults"))?;
-    for name in travel.arguments.keys() {
-        argument(name).map_err(|failure| setup.at(&["travel", "arguments", name], failure))?;
+    for (name, value) in &travel.arguments {
+        argument(name, value)
+            .map_err(|failure| setup.at(&["travel", "arguments", name], failure))?;
     }
     if let Some(name) = travel.program.executable() {
         installed(name).map_err(at("program"))?;
@@ -109,8 +110,14 @@ fn dirty(limit: Amount) -> Result<(), Failure> {
         .expected("a whole share from 1% to 100%, or a size of 8KiB or more"))
 }
 
-/// A name that a shell takes for a variable's, and that is not taken.
-fn argument(name: &str) -> Result<(), Failure> {
+/// A name that a shell takes for a variable's, and that is not taken, and one value.
+fn argument(name: &str, value: &AxisValue) -> Result<(), Failure> {
+    if !value.is_single() {
+        let wrong = Failure::input(format!("travel.arguments.{name} is {}", value.label()));
+        return Err(wrong
+            .expected("one number or text")
+            .help(format!("several are swept: [sweep] \"travel.arguments.{name}\" = [...]")));
+    }
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     if begins && name.chars().all(plain) {
@@ -185,9 +192,13 @@ mod tests {
 
     #[test]
     fn a_variable_takes_no_name_that_is_taken() {
-        assert_eq!(argument("clients"), Ok(()));
+        let value = |text: &str| serde_json::from_str::<AxisValue>(text).unwrap();
+        assert_eq!(argument("clients", &value("4")), Ok(()));
         for taken in ["PATH", "1st", "a-b", ""] {
-            assert!(argument(taken).is_err(), "{taken}");
+            assert!(argument(taken, &value("4")).is_err(), "{taken}");
+        }
+        for several in ["[1, 2]", "{\"a\": 1}"] {
+            assert!(argument("clients", &value(several)).is_err(), "{several}");
         }
     }
 }

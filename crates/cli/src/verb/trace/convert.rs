@@ -65,6 +65,11 @@ impl Args {
 
     fn written(&self) -> Result<(Reading, Lost), Failure> {
         let target = Target::named(&self.to)?;
+        if self.output.as_os_str() == "-" {
+            return Err(Failure::input("`-` is no name of an output")
+                .expected("a file")
+                .help("/dev/stdout is the standard output; ./- is a file of that name"));
+        }
         study::check_overwrite(&self.output, || self.overwrite).map_err(|failure| {
             match self.output.is_dir() {
                 true => failure,
