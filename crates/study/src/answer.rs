@@ -290,8 +290,8 @@ impl Cases {
         span(metric, self.values.iter().filter_map(|row| row[label]))
     }
 
-    /// How many times as much one label has as another: the least and the most of all cases, if each
-    /// has something with both.
+    /// How many times as much one label has as another: the least and the most of all cases, if
+    /// each has something with both.
     fn factor(&self, from: usize, to: usize) -> Option<(f64, f64)> {
         let some = |value: Option<f64>| value.filter(|value| *value != 0.0);
         let mut ratios = self.values.iter().map(|row| Some(some(row[to])? / some(row[from])?));

@@ -133,8 +133,8 @@ fn beside(place: &Path, what: &str) -> PathBuf {
     place.with_file_name(format!(".{name}.{what}-{}", std::process::id()))
 }
 
-/// Unfinished folders beside `place` whose processes are gone. Somebody else's process may have that
-/// number elsewhere, so they stay.
+/// Unfinished folders beside `place` whose processes are gone. Somebody else's process may have
+/// that number elsewhere, so they stay.
 fn left_behind(place: &Path) -> Vec<PathBuf> {
     let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty());
     let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();

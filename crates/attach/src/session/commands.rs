@@ -33,19 +33,23 @@ impl Session {
         }
     }
 
+    /// The export of that name, or the first.
+    fn export(&self, name: Option<&str>) -> Result<usize, String> {
+        let Some(name) = name else { return Ok(0) };
+        let exports = &self.event_loop.shared.exports;
+        let found = exports.iter().position(|export| export.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = exports.iter().map(|export| export.name.as_str()).collect();
+            let known = match &names[..] {
+                [""] => "the only one has no name".to_string(),
+                all => format!("there are {}", all.join(", ")),
+            };
+            format!("there is no export `{name}`; {known}")
+        })
+    }
+
     fn obey(&mut self, line: Line) -> Result<String, String> {
-        let names: Vec<String> =
-            self.event_loop.shared.exports.iter().map(|e| e.name.clone()).collect();
-        let index = match &line.export {
-            None => 0,
-            Some(name) => names.iter().position(|known| known == name).ok_or_else(|| {
-                let known = match &names[..] {
-                    [own] if own.is_empty() => "the only one has no name".to_string(),
-                    all => format!("there are {}", all.join(", ")),
-                };
-                format!("there is no export `{name}`; {known}")
-            })?,
-        };
+        let index = self.export(line.export.as_deref())?;
         let now = self.event_loop.shared.clock.now();
         let exports = &mut self.event_loop.shared.exports;
         let engine = &mut exports[index].engine;
@@ -77,7 +81,8 @@ impl Session {
                 let in_flight = engine.in_flight();
                 let summary = engine.statistics().summary(share, dilation);
                 let moment = engine.moment().0;
-                Ok(json!({ "export": names[index], "device_ns": moment, "in_flight": in_flight,
+                let name = &exports[index].name;
+                Ok(json!({ "export": name, "device_ns": moment, "in_flight": in_flight,
                     "measured": summary })
                 .to_string())
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use study::{Cache, Failure, Options, PlannedStudy, RunResult, RunSummary, Watch};
 
-use super::run;
+use super::{in_toml, run};
 
 pub(super) mod amplification;
 pub(super) mod files;
@@ -107,7 +107,7 @@ impl Bench<'_> {
         drive: (Buffer, bool),
     ) -> (String, Vec<usize>) {
         let Bench { seed, model, .. } = self;
-        let part = quoted_part(self.part);
+        let part = in_toml::part(self.part);
         let mut text = format!("[study]\nseed = {seed}\n[device.{model}]\npart = {part}\n");
         text += "[[precondition]]\nfill = { span = \"100%\" }\n";
         if self.overwritten > 0 {
@@ -144,7 +144,7 @@ impl Bench<'_> {
         let text = format!(
             "[workloads.{ANY}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
              numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
-            quoted(bs)
+            in_toml::text(bs)
         );
         let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
         text + &match (point.measured[0], point.direction()) {
@@ -202,18 +202,6 @@ impl Buffer {
 
 /// A part that is quicker than the drive by more than this has fewer writes measured.
 const QUICKER_MAX: f64 = 20.0;
-
-/// Text as TOML has it: a string of JSON is one.
-pub(super) fn quoted(text: &str) -> String {
-    json!(text).to_string()
-}
-
-/// A part by name or file, for a study: a file is looked for where the user is, not where the study
-/// lies.
-pub(super) fn quoted_part(part: &str) -> String {
-    let place = std::path::absolute(Path::new(part)).ok().filter(|path| path.is_file());
-    quoted(&place.map_or(part.to_string(), |path| path.display().to_string()))
-}
 
 /// What a part's table has at a key such as `ssd.nand.read`.
 pub(super) fn find<'a>(table: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {

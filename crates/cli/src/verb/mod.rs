@@ -4,6 +4,7 @@ pub use self::trace::trace_table;
 
 #[cfg(feature = "linux")]
 mod frontend;
+mod in_toml;
 #[cfg(feature = "linux")]
 mod measured;
 #[cfg(feature = "linux")]

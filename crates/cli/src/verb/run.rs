@@ -159,6 +159,7 @@ impl Args {
         }
         let travelling = attach::Travelling::new(crate::binary::find);
         PlannedStudy::read_for(Box::new(travelling), &self.study, &self.sets)
+            .map_err(|failure| devices::hint(&self.study, failure))
     }
 
     /// The plan of a study that boots nothing.
@@ -168,6 +169,7 @@ impl Args {
             return devices::plan(&self.study, &self.devices, &self.sets);
         }
         PlannedStudy::read(&self.study, &self.sets)
+            .map_err(|failure| devices::hint(&self.study, failure))
     }
 
     /// A bug is reported with what repeats it.

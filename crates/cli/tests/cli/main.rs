@@ -8,6 +8,7 @@ mod catalog;
 #[expect(dead_code, reason = "most of it is for sessions")]
 mod common;
 mod compare;
+mod devices;
 mod figures;
 mod flash;
 mod machine;

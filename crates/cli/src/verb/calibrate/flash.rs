@@ -14,8 +14,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use study::Failure;
 
+use super::super::in_toml;
 use super::super::measured::amplification::{Amplified, GIB, Rows};
-use super::super::measured::{error, find, median, middle_and_worst, quoted_part, run_text};
+use super::super::measured::{error, find, median, middle_and_worst, run_text};
 use super::knobs::{self, Base, Candidate, stated};
 use super::mechanisms;
 use super::steps::Steps;
@@ -158,7 +159,7 @@ impl Search<'_> {
              overwrite = {{ span = \"100%\", writes = \"250%\", unit = \"4KiB\" }}\n\
              [run]\nrequests = {writes:.0}\n\
              [sweep]\n\"device.ssd.over_provisioning.capacity\" = [{}]\n",
-            quoted_part(&self.from.base),
+            in_toml::part(&self.from.base),
             capacities.join(", ")
         );
         let mut sets = settings(self.from, self.added);

@@ -1,7 +1,8 @@
 //! Loads of several points, or with a rate offered, as workloads of a study.
 
+use super::super::in_toml;
+use super::Buffer;
 use super::points::Point;
-use super::{Buffer, quoted};
 
 /// What runs at once, by index of its points.
 pub(in crate::verb) struct Load {
@@ -116,8 +117,10 @@ fn of_job(point: &Point, halves: &[&Point]) -> String {
         (true, false) => "rw",
         (false, _) => &point.rw,
     };
-    let mut text =
-        format!("rw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\nnumjobs = {numjobs}\n", quoted(bs));
+    let mut text = format!(
+        "rw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\nnumjobs = {numjobs}\n",
+        in_toml::text(bs)
+    );
     let of = |direction: &str| {
         let half = halves.iter().find(|half| half.direction() == direction);
         half.and_then(|half| half.offered).map(|offered| offered.iops)

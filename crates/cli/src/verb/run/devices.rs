@@ -1,4 +1,5 @@
-//! `run FILE --device PART`: what a job or a recording does on devices, without a study of one's own.
+//! `run FILE --device PART`: what a job or a recording does on devices, without a study of one's
+//! own.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -7,13 +8,13 @@ use std::path::Path;
 
 use study::{Failure, PlannedStudy};
 
-use super::super::measured::{quoted, quoted_part};
+use super::super::in_toml;
 
 /// Bytes at the beginning of a file that say what it is.
 const HEAD: u64 = 64 << 10;
 
-/// The plan of a study of `file`, a fio job file or a recording, on each of `devices`: parts by name
-/// or file, which are filled first.
+/// The plan of a study of `file`, a fio job file or a recording, on each of `devices`: parts by
+/// name or file, which are filled first.
 ///
 /// # Errors
 /// When the file cannot be read or is a study, a device is named twice or is no part, and what is
@@ -28,8 +29,8 @@ pub(super) fn plan(
     let labels: Vec<&str> = devices.iter().map(|part| label(part)).collect();
     let mut text = format!(
         "[study]\ntitle = {}\nquestion = {}\n\n",
-        quoted(&format!("{name} on {}", labels.join(", "))),
-        quoted(&format!("What does {file} do on {}?", labels.join(", "))),
+        in_toml::text(&format!("{name} on {}", labels.join(", "))),
+        in_toml::text(&format!("What does {file} do on {}?", labels.join(", "))),
     );
     for (nth, part) in devices.iter().enumerate() {
         if labels[..nth].contains(&labels[nth]) {
@@ -38,15 +39,23 @@ pub(super) fn plan(
         }
         let place = match devices.len() {
             1 => "device".to_string(),
-            _ => format!("devices.{}", quoted(labels[nth])),
+            _ => format!("devices.{}", in_toml::text(labels[nth])),
         };
         let model = study::model_of(part)?;
-        let part = quoted_part(part);
+        let part = in_toml::part(part);
         let _ = writeln!(text, "[{place}.{model}]\npart = {part}\n");
     }
-    let _ = writeln!(text, "[workload.{workload}]\nfile = {}\n", quoted(file));
+    let _ = writeln!(text, "[workload.{workload}]\nfile = {}\n", in_toml::text(file));
     text += "[[precondition]]\nfill = {}\n";
     PlannedStudy::parse_in(Path::new(""), &name, &text, sets)
+}
+
+/// The failure of what was taken for a study, where it may be a job or a recording.
+pub(super) fn hint(file: &str, failure: Failure) -> Failure {
+    if file.ends_with(".toml") || !Path::new(file).is_file() {
+        return failure;
+    }
+    failure.help("a fio job file or a recorded trace needs a device: --device PART")
 }
 
 /// What a device is called in the answer.
