@@ -357,7 +357,10 @@ mod tests {
             let error = lay(set).unwrap_err().to_string();
             assert!(error.contains("`device.ssd.gc` is swept over all devices"), "{error}");
         }
-        assert!(lay("devices.a.ssd.part=mqsim-f").is_ok());
+        // Another key, and what holds where the axis chooses that name.
+        for set in ["devices.a.ssd.part=mqsim-f", "devices.a.ssd.gc.fifo={}"] {
+            assert!(lay(set).is_ok(), "{set}");
+        }
     }
 
     #[test]

@@ -40,7 +40,8 @@ fn model_of(path: &[String]) -> Option<&str> {
     models.contains(&model.as_str()).then_some(model)
 }
 
-/// Refuse a setting of one labelled device, or workload, where an axis sets that key of all.
+/// Refuse a setting of one labelled device, or workload, where an axis sets that key of all. What
+/// is set of a name that an axis chooses stays: see [`Node::choose`].
 pub(crate) fn check_label(tree: &Node, path: &[String], value: &Node) -> Result<(), Failure> {
     let [several @ ("devices" | "workloads"), _, below @ ..] =
         &path.iter().map(String::as_str).collect::<Vec<_>>()[..]
@@ -53,7 +54,7 @@ pub(crate) fn check_label(tree: &Node, path: &[String], value: &Node) -> Result<
         let inside = axis.strip_prefix(&set).and_then(|rest| rest.strip_prefix('.'));
         let inside = inside.map(|keys| keys.split('.').map(String::from).collect::<Vec<_>>());
         let given = inside.is_some_and(|keys| value.find(&keys).depth == keys.len());
-        given || axis == set || set.strip_prefix(axis).is_some_and(|rest| rest.starts_with('.'))
+        given || axis == set
     };
     let axes = tree.get("sweep").map(Node::entries).unwrap_or_default();
     let Some((axis, _)) = axes.iter().find(|(axis, _)| covers(axis)) else { return Ok(()) };

@@ -23,6 +23,32 @@ fn output_and_exit_code_come_back() {
 }
 
 #[test]
+fn a_slow_reader_stops_the_guest_and_not_its_time() {
+    if !can_travel(&[]) {
+        return;
+    }
+    const BYTES: usize = 16 << 20;
+    let folder = Folder::new();
+    let script = format!("head -c {BYTES} /dev/zero");
+    let args = ["travel", "part.toml", "--", "sh", "-c", &script];
+    let quick = folder.travel(&args[1..]).good();
+    let digest = quick.report["digest"].clone();
+    assert!(quick.stdout.len() == BYTES && digest.is_string());
+    let mut slow = folder.command(&args);
+    let slow = slow.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // More than a pipe holds, before anybody reads.
+    let name = format!("blocklab-{}-0/out", slow.id());
+    let out = [folder.path(&name), Path::new("/dev/shm").join(&name)];
+    until("the program is ahead", || {
+        out.iter().any(|out| out.metadata().is_ok_and(|about| about.len() > 1 << 18))
+    });
+    let output = slow.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout.len() == BYTES);
+    assert_eq!(folder.report("out/travel/travel.json")["digest"], digest);
+    assert!(folder.leftovers().is_empty());
+}
+
+#[test]
 fn what_is_piped_in_is_read_in_the_guest() {
     if !can_travel(&[]) {
         return;
