@@ -1,8 +1,11 @@
 //! Signals as descriptors.
 
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use signal_hook::SigId;
 use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::{pipe, unregister};
@@ -13,6 +16,8 @@ use crate::poll::{Interest, Poll};
 /// Signals that end the session, and those that tell of a child.
 pub(crate) struct Signals {
     stop: UnixStream,
+    /// A signal to end has come.
+    asked: bool,
     child: UnixStream,
     registered: Vec<SigId>,
 }
@@ -32,14 +37,25 @@ impl Signals {
             };
             let stop = listen(&study::ending_signals(), stop_token)?;
             let child = listen(&[SIGCHLD], child_token)?;
-            Ok(Signals { stop, child, registered })
+            Ok(Signals { stop, asked: false, child, registered })
         };
         build().map_err(|why| Failure::machine(format!("cannot watch for signals: {why}")))
     }
 
     /// True when a signal to end has come.
     pub(crate) fn take_stop(&mut self) -> bool {
-        drain(&mut self.stop)
+        let asked = drain(&mut self.stop);
+        self.asked |= asked;
+        asked
+    }
+
+    /// Wait until `sink` takes bytes. False when a signal to end comes first, or came before and it
+    /// takes none soon.
+    pub(crate) fn room(&self, sink: BorrowedFd<'_>) -> bool {
+        const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let mut both = [PollFd::new(&sink, PollFlags::OUT), PollFd::new(&self.stop, PollFlags::IN)];
+        let polled = retry_on_intr(|| poll(&mut both, self.asked.then_some(&SOON)));
+        polled.is_ok_and(|ready| ready > 0) && both[1].revents().is_empty()
     }
 
     /// True when a child may have ended.

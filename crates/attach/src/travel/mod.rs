@@ -236,9 +236,10 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     let mut guest = boot.start()?;
     server.free_cpu.group = guest.group();
     open::mark(&mut origins)?;
-    let end = accompany(&mut server, &mut guest, control, companion)?;
+    let end = accompany(&mut server, &mut guest, control, companion);
     let wall_s = began.elapsed().as_secs_f64();
-    let findings = found(end, control, &guest, &options, &mut server.shared.exports);
+    let exports = &mut server.shared.exports;
+    let findings = end.and_then(|end| found(end, control, &guest, &options, exports));
     drop(guest);
     server.end_phase(3);
     // Whatever became of the guest.
@@ -281,9 +282,9 @@ fn accompany(
 ) -> Result<End, Failure> {
     let mut output = Output::new(control, guest.log());
     let mut given_up = None;
-    let end = server.serve(|| {
+    let end = server.serve(|signals| {
         if companion.echo {
-            output.copy(guest);
+            output.copy(guest, signals);
         }
         given_up = (companion.check)().and_then(|()| output.check()).err();
         given_up.is_some() || guest.ended().is_some()
@@ -294,8 +295,8 @@ fn accompany(
     if end == End::GuestGone {
         guest.wait();
     }
-    if companion.echo {
-        output.copy(guest);
+    if companion.echo && !output.copy(guest, &server.signals) {
+        return Err(Failure::interrupted());
     }
     Ok(end)
 }

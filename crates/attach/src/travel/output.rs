@@ -1,22 +1,24 @@
 //! What a session writes into its folder, which is best in memory: the program's output on its way
 //! out of the guest, and what is kept until the end.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{Metadata, OpenOptions};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use study::Failure;
+
+use crate::signals::Signals;
 
 use super::guest::Guest;
 use super::plan;
 
 /// All of it takes so much of this machine's memory at most. Guests write hundreds of MB/s.
 const KEPT_MAX: u64 = 256 << 20;
-/// Bytes that are copied at a time. A guest that is further ahead than that is stopped meanwhile:
-/// who reads may be slow.
-const PIECE: u64 = 1 << 20;
+/// Bytes that are copied at a time: a pipe with room takes them without waiting.
+const PIECE: usize = 4096;
 
 /// The files of a session.
 pub(super) struct Output {
@@ -41,35 +43,47 @@ impl Output {
         Output { said, grows }
     }
 
-    /// Copy what is new to this process's own output, and give its memory back. Whoever closed
-    /// that early, as `head` does, has seen enough.
-    pub(super) fn copy(&mut self, guest: &Guest) {
-        let mut out = std::io::stdout().lock();
-        let mut err = std::io::stderr().lock();
-        self.copy_to([&mut out, &mut err], || guest.stopped());
+    /// Copy what is new to this process's own output, and give its memory back. Who reads may be
+    /// slow, so the guest is stopped meanwhile: it would write on. Whoever closed that early, as
+    /// `head` does, has seen enough. False when a signal to end has come, and not all could be
+    /// copied.
+    pub(super) fn copy(&mut self, guest: &Guest, signals: &Signals) -> bool {
+        let (out, err) = (std::io::stdout(), std::io::stderr());
+        self.copy_to([out.as_fd(), err.as_fd()], || guest.stopped(), |sink| signals.room(sink))
     }
 
-    fn copy_to<T>(&mut self, sinks: [&mut dyn Write; 2], stopped: impl Fn() -> T) {
+    fn copy_to<T>(
+        &mut self,
+        sinks: [BorrowedFd<'_>; 2],
+        stopped: impl Fn() -> T,
+        room: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> bool {
+        let mut all = true;
         for ((path, done), sink) in self.said.iter_mut().zip(sinks) {
-            let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&*path) else {
+            let Ok(file) = OpenOptions::new().read(true).write(true).open(&*path) else {
                 continue;
             };
-            let new = |file: &File, done| file.metadata().map_or(0, |meta| meta.len()) - done;
-            let _stopped = (new(&file, *done) > PIECE).then(&stopped);
-            while new(&file, *done) > 0 {
-                let mut text = Vec::new();
-                let from = file.seek(SeekFrom::Start(*done));
-                if from.and_then(|_| (&file).take(PIECE).read_to_end(&mut text)).is_err() {
+            let is_new = |done| file.metadata().is_ok_and(|meta| meta.len() > done);
+            let _stopped = is_new(*done).then(&stopped);
+            let mut text = [0; PIECE];
+            while is_new(*done) {
+                if !room(sink) {
+                    all = false;
                     break;
                 }
-                // Where the file system cannot, it is as if it were kept.
-                let length = text.len() as u64;
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                let _ = fallocate(&file, hole, *done, length);
-                *done += length;
-                let _ = sink.write_all(&text).and_then(|()| sink.flush());
+                let Ok(length @ 1..) = file.read_at(&mut text, *done) else { break };
+                let written = match rustix::io::write(sink, &text[..length]) {
+                    Ok(written) => written,
+                    Err(Errno::INTR | Errno::AGAIN) => 0,
+                    Err(_) => length,
+                };
+                *done += written as u64;
             }
+            // Where the file system cannot, it is as if it were kept.
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&file, hole, 0, *done);
         }
+        all
     }
 
     /// What grows for ever ends the session, and not the machine.
@@ -89,6 +103,9 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+
     use super::*;
     use crate::private_folder::PrivateFolder;
 
@@ -96,21 +113,45 @@ mod tests {
     fn what_was_copied_takes_no_memory_and_what_grows_for_ever_is_an_error() {
         let folder = PrivateFolder::new().unwrap();
         let (path, log) = (folder.path.join(plan::OUTPUT), folder.path.join("kernel.log"));
-        let text: Vec<u8> = (0..3 * PIECE + 7).map(|i| (i % 251) as u8).collect();
+        let text: Vec<u8> = (0..3_000_007).map(|i| (i % 251) as u8).collect();
         let mut output = Output::new(&folder.path, &log);
-        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let [out, err] = ["read", "errors"].map(|name| folder.path.join(name));
+        let [to, to_errors] = [&out, &err].map(|path| File::create(path).unwrap());
         for part in [&text[..5], &text[5..]] {
             let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
             file.write_all(part).unwrap();
-            output.copy_to([&mut out, &mut err], || ());
+            assert!(output.copy_to([to.as_fd(), to_errors.as_fd()], || (), |_| true));
         }
-        assert!(out == text && err.is_empty());
-        // A page at its end, and one that was not whole at first.
-        assert!(path.metadata().unwrap().blocks() * 512 <= 16 << 10);
+        assert!(std::fs::read(out).unwrap() == text && std::fs::read(err).unwrap().is_empty());
+        // The last page, which is not whole.
+        assert!(path.metadata().unwrap().blocks() * 512 <= 4096);
         output.check().unwrap();
         let file = File::create(&log).unwrap();
         fallocate(&file, FallocateFlags::empty(), 0, KEPT_MAX + 4096).unwrap();
         let failure = output.check().unwrap_err();
         assert!(failure.message.starts_with("what the guest's kernel said is 256 MiB"));
+    }
+
+    #[test]
+    fn the_guest_is_stopped_while_a_reader_is_slow_and_who_left_has_seen_enough() {
+        let folder = PrivateFolder::new().unwrap();
+        let path = folder.path.join(plan::OUTPUT);
+        let mut output = Output::new(&folder.path, &folder.path.join("kernel.log"));
+        std::fs::write(&path, [7; PIECE + 1]).unwrap();
+        let stops = std::cell::Cell::new(0);
+        let stopped = || stops.set(stops.get() + 1);
+        let (from, to) = std::io::pipe().unwrap();
+        let errors = File::create(folder.path.join("errors")).unwrap();
+        let sinks = [to.as_fd(), errors.as_fd()];
+        // It takes one piece and then no more.
+        let asked = std::cell::Cell::new(0);
+        let room = |_: BorrowedFd<'_>| asked.replace(asked.get() + 1) == 0;
+        assert!(!output.copy_to(sinks, stopped, room));
+        assert_eq!((asked.get(), stops.get(), output.said[0].1), (2, 1, PIECE as u64));
+        drop(from);
+        assert!(output.copy_to(sinks, stopped, |_| true));
+        assert_eq!((stops.get(), output.said[0].1), (2, PIECE as u64 + 1));
+        assert!(output.copy_to(sinks, stopped, |_| unreachable!("there is nothing new")));
+        assert_eq!(stops.get(), 2);
     }
 }

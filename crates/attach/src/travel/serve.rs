@@ -83,7 +83,7 @@ pub(super) struct Server {
     replies: Vec<Reply>,
     calls: Vec<u32>,
     marks: OwnedFd,
-    signals: Signals,
+    pub(super) signals: Signals,
     pub(super) phases: Vec<Phases>,
     pub(super) free_cpu: FreeCpu,
     standstill: Standstill,
@@ -170,16 +170,14 @@ impl Server {
 
     /// Serve until the guest is gone. `tick` is called now and then; true when the guest's process
     /// has ended.
-    pub(super) fn serve(&mut self, mut tick: impl FnMut() -> bool) -> Result<End, Failure> {
-        /// Turns between two looks at the clock, and what lies between two ticks, which cost some
-        /// system calls. A turn takes 10 us, or some ms of a guest that computes.
-        const TURNS: u32 = 64;
+    pub(super) fn serve(&mut self, mut tick: impl FnMut(&Signals) -> bool) -> Result<End, Failure> {
+        /// What lies between two ticks, which cost some system calls. A turn takes 10 us, or up to
+        /// 100 ms of a guest that computes.
         const TICK: std::time::Duration = std::time::Duration::from_millis(20);
-        let (mut turns, mut ticked) = (0_u32, std::time::Instant::now());
+        let mut ticked = std::time::Instant::now();
         loop {
-            turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(TURNS) && ticked.elapsed() > TICK {
-                if tick() {
+            if ticked.elapsed() > TICK {
+                if tick(&self.signals) {
                     return Ok(End::GuestGone);
                 }
                 ticked = std::time::Instant::now();
@@ -229,14 +227,14 @@ impl Server {
     }
 
     /// Wait for something, and take it.
-    fn listen(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+    fn listen(&mut self, tick: &mut impl FnMut(&Signals) -> bool) -> Result<(), Failure> {
         /// A guest may compute for long; its output is looked at meanwhile.
         const LOOK_EVERY_NS: u64 = 100_000_000;
         self.send();
         self.poll.wait(LOOK_EVERY_NS, &mut self.events);
         if self.events.is_empty() {
             let (now, cpu) = (self.calendar.now(), &self.free_cpu);
-            if tick() {
+            if tick(&self.signals) {
                 self.ended = Some(End::GuestGone);
             } else if self.standstill.is_over(now, || cpu.so_far_s()) {
                 self.ended = Some(End::Computes);
@@ -254,7 +252,7 @@ impl Server {
                 STOP if self.signals.take_stop() => self.ended = Some(End::Interrupted),
                 STOP => {}
                 CHILD => {
-                    if self.signals.take_child() && tick() {
+                    if self.signals.take_child() && tick(&self.signals) {
                         self.ended = Some(End::GuestGone);
                     }
                 }
@@ -462,7 +460,11 @@ impl Server {
     }
 
     /// Let the devices do what is due at `at`, and call the guest.
-    fn devices(&mut self, at: Nanos, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+    fn devices(
+        &mut self,
+        at: Nanos,
+        tick: &mut impl FnMut(&Signals) -> bool,
+    ) -> Result<(), Failure> {
         self.calendar.advance(at);
         self.faults.apply(at, &mut self.shared.exports);
         let wall = Wall(at.0);
@@ -515,7 +517,7 @@ impl Server {
         &mut self,
         index: usize,
         ring: u32,
-        tick: &mut impl FnMut() -> bool,
+        tick: &mut impl FnMut(&Signals) -> bool,
     ) -> Result<(), Failure> {
         // A signal must not reach the guest while it waits for an answer.
         self.wait_for_call_answers(tick)?;
@@ -536,7 +538,10 @@ impl Server {
     }
 
     /// Send every answer, and wait for the guest's answer to every call.
-    fn wait_for_call_answers(&mut self, tick: &mut impl FnMut() -> bool) -> Result<(), Failure> {
+    fn wait_for_call_answers(
+        &mut self,
+        tick: &mut impl FnMut(&Signals) -> bool,
+    ) -> Result<(), Failure> {
         self.send();
         while self.disks.iter().any(|disk| disk.calls > 0) && self.ended.is_none() {
             self.listen(tick)?;

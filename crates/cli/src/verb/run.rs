@@ -152,23 +152,21 @@ impl Args {
         self.plan()
     }
 
-    #[cfg(feature = "linux")]
+    /// The plan of a study that boots nothing.
+    #[cfg(not(feature = "linux"))]
+    fn planned(&mut self) -> Result<PlannedStudy, Failure> {
+        self.plan()
+    }
+
     fn plan(&self) -> Result<PlannedStudy, Failure> {
         if !self.devices.is_empty() {
             return devices::plan(&self.study, &self.devices, &self.sets);
         }
-        let travelling = attach::Travelling::new(crate::binary::find);
-        PlannedStudy::read_for(Box::new(travelling), &self.study, &self.sets)
-            .map_err(|failure| devices::hint(&self.study, failure))
-    }
-
-    /// The plan of a study that boots nothing.
-    #[cfg(not(feature = "linux"))]
-    fn planned(&mut self) -> Result<PlannedStudy, Failure> {
-        if !self.devices.is_empty() {
-            return devices::plan(&self.study, &self.devices, &self.sets);
-        }
-        PlannedStudy::read(&self.study, &self.sets)
+        #[cfg(feature = "linux")]
+        let runner = attach::Travelling::new(crate::binary::find);
+        #[cfg(not(feature = "linux"))]
+        let runner = study::Simulated;
+        PlannedStudy::read_for(Box::new(runner), &self.study, &self.sets)
             .map_err(|failure| devices::hint(&self.study, failure))
     }
 

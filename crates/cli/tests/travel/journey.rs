@@ -1,9 +1,11 @@
 //! What a program in the guest sees and does.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal};
 
 use crate::support::{Folder, can_travel, until};
 
@@ -37,15 +39,46 @@ fn a_slow_reader_stops_the_guest_and_not_its_time() {
     let mut slow = folder.command(&args);
     let slow = slow.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     // More than a pipe holds, before anybody reads.
-    let name = format!("blocklab-{}-0/out", slow.id());
-    let out = [folder.path(&name), Path::new("/dev/shm").join(&name)];
-    until("the program is ahead", || {
-        out.iter().any(|out| out.metadata().is_ok_and(|about| about.len() > 1 << 18))
-    });
+    until_its_guest_is_stopped(&slow);
     let output = slow.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout.len() == BYTES);
     assert_eq!(folder.report("out/travel/travel.json")["digest"], digest);
     assert!(folder.leftovers().is_empty());
+}
+
+#[test]
+fn a_reader_that_stands_still_does_not_keep_a_session_from_its_end() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let mut travel = folder.command(&["travel", "part.toml", "--", "yes"]);
+    let travel = travel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until_its_guest_is_stopped(&travel);
+    rustix::process::kill_process(Pid::from_child(&travel), Signal::TERM).unwrap();
+    let mut said = String::new();
+    let mut travel = travel;
+    travel.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    // Nobody has read yet.
+    assert_eq!(travel.wait().unwrap().code(), Some(130));
+    assert!(said.ends_with("interrupted\n"), "{said}");
+    assert!(folder.leftovers().is_empty());
+}
+
+/// Wait until the guest is stopped and stays so: nobody reads what it writes.
+fn until_its_guest_is_stopped(travel: &Child) {
+    let children = format!("/proc/{0}/task/{0}/children", travel.id());
+    let stopped = || {
+        let guests = std::fs::read_to_string(&children).unwrap();
+        let status = |pid| std::fs::read_to_string(format!("/proc/{pid}/status"));
+        let mut states = guests.split_whitespace().map(status);
+        states.any(|state| state.is_ok_and(|text| text.contains("T (stopped)")))
+    };
+    let mut in_turn = 0;
+    until("the guest is stopped", || {
+        in_turn = if stopped() { in_turn + 1 } else { 0 };
+        in_turn == 10
+    });
 }
 
 #[test]

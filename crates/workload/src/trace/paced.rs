@@ -12,6 +12,8 @@ const LAST: Nanos = Nanos(100 * 365 * 86_400 * 1_000_000_000);
 pub(super) struct Paced {
     source: Source,
     pace: Box<dyn Pace>,
+    /// The trace's pause before its first request, where that counts.
+    pause: Option<Nanos>,
     /// When the replay began, and the trace's time of its first request.
     base: Option<(Nanos, Nanos)>,
     /// The trace's time of the latest request; one without a time counts as simultaneous.
@@ -23,7 +25,8 @@ pub(super) struct Paced {
 impl Paced {
     pub(super) fn new(source: Source, pace: Box<dyn Pace>) -> Paced {
         let (time, completed) = (Nanos::ZERO, Nanos::ZERO);
-        Paced { source, pace, base: None, time, in_flight: 0, completed }
+        let pause = pace.counts_from_start().then(|| source.origin());
+        Paced { source, pace, pause, base: None, time, in_flight: 0, completed }
     }
 }
 
@@ -34,9 +37,10 @@ impl Workload for Paced {
             return Ok(Demand::End);
         };
         let time = record.time.unwrap_or(self.time).max(self.time);
-        let from_start = self.pace.counts_from_start();
-        let before = if from_start { self.source.origin() } else { Nanos::ZERO };
-        let first = if from_start { Nanos::ZERO } else { time };
+        let (first, before) = match self.pause {
+            Some(pause) => (Nanos::ZERO, pause),
+            None => (time, Nanos::ZERO),
+        };
         let (start, first) = *self.base.get_or_insert((now, first));
         let turn = self.pace.turn(
             now.since(start),

@@ -66,21 +66,19 @@ fn label(part: &str) -> &str {
 
 /// The workload that reads such a file: a job file begins with a section, a recording does not.
 fn workload_of(file: &str) -> Result<&'static str, Failure> {
-    let unreadable = |why| {
-        Failure::input(format!("cannot read {file}: {why}"))
+    let wrong = |what: String| {
+        Failure::input(what)
             .expected("with --device, a fio job file or a recorded trace")
             .help("a study has devices of its own: `--set device...=...` changes them")
     };
     let mut head = Vec::new();
     let read = File::open(file).and_then(|opened| opened.take(HEAD).read_to_end(&mut head));
-    read.map_err(unreadable)?;
+    read.map_err(|why| wrong(format!("cannot read {file}: {why}")))?;
     let head = String::from_utf8_lossy(&head);
     let lines = head.trim_start_matches('\u{feff}').lines().map(str::trim);
     let mut told = lines.filter(|line| !line.is_empty() && !line.starts_with([';', '#']));
     match told.next() {
-        Some("[study]") => Err(Failure::input(format!("{file} is a study, beside --device"))
-            .expected("a fio job file or a recorded trace")
-            .help("a study has devices of its own: `--set device...=...` changes them")),
+        Some("[study]") => Err(wrong(format!("{file} is a study, beside --device"))),
         Some(line) if line.starts_with('[') => Ok("fio"),
         _ => Ok("trace"),
     }
