@@ -24,6 +24,8 @@ const PIECE: usize = 4096;
 pub(super) struct Output {
     /// The program's output and what it said on stderr, and how much of each was copied.
     said: [(PathBuf, u64); 2],
+    /// Bytes that nobody was there to read.
+    unread: u64,
     /// All that grows, and what it is.
     grows: Vec<(PathBuf, &'static str)>,
 }
@@ -40,7 +42,7 @@ impl Output {
         let mut grows = named.map(|(name, what)| (control.join(name), what)).to_vec();
         grows.push((log.to_path_buf(), "what the guest's kernel said"));
         let said = [plan::OUTPUT, plan::COMPLAINTS].map(|name| (control.join(name), 0));
-        Output { said, grows }
+        Output { said, unread: 0, grows }
     }
 
     /// Copy what is new to this process's own output, and give its memory back. Who reads may be
@@ -75,7 +77,10 @@ impl Output {
                 let written = match rustix::io::write(sink, &text[..length]) {
                     Ok(written) => written,
                     Err(Errno::INTR | Errno::AGAIN) => 0,
-                    Err(_) => length,
+                    Err(_) => {
+                        self.unread += length as u64;
+                        length
+                    }
                 };
                 *done += written as u64;
             }
@@ -88,6 +93,13 @@ impl Output {
 
     /// What grows for ever ends the session, and not the machine.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.unread > KEPT_MAX {
+            let unread = self.unread >> 20;
+            let what = format!("nobody reads what the command writes: {unread} MiB so far");
+            return Err(Failure::machine(what)
+                .expected(format!("at most {} MiB after its reader has gone", KEPT_MAX >> 20))
+                .help("`> /dev/null` lets it go on"));
+        }
         let taken =
             |path: &Path| path.metadata().as_ref().map_or(0, |meta| Metadata::blocks(meta) * 512);
         let all = self.grows.iter().map(|(path, what)| (taken(path), *what));
@@ -152,6 +164,9 @@ mod tests {
         assert!(output.copy_to(sinks, stopped, |_| true));
         assert_eq!((stops.get(), output.said[0].1), (2, PIECE as u64 + 1));
         assert!(output.copy_to(sinks, stopped, |_| unreachable!("there is nothing new")));
-        assert_eq!(stops.get(), 2);
+        assert_eq!((stops.get(), output.unread), (2, 1));
+        output.check().unwrap();
+        output.unread = KEPT_MAX + 1;
+        assert!(output.check().unwrap_err().message.starts_with("nobody reads"));
     }
 }

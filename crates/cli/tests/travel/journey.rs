@@ -65,6 +65,23 @@ fn a_reader_that_stands_still_does_not_keep_a_session_from_its_end() {
     assert!(folder.leftovers().is_empty());
 }
 
+#[test]
+fn a_program_whose_reader_has_gone_does_not_write_for_ever() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let mut travel = folder.command(&["travel", "part.toml", "--", "yes"]);
+    let mut travel = travel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(travel.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = travel.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((&*line, output.status.code()), ("y\n", Some(3)), "{said}");
+    assert!(said.contains("error: nobody reads what the command writes"), "{said}");
+    assert!(folder.leftovers().is_empty());
+}
+
 /// Wait until the guest is stopped and stays so: nobody reads what it writes.
 fn until_its_guest_is_stopped(travel: &Child) {
     let children = format!("/proc/{0}/task/{0}/children", travel.id());

@@ -306,7 +306,9 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
     let number = |index: usize| match cells[index] {
         ("", _) => Ok(None),
         (text, factor) => text.parse::<f64>().map(|value| Some(value * factor)).map_err(|_| {
-            (format!("{} is `{text}`", COLUMNS[index].0), "a number above 0".to_string())
+            // Spreadsheets of many countries write so, and nobody knows which is meant.
+            let comma = if text.contains(',') { ", its decimals behind a point" } else { "" };
+            (format!("{} is `{text}`", COLUMNS[index].0), format!("a number above 0{comma}"))
         }),
     };
     let poisson = of_process(cells[9].0)?;
@@ -447,5 +449,11 @@ mod tests {
             assert!(what.starts_with(said), "{row}: {what}");
         }
         assert!(of_table("a,b\n").unwrap_err().0.starts_with("line 1 is `a,b`"));
+        let table = "rw;bs;iodepth;iops\nread;4k;1;12000,5\n";
+        let decimals = "a number above 0, its decimals behind a point";
+        assert_eq!(
+            of_table(table).unwrap_err(),
+            ("line 2: iops is `12000,5`".into(), decimals.into())
+        );
     }
 }
