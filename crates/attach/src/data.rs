@@ -102,6 +102,12 @@ impl Data {
         &self.store
     }
 
+    /// Why a write found no room: here, or in what is kept of the requests.
+    pub(crate) fn full(&self) -> Failure {
+        let log = self.requests.as_ref().map(RequestLog::store).filter(|log| log.is_used_up());
+        log.unwrap_or(&self.store).full()
+    }
+
     /// Let reads of so many bytes leave their data in the store, for whoever answers them.
     pub(crate) fn leave_reads(&mut self, bytes: RangeInclusive<u32>) {
         self.in_place = Some(bytes);

@@ -63,6 +63,11 @@ impl RequestLog {
         })
     }
 
+    /// Where the data of the writes is.
+    pub(crate) fn store(&self) -> &Store {
+        &self.data
+    }
+
     /// All of a write's data has come.
     pub(crate) fn arrived(&mut self, ticket: WriteTicket, data: &[u8]) -> io::Result<()> {
         self.data.write(self.data_bytes, data)?;

@@ -135,6 +135,11 @@ impl Store {
         Ok(Store { file, bytes: capacity.0, path: None, room: None })
     }
 
+    /// Its limit has kept something out.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.room.as_ref().is_some_and(|room| room.is_used_up.get())
+    }
+
     /// Why a write found no room.
     pub(crate) fn full(&self) -> Failure {
         if let Some(room) = self.room.as_ref().filter(|room| room.is_used_up.get()) {

@@ -319,17 +319,23 @@ pub(crate) struct Checked {
 impl Shared<'_> {
     /// Fails when what the run leaves without any cut is not as the check wants it.
     fn sound(&self, recovery: &Recovery, mut replay: Replay<'_>) -> Result<(), Failure> {
-        let found = self.look(recovery, replay.without_cut()?, self.acks)?;
+        let found = self.look(recovery, replay.without_cut()?, self.acks, None)?;
         if found.verdict == Verdict::Clean {
             return Ok(());
         }
-        let said = found.said;
+        let said = if found.said.trim().is_empty() { "it said nothing".into() } else { found.said };
         Err(Failure::input(format!("the check fails without any power cut: {said}"))
             .expected("a check that exits with 0 for what the command leaves when nothing fails")
             .help("try it: blocklab travel PART --mkfs FS -- sh -c 'CMD && CHECK'"))
     }
 
-    fn look(&self, recovery: &Recovery, medium: Medium, acks: &[Ack]) -> Result<Found, Failure> {
+    fn look(
+        &self,
+        recovery: &Recovery,
+        medium: Medium,
+        acks: &[Ack],
+        at: Option<Nanos>,
+    ) -> Result<Found, Failure> {
         let began = Instant::now();
         recovery.look(medium, acks, self.template, &|| {
             self.progress.check()?;
@@ -337,8 +343,9 @@ impl Shared<'_> {
                 return Ok(());
             }
             let limit = config::Duration(Nanos(self.wall_limit.as_nanos() as u64));
+            let cut = at.map_or("what no cut leaves".into(), |at| format!("a cut at {}ns", at.0));
             Err(Failure::machine(format!(
-                "a guest looked at a cut for more than {limit} of this machine's time"
+                "a guest looked at {cut} for more than {limit} of this machine's time"
             ))
             .help("does the check come to an end? if it does: --wall-limit 10h"))
         })
@@ -425,7 +432,7 @@ impl Shared<'_> {
             let next = media.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((index, at, medium)) = next else { return };
             let promised = self.acks.partition_point(|ack| ack.at <= at);
-            let found = self.look(&recovery, medium, &self.acks[..promised]);
+            let found = self.look(&recovery, medium, &self.acks[..promised], Some(at));
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             match (found, results.as_mut()) {
                 (Ok(found), Ok(all)) => {

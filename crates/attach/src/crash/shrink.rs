@@ -52,7 +52,7 @@ impl Shared<'_> {
                 fewer[begin..end].fill(Fate::Kept);
                 let left = replay.cut(at, Some(&fewer))?;
                 let medium = replay.medium(left, self.limit)?;
-                let found = self.look(recovery, medium, &self.acks[..promised])?;
+                let found = self.look(recovery, medium, &self.acks[..promised], Some(at))?;
                 guests += 1;
                 if found.verdict >= Verdict::Lost {
                     fates = fewer;

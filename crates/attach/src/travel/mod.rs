@@ -471,7 +471,7 @@ fn found(
                 )
                 .help("blocklab kernel build, and travel without --kernel"))
         }
-        (Err(_), End::NoRoom(disk)) => Err(exports[disk].engine.data().store().full()),
+        (Err(_), End::NoRoom(disk)) => Err(exports[disk].engine.data().full()),
         (Err(_), End::Interrupted) => Err(Failure::interrupted()),
         (Err(_), End::Rebooted) => {
             Err(Failure::machine("the guest was rebooted: a journey is one boot of it")

@@ -238,7 +238,8 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
         let code = travelled.processor_share.map_or("code was free".into(), |share| {
             format!("code took {:.1} % of it (as on {})", share * 100.0, travelled.host)
         });
-        lines.push(format!("{} was busy {device_s:.1} % of it, {code}", travelled.device));
+        let device = &travelled.device;
+        lines.push(format!("{device} was busy {device_s:.1} % of the recording, {code}"));
     }
     lines.extend(record.machine.iter().flat_map(of_machine));
     let ends = [head.until.as_str(), "init", "recorder"];

@@ -1,6 +1,6 @@
 //! The record of a boot: lines of JSON, as the guest's program writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use attach::travel::Report;
@@ -346,10 +346,26 @@ impl Record {
             }
             record.take(json(number, line)?).map_err(at(number))?;
         }
+        record.check_whole().map_err(at(text.lines().count()))?;
         record.add_targets();
         // Systemd tells its own behind the recorder's.
         record.milestones.sort_by_key(|one| one.at_ns);
         Ok(record)
+    }
+
+    /// A record that was cut has fewer tasks than its head says, one that was put together has
+    /// some twice.
+    fn check_whole(&self) -> Result<(), String> {
+        let tasks: u64 = self.processes.iter().map(|one| u64::from(one.threads.max(1))).sum();
+        let Head { forks, lost, .. } = self.head;
+        if tasks.saturating_add(lost) < forks {
+            return Err(format!("it ends after {tasks} tasks; expected the {forks} of its head"));
+        }
+        let mut seen = BTreeSet::new();
+        match self.processes.iter().find(|one| !seen.insert((one.pid, one.start_ns))) {
+            Some(Process { pid, .. }) => Err(format!("process {pid} is there twice")),
+            None => Ok(()),
+        }
     }
 
     /// Targets on the way are milestones, too.
@@ -500,5 +516,9 @@ pub(super) mod tests {
         assert!(told(&broken).starts_with("line 17: "), "{}", told(&broken));
         assert!(told(&format!("{SMALL}\n{{}}")).starts_with("line 18: a line of no known kind"));
         assert!(told(&format!("{SMALL}{{\"slice\":[1,2]}}")).starts_with("line 17: "));
+        let (head, rest) = SMALL.split_once('\n').unwrap();
+        assert_eq!(told(head), "line 1: it ends after 0 tasks; expected the 3 of its head");
+        let twice = told(&format!("{SMALL}{rest}"));
+        assert!(twice.starts_with("line 31: process ") && twice.ends_with(" is there twice"));
     }
 }

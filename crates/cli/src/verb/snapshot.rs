@@ -60,9 +60,9 @@ struct Try {
     /// How much of its memory a program fills with what cannot be compressed
     #[arg(long, value_name = "MIB", default_value_t = 60)]
     fill: u32,
-    /// How much of that it works with
-    #[arg(long, value_name = "MIB", default_value_t = 10)]
-    hot: u32,
+    /// How much of that it works with [default: 10, or all of it]
+    #[arg(long, value_name = "MIB")]
+    hot: Option<u32>,
     /// Which pages leave memory for swap before the image is made: everything, kernel[:BYTES],
     /// all-out, program:NAMES, group:NAMES, kind:KINDS, record, prefetch, age[:SECONDS],
     /// random:SHARE
@@ -359,7 +359,7 @@ impl Try {
             kernel: self.kernel.clone(),
             modules: self.modules.clone(),
             filled_mib: self.fill,
-            hot_mib: self.hot.min(self.fill),
+            hot_mib: self.hot.unwrap_or(10.min(self.fill)),
             policy: self.policy.clone(),
             packs: self.compress == Compress::Lz4,
             counted: self.record.is_some(),

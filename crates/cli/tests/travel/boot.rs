@@ -140,13 +140,29 @@ fn a_list_of_files_is_recorded_and_read_ahead() {
     }
     let folder = Folder::new();
     let record = ["record", "--device", "slc2010-paper", "--slice", "0ms", "--out"];
-    boot(&folder, &[&record[..], &["a", "--files"]].concat());
+    boot(&folder, &[&record[..], &["a", "--files", "--queue"]].concat());
     let list = "a/slc2010-paper.record";
     let text = std::fs::read_to_string(folder.path(list)).unwrap();
     let files = text.lines().filter(|line| line.starts_with("{\"file\":")).count();
     // Hundreds of some ten thousand.
     assert!((100..3000).contains(&files), "{files}");
     assert!(text.contains("/lib/systemd/systemd\"}"), "{text}");
+    let reads = text.lines().filter(|line| line.starts_with("{\"read_by\":")).count();
+    assert!(reads > 100, "{reads}");
+    // What is there stays: the record has its requests beside it.
+    let refused = |args: &[&str], words: &str| {
+        let out = folder.blocklab(&[&["boot"], args].concat());
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && told.contains(words), "{told}");
+    };
+    refused(&[&record[..], &["a"]].concat(), "a/slc2010-paper.blk exists already");
+    let alike = ["x", "--device", "./slc2010-paper.toml"];
+    std::fs::copy(folder.path("part.toml"), folder.path("slc2010-paper.toml")).unwrap();
+    refused(&[&record[..], &alike].concat(), "x/slc2010-paper.record again");
+    refused(&[&record[..], &["x", "--limit", "50ms"]].concat(), "expected: whole seconds");
+    let cut: String = text.lines().take(40).map(|line| format!("{line}\n")).collect();
+    std::fs::write(folder.path("cut.record"), cut).unwrap();
+    refused(&["report", "cut.record"], "line 40: it ends after");
     let ahead = boot(&folder, &[&record[..], &["b", "--read-ahead", list]].concat());
     let rows = ahead["boots"][0]["ranking"].as_array().unwrap();
     let reader = rows.iter().find(|row| row["name"] == "readahead-list").unwrap();

@@ -24,6 +24,13 @@ fn data_beyond_its_limit_ends_the_guest() {
     let limited = |limit| ["part.toml", "--data-limit", limit, "--", "sh", "-c", write];
     ended(&limited("4MiB"), &["the guest's data takes more than 4 MiB", "travel.data_limit"]);
     Folder::new().travel(&limited("16MiB")).good();
+    // What is kept of the requests has the limit, too.
+    let folder = Folder::new();
+    let crash = ["crash", "--part", "part.toml", "--mkfs", "ext4", "--data-limit", "1MiB"];
+    let write = "head -c 2M /dev/urandom > t; sync";
+    let out = folder.blocklab(&[&crash[..], &["--cuts", "1", "--", "sh", "-c", write]].concat());
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(3) && said.contains("more than 1 MiB"), "{said}");
 }
 
 #[test]

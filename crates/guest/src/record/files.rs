@@ -43,6 +43,8 @@ impl Files {
         let files = Files { buffer: Path::new(TRACER).join(BUFFER) };
         fs::create_dir_all(&files.buffer).map_err(wrong)?;
         fs::write(files.buffer.join("buffer_size_kb"), BUFFER_KIB).map_err(wrong)?;
+        // Who, which the buffer of a queue that is recorded beside it has switched off for all.
+        fs::write(files.buffer.join("options/context-info"), "1").map_err(wrong)?;
         files.switch("1").map_err(wrong)?;
         Ok(files)
     }
@@ -63,6 +65,8 @@ impl Files {
             lost |= is_short(&line);
             if let Some((key, bytes)) = page(&line) {
                 *all.entry(key).or_default() += bytes;
+            } else if line.contains(EVENT) && !line.starts_with('#') {
+                return Err(format!("files by process: the kernel's tracer says `{line}`"));
             }
         }
         if lost {

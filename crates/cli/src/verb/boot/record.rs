@@ -163,6 +163,15 @@ pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     })
 }
 
+/// The recorder counts in seconds.
+fn whole_seconds(option: &str, text: &str) -> Result<Duration, Failure> {
+    let time = time(option, text)?;
+    if time.0.0.is_multiple_of(1_000_000_000) {
+        return Ok(time);
+    }
+    Err(Failure::input(format!("{option} {text}")).expected("whole seconds"))
+}
+
 /// The intervals of looks have a least one: a look takes the guest's time.
 fn interval(option: &str, text: &str) -> Result<Option<Duration>, Failure> {
     let every = time(option, text)?;
@@ -283,7 +292,7 @@ impl Args {
         let usual = if self.place == RecordedIn::Travel { "20ms" } else { "200ms" };
         let sample = self.sample.as_deref().map(|text| interval("--sample", text)).transpose()?;
         Ok(Times {
-            limit: time("--limit", &self.limit)?,
+            limit: whole_seconds("--limit", &self.limit)?,
             slice: interval("--slice", self.slice.as_deref().unwrap_or(usual))?,
             sample: sample.flatten(),
         })
@@ -356,12 +365,17 @@ impl Args {
         let mut places = Vec::new();
         for device in &self.device {
             let path = self.out.join(session::file_name(device));
-            replaceable(&path)?;
-            let queue = self.queue.then(|| path.with_extension("blk"));
-            if let Some(queue) = &queue {
-                study::check_output(queue, || false)?;
+            if places.iter().any(|(other, _)| *other == path) {
+                return Err(Failure::input(format!("--device {device}: {} again", path.display()))
+                    .expected("devices of different names, as their records have them")
+                    .help("record one of them with another --out"));
             }
-            places.push((path, queue));
+            replaceable(&path)?;
+            // One of an earlier boot would not be this record's, either.
+            let queue = path.with_extension("blk");
+            study::check_output(&queue, || false)
+                .map_err(|why| why.help("name another place with --out"))?;
+            places.push((path, self.queue.then_some(queue)));
         }
         if let Some(page) = &self.html {
             check_page(page)?;

@@ -20,8 +20,8 @@ pub(super) fn notes(points: &[(&[Point], &[Values])]) -> Vec<String> {
         return Vec::new();
     }
     let note = |(load, slower): &(String, f64)| {
-        let (percent, how) =
-            (100.0 * slower.abs().exp_m1(), if *slower > 0.0 { "more" } else { "less" });
+        let how = if *slower > 0.0 { "more" } else { "less" };
+        let percent = 100.0 * slower.exp_m1().abs();
         format!(
             "{load}: the drive took {percent:.0} % {how} time than this part, which fits most of \
              the other loads; measure it again: if it is as before, the part cannot do it"
@@ -82,7 +82,7 @@ mod tests {
         // Held back, and quicker.
         let named = said(&[1.0, 1.01, 1.0, 0.99, 1.02, 0.8]);
         assert!(
-            named[0].starts_with("randread 4k depth 32: the drive took 25 % less"),
+            named[0].starts_with("randread 4k depth 32: the drive took 20 % less"),
             "{named:?}"
         );
         // Little, among others that are off, too, and too many.
