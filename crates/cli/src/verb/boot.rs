@@ -82,6 +82,9 @@ struct Stored {
     pack_initramfs: Vec<String>,
 }
 
+/// What [`Stored`] takes: a recording is of one way already.
+const STORED: [&str; 5] = ["firmware", "variant", "file_system", "initramfs", "pack_initramfs"];
+
 #[derive(clap::Args)]
 struct Load {
     /// A vmlinuz to boot in each variant
@@ -90,7 +93,7 @@ struct Load {
     #[command(flatten)]
     stored: Stored,
     /// A recording instead of a boot; may be given several times
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = STORED)]
     recording: Vec<PathBuf>,
     /// Keep the recordings in this folder, as KERNEL-VARIANT.boot
     #[arg(long, value_name = "DIR", conflicts_with = "recording")]

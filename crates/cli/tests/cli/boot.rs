@@ -187,6 +187,8 @@ fn what_cannot_be_loaded_is_told() {
         .run();
     assert_eq!(damaged.code, 2);
     assert!(damaged.stderr.contains("a.boot: line 3: `variant`: expected"), "{}", damaged.stderr);
+    let stored = load(4_000_000, &["--variant", "xz"]).run();
+    assert!(stored.code == 2 && stored.stderr.contains("--variant"), "{}", stored.stderr);
     let no_kernel = Test::new()
         .file("vmlinuz", "text")
         .args(&["boot", "image", "vmlinuz", "--out", "disk.img"])

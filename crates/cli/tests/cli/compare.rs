@@ -80,6 +80,11 @@ fn what_cannot_be_compared_is_refused() {
     for (file, args, said) in [
         ("a,b\n1,2\n", vec![NEAR], ["line 1 is `a,b`", HEADER]),
         ("{\"jobs\":[]}", vec![NEAR], ["nothing to compare with", "randread"]),
+        (
+            &*one.replace("376844", "0"),
+            vec![NEAR],
+            ["nothing to compare with; 1 lines of rw=randread without a request", "randread"],
+        ),
         (&*one, vec!["samsung"], ["there is no part named `samsung`", "blocklab list parts"]),
         (&*one, vec![NEAR, "--set", "ssd.gc=greedy"], ["none of the parts", "a key of iocost"]),
         (&*one, vec![NEAR, "--set", "iocost.rbp=1"], ["unknown name `rbp`", "rbps"]),

@@ -27,8 +27,9 @@ pub(crate) fn points(path: &Path, text: &str) -> Result<(Vec<Point>, Vec<String>
     let (points, left_out) = of_text(text).map_err(|why| wrong(path, why, help))?;
     in_units(&points).map_err(|why| wrong(path, why, help))?;
     if points.is_empty() {
-        return Err(Failure::input(format!("{}: nothing to compare with", path.display()))
-            .expected(format!("jobs of one of {}", KINDS.join(", "))));
+        let left_out: String = left_out.iter().map(|why| format!("; {why}")).collect();
+        let what = format!("{}: nothing to compare with{left_out}", path.display());
+        return Err(Failure::input(what).expected(format!("jobs of one of {}", KINDS.join(", "))));
     }
     Ok((points, left_out))
 }
