@@ -142,7 +142,7 @@ impl Store {
 
     /// Why a write found no room.
     pub(crate) fn full(&self) -> Failure {
-        if let Some(room) = self.room.as_ref().filter(|room| room.is_used_up.get()) {
+        if let Some(room) = self.room.as_ref().filter(|_| self.is_used_up()) {
             let limit = room.limit;
             return Failure::machine(format!("the guest's data takes more than {limit} here"))
                 .expected(

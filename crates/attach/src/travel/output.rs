@@ -65,15 +65,13 @@ impl Output {
             let Ok(file) = OpenOptions::new().read(true).write(true).open(&*path) else {
                 continue;
             };
-            let is_new = |done| file.metadata().is_ok_and(|meta| meta.len() > done);
-            let _stopped = is_new(*done).then(&stopped);
-            let mut text = [0; PIECE];
-            while is_new(*done) {
+            let (mut text, mut held) = ([0; PIECE], None);
+            while let Ok(length @ 1..) = file.read_at(&mut text, *done) {
+                held.get_or_insert_with(&stopped);
                 if !room(sink) {
                     all = false;
                     break;
                 }
-                let Ok(length @ 1..) = file.read_at(&mut text, *done) else { break };
                 let written = match rustix::io::write(sink, &text[..length]) {
                     Ok(written) => written,
                     Err(Errno::INTR | Errno::AGAIN) => 0,
@@ -84,9 +82,11 @@ impl Output {
                 };
                 *done += written as u64;
             }
-            // Where the file system cannot, it is as if it were kept.
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = fallocate(&file, hole, 0, *done);
+            if held.is_some() {
+                // Where the file system cannot, it is as if it were kept.
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let _ = fallocate(&file, hole, 0, *done);
+            }
         }
         all
     }

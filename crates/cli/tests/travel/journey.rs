@@ -52,12 +52,10 @@ fn a_reader_that_stands_still_does_not_keep_a_session_from_its_end() {
         return;
     }
     let folder = Folder::new();
-    let mut travel = folder.command(&["travel", "part.toml", "--", "yes"]);
-    let travel = travel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut travel = writes_for_ever(&folder);
     until_its_guest_is_stopped(&travel);
     rustix::process::kill_process(Pid::from_child(&travel), Signal::TERM).unwrap();
     let mut said = String::new();
-    let mut travel = travel;
     travel.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     // Nobody has read yet.
     assert_eq!(travel.wait().unwrap().code(), Some(130));
@@ -71,8 +69,7 @@ fn a_program_whose_reader_has_gone_does_not_write_for_ever() {
         return;
     }
     let folder = Folder::new();
-    let mut travel = folder.command(&["travel", "part.toml", "--", "yes"]);
-    let mut travel = travel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut travel = writes_for_ever(&folder);
     let mut line = String::new();
     BufReader::new(travel.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let output = travel.wait_with_output().unwrap();
@@ -80,6 +77,11 @@ fn a_program_whose_reader_has_gone_does_not_write_for_ever() {
     assert_eq!((&*line, output.status.code()), ("y\n", Some(3)), "{said}");
     assert!(said.contains("error: nobody reads what the command writes"), "{said}");
     assert!(folder.leftovers().is_empty());
+}
+
+fn writes_for_ever(folder: &Folder) -> Child {
+    let mut travel = folder.command(&["travel", "part.toml", "--", "yes"]);
+    travel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Wait until the guest is stopped and stays so: nobody reads what it writes.

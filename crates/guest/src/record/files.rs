@@ -65,7 +65,7 @@ impl Files {
             lost |= is_short(&line);
             if let Some((key, bytes)) = page(&line) {
                 *all.entry(key).or_default() += bytes;
-            } else if line.contains(EVENT) && !line.starts_with('#') {
+            } else if line.contains(EVENT) {
                 return Err(format!("files by process: the kernel's tracer says `{line}`"));
             }
         }

@@ -233,8 +233,11 @@ fn disk(of: &Use) -> Result<Option<Disk>, String> {
     let start = if is_part { number_in(part.join("start"))? } else { 0 };
     let superblock_sector = start + of.superblock_sector();
     let sum = sectors_sum(&Path::new("/dev").join(&*name), superblock_sector).map_err(|why| {
-        let whose = "expected root of a whole machine, not of a container";
-        format!("{why}: the {} there must be the same at the resume; {whose}", of.kind)
+        format!(
+            "{why}: the {} there must be the same at the resume; expected root of a whole \
+             machine, not of a container",
+            of.kind
+        )
     })?;
     Ok(Some(Disk { sectors: number_in(whole.join("size"))?, superblock_sector, sum }))
 }
