@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from . import _core
+from .errors import path_of
 
 
 def trace(
@@ -34,5 +35,5 @@ def trace(
     ]
     with tempfile.TemporaryDirectory(prefix="blocklab-") as folder:
         table = Path(folder) / "trace.parquet"
-        _core.trace(fspath(file), format, words, fspath(table))
+        _core.trace(path_of(file, "the trace"), format, words, fspath(table))
         return pl.read_parquet(table, memory_map=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from os import PathLike, fsencode, fspath
+
 
 class StudyError(Exception):
     """What is wrong with a study, a run directory or this machine, and where.
@@ -42,3 +45,23 @@ class StudyError(Exception):
 def wrong_argument(what: str, expected: str) -> StudyError:
     """An argument that cannot be meant."""
     return StudyError(f"error: {what}\n  = expected: {expected}")
+
+
+def path_of(value: str | PathLike[str], what: str) -> str:
+    """`value` as the name of a file or folder, for `what`."""
+    if not isinstance(value, str | PathLike):
+        raise wrong_argument(f"{what} is {value!r}", "a path")
+    return _encoded(fspath(value), what, fsencode)
+
+
+def text_of(value: str, what: str) -> str:
+    """`value` of `what`, which a file can hold."""
+    return value if value.isascii() else _encoded(value, what, str.encode)
+
+
+def _encoded(value: str, what: str, encode: Callable[[str], bytes]) -> str:
+    try:
+        encode(value)
+    except UnicodeEncodeError:
+        raise wrong_argument(f"{what} is {value!r}", "text without lone surrogates") from None
+    return value

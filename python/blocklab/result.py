@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from . import _numbers as numbers
-from .errors import StudyError
+from .errors import StudyError, path_of
 from .rundir import read_result
 
 #: Rows and columns of metrics of a table in a notebook.
@@ -194,5 +194,5 @@ def open(directory: str | PathLike[str]) -> Result:  # noqa: A001: what it does
 
     Raises StudyError when no run has finished there.
     """
-    path = Path(directory)
+    path = Path(path_of(directory, "the directory"))
     return Result(path, read_result(path))

@@ -12,11 +12,14 @@ from typing import Any
 
 from . import _core
 from ._progress import shown
-from .errors import wrong_argument
+from .errors import StudyError, text_of, path_of, wrong_argument
 from .result import Result
 
 #: What a key of a study may be set to: what TOML knows, and the path of a file.
 Value = bool | int | float | str | PathLike[str] | Sequence[Any] | Mapping[str, Any]
+
+#: Runs at a time; more than any machine has cores.
+JOBS_MAX = 65_535
 
 #: Told how far a study is: the share that is done, runs that are finished, runs there are.
 Tell = Callable[[float, int, int], None]
@@ -36,9 +39,9 @@ class Study:
         """
         self._text: str | None
         if isinstance(study, Mapping):
-            self._name, self._text = "study", "".join(_lines(study))
+            self._name, self._text = "study", _text(study)
         elif isinstance(study, str | PathLike):
-            self._name, self._text = fspath(study), None
+            self._name, self._text = text_of(path_of(study, "the study"), "the study"), None
         else:
             raise wrong_argument(
                 f"the study is {study!r}",
@@ -92,8 +95,8 @@ class Study:
         cache: str | PathLike[str] | None = None,
     ) -> Result:
         """Run it and return what it answered; see `blocklab.run`."""
-        if jobs is not None and (type(jobs) is not int or jobs < 1):
-            raise wrong_argument(f"jobs is {jobs!r}", "a whole number, 1 or more")
+        if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= JOBS_MAX):
+            raise wrong_argument(f"jobs is {jobs!r}", f"a whole number from 1 to {JOBS_MAX}")
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
             raise wrong_argument(f"progress is {progress!r}", "True, False, or a function to call")
         if on is not None and not isinstance(on, str):
@@ -106,7 +109,7 @@ class Study:
             raise wrong_argument(
                 f"cache is {cache!r}", "it with on, as the folder that a cluster's machines share")
         plan = self._plan()
-        directory = Path(out) if out is not None else Path("out") / plan.name
+        directory = Path("out") / plan.name if out is None else Path(path_of(out, "out"))
         with shown(progress, len(plan.runs)) as tell:
             if on is not None:
                 from . import cluster
@@ -136,7 +139,10 @@ class Study:
 
     def _words(self) -> list[str]:
         """What is laid over it, in the words of `--set`."""
-        return [f"{key}={_toml(value, key)}" for key, value in self._laid.items()]
+        try:
+            return [f"{text_of(key, 'a key')}={_toml(it, key)}" for key, it in self._laid.items()]
+        except RecursionError:
+            raise _endless("what is laid over it") from None
 
     def _replay(self) -> str:
         """The command line that does the same; a document is kept as `study.toml`."""
@@ -204,8 +210,10 @@ def _toml(value: Value, key: str) -> str:
             return "{" + ", ".join(items) + "}"
         case float() if not math.isfinite(value):
             return str(value)
-        case str() | bool() | int() | float():
-            return json.dumps(value, ensure_ascii=False)
+        case str():
+            return json.dumps(text_of(value, key), ensure_ascii=False)
+        case bool() | int() | float():
+            return json.dumps(value)
         case PathLike():
             return _toml(fspath(value), key)
         case Sequence() if not isinstance(value, bytes | bytearray):
@@ -215,6 +223,18 @@ def _toml(value: Value, key: str) -> str:
     raise wrong_argument(
         f"{key}: {value!r} ({type(value).__name__}) is nothing that a study knows",
         "a number, True or False, text, a path, a list or a dict of these")
+
+
+def _text(document: Mapping[str, Value]) -> str:
+    """A document as TOML."""
+    try:
+        return "".join(_lines(document))
+    except RecursionError:
+        raise _endless("the study") from None
+
+
+def _endless(what: str) -> StudyError:
+    return wrong_argument(f"{what} has no end: it contains itself", "a document as TOML has it")
 
 
 def _lines(document: Mapping[str, Value], path: str = "") -> list[str]:

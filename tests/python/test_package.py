@@ -266,6 +266,8 @@ def test_an_argument_that_cannot_be_meant_is_named(tmp_path: Path) -> None:
     study: Any = blocklab.Study(DOCUMENT)
     loose: Any = blocklab
     depth = "workload.fio.iodepth"
+    endless: dict[str, Any] = {}
+    endless["again"] = endless
     for call, words in {
         lambda: len(blocklab.Study({**DOCUMENT, "run": {"requests": {1}}})):
             r"run.requests: \{1\} \(set\)",
@@ -279,6 +281,14 @@ def test_an_argument_that_cannot_be_meant_is_named(tmp_path: Path) -> None:
         lambda: study.sweep({"workload.fio.rw": "read"}): "the axis workload.fio.rw is 'read'",
         lambda: study.run(jobs=-1): "jobs is -1",
         lambda: study.run(jobs=True): "jobs is True",
+        lambda: study.run(jobs=10**30): "jobs is 1000",
+        lambda: study.run(out=b"out"): "out is b'out'",
+        lambda: loose.open(None): "the directory is None",
+        lambda: loose.Study("\ud800"): r"the study is '\\ud800'",
+        lambda: len(study.set({"study.title": "\ud800"})): r"study.title is '\\ud800'",
+        lambda: len(study.set({"\ud800": 1})): r"a key is '\\ud800'",
+        lambda: loose.Study(endless): "the study has no end",
+        lambda: len(study.set({"study": endless})): "what is laid over it has no end",
         lambda: study.run(progress="yes"): "progress is 'yes'",
         lambda: study.run(on=True): "on is True",
         lambda: study.run(on="ray", records=True): "what single requests did",

@@ -32,7 +32,7 @@ use crate::store::Store;
 use crate::travel::{self, Companion, Disk, Kept, calls, journey};
 
 pub use cuts::Cuts;
-pub use report::{Coverage, CutReport, Report, Verdict};
+pub use report::{Coverage, CutReport, EndedEarly, Report, Verdict};
 pub use shrink::Smallest;
 pub use timeline::{Event, Kind};
 
@@ -184,19 +184,22 @@ impl Template {
     }
 }
 
+/// What a sweep came to.
+pub struct Sweep {
+    /// The cuts that were looked at.
+    pub report: Report,
+    /// What ended it before all of them were, or before the first failure was explained.
+    pub ended: Option<Failure>,
+    /// What the session of the program left.
+    pub(crate) left: travel::Left,
+}
+
 /// Run the program, cut the power, and look at what is left each time.
 ///
 /// # Errors
-/// When the program fails, its check fails without a cut, or the machine lacks something.
-pub fn crash(options: Options, progress: &Progress<'_>) -> Result<Report, Failure> {
-    sweep(options, progress).map(|(report, _)| report)
-}
-
-/// As [`crash`], with what the session of the program left.
-pub(crate) fn sweep(
-    options: Options,
-    progress: &Progress<'_>,
-) -> Result<(Report, travel::Left), Failure> {
+/// When the program fails, its check fails without a cut, or the machine lacks something, before
+/// any cut was looked at.
+pub fn crash(options: Options, progress: &Progress<'_>) -> Result<Sweep, Failure> {
     let Options { part, start, mut travel, cuts, media, check, guests, calls, wall_limit } =
         options;
     let recovery = Recovery::new(&travel, check)?;
@@ -225,15 +228,19 @@ pub(crate) fn sweep(
     }
     let each = if let Media::Subsets(count) = media { u64::from(count) } else { 1 };
     progress.all.store(each * moments.len() as u64, Ordering::Relaxed);
-    let checked = shared.check_all(&recovery, replay()?, &moments, guests)?;
+    let mut checked = Checked::default();
+    let mut ended = shared.check_all(&recovery, replay()?, &moments, guests, &mut checked).err();
+    if checked.found.is_empty() {
+        return Err(ended.unwrap_or_else(|| Failure::bug("no cut was looked at")));
+    }
     let mut report = Report::of(&recorded, command, media, checked);
-    if let Some((at, number)) = report.first_failure().and_then(CutReport::subset) {
-        report.smallest = Some(shared.shrink(&recovery, replay()?, at, number)?);
+    if let Some(why) = &ended {
+        let all = progress.all.load(Ordering::Relaxed) as usize;
+        report.ended_early = Some(EndedEarly { all, why: why.message.clone() });
+    } else {
+        ended = shared.explain(&mut report, &recovery, replay, &recorded).err();
     }
-    if let Some(at) = report.explained() {
-        report.timeline = shared.timeline(replay()?, &recorded, at)?;
-    }
-    Ok((report, left))
+    Ok(Sweep { report, ended, left })
 }
 
 /// Run the program and keep all that the device was asked.
@@ -316,7 +323,31 @@ pub(crate) struct Checked {
     build_ns_max: u64,
 }
 
+/// What guests found, and the first failure of one.
+#[derive(Default)]
+struct Results {
+    found: BTreeMap<usize, Found>,
+    failed: Option<Failure>,
+}
+
 impl Shared<'_> {
+    /// Why the first failure is one.
+    fn explain<'r>(
+        &self,
+        report: &mut Report,
+        recovery: &Recovery,
+        replay: impl Fn() -> Result<Replay<'r>, Failure>,
+        recorded: &Recorded,
+    ) -> Result<(), Failure> {
+        if let Some(at) = report.explained() {
+            report.timeline = self.timeline(replay()?, recorded, at)?;
+        }
+        if let Some((at, number)) = report.first_failure().and_then(CutReport::subset) {
+            report.smallest = Some(self.shrink(recovery, replay()?, at, number)?);
+        }
+        Ok(())
+    }
+
     /// Fails when what the run leaves without any cut is not as the check wants it.
     fn sound(&self, recovery: &Recovery, mut replay: Replay<'_>) -> Result<(), Failure> {
         let found = self.look(recovery, replay.without_cut()?, self.acks, None)?;
@@ -351,19 +382,19 @@ impl Shared<'_> {
         })
     }
 
-    /// Build every medium once, and check each in a guest.
+    /// Build every medium once, and check each in a guest; a failure leaves what was found before.
     fn check_all(
         &self,
         recovery: &Recovery,
         mut replay: Replay<'_>,
         moments: &[Nanos],
         guests: usize,
-    ) -> Result<Checked, Failure> {
+        checked: &mut Checked,
+    ) -> Result<(), Failure> {
         let (send, receive) = sync_channel::<Waiting>(guests);
         let receive = Mutex::new(receive);
-        let results = Mutex::new(Ok(BTreeMap::new()));
+        let results = Mutex::new(Results::default());
         let mut known = BTreeMap::new();
-        let mut checked = Checked::default();
         let sent = std::thread::scope(|scope| -> Result<(), Failure> {
             let send = send; // dropped before the guests are waited for, also on failure
             for _ in 0..guests {
@@ -409,9 +440,11 @@ impl Shared<'_> {
             }
             Ok(())
         });
+        let Results { found, failed } =
+            results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        checked.found = found;
         // A guest that failed stops all else: it is the one to say why.
-        checked.found = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        sent.map(|()| checked)
+        failed.map_or(sent, Err)
     }
 
     /// What `cut` leaves; the replay is there already.
@@ -426,7 +459,7 @@ impl Shared<'_> {
         &self,
         recovery: Recovery,
         media: &Mutex<Receiver<Waiting>>,
-        results: &Mutex<Result<BTreeMap<usize, Found>, Failure>>,
+        results: &Mutex<Results>,
     ) {
         loop {
             let next = media.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -434,15 +467,12 @@ impl Shared<'_> {
             let promised = self.acks.partition_point(|ack| ack.at <= at);
             let found = self.look(&recovery, medium, &self.acks[..promised], Some(at));
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-            match (found, results.as_mut()) {
-                (Ok(found), Ok(all)) => {
-                    all.insert(index, found);
-                }
-                (Err(why), Ok(_)) => {
-                    *results = Err(why);
+            match found {
+                Ok(found) => drop(results.found.insert(index, found)),
+                Err(why) => {
+                    results.failed.get_or_insert(why);
                     self.progress.stopped.store(true, Ordering::Relaxed);
                 }
-                _ => {}
             }
             self.progress.done.fetch_add(1, Ordering::Relaxed);
         }

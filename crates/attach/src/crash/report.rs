@@ -86,11 +86,23 @@ pub struct Coverage {
     pub at_risk_max: usize,
 }
 
+/// Why not all that was asked for was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndedEarly {
+    /// Looks that were asked for.
+    pub all: usize,
+    /// What ended it.
+    pub why: String,
+}
+
 /// All cuts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The program.
     pub command: Vec<String>,
+    /// If it did not come to the last cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<EndedEarly>,
     /// When the program began, when it ended, and when its data was written back.
     pub moments_ns: [u64; 3],
     /// Requests of the run, and bytes they wrote.
@@ -150,6 +162,7 @@ impl Report {
         }
         Report {
             command,
+            ended_early: None,
             moments_ns: recorded.moments.map(|at| at.0),
             steps: recorded.log.steps().len(),
             written_bytes: recorded.log.data_bytes(),
@@ -220,7 +233,11 @@ impl Report {
     /// For people.
     pub fn lines(&self) -> Vec<String> {
         let [began, ended, synced] = self.moments_ns.map(|at| Duration(Nanos(at)));
-        let mut lines = vec![
+        let early = self.ended_early.as_ref().map(|EndedEarly { all, why }| {
+            format!("ended early, {} of {all} looks done: {why}", self.cuts.len())
+        });
+        let mut lines: Vec<String> = early.into_iter().collect();
+        lines.extend([
             format!("the command ran from {began} to {ended}; written back at {synced}"),
             format!(
                 "{}, {} distinct media, {} acknowledgements",
@@ -228,7 +245,7 @@ impl Report {
                 self.distinct,
                 self.acks
             ),
-        ];
+        ]);
         lines.extend(
             Verdict::ALL.map(|it| format!("{:>9} {:>6}", it.name(), self.counts[it.name()])),
         );

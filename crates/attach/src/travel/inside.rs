@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
+use super::memory;
 use super::plan::{self, BlockStatistics, Disk, Findings, GuestPlan, Mkfs};
 use super::processor::{self, Charges};
 use super::settings::{self, Settings};
@@ -97,7 +98,7 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     let plan: GuestPlan = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
     seed(&plan.entropy)?;
     findings.kernel = read("/proc/sys/kernel/osrelease");
-    findings.memory_kib = memory_kib(&read("/proc/meminfo")).unwrap_or(0);
+    findings.memory_kib = memory::total_kib(&read("/proc/meminfo")).unwrap_or(0);
     for disk in &plan.disks {
         set(disk)?;
         if disk.name == "vda" {
@@ -179,11 +180,6 @@ fn seed(entropy: &[u8]) -> Result<(), String> {
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
-}
-
-fn memory_kib(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// The word in brackets.
@@ -453,7 +449,5 @@ mod tests {
     fn the_kernels_words_are_read() {
         assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
         assert_eq!(chosen("none"), "none");
-        assert_eq!(memory_kib("MemTotal:   250000 kB\nMemFree: 1 kB"), Some(250_000));
-        assert_eq!(memory_kib("nothing"), None);
     }
 }

@@ -15,6 +15,7 @@ mod free_cpu;
 mod guest;
 mod inside;
 pub mod kernel;
+pub(crate) mod memory;
 mod one_core;
 mod output;
 mod phases;
@@ -50,6 +51,7 @@ pub use faults::{FaultReport, Timed};
 pub use file_system::NAMES as FILE_SYSTEMS;
 pub(crate) use inside::PATH as PROGRAMS;
 pub use inside::init;
+pub use memory::MEMORY_MIN_MIB;
 pub use report::{DiskReport, Report};
 pub use settings::Settings;
 
@@ -62,8 +64,6 @@ use plan::{Findings, GuestPlan};
 use processor::Charges;
 use serve::{End, Server};
 
-/// Less memory does not boot.
-pub const MEMORY_MIN_MIB: u64 = 64;
 /// Exit code when the user ended it.
 pub const INTERRUPTED: u8 = 130;
 /// Memory for the record of the queue before it is copied to the host.
@@ -385,10 +385,7 @@ fn mkfs(options: &Options) -> Result<Option<plan::Mkfs>, Failure> {
 }
 
 fn plan(options: &Options) -> Result<GuestPlan, Failure> {
-    if options.memory_mib < MEMORY_MIN_MIB {
-        return Err(Failure::input(format!("{} MiB of memory", options.memory_mib))
-            .expected(format!("at least {MEMORY_MIN_MIB}M: less does not boot")));
-    }
+    memory::check(options.memory_mib)?;
     if options.devices.is_empty() || options.devices.len() > 8 {
         return Err(
             Failure::input(format!("{} devices", options.devices.len())).expected("1 to 8 devices")

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use config::Size;
 use study::{Amount, AxisValue, Failure, Setup, Travel, name_of};
 
 use crate::travel::file_system::{self, find_program};
-use crate::travel::{MEMORY_MIN_MIB, Timed};
+use crate::travel::{Timed, memory};
 
 /// Linux refuses fewer bytes of dirty memory than two pages.
 const DIRTY_BYTES_MIN: u64 = 8192;
@@ -18,7 +17,7 @@ pub(super) fn travel(setup: &Setup, travel: &Travel) -> Result<(), Failure> {
         let key = key.to_string();
         move |failure: Failure| setup.at(&["travel", &key], failure)
     };
-    memory(travel.memory).map_err(at("memory"))?;
+    memory::check(travel.memory.0.0 >> 20).map_err(at("memory"))?;
     if let Some(kind) = &travel.file_system {
         file_system::check(&name_of(kind)).map_err(at("file_system"))?;
     } else {
@@ -76,26 +75,6 @@ pub(super) fn faults(travel: &Travel) -> Result<Vec<Timed>, Failure> {
         }
     });
     parsed.collect()
-}
-
-fn memory(memory: Size) -> Result<(), Failure> {
-    let mib = memory.0.0 >> 20;
-    if mib < MEMORY_MIN_MIB {
-        return Err(Failure::input(format!("a guest with {} of memory", memory.0))
-            .expected(format!("at least {MEMORY_MIN_MIB}MiB: less does not boot")));
-    }
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let host_kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    match host_kib {
-        Some(host_kib) if mib << 10 > host_kib => Err(Failure::machine(format!(
-            "a guest with {} of memory, and this machine has {} MiB",
-            memory.0,
-            host_kib >> 10
-        ))
-        .help("give the guest less: --set travel.memory=1GiB")),
-        _ => Ok(()),
-    }
 }
 
 fn dirty(limit: Amount) -> Result<(), Failure> {
@@ -165,6 +144,7 @@ pub(super) fn command_line(key: &str, text: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use config::Size;
     use sim::Bytes;
 
     use super::*;
@@ -180,11 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_limits_have_bounds() {
-        let mib = |mib| memory(Size(Bytes::from_mib(mib)));
-        assert!(mib(32).unwrap_err().to_string().contains("at least 64MiB"));
-        assert_eq!(mib(64), Ok(()));
-        assert_eq!(mib(1 << 30).unwrap_err().exit_code(), 3);
+    fn limits_have_bounds() {
         assert!(dirty(Amount::Percent(0.5)).is_err() && dirty(Amount::Percent(101.0)).is_err());
         assert!(dirty(Amount::Size(Size(Bytes(4096)))).is_err());
         assert_eq!(dirty(Amount::Percent(10.0)), Ok(()));

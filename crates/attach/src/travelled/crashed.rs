@@ -5,7 +5,7 @@ use study::{Crash, Failure, Setup, Travel, name_of};
 
 use super::check::command_line;
 use super::words::end_of;
-use crate::crash::{self, Cuts, Media, Progress, Report, check_of};
+use crate::crash::{self, Cuts, Media, Progress, Report, Sweep, check_of};
 use crate::session::Start;
 use crate::travel::{Disk, Left, Options};
 
@@ -87,7 +87,8 @@ pub(super) fn sweep(
         // The whole point has one.
         wall_limit: std::time::Duration::MAX,
     };
-    let (report, left) = crash::sweep(options, &Progress::with(outside))?;
+    let Sweep { report, ended, left } = crash::crash(options, &Progress::with(outside))?;
+    ended.map_or(Ok(()), Err)?;
     Ok((left, counted(&report), notes(&report)))
 }
 

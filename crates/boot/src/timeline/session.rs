@@ -134,12 +134,13 @@ pub fn record(boot: &Boot) -> Result<Booted, Failure> {
 
 fn unreached(boot: &Boot, record: &Record, complaints: &str) -> Failure {
     let why = record.head.incomplete.as_deref().unwrap_or("it said nothing");
-    // What comes before the init says there why there is none.
-    let why = match complaints.trim().lines().last() {
-        Some(last) => format!("{why}: {}", last.trim_start_matches("error: ")),
-        None => why.into(),
-    };
-    Failure::machine(format!("{} was not reached: {why}", boot.until))
+    let failure = Failure::machine(format!("{} was not reached: {why}", boot.until));
+    // What comes before the init says there why there is none: more time would not help.
+    if let Some(last) = complaints.trim().lines().last() {
+        let complaint = last.trim_start_matches("error: ");
+        return Failure { message: format!("{}: {complaint}", failure.message), ..failure };
+    }
+    failure
         .expected(format!("a unit that is active after at most {} of virtual time", boot.limit))
         .help("--until multi-user.target; --limit 10min gives it longer")
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{self, Instant};
 
-use attach::crash::{Cuts, Media, Options, Progress, Report};
+use attach::crash::{Cuts, Media, Options, Progress, Report, Sweep};
 use attach::travel::{self, Settings};
 use config::{Duration, Size};
 use study::Failure;
@@ -93,6 +93,10 @@ pub(crate) struct Args {
     /// End a guest that is not done after so much virtual time
     #[arg(long, value_name = "TIME", default_value = "24h")]
     limit: String,
+    /// End a guest that computes for so much of this machine's processor time while virtual time
+    /// stands still
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    compute_limit: String,
     /// Give up when a guest looks at a cut for more of this machine's time
     #[arg(long, value_name = "TIME", default_value = "1h")]
     wall_limit: String,
@@ -117,7 +121,7 @@ impl Args {
         let options = self.options()?;
         let progress = Progress::default();
         let stop = |_| progress.stopped.store(true, Ordering::Relaxed);
-        let report = interrupt::during(stop, || {
+        let Sweep { report, ended, .. } = interrupt::during(stop, || {
             told(&progress, || attach::crash::crash(options, &progress))
         })?;
         let mut lines = report.lines();
@@ -125,11 +129,13 @@ impl Args {
             "slowest medium {:.1} ms of processor time",
             report.build_ns_max as f64 / 1e6
         ));
-        if asked.is_some_and(|asked| report.moments() < asked as usize) {
+        let all_looked_at = report.ended_early.is_none();
+        if all_looked_at && asked.is_some_and(|asked| report.moments() < asked as usize) {
             lines.push("there are no more moments at which a cut leaves something else".into());
         }
         lines.extend(repeat(&report));
         results.write(&report, &lines)?;
+        ended.map_or(Ok(()), Err)?;
         Ok(u8::from(report.first_failure().is_some()))
     }
 
@@ -141,6 +147,7 @@ impl Args {
                 .expected("a size such as 500MiB or 64GiB")
         })?;
         let limit = time("--limit", &self.limit)?;
+        let compute_limit = time("--compute-limit", &self.compute_limit)?;
         let wall_limit = time("--wall-limit", &self.wall_limit)?;
         let media = match (self.subsets, self.subset) {
             (Some(count), _) => Media::Subsets(count),
@@ -170,7 +177,7 @@ impl Args {
                 fill: false,
                 seed: self.seed,
                 limit: limit.0,
-                compute_limit: Duration(sim::Nanos(600_000_000_000)),
+                compute_limit,
                 data_limit: data_limit.0,
                 record: None,
                 record_queue: None,

@@ -209,7 +209,7 @@ pub(super) fn memory(text: &str) -> Result<u64, Failure> {
         Ok(value) => Some(value),
         Err(_) => Size::parse(text).ok().map(|size| size.0.0 >> 20),
     };
-    match mib.filter(|&mib| (MEMORY_MIN_MIB..=1 << 20).contains(&mib)) {
+    match mib.filter(|&mib| mib >= MEMORY_MIN_MIB) {
         Some(mib) => Ok(mib),
         None => Err(Failure::input(format!("--mem {text}"))
             .expected(format!("a size from {MEMORY_MIN_MIB}M on, such as 256M or 1G"))),

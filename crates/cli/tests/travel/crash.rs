@@ -132,6 +132,13 @@ fn a_check_without_an_end_is_ended() {
     let sweep = folder.crash(&args, program);
     assert_eq!(sweep.code, Some(3), "{}", sweep.stderr);
     assert!(sweep.stderr.contains("more than 2s of this machine's time"), "{}", sweep.stderr);
+    // What was looked at before is told.
+    let (cuts, early) = (&sweep.report["cuts"], &sweep.report["ended_early"]);
+    let looked_at = cuts.as_array().unwrap().len();
+    assert!((1..40).contains(&looked_at) && early["all"] == 40, "{}", sweep.stderr);
+    assert_eq!(sweep.count("clean"), looked_at as u64);
+    let told = format!("ended early, {looked_at} of 40 looks done: a guest looked at a cut at ");
+    assert!(sweep.stderr.contains(&told), "{}", sweep.stderr);
     assert!(folder.leftovers().is_empty());
 }
 

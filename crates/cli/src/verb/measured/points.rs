@@ -205,21 +205,32 @@ type Place = (usize, f64);
 
 /// Where the columns are; others may stand between them.
 fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()], Wrong> {
-    let twice = COLUMNS.iter().map(|(name, _)| *name).find(|name| {
-        header.iter().filter(|column| column.trim().eq_ignore_ascii_case(name)).count() > 1
-    });
-    if let Some(name) = twice {
-        return Err((format!("line 1 has two columns `{name}`"), "one".into()));
-    }
-    let place = |wanted: &str| column(header, wanted);
-    let in_unit = |name: &str| {
-        let stem = name.strip_suffix("_us")?;
-        UNITS.iter().find_map(|(unit, us)| Some((place(&format!("{stem}{unit}"))?, *us)))
+    // A time in two units is there twice, too.
+    let named = |column: &str, name: &str| {
+        let (column, stem) = (column.trim().to_lowercase(), name.strip_suffix("_us"));
+        let in_unit = |stem| UNITS.iter().any(|(unit, _)| column == format!("{stem}{unit}"));
+        column == name || stem.is_some_and(in_unit)
     };
+    let twice = COLUMNS.iter().find_map(|(name, _)| {
+        let mut all = header.iter().filter(|column| named(column, name));
+        Some([all.next()?.trim(), all.next()?.trim()])
+    });
+    if let Some([first, second]) = twice {
+        let which = match first.eq_ignore_ascii_case(second) {
+            true => format!("`{first}`"),
+            false => format!("of the same times, `{first}` and `{second}`"),
+        };
+        return Err((format!("line 1 has two columns {which}"), "one".into()));
+    }
     let found = COLUMNS.map(|(name, others)| {
-        let mut names = [name].into_iter().chain(others.iter().copied());
-        let plain = names.clone().find_map(place).map(|place| (place, 1.0));
-        plain.or_else(|| names.find_map(in_unit))
+        let names = || [name].into_iter().chain(others.iter().copied());
+        // In another unit, too.
+        let times = names().filter_map(|name| name.strip_suffix("_us")).flat_map(|stem| {
+            let spelt = move |(unit, us)| (format!("{stem}{unit}"), us);
+            UNITS.into_iter().map(spelt)
+        });
+        let mut places = names().map(|name| (name.to_string(), 1.0)).chain(times);
+        places.find_map(|(name, factor)| Some((column(header, &name)?, factor)))
     });
     let missing = COLUMNS
         .iter()
@@ -449,6 +460,8 @@ mod tests {
             assert!(what.starts_with(said), "{row}: {what}");
         }
         assert!(of_table("a,b\n").unwrap_err().0.starts_with("line 1 is `a,b`"));
+        let (what, _) = of_table(&format!("{HEADER},p99_ms\n")).unwrap_err();
+        assert_eq!(what, "line 1 has two columns of the same times, `p99_us` and `p99_ms`");
         let table = "rw;bs;iodepth;iops\nread;4k;1;12000,5\n";
         let decimals = "a number above 0, its decimals behind a point";
         assert_eq!(
