@@ -10,6 +10,7 @@ use std::time::Duration;
 use ::guest::Why;
 use attach::Unfinished;
 use config::Failure;
+use resume::Refusal;
 use workload::boot_recording::{Read, Recording};
 
 use crate::Accelerator;
@@ -342,10 +343,8 @@ impl SnapshotGuest {
         };
         if let Some(why) = life.said(NOT_RESUMED) {
             let image = disks.image.display();
-            return Err(Failure::input(format!("{image} is not resumed: {why}")).help(
-                "an image comes back in the machine that it was made in: with its --memory, \
-                 --processors, and --uefi, --grub, --nvme or --ahci",
-            ));
+            let failure = Failure::input(format!("{image} is not resumed: {why}"));
+            return Err(failure.help(what_to_do(why)));
         }
         let at = life.when("lab: resumed");
         let at = at.ok_or_else(|| life.failure("the guest did not come back"))?;
@@ -514,6 +513,22 @@ pub fn counts(line: &str) -> Vec<(String, f64)> {
     pairs.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
 }
 
+/// What to do about an image that the loader refused, in its words.
+fn what_to_do(why: &str) -> &'static str {
+    let is = |refusal: Refusal| why.trim_end() == refusal.to_string();
+    if is(Refusal::NoMark) {
+        "an image comes back once: make a new one with blocklab snapshot try --keep DIR"
+    } else if is(Refusal::Processor) || is(Refusal::Memory) {
+        "an image comes back in the machine that it was made in: with its --memory, --processors, \
+         and --uefi, --grub, --nvme or --ahci"
+    } else if why.contains(" is missing or was written since") {
+        "memory and disks are of one moment: put the disks of that moment back, or make a new \
+         image with blocklab snapshot try --keep DIR"
+    } else {
+        "blocklab snapshot info IMAGE checks it; make a new one with snapshot try --keep DIR"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -533,5 +548,19 @@ mod tests {
         assert_eq!(Cycles::read(Some(loader), Some(" cycles=250")), Some(cycles));
         assert_eq!(Cycles::read(Some(loader), Some(" cycles=150")), None);
         assert_eq!(counts("pages=3 x create_s=0.5")[1], ("create_s".to_string(), 0.5));
+    }
+
+    #[test]
+    fn each_refusal_has_its_own_way_on() {
+        for (refusal, words) in [
+            (Refusal::NoMark, "comes back once"),
+            (Refusal::Memory, "--memory"),
+            (Refusal::Processor, "--processors"),
+            (Refusal::Disk(2), "put the disks of that moment back"),
+            (Refusal::Data(7), "snapshot info"),
+            (Refusal::Table, "snapshot info"),
+        ] {
+            assert!(what_to_do(&format!("{refusal}\r")).contains(words), "{refusal}");
+        }
     }
 }

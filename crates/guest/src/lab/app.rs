@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -117,13 +118,23 @@ impl App {
 
     /// Give it an order, and wait for its answer.
     pub(super) fn ask(&mut self, order: &str) -> Result<String, String> {
-        let wrong = |why: std::io::Error| format!("the lab's program: {why}");
-        writeln!(self.orders, "{order}").map_err(wrong)?;
         let mut answer = String::new();
-        self.answers.read_line(&mut answer).map_err(wrong)?;
-        match answer.trim() {
-            "" => Err("the lab's program ended".into()),
-            answer => Ok(answer.into()),
+        let asked = writeln!(self.orders, "{order}");
+        match asked.and_then(|()| self.answers.read_line(&mut answer)) {
+            Ok(1..) => Ok(answer.trim().into()),
+            _ => Err(self.why_it_ended()),
+        }
+    }
+
+    fn why_it_ended(&mut self) -> String {
+        match self.child.wait().map(|status| status.signal()) {
+            // Nothing else kills it.
+            Ok(Some(_)) => {
+                "the kernel has killed the program that fills memory: there is too little \
+                            of it; expected a larger --memory, or a smaller --fill"
+                    .into()
+            }
+            _ => "the lab's program ended".into(),
         }
     }
 
