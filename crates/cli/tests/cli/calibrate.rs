@@ -250,6 +250,7 @@ fn a_value_without_any_effect_is_not_known() {
 /// it was called ten times, and gives as many requests a second as it was called times.
 const FIO: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo fio-3.33; exit 0; }
+case "$1" in --enghelp=io_urnig) echo IO engine io_urnig not found; exit 1;; --enghelp=*) exit 0; esac
 cd "$(dirname "$0")"
 echo "$@" >> calls
 times=$(wc -l < calls)
@@ -358,8 +359,8 @@ fn a_probe_writes_only_to_the_drive_that_is_named() {
 #[test]
 fn a_probe_that_is_ended_ends_fio_and_leaves_what_was_measured() {
     let test = drive().file("pid", "");
-    let waits =
-        "#!/bin/sh\n[ $1 = --version ] && echo fio-3 && exit\necho $$ > pid\nexec sleep 1000\n";
+    let waits = "#!/bin/sh\ncase $1 in --version) echo fio-3; exit;; --enghelp*) exit; esac\n\
+                 echo $$ > pid\nexec sleep 1000\n";
     std::fs::write(test.path("fio"), waits).unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_blocklab"));
     command.args(["calibrate", "probe", "--file", "drive", "--fio", "./fio", "--out", "measured"]);
@@ -417,6 +418,9 @@ fn what_cannot_be_probed_is_refused() {
         fails(&test, &said);
         assert!(!test.path("measured").exists());
     }
+    let test = drive().args(&["--engine", "io_urnig"]);
+    test.refuses(&["--engine io_urnig: this fio has none of that name", "fio --enghelp"]);
+    assert!(!test.path("measured").exists());
     let test = drive().file("measured/thesis.tex", "mine");
     test.refuses(&["is not empty, and no probe's", "a new folder"]);
     assert_eq!(std::fs::read_to_string(test.path("measured/thesis.tex")).unwrap(), "mine");
