@@ -48,7 +48,7 @@ struct Compared {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let (points, left_out) = files::points(&self.with, &files::text(&self.with)?)?;
+        let (points, notes) = files::points(&self.with, &files::text(&self.with)?)?;
         let models: Result<Vec<String>, Failure> =
             self.parts.iter().map(|part| study::model_of(part)).collect();
         let models = models?;
@@ -62,9 +62,9 @@ impl Args {
             pairs.map(|(part, model)| self.compare(part, model, &points)).collect();
         let compared = compared?;
         if self.json {
-            say(as_json(&points, &compared, &left_out));
+            say(as_json(&points, &compared, &notes));
         } else {
-            told(&points, &compared, &left_out).iter().for_each(say);
+            told(&points, &compared, &notes).iter().for_each(say);
         }
         Ok(0)
     }
@@ -84,7 +84,7 @@ impl Compared {
     }
 }
 
-fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<String> {
+fn told(points: &[Point], compared: &[Compared], notes: &[String]) -> Vec<String> {
     let mut ranked: Vec<&Compared> = compared.iter().collect();
     ranked.sort_by(|a, b| a.median(points).total_cmp(&b.median(points)));
     let mut lines = Vec::new();
@@ -93,7 +93,7 @@ fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<Str
         lines.push(format!("{}: median errors: {errors}", one.part));
         lines.extend(one.notes.iter().map(|note| format!("note: {note}")));
     }
-    lines.extend(left_out.iter().map(|what| format!("note: {what}")));
+    lines.extend(notes.iter().map(|what| format!("note: {what}")));
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let mut header = vec!["load".to_string(), String::new(), "drive".to_string()];
@@ -118,7 +118,7 @@ fn told(points: &[Point], compared: &[Compared], left_out: &[String]) -> Vec<Str
     lines
 }
 
-fn as_json(points: &[Point], compared: &[Compared], left_out: &[String]) -> Value {
+fn as_json(points: &[Point], compared: &[Compared], notes: &[String]) -> Value {
     let parts = compared.iter().map(|one| {
         let rows =
             points.iter().zip(&one.modelled).map(|(point, modelled)| row(point, named(modelled)));
@@ -126,5 +126,5 @@ fn as_json(points: &[Point], compared: &[Compared], left_out: &[String]) -> Valu
         json!({ "part": one.part, "median_error": one.median(points), "points": rows,
                 "notes": one.notes })
     });
-    json!({ "parts": parts.collect::<Vec<_>>(), "left_out": left_out })
+    json!({ "parts": parts.collect::<Vec<_>>(), "notes": notes })
 }

@@ -8,6 +8,7 @@ use study::{Cache, Failure, Options, PlannedStudy, RunResult, RunSummary, Watch}
 
 use super::{in_toml, run};
 
+mod again;
 pub(super) mod amplification;
 pub(super) mod files;
 mod fio;

@@ -7,7 +7,7 @@ use study::{Failure, TEXT_BYTES_MAX};
 use super::amplification::{self, Rows};
 use super::fio::of_fio;
 use super::points::{KINDS, Point, Wrong, in_units, of_table};
-use super::{pts, ssdiq};
+use super::{again, pts, ssdiq};
 
 /// The text of a file. It is read once: a pipe has no second time.
 ///
@@ -18,20 +18,22 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
         .map_err(|why| Failure::input(format!("cannot read {}: {why}", path.display())))
 }
 
-/// The points of a file with this text, and what of it says nothing that can be compared.
+/// The points of a file with this text, and notes: what of it says nothing that can be compared, or
+/// contradicts the rest.
 ///
 /// # Errors
 /// Names the file, the place in it, what is wrong and what was expected.
 pub(crate) fn points(path: &Path, text: &str) -> Result<(Vec<Point>, Vec<String>), Failure> {
     let help = "docs/howto/compare-with-my-drive.md says what can be read";
-    let (points, left_out) = of_text(text).map_err(|why| wrong(path, why, help))?;
+    let (points, mut notes) = of_text(text).map_err(|why| wrong(path, why, help))?;
     in_units(&points).map_err(|why| wrong(path, why, help))?;
     if points.is_empty() {
-        let left_out: String = left_out.iter().map(|why| format!("; {why}")).collect();
-        let what = format!("{}: nothing to compare with{left_out}", path.display());
+        let notes: String = notes.iter().map(|why| format!("; {why}")).collect();
+        let what = format!("{}: nothing to compare with{notes}", path.display());
         return Err(Failure::input(what).expected(format!("jobs of one of {}", KINDS.join(", "))));
     }
-    Ok((points, left_out))
+    notes.extend(again::note(&points));
+    Ok((points, notes))
 }
 
 /// Its rows of write amplification; `None` when it is something else.
