@@ -62,8 +62,8 @@ pub struct Disk {
     pub sectors: u64,
     /// Where its file system's superblock is: two sectors.
     pub superblock_sector: u64,
-    /// Their checksum. Mounting the file system changes them.
-    pub sum: u32,
+    /// Their [`superblock_sum`](crate::superblock_sum). Mounting the file system changes them.
+    pub sum: u64,
 }
 
 /// Where the parts of an image are, in pages of its device.
@@ -209,7 +209,7 @@ impl Header {
         ];
         put(&mut bytes, 0, &fields);
         for (index, disk) in self.told_disks().iter().enumerate() {
-            let fields = [disk.sectors, disk.superblock_sector, disk.sum.into()];
+            let fields = [disk.sectors, disk.superblock_sector, disk.sum];
             put(&mut bytes, DISKS_AT + index * DISK_BYTES, &fields);
         }
         let sum = checksum(&bytes[..HEADER_SUM_AT]);
@@ -279,7 +279,7 @@ impl Header {
         }
         for (index, disk) in header.disks.iter_mut().enumerate() {
             let field = |which: usize| u64_at(bytes, DISKS_AT + index * DISK_BYTES + which * 8);
-            *disk = Disk { sectors: field(0), superblock_sector: field(1), sum: field(2) as u32 };
+            *disk = Disk { sectors: field(0), superblock_sector: field(1), sum: field(2) };
         }
         let too_many = header.frames > FRAMES_MAX || header.pages > header.frames;
         let too_long = header.stored_pages > header.data_pages;

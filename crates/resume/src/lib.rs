@@ -23,7 +23,7 @@ mod run;
 mod stream;
 pub mod swsusp;
 
-pub use checksum::{DataSum, checksum, crc32c};
+pub use checksum::{DataSum, checksum, crc32c, superblock_sum};
 pub use group::{Group, Groups};
 pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};

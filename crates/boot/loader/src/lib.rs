@@ -14,7 +14,7 @@ use resume::machine::processor;
 use resume::{
     Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved,
     PAGE_BYTES, PAGE_SECTORS, PageTables, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
-    frames_needed,
+    frames_needed, superblock_sum,
 };
 
 use cpu::{cpuid, cycles, memory};
@@ -311,7 +311,7 @@ fn unchanged<F: Firmware>(firmware: &mut F, header: &Header) -> Result<(), Why> 
             let Some(mut disk) = firmware.open(number) else { continue };
             if disk.sectors() == wanted.sectors {
                 disk.read(wanted.superblock_sector, page.part(2 * SECTOR_BYTES))?;
-                found |= checksum(&page.0[..2 * SECTOR_BYTES]) == wanted.sum;
+                found |= superblock_sum(&page.0[..2 * SECTOR_BYTES]) == wanted.sum;
             }
             disk.reset();
         }

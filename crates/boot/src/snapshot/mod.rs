@@ -271,6 +271,24 @@ impl SnapshotGuest {
     /// When it is not.
     pub fn check(&self) -> Result<(), Failure> {
         self.learns()?;
+        self.check_drives()?;
+        if self.filled_mib >= self.memory_mib {
+            let message = format!("fills {} MiB of {}", self.filled_mib, self.memory_mib);
+            return Err(Failure::input(message)
+                .expected("less than half of it: an image is made in the other half"));
+        }
+        if self.hot_mib > self.filled_mib {
+            let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
+            return Err(Failure::input(message).expected("at most what is filled"));
+        }
+        modules::find(&modules::OF_ANY, &self.kernel, self.modules.as_deref()).map(drop)
+    }
+
+    /// Has the loader that it is started by a driver for its drives?
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn check_drives(&self) -> Result<(), Failure> {
         let needs_firmware = match self.drives {
             Drives::Virtio => None,
             Drives::Nvme => Some(("NVMe", "--uefi beside --nvme")),
@@ -282,16 +300,7 @@ impl SnapshotGuest {
             let why = format!("{kind} drives: the loader for a BIOS has no driver for them");
             return Err(Failure::input(why).expected(expected));
         }
-        if self.filled_mib >= self.memory_mib {
-            let message = format!("fills {} MiB of {}", self.filled_mib, self.memory_mib);
-            return Err(Failure::input(message)
-                .expected("less than half of it: an image is made in the other half"));
-        }
-        if self.hot_mib > self.filled_mib {
-            let message = format!("works with {} MiB of {}", self.hot_mib, self.filled_mib);
-            return Err(Failure::input(message).expected("at most what is filled"));
-        }
-        modules::find(&modules::OF_ANY, &self.kernel, self.modules.as_deref()).map(drop)
+        Ok(())
     }
 
     /// Does the policy have to know what an earlier resume touched?
@@ -517,15 +526,15 @@ pub fn counts(line: &str) -> Vec<(String, f64)> {
 fn what_to_do(why: &str) -> &'static str {
     let is = |refusal: Refusal| why.trim_end() == refusal.to_string();
     if is(Refusal::NoMark) {
-        "an image comes back once: make a new one with blocklab snapshot try --keep DIR"
+        "an image comes back once: make a new one with blocklab snapshot try --keep FILE"
     } else if is(Refusal::Processor) || is(Refusal::Memory) {
         "an image comes back in the machine that it was made in: with its --memory, --processors, \
          and --uefi, --grub, --nvme or --ahci"
     } else if why.contains(" is missing or was written since") {
         "memory and disks are of one moment: put the disks of that moment back, or make a new \
-         image with blocklab snapshot try --keep DIR"
+         image with blocklab snapshot try --keep FILE"
     } else {
-        "blocklab snapshot info IMAGE checks it; make a new one with snapshot try --keep DIR"
+        "blocklab snapshot info IMAGE checks it; make a new one with snapshot try --keep FILE"
     }
 }
 

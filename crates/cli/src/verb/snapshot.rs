@@ -245,11 +245,20 @@ impl Boot {
             std::fs::metadata(path)
                 .map_err(|why| Failure::input(format!("{}: {why}", path.display())))?;
         }
-        let guest = self.guest.accelerated(self.guest.snapshot_guest(), None)?;
+        let guest = self.guest.snapshot_guest();
+        guest.check_drives()?;
+        let guest = self.guest.accelerated(guest, None)?;
         let Woken::Back(resumed) = guest.wake(Resumer::Loader, &disks)? else {
             return Err(Failure::bug("it suspended itself again"));
         };
-        disks.check()?;
+        disks.check().map_err(|why| match why.kind {
+            // No loader can tell on which bus the kernel that it wakes knew its disks.
+            study::Kind::Bug => Failure { kind: study::Kind::Input, ..why }.help(
+                "the guest came back and did not reach its disk: are --nvme, --ahci, --uefi and \
+                 --grub those of `snapshot try`? the image is used now",
+            ),
+            _ => why,
+        })?;
         if self.guest.json {
             say(json!({
                 "resume_s": resumed.wall_s, "loader": resumed.loader,

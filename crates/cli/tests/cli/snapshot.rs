@@ -231,11 +231,16 @@ fn what_does_not_fit_is_not_resumed_and_stays() {
         assert!(info().stderr.contains(why));
         change(&image, at, &before);
     }
-    // The file system was mounted in between: its superblock counts that.
+    // The file system was mounted in between: its superblock counts that, and ends in a checksum
+    // of its own.
     let disk = test.path("image.disk");
-    let before = change(&disk, 1024 + 0x34, &[9, 0]);
+    let before = change(&disk, 1024, &[0; 1024]);
+    change(&disk, 1024, &before);
+    let mut tune2fs = Command::new("/sbin/tune2fs");
+    let counted = tune2fs.args(["-C", "9"]).arg(&disk).output().unwrap();
+    assert!(counted.status.success(), "{counted:?}");
     refused(&[], "disk 0 of the suspend is missing or was written since");
-    change(&disk, 1024 + 0x34, &before);
+    change(&disk, 1024, &before);
     // Nothing of that cost the image.
     let out = resume(&[]);
     assert_eq!(out.code, 0, "{}", out.stderr);
@@ -287,6 +292,9 @@ fn what_cannot_be_tried_is_told() {
         assert!(out.code == 2 && out.stderr.contains(". holds no modules"), "{}", out.stderr);
     }
     let out = run(&["snapshot", "try", "text", "--nvme"]);
+    assert!(out.stderr.contains("expected: --uefi beside --nvme"), "{}", out.stderr);
+    let test = Test::new().file("i", "").file("i.disk", "").file("i.swap", "");
+    let out = test.args(&["snapshot", "boot", "i", "--nvme"]).run();
     assert!(out.stderr.contains("expected: --uefi beside --nvme"), "{}", out.stderr);
     let out = run(&["snapshot", "try", "text", "--ahci"]);
     assert!(out.stderr.contains("expected: --uefi beside --ahci"), "{}", out.stderr);

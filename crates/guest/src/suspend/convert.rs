@@ -64,7 +64,7 @@ pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<R
 }
 
 /// The state of a disk's file system after the suspend: that of the first that has its size.
-fn sum<'a>(disk: &Disk, mut among: impl Iterator<Item = &'a Path>) -> Result<u32, String> {
+fn sum<'a>(disk: &Disk, mut among: impl Iterator<Item = &'a Path>) -> Result<u64, String> {
     let size = |path: &Path| {
         let file = File::open(path).map_err(|why| format!("{}: {why}", path.display()))?;
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));

@@ -8,7 +8,7 @@ use std::path::Path;
 use resume::lz4::{self, Places};
 use resume::{
     DataSum, Group, HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_PAGES,
-    checksum,
+    superblock_sum,
 };
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
@@ -265,15 +265,15 @@ impl Data {
     }
 }
 
-/// Checksum of two sectors of a disk, past all caches.
-pub(super) fn sectors_sum(disk: &Path, sector: u64) -> Result<u32, String> {
+/// The sum of the superblock at that sector of a disk, past all caches.
+pub(super) fn sectors_sum(disk: &Path, sector: u64) -> Result<u64, String> {
     let flags = OFlags::DIRECT.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(disk);
     sum_of(&file.map_err(|why| format!("{}: {why}", disk.display()))?, disk, sector)
 }
 
 /// The same of a disk that is open.
-pub(super) fn sum_of(file: &File, disk: &Path, sector: u64) -> Result<u32, String> {
+pub(super) fn sum_of(file: &File, disk: &Path, sector: u64) -> Result<u64, String> {
     let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
     let at = sector * SECTOR_BYTES as u64;
     let (page_at, within) = (at / PAGE_BYTES as u64 * PAGE_BYTES as u64, at as usize % PAGE_BYTES);
@@ -282,5 +282,5 @@ pub(super) fn sum_of(file: &File, disk: &Path, sector: u64) -> Result<u32, Strin
         file.read_exact_at(&mut page.0, page_at + (index * PAGE_BYTES) as u64).map_err(wrong)?;
     }
     let both = [pages[0].0, pages[1].0].concat();
-    Ok(checksum(&both[within..within + 2 * SECTOR_BYTES]))
+    Ok(superblock_sum(&both[within..within + 2 * SECTOR_BYTES]))
 }
