@@ -29,7 +29,9 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if paths().remove(&self.0) {
+        // Held until it is gone: a signal waits for that before it ends the process.
+        let mut paths = paths();
+        if paths.remove(&self.0) {
             remove(&self.0);
         }
     }

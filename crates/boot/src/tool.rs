@@ -4,7 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use attach::dies_with_us;
 use config::Failure;
+
+/// So many lines of what a program said are told.
+const LAST_LINES: usize = 3;
 
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// The device by which a guest ends QEMU.
@@ -115,7 +119,7 @@ pub(crate) fn missing(program: &str, why: &std::io::Error) -> Failure {
 /// Run `command`, give it `input`, and return what it wrote.
 ///
 /// # Errors
-/// When it cannot be started, or fails: the last line it said.
+/// When it cannot be started, or fails: the last lines it said.
 pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     run_as(&program, command, input)
@@ -128,7 +132,7 @@ pub(crate) fn run_as(
     input: &[u8],
 ) -> Result<Vec<u8>, Failure> {
     let (stdin, stdout, stderr) = (Stdio::piped(), Stdio::piped(), Stdio::piped());
-    let spawned = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
+    let spawned = dies_with_us(command).stdin(stdin).stdout(stdout).stderr(stderr).spawn();
     let mut child = spawned.map_err(|why| missing(program, &why))?;
     let mut stdin = child.stdin.take().expect("stdin is a pipe");
     let done = std::thread::scope(|scope| {
@@ -140,9 +144,14 @@ pub(crate) fn run_as(
     if done.status.success() {
         return Ok(done.stdout);
     }
+    // The last of several lines may be that there was something before.
     let said = String::from_utf8_lossy(&done.stderr);
-    let last = said.lines().last().unwrap_or("it said nothing");
-    Err(Failure::input(format!("`{program}` failed: {last}")))
+    let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let told = match &said[said.len().saturating_sub(LAST_LINES)..] {
+        [] => "it said nothing".into(),
+        last => last.join("; "),
+    };
+    Err(Failure::input(format!("`{program}` failed: {told}")))
 }
 
 #[cfg(test)]
@@ -163,5 +172,8 @@ mod tests {
         assert_eq!(failure.help.unwrap(), "sudo apt-get install grub-common");
         let failure = run(Command::new("sh").args(["-c", "echo no >&2; exit 1"]), b"").unwrap_err();
         assert_eq!(failure.message, "`sh` failed: no");
+        let many = "for n in 1 2 3 4; do echo $n >&2; done; exit 1";
+        let failure = run(Command::new("sh").args(["-c", many]), b"").unwrap_err();
+        assert_eq!(failure.message, "`sh` failed: 2; 3; 4");
     }
 }

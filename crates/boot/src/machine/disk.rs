@@ -1,6 +1,7 @@
 //! A root file system on a disk image, made of a tar file without root and without a loop device.
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +15,15 @@ use crate::tool;
 const MACHINE_ID: &str = "0123456789abcdef0123456789abcdef\n";
 /// The file system's identity, the same in each image.
 const IDENTITY: &str = "626c6f63-6b6c-6162-0000-726f6f740000";
+/// Below the private folder.
+const ROOT: &str = "root";
 /// Room beside the files.
 const SPARE_BYTES: u64 = 128 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
 /// A root that is unpacked into a folder of ours.
 pub(super) struct Tree {
+    /// Nobody else may look into it: what has the root's own rights lies a folder deeper.
     folder: PrivateFolder,
     /// Whose the files are, where we could not give them away: commands for debugfs.
     owners: String,
@@ -34,26 +38,26 @@ impl Tree {
     /// When it is none, or there is no room.
     pub(super) fn unpack(tar: &Path) -> Result<Tree, Failure> {
         let folder = PrivateFolder::for_large_files()?;
-        let told = |why: Failure| why.of(format_args!("root {}", tar.display()));
+        let root = folder.path.join(ROOT);
+        fs::create_dir(&root)
+            .map_err(|why| Failure::machine(format!("{}: {why}", root.display())))?;
+        let told =
+            |why: Failure| without_room(&folder, why.of(format_args!("root {}", tar.display())));
         let mut unpack = Command::new("tar");
         unpack.args(["--numeric-owner", "--anchored", "--wildcards"]);
         // What a kernel puts there by itself, and only root can make.
         unpack.args(["--exclude=./dev/*", "--exclude=dev/*", "-xpf"]).arg(tar);
-        tool::run(unpack.arg("-C").arg(&folder.path), b"").map_err(told)?;
+        tool::run(unpack.arg("-C").arg(&root), b"").map_err(told)?;
         let owners = if is_root() { String::new() } else { owners(&listing(tar)?) };
-        let id = folder.path.join("etc/machine-id");
-        if id.parent().is_some_and(Path::is_dir) {
-            fs::write(&id, MACHINE_ID)
-                .map_err(|why| Failure::machine(format!("{}: {why}", id.display())))?;
-        }
+        number(&root)?;
         let mut tree = Tree { folder, owners, files: 0, bytes: 0 };
-        tree.count(&tree.folder.path.clone());
+        tree.count(&root);
         Ok(tree)
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.folder.path
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path.join(ROOT)
     }
 
     fn count(&mut self, folder: &Path) {
@@ -69,7 +73,7 @@ impl Tree {
 
     /// The newest kernel in it.
     pub(super) fn kernel(&self) -> Option<PathBuf> {
-        newest_kernel(&self.folder.path.join("boot"))
+        newest_kernel(&self.path().join("boot"))
     }
 
     /// An ext4 with all of it, as a sparse file of `capacity` at most.
@@ -99,7 +103,8 @@ impl Tree {
         let extended =
             format!("lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0,hash_seed={IDENTITY}");
         mke2fs.args(["-E", &extended, "-d"]).arg(self.path()).arg(path);
-        tool::run(mke2fs.arg(format!("{}k", bytes >> 10)), b"")?;
+        tool::run(mke2fs.arg(format!("{}k", bytes >> 10)), b"")
+            .map_err(|why| without_room(&self.folder, why))?;
         if !self.owners.is_empty() {
             let mut debugfs = Command::new("debugfs");
             debugfs.args(["-w", "-f", "-"]).arg(path);
@@ -107,6 +112,33 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Give the machine a number. A name in a root may be a link to anywhere on this machine: nothing
+/// is followed.
+fn number(root: &Path) -> Result<(), Failure> {
+    let folder = root.join("etc");
+    if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    let id = folder.join("machine-id");
+    let wrong = |why: io::Error| Failure::machine(format!("{}: {why}", id.display()));
+    match fs::remove_file(&id) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(wrong(why)),
+        _ => {}
+    }
+    fs::File::create_new(&id)
+        .and_then(|mut file| file.write_all(MACHINE_ID.as_bytes()))
+        .map_err(wrong)
+}
+
+/// `why`, or that it is for want of room.
+fn without_room(folder: &PrivateFolder, why: Failure) -> Failure {
+    let Some(place) = folder.path.parent().filter(|_| attach::has_no_room(&folder.path)) else {
+        return why;
+    };
+    let message = format!("no room is left in {} for a root's files and disk", place.display());
+    Failure::machine(message).help("make room there, or set TMPDIR to a folder that has it")
 }
 
 fn is_root() -> bool {
@@ -197,6 +229,24 @@ crw-rw-rw- 0/0             1,3 2026-07-02 19:05 ./dev/null
         assert!(failure.message.contains("root.tar: `tar` failed"), "{failure}");
     }
 
+    /// What links lead to is this machine's.
+    #[test]
+    fn nothing_outside_of_a_root_is_written() {
+        let folder = PrivateFolder::new().unwrap();
+        let [root, file, etc] = ["root", "file", "etc"].map(|name| folder.path.join(name));
+        fs::write(&file, "the host's own").unwrap();
+        fs::create_dir(&etc).unwrap();
+        fs::create_dir_all(root.join("etc")).unwrap();
+        std::os::unix::fs::symlink(&file, root.join("etc/machine-id")).unwrap();
+        number(&root).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "the host's own");
+        assert_eq!(fs::read_to_string(root.join("etc/machine-id")).unwrap(), MACHINE_ID);
+        fs::remove_dir_all(root.join("etc")).unwrap();
+        std::os::unix::fs::symlink(&etc, root.join("etc")).unwrap();
+        number(&root).unwrap();
+        assert_eq!(fs::read_dir(&etc).unwrap().count(), 0);
+    }
+
     #[test]
     fn an_image_has_the_files_and_their_owners_whoever_makes_it() {
         let folder = PrivateFolder::new().unwrap();
@@ -207,6 +257,8 @@ crw-rw-rw- 0/0             1,3 2026-07-02 19:05 ./dev/null
         pack.arg("-cf").arg(&tar).arg("-C").arg(folder.path.join("root")).arg(".");
         tool::run(&mut pack, b"").unwrap();
         let mut tree = Tree::unpack(&tar).unwrap();
+        let mode = fs::metadata(&tree.folder.path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700, "as if the tar file had no mode of its own");
         tree.owners = owners("-rw-r----- 1/42 6 2026-07-02 19:05 ./etc/shadow\n");
         let image = folder.path.join("image");
         if let Err(why) = tree.image(&image, 1 << 30) {

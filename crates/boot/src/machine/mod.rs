@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use attach::{PrivateFolder, dies_with_us};
 use config::Failure;
 use serde_json::json;
+use study::BuiltPart;
 
 use crate::guest_process::{GuestProcess, with_last_lines};
 use crate::image::archive_of;
@@ -90,6 +91,14 @@ pub struct Ready {
     accelerator: Accelerator,
 }
 
+/// A disk to boot from.
+pub struct RootDisk {
+    device: String,
+    folder: PrivateFolder,
+    part: BuiltPart,
+    start: attach::Start,
+}
+
 /// What came of it.
 pub struct Recorded {
     /// The record, as it is kept.
@@ -137,16 +146,25 @@ impl Ready {
         Ok(Ready { boot, tree, kernel, initramfs, accelerator })
     }
 
-    /// Boot from `device`, a part, and record.
+    /// The root on a disk of the part `device`.
     ///
     /// # Errors
-    /// When the unit is not reached: with the guest's last lines.
-    pub fn record(&self, device: &str) -> Result<Recorded, Failure> {
+    /// When it does not fit, or there is no room for it here.
+    pub fn disk(&self, device: &str) -> Result<RootDisk, Failure> {
         let folder = PrivateFolder::for_large_files()?;
         let image = folder.path.join("root");
         let mut part = study::build_part(device, &[], self.boot.seed)?;
         self.tree.image(&image, part.device.limits().capacity.0)?;
         let start = attach::Start::with_image(&mut part, &image)?;
+        Ok(RootDisk { device: device.into(), folder, part, start })
+    }
+
+    /// Boot from that disk, and record.
+    ///
+    /// # Errors
+    /// When the unit is not reached: with the guest's last lines.
+    pub fn record(&self, disk: RootDisk) -> Result<Recorded, Failure> {
+        let RootDisk { device, folder, part, start } = disk;
         let began = Instant::now();
         let served = Served::start(part, start, self.boot.dilation)?;
         let seen = self.follow(&served, &folder.path);
@@ -157,7 +175,7 @@ impl Ready {
         let seen = seen?;
         let machine = Machine {
             wall_s: began.elapsed().as_secs_f64(),
-            ..self.machine(device, &seen, &report)
+            ..self.machine(&device, &seen, &report)
         };
         let line = json!({ "machine": machine });
         let text = format!("{}{line}\n", seen.text);

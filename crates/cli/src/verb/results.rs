@@ -34,8 +34,7 @@ impl Results {
         json: bool,
         others: &[(&str, &[PathBuf])],
     ) -> Result<Results, Failure> {
-        let new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
-        let made = folder.ancestors().take_while(new).map(Path::to_path_buf).collect();
+        let made = missing(folder);
         std::fs::create_dir_all(folder).map_err(|why| {
             Failure::input(format!("cannot make the folder {}: {why}", folder.display()))
                 .help("name another with --out DIR")
@@ -62,6 +61,12 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// Of `folder` and those that it lies in, those that are to be made, the innermost first.
+pub(super) fn missing(folder: &Path) -> Vec<PathBuf> {
+    let new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    folder.ancestors().take_while(new).map(Path::to_path_buf).collect()
 }
 
 /// True for what `write` wrote: `attach` reports devices behind a frontend, `travel` disks of a

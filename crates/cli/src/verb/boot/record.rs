@@ -13,8 +13,9 @@ use config::Duration;
 use serde_json::{Value, json};
 use study::Failure;
 
+use crate::interrupt;
 use crate::say;
-use crate::verb::{kernel, travel};
+use crate::verb::{kernel, results, travel};
 use crate::write::replace;
 
 /// Whose time code is charged by default.
@@ -192,7 +193,12 @@ enum Ready {
 
 impl Ready {
     /// The record, as it is kept and as it is read.
-    fn record(&self, device: &str, queue: Option<PathBuf>) -> Result<(String, Record), Failure> {
+    fn record(
+        &self,
+        device: &str,
+        queue: Option<PathBuf>,
+        out: &Out,
+    ) -> Result<(String, Record), Failure> {
         match self {
             Ready::Travel(usual) => {
                 let boot = Boot { device: device.into(), queue, ..usual.as_ref().clone() };
@@ -200,10 +206,31 @@ impl Ready {
                 Ok((booted.text, booted.record))
             }
             Ready::Machine(ready) => {
-                let recorded = ready.record(device)?;
+                let disk = out.tidily(|| ready.disk(device))?;
+                let recorded = ready.record(disk)?;
                 Ok((recorded.text, recorded.record))
             }
         }
+    }
+}
+
+/// The folders that were made for the records, the innermost first.
+struct Out(Vec<PathBuf>);
+
+impl Out {
+    /// With a record in it, one stays.
+    fn goes(&self) {
+        self.0.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+    }
+
+    /// Do `work`; a signal to end meanwhile leaves nothing of it.
+    fn tidily<T>(&self, work: impl FnOnce() -> T) -> T {
+        let tidy = |signal| {
+            self.goes();
+            attach::remove_unfinished();
+            interrupt::end_by(signal);
+        };
+        interrupt::during(tidy, work)
     }
 }
 
@@ -216,23 +243,18 @@ impl Args {
         }
         session::check_unit("--until", &self.until)?;
         self.mask.iter().try_for_each(|unit| session::check_unit("--mask", unit))?;
-        let is_new = !self.out.exists();
-        self.recorded().inspect_err(|_| {
-            if is_new {
-                // With a record in it, it stays.
-                let _ = std::fs::remove_dir(&self.out);
-            }
-        })
+        let out = Out(results::missing(&self.out));
+        self.recorded(&out).inspect_err(|_| out.goes())
     }
 
-    fn recorded(&self) -> Result<(), Failure> {
+    fn recorded(&self, out: &Out) -> Result<(), Failure> {
         let ready = match self.place {
             RecordedIn::Travel => self.travel()?,
-            RecordedIn::Qemu => self.machine()?,
+            RecordedIn::Qemu => self.machine(out)?,
         };
         let (mut all, mut shown) = (Vec::new(), Vec::new());
         for (device, (path, queue)) in self.device.iter().zip(self.places()?) {
-            let (text, record) = ready.record(device, queue)?;
+            let (text, record) = ready.record(device, queue, out)?;
             if !self.json {
                 ranking::lines(&record, self.rows).into_iter().for_each(say);
                 if let Some(travelled) = &record.travelled {
@@ -330,7 +352,7 @@ impl Args {
         })))
     }
 
-    fn machine(&self) -> Result<Ready, Failure> {
+    fn machine(&self, out: &Out) -> Result<Ready, Failure> {
         let Times { limit, slice, sample } = self.times()?;
         let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
         let memory_mib = travel::memory(&self.mem)?;
@@ -353,7 +375,8 @@ impl Args {
             dilation: self.dilate.unwrap_or(1),
             seed: self.seed,
         };
-        Ok(Ready::Machine(Box::new(machine::Ready::new(boot)?)))
+        let ready = out.tidily(|| machine::Ready::new(boot))?;
+        Ok(Ready::Machine(Box::new(ready)))
     }
 
     /// The record of each device, and its requests where they are asked for.
