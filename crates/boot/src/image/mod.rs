@@ -200,6 +200,21 @@ pub struct Image {
     pub file_bytes: u64,
 }
 
+fn read(kernel: &Path) -> Result<Vec<u8>, Failure> {
+    study::read_bytes(kernel, IMAGE_BYTES_MAX).map_err(|why| {
+        Failure::input(format!("kernel {}: {why}", kernel.display()))
+            .expected("a vmlinuz, such as apt-get download and dpkg -x of linux-image-... give")
+    })
+}
+
+/// Refuse what is no kernel.
+///
+/// # Errors
+/// When it is none, or the program that unpacks it is missing.
+pub fn check(kernel: &Path) -> Result<(), Failure> {
+    unpack(&read(kernel)?).map(drop).map_err(|why| why.of(kernel.display()))
+}
+
 /// Make a disk image at `path` that boots `kernel` as `recipe` says.
 ///
 /// # Errors
@@ -209,10 +224,7 @@ pub fn make(kernel: &Path, recipe: &Recipe, path: &Path) -> Result<Image, Failur
     if let Some(why) = recipe.impossible() {
         return Err(Failure::input(why).expected("--firmware uefi, and --file-system fat for it"));
     }
-    let file = study::read_bytes(kernel, IMAGE_BYTES_MAX).map_err(|why| {
-        Failure::input(format!("kernel {}: {why}", kernel.display()))
-            .expected("a vmlinuz, such as apt-get download and dpkg -x of linux-image-... give")
-    })?;
+    let file = read(kernel)?;
     let initramfs = match &recipe.initramfs {
         Some(initramfs) => initramfs.make(kernel::version(&file))?,
         None => initramfs::smallest(),

@@ -175,6 +175,7 @@ fn what_cannot_be_recorded_is_told() {
         |more: &[&'static str]| told(&[&["advise", "--device", "slc2010-paper"], more].concat());
     assert!(advise(&["--vmlinuz", "a.record"]).contains("a.record: not a Linux kernel"));
     assert!(advise(&["--root", "none.tar"]).contains("--root none.tar"));
+    assert!(advise(&["--limit", "1500ms"]).contains("expected: whole seconds"));
     assert!(told(&["record", "--device", "no-such-part"]).contains("no-such-part"));
     assert!(told(&["report", "a.record"]).contains("a.record: line 1: format null"));
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use boot::compose::compose;
-use boot::image::{Initramfs, Packing, Recipe, Variant};
+use boot::image::{self, Initramfs, Packing, Recipe, Variant};
 use boot::load::{self, Limits};
 use boot::timeline::record::Record;
 use boot::timeline::root::{self, Kind};
@@ -15,7 +15,7 @@ use study::Failure;
 use workload::Until;
 use workload::boot_recording::Recording;
 
-use super::record::{HOST, cached_root, time};
+use super::record::{HOST, cached_root, whole_seconds};
 use crate::say;
 use crate::verb::{kernel, travel};
 
@@ -41,6 +41,8 @@ const RECORDINGS: [&str; 7] = [
 ];
 /// A change whose name is known before its files are counted.
 const AHEAD: &str = "a list of files to read ahead";
+/// What is told of the kernel in any case.
+const LOADS: &str = "ways to store the kernel";
 /// How distributions pack an initramfs.
 const USUAL_INITRAMFS: Packing = Packing::Zstd;
 
@@ -55,8 +57,8 @@ pub(super) struct Args {
     /// Until this unit is active
     #[arg(long, value_name = "UNIT", default_value = "multi-user.target")]
     until: String,
-    /// Try only changes with this in their names, such as `without` or `at a time`; may be given
-    /// several times
+    /// Try only changes with this in their names, such as `without` or `at a time` (`kernel`: none,
+    /// only ways to store it); may be given several times
     #[arg(long, value_name = "WORDS")]
     only: Vec<String>,
     /// Load this vmlinuz in each way to store it [default: recorded loads of Debian's 6.1]
@@ -125,8 +127,8 @@ impl Args {
         session::check_unit("--until", &self.until)?;
         let options = self.options()?;
         // What is wrong with a kernel is told before anything is built or boots.
+        self.vmlinuz.as_deref().map_or(Ok(()), image::check)?;
         let mut tried = Tried::default();
-        self.load_each(&mut tried)?;
         let usual = Boot {
             kernel: kernel::find_or_build(self.kernel.clone())?,
             root: match &self.root {
@@ -143,7 +145,8 @@ impl Args {
         });
         let changes: Vec<_> = changes(&usual, depth_max).into_iter().chain(without).collect();
         let names = changes.iter().map(|(change, _)| change).chain(&needed);
-        self.check_only(names.map(String::as_str).chain([AHEAD]))?;
+        self.check_only(names.map(String::as_str).chain([AHEAD, LOADS]))?;
+        self.load_each(&mut tried)?;
         tried.left_out.extend(needed.into_iter().filter(|why| self.wants(why)));
         if self.wants(AHEAD) {
             tried.rows.push(self.ahead(&usual)?);
@@ -192,7 +195,7 @@ impl Args {
             queue_depth: None,
             mask: Vec::new(),
             until: self.until.clone(),
-            limit: time("--limit", &self.limit)?,
+            limit: whole_seconds("--limit", &self.limit)?,
             host: study::host(&self.host)?,
             memory_mib: travel::memory(&self.mem)?,
             slice: None,

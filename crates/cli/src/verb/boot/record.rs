@@ -165,7 +165,7 @@ pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
 }
 
 /// The recorder counts in seconds.
-fn whole_seconds(option: &str, text: &str) -> Result<Duration, Failure> {
+pub(super) fn whole_seconds(option: &str, text: &str) -> Result<Duration, Failure> {
     let time = time(option, text)?;
     if time.0.0.is_multiple_of(1_000_000_000) {
         return Ok(time);
