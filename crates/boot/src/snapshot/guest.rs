@@ -51,6 +51,8 @@ pub(super) struct Life {
     pub(super) trace: Vec<u8>,
     /// Where its disks are.
     folders: Vec<PathBuf>,
+    /// The one of them that had no room at its end.
+    full: Option<PathBuf>,
 }
 
 impl Start {
@@ -189,6 +191,8 @@ impl Start {
         }
         guest.0.wait().map_err(wrong)?;
         life.ended = began.elapsed();
+        // Now, as long as what is ours beside the disks takes its room, too.
+        life.full = life.full().cloned();
         if setup.counted {
             life.trace = std::fs::read(&trace).map_err(wrong)?;
         }
@@ -219,9 +223,14 @@ impl Life {
         self.lines.iter().find(|(_, line)| line.contains(head)).map(|(at, _)| *at)
     }
 
+    /// A folder of its disks without room.
+    fn full(&self) -> Option<&PathBuf> {
+        self.folders.iter().find(|folder| attach::has_no_room(folder))
+    }
+
     /// A failure with the guest's own words, or its last lines.
     pub(super) fn failure(&self, what: &str) -> Failure {
-        if let Some(place) = self.folders.iter().find(|folder| attach::has_no_room(folder)) {
+        if let Some(place) = self.full.as_ref().or_else(|| self.full()) {
             let place = place.display();
             return Failure::machine(format!("{what}: no room is left in {place} for its disks"))
                 .help("make room there; without --keep they are in TMPDIR");

@@ -428,6 +428,7 @@ fn what_cannot_be_probed_is_refused() {
     std::fs::write(test.path("fio"), "#!/bin/sh\n[ $1 = --version ] && echo fio-3 || echo no\n")
         .unwrap();
     fails(&test, &["what it wrote is not its JSON", "--engine"]);
+    assert!(!test.path("measured").exists(), "another engine would be another probe");
 }
 
 /// SSD-iq's table of a drive that takes a write each 14 us: the pace is found, and what runs beside

@@ -12,6 +12,8 @@ use crate::verb::measured::steady::is_steady;
 
 pub(super) struct Folder {
     path: PathBuf,
+    /// It was made for this probe.
+    is_new: bool,
 }
 
 /// Says what the folder is about.
@@ -33,13 +35,14 @@ impl Folder {
         let identity = json!({ "probe": 1, "target": target.name, "serial": target.word,
                                "bytes": target.bytes, "runtime": runtime, "overwrite": overwrite,
                                "engine": engine });
-        let folder = Folder { path: path.to_path_buf() };
+        let is_new = path.symlink_metadata().is_err();
+        let folder = Folder { path: path.to_path_buf(), is_new };
         let shown = path.display();
         let cannot = |why: std::io::Error| {
             Failure::input(format!("--out {shown}: {why}"))
                 .expected("a new folder, or that of a probe which was interrupted")
         };
-        if path.symlink_metadata().is_err() {
+        if is_new {
             std::fs::create_dir_all(path).map_err(cannot)?;
         }
         let is_empty = std::fs::read_dir(path).map_err(cannot)?.next().is_none();
@@ -78,13 +81,24 @@ impl Folder {
     ) -> Result<f64, Failure> {
         let path = self.file(name);
         if !path.exists() {
-            self.write(&format!("{name}.json"), &measure()?)?;
+            let measured = measure().inspect_err(|_| self.forget());
+            self.write(&format!("{name}.json"), &measured?)?;
         }
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         fio::iops(&text).ok_or_else(|| {
             Failure::input(format!("{}: not what fio writes", path.display()))
                 .help("delete this file, and the load is measured again")
         })
+    }
+
+    /// A folder in which nothing was measured is no probe's: the next may be another.
+    fn forget(&self) {
+        let files = std::fs::read_dir(&self.path).into_iter().flatten();
+        if files.count() == 1 {
+            // What does not go is told by the next probe.
+            let _ = std::fs::remove_file(self.path.join(IDENTITY));
+            let _ = self.is_new.then(|| std::fs::remove_dir(&self.path));
+        }
     }
 
     /// Rounds until steady state, and whether it was reached.
