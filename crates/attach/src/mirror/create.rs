@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mirror::core::Meta;
 use mirror::format::layout::SUPERBLOCKS;
 use mirror::format::maps::{Activity, SUMS_PER_PAGE};
-use mirror::format::superblock::{Generations, Membership, Seen};
+use mirror::format::superblock::{Generations, Membership, Seen, XXH64_SUMS};
 use mirror::format::{Geometry, Layout, Superblock};
 use mirror::{DEVICES, LEGS, Mode, Slot, WITNESS};
 use study::Failure;
@@ -258,7 +258,7 @@ fn superblocks(plan: &CreateOptions, geometry: Geometry) -> Result<[Superblock; 
         array,
         device: slot as u8,
         identity: identities[slot],
-        features: [0; 3],
+        features: [0, 0, XXH64_SUMS],
         geometry,
         update: 1,
         incarnation: 1,

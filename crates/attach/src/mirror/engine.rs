@@ -61,7 +61,7 @@ impl MirrorEngine {
         lag: LagRules,
         now: Wall,
     ) -> io::Result<MirrorEngine> {
-        let (id, geometry) = (devices.array, devices.geometry);
+        let (id, geometry, sums) = (devices.array, devices.geometry, devices.sums);
         let capacity = Size(geometry.blocks * PAGE);
         let latest = Nanos(now.0);
         let compared_all = opened.compared_all;
@@ -86,10 +86,10 @@ impl MirrorEngine {
                 discard: true,
             },
             layouts: std::array::from_fn(|slot| layout_of(slot, &geometry)),
-            workers: Workers::new(devices.slots, id)?,
+            workers: Workers::new(devices.slots, sums)?,
             history: History::new(latest),
             room: Room::default(),
-            orders: Orders::new(id),
+            orders: Orders::new(sums),
             merges: VecDeque::new(),
             replies: Vec::new(),
             notices: devices.left_out.into_iter().collect(),

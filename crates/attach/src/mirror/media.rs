@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mirror::core::Meta;
-use mirror::format::crc::block_sum;
+use mirror::format::crc::BlockSums;
 use mirror::format::layout::{ACTIVITY_PAGES, SUPERBLOCKS};
 use mirror::format::maps::{Activity, Bitmap, TablePage};
 use mirror::format::page::Damage;
@@ -81,6 +81,7 @@ impl Asked {
 pub(super) struct Devices {
     pub(super) slots: [Option<Device>; DEVICES],
     pub(super) array: u128,
+    pub(super) sums: BlockSums,
     pub(super) geometry: Geometry,
     /// Why the start goes on without a device that is there.
     pub(super) left_out: Option<String>,
@@ -143,7 +144,7 @@ impl Media for Devices {
             return Ok(false);
         }
         let bytes = self.page(slot, layout.log + page)?;
-        Ok(bytes.is_some_and(|bytes| block_sum(self.array, block, &bytes) == sum))
+        Ok(bytes.is_some_and(|bytes| self.sums.sum(block, &bytes) == sum))
     }
 
     fn activity(&mut self, slot: Slot) -> Result<Option<Activity>, Broken> {
@@ -187,7 +188,7 @@ impl Media for Devices {
 
     fn sum(&mut self, slot: Slot, block: Block) -> Result<Option<u32>, Broken> {
         let bytes = self.page(slot, self.layout(slot).data + block)?;
-        Ok(bytes.map(|bytes| block_sum(self.array, block, &bytes)))
+        Ok(bytes.map(|bytes| self.sums.sum(block, &bytes)))
     }
 
     fn replay(&mut self, from: Slot, page: u64, to: Slot, block: Block) -> Result<(), Broken> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mirror::core::Opened;
+use mirror::format::crc::BlockSums;
 use mirror::format::{Damage, Superblock};
 use mirror::policy::Rules;
 use mirror::policy::assemble::{Accept, Assembly, Offer, Refusal, assemble};
@@ -159,10 +160,12 @@ fn attempt(start: &Start, asked: &Asked) -> Result<(Devices, Opened), Unopened> 
     let Assembled { slots, superblocks, assembly } = assembled(start, asked)?;
     let Offered { order, offers } = Offered::new(&slots, &superblocks);
     // All agree on these.
+    let sums = BlockSums::of(&assembly.newest);
     let Superblock { array, geometry, .. } = assembly.newest;
     let mode = superblocks.iter().flatten().next().map_or(assembly.newest.mode, |own| own.mode);
     let rules = Rules::new(mode);
-    let mut devices = Devices { slots, array, geometry, left_out: None, asked: asked.clone() };
+    let mut devices =
+        Devices { slots, array, sums, geometry, left_out: None, asked: asked.clone() };
     match recover(&rules, &mut devices, &offers, start.accept(), random()?) {
         Ok(opened) => Ok((devices, opened)),
         Err(Failed::Refused(refusal)) => {

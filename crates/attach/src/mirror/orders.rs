@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mirror::core::{Content, Event, HostId, Io, Source};
 use mirror::format::PAGE_BYTES;
+use mirror::format::crc::BlockSums;
 use mirror::{Block, Span};
 
 use super::device::PAGE;
@@ -77,7 +78,7 @@ pub(super) struct Finished {
 
 /// All that are not answered.
 pub(super) struct Orders {
-    array: u128,
+    sums: BlockSums,
     /// What reads of the devices read, while the core may still want it.
     reads: BTreeMap<Io, Bytes>,
     requests: BTreeMap<HostId, CoreRequest>,
@@ -87,9 +88,9 @@ pub(super) struct Orders {
 
 impl Orders {
     /// Of the array `array`: checksums are made for it.
-    pub(super) fn new(array: u128) -> Orders {
+    pub(super) fn new(sums: BlockSums) -> Orders {
         let (reads, requests, orders) = Default::default();
-        Orders { array, reads, requests, orders, next_id: 0 }
+        Orders { sums, reads, requests, orders, next_id: 0 }
     }
 
     /// Begin an order; `data` is what a write writes, `None` for zeros. One that asks for nothing
@@ -166,10 +167,10 @@ impl Orders {
         }
         let (content, payload, sums) = match bytes {
             Some(bytes) => {
-                let sums = sums(self.array, first, bytes.get());
+                let sums = sums(self.sums, first, bytes.get());
                 (Content::Data, Payload::Data(bytes), sums)
             }
-            None => (Content::Zeros, Payload::Zeros, sums(self.array, first, &vec![0; length])),
+            None => (Content::Zeros, Payload::Zeros, sums(self.sums, first, &vec![0; length])),
         };
         let id = self.add(name, span, payload);
         Told::Write { id, span, content, fua, sums }
@@ -226,7 +227,7 @@ impl Orders {
         let Payload::Part { old, new, at } = &mut request.payload else { return None };
         old[*at..*at + new.range.len()].copy_from_slice(new.get());
         let whole = std::mem::take(old);
-        let sums = sums(self.array, request.span.start, &whole);
+        let sums = sums(self.sums, request.span.start, &whole);
         request.payload = Payload::Data(Bytes::all(whole));
         Some(sums)
     }

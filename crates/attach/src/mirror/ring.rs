@@ -15,6 +15,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use mirror::Block;
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
+use mirror::format::crc::BlockSums;
 
 use super::device::{Device, PAGE, is_full, step};
 use super::mutant::planted;
@@ -114,7 +115,7 @@ impl Flight {
     }
 
     /// The kernel has answered. `None` when there is more to do.
-    fn answered(&mut self, result: i32, array: u128) -> Option<Outcome> {
+    fn answered(&mut self, result: i32, sums_of: BlockSums) -> Option<Outcome> {
         let moved = match u64::try_from(result) {
             Ok(moved) => moved,
             Err(_) => {
@@ -153,7 +154,7 @@ impl Flight {
             _ if self.at < self.end => None,
             RingOp::Read { block } => {
                 let bytes = self.buffer.bytes().to_vec();
-                let sums = sums(array, block, &bytes);
+                let sums = sums(sums_of, block, &bytes);
                 Some(Ok((bytes, sums)))
             }
             RingOp::Punch | RingOp::Zeros if self.durable => {
@@ -167,7 +168,7 @@ impl Flight {
 
 /// An io_uring, and what is in it.
 pub(super) struct Ring {
-    array: u128,
+    sums_of: BlockSums,
     ring: IoUring,
     /// By the number that the kernel knows each by.
     flights: Vec<Option<Flight>>,
@@ -179,11 +180,11 @@ pub(super) struct Ring {
 
 impl Ring {
     /// It signals the eventfd `wakeup` when something has ended.
-    pub(super) fn new(array: u128, wakeup: &OwnedFd) -> io::Result<Ring> {
+    pub(super) fn new(sums_of: BlockSums, wakeup: &OwnedFd) -> io::Result<Ring> {
         let ring = IoUring::builder().setup_cqsize(ANSWERS as u32).build(ENTRIES)?;
         ring.submitter().register_eventfd(wakeup.as_raw_fd())?;
         let (flights, free, spare) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Ring { array, ring, flights, free, lanes: Vec::new(), spare })
+        Ok(Ring { sums_of, ring, flights, free, lanes: Vec::new(), spare })
     }
 
     fn lane(&mut self, medium: MediumId) -> usize {
@@ -307,7 +308,7 @@ impl Ring {
             let lane = &mut self.lanes[flight.lane];
             lane.given -= 1;
             let result = std::mem::take(&mut flight.watched).ended(answer.result());
-            match flight.answered(result, self.array) {
+            match flight.answered(result, self.sums_of) {
                 None if flight.full => lane.full.push_back(index),
                 None => lane.waiting.push_back(index),
                 Some(outcome) => self.end(index, outcome, ended),

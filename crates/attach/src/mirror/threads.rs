@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
+use mirror::format::crc::BlockSums;
 
 use super::device::{Device, is_full};
 use super::work::{Done, MediumId, NOTHING, Outcome, RETRY, Work, sums, wake};
@@ -84,7 +85,7 @@ impl Threads {
     pub(super) fn new(
         medium: MediumId,
         device: Device,
-        array: u128,
+        sums_of: BlockSums,
         tell: &Sender<Done>,
         wakeup: &Arc<OwnedFd>,
     ) -> io::Result<Threads> {
@@ -107,7 +108,7 @@ impl Threads {
                 super::mutant::plant(planted);
                 while let Some(item) = queue.next() {
                     let Item { io, ref work, full } = item;
-                    let outcome = perform(&device, work, array);
+                    let outcome = perform(&device, work, sums_of);
                     let writes = matches!(work, Work::Write { .. } | Work::Zero { .. });
                     if writes && outcome.as_ref().err().is_some_and(is_full) {
                         device.found_room(false);
@@ -162,7 +163,7 @@ impl Drop for Threads {
     }
 }
 
-fn perform(device: &Device, work: &Work, array: u128) -> Outcome {
+fn perform(device: &Device, work: &Work, sums_of: BlockSums) -> Outcome {
     while device.is_frozen() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
@@ -171,7 +172,7 @@ fn perform(device: &Device, work: &Work, array: u128) -> Outcome {
         Work::Read { page, block, blocks } => {
             let mut bytes = vec![0; blocks as usize * PAGE_BYTES];
             device.read(page, &mut bytes)?;
-            let sums = sums(array, block, &bytes);
+            let sums = sums(sums_of, block, &bytes);
             Ok((bytes, sums))
         }
         Work::Write { page, ref bytes, durable } => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
-use mirror::format::crc::block_sum;
+use mirror::format::crc::BlockSums;
 use mirror::{Block, Slot};
 
 /// Nothing signals that there is room: it is tried so often.
@@ -87,7 +87,7 @@ pub(super) fn wake(wakeup: &OwnedFd) {
 }
 
 /// The checksum of each block of `bytes`, the first of which is `block`.
-pub(super) fn sums(array: u128, block: Block, bytes: &[u8]) -> Vec<u32> {
+pub(super) fn sums(of: BlockSums, block: Block, bytes: &[u8]) -> Vec<u32> {
     let blocks = (block..).zip(bytes.chunks(PAGE_BYTES));
-    blocks.map(|(block, bytes)| block_sum(array, block, bytes)).collect()
+    blocks.map(|(block, bytes)| of.sum(block, bytes)).collect()
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mirror::core::Io;
+use mirror::format::crc::BlockSums;
 use mirror::{DEVICES, Slot};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -38,7 +39,7 @@ struct SlotState {
 
 /// Everybody who works for an array.
 pub(super) struct Workers {
-    array: u128,
+    sums_of: BlockSums,
     slots: [SlotState; DEVICES],
     ring: Option<Ring>,
     /// What has ended, but for the threads.
@@ -49,15 +50,18 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// For the devices of the array `array`.
-    pub(super) fn new(devices: [Option<Device>; DEVICES], array: u128) -> io::Result<Workers> {
+    /// For the devices of an array that sums its blocks so.
+    pub(super) fn new(
+        devices: [Option<Device>; DEVICES],
+        sums_of: BlockSums,
+    ) -> io::Result<Workers> {
         let (tell, done) = channel();
         let wakeup = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let mut workers = Workers {
-            array,
+            sums_of,
             slots: Default::default(),
             // A kernel that has none, or whose administrator has turned it off.
-            ring: Ring::new(array, &wakeup).ok(),
+            ring: Ring::new(sums_of, &wakeup).ok(),
             ended: VecDeque::new(),
             done,
             tell,
@@ -78,7 +82,7 @@ impl Workers {
         state.path = if self.ring.is_some() && device.bypass_cache() {
             IoPath::Ring(Arc::new(device))
         } else {
-            IoPath::Threads(Threads::new(medium, device, self.array, &self.tell, &self.wakeup)?)
+            IoPath::Threads(Threads::new(medium, device, self.sums_of, &self.tell, &self.wakeup)?)
         };
         Ok(())
     }

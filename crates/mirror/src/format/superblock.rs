@@ -7,8 +7,10 @@ use crate::types::{DEVICES, Mode};
 /// Generations remembered before the current one.
 pub const HISTORY: usize = 16;
 
+/// A bit of `incompat`: blocks of data are summed by XXH64, not by CRC-32C.
+pub const XXH64_SUMS: u32 = 1;
 /// Bits of `incompat` that this version knows.
-const INCOMPAT_KNOWN: u32 = 0;
+const INCOMPAT_KNOWN: u32 = XXH64_SUMS;
 
 /// What the array knows of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -27,6 +27,10 @@ struct Bench {
     number: u64,
 }
 
+fn of_one() -> BlockSums {
+    BlockSums::of(&mirror::format::Superblock { array: 1, ..Default::default() })
+}
+
 impl Bench {
     /// `None` where there is no io_uring, or where files go through the page cache only.
     fn new(name: &str) -> Option<Bench> {
@@ -34,7 +38,7 @@ impl Bench {
         std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
         let mut device = Device::open(&path, Access::Own).unwrap();
         let wakeup = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
-        let (Ok(ring), true) = (Ring::new(1, &wakeup), device.bypass_cache()) else {
+        let (Ok(ring), true) = (Ring::new(of_one(), &wakeup), device.bypass_cache()) else {
             skip("io_uring", &format!("no io_uring, or no O_DIRECT in {}", path.display()));
             return None;
         };
@@ -73,7 +77,7 @@ impl Bench {
 
     fn reads(&mut self, page: u64, blocks: u32) -> Vec<u8> {
         let (bytes, sums) = self.does(Work::Read { page, block: page, blocks }).unwrap();
-        assert_eq!(sums, super::sums(1, page, &bytes));
+        assert_eq!(sums, super::sums(of_one(), page, &bytes));
         bytes
     }
 
@@ -81,7 +85,7 @@ impl Bench {
     fn answered(&mut self, result: i32) {
         let index = *self.ring.lanes[0].waiting.front().unwrap();
         let flight = self.ring.flights[index].as_mut().unwrap();
-        assert!(flight.answered(result, 1).is_none());
+        assert!(flight.answered(result, of_one()).is_none());
     }
 }
 
@@ -159,7 +163,7 @@ fn a_write_without_room_is_made_again_and_loses_no_trust() {
     bench.begin(Work::Flush);
     let index = *bench.ring.lanes[0].waiting.front().unwrap();
     let flight = bench.ring.flights[index].as_mut().unwrap();
-    assert!(flight.answered(-libc::ENOSPC, 1).is_some_and(|outcome| outcome.is_err()));
+    assert!(flight.answered(-libc::ENOSPC, of_one()).is_some_and(|outcome| outcome.is_err()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use mirror::core::Event;
 use mirror::format::crc::crc32c;
 use mirror::format::page::MAGIC;
+use mirror::format::{PageAddress, Superblock};
 
 use super::*;
 
@@ -275,6 +276,69 @@ impl Folder {
         let file = std::fs::OpenOptions::new().write(true).open(self.file(name)).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, bytes, page * 4096).unwrap();
     }
+}
+
+/// A directory of ext4 ends so: over each state of it, and over an older one, every CRC-32C is the
+/// same.
+fn own_checksum(value: u8) -> Vec<u8> {
+    let mut bytes = vec![value; 4096];
+    let own = !crc32c(77, &bytes[..4092]);
+    bytes[4092..].copy_from_slice(&own.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn an_older_state_of_what_ends_in_its_own_checksum_is_not_returned() {
+    let folder = Folder::created(false, Mode::Strict);
+    let mut host = Host::new(&folder.start(false, NONE));
+    let layout = [0, 1].map(|leg| host.array.layout(leg));
+    for value in [1, 2] {
+        host.write(0, &own_checksum(value));
+        host.flush();
+    }
+    host.stop();
+    for (leg, name) in [(0, "fast"), (1, "slow")] {
+        folder.spoil(name, layout[leg].data, &own_checksum(1));
+    }
+    let mut host = Host::new(&folder.start(false, NONE));
+    assert_eq!(host.ask(Command::Read, 0, &[0; 4096]), Err(Refusal::Io));
+    host.stop();
+}
+
+impl Folder {
+    /// As it would be, had it been made when blocks were summed by CRC-32C.
+    fn with_older_sums(&self) {
+        for (device, name) in NAMES.iter().enumerate().filter(|(_, name)| self.file(name).exists())
+        {
+            let mut bytes = std::fs::read(self.file(name)).unwrap();
+            for (page, bytes) in bytes.chunks_mut(4096).enumerate() {
+                let place = PageAddress { device: device as u8, page: page as u64 };
+                let Ok(mut found) = Superblock::decode(place, bytes) else { continue };
+                found.features[2] = 0;
+                bytes.copy_from_slice(&found.encode(page as u64)[..]);
+            }
+            std::fs::write(self.file(name), bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_array_of_before_goes_on_with_its_own_sums() {
+    let folder = Folder::created(false, Mode::Log);
+    folder.with_older_sums();
+    folder.session(false, 0, 1);
+    let mut host = Host::new(&folder.start(false, NONE));
+    let layout = host.array.layout(SLOW);
+    folder.spoil("fast", layout.data, &[7; 4096]);
+    assert_eq!(host.read(0, 8192), [1; 8192]);
+    for name in ["fast", "slow"] {
+        folder.spoil(name, layout.data + 1, &[7; 4096]);
+    }
+    assert_eq!(host.ask(Command::Read, 4096, &[0; 4096]), Err(Refusal::Io));
+    host.stop();
+    let started = std::fs::read(folder.file("fast")).unwrap();
+    let first = PageAddress { device: 0, page: 0 };
+    assert_eq!(Superblock::decode(first, &started[..4096]).unwrap().features, [0; 3]);
 }
 
 #[test]
