@@ -19,6 +19,7 @@ mod modules;
 pub mod snapshot;
 pub mod timeline;
 mod tool;
+pub mod version;
 
 pub use accelerator::Accelerator;
 pub use guest_program::{GUEST_PROGRAM, LOADER, LOADER_EFI, LOADER_MULTIBOOT};

@@ -9,7 +9,7 @@ use std::process::Command;
 use attach::PrivateFolder;
 use config::Failure;
 
-use crate::tool;
+use crate::{tool, version};
 
 /// A machine without a number would be set up at its first boot.
 const MACHINE_ID: &str = "0123456789abcdef0123456789abcdef\n";
@@ -146,13 +146,15 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
-/// The kernel with the highest name in a folder.
+/// The kernel with the highest version in a folder.
 pub(super) fn newest_kernel(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_kernel = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
     };
-    entries.filter(is_kernel).max()
+    entries.filter(is_kernel).max_by(|a, b| {
+        version::compare(&a.to_string_lossy(), &b.to_string_lossy()).then_with(|| a.cmp(b))
+    })
 }
 
 fn listing(tar: &Path) -> Result<String, Failure> {
@@ -202,6 +204,17 @@ fn nth_rest(line: &str, count: usize) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_kernel_has_the_highest_version() {
+        let folder = PrivateFolder::new().unwrap();
+        let name = |version: &str| folder.path.join(format!("vmlinuz-{version}-amd64"));
+        for version in ["6.1.0-9", "6.1.0-10"] {
+            fs::write(name(version), "").unwrap();
+        }
+        fs::write(folder.path.join("zzz"), "").unwrap();
+        assert_eq!(newest_kernel(&folder.path), Some(name("6.1.0-10")));
+    }
 
     #[test]
     fn files_get_the_owners_of_the_listing() {
