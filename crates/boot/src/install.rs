@@ -5,6 +5,7 @@
 //! loader, a copy of the usual one, starts the script as the init. The usual entry stays the usual.
 
 mod entry;
+mod place;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,6 +19,9 @@ pub use entry::WORDS;
 
 /// The folder of what is installed.
 const FOLDER: &str = "usr/local/lib/blocklab";
+/// What becomes the init, and the recorder.
+const SCRIPT: &str = "init";
+const PROGRAM: &str = "blocklab-guest";
 /// The service that tells the recorder what is reached.
 const SERVICE: &str = "blocklab-mark.service";
 const UNITS: &str = "etc/systemd/system";
@@ -33,6 +37,8 @@ pub struct Installed {
     pub files: Vec<PathBuf>,
     /// The loader's file with the entry; `None` where no loader that is known was found.
     pub entry: Option<PathBuf>,
+    /// What is not known of the entry.
+    pub note: Option<String>,
 }
 
 /// Install the recorder into the system below `root`, to record until `unit`.
@@ -46,34 +52,58 @@ pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
         return Err(Failure::input(format!("no systemd in {}", root.display()))
             .expected("the root of a system that systemd starts"));
     }
-    if root.join(FOLDER).exists() {
-        return Err(Failure::input(format!("{} is there already", root.join(FOLDER).display()))
-            .help("blocklab boot install --remove"));
-    }
-    // Nothing is written over, and the links to a unit count as the unit.
-    for path in units(root, unit) {
-        if path.symlink_metadata().is_ok() {
-            return Err(Failure::input(format!("{} is there already", path.display()))
-                .help("blocklab boot install --remove, if it is blocklab's"));
-        }
-    }
+    check_free(root, unit)?;
     // What is wrong with the loader's files is said before anything is written.
     let entry = entry::make(root)?;
-    let mut files = Vec::new();
-    let written = write_all(root, unit, &mut files).and_then(|()| match &entry {
-        Some(entry) => put(&entry.path, entry.text.as_bytes(), 0o644),
+    let mut made = Made::default();
+    let written = write_all(root, unit, &mut made).and_then(|()| match &entry {
+        Some(entry) => made.put(&entry.path, entry.text.as_bytes(), 0o644),
         None => Ok(()),
     });
     if let Err(why) = written {
         // Half of it is of no use.
-        let taken_back = remove(root);
-        let help = match taken_back {
-            Ok(_) => "nothing was left; it needs root's rights".to_string(),
+        let left = match made.take_back() {
+            Ok(()) => "nothing was left".to_string(),
             Err(other) => format!("and something was left: {}", other.message),
         };
+        let help = why.help.clone().map_or(left.clone(), |help| format!("{left}; {help}"));
         return Err(why.help(help));
     }
-    Ok(Installed { files, entry: entry.map(|entry| entry.path) })
+    let mut files = made.files;
+    let (path, note) = entry.map(|entry| (entry.path, entry.note)).unzip();
+    files.retain(|file| Some(file) != path.as_ref());
+    Ok(Installed { files, entry: path, note: note.flatten() })
+}
+
+/// A command for the same root, as a shell reads it.
+pub fn command(words: &str, root: &Path) -> String {
+    let name = root.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:@%".contains(c);
+    match name.as_str() {
+        "/" => format!("blocklab boot {words}"),
+        _ if !name.is_empty() && name.chars().all(plain) => {
+            format!("blocklab boot {words} --root {name}")
+        }
+        _ => format!("blocklab boot {words} --root '{}'", name.replace('\'', "'\\''")),
+    }
+}
+
+/// Nothing is written over, and the links to a unit count as the unit.
+fn check_free(root: &Path, unit: &str) -> Result<(), Failure> {
+    let [service, link] = units(root, unit);
+    let parent = |path: &Path| path.parent().map(Path::to_path_buf).unwrap_or_default();
+    for path in [root.join(FOLDER), parent(&service), parent(&link)] {
+        place::check(root, &path)?;
+    }
+    let there = |path: &Path| Failure::input(format!("{} is there already", path.display()));
+    let help = command("install --remove", root);
+    if root.join(FOLDER).exists() {
+        return Err(there(&root.join(FOLDER)).help(help));
+    }
+    match [service, link].iter().find(|path| path.symlink_metadata().is_ok()) {
+        Some(path) => Err(there(path).help(format!("{help}, if it is blocklab's"))),
+        None => Ok(()),
+    }
 }
 
 /// The service, and the link that has it started.
@@ -82,100 +112,146 @@ fn units(root: &Path, unit: &str) -> [PathBuf; 2] {
     [units.join(SERVICE), units.join(format!("{unit}.wants")).join(SERVICE)]
 }
 
-fn write_all(root: &Path, unit: &str, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let mut write = |name: &str, bytes: &[u8], mode: u32| {
-        let path = root.join(name);
-        put(&path, bytes, mode)?;
-        files.push(path);
-        Ok(())
-    };
-    write(&format!("{FOLDER}/init"), script(unit).as_bytes(), 0o755)?;
-    write(&format!("{FOLDER}/blocklab-guest"), GUEST_PROGRAM, 0o755)?;
-    write(&format!("{UNITS}/{SERVICE}"), service(unit).as_bytes(), 0o644)?;
-    let [_, link] = units(root, unit);
-    make_folder(&link)?;
-    symlink(Path::new("..").join(SERVICE), &link).map_err(|why| unwritable(&link, &why))?;
-    files.push(link);
+fn write_all(root: &Path, unit: &str, made: &mut Made) -> Result<(), Failure> {
+    made.put(&root.join(FOLDER).join(SCRIPT), script(unit).as_bytes(), 0o755)?;
+    made.put(&root.join(FOLDER).join(PROGRAM), GUEST_PROGRAM, 0o755)?;
+    let [path, link] = units(root, unit);
+    made.put(&path, service(unit).as_bytes(), 0o644)?;
+    made.make_folder(&link)?;
+    symlink(Path::new("..").join(SERVICE), &link).map_err(|why| failed("write", &link, &why))?;
+    made.files.push(link);
     Ok(())
 }
 
-fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
-    Failure::machine(format!("cannot write {}: {why}", path.display()))
+/// What was made, to be taken back where not all of it can be.
+#[derive(Default)]
+struct Made {
+    folders: Vec<PathBuf>,
+    files: Vec<PathBuf>,
 }
 
-fn make_folder(file: &Path) -> Result<(), Failure> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).map_err(|why| unwritable(folder, &why))
+impl Made {
+    fn make_folder(&mut self, file: &Path) -> Result<(), Failure> {
+        let above: Vec<&Path> = file.ancestors().skip(1).collect();
+        for folder in above.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
+            if !folder.exists() {
+                fs::create_dir(folder).map_err(|why| failed("write", folder, &why))?;
+                self.folders.push(folder.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Half of it is never seen.
+    fn put(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+        self.make_folder(path)?;
+        study::replace_as(path, bytes, Some(fs::Permissions::from_mode(mode)))
+            .map_err(|why| failed("write", path, &why))?;
+        self.files.push(path.into());
+        Ok(())
+    }
+
+    fn take_back(&self) -> Result<(), Failure> {
+        for file in self.files.iter().rev() {
+            fs::remove_file(file).map_err(|why| failed("remove", file, &why))?;
+        }
+        for folder in self.folders.iter().rev() {
+            fs::remove_dir(folder).map_err(|why| failed("remove", folder, &why))?;
+        }
+        Ok(())
+    }
 }
 
-/// Half of it is never seen.
-fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
-    make_folder(path)?;
-    study::replace_as(path, bytes, Some(fs::Permissions::from_mode(mode)))
-        .map_err(|why| unwritable(path, &why))
+fn failed(what: &str, path: &Path, why: &std::io::Error) -> Failure {
+    let failure = Failure::machine(format!("cannot {what} {}: {why}", path.display()));
+    match why.kind() {
+        std::io::ErrorKind::PermissionDenied => failure.help("it needs root's rights"),
+        _ => failure,
+    }
 }
 
+/// A unit's name has no quote, but may have backslashes (`dev-disk-by\\x2dlabel-x.device`), which
+/// the shell takes out of what is not quoted.
 fn script(unit: &str) -> String {
     format!(
         "#!/bin/sh\n# {OURS}; remove it with blocklab boot install --remove\n\
-         exec /{FOLDER}/blocklab-guest record --to /{RECORD} --until {unit} --slice 20000 \
+         exec /{FOLDER}/{PROGRAM} record --to /{RECORD} --until '{unit}' --slice 20000 \
          -- /sbin/init \"$@\"\n"
     )
 }
 
+/// Systemd, too, takes backslashes out of a command line, but not out of names of units.
 fn service(unit: &str) -> String {
+    let word = unit.replace('\\', "\\\\");
     format!(
         "# {OURS}\n[Unit]\nDescription=Tell blocklab's recorder\nDefaultDependencies=no\n\
          After={unit}\nConditionPathExists=/{RECORD}\n\n[Service]\nType=oneshot\n\
-         ExecStart=/{FOLDER}/blocklab-guest mark {unit} units\n"
+         ExecStart=/{FOLDER}/{PROGRAM} mark {word} units\n"
     )
 }
 
 /// Take out what `install` put in; returns what was removed or changed back.
 ///
 /// # Errors
-/// When something cannot be removed, or is not ours.
+/// When something cannot be removed, is not ours, or is there by a link out of the root.
 pub fn remove(root: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut gone = Vec::new();
-    let mut drop_file = |path: PathBuf| -> Result<(), Failure> {
-        match fs::remove_file(&path) {
-            Ok(()) => gone.push(path),
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
-            Err(why) => {
-                return Err(Failure::machine(format!("cannot remove {}: {why}", path.display()))
-                    .help("it needs root's rights"));
-            }
-        }
-        Ok(())
-    };
     // The entry first: without the rest it would not boot.
-    for path in entry::ours(root) {
-        drop_file(path)?;
+    let mut files = entry::ours(root);
+    let [service, _] = units(root, "");
+    if service.symlink_metadata().is_ok() && !is_ours(&service) {
+        return Err(Failure::input(format!("{}: not written by blocklab", service.display()))
+            .help("see what it is, and remove it by hand"));
     }
-    let units = root.join(UNITS);
-    let service = units.join(SERVICE);
-    let is_ours = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(OURS));
-    if service.exists() && !is_ours(&service) {
-        return Err(Failure::input(format!("{}: not written by blocklab", service.display())));
+    let links = links(root);
+    files.extend(links.iter().cloned());
+    files.extend(Some(service).filter(|path| is_ours(path)));
+    // The script is what says that the folder is ours, so it goes last.
+    let folder = root.join(FOLDER);
+    let has_program = is_ours(&folder.join(SCRIPT));
+    if has_program {
+        let ours = [PROGRAM, SCRIPT].map(|name| folder.join(name));
+        files.extend(ours.into_iter().filter(|path| path.symlink_metadata().is_ok()));
     }
-    for folder in fs::read_dir(&units).into_iter().flatten().flatten() {
-        if folder.file_name().to_string_lossy().ends_with(".wants") {
-            drop_file(folder.path().join(SERVICE))?;
-            // Where it was made for this link it is empty now; otherwise it stays.
-            let _ = fs::remove_dir(folder.path());
-        }
+    let mut parents = files.iter().filter_map(|path| path.parent());
+    parents.try_for_each(|folder| place::check(root, folder))?;
+    for path in &files {
+        fs::remove_file(path).map_err(|why| failed("remove", path, &why))?;
     }
-    drop_file(service)?;
-    for name in ["init", "blocklab-guest"] {
-        drop_file(root.join(FOLDER).join(name))?;
+    // Those that have more in them stay.
+    for made in links.iter().filter_map(|link| link.parent()).chain(has_program.then_some(&*folder))
+    {
+        let _ = fs::remove_dir(made);
     }
-    let _ = fs::remove_dir(root.join(FOLDER));
-    Ok(gone)
+    Ok(files)
+}
+
+fn is_ours(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file())
+        && fs::read_to_string(path).is_ok_and(|text| text.contains(OURS))
+}
+
+/// The links that `install` made, whatever unit it was told.
+fn links(root: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(root.join(UNITS)).into_iter().flatten().flatten();
+    let wants = folders.filter(|it| it.file_name().to_string_lossy().ends_with(".wants"));
+    let target = Path::new("..").join(SERVICE);
+    let is_link = |path: &PathBuf| fs::read_link(path).is_ok_and(|found| found == target);
+    let mut found: Vec<PathBuf> = wants.map(|it| it.path().join(SERVICE)).filter(is_link).collect();
+    found.sort();
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn put(path: &Path, text: &[u8], mode: u32) -> Result<(), Failure> {
+        Made::default().put(path, text, mode)
+    }
+
+    fn make_folder(file: &Path) -> Result<(), Failure> {
+        Made::default().make_folder(file)
+    }
 
     /// All files below a folder with what is in them.
     fn all(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -248,5 +324,115 @@ mod tests {
         assert!(install(&folder.path, "a.target").unwrap_err().message.contains("no systemd"));
         assert!(install(&folder.path, "../a").unwrap_err().message.contains("no name of a unit"));
         assert_eq!(all(&folder.path), []);
+    }
+
+    /// A root with systemd and, so that there is one to check, no loader.
+    fn system() -> attach::PrivateFolder {
+        let folder = attach::PrivateFolder::new().unwrap();
+        put(&folder.path.join("usr/lib/systemd/systemd"), b"", 0o644).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_link_out_of_the_root_is_not_followed() {
+        let (elsewhere, folder) = (attach::PrivateFolder::new().unwrap(), system());
+        let root = folder.path.as_path();
+        for place in [UNITS, "usr/local", "boot/grub"] {
+            let link = root.join(place);
+            make_folder(&link).unwrap();
+            put(&elsewhere.path.join("grub.cfg"), b"custom.cfg", 0o644).unwrap();
+            symlink(&elsewhere.path, &link).unwrap();
+            let before = (all(root), all(&elsewhere.path));
+            let refused = install(root, "a.target").unwrap_err();
+            assert!(refused.message.contains(&format!("{place}: a link to")), "{refused:?}");
+            assert_eq!((all(root), all(&elsewhere.path)), before);
+            fs::remove_file(link).unwrap();
+        }
+        // Nor is anything removed there.
+        install(root, "a.target").unwrap();
+        fs::rename(root.join(UNITS), elsewhere.path.join("units")).unwrap();
+        symlink(elsewhere.path.join("units"), root.join(UNITS)).unwrap();
+        let before = (all(root), all(&elsewhere.path));
+        // Checked before the first is removed.
+        assert!(remove(root).unwrap_err().message.contains("which is not in"));
+        assert_eq!((all(root), all(&elsewhere.path)), before);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_removed() {
+        let folder = system();
+        let root = folder.path.as_path();
+        let units = root.join(UNITS);
+        fs::create_dir_all(units.join("empty.target.wants")).unwrap();
+        put(&units.join("a.target.wants").join(SERVICE), b"theirs", 0o644).unwrap();
+        make_folder(&units.join("b.target.wants").join(SERVICE)).unwrap();
+        symlink("/theirs", units.join("b.target.wants").join(SERVICE)).unwrap();
+        put(&root.join(FOLDER).join(SCRIPT), b"theirs", 0o755).unwrap();
+        put(&root.join(FOLDER).join(PROGRAM), b"theirs", 0o755).unwrap();
+        let before = all(root);
+        assert_eq!(remove(root), Ok(Vec::new()));
+        assert_eq!(all(root), before);
+        assert!(units.join("empty.target.wants").is_dir());
+        fs::remove_dir_all(root.join(FOLDER)).unwrap();
+        put(&units.join("c.target.wants/theirs"), b"", 0o644).unwrap();
+        for (unit, stays) in [("c.target", true), ("d.target", false)] {
+            install(root, unit).unwrap();
+            assert_eq!(remove(root).unwrap().len(), 4);
+            assert_eq!(units.join(format!("{unit}.wants")).exists(), stays);
+        }
+        symlink("/theirs", units.join(SERVICE)).unwrap();
+        assert!(remove(root).unwrap_err().message.ends_with("not written by blocklab"));
+        assert!(units.join(SERVICE).is_symlink());
+    }
+
+    #[test]
+    fn a_units_backslashes_arrive() {
+        let unit = "dev-disk-by\\x2dlabel-x.device";
+        let shown = script(unit).replace(&format!("exec /{FOLDER}/{PROGRAM}"), "printf '%s\\n'");
+        let told = std::process::Command::new("sh").args(["-c", &shown]).output().unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains(&format!("\n--until\n{unit}\n--slice\n")), "{told}");
+        let service = service(unit);
+        assert!(service.contains("\nAfter=dev-disk-by\\x2dlabel-x.device\n"), "{service}");
+        assert!(service.contains(" mark dev-disk-by\\\\x2dlabel-x.device units\n"), "{service}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing_and_is_told_as_what_it_is() {
+        let folder = system();
+        let root = folder.path.as_path();
+        // The last file's folder cannot be made.
+        put(&root.join(UNITS).join("a.target.wants"), b"theirs", 0o644).unwrap();
+        let before = all(root);
+        let told = install(root, "a.target").unwrap_err();
+        assert_eq!(told.help.as_deref(), Some("nothing was left"), "{told:?}");
+        assert_eq!(all(root), before);
+        assert!(!root.join("usr/local").exists());
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let told = failed("write", root, &denied);
+        assert_eq!(told.help.as_deref(), Some("it needs root's rights"));
+
+        make_folder(&root.join(FOLDER)).unwrap();
+        symlink("nothing", root.join(FOLDER)).unwrap();
+        let told = install(root, "b.target").unwrap_err().message;
+        assert!(told.ends_with("blocklab: a link to nothing, where nothing is"), "{told}");
+    }
+
+    #[test]
+    fn commands_are_for_the_same_root() {
+        for (root, more) in [
+            ("/", ""),
+            ("r/x", " --root r/x"),
+            ("a b", " --root 'a b'"),
+            ("it's", " --root 'it'\\''s'"),
+        ] {
+            let told = command("install --remove", Path::new(root));
+            assert_eq!(told, format!("blocklab boot install --remove{more}"));
+        }
+        let folder = system();
+        install(&folder.path, "a.target").unwrap();
+        let again = install(&folder.path, "a.target").unwrap_err();
+        let help = again.help.unwrap();
+        assert!(help.ends_with(&format!("--root {}", folder.path.display())), "{help}");
     }
 }

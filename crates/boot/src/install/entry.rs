@@ -1,17 +1,26 @@
 //! An entry of the boot loader, beside the usual one: GRUB's, or a file of the Boot Loader
 //! Specification, which systemd-boot and Fedora's GRUB read.
 
+mod glob;
+mod grub;
+mod script;
+mod specification;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use config::Failure;
+
+use super::place;
 
 /// What the kernel is told beside what it is told usually. Its own threads are counted, too.
 pub const WORDS: &str = "delayacct init=/usr/local/lib/blocklab/init";
 const TITLE: &str = "This system, recorded by blocklab";
 const GRUB: [&str; 2] = ["boot/grub", "boot/grub2"];
 const ENTRIES: [&str; 3] = ["boot/loader/entries", "efi/loader/entries", "boot/efi/loader/entries"];
-const NAME: &str = "blocklab.conf";
+/// Names of ours. A loader that is told of no default starts what is first in its menu: by `~`
+/// the new one is last. The second is that of older versions.
+const OURS: [&str; 2] = ["~blocklab.conf", "blocklab.conf"];
 /// The file of a user's own that GRUB's menu takes in.
 const CUSTOM: &str = "custom.cfg";
 /// The first line of ours.
@@ -22,39 +31,68 @@ const MARK: &str = "# Written by blocklab boot install";
 pub(super) struct Entry {
     pub(super) path: PathBuf,
     pub(super) text: String,
+    /// What is not known of it.
+    pub(super) note: Option<String>,
+}
+
+/// An entry's copy with more words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Copy {
+    text: String,
+    note: Option<String>,
+}
+
+impl Copy {
+    fn at(self, path: PathBuf) -> Entry {
+        Entry { path, text: self.text, note: self.note }
+    }
 }
 
 /// The entry for the loader that starts the system; `None` for none that is known.
 pub(super) fn make(root: &Path) -> Result<Option<Entry>, Failure> {
-    for folder in ENTRIES.map(|name| root.join(name)) {
-        if let Some(text) = newest(&folder).and_then(|text| of_specification(&text)) {
-            return Ok(Some(Entry { path: folder.join(NAME), text }));
+    let saved = GRUB.iter().find_map(|name| grub::saved(&root.join(name)));
+    let mut refused = None;
+    for folder in ENTRIES.map(|name| root.join(name)).iter().filter(|folder| folder.is_dir()) {
+        place::check(root, folder)?;
+        match specification::copy(folder, saved.as_deref()) {
+            Ok(Some(copy)) => {
+                let path = folder.join(OURS[0]);
+                refuse_in_use(root, &path)?;
+                return Ok(Some(copy.at(path)));
+            }
+            Ok(None) => {}
+            // The files of another loader may lie there, too.
+            Err(why) => refused = refused.or(Some(why)),
         }
     }
     for folder in GRUB.map(|name| root.join(name)) {
         let menu = folder.join("grub.cfg");
         let Ok(text) = fs::read_to_string(&menu) else { continue };
         let path = folder.join(CUSTOM);
-        if path.exists() && !is_ours(&path) {
-            return Err(Failure::input(format!("{}: it is in use", path.display()))
-                .expected("none: the new entry would go there")
-                .help(format!("boot once with `{WORDS}` added to the kernel's command line")));
-        }
+        refuse_in_use(root, &path)?;
         if !text.contains(CUSTOM) {
             return Err(Failure::input(format!("{}: it takes in no {CUSTOM}", menu.display()))
                 .help("update-grub writes one that does, with /etc/grub.d/41_custom"));
         }
-        let text = of_grub(&text)
-            .ok_or_else(|| Failure::input(format!("{}: no entry with a kernel", menu.display())))?;
-        return Ok(Some(Entry { path, text }));
+        return grub::copy(&folder, &text).map(|copy| Some(copy.at(path)));
     }
-    Ok(None)
+    refused.map_or(Ok(None), Err)
+}
+
+fn refuse_in_use(root: &Path, path: &Path) -> Result<(), Failure> {
+    place::check(root, path)?;
+    if path.exists() && !is_ours(path) {
+        return Err(Failure::input(format!("{}: it is in use", path.display()))
+            .expected("none: the new entry would go there")
+            .help(format!("boot once with `{WORDS}` added to the kernel's command line")));
+    }
+    Ok(())
 }
 
 /// Files of ours that are there.
 pub(super) fn ours(root: &Path) -> Vec<PathBuf> {
     let grub = GRUB.map(|name| root.join(name).join(CUSTOM));
-    let entries = ENTRIES.map(|name| root.join(name).join(NAME));
+    let entries = ENTRIES.iter().flat_map(|name| OURS.map(|ours| root.join(name).join(ours)));
     grub.into_iter().chain(entries).filter(|path| is_ours(path)).collect()
 }
 
@@ -62,93 +100,9 @@ fn is_ours(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.starts_with(MARK))
 }
 
-/// The entry with the last name, which has the newest kernel.
-fn newest(folder: &Path) -> Option<String> {
-    let files = fs::read_dir(folder).ok()?.flatten().map(|file| file.path());
-    let is_usual = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.ends_with(".conf") && name != NAME && !name.contains("rescue")
-    };
-    let mut files: Vec<PathBuf> = files.filter(is_usual).collect();
-    files.sort();
-    fs::read_to_string(files.last()?).ok()
-}
-
-/// The entry with another title and more options.
-fn of_specification(text: &str) -> Option<String> {
-    let key = |line: &str| line.split_whitespace().next().unwrap_or_default().to_string();
-    let kept =
-        text.lines().filter(|line| !["title", "id", "sort-key"].contains(&key(line).as_str()));
-    let mut out = format!("{MARK}\ntitle {TITLE}\n");
-    for line in kept {
-        out.push_str(line);
-        out.push('\n');
-    }
-    // Options of several lines are put together.
-    out.push_str(&format!("options {WORDS}\n"));
-    text.lines().any(|line| ["linux", "efi"].contains(&key(line).as_str())).then_some(out)
-}
-
-/// The first entry with a kernel, with another title and more words for it.
-fn of_grub(menu: &str) -> Option<String> {
-    let mut out = format!("{MARK}\n");
-    let (mut depth, mut kernel) = (0usize, false);
-    for line in menu.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if depth == 0 && words.first() == Some(&"menuentry") && words.last() == Some(&"{") {
-            (depth, kernel) = (1, false);
-            out = format!("{MARK}\nmenuentry '{TITLE}' --id blocklab {{\n");
-            continue;
-        }
-        if depth == 0 {
-            continue;
-        }
-        // `${name}` opens and closes; a block's brace stands alone.
-        depth += words.iter().filter(|word| **word == "{").count();
-        depth -= words.iter().filter(|word| **word == "}").count().min(depth);
-        out.push_str(line.trim_end());
-        if words.first().is_some_and(|word| ["linux", "linuxefi", "linux16"].contains(word)) {
-            kernel = true;
-            out.push_str(&format!(" {WORDS}"));
-        }
-        out.push('\n');
-        if depth == 0 && kernel {
-            return Some(out);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_entry_is_a_copy_with_more_words() {
-        let text = "title Debian\nlinux /v\noptions root=x quiet\ninitrd /i\n";
-        let told = of_specification(text).unwrap();
-        assert_eq!(
-            told,
-            format!(
-                "{MARK}\ntitle {TITLE}\nlinux /v\noptions root=x quiet\ninitrd /i\n\
-                 options {WORDS}\n"
-            )
-        );
-        assert_eq!(of_specification("title x\n"), None);
-    }
-
-    #[test]
-    fn grubs_first_entry_with_a_kernel_is_taken() {
-        let menu = "menuentry 'Firmware' {\n\tfwsetup\n}\nsubmenu 'More' {\n\
-                    \tmenuentry 'Linux' --class x {\n\t\tif [ x$a = y ]; then\n\t\t\tb ${c}\n\
-                    \t\tfi\n\t\tlinux\t/vmlinuz root=x\n\t}\n}\n";
-        let told = of_grub(menu).unwrap();
-        assert!(told.starts_with(&format!("{MARK}\nmenuentry '{TITLE}' --id blocklab {{\n")));
-        assert!(told.contains("\t\tb ${c}\n\t\tfi\n\t\tlinux\t/vmlinuz root=x delayacct init="));
-        assert!(told.ends_with("\t}\n") && !told.contains("fwsetup"), "{told}");
-        assert_eq!(of_grub("menuentry 'cut' {\n\tlinux /v\n"), None);
-        assert_eq!(of_grub(""), None);
-    }
 
     #[test]
     fn a_loaders_file_in_use_is_left_alone() {
@@ -161,5 +115,34 @@ mod tests {
         fs::write(grub.join("custom.cfg"), "theirs").unwrap();
         assert!(make(&folder.path).unwrap_err().message.ends_with("it is in use"));
         assert_eq!(ours(&folder.path), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn another_loaders_files_do_not_hide_grub() {
+        let folder = attach::PrivateFolder::new().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("efi/loader/entries/windows.conf", "efi /w\n");
+        assert!(make(&folder.path).unwrap_err().message.contains("no `linux` line"));
+        write("boot/grub/grub.cfg", "# custom.cfg\nmenuentry 'a' {\nlinux /v\n}\n");
+        assert!(make(&folder.path).unwrap().unwrap().path.ends_with("boot/grub/custom.cfg"));
+        write("boot/loader/entries/a.conf", "linux /v\n");
+        let entry = make(&folder.path).unwrap().unwrap();
+        assert!(entry.path.ends_with("boot/loader/entries/~blocklab.conf"), "{entry:?}");
+        assert!(crate::version::compare(OURS[0], "a.conf").is_lt());
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_told_as_such() {
+        let folder = attach::PrivateFolder::new().unwrap();
+        let grub = folder.path.join("boot/grub");
+        fs::create_dir_all(&grub).unwrap();
+        fs::write(grub.join("grub.cfg"), "# custom.cfg\nmenuentry 'a' {\nlinux /v\n}\n").unwrap();
+        std::os::unix::fs::symlink("nothing/x", grub.join("custom.cfg")).unwrap();
+        let told = make(&folder.path).unwrap_err().message;
+        assert!(told.ends_with("custom.cfg: a link to nothing/x, where nothing is"), "{told}");
     }
 }

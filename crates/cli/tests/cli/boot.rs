@@ -96,12 +96,15 @@ fn a_recorder_goes_into_a_system_and_out_and_its_record_is_fetched() {
     let first = boot(&["install"]);
     assert_eq!(first.code, 0, "{}", first.stderr);
     assert!(first.stdout.contains("boot/grub/custom.cfg\nStart the machine by the entry"));
+    assert!(first.stdout.ends_with(": blocklab boot install --remove --root root\n"));
     let second = boot(&["install"]);
     assert!(second.code == 2 && second.stderr.contains("is there already"), "{}", second.stderr);
+    assert!(second.stderr.contains("install --remove --root root"), "{}", second.stderr);
 
     let collect = || boot(&["collect", "--out", "this.record"]);
     let early = collect();
     assert!(early.code == 3 && early.stderr.contains("no recorded boot"), "{}", early.stderr);
+    assert!(early.stderr.contains("blocklab boot install --root root, then"), "{}", early.stderr);
     put("run/blocklab/boot.record", "");
     let soon = collect();
     assert!(soon.code == 3 && soon.stderr.contains("still recorded"), "{}", soon.stderr);
@@ -120,6 +123,25 @@ fn a_recorder_goes_into_a_system_and_out_and_its_record_is_fetched() {
     assert_eq!(std::fs::read_to_string(root.join("boot/grub/grub.cfg")).unwrap(), grub);
     assert!(!root.join("boot/grub/custom.cfg").exists());
     assert_eq!(boot(&["install", "--remove"]).stdout, "nothing was installed\n");
+}
+
+#[test]
+fn a_usual_entry_that_is_not_known_is_told() {
+    for json in [false, true] {
+        let test = Test::new()
+            .file("root/usr/lib/systemd/systemd", "")
+            .file("root/efi/loader/loader.conf", "default @saved\n")
+            .file("root/efi/loader/entries/a.conf", "linux /v\n")
+            .args(&["boot", "install", "--root", "root"])
+            .args(if json { &["--json"] } else { &[] });
+        let out = test.run();
+        assert_eq!(out.code, 0, "{}", out.stderr);
+        let told = "root/efi/loader/loader.conf: default @saved names no file: which entry is the \
+                    usual one is not known; a.conf was copied";
+        let before = if json { "\"note\": \"" } else { "note: " };
+        let squeezed = out.stdout.replace("\":\"", "\": \"");
+        assert!(squeezed.contains(&format!("{before}{told}")), "{}", out.stdout);
+    }
 }
 
 #[test]

@@ -59,13 +59,15 @@ impl Args {
         let entry = installed.entry.as_ref().map(shown);
         if self.json {
             let files: Vec<String> = installed.files.iter().map(shown).collect();
-            say(json!({ "files": files, "entry": entry, "words": WORDS }));
+            let note = &installed.note;
+            say(json!({ "files": files, "entry": entry, "words": WORDS, "note": note }));
             return Ok(());
         }
         installed.files.iter().for_each(|path| say(format!("wrote {}", shown(path))));
         match entry {
             Some(path) => {
                 say(format!("wrote {path}"));
+                installed.note.iter().for_each(|note| say(format!("note: {note}")));
                 say("Start the machine by the entry `This system, recorded by blocklab`;");
             }
             None => {
@@ -74,8 +76,10 @@ impl Args {
                 say("added to the kernel's command line;");
             }
         }
-        say("then, before it is started again: blocklab boot collect");
-        say("To take it out again: blocklab boot install --remove");
+        // The record lies in the memory of the system that was started, which has it as its `/`.
+        say("then, in it, before it is started again: blocklab boot collect");
+        let remove = install::command("install --remove", &self.root);
+        say(format!("To take it out again: {remove}"));
         Ok(())
     }
 }
@@ -95,7 +99,10 @@ impl Collect {
             Ok(_) => {}
             Err(why) => {
                 return Err(Failure::machine(format!("no recorded boot: {shown}: {why}")).help(
-                    "blocklab boot install, then start the machine by the entry that it made",
+                    format!(
+                        "{}, then start the machine by the entry that it made",
+                        install::command("install", &self.root)
+                    ),
                 ));
             }
         }
