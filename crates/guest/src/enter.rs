@@ -71,9 +71,11 @@ pub(super) fn tell(root: &Path, unit: &str) -> std::io::Result<PathBuf> {
 }
 
 fn service(unit: &str) -> String {
+    // In a command, and there alone, systemd takes a backslash for the begin of another letter.
+    let word = unit.replace('\\', r"\\");
     format!(
         "[Unit]\nDescription=Tell the recorder\nDefaultDependencies=no\nAfter={unit}\n\n\
-         [Service]\nType=oneshot\nExecStart=/{FOLDER}/{PROGRAM} mark {unit} units\n"
+         [Service]\nType=oneshot\nExecStart=/{FOLDER}/{PROGRAM} mark {word} units\n"
     )
 }
 
@@ -126,6 +128,13 @@ pub(super) fn read_ahead(root: &Path, list: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_units_backslashes_are_kept_from_systemd() {
+        let text = service("dev-a\\x2db.device");
+        assert!(text.contains("After=dev-a\\x2db.device\n"), "{text}");
+        assert!(text.contains("mark dev-a\\\\x2db.device units\n"), "{text}");
+    }
 
     #[test]
     fn a_unit_wants_the_one_that_tells_after_it() {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mirror::core::Meta;
-use mirror::format::crc::BlockSums;
 use mirror::format::layout::{ACTIVITY_PAGES, SUPERBLOCKS};
 use mirror::format::maps::{Activity, Bitmap, TablePage};
 use mirror::format::page::Damage;
 use mirror::format::record::Record;
+use mirror::format::sums::BlockSums;
 use mirror::format::{Geometry, Layout, PAGE_BYTES, PageAddress, Superblock, superblock};
 use mirror::policy::assemble::Offer;
 use mirror::recovery::Media;

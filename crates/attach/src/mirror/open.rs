@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mirror::core::Opened;
-use mirror::format::crc::BlockSums;
+use mirror::format::sums::BlockSums;
 use mirror::format::{Damage, Superblock};
 use mirror::policy::Rules;
 use mirror::policy::assemble::{Accept, Assembly, Offer, Refusal, assemble};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mirror::core::{Content, Event, HostId, Io, Source};
 use mirror::format::PAGE_BYTES;
-use mirror::format::crc::BlockSums;
+use mirror::format::sums::BlockSums;
 use mirror::{Block, Span};
 
 use super::device::PAGE;

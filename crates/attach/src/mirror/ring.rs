@@ -15,7 +15,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use mirror::Block;
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
-use mirror::format::crc::BlockSums;
+use mirror::format::sums::BlockSums;
 
 use super::device::{Device, PAGE, is_full, step};
 use super::mutant::planted;

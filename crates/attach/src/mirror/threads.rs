@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
-use mirror::format::crc::BlockSums;
+use mirror::format::sums::BlockSums;
 
 use super::device::{Device, is_full};
 use super::work::{Done, MediumId, NOTHING, Outcome, RETRY, Work, sums, wake};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mirror::core::Io;
 use mirror::format::PAGE_BYTES;
-use mirror::format::crc::BlockSums;
+use mirror::format::sums::BlockSums;
 use mirror::{Block, Slot};
 
 /// Nothing signals that there is room: it is tried so often.

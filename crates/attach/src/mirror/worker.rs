@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mirror::core::Io;
-use mirror::format::crc::BlockSums;
+use mirror::format::sums::BlockSums;
 use mirror::{DEVICES, Slot};
 use rustix::event::{EventfdFlags, eventfd};
 

@@ -250,7 +250,8 @@ fn a_value_without_any_effect_is_not_known() {
 /// it was called ten times, and gives as many requests a second as it was called times.
 const FIO: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo fio-3.33; exit 0; }
-case "$1" in --enghelp=io_urnig) echo IO engine io_urnig not found; exit 1;; --enghelp=*) exit 0; esac
+[ "$1" = --enghelp=io_urnig ] && { echo IO engine io_urnig not found; exit 1; }
+case "$1" in --enghelp=*) exit 0; esac
 cd "$(dirname "$0")"
 echo "$@" >> calls
 times=$(wc -l < calls)

@@ -8,6 +8,7 @@ pub mod layout;
 pub mod maps;
 pub mod page;
 pub mod record;
+pub mod sums;
 pub mod superblock;
 
 pub use layout::Layout;

@@ -30,7 +30,7 @@ pub struct Entry {
     pub sequence: u64,
     /// What is said of the blocks.
     pub kind: EntryKind,
-    /// A checksum per block, as [`super::crc::BlockSums`]. Its length is the number of blocks.
+    /// A checksum per block, as [`super::sums::BlockSums`]. Its length is the number of blocks.
     pub sums: Box<[u32]>,
 }
 

@@ -53,9 +53,11 @@ impl Fio {
         let about = format!("--enghelp={engine}");
         let about = Command::new(path).arg(about).stdin(Stdio::null()).output();
         if about.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("not found")) {
-            return Err(Failure::input(format!("--engine {engine}: this fio has none of that name"))
-                .expected("one that `fio --enghelp` lists")
-                .help(OTHER_ENGINES));
+            return Err(Failure::input(format!(
+                "--engine {engine}: this fio has none of that name"
+            ))
+            .expected("one that `fio --enghelp` lists")
+            .help(OTHER_ENGINES));
         }
         Ok(Fio { path: path.to_path_buf(), engine: engine.to_string(), runtime })
     }
