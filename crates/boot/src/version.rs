@@ -63,6 +63,7 @@ mod tests {
         assert_eq!(compare("6.01", "6.1"), Ordering::Equal);
         assert_eq!(compare("a99999999999999999999", "a100000000000000000000"), Ordering::Less);
         assert_eq!(compare("debian-6.1.0-9.conf", "debian-6.1.0-10.conf"), Ordering::Less);
-        assert_eq!(compare("blocklab.conf", "0a.conf"), Ordering::Less);
+        assert_eq!(compare("-blocklab.conf", "Arch.conf"), Ordering::Less);
+        assert_eq!(compare("-blocklab.conf", "0a.conf"), Ordering::Less);
     }
 }

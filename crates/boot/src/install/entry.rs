@@ -18,9 +18,10 @@ pub const WORDS: &str = "delayacct init=/usr/local/lib/blocklab/init";
 const TITLE: &str = "This system, recorded by blocklab";
 const GRUB: [&str; 2] = ["boot/grub", "boot/grub2"];
 const ENTRIES: [&str; 3] = ["boot/loader/entries", "efi/loader/entries", "boot/efi/loader/entries"];
-/// Names of ours. A loader that is told of no default starts what is first in its menu: by `~`
-/// the new one is last. The second is that of older versions.
-const OURS: [&str; 2] = ["~blocklab.conf", "blocklab.conf"];
+/// Names of ours. A loader that is told of no default starts what is first in its menu: by `-`
+/// the new one is last, and bootctl takes it, which `~` is not for. The second is that of older
+/// versions.
+const OURS: [&str; 2] = ["-blocklab.conf", "blocklab.conf"];
 /// The file of a user's own that GRUB's menu takes in.
 const CUSTOM: &str = "custom.cfg";
 /// The first line of ours.
@@ -131,7 +132,7 @@ mod tests {
         assert!(make(&folder.path).unwrap().unwrap().path.ends_with("boot/grub/custom.cfg"));
         write("boot/loader/entries/a.conf", "linux /v\n");
         let entry = make(&folder.path).unwrap().unwrap();
-        assert!(entry.path.ends_with("boot/loader/entries/~blocklab.conf"), "{entry:?}");
+        assert!(entry.path.ends_with("boot/loader/entries/-blocklab.conf"), "{entry:?}");
         assert!(crate::version::compare(OURS[0], "a.conf").is_lt());
     }
 
