@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use config::Failure;
+use config::{Failure, quoted};
 
 use crate::GUEST_PROGRAM;
 
@@ -77,14 +77,9 @@ pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
 
 /// A command for the same root, as a shell reads it.
 pub fn command(words: &str, root: &Path) -> String {
-    let name = root.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:@%".contains(c);
-    match name.as_str() {
+    match root.display().to_string().as_str() {
         "/" => format!("blocklab boot {words}"),
-        _ if !name.is_empty() && name.chars().all(plain) => {
-            format!("blocklab boot {words} --root {name}")
-        }
-        _ => format!("blocklab boot {words} --root '{}'", name.replace('\'', "'\\''")),
+        name => format!("blocklab boot {words} --root {}", quoted(name)),
     }
 }
 

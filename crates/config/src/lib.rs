@@ -16,4 +16,4 @@ mod told;
 pub use error::{ConfigError, check_share};
 pub use failure::{Cause, Failure, FilePlace, Kind};
 pub use quantity::{Duration, Rate, Size};
-pub use told::{printable, say, unwritten, warn};
+pub use told::{printable, quoted, say, unwritten, warn};

@@ -39,9 +39,28 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(hidden) { text.replace(hidden, "\u{fffd}").into() } else { text.into() }
 }
 
+/// A word of a command line as a shell reads it back.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_a_word_back() {
+        assert_eq!(quoted("--at=5ns"), "--at=5ns");
+        assert_eq!(quoted("test -s 'a b'"), "'test -s '\\''a b'\\'''");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("device.ssd.gc=greedy"), "device.ssd.gc=greedy");
+        assert_eq!(quoted("a={ d = 1 }"), "'a={ d = 1 }'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
 
     #[test]
     fn nothing_quoted_tells_a_terminal_what_to_do() {

@@ -33,7 +33,9 @@ mod tests {
 
     #[test]
     fn too_little_and_more_than_there_is_are_refused() {
-        assert!(check(256).is_ok());
+        assert_eq!(check(256), Ok(()));
+        assert_eq!(check(64), Ok(()));
+        assert!(check(32).unwrap_err().to_string().contains("at least 64MiB"));
         assert!(check(63).unwrap_err().expected.unwrap().contains("64MiB"));
         let more = check(1 << 30).unwrap_err();
         assert!(more.message.contains("1073741824 MiB of memory, and this machine has"));

@@ -215,8 +215,7 @@ fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure>
     if points.iter().all(|point| point.measured[0] == points[0].measured[0]) {
         return wrong("all points have the same IOPS".into(), expected);
     }
-    let asked = |point: &Point| Point { measured: Default::default(), ..point.clone() };
-    let alike = points.iter().all(|point| asked(point) == asked(&points[0]));
+    let alike = points.iter().all(|point| point.asked() == points[0].asked());
     if alike || by_load(points).len() == 1 {
         return wrong(format!("{} points of one load", points.len()), expected);
     }

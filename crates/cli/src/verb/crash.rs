@@ -8,7 +8,7 @@ use std::time::{self, Instant};
 
 use attach::crash::{Cuts, Media, Options, Progress, Report, Sweep};
 use attach::travel::{self, Settings};
-use config::{Duration, Size};
+use config::{Duration, Size, quoted};
 use study::Failure;
 
 use super::kernel;
@@ -239,17 +239,8 @@ fn repeat(report: &Report) -> Option<String> {
         words.insert(end_now + 1, format!("--subset={number}"));
     }
     words[0] = "blocklab".into();
-    let quoted = words.iter().map(|word| quote(word));
-    Some(format!("again: {}", quoted.collect::<Vec<_>>().join(" ")))
-}
-
-/// As a shell reads it back.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_string();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    Some(format!("again: {}", words.join(" ")))
 }
 
 /// Tell how far `work` is while it is done.
@@ -278,16 +269,4 @@ fn told<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
         let _stop = stop; // dropped when the work is done, or panics
         work()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quote("--at=5ns"), "--at=5ns");
-        assert_eq!(quote("test -s 'a b'"), "'test -s '\\''a b'\\'''");
-        assert_eq!(quote(""), "''");
-    }
 }

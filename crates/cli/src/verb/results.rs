@@ -12,15 +12,29 @@ use crate::say;
 pub(super) struct Results {
     path: PathBuf,
     json: bool,
-    /// Folders that were made for it, the innermost first.
-    made: Vec<PathBuf>,
+    _made: NewFolders,
 }
 
-impl Drop for Results {
-    /// What was not needed in the end, as something else was wrong, does not stay; a folder with
-    /// something in it is not removed.
+/// Folders that are made for what will be in them, the innermost first. What was not needed in the
+/// end, as something else was wrong, does not stay; a folder with something in it is not removed.
+pub(super) struct NewFolders(Vec<PathBuf>);
+
+impl NewFolders {
+    /// Of `folder` and those that it lies in, those that are not there yet.
+    pub(super) fn of(folder: &Path) -> NewFolders {
+        let new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        NewFolders(folder.ancestors().take_while(new).map(Path::to_path_buf).collect())
+    }
+
+    /// Remove them, as far as they are empty.
+    pub(super) fn go(&self) {
+        self.0.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+    }
+}
+
+impl Drop for NewFolders {
     fn drop(&mut self) {
-        self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+        self.go();
     }
 }
 
@@ -34,12 +48,12 @@ impl Results {
         json: bool,
         others: &[(&str, &[PathBuf])],
     ) -> Result<Results, Failure> {
-        let made = missing(folder);
+        let made = NewFolders::of(folder);
         std::fs::create_dir_all(folder).map_err(|why| {
             Failure::input(format!("cannot make the folder {}: {why}", folder.display()))
                 .help("name another with --out DIR")
         })?;
-        let results = Results { path: folder.join(file), json, made };
+        let results = Results { path: folder.join(file), json, _made: made };
         let path = &results.path;
         study::check_output(path, || is_report(path))
             .map_err(|failure| failure.help("name another folder with --out DIR"))?;
@@ -61,12 +75,6 @@ impl Results {
         }
         Ok(())
     }
-}
-
-/// Of `folder` and those that it lies in, those that are to be made, the innermost first.
-pub(super) fn missing(folder: &Path) -> Vec<PathBuf> {
-    let new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
-    folder.ancestors().take_while(new).map(Path::to_path_buf).collect()
 }
 
 /// True for what `write` wrote: `attach` reports devices behind a frontend, `travel` disks of a

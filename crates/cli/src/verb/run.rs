@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use config::quoted;
 use rustix::process::{Pid, Signal, kill_process_group};
 use study::{Cache, Failure, Options, PlannedStudy, Results, Watch};
 
@@ -218,16 +219,6 @@ pub(super) fn interruptible(
     results
 }
 
-/// As a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-=:%".contains(c);
-    if word.chars().all(plain) && !word.is_empty() {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 /// Make the report; says where it is, or how to get one. A run never fails for its report.
 fn report(directory: &Path) -> String {
     if let Err(why) = python::find() {
@@ -244,16 +235,4 @@ fn report(directory: &Path) -> String {
     };
     let last = failed.lines().last().unwrap_or("it said nothing");
     format!("no report: {last}; try blocklab report {}", directory.display())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_reads_the_replay_line_back() {
-        assert_eq!(quoted("device.ssd.gc=greedy"), "device.ssd.gc=greedy");
-        assert_eq!(quoted("a={ d = 1 }"), "'a={ d = 1 }'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-    }
 }

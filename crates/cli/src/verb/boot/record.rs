@@ -15,7 +15,8 @@ use study::Failure;
 
 use crate::interrupt;
 use crate::say;
-use crate::verb::{kernel, results, travel};
+use crate::verb::results::NewFolders;
+use crate::verb::{kernel, travel};
 use crate::write::replace;
 
 /// Whose time code is charged by default.
@@ -197,7 +198,7 @@ impl Ready {
         &self,
         device: &str,
         queue: Option<PathBuf>,
-        out: &Out,
+        out: &NewFolders,
     ) -> Result<(String, Record), Failure> {
         match self {
             Ready::Travel(usual) => {
@@ -206,7 +207,7 @@ impl Ready {
                 Ok((booted.text, booted.record))
             }
             Ready::Machine(ready) => {
-                let disk = out.tidily(|| ready.disk(device))?;
+                let disk = tidily(out, || ready.disk(device))?;
                 let recorded = ready.record(disk)?;
                 Ok((recorded.text, recorded.record))
             }
@@ -214,24 +215,14 @@ impl Ready {
     }
 }
 
-/// The folders that were made for the records, the innermost first.
-struct Out(Vec<PathBuf>);
-
-impl Out {
-    /// With a record in it, one stays.
-    fn goes(&self) {
-        self.0.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
-    }
-
-    /// Do `work`; a signal to end meanwhile leaves nothing of it.
-    fn tidily<T>(&self, work: impl FnOnce() -> T) -> T {
-        let tidy = |signal| {
-            self.goes();
-            attach::remove_unfinished();
-            interrupt::end_by(signal);
-        };
-        interrupt::during(tidy, work)
-    }
+/// Do `work`; a signal to end meanwhile leaves nothing of it, and no empty folder for records.
+fn tidily<T>(out: &NewFolders, work: impl FnOnce() -> T) -> T {
+    let tidy = |signal| {
+        out.go();
+        attach::remove_unfinished();
+        interrupt::end_by(signal);
+    };
+    interrupt::during(tidy, work)
 }
 
 impl Args {
@@ -243,11 +234,10 @@ impl Args {
         }
         session::check_unit("--until", &self.until)?;
         self.mask.iter().try_for_each(|unit| session::check_unit("--mask", unit))?;
-        let out = Out(results::missing(&self.out));
-        self.recorded(&out).inspect_err(|_| out.goes())
+        self.recorded(&NewFolders::of(&self.out))
     }
 
-    fn recorded(&self, out: &Out) -> Result<(), Failure> {
+    fn recorded(&self, out: &NewFolders) -> Result<(), Failure> {
         let ready = match self.place {
             RecordedIn::Travel => self.travel()?,
             RecordedIn::Qemu => self.machine(out)?,
@@ -352,7 +342,7 @@ impl Args {
         })))
     }
 
-    fn machine(&self, out: &Out) -> Result<Ready, Failure> {
+    fn machine(&self, out: &NewFolders) -> Result<Ready, Failure> {
         let Times { limit, slice, sample } = self.times()?;
         let read_ahead = self.read_ahead.as_deref().map_or(Ok(Vec::new()), files)?;
         let memory_mib = travel::memory(&self.mem)?;
@@ -375,7 +365,7 @@ impl Args {
             dilation: self.dilate.unwrap_or(1),
             seed: self.seed,
         };
-        let ready = out.tidily(|| machine::Ready::new(boot))?;
+        let ready = tidily(out, || machine::Ready::new(boot))?;
         Ok(Ready::Machine(Box::new(ready)))
     }
 

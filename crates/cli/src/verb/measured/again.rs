@@ -7,10 +7,9 @@ const APART: f64 = 1.25;
 
 /// What is to be said of loads whose measurements contradict each other.
 pub(super) fn note(points: &[Point]) -> Option<String> {
-    let asked = |point: &Point| Point { measured: Default::default(), ..point.clone() };
     let mut loads: Vec<(Point, Vec<f64>)> = Vec::new();
     for point in points.iter().filter(|point| point.beside.is_none()) {
-        let (own, Some(iops)) = (asked(point), point.measured[0]) else { continue };
+        let (own, Some(iops)) = (point.asked(), point.measured[0]) else { continue };
         match loads.iter_mut().find(|(load, _)| *load == own) {
             Some((_, rates)) => rates.push(iops),
             None => loads.push((own, vec![iops])),

@@ -73,6 +73,11 @@ pub(crate) struct Point {
 }
 
 impl Point {
+    /// What was asked of the drive, without what it did.
+    pub(crate) fn asked(&self) -> Point {
+        Point { measured: Default::default(), ..self.clone() }
+    }
+
     /// The half of a run's metrics that it is about.
     pub(crate) fn direction(&self) -> &'static str {
         if self.rw.ends_with("read") { "read" } else { "write" }
