@@ -233,7 +233,8 @@ pub fn crash(options: Options, progress: &Progress<'_>) -> Result<Sweep, Failure
     if checked.found.is_empty() {
         return Err(ended.unwrap_or_else(|| Failure::bug("no cut was looked at")));
     }
-    let mut report = Report::of(&recorded, command, media, checked);
+    let host = left.outcome.report.host.clone();
+    let mut report = Report::of(&recorded, command, host, media, checked);
     if let Some(why) = &ended {
         let all = progress.all.load(Ordering::Relaxed) as usize;
         report.ended_early = Some(EndedEarly { all, why: why.message.clone() });

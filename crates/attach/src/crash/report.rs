@@ -100,6 +100,8 @@ pub struct EndedEarly {
 pub struct Report {
     /// The program.
     pub command: Vec<String>,
+    /// The host whose code was charged; `none`: code was free.
+    pub host: String,
     /// If it did not come to the last cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<EndedEarly>,
@@ -135,6 +137,7 @@ impl Report {
     pub(super) fn of(
         recorded: &Recorded,
         command: Vec<String>,
+        host: String,
         media: Media,
         checked: Checked,
     ) -> Report {
@@ -162,6 +165,7 @@ impl Report {
         }
         Report {
             command,
+            host,
             ended_early: None,
             moments_ns: recorded.moments.map(|at| at.0),
             steps: recorded.log.steps().len(),

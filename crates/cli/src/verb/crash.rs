@@ -87,6 +87,10 @@ pub(crate) struct Args {
     /// The guests' memory
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     mem: String,
+    /// Charge code the time of this host's processor: a profile that is shipped (`blocklab list
+    /// hosts`), or a file of `blocklab host measure`; none: code is free
+    #[arg(long, value_name = "PROFILE", default_value = study::host::NONE)]
+    host: String,
     /// Root of the device's random streams and of the guests' random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -183,7 +187,7 @@ impl Args {
                 record_queue: None,
                 command: self.command,
                 input: Vec::new(),
-                host: None,
+                host: study::host(&self.host)?,
                 faults: faults(&self.faults)?,
                 settings: Settings {
                     mkfs_options: self.mkfs_options.split_whitespace().map(String::from).collect(),

@@ -87,6 +87,23 @@ fn what_is_synced_with_its_folder_stays() {
     assert_eq!((sweep.count("clean"), sweep.report["acks"].as_u64()), (3, Some(3)));
 }
 
+/// As `travel` has it; a loop that waits for time to pass comes to its end only so.
+#[test]
+fn code_is_charged_where_a_host_is_named() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let program = "end=$(($(date +%s%N) + 2000000)); while [ $(date +%s%N) -lt $end ]; do :; done; \
+                   echo x > /dev/vda; sync /dev/vda";
+    let args = ["--cuts", "2", "--check", "true", "--host", "server-vm-2026"];
+    let sweep = folder.crash(&args, program);
+    assert_eq!(sweep.code, Some(0), "{}", sweep.stderr);
+    let [began, ended] = [0, 1].map(|moment| sweep.report["moments_ns"][moment].as_u64().unwrap());
+    assert!(ended - began > 2_000_000, "{began} to {ended}: {}", sweep.stderr);
+    assert_eq!(sweep.report["host"], "server-vm-2026");
+}
+
 /// The time line shows why: the name was promised before the journal's commit.
 #[test]
 fn what_came_before_a_cut_is_told_in_its_order() {
@@ -288,6 +305,7 @@ fn what_cannot_be_swept_is_refused_with_one_error() {
     refused(&["--mkfs", "ext4", "--every", "5"], "--every 5");
     refused(&["--mkfs", "ext4", "--every", "1ms", "--at", "5s"], "cannot be used with");
     refused(&["--mkfs", "ext4", "--cuts", "0"], "--cuts");
+    refused(&["--mkfs", "ext4", "--host", "severs"], "severs");
 }
 
 #[test]
