@@ -3,12 +3,25 @@
 use std::fs;
 use std::path::Path;
 
-/// One line for each that is found; without root some are not.
+use crate::loops;
+
+/// One line for each that is found; without root some are not. Who uses the file that a loop
+/// device is made of uses the device.
 pub fn of(device: &Path) -> Vec<String> {
-    of_with(device, Path::new("/sys/block"))
+    let mut found = of_with(device, Path::new(loops::BLOCKS), None);
+    let mut device = device.metadata().ok();
+    while let Some((file, below)) = device.as_ref().and_then(loops::below) {
+        let own = device.as_ref().and_then(loops::name);
+        let users = of_with(&file, Path::new(loops::BLOCKS), own.as_deref());
+        let of_file = |user| format!("{}, which it is made of: {user}", file.display());
+        found.extend(users.into_iter().map(of_file));
+        device = Some(below);
+    }
+    found
 }
 
-fn of_with(device: &Path, blocks: &Path) -> Vec<String> {
+/// The same without what is below it, and without the loop device `own`.
+fn of_with(device: &Path, blocks: &Path, own: Option<&str>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !found.contains(&line) {
@@ -24,11 +37,8 @@ fn of_with(device: &Path, blocks: &Path) -> Vec<String> {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         add(format!("{} lies on it", entry.file_name().display()));
     }
-    for entry in fs::read_dir(blocks).into_iter().flatten().flatten() {
-        let backed = fs::read_to_string(entry.path().join("loop/backing_file"));
-        if backed.is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == device) {
-            add(format!("/dev/{} is made of it: losetup -d", entry.file_name().display()));
-        }
+    for name in loops::above(device, blocks).iter().filter(|name| Some(name.as_str()) != own) {
+        add(format!("/dev/{name} is made of it: losetup -d"));
     }
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let folder = entry.path();
@@ -77,9 +87,10 @@ mod tests {
         fs::create_dir_all(blocks.join("loop7/loop")).unwrap();
         fs::create_dir_all(blocks.join("vda")).unwrap();
         fs::write(blocks.join("loop7/loop/backing_file"), "/a/disk of mine\n").unwrap();
-        let found = |path| of_with(Path::new(path), &blocks);
-        assert_eq!(found("/a/disk of mine"), ["/dev/loop7 is made of it: losetup -d"]);
-        assert!(found("/a/disk").is_empty());
+        let found = |path, own| of_with(Path::new(path), &blocks, own);
+        assert_eq!(found("/a/disk of mine", None), ["/dev/loop7 is made of it: losetup -d"]);
+        assert!(found("/a/disk of mine", Some("loop7")).is_empty());
+        assert!(found("/a/disk", None).is_empty());
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! A device belongs to one server: by a lock on it, and on the file under a loop device. Two loop
-//! devices of one file, or one and the file itself, are the same device.
+//! devices of one file, its partitions, or one and the file itself, are the same device. A loop
+//! device that is made of a device's file is held, too, so that nobody mounts it.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, major, minor, statfs};
 use study::Failure;
+
+use crate::{exclusive, holders, loops};
 
 /// A start waits so long for what the kernel does for a server that was killed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,18 +21,6 @@ const LETTING_GO: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 /// `statfs` has this of a btrfs, whose files say another device than its locks do.
 const BTRFS: u64 = 0x9123_683e;
-
-/// The file under a loop device; `None` for anything else, and where that file has no name here.
-pub(super) fn backing(device: &Metadata) -> Option<(PathBuf, Metadata)> {
-    if !device.file_type().is_block_device() {
-        return None;
-    }
-    let number = device.rdev();
-    let told = format!("/sys/dev/block/{}:{}/loop/backing_file", major(number), minor(number));
-    let path = PathBuf::from(std::fs::read_to_string(told).ok()?.trim_end_matches('\n'));
-    let found = std::fs::metadata(&path).ok()?;
-    Some((path, found))
-}
 
 /// Why a device cannot be had.
 pub(super) enum Unclaimed {
@@ -48,15 +39,23 @@ pub(super) fn claim(
 ) -> Result<(File, Vec<File>), Unclaimed> {
     let file = patiently((path, "it"), path, || open().and_then(locked))?;
     let mut claimed = Vec::new();
-    let mut under = file.metadata().ok().as_ref().and_then(backing);
-    while let Some((below, found)) = under {
+    let mut device = file.metadata().ok();
+    if device.as_ref().is_some_and(Metadata::is_file) {
+        claimed.extend(held_above(path, None)?);
+    }
+    while let Some((below, found)) = device.as_ref().and_then(loops::below) {
         // Who may use the loop device but not its file cannot lock it.
         let Ok(file) = OpenOptions::new().read(true).open(&below) else { break };
         let by = format!("{}, which it is made of", below.display());
         claimed.push(patiently((path, &by), &below, || file.try_clone().and_then(locked))?);
-        under = backing(&found);
+        claimed.extend(held_above(&below, device.as_ref().and_then(loops::name).as_deref())?);
+        device = Some(found);
     }
     Ok((file, claimed))
+}
+
+fn held_above(file: &Path, own: Option<&str>) -> Result<Vec<File>, Unclaimed> {
+    exclusive::hold_above(file, own).map_err(Unclaimed::Held)
 }
 
 fn locked(file: File) -> io::Result<File> {
@@ -99,7 +98,15 @@ fn patiently(
             }
             (_, Some(Holder::Gone(_))) => std::thread::sleep(POLL),
             (_, None) if quiet < LETTING_GO => std::thread::sleep(POLL),
-            _ if why.kind() == ErrorKind::ResourceBusy => return Err(Unclaimed::Unusable(why)),
+            _ if why.kind() == ErrorKind::ResourceBusy => {
+                let users = holders::of(path);
+                if users.is_empty() {
+                    return Err(Unclaimed::Unusable(why));
+                }
+                let text = format!("{shown} is in use: {}", users.join("; "));
+                let help = "stop that one first, if it is the right device";
+                return Err(Unclaimed::Held(Failure::input(text).help(help)));
+            }
             _ => {
                 let text = format!("{shown} is in use: another mirror serves {what}");
                 return Err(Unclaimed::Held(Failure::input(text).help("stop that one first")));

@@ -43,6 +43,8 @@ use std::path::{Path, PathBuf};
 use mirror::{DEVICES, FAST, SLOW, Slot, WITNESS};
 use study::Failure;
 
+use crate::loops;
+
 pub use change::{destroy, replace, set_mode};
 pub use create::{CreateOptions, Created, EXTENT_BYTES, create};
 pub use history::{Change, Freeze};
@@ -107,7 +109,7 @@ enum Identified {
 impl Identified {
     fn of(path: &Path) -> Identified {
         match std::fs::metadata(path) {
-            Ok(found) => match claim::backing(&found) {
+            Ok(found) => match loops::below(&found) {
                 Some((file, _)) => Identified::of(&file),
                 None if found.file_type().is_block_device() => {
                     Identified::BlockDevice(found.rdev())

@@ -1,5 +1,6 @@
 //! Devices, with their data and the state of an earlier session.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use sim::{Bytes, Counters, Device, Lba, Request};
@@ -7,6 +8,7 @@ use study::Failure;
 
 use crate::clock::Timeline;
 use crate::engine::Engine;
+use crate::exclusive;
 use crate::identity::Identity;
 use crate::record::Recorder;
 use crate::shared_state::Export;
@@ -35,6 +37,8 @@ struct Kept {
     read_only: bool,
     /// Set while clients may change the data.
     mark: Option<Mark>,
+    /// Loop devices that are made of the data, which nobody may mount meanwhile.
+    _held: Vec<File>,
 }
 
 impl Origin {
@@ -186,11 +190,12 @@ fn open(
         }
     };
     if let Some(data) = data {
+        let held = if manner.read_only { Vec::new() } else { exclusive::hold_above(&data, None)? };
         let state = state::path_beside(&data);
         Mark::refuse_if_set(&data, &state)?;
         restored = state::restore(&state, &mut part)?;
         notes.extend(doubt(&data, &state, &store, restored, manner.fill));
-        kept = Some(Kept { data, state, read_only: manner.read_only, mark: None });
+        kept = Some(Kept { data, state, read_only: manner.read_only, mark: None, _held: held });
     }
     if manner.fill && restored.is_none() {
         fill(&mut *part.device, capacity);

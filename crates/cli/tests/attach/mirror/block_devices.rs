@@ -117,6 +117,91 @@ fn a_file_is_served_once_under_whichever_loop_device() {
     files.end();
 }
 
+/// Its partitions are parts of that file, too.
+#[test]
+fn a_partition_of_a_loop_device_is_the_same_device() {
+    if !have(&["sfdisk", "partx", "mknod"]) {
+        return;
+    }
+    let Some(loops) = Loops::new() else { return };
+    let folder = &loops.folder;
+    let script = "printf 'label: dos\\nstart=2048,size=131072\\n' | sfdisk -q whole && \
+                  partx -a $1 && n=$(basename $1) && \
+                  mknod part b $(tr : ' ' < /sys/block/$n/${n}p1/dev) && \
+                  losetup -f --show -o 1M whole";
+    let file = File::create(folder.path("whole")).unwrap();
+    file.set_len(80 << 20).unwrap();
+    let mut more = Loops { folder: Folder::new(), devices: Vec::new() };
+    let shell = |words: &[&str]| {
+        let mut command = Command::new(words[0]);
+        let done = command.args(&words[1..]).current_dir(&folder.0).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_string()
+    };
+    more.devices.push(shell(&["losetup", "-f", "--show", "whole"]));
+    let device = more.devices[0].clone();
+    more.devices.push(shell(&["sh", "-c", script, "sh", &device]));
+    // A part of it and the whole of it are one.
+    let twice = ["--fast", "part", "--slow", "whole"];
+    refused(&run(folder, "create", &[&twice]), &["--fast and --slow are both"]);
+    let legs = ["--fast", "part", "--slow", "slow"];
+    assert!(run(folder, "create", &[&legs]).status.success());
+    let mut served = folder.session(&[SERVE, &legs].concat());
+    for other in [&more.devices[1], &device, "whole"] {
+        let again = ["--fast", other, "--slow", "slow", "--without", "slow"];
+        refused(&run(folder, "serve", &[&again, &["--run", "true"]]), &["is in use"]);
+        let destroy = [&again[..], &["--yes-destroy", "00000000"]].concat();
+        refused(&run(folder, "destroy", &[&destroy]), &["is in use"]);
+    }
+    served.end();
+}
+
+/// The kernel gives a mounted device to nobody else, but its file to everybody.
+#[test]
+fn a_file_that_is_mounted_by_a_loop_device_is_not_written_to() {
+    if !have(&["mkfs.ext4", "mount"]) {
+        return;
+    }
+    let Some(loops) = Loops::new() else { return };
+    let folder = &loops.folder;
+    // As large as the part that it is tried as data of.
+    File::create(folder.path("fast.img")).unwrap().set_len(512 << 20).unwrap();
+    let script = "losetup -c $1 && mkfs.ext4 -q $1 && mkdir m && mount $1 m";
+    let mut command = Command::new("sh");
+    let mounted = command.args(["-c", script, "sh", &loops.devices[0]]).current_dir(&folder.0);
+    if !mounted.output().unwrap().status.success() {
+        return skip("mount", "a loop device may not be mounted");
+    }
+    let words = ["fast.img is in use", "which is made of it: it is mounted on"];
+    let legs = ["--fast", "fast.img", "--slow", "slow.img"];
+    let create = run(folder, "create", &[&legs, &["--overwrite", "fast.img"]]);
+    let attach = folder.captive(&["part.toml", "--data", "fast.img"], "true");
+    let unmounted = Command::new("umount").arg(folder.path("m")).status().unwrap();
+    assert!(unmounted.success());
+    refused(&create, &words);
+    assert_eq!(attach.code, Some(2), "{}", attach.stderr);
+    assert!(words.iter().all(|word| attach.stderr.contains(word)), "{}", attach.stderr);
+    let fsck = Command::new("e2fsck").args(["-fn", &loops.devices[0]]).output().unwrap();
+    assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
+}
+
+/// Whoever writes to the file that a loop device is made of uses the device.
+#[test]
+fn a_probe_does_not_overwrite_what_lies_under_a_loop_device() {
+    if !have(&["fio"]) {
+        return;
+    }
+    let Some(loops) = Loops::made(&[]) else { return };
+    let (folder, device) = (&loops.folder, &loops.devices[1][..]);
+    let files = ["--fast", "fast.img", "--slow", "slow.img"];
+    let mut served = folder.session(&[SERVE, &files].concat());
+    let mut client = Client::new(&folder.path("s.sock"));
+    let probe = ["calibrate", "probe", "--device", device, "--overwrite", device, "--out", "p"];
+    refused(&folder.blocklab(&probe), &["is in use", "slow.img, which it is made of: blocklab"]);
+    assert_eq!(client.write(0, &[1; 4096]), 0);
+    served.end();
+}
+
 /// Two modelled disks as legs, and a mirror of them.
 struct Disks {
     folder: Folder,
