@@ -24,6 +24,8 @@ const SCRIPT: &str = "init";
 const PROGRAM: &str = "blocklab-guest";
 /// The service that tells the recorder what is reached.
 const SERVICE: &str = "blocklab-mark.service";
+/// What the kernel starts where nothing else is said.
+const INIT: &str = "/sbin/init";
 const UNITS: &str = "etc/systemd/system";
 /// Where the recorder writes: in memory, as long as the machine runs.
 pub const RECORD: &str = "run/blocklab/boot.record";
@@ -56,10 +58,12 @@ pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
     // What is wrong with the loader's files is said before anything is written.
     let entry = entry::make(root)?;
     let mut made = Made::default();
-    let written = write_all(root, unit, &mut made).and_then(|()| match &entry {
-        Some(entry) => made.put(&entry.path, entry.text.as_bytes(), 0o644),
-        None => Ok(()),
-    });
+    let init = entry.as_ref().and_then(|entry| entry.init.as_deref());
+    let written =
+        write_all(root, unit, init.unwrap_or(INIT), &mut made).and_then(|()| match &entry {
+            Some(entry) => made.put(&entry.path, entry.text.as_bytes(), 0o644),
+            None => Ok(()),
+        });
     if let Err(why) = written {
         // Half of it is of no use.
         let left = match made.take_back() {
@@ -107,8 +111,8 @@ fn units(root: &Path, unit: &str) -> [PathBuf; 2] {
     [units.join(SERVICE), units.join(format!("{unit}.wants")).join(SERVICE)]
 }
 
-fn write_all(root: &Path, unit: &str, made: &mut Made) -> Result<(), Failure> {
-    made.put(&root.join(FOLDER).join(SCRIPT), script(unit).as_bytes(), 0o755)?;
+fn write_all(root: &Path, unit: &str, init: &str, made: &mut Made) -> Result<(), Failure> {
+    made.put(&root.join(FOLDER).join(SCRIPT), script(unit, init).as_bytes(), 0o755)?;
     made.put(&root.join(FOLDER).join(PROGRAM), GUEST_PROGRAM, 0o755)?;
     let [path, link] = units(root, unit);
     made.put(&path, service(unit).as_bytes(), 0o644)?;
@@ -167,11 +171,12 @@ fn failed(what: &str, path: &Path, why: &std::io::Error) -> Failure {
 
 /// A unit's name has no quote, but may have backslashes (`dev-disk-by\\x2dlabel-x.device`), which
 /// the shell takes out of what is not quoted.
-fn script(unit: &str) -> String {
+fn script(unit: &str, init: &str) -> String {
+    let init = quoted(init);
     format!(
         "#!/bin/sh\n# {OURS}; remove it with blocklab boot install --remove\n\
          exec /{FOLDER}/{PROGRAM} record --to /{RECORD} --until '{unit}' --slice 20000 \
-         -- /sbin/init \"$@\"\n"
+         -- {init} \"$@\"\n"
     )
 }
 
@@ -383,7 +388,8 @@ mod tests {
     #[test]
     fn a_units_backslashes_arrive() {
         let unit = "dev-disk-by\\x2dlabel-x.device";
-        let shown = script(unit).replace(&format!("exec /{FOLDER}/{PROGRAM}"), "printf '%s\\n'");
+        let shown =
+            script(unit, INIT).replace(&format!("exec /{FOLDER}/{PROGRAM}"), "printf '%s\\n'");
         let told = std::process::Command::new("sh").args(["-c", &shown]).output().unwrap();
         let told = String::from_utf8(told.stdout).unwrap();
         assert!(told.contains(&format!("\n--until\n{unit}\n--slice\n")), "{told}");

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::Failure;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::digest;
 use crate::planned::PlannedRun;
@@ -30,7 +31,7 @@ pub(crate) struct Finished {
     pub(crate) gate: Option<Gate>,
 }
 
-/// A finished run as bytes.
+/// A finished run as bytes, which follow their SHA-256.
 #[derive(Serialize, Deserialize)]
 struct Row {
     /// Of the run, which says what it is a result of.
@@ -61,12 +62,17 @@ impl Finished {
             gate: self.gate.clone(),
             tables: tables.clone(),
         };
-        postcard::to_stdvec(&row).ok()
+        let row = postcard::to_stdvec(&row).ok()?;
+        Some([&Sha256::digest(&row)[..], &row].concat())
     }
 
-    /// What [`Finished::to_bytes`] gave of that run.
+    /// What [`Finished::to_bytes`] gave of that run; `None` of what is damaged.
     pub(crate) fn from_bytes(bytes: &[u8], run: &PlannedRun) -> Option<Finished> {
-        let row: Row = postcard::from_bytes(bytes).ok()?;
+        let (sum, row) = bytes.split_at_checked(Sha256::output_size())?;
+        if Sha256::digest(row)[..] != *sum {
+            return None;
+        }
+        let row: Row = postcard::from_bytes(row).ok()?;
         if row.digest != run.digest || !row.tables.is_sound() {
             return None;
         }
@@ -137,7 +143,9 @@ impl Kept {
         fs::create_dir_all(&self.folder)?;
         let file = self.file(run);
         let partial = file.with_extension("partial");
-        fs::write(&partial, bytes)?;
+        let mut new = fs::File::create(&partial)?;
+        new.write_all(bytes)?;
+        new.sync_data()?;
         fs::rename(partial, file)
     }
 

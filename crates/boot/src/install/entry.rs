@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) text: String,
     /// What is not known of it.
     pub(super) note: Option<String>,
+    /// The init that the usual entry names.
+    pub(super) init: Option<String>,
 }
 
 /// An entry's copy with more words.
@@ -41,21 +43,66 @@ pub(super) struct Entry {
 struct Copy {
     text: String,
     note: Option<String>,
+    init: Option<String>,
 }
 
 impl Copy {
+    /// Of what is in `file`.
+    fn new(file: &Path, text: String, usual: Usual, note: Option<String>) -> Result<Copy, Failure> {
+        let (shown, init) = (file.display(), usual.init);
+        let by_hand = format!("boot once with `{WORDS}` added to the kernel's command line");
+        if text.contains('\u{fffd}') {
+            return Err(Failure::input(format!("{shown}: the usual entry is not UTF-8"))
+                .expected("an entry that can be copied")
+                .help(by_hand));
+        }
+        let is_path = |init: &String| init.starts_with('/') && !init.contains(['$', '\'', '"']);
+        match init {
+            Some(init) if !is_path(&init) => {
+                Err(Failure::input(format!("{shown}: the usual entry has init={init}"))
+                    .expected("the path of an init, or none")
+                    .help("name it as it is, or boot without it once"))
+            }
+            init => Ok(Copy { text, note, init }),
+        }
+    }
+
     fn at(self, path: PathBuf) -> Entry {
-        Entry { path, text: self.text, note: self.note }
+        let Copy { text, note, init } = self;
+        Entry { path, text, note, init }
+    }
+}
+
+/// What the usual entry tells the kernel.
+#[derive(Default)]
+struct Usual {
+    init: Option<String>,
+}
+
+impl Usual {
+    /// Read the kernel's words, up to those for the init; whether there are any of these.
+    fn read<'w>(&mut self, words: impl IntoIterator<Item = &'w str>) -> bool {
+        for word in words {
+            match word.strip_prefix("init=") {
+                Some(init) => self.init = Some(init.into()),
+                None if word == "--" => return true,
+                None => {}
+            }
+        }
+        false
     }
 }
 
 /// The entry for the loader that starts the system; `None` for none that is known.
 pub(super) fn make(root: &Path) -> Result<Option<Entry>, Failure> {
-    let saved = GRUB.iter().find_map(|name| grub::saved(&root.join(name)));
+    let mut saved = None;
+    for folder in GRUB.map(|name| root.join(name)) {
+        saved = saved.or(grub::saved(root, &folder)?);
+    }
     let mut refused = None;
     for folder in ENTRIES.map(|name| root.join(name)).iter().filter(|folder| folder.is_dir()) {
         place::check(root, folder)?;
-        match specification::copy(folder, saved.as_deref()) {
+        match specification::copy(root, folder, saved.as_deref()) {
             Ok(Some(copy)) => {
                 let path = folder.join(OURS[0]);
                 refuse_in_use(root, &path)?;
@@ -68,14 +115,14 @@ pub(super) fn make(root: &Path) -> Result<Option<Entry>, Failure> {
     }
     for folder in GRUB.map(|name| root.join(name)) {
         let menu = folder.join("grub.cfg");
-        let Ok(text) = fs::read_to_string(&menu) else { continue };
+        let Some(text) = place::read(root, &menu)? else { continue };
         let path = folder.join(CUSTOM);
         refuse_in_use(root, &path)?;
         if !text.contains(CUSTOM) {
             return Err(Failure::input(format!("{}: it takes in no {CUSTOM}", menu.display()))
                 .help("update-grub writes one that does, with /etc/grub.d/41_custom"));
         }
-        return grub::copy(&folder, &text).map(|copy| Some(copy.at(path)));
+        return grub::copy(root, &folder, &text).map(|copy| Some(copy.at(path)));
     }
     refused.map_or(Ok(None), Err)
 }

@@ -35,6 +35,22 @@ pub(super) fn check(root: &Path, place: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a file below `root` says; `None` where there is none. What is not UTF-8 of it becomes
+/// U+FFFD.
+///
+/// # Errors
+/// A link on the way that leads out of `root`, or why the file cannot be read.
+pub(super) fn read(root: &Path, file: &Path) -> Result<Option<String>, Failure> {
+    if !file.exists() {
+        return Ok(None);
+    }
+    check(root, file)?;
+    match fs::read(file) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(why) => Err(Failure::machine(format!("cannot read {}: {why}", file.display()))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

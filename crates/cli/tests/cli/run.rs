@@ -367,7 +367,11 @@ fn a_sweep_that_was_interrupted_goes_on() {
     Command::new("kill").args(["-INT", &id]).status().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&session.wait().unwrap()), Some(2));
     assert_eq!(entries(&test.path("out")), [".study.unfinished"]);
-    let only = test.args(&["--set", "run.requests=3_000_000", "--json"]).json();
+    let folder = test.path("out/.study.unfinished");
+    let file = folder.join(kept().iter().find(|name| name.ends_with(".run")).unwrap());
+    let mut bytes = std::fs::read(&file).unwrap();
+    let test = test.args(&["--set", "run.requests=3_000_000", "--json"]);
+    let only = test.json();
     assert_eq!(only["runs"].as_array().unwrap().len(), 1);
     let notes = only["notes"].to_string();
     assert!(notes.contains("1 runs were finished before"), "{notes}");
@@ -376,6 +380,14 @@ fn a_sweep_that_was_interrupted_goes_on() {
     let anew = Test::study(&format!("{study}{sweep}")).args(&set).json();
     assert_eq!(only["result_digest"], anew["result_digest"]);
     assert_eq!(only["runs"][0]["metrics"]["iops"], anew["runs"][0]["metrics"]["iops"]);
+    // A bit of its numbers that was lost on a disk, and it is no result.
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let damaged = test.json();
+    assert!(!damaged["notes"].to_string().contains("finished before"), "{}", damaged["notes"]);
+    assert_eq!(damaged["runs"][0]["metrics"]["iops"], anew["runs"][0]["metrics"]["iops"]);
 }
 
 #[test]

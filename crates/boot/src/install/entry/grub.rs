@@ -6,7 +6,8 @@ use std::path::Path;
 use config::Failure;
 
 use super::script::{end_of_command, joined, words};
-use super::{Copy, MARK, TITLE, WORDS};
+use super::{Copy, MARK, TITLE, Usual, WORDS};
+use crate::install::place;
 
 /// A `menuentry` or a `submenu`.
 struct Item {
@@ -49,8 +50,8 @@ fn is_kernel(word: &str) -> bool {
     ["linux", "linuxefi", "linux16"].contains(&word)
 }
 
-/// A copy of the usual entry of the menu in `folder`.
-pub(super) fn copy(folder: &Path, text: &str) -> Result<Copy, Failure> {
+/// A copy of the usual entry of the menu in `folder` of `root`.
+pub(super) fn copy(root: &Path, folder: &Path, text: &str) -> Result<Copy, Failure> {
     let menu = folder.join("grub.cfg");
     let lines = joined(text);
     let items = items(&mut lines.iter().map(String::as_str));
@@ -58,13 +59,13 @@ pub(super) fn copy(folder: &Path, text: &str) -> Result<Copy, Failure> {
         let first = items.iter().find_map(Item::first_of_linux);
         first.ok_or_else(|| Failure::input(format!("{}: no entry with a kernel", menu.display())))
     };
-    let default = default_of(&lines).map(|value| match value.as_str() {
-        "${saved_entry}" | "$saved_entry" => saved(folder).unwrap_or_default(),
-        _ => value,
-    });
+    let default = match default_of(&lines).as_deref() {
+        Some("${saved_entry}" | "$saved_entry") => saved(root, folder)?,
+        other => other.map(str::to_string),
+    };
     // GRUB, too, takes the first where none is named.
     let Some(default) = default.filter(|value| !value.is_empty()) else {
-        return Ok(Copy { text: with_more_words(first()?), note: None });
+        return with_more_words(&menu, first()?, None);
     };
     let Some(usual) = named(&items, &default) else {
         let item = first()?;
@@ -74,7 +75,7 @@ pub(super) fn copy(folder: &Path, text: &str) -> Result<Copy, Failure> {
             menu.display(),
             item.title
         );
-        return Ok(Copy { text: with_more_words(item), note: Some(note) });
+        return with_more_words(&menu, item, Some(note));
     };
     if !usual.starts_linux() {
         let what = format!("{}: the usual entry, `{}`,", menu.display(), usual.title);
@@ -82,7 +83,7 @@ pub(super) fn copy(folder: &Path, text: &str) -> Result<Copy, Failure> {
             .expected("an entry with a line `linux` and a kernel")
             .help("set GRUB_DEFAULT in /etc/default/grub to one, then update-grub"));
     }
-    Ok(Copy { text: with_more_words(usual), note: None })
+    with_more_words(&menu, usual, None)
 }
 
 /// The items up to the end of the menu that they are in.
@@ -144,10 +145,10 @@ fn default_of(lines: &[String]) -> Option<String> {
 }
 
 /// What was chosen last, or by grub-set-default.
-pub(super) fn saved(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(folder.join("grubenv")).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("saved_entry="))?;
-    Some(value.to_string()).filter(|value| !value.is_empty())
+pub(super) fn saved(root: &Path, folder: &Path) -> Result<Option<String>, Failure> {
+    let text = place::read(root, &folder.join("grubenv"))?.unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix("saved_entry="));
+    Ok(value.filter(|value| !value.is_empty()).map(str::to_string))
 }
 
 /// The entry of a path such as `1>2`, `Advanced>Debian` or an id.
@@ -166,24 +167,28 @@ fn named<'a>(items: &'a [Item], path: &str) -> Option<&'a Item> {
     }
 }
 
-/// The entry with another title and more words for the kernel.
-fn with_more_words(item: &Item) -> String {
+/// The entry of a menu with another title and more words for the kernel.
+fn with_more_words(menu: &Path, item: &Item, note: Option<String>) -> Result<Copy, Failure> {
     let mut out = format!("{MARK}\nmenuentry '{TITLE}' --id blocklab {{\n");
+    let mut usual = Usual::default();
     for line in &item.body {
         let words = words(line);
         match words.first().map_or("", |word| word.trim_end_matches(';')) {
             // Started once, the copy would become the usual entry.
             "savedefault" => continue,
             word if is_kernel(word) => {
-                let (command, rest) = line.split_at(end_of_command(line));
+                let command = &line[..end_of_command(line)];
+                let for_init = usual.read(words.iter().map(String::as_str));
+                let end = command.find(" -- ").filter(|_| for_init).unwrap_or(command.len());
+                let (command, rest) = (line[..end].trim_end(), line[end..].trim_start());
                 let space = if rest.is_empty() { "" } else { " " };
-                out.push_str(&format!("{} {WORDS}{space}{rest}", command.trim_end()));
+                out.push_str(&format!("{command} {WORDS}{space}{rest}"));
             }
             _ => out.push_str(line),
         }
         out.push('\n');
     }
-    out
+    Copy::new(menu, out, usual, note)
 }
 
 #[cfg(test)]
@@ -191,7 +196,7 @@ mod tests {
     use super::*;
 
     fn copied(menu: &str) -> Result<Copy, Failure> {
-        copy(Path::new("/nowhere"), menu)
+        copy(Path::new("/nowhere"), Path::new("/nowhere"), menu)
     }
 
     const MENU: &str = "menuentry 'A>B' --id a {\n\tlinux /a\n}\n\
@@ -246,11 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn the_init_of_the_usual_entry_is_known() {
+        let init = |words: &str| copied(&format!("menuentry 'a' {{\n\tlinux /v {words}\n}}\n"));
+        assert_eq!(init("quiet").unwrap().init, None);
+        let usual = init("init=/bin/a x init=/nix/store/i -- init=no").unwrap().init;
+        assert_eq!(usual.as_deref(), Some("/nix/store/i"));
+        for wrong in ["init=$mine", "init=systemd"] {
+            assert!(init(wrong).unwrap_err().message.ends_with(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_grub_saved_is_the_usual_entry() {
         let folder = attach::PrivateFolder::new().unwrap();
         let menu = format!("set default=\"${{saved_entry}}\"\n{MENU}");
         fs::write(folder.path.join("grubenv"), "# GRUB\nsaved_entry=More>d\n####").unwrap();
-        assert!(copy(&folder.path, &menu).unwrap().text.contains("linux /d"));
+        assert!(copy(&folder.path, &folder.path, &menu).unwrap().text.contains("linux /d"));
     }
 
     #[test]
@@ -260,5 +276,8 @@ mod tests {
         assert!(!told.contains("savedefault"), "{told}");
         let told = copied(&format!("set default=2>1\n{MENU}")).unwrap().text;
         assert!(told.contains(&format!("linux /d {WORDS} # why\n")), "{told}");
+        // What follows `--` is for the init.
+        let told = copied("menuentry 'a' {\n\tlinux /v a -- single\n}\n").unwrap().text;
+        assert!(told.contains(&format!("\tlinux /v a {WORDS} -- single\n")), "{told}");
     }
 }

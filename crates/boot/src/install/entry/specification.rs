@@ -7,7 +7,8 @@ use std::path::Path;
 use config::Failure;
 
 use super::glob::fits;
-use super::{Copy, MARK, OURS, TITLE, WORDS};
+use super::{Copy, MARK, OURS, TITLE, Usual, WORDS};
+use crate::install::place;
 use crate::version;
 
 struct File {
@@ -44,12 +45,16 @@ impl File {
     }
 }
 
-/// A copy of the usual entry in a folder, where there are entries. `saved` is what GRUB keeps as
-/// the default, for where GRUB reads these files.
-pub(super) fn copy(folder: &Path, saved: Option<&str>) -> Result<Option<Copy>, Failure> {
-    let files = in_order(folder);
+/// A copy of the usual entry in a folder of `root`, where there are entries. `saved` is what GRUB
+/// keeps as the default, for where GRUB reads these files.
+pub(super) fn copy(
+    root: &Path,
+    folder: &Path,
+    saved: Option<&str>,
+) -> Result<Option<Copy>, Failure> {
+    let files = in_order(root, folder)?;
     let settings = folder.with_file_name("loader.conf");
-    let default = default_of(&settings);
+    let default = default_of(place::read(root, &settings)?);
     let is_default = |file: &&File| {
         let (id, stem) = (file.id(), file.id().trim_end_matches(".conf").to_string());
         match &default {
@@ -62,7 +67,7 @@ pub(super) fn copy(folder: &Path, saved: Option<&str>) -> Result<Option<Copy>, F
             let path = folder.join(&file.name);
             return Err(no_kernel(format!("{}: the usual entry, and", path.display())));
         }
-        return Ok(Some(Copy { text: with_more_words(&file.text), note: None }));
+        return with_more_words(&folder.join(&file.name), &file.text, None).map(Some);
     }
     let Some(first) = files.first() else { return Ok(None) };
     let usable = |file: &&File| file.is_linux() && !file.name.contains("rescue");
@@ -77,7 +82,7 @@ pub(super) fn copy(folder: &Path, saved: Option<&str>) -> Result<Option<Copy>, F
     let note = why.map(|why| {
         format!("{why}: which entry is the usual one is not known; {} was copied", newest.name)
     });
-    Ok(Some(Copy { text: with_more_words(&newest.text), note }))
+    with_more_words(&folder.join(&newest.name), &newest.text, note).map(Some)
 }
 
 fn no_kernel(what: String) -> Failure {
@@ -87,23 +92,22 @@ fn no_kernel(what: String) -> Failure {
 }
 
 /// What loader.conf names, by a name or a pattern.
-fn default_of(settings: &Path) -> Option<String> {
-    let text = fs::read_to_string(settings).ok()?;
-    let file = File { name: String::new(), text };
+fn default_of(settings: Option<String>) -> Option<String> {
+    let file = File { name: String::new(), text: settings? };
     file.value("default").map(|value| value.trim_matches('"').to_string())
 }
 
 /// The entries of others, in the order of systemd-boot's menu.
-fn in_order(folder: &Path) -> Vec<File> {
+fn in_order(root: &Path, folder: &Path) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = file.file_name().to_string_lossy().into_owned();
         if name.ends_with(".conf") && !OURS.contains(&name.as_str()) {
-            files.extend(fs::read_to_string(file.path()).map(|text| File { name, text }));
+            files.extend(place::read(root, &file.path())?.map(|text| File { name, text }));
         }
     }
     files.sort_by(order);
-    files
+    Ok(files)
 }
 
 fn order(a: &File, b: &File) -> Ordering {
@@ -124,19 +128,34 @@ fn order(a: &File, b: &File) -> Ordering {
     a.is_bad().cmp(&b.is_bad()).then(by_key).then_with(by_id)
 }
 
-/// The entry with another title and more options.
-fn with_more_words(text: &str) -> String {
+/// The entry in `file` with another title and more options.
+fn with_more_words(file: &Path, text: &str, note: Option<String>) -> Result<Copy, Failure> {
     let key = |line: &str| line.split_whitespace().next().unwrap_or_default().to_string();
-    let kept =
-        text.lines().filter(|line| !["title", "id", "sort-key"].contains(&key(line).as_str()));
-    let mut out = format!("{MARK}\ntitle {TITLE}\n");
-    for line in kept {
-        out.push_str(line);
+    let (mut out, mut usual) = (format!("{MARK}\ntitle {TITLE}\n"), Usual::default());
+    let mut told = false;
+    for line in text.lines() {
+        match key(line).as_str() {
+            "title" | "id" | "sort-key" => continue,
+            // Options of several lines are put together.
+            "options" if !told => {
+                let end = usual.read(line.split_whitespace().skip(1));
+                let before_init = line.find(" -- ").filter(|_| end);
+                let at = before_init.unwrap_or(line.len());
+                out.push_str(&line[..at]);
+                if before_init.is_some() {
+                    out.push_str(&format!(" {WORDS}"));
+                    told = true;
+                }
+                out.push_str(&line[at..]);
+            }
+            _ => out.push_str(line),
+        }
         out.push('\n');
     }
-    // Options of several lines are put together.
-    out.push_str(&format!("options {WORDS}\n"));
-    out
+    if !told {
+        out.push_str(&format!("options {WORDS}\n"));
+    }
+    Copy::new(file, out, usual, note)
 }
 
 #[cfg(test)]
@@ -154,7 +173,8 @@ mod tests {
         if let Some(text) = settings {
             fs::write(folder.path.join("loader.conf"), text).unwrap();
         }
-        let copy = copy(&entries, Some("saved")).map_err(|why| why.message)?.unwrap();
+        let found = copy(&folder.path, &entries, Some("saved"));
+        let copy = found.map_err(|why| why.message)?.unwrap();
         let file = File { name: String::new(), text: copy.text };
         Ok((file.value("linux").unwrap().to_string(), copy.note.is_some()))
     }
@@ -167,7 +187,7 @@ mod tests {
     fn an_entry_is_a_copy_with_more_words() {
         let text = "title Debian\nlinux /v\noptions root=x quiet\ninitrd /i\n";
         assert_eq!(
-            with_more_words(text),
+            with_more_words(Path::new("a.conf"), text, None).unwrap().text,
             format!(
                 "{MARK}\ntitle {TITLE}\nlinux /v\noptions root=x quiet\ninitrd /i\n\
                  options {WORDS}\n"
@@ -208,5 +228,51 @@ mod tests {
         let refused = copied(&files, Some("default windows.conf\n")).unwrap_err();
         assert!(refused.contains("windows.conf: the usual entry"), "{refused}");
         assert!(copied(&files[2..], None).unwrap_err().contains("no `linux` line"));
+    }
+
+    /// What is copied of an entry, or why it is not.
+    fn of_bytes(entry: &[u8], settings: &[u8]) -> Result<Copy, String> {
+        let folder = attach::PrivateFolder::new().unwrap();
+        let entries = folder.path.join("entries");
+        fs::create_dir(&entries).unwrap();
+        fs::write(entries.join("a.conf"), entry).unwrap();
+        fs::write(entries.join("b.conf"), "linux /newer\n").unwrap();
+        fs::write(folder.path.join("loader.conf"), settings).unwrap();
+        let found = copy(&folder.path, &entries, None).map_err(|why| why.message);
+        found.map(Option::unwrap)
+    }
+
+    #[test]
+    fn text_of_an_older_time_is_read_and_not_broken() {
+        // A comment in Latin 1 says nothing, and a title is not copied.
+        let copy = of_bytes(b"title caf\xe9\nlinux /v\n", b"# caf\xe9\ndefault a\n").unwrap();
+        assert!(copy.text.contains("linux /v") && copy.note.is_none(), "{copy:?}");
+        let refused = of_bytes(b"linux /v\noptions root=LABEL=caf\xe9\n", b"default a\n");
+        assert!(refused.unwrap_err().ends_with("a.conf: the usual entry is not UTF-8"));
+    }
+
+    #[test]
+    fn words_for_the_init_stay_behind_those_for_the_kernel() {
+        let text = b"linux /v\noptions a init=/bin/i -- single\noptions b\n";
+        let copy = of_bytes(text, b"default a\n").unwrap();
+        let options = format!("options a init=/bin/i {WORDS} -- single\noptions b\n");
+        assert!(copy.text.ends_with(&options), "{}", copy.text);
+        assert_eq!(copy.init.as_deref(), Some("/bin/i"));
+    }
+
+    #[test]
+    fn settings_that_cannot_be_read_and_links_out_of_the_root_are_told() {
+        let folder = attach::PrivateFolder::new().unwrap();
+        let (root, outside) = (folder.path.join("r"), folder.path.join("outside.conf"));
+        let entries = root.join("entries");
+        fs::create_dir_all(&entries).unwrap();
+        fs::write(&outside, "linux /v\n").unwrap();
+        std::os::unix::fs::symlink(&outside, entries.join("a.conf")).unwrap();
+        let told = copy(&root, &entries, None).unwrap_err().message;
+        assert!(told.contains("a.conf: a link to") && told.contains("is not in"), "{told}");
+        fs::remove_file(entries.join("a.conf")).unwrap();
+        fs::create_dir(root.join("loader.conf")).unwrap();
+        let told = copy(&root, &entries, None).unwrap_err().message;
+        assert!(told.starts_with("cannot read ") && told.contains("loader.conf"), "{told}");
     }
 }
