@@ -149,6 +149,15 @@ pub(crate) fn all(
         exports.push(export);
         origins.push(origin);
     }
+    if origins.iter().any(Origin::is_kept) {
+        let lost = exports.iter().zip(&origins).filter(|(_, origin)| !origin.is_kept());
+        notes.extend(lost.map(|(export, _)| {
+            let name = if export.name.is_empty() { "a device" } else { &export.name };
+            format!(
+                "{name} has no file: its data goes with the session (--data once for each part)"
+            )
+        }));
+    }
     if exports.is_empty() {
         Err(Failure::input("there is no device to attach"))
     } else {
@@ -194,6 +203,12 @@ fn open(
         let state = state::path_beside(&data);
         Mark::refuse_if_set(&data, &state)?;
         restored = state::restore(&state, &mut part)?;
+        if manner.fill && restored.is_some() {
+            let shown = state.display();
+            return Err(Failure::input(format!("--fill: {shown} says what is on the drive"))
+                .expected("a drive without an earlier session")
+                .help("leave --fill out to go on with that one, or name a new file: --data FILE"));
+        }
         notes.extend(doubt(&data, &state, &store, restored, manner.fill));
         kept = Some(Kept { data, state, read_only: manner.read_only, mark: None, _held: held });
     }

@@ -41,7 +41,8 @@ struct Attach {
     #[arg(long = "as", value_name = "FRONTEND", default_value = "nbd",
           value_parser = clap::builder::PossibleValuesParser::new(attach::frontend::NAMES))]
     frontend: String,
-    /// Keep the data in this sparse file, and the device's state in FILE.state; one per part
+    /// Keep the data in this sparse file, and the device's state in FILE.state; once for each part,
+    /// in their order, and none for the last ones: their data goes with the session
     /// [default: memory]
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,

@@ -57,7 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FS",
           value_parser = clap::builder::PossibleValuesParser::new(FILE_SYSTEMS))]
     mkfs: Option<String>,
-    /// Keep the data in this sparse file, and the device's state in FILE.state; one per part
+    /// Keep the data in this sparse file, and the device's state in FILE.state; once for each part,
+    /// in their order, and none for the last ones: their data goes with the session
     /// [default: without a name, below TMPDIR or /var/tmp]
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,

@@ -24,7 +24,24 @@ fn data_and_state_last_from_one_session_to_the_next() {
     let other = folder.captive(&[&args[..3], &["--set", "ssd.gc=fifo"]].concat(), "true");
     assert_eq!(other.code, Some(2), "{}", other.stderr);
     assert!(other.stderr.contains("is the state of another device"), "{}", other.stderr);
+    // A drive that is there does not begin anew.
+    let filled = folder.captive(&[&args[..3], &["--fill"]].concat(), "true");
+    assert_eq!(filled.code, Some(2), "{}", filled.stderr);
+    assert!(filled.stderr.contains("--fill: disk.img.state says what is on the drive"));
     assert!(folder.path("disk.img.state").exists(), "nothing was overwritten");
+}
+
+#[test]
+fn a_device_without_a_file_beside_one_with_a_file_is_told() {
+    let folder = Folder::new();
+    let args = ["a=part.toml", "b=part.toml", "--data", "a.img"];
+    let told = "b has no file: its data goes with the session";
+    let done = folder.captive(&args, "true").good();
+    assert!(done.report["notes"].to_string().contains(told), "{}", done.report["notes"]);
+    let both = folder.captive(&[&args[..], &["--data", "b.img"]].concat(), "true").good();
+    assert!(!both.report["notes"].to_string().contains("has no file"));
+    let none = folder.captive(&args[..2], "true").good();
+    assert!(!none.report["notes"].to_string().contains("has no file"));
 }
 
 /// Its tables are read when they are needed, which is too late to tell anybody.

@@ -1,6 +1,5 @@
 //! Entries of GRUB's menu: blocks of one script.
 
-use std::fs;
 use std::path::Path;
 
 use config::Failure;
@@ -193,6 +192,8 @@ fn with_more_words(menu: &Path, item: &Item, note: Option<String>) -> Result<Cop
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn copied(menu: &str) -> Result<Copy, Failure> {
