@@ -7,7 +7,7 @@ use mirror::format::Geometry;
 use study::Failure;
 
 use super::live::Live;
-use super::prepare::{self, Preparing, Wanted};
+use super::prepare::{self, Preparing, Replaced, Wanted};
 use super::request::{self, Answer, Request};
 use super::serve::{PREPARED, Server};
 use crate::control_socket::ClientId;
@@ -66,7 +66,7 @@ impl Server<'_> {
         path: PathBuf,
         overwrite: bool,
     ) -> Result<(), Failure> {
-        if self.preparing.is_some() {
+        if self.preparing.is_some() || self.replaced.is_some() {
             return Err(Failure::input("another device is being prepared").help("try again later"));
         }
         let array = self.engine();
@@ -96,10 +96,20 @@ impl Server<'_> {
         let device =
             helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")));
         let done = device.and_then(|device| self.engine().replace(slot, device));
-        let answer = match done {
-            Ok(text) => Answer::Done { text, number: 0 },
-            Err(failure) => Answer::refused(&failure),
-        };
-        self.tell(client, &answer);
+        match done {
+            Ok(text) => self.replaced = Some(Replaced { client, slot, text }),
+            Err(failure) => self.tell(client, &Answer::refused(&failure)),
+        }
+    }
+
+    /// Tell who replaced a device, once a start no longer believes the old one.
+    pub(super) fn answer_replaced(&mut self) {
+        let Some(slot) = self.replaced.as_ref().map(|replaced| replaced.slot) else { return };
+        if self.engine().leaves(slot) {
+            return;
+        }
+        if let Some(Replaced { client, text, .. }) = self.replaced.take() {
+            self.tell(client, &Answer::Done { text, number: 0 });
+        }
     }
 }

@@ -92,7 +92,7 @@ impl MirrorEngine {
             orders: Orders::new(sums),
             merges: VecDeque::new(),
             replies: Vec::new(),
-            notices: devices.left_out.into_iter().collect(),
+            notices: devices.notes,
             troubles: Troubles::default(),
             running,
             latest,

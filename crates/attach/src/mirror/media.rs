@@ -83,8 +83,8 @@ pub(super) struct Devices {
     pub(super) array: u128,
     pub(super) sums: BlockSums,
     pub(super) geometry: Geometry,
-    /// Why the start goes on without a device that is there.
-    pub(super) left_out: Option<String>,
+    /// What the user must know of the start.
+    pub(super) notes: Vec<String>,
     pub(super) asked: Asked,
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use mirror::core::Opened;
 use mirror::format::sums::BlockSums;
+use mirror::format::superblock::Membership;
 use mirror::format::{Damage, Superblock};
 use mirror::policy::Rules;
 use mirror::policy::assemble::{Accept, Assembly, Offer, Refusal, assemble};
@@ -136,7 +137,7 @@ pub(super) fn open(start: &Start, asked: &Asked) -> Result<(Devices, Opened), Fa
     // Where that is refused, room is what is needed.
     let Ok((mut devices, opened)) = attempt(&others, asked) else { return Err(failure) };
     let (name, shown) = (NAMES[slot], name_of(&start.paths, slot));
-    devices.left_out = Some(format!(
+    devices.notes.push(format!(
         "{name}: no space left for {shown}, so this start leaves it out: make room on its file \
          system, then stop and start again: what it lacks is copied"
     ));
@@ -164,8 +165,8 @@ fn attempt(start: &Start, asked: &Asked) -> Result<(Devices, Opened), Unopened> 
     let Superblock { array, geometry, .. } = assembly.newest;
     let mode = superblocks.iter().flatten().next().map_or(assembly.newest.mode, |own| own.mode);
     let rules = Rules::new(mode);
-    let mut devices =
-        Devices { slots, array, sums, geometry, left_out: None, asked: asked.clone() };
+    let notes = forgotten_witness(start, &assembly.newest).into_iter().collect();
+    let mut devices = Devices { slots, array, sums, geometry, notes, asked: asked.clone() };
     match recover(&rules, &mut devices, &offers, start.accept(), random()?) {
         Ok(opened) => Ok((devices, opened)),
         Err(Failed::Refused(refusal)) => {
@@ -183,6 +184,17 @@ fn attempt(start: &Start, asked: &Asked) -> Result<(Devices, Opened), Unopened> 
             Err(Unopened { full, failure })
         }
     }
+}
+
+/// A mirror that has a witness starts without it, and is slower then.
+fn forgotten_witness(start: &Start, newest: &Superblock) -> Option<String> {
+    let has_one = newest.members[WITNESS] != Membership::Never;
+    let named = start.paths.witness.is_some() || start.without[WITNESS];
+    (has_one && !named).then(|| {
+        "the mirror has a witness, which is not named: without it a flush waits for both legs; \
+         --witness PATH, or --without witness if it is gone"
+            .into()
+    })
 }
 
 fn name_of(paths: &Paths, slot: Slot) -> String {

@@ -99,6 +99,11 @@ impl MirrorEngine {
         self.history.pass(self.latest);
     }
 
+    /// Not all that count have recorded yet that it left.
+    pub(super) fn leaves(&self, slot: Slot) -> bool {
+        self.state(slot) == State::Leaving
+    }
+
     fn state(&self, slot: Slot) -> State {
         self.core.states()[slot]
     }

@@ -24,6 +24,13 @@ pub(super) struct Preparing {
     pub(super) helper: JoinHandle<Result<Device, Failure>>,
 }
 
+/// A device that another has taken the place of, and who is to be told.
+pub(super) struct Replaced {
+    pub(super) client: ClientId,
+    pub(super) slot: Slot,
+    pub(super) text: String,
+}
+
 /// What a new medium must be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {

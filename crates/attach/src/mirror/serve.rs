@@ -9,7 +9,7 @@ use super::engine::MirrorEngine;
 use super::live::Live;
 use super::notify::Manager;
 use super::open::Start;
-use super::prepare::Preparing;
+use super::prepare::{Preparing, Replaced};
 use super::starting;
 use crate::clock::{Clock, Wall};
 use crate::control_socket::ControlSocket;
@@ -57,6 +57,8 @@ pub(super) struct Server<'n> {
     /// Dropped first.
     pub(super) event_loop: EventLoop<MirrorEngine>,
     pub(super) preparing: Option<Preparing>,
+    /// Who replaced a device waits for the others to have recorded that the old one left.
+    pub(super) replaced: Option<Replaced>,
     manager: Manager,
     note: &'n mut dyn FnMut(&str),
     pub(super) stopping: bool,
@@ -90,6 +92,7 @@ pub fn serve(
     let mut server = Server {
         event_loop: EventLoop::new((poll, supervisor), frontend, shared, control, None),
         preparing: None,
+        replaced: None,
         manager: Manager::from_environment(),
         note,
         stopping: false,
@@ -185,6 +188,7 @@ impl Serving for Server<'_> {
             (self.note)(&text);
             self.manager.status(&text);
         }
+        self.answer_replaced();
         let due = self.engine().next_due().min(self.event_loop.frontend.due());
         due.min(self.manager.turns(now))
     }

@@ -60,14 +60,23 @@ fn is_older(own: &Superblock, by: &Superblock) -> bool {
 pub fn status(paths: &Paths, without: [bool; DEVICES]) -> Result<Offline, Failure> {
     let found = open::look(paths, without, Access::Look, &super::media::Asked::default())?;
     let valid = || found.iter().flatten().filter_map(|(_, found)| found.as_ref().ok());
-    let Some(newest) = valid().max_by_key(|superblock| superblock.incarnation) else {
+    // Of one start, whoever was left out has not heard of it.
+    let left_out = |own: &Superblock| {
+        let says_so = |by: &Superblock| by.members[usize::from(own.device)] == Membership::Out;
+        valid().any(|by| by.array == own.array && by.incarnation == own.incarnation && says_so(by))
+    };
+    let knows_most = |own: &&Superblock| (own.incarnation, !left_out(own));
+    let Some(newest) = valid().max_by_key(knows_most) else {
         return Err(Failure::input("none of these is a device of a mirror")
             .help("make one: blocklab mirror create --help"));
     };
     let mut devices = Vec::new();
     for (slot, path) in paths.each() {
         let Some((_, found)) = &found[slot] else { continue };
+        // A medium that has just taken the place of another says of no generation.
+        let is_new = found.as_ref().is_ok_and(|own| own.generations.current == 0);
         let membership = match newest.members[slot] {
+            Membership::Member if is_new => "out",
             Membership::Never => "never",
             Membership::Member => "member",
             Membership::Out => "out",

@@ -100,6 +100,22 @@ fn a_truncated_device_is_refused() {
     refused(&output, &["slow is no device of a mirror"]);
 }
 
+/// It is not needed to start, but flushes wait without it.
+#[test]
+fn a_witness_that_is_not_named_is_asked_about() {
+    let folder = Folder::new();
+    ["fast", "slow", "third"].iter().for_each(|name| blank(&folder, name));
+    assert!(run(&folder, "create", &[LEGS, &["--witness", "third"]]).status.success());
+    let told = |more: &[&str]| {
+        let done = run(&folder, "serve", &[LEGS, more, &["--run", "true"]]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{said}");
+        said.contains("the mirror has a witness, which is not named")
+    };
+    assert!(!told(&["--witness", "third"]));
+    assert!(told(&[]) && told(&[]) && !told(&["--without", "witness"]));
+}
+
 /// Each leg went on without the other and was left out by it.
 #[test]
 fn two_legs_of_which_neither_follows_the_other_are_refused() {

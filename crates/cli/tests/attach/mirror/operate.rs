@@ -161,6 +161,25 @@ fn a_dead_leg_is_replaced_at_rest() {
     refused(&replace(&[]), &["only slow has everything: fast was left out earlier"]);
 }
 
+/// Whoever was told that a leg was replaced can rely on it.
+#[test]
+fn a_leg_that_was_replaced_is_not_believed_though_the_server_is_killed_at_once() {
+    let folder = made(&[]);
+    blank(&folder, "new");
+    let mut session = serve(&folder, &[]);
+    written(&folder, 0, 5, 100_000);
+    good(run(&folder, "replace", &[&["slow", "--with", "new"], CONTROL]));
+    session.signal("KILL");
+    session.ended();
+    let said = good(run(&folder, "status", &[LEGS]));
+    assert!(said.contains("slow    slow: out"), "{said}");
+    let mut session = serve(&folder, &[]);
+    until("the old leg is filled", || live(&folder)["states"][1] == "member");
+    assert_eq!(live(&folder)["joins"], 1, "{}", live(&folder));
+    session.end();
+    alike(&folder);
+}
+
 #[test]
 fn a_witness_is_replaced() {
     let folder = Folder::new();
