@@ -92,7 +92,7 @@ pub struct ZoneParams {
 }
 
 /// The seek curve: measured points when there are any, else the formula.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SeekParams {
     /// Two-piece formula.
@@ -240,13 +240,6 @@ impl Default for GeometryParams {
 impl Default for LinearZones {
     fn default() -> LinearZones {
         LinearZones { count: 20, cylinders: 10_806, outer: 1_500, inner: 760 }
-    }
-}
-
-impl Default for SeekParams {
-    fn default() -> SeekParams {
-        let formula = Formula { a: 0.8682, b: 0.031766, knee: 64_836, c: 4.9125, e: 6.238e-5 };
-        SeekParams { formula, points: Vec::new() }
     }
 }
 

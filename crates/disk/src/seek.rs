@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use config::{ConfigError, Duration};
 
 /// The seek time as a formula of the distance `d` in cylinders (Ruemmler and Wilkes 1994):
-/// `a + b sqrt(d)` up to `knee`, `c + e d` beyond it, in milliseconds.
+/// `a + b sqrt(d)` up to `knee`, `c + e d` beyond it, in milliseconds. The default is that of a
+/// 250 GB 7200 rpm drive of 2008.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Formula {
     /// Constant of the short seeks, ms.
     pub a: f64,
@@ -21,6 +22,12 @@ pub struct Formula {
     pub c: f64,
     /// Time per cylinder of the long seeks, ms.
     pub e: f64,
+}
+
+impl Default for Formula {
+    fn default() -> Formula {
+        Formula { a: 0.8682, b: 0.031766, knee: 64_836, c: 4.9125, e: 6.238e-5 }
+    }
 }
 
 /// One measured seek time.

@@ -85,6 +85,7 @@ mod tests {
     use config::device::Context;
     use flash::device::ssd;
     use flash::ssd::timing::PslcParams;
+    use serde::Deserialize;
     use sim::Device;
     use sim::metric::stands_for;
 
@@ -189,6 +190,36 @@ mod tests {
             }
         }
         (document.try_into().unwrap(), legs)
+    }
+
+    /// A table that is given in part keeps its other defaults: setting one key to what the
+    /// documents say it is changes nothing.
+    #[test]
+    fn a_default_that_is_set_changes_nothing() {
+        macro_rules! check {
+            ($( $model:ty ),+) => { $( for name in <$model>::NAMES {
+                let model = <$model>::from_name(name).unwrap();
+                let all = toml::Value::try_from(&model).unwrap();
+                for one in keys_one_by_one(&all[name]) {
+                    let alone = toml::Table::from_iter([(name.to_string(), one)]);
+                    let read = <$model>::deserialize(alone.clone());
+                    let read = read.unwrap_or_else(|error| panic!("{alone}: {error}"));
+                    assert_eq!(read, model, "{alone}");
+                }
+            } )+ };
+        }
+        check!(DeviceModel, ElevatorPolicy, MappingScheme, Allocation, GcPolicy, WearPolicy);
+        check!(WorkloadModel, TraceFormat, Replay);
+    }
+
+    /// The table with one of its keys at a time, those of tables within it, too.
+    fn keys_one_by_one(value: &toml::Value) -> Vec<toml::Value> {
+        let Some(table) = value.as_table() else { return vec![value.clone()] };
+        let each = |(key, value): (&String, &toml::Value)| {
+            let alone = |one| toml::Table::from_iter([(key.clone(), one)]).into();
+            keys_one_by_one(value).into_iter().map(alone).collect::<Vec<_>>()
+        };
+        table.iter().flat_map(each).collect()
     }
 
     #[test]

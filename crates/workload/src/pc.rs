@@ -51,37 +51,102 @@ pub struct Params {
     pub media: Size,
     /// Mean requests per cycle of the four activities.
     pub cycle: u32,
-    /// Total, sizes, share of writes and the files, as in `ie`. Total and mean: Ha, Cho, Eom
-    /// 2010, table 1.
-    pub files: ie::Params,
+    /// Total, sizes, share of writes and the files, as in `ie`.
+    pub files: Files,
+}
+
+/// The parameters of `ie` with a desktop's defaults: a type of its own, as a key that is not given
+/// takes the default of its type.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Files {
+    /// Everything transferred. Ha, Cho, Eom 2010, table 1.
+    pub total: Size,
+    /// Mean request. Ha, Cho, Eom 2010, table 1.
+    pub mean_size: Size,
+    /// Request sizes and their shares; those of the first and the last are solved for.
+    pub sizes: Vec<(Size, f64)>,
+    /// The part of the device that holds the files; a smaller device is used whole.
+    pub span: Size,
+    /// Neighbourhoods of 16 MiB that files lie in.
+    pub neighbourhoods: u64,
+    /// Share of the requests that go to another neighbourhood than the one before.
+    pub wander: f64,
+    /// Extents among which the popular ones are.
+    pub extents: u64,
+    /// Exponent of their popularity.
+    pub theta: f64,
+    /// Share of first writes that open a new extent.
+    pub new: f64,
+    /// Share of the requests that continue the one before, when browsing.
+    pub sequential: f64,
+    /// Share of writes, of all activities.
+    pub writes: f64,
+    /// Share of the writes that go where nothing was written before.
+    pub first_touch: f64,
+    /// Requests in flight.
+    pub queue_depth: u32,
 }
 
 impl Default for Params {
     fn default() -> Params {
-        let kib = |n| Size(Bytes::from_kib(n));
         Params {
             document: 0.12,
             game: 0.05,
             video: 0.03,
             media: Size(Bytes::from_mib(64)),
             cycle: 1_000,
-            files: ie::Params {
-                // 1.62 GiB and 13.53 KiB, in bytes.
-                total: Size(Bytes(1_739_461_755)),
-                mean_size: Size(Bytes(13_855)),
-                sizes: vec![
-                    (kib(4), 0.5318),
-                    (kib(8), 0.16),
-                    (kib(16), 0.14),
-                    (kib(32), 0.09),
-                    (kib(64), 0.0782),
-                ],
-                extents: 4_500,
-                writes: 0.5,
-                new: 0.1,
-                sequential: 0.04,
-                ..ie::Params::default()
-            },
+            files: Files::default(),
+        }
+    }
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        let kib = |n| Size(Bytes::from_kib(n));
+        let browser = ie::Params::default();
+        Files {
+            // 1.62 GiB and 13.53 KiB, in bytes.
+            total: Size(Bytes(1_739_461_755)),
+            mean_size: Size(Bytes(13_855)),
+            sizes: vec![
+                (kib(4), 0.5318),
+                (kib(8), 0.16),
+                (kib(16), 0.14),
+                (kib(32), 0.09),
+                (kib(64), 0.0782),
+            ],
+            span: browser.span,
+            neighbourhoods: browser.neighbourhoods,
+            wander: browser.wander,
+            extents: 4_500,
+            theta: browser.theta,
+            new: 0.1,
+            sequential: 0.04,
+            writes: 0.5,
+            first_touch: browser.first_touch,
+            queue_depth: browser.queue_depth,
+        }
+    }
+}
+
+impl Files {
+    /// A browser that uses these files, with that share of writes.
+    fn browser(&self, writes: f64) -> ie::Params {
+        ie::Params {
+            total: self.total,
+            mean_size: self.mean_size,
+            sizes: self.sizes.clone(),
+            span: self.span,
+            neighbourhoods: self.neighbourhoods,
+            wander: self.wander,
+            extents: self.extents,
+            theta: self.theta,
+            new: self.new,
+            sequential: self.sequential,
+            writes,
+            first_touch: self.first_touch,
+            queue_depth: self.queue_depth,
         }
     }
 }
@@ -110,8 +175,7 @@ impl Params {
         let overall = solve(&self.files.sizes, self.files.mean_size.0.0 as f64).map_err(files)?;
         let browsing = self.browsing(&overall, browse)?;
         let mut notes = Vec::new();
-        let habits = ie::Params { writes, ..self.files.clone() };
-        let extents = habits.extents(context, &mut notes).map_err(files)?;
+        let extents = self.files.browser(writes).extents(context, &mut notes).map_err(files)?;
         let [(small, _), .., (half, _), (whole, _)] = overall[..] else {
             let message = "expected at least three sizes";
             return Err(ConfigError::new("files.sizes", message));
