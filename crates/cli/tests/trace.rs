@@ -57,6 +57,36 @@ fn parameters_of_the_format_reach_it() {
     assert!(text(&output.stderr).contains("unknown field `acton`, expected `action`"));
 }
 
+/// What `attach --record` and `travel --record` write has the one action.
+#[test]
+fn an_action_that_no_event_has_is_told() {
+    let folder = folder("action");
+    let (file, out) = (folder.join("queued.blkparse"), folder.join("out.iolog"));
+    let queued = "  8,0    0        1     0.000000000     7  Q   R 8 + 8 [fio]\n";
+    std::fs::write(&file, queued).unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let dispatched = ["--with", "action=D"];
+    for verb in [vec!["info", file], vec!["convert", file, out, "--to", "iolog"]] {
+        let output = trace(&[&verb[..], &dispatched].concat());
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));
+        let said = text(&output.stderr);
+        assert!(said.contains("no event has the action D (read as blkparse)"), "{said}");
+        assert!(said.contains("= expected: action=Q, which the trace has\n"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is written");
+
+    // A binary recording tells its actions by numbers.
+    let binary = fixture("sample-le.blktrace");
+    let output = trace(&["info", binary.to_str().unwrap(), "--with", "action=G"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("= expected: action=Q or "), "{said}");
+    // A trace of nothing lacks nothing that was asked for.
+    let nothing = folder.join("nothing.blkparse");
+    std::fs::write(&nothing, "CPU0 (8,0):\n").unwrap();
+    assert!(trace(&["info", nothing.to_str().unwrap(), "--with", "action=D"]).status.success());
+}
+
 #[test]
 fn record_stats_looks_up_responses() {
     let file = fixture("sample.blkparse");

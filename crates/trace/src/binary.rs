@@ -1,6 +1,6 @@
 //! Binary formats: a stream of records, split once for all of them.
 
-use crate::error::{TraceError, TracePlace};
+use crate::error::{Absent, TraceError, TracePlace};
 use crate::input::Input;
 use crate::sink::Sink;
 use crate::{BATCH, Format, Head, Reader, Record, Remarks};
@@ -20,6 +20,11 @@ pub(crate) trait BinaryParser: Clone + Send + 'static {
     /// Hand out what is still held back at the end of the trace.
     fn finish(&mut self, sink: &mut Sink<'_>) {
         let _ = sink;
+    }
+
+    /// What was asked for and never came, at the end of the trace.
+    fn absent(&self) -> Option<Absent> {
+        None
     }
 
     /// What users call this device.
@@ -95,7 +100,10 @@ impl<P: BinaryParser> Records<P> {
         let place = self.input.offset();
         self.parser.finish(&mut Sink { out, remarks: &mut self.remarks, place });
         self.finished = true;
-        Ok(())
+        match self.parser.absent() {
+            Some(absent) => Err(absent.describe(self.input.name(), P::FORMAT)),
+            None => Ok(()),
+        }
     }
 }
 

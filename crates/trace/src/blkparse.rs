@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Lba, Op, Request};
 
 use crate::cursor::Cursor;
-use crate::error::{Fault, printable};
+use crate::error::{Absent, Fault, printable};
 use crate::events::Events;
 use crate::lines::{LineParser, Text};
 use crate::sink::Sink;
@@ -64,24 +64,49 @@ pub enum Action {
     C,
 }
 
-impl Params {
-    /// Build the format.
-    pub fn build(&self, context: &Context) -> Box<dyn Format> {
-        let action = match self.action {
+impl Action {
+    const ALL: [Action; 5] = [Action::Q, Action::G, Action::I, Action::D, Action::C];
+
+    fn letter(self) -> u8 {
+        match self {
             Action::Q => b'Q',
             Action::G => b'G',
             Action::I => b'I',
             Action::D => b'D',
             Action::C => b'C',
-        };
+        }
+    }
+
+    /// Where no event has this action and some have another: that, and which have. `seen` tells
+    /// whether any has.
+    pub(crate) fn absent(self, seen: impl Fn(Action) -> bool) -> Option<Absent> {
+        let set = |action: Action| format!("action={}", action.letter() as char);
+        let others = Action::ALL.into_iter().filter(|action| seen(*action)).map(set);
+        let others = others.collect::<Vec<_>>().join(" or ");
+        (!seen(self) && !others.is_empty()).then(|| Absent {
+            message: format!("no event has the action {}", self.letter() as char),
+            expected: format!("{others}, which the trace has"),
+        })
+    }
+}
+
+impl Params {
+    /// Build the format.
+    pub fn build(&self, context: &Context) -> Box<dyn Format> {
         let events = Events::new(self.responses || context.responses);
-        Box::new(Text(Blkparse { action, events, names: BTreeMap::new(), named: None }))
+        let (wanted, action) = (self.action, self.action.letter());
+        let (names, named) = (BTreeMap::new(), None);
+        Box::new(Text(Blkparse { wanted, action, seen: 0, events, names, named }))
     }
 }
 
 #[derive(Clone)]
 struct Blkparse {
+    wanted: Action,
+    /// Its letter.
     action: u8,
+    /// The letters that are some event's action, a bit each.
+    seen: u32,
     events: Events,
     /// What each process was called when it was last seen: until it runs its program, it has the
     /// name of the one that started it.
@@ -193,6 +218,9 @@ impl LineParser for Blkparse {
     fn line(&mut self, line: &mut Cursor<'_>, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let Some((event, action)) = begin(line)? else { return Ok(()) };
         let wanted = action == [self.action];
+        if let [letter] = action {
+            self.seen |= bit(*letter);
+        }
         let completes = self.events.pairs() && action == b"C";
         if self.events.pairs() && self.action == b'Q' {
             match action {
@@ -211,6 +239,10 @@ impl LineParser for Blkparse {
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
         self.events.finish(sink);
+    }
+
+    fn absent(&self) -> Option<Absent> {
+        self.wanted.absent(|action| self.seen & bit(action.letter()) != 0)
     }
 
     fn device_name(&self, device: u32) -> String {
@@ -286,6 +318,12 @@ impl Blkparse {
         self.events.issue(sink, event.time, event.device, request);
         Ok(())
     }
+}
+
+/// A letter's own bit, in either case.
+#[inline]
+fn bit(letter: u8) -> u32 {
+    1 << (letter & 31)
 }
 
 /// `[name]`, the end of every event that counts.

@@ -28,6 +28,7 @@ use sim::{Lba, Op, Request, SECTOR_BYTES};
 use crate::binary::{Binary, BinaryParser, Wrong, field};
 use crate::blkparse::Action;
 use crate::cursor::SECTOR;
+use crate::error::Absent;
 use crate::events::Events;
 use crate::sink::Sink;
 use crate::{Context, Format};
@@ -45,15 +46,19 @@ pub struct Params {
 impl Params {
     /// Build the format.
     pub fn build(&self, context: &Context) -> Box<dyn Format> {
-        let action = match self.action {
-            Action::Q => QUEUE,
-            Action::G => 4,
-            Action::I => 12,
-            Action::D => 7,
-            Action::C => COMPLETE,
-        };
         let events = Events::new(self.responses || context.responses);
-        Box::new(Binary(Blktrace { action, events, swapped: None }))
+        let (wanted, action) = (self.action, number(self.action));
+        Box::new(Binary(Blktrace { wanted, action, seen: 0, events, swapped: None }))
+    }
+}
+
+fn number(action: Action) -> u32 {
+    match action {
+        Action::Q => QUEUE,
+        Action::G => 4,
+        Action::I => 12,
+        Action::D => 7,
+        Action::C => COMPLETE,
     }
 }
 
@@ -75,7 +80,11 @@ const FUA: u32 = 1 << 15;
 
 #[derive(Clone)]
 struct Blktrace {
+    wanted: Action,
+    /// Its number.
     action: u32,
+    /// The numbers that are some event's action, a bit each.
+    seen: u32,
     events: Events,
     /// True when the recording machine was big-endian.
     swapped: Option<bool>,
@@ -137,6 +146,10 @@ impl BinaryParser for Blktrace {
         self.events.finish(sink);
     }
 
+    fn absent(&self) -> Option<Absent> {
+        self.wanted.absent(|action| self.seen & 1 << number(action) != 0)
+    }
+
     fn device_name(&self, device: u32) -> String {
         format!("{},{}", device >> 20, device & 0xf_ffff)
     }
@@ -148,6 +161,9 @@ impl Blktrace {
         // Bit 8 marks a cgroup id in the payload.
         let (action, category) = (word & 0xff, word >> 16);
         let wanted = action == self.action;
+        if category & NOTIFY == 0 {
+            self.seen |= 1_u32.checked_shl(action).unwrap_or_default();
+        }
         if self.events.pairs() && self.action == QUEUE && category & NOTIFY == 0 {
             match action {
                 PLUG => self.events.plug(fields.u32(32)),

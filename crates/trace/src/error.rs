@@ -71,6 +71,22 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
+/// What is asked for, and nowhere in the trace.
+pub(crate) struct Absent {
+    /// What there is none of.
+    pub(crate) message: String,
+    /// What there is instead.
+    pub(crate) expected: String,
+}
+
+impl Absent {
+    /// The error a person sees.
+    #[cold]
+    pub(crate) fn describe(self, file: &str, format: &'static str) -> TraceError {
+        TraceError { format, expected: self.expected, ..TraceError::file(file, self.message) }
+    }
+}
+
 /// What a parser found wrong in a line: small, because every parsed field may return one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::cursor::Cursor;
-use crate::error::{Fault, TraceError, TracePlace, printable};
+use crate::error::{Absent, Fault, TraceError, TracePlace, printable};
 use crate::input::{Input, RECORD_BYTES_MAX};
 use crate::sink::Sink;
 use crate::{BATCH, Format, Head, Reader, Record, Remarks, Writer};
@@ -25,6 +25,11 @@ pub(crate) trait LineParser: Clone + Send + 'static {
     /// Hand out what is still held back at the end of the trace.
     fn finish(&mut self, sink: &mut Sink<'_>) {
         let _ = sink;
+    }
+
+    /// What was asked for and never came, at the end of the trace.
+    fn absent(&self) -> Option<Absent> {
+        None
     }
 
     /// More evidence for or against this format in a head whose lines all parse.
@@ -157,7 +162,10 @@ impl<P: LineParser> Lines<P> {
         let mut sink = Sink { out, remarks: &mut self.remarks, place: self.line };
         self.parser.finish(&mut sink);
         self.finished = true;
-        Ok(())
+        match self.parser.absent() {
+            Some(absent) => Err(absent.describe(self.input.name(), P::FORMAT)),
+            None => Ok(()),
+        }
     }
 }
 
