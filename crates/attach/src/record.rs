@@ -41,7 +41,7 @@ impl Recorder {
             let mut text = Vec::new();
             writer.begin(&mut text);
             for batch in from {
-                batch.iter().for_each(|record| writer.record(record, &mut text));
+                batch.iter().for_each(|record| writer.record(record, None, &mut text));
                 file.write_all(&text)?;
                 text.clear();
             }

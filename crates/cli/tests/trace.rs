@@ -118,6 +118,18 @@ fn convert_keeps_what_it_can_and_says_what_it_lost() {
 }
 
 #[test]
+fn processes_keep_their_names() {
+    let folder = folder("names");
+    let (file, out) = (fixture("sample.blkparse"), folder.join("out.blkparse"));
+    let paths = [file.to_str().unwrap(), out.to_str().unwrap()];
+    let output = trace(&["convert", paths[0], paths[1], "--to", "blkparse", "--json"]);
+    assert_eq!(json(&output)["lost"], serde_json::json!([]), "{}", text(&output.stderr));
+    let processes = |file| json(&trace(&["info", file, "--json"]))["processes"].clone();
+    assert_eq!(processes(paths[1]), processes(paths[0]));
+    assert_eq!(processes(paths[1])[0]["name"], "jbd2/sda1-8 (305)");
+}
+
+#[test]
 fn a_table_carries_everything() {
     let folder = folder("table");
     let (file, out) = (fixture("sample.blkparse"), folder.join("out.parquet"));

@@ -391,7 +391,7 @@ impl Writer for Print {
         }
     }
 
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
+    fn record(&mut self, record: &Record, process: Option<&str>, out: &mut Vec<u8>) {
         self.sequence += 1;
         let request = &record.request;
         let time = record.time.unwrap_or_default().0;
@@ -406,17 +406,18 @@ impl Writer for Print {
             (Op::Discard, ..) => "D",
         };
         let (major, minor) = (record.device >> 20, record.device & 0xf_ffff);
-        let (sequence, process, action) = (self.sequence, request.process, self.action);
+        let (sequence, pid, action) = (self.sequence, request.process, self.action);
+        let name = process.unwrap_or("blocklab");
         let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
         // Writing into memory cannot fail.
         let _ = write!(
             out,
-            "{major:>3},{minor:<3}  0 {sequence:>8} {seconds:>5}.{nanos:09} {process:>5}  \
+            "{major:>3},{minor:<3}  0 {sequence:>8} {seconds:>5}.{nanos:09} {pid:>5}  \
              {action} {flags:>3} "
         );
         let _ = match request.op {
-            Op::Flush => writeln!(out, "[blocklab]"),
-            _ => writeln!(out, "{} + {} [blocklab]", request.lba.0, request.sectors),
+            Op::Flush => writeln!(out, "[{name}]"),
+            _ => writeln!(out, "{} + {} [{name}]", request.lba.0, request.sectors),
         };
     }
 }

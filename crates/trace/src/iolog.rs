@@ -183,7 +183,7 @@ impl Writer for Print {
         out.extend_from_slice(header.as_bytes());
     }
 
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
+    fn record(&mut self, record: &Record, _: Option<&str>, out: &mut Vec<u8>) {
         let request = &record.request;
         let time = record.time.unwrap_or_default().0 / US;
         let action = match request.op {

@@ -77,7 +77,7 @@ impl Writer for Columns {
         Carries { time_ns: Some(1), device: true, ..Carries::NOTHING }
     }
 
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
+    fn record(&mut self, record: &Record, _: Option<&str>, out: &mut Vec<u8>) {
         let request = &record.request;
         let time = record.time.unwrap_or_default().0;
         let read = u8::from(request.op == Op::Read);

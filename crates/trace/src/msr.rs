@@ -80,7 +80,7 @@ impl Writer for Print {
         Carries { time_ns: Some(TICK_NS), device: true, response: true, ..Carries::NOTHING }
     }
 
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
+    fn record(&mut self, record: &Record, _: Option<&str>, out: &mut Vec<u8>) {
         let request = &record.request;
         let time = record.time.unwrap_or_default().0 / TICK_NS;
         let response = record.response.unwrap_or_default().0 / TICK_NS;

@@ -66,8 +66,8 @@ pub trait Writer {
         let _ = out;
     }
 
-    /// The lines of one record.
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>);
+    /// The lines of one record; `process` is what its process is called, where that is known.
+    fn record(&mut self, record: &Record, process: Option<&str>, out: &mut Vec<u8>);
 
     /// The lines after the last record.
     fn end(&mut self, out: &mut Vec<u8>) {

@@ -268,7 +268,7 @@ fn what_is_written_reads_back() {
         let kept: Vec<_> = records.iter().filter(|r| carries.takes(&r.request)).collect();
         let mut text = Vec::new();
         writer.begin(&mut text);
-        kept.iter().for_each(|record| writer.record(record, &mut text));
+        kept.iter().for_each(|record| writer.record(record, Some("postmark"), &mut text));
         writer.end(&mut text);
         let (trace, back) = read_bytes(&text, None).unwrap();
         assert_eq!(trace.format().name(), *name, "its own writing is recognised");
@@ -281,6 +281,8 @@ fn what_is_written_reads_back() {
             assert_eq!(a.fua, b.fua && carries.fua, "{name}");
             assert_eq!(a.process, if carries.process { b.process } else { 0 }, "{name}");
             assert!(!carries.device || back.device == kept.device, "{name}");
+            let called = trace.process_name(b.process);
+            assert!(*name != "blkparse" || called.as_deref() == Some("postmark"), "{called:?}");
         }
         written.push(*name);
     }

@@ -166,7 +166,9 @@ impl Sink {
         match self {
             Sink::Table(table) => table.add(record, trace),
             Sink::Text { writer, text, output } => {
-                writer.record(record, text);
+                let process = record.request.process;
+                let called = writer.carries().process.then(|| trace.process_name(process));
+                writer.record(record, called.flatten().as_deref(), text);
                 if text.len() >= CHUNK_BYTES {
                     output.write_all(text)?;
                     text.clear();
