@@ -189,7 +189,22 @@ pub(crate) fn rule(options: &mut Words) -> Result<Rule, String> {
     let one_in = options.number("one-in")?.unwrap_or(1);
     let after = options.number("after")?.unwrap_or(0);
     let (op, count) = (op.transpose()?, options.number("count")?);
+    check_operation(kind, op)?;
     Ok(Rule { op, after, one_in, count, ..Rule::always(kind, range) })
+}
+
+/// A fault that never strikes would look like software that stands it.
+fn check_operation(kind: Kind, op: Option<Op>) -> Result<(), String> {
+    let can = kind.operations();
+    match op {
+        Some(op) if !can.contains(&op) => {
+            let (kind, op) = (kind.name(), op.name());
+            let all: Vec<&str> = can.iter().map(|op| op.name()).collect();
+            let all = all.join(", ");
+            Err(format!("op={op}: {kind} strikes nothing of that kind; op={all}, or no op"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `4KiB`, or a bare number of bytes.
@@ -232,6 +247,14 @@ mod tests {
             ("inject error range=7", "START+LENGTH"),
             ("inject error range=1+18446744073709551615", "beyond any device"),
             ("inject error op=trim", "expected read"),
+            (
+                "inject torn op=read",
+                "op=read: torn strikes nothing of that kind; op=write, or no op",
+            ),
+            ("inject lost op=flush", "op=write"),
+            ("inject misdirected op=discard by=4KiB", "op=write"),
+            ("inject stale op=write", "op=read"),
+            ("inject rot op=write", "op=read"),
             ("inject error one-in=0", "from 1 on"),
             ("inject error twice", "nothing to do with `twice`"),
             ("lift", "which fault?"),

@@ -54,7 +54,7 @@ impl Kind {
     }
 
     /// The operations it makes sense for.
-    fn operations(self) -> &'static [Op] {
+    pub(crate) fn operations(self) -> &'static [Op] {
         match self {
             Kind::Error | Kind::Hang | Kind::Slow(_) => &Op::ALL,
             Kind::Torn | Kind::Lost | Kind::Misdirected(_) => &[Op::Write],

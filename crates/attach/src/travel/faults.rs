@@ -193,6 +193,7 @@ mod tests {
             ("error for=0s", "that is never"),
             ("error disk=sda", "vda to vdh"),
             ("error when=1s", "no option `when`"),
+            ("torn op=read", "op=read: torn strikes nothing of that kind"),
             ("error twice", "nothing to do with `twice`"),
         ] {
             let why = Timed::parse(text).unwrap_err();
