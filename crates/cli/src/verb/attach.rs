@@ -144,6 +144,15 @@ impl Attach {
             ("--read-ahead", self.read_ahead.is_some(), &["loop", "ublk"]),
         ];
         check_options(&self.frontend, options)?;
+        let is_unnamed =
+            |text: &&String| text.split_once('=').is_none_or(|(name, _)| name.is_empty());
+        if self.parts.len() > 1
+            && let Some(part) = self.parts.iter().find(is_unnamed)
+        {
+            return Err(Failure::input(format!("`{part}` has no name, and there are several"))
+                .expected("a name for each device")
+                .help("name them: a=PART b=PART"));
+        }
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
         for text in &self.parts {

@@ -124,7 +124,10 @@ fn bad_options_are_refused_before_anything_happens() {
     let folder = Folder::new();
     for (args, said) in [
         (vec!["mqsim-g"], "did you mean `mqsim-f`?"),
-        (vec!["part.toml", "part.toml"], "two devices are called"),
+        (vec!["part.toml", "part.toml"], "`part.toml` has no name, and there are several"),
+        (vec!["a=part.toml", "part.toml"], "`part.toml` has no name, and there are several"),
+        (vec!["=part.toml", "b=part.toml"], "`=part.toml` has no name, and there are several"),
+        (vec!["a=part.toml", "a=part.toml"], "two devices are called `a`"),
         (vec!["part.toml", "--tcp", "8.8.8.8:1"], "can be reached from elsewhere"),
         (vec!["part.toml", "--compensate", "soon"], "auto, off, or a time"),
         (vec!["part.toml", "--data", "a", "--data", "b"], "more --data files than parts"),
