@@ -29,14 +29,17 @@ pub struct Verdict {
 /// An expectation needs bounds that make sense.
 pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
     let Expect { min, max, equal, tolerance_percent, .. } = expect;
-    let bounded = min.is_some() || max.is_some();
-    let sense = match equal {
-        Some(_) => !bounded,
-        None => bounded && tolerance_percent.is_none(),
+    let bound = min.and(Some("min")).or(max.and(Some("max")));
+    let wrong = match (equal, bound, tolerance_percent) {
+        (Some(_), Some(bound), _) => Some(format!("`equal` beside `{bound}` claims two things")),
+        (None, _, Some(_)) => Some("`tolerance_percent` is nothing without `equal`".into()),
+        (None, None, None) => Some("the expectation claims nothing that can be checked".into()),
+        _ => None,
     };
-    if !sense {
-        return Err(Failure::input("the expectation claims nothing that can be checked")
-            .expected("min, max or both; or equal, with tolerance_percent"));
+    if let Some(what) = wrong {
+        return Err(
+            Failure::input(what).expected("min, max or both; or equal, with tolerance_percent")
+        );
     }
     if equal.or(*tolerance_percent).is_some_and(|value| !value.is_finite()) {
         return Err(Failure::input("nothing equals a value that is no number").expected("a number"));

@@ -53,7 +53,7 @@ const REPLACED: [(&str, &str, &[&str]); 34] = [
 ];
 
 /// What is put behind the sound study, and what is said to that.
-const APPENDED: [(&str, &[&str]); 23] = [
+const APPENDED: [(&str, &[&str]); 25] = [
     ("[sweep]\n\"workload.fio.iodepth\" = 4\n", &["study.toml:12:26", "integer `4`"]),
     ("[sweep]\n\"workload.fio.iodepth\" = []\n", &["study.toml:12:26", "at least one value"]),
     ("[sweep]\n\"workload.fio.iodept\" = [1]\n", &["study.toml:12:1", "mean `iodepth`?"]),
@@ -68,6 +68,14 @@ const APPENDED: [(&str, &[&str]); 23] = [
     ("[[expect]]\ntext = 't'\nmetric = 'iops'\nmin = 9\nmax = 1\n", &["at least 9 and at most 1"]),
     ("[[expect]]\ntext = 't'\nmetric = 'iops'\nequal = nan\n", &["nothing equals"]),
     ("[[expect]]\ntext = 't'\nmetric = 'iops'\n", &["claims nothing that can be checked"]),
+    (
+        "[[expect]]\ntext = 't'\nmetric = 'iops'\nequal = 5\nmax = 3\n",
+        &["study.toml:11:1", "`equal` beside `max` claims two things"],
+    ),
+    (
+        "[[expect]]\ntext = 't'\nmetric = 'iops'\nmin = 3\ntolerance_percent = 1\n",
+        &["study.toml:11:1", "`tolerance_percent` is nothing without `equal`"],
+    ),
     ("[[expect]]\nmetric = 'iops'\nmin = 1\n", &["study.toml:11:", "missing field `text`"]),
     (
         "[[claim]]\ntext = 't'\nsource = 's'\nmetric = 'iops'\nholds = { min = 2, max = 1 }\n",
