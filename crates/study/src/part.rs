@@ -107,7 +107,7 @@ pub fn build_part_behind(
     }
     let block = tree.take(BLOCK).unwrap_or_else(|| Node::table(root.value.clone()));
     root.put(BLOCK, block);
-    lay_sets(&mut root, sets, &model, policy.is_some())?;
+    lay_sets(&mut root, name, sets, &model, policy.is_some())?;
     if let Some(mut device) = root.take("device") {
         // Its legs, if it is made of others.
         let files = Files::new(Path::new(""));
@@ -138,7 +138,14 @@ pub fn elevator_of(device: &DeviceModel) -> Option<String> {
     }
 }
 
-fn lay_sets(root: &mut Node, sets: &[String], model: &str, behind: bool) -> Result<(), Failure> {
+/// Of the part called `part`: a session has several.
+fn lay_sets(
+    root: &mut Node,
+    part: &str,
+    sets: &[String],
+    model: &str,
+    behind: bool,
+) -> Result<(), Failure> {
     let known = [model].into_iter().chain(behind.then_some(ELEVATOR));
     for set in sets {
         let (mut path, value) = parse_set(set)?;
@@ -151,7 +158,7 @@ fn lay_sets(root: &mut Node, sets: &[String], model: &str, behind: bool) -> Resu
         }
         let named = path.get(1).map_or("", String::as_str);
         if !known.clone().any(|name| name == named) {
-            return Err(Failure::input(format!("--set {set}: the part is no `{named}`"))
+            return Err(Failure::input(format!("--set {set}: the part `{part}` is no `{named}`"))
                 .expected(names::expected(named, known)));
         }
         if behind && named == model {
@@ -214,7 +221,8 @@ mod tests {
         let wrong = error("cfq", "wd-80g-5400", &["hdd.rpn=1"]);
         assert!(wrong.contains("did you mean `rpm`?"), "{wrong}");
         let wrong = error("cfq", "wd-80g-5400", &["elevatr.nr_requests=9"]);
-        assert!(wrong.contains("the part is no `elevatr`") && wrong.contains("did you mean"));
+        assert!(wrong.contains("the part `wd-80g-5400` is no `elevatr`"), "{wrong}");
+        assert!(wrong.contains("did you mean"), "{wrong}");
         let part =
             std::env::temp_dir().join(format!("blocklab-behind-{}.toml", std::process::id()));
         std::fs::write(&part, "[elevator]\npolicy = \"noop\"\n").unwrap();
@@ -233,7 +241,7 @@ mod tests {
         };
         assert!(error("mqsim-g", &[]).contains("did you mean `mqsim-f`?"));
         assert!(error("mqsim-f", &["ssd.gcc=fifo"]).contains("did you mean `gc`?"));
-        assert!(error("mqsim-f", &["hdd.rpm=1"]).contains("the part is no `hdd`"));
+        assert!(error("mqsim-f", &["hdd.rpm=1"]).contains("the part `mqsim-f` is no `hdd`"));
         assert!(error("./gone.toml", &[]).contains("cannot read the part ./gone.toml"));
     }
 }

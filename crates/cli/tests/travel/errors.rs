@@ -47,7 +47,7 @@ fn an_elevator_that_cannot_be_is_named() {
     elevator(&["--elevator", "cfq", "--sched", "bfq"], "cannot be used with");
     let wrong = "elevator.policy.cfq.slice_idel='1ms'";
     elevator(&["--elevator", "cfq", "--set", wrong], "did you mean `slice_idle`?");
-    elevator(&["--set", "elevator.nr_requests=64"], "the part is no `elevator`");
+    elevator(&["--set", "elevator.nr_requests=64"], "the part `part.toml` is no `elevator`");
     let folder = Folder::new();
     std::fs::write(folder.path("noop.toml"), "[elevator]\npolicy = \"noop\"\n").unwrap();
     for (option, expected) in [
