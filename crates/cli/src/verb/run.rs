@@ -86,7 +86,11 @@ impl Args {
             replay: self.replay(),
         };
         let results = interruptible(&plan, &options, &watch)
-            .map_err(|failure| self.with_replay(&plan, failure))?;
+            .map_err(|failure| self.with_replay(&plan, failure))
+            .map_err(|failure| match self.devices.is_empty() {
+                true => failure,
+                false => devices::without_place(&self.study, failure),
+            })?;
         let report = if self.no_report { None } else { Some(report(&results.directory)) };
         if self.json {
             say(results.to_json());
@@ -161,7 +165,8 @@ impl Args {
 
     fn plan(&self) -> Result<PlannedStudy, Failure> {
         if !self.devices.is_empty() {
-            return devices::plan(&self.study, &self.devices, &self.sets);
+            return devices::plan(&self.study, &self.devices, &self.sets)
+                .map_err(|failure| devices::without_place(&self.study, failure));
         }
         #[cfg(feature = "linux")]
         let runner = attach::Travelling::new(crate::binary::find);

@@ -48,3 +48,21 @@ fn what_is_no_job_no_recording_and_no_part_is_told() {
     refuses(&["bad", "--device", "mlc2009-32g"], &["bad", "expected"]);
     refuses(&["./my.fio"], &["needs a device: --device PART"]);
 }
+
+/// The study around a job is nobody's file, so that a place in it says nothing.
+#[test]
+fn a_place_is_in_the_file_that_was_given() {
+    for (name, content, said) in [
+        ("bad.fio", "[a]\nbs=3k5\n", "error: bad.fio:2:4: bs: expected a size such as 4k"),
+        (
+            "bad.log",
+            "fio version 2 iolog\n/d add\n/d open\n/d read 0 40x6\n",
+            "error: bad.log:4:11",
+        ),
+    ] {
+        let args = ["run", name, "--device", "mlc2009-32g"];
+        let told = Test::new().file(name, content).args(&args).run();
+        assert_eq!(told.code, 2, "{}", told.stderr);
+        assert!(told.stderr.starts_with(said) && !told.stderr.contains("-->"), "{}", told.stderr);
+    }
+}

@@ -1,6 +1,7 @@
 //! `run FILE --device PART`: what a job or a recording does on devices, without a study of one's
 //! own.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
@@ -25,7 +26,7 @@ pub(super) fn plan(
     sets: &[String],
 ) -> Result<PlannedStudy, Failure> {
     let workload = workload_of(file)?;
-    let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    let name = name(file);
     let labels: Vec<&str> = devices.iter().map(|part| label(part)).collect();
     let mut text = format!(
         "[study]\ntitle = {}\nquestion = {}\n\n",
@@ -48,6 +49,26 @@ pub(super) fn plan(
     let _ = writeln!(text, "[workload.{workload}]\nfile = {}\n", in_toml::text(file));
     text += "[[precondition]]\nfill = {}\n";
     PlannedStudy::parse_in(Path::new(""), &name, &text, sets)
+}
+
+/// What the study is called.
+fn name(file: &str) -> Cow<'_, str> {
+    Path::new(file).file_stem().unwrap_or_default().to_string_lossy()
+}
+
+/// The failure without its place in the study that was made up here, which nobody can look at: a
+/// failure of the file names its place in that.
+pub(super) fn without_place(file: &str, mut failure: Failure) -> Failure {
+    let is_ours = |place: &study::FilePlace| place.file == Path::new(&*name(file));
+    if failure.place.as_ref().is_some_and(is_ours) {
+        failure.place = None;
+        let of_file = ["workload.fio.file: ", "workload.trace.file: "];
+        let told = of_file.iter().find_map(|key| failure.message.strip_prefix(key));
+        if let Some(told) = told.map(String::from) {
+            failure.message = told;
+        }
+    }
+    failure
 }
 
 /// The failure of what was taken for a study, where it may be a job or a recording.
