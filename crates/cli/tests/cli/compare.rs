@@ -85,6 +85,7 @@ fn what_cannot_be_compared_is_refused() {
             vec![NEAR],
             ["nothing to compare with; 1 lines of rw=randread without a request", "randread"],
         ),
+        (&*one.replace("376844", "1e-300"), vec![NEAR], ["line 2: IOPS is 1e-300", "0.001 to 1,0"]),
         (&*one, vec!["samsung"], ["there is no part named `samsung`", "blocklab list parts"]),
         (&*one, vec![NEAR, "--set", "ssd.gc=greedy"], ["none of the parts", "a key of iocost"]),
         (&*one, vec![NEAR, "--set", "iocost.rbp=1"], ["unknown name `rbp`", "rbps"]),

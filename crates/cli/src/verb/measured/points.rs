@@ -33,8 +33,9 @@ const COLUMNS: [(&str, &[&str]); 12] = [
 ];
 /// Other units of a column that ends in `_us`, and microseconds of each.
 const UNITS: [(&str, f64); 3] = [("_ns", 1e-3), ("_ms", 1e3), ("_s", 1e6)];
-/// IOPS and microseconds.
-const POSSIBLE_MAX: f64 = 1e9;
+/// IOPS and microseconds: a request in a quarter of an hour, and a nanosecond, at least.
+pub(super) const POSSIBLE: std::ops::RangeInclusive<f64> = 1e-3..=1e9;
+pub(super) const POSSIBLE_TOLD: &str = "0.001 to 1,000,000,000";
 /// Without these there is no point.
 const NEEDED: [&str; 4] = ["rw", "bs", "iodepth", "iops"];
 
@@ -129,14 +130,11 @@ impl Point {
                 return Some((format!("{name} is {value}"), "1 to 4096".into()));
             }
         }
-        // No drive does more in a second, and nobody waits for longer (microseconds).
-        let possible = |value: f64| value > 0.0 && value <= POSSIBLE_MAX;
         let none = |(index, value): (usize, &Option<f64>)| {
-            value.filter(|&value| !possible(value)).map(|value| (METRICS[index].0, value))
+            value.filter(|value| !POSSIBLE.contains(value)).map(|value| (METRICS[index].0, value))
         };
         if let Some((name, value)) = self.measured.iter().enumerate().find_map(none) {
-            let wanted = "a number above 0, and 1,000,000,000 at most";
-            return Some((format!("{name} is {value}"), wanted.into()));
+            return Some((format!("{name} is {}", short(value)), POSSIBLE_TOLD.into()));
         }
         if let [_, _, Some(p50), Some(p99)] = self.measured
             && p50 > p99
@@ -145,13 +143,21 @@ impl Point {
             return Some((what, "percentiles in rising order".into()));
         }
         if let Some(offered) = self.offered.map(|offered| offered.iops)
-            && !(1.0..=POSSIBLE_MAX).contains(&offered)
+            && !(1.0..=*POSSIBLE.end()).contains(&offered)
         {
             return Some((format!("offered_iops is {offered}"), "1 to 1,000,000,000".into()));
         }
         // What is offered is known: a job beside others may have nothing else.
         let unknown = self.measured[0].is_none() && self.offered.is_none();
         unknown.then(|| ("there are no IOPS".into(), "IOPS above 0".into()))
+    }
+}
+
+/// A number that may be anything, in a few digits.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 | 1e-6..1e15 => value.to_string(),
+        _ => format!("{value:e}"),
     }
 }
 
@@ -455,7 +461,9 @@ mod tests {
             ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
             ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
             ("read,4k,1,1,NaN,,,", "line 2: IOPS is NaN"),
-            ("read,4k,1,1,1e300,,,", "line 2: IOPS is 1000"),
+            ("read,4k,1,1,1e-300,,,", "line 2: IOPS is 1e-300"),
+            ("read,4k,1,1,1e300,,,", "line 2: IOPS is 1e300"),
+            ("read,4k,1,1,1,1e-9,,", "line 2: mean us is 1e-9"),
             ("read,4k,1,1,1,1e10,,", "line 2: mean us is 1000"),
             ("read,4k,1,1,,,,", "line 2: there are no IOPS"),
             ("read,4k,1", "line 2 has 3 cells"),

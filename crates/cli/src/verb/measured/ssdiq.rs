@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::points::{Beside, METRICS, Offered, Point, Wrong, column, table};
+use super::points::{
+    Beside, METRICS, Offered, POSSIBLE, POSSIBLE_TOLD, Point, Wrong, column, table,
+};
 
 /// What the table is known by.
 const RATE: &str = "target_rate_per_s";
@@ -54,10 +56,8 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             let text = place(name).and_then(|place| row.get(place)).unwrap_or_default().trim();
             match text.parse::<f64>() {
                 _ if text.is_empty() => Ok(None),
-                Ok(number) if number.is_finite() && number > 0.0 && number < 1e9 => {
-                    Ok(Some(number))
-                }
-                _ => Err((format!("line {line}: {name} is `{text}`"), "a number above 0".into())),
+                Ok(number) if POSSIBLE.contains(&number) => Ok(Some(number)),
+                _ => Err((format!("line {line}: {name} is `{text}`"), POSSIBLE_TOLD.into())),
             }
         };
         if let Some(own) = drive.and_then(|place| row.get(place))
