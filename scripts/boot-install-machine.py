@@ -8,10 +8,10 @@ ROOT.tar is a Debian with a kernel and the boot loader (`grub-pc`, or `systemd-b
     mmdebstrap --variant=essential --include=systemd-sysv,udev,dbus,cron,rsyslog,kmod,\
 initramfs-tools,grub-pc,libgcc-s1,linux-image-6.1.0-56-amd64 bookworm ROOT.tar
 
-The machine installs the loader on its own disk as a user would, then the recorder; its next start is
-by the new entry, the last one by the usual one after `--remove`. Needs qemu-system-x86, e2fsprogs,
-for systemd-boot ovmf, and some minutes; no root's rights but those that tar needs for the owners of
-files.
+The machine installs the loader on its own disk as a user would, then the recorder; its next start
+is by the new entry, the last one by the usual one after `--remove`. Needs qemu-system-x86,
+e2fsprogs, for systemd-boot ovmf, and some minutes; no root's rights but those that tar needs for
+the owners of files.
 """
 
 import argparse

@@ -131,7 +131,8 @@ fn a_partition_of_a_loop_device_is_the_same_device() {
     let script = "printf 'label: dos\\nstart=2048,size=131072\\n' | sfdisk -q whole && \
                   losetup --find --show whole";
     // Not every kernel reads the table itself.
-    let part = "partx -a $1 && n=$(basename $1) && mknod part b $(tr : ' ' < /sys/block/$n/${n}p1/dev) && \
+    let part = "partx -a $1 && n=$(basename $1) && \
+                mknod part b $(tr : ' ' < /sys/block/$n/${n}p1/dev) && \
                 losetup --find --show --offset 1M whole";
     let file = File::create(folder.path("whole")).unwrap();
     file.set_len(80 << 20).unwrap();
