@@ -242,9 +242,12 @@ mod tests {
     #[test]
     fn a_target_of_somebody_else_stays() {
         let files = Files::new("foreign", &swap(&Kernel::new(7, 900), LZO));
-        // In the mark's sector, behind it, in the header's page.
-        for at in [0, SECTOR_BYTES - 1, SECTOR_BYTES, PAGE_BYTES, 2 * PAGE_BYTES - 1] {
-            let mut theirs = vec![0; 64 * PAGE_BYTES];
+        // In the mark's sector, behind it, in the header's page; where btrfs and ReiserFS begin,
+        // and at the end of what is looked at.
+        let (btrfs, last) = (64 << 10, (1 << 20) - 1);
+        let places = [0, SECTOR_BYTES - 1, SECTOR_BYTES, PAGE_BYTES, 2 * PAGE_BYTES - 1];
+        for at in places.into_iter().chain([2 * PAGE_BYTES, btrfs, last]) {
+            let mut theirs = vec![0; 512 * PAGE_BYTES];
             theirs[at] = b'd';
             fs::write(files.target(), &theirs).unwrap();
             let opened = Target::open(&files.target()).err().unwrap().to_string();
@@ -252,6 +255,24 @@ mod tests {
             assert!(told.iter().all(|told| told.contains("it holds something else")), "{told:?}");
             assert!(fs::read(files.target()).unwrap() == theirs, "{at}");
         }
+    }
+
+    #[test]
+    fn what_was_interrupted_before_its_header_is_ours() {
+        let files = Files::new("interrupted", &swap(&Kernel::new(7, 900), LZO));
+        fs::write(files.target(), vec![0; 512 * PAGE_BYTES]).unwrap();
+        let mut target = Target::open(&files.target()).unwrap();
+        target.erase_mark().unwrap();
+        target.write_bytes(2, b"data").unwrap();
+        drop(target);
+        Target::open(&files.target()).unwrap().erase_mark().unwrap();
+        let left = fs::read(files.target()).unwrap();
+        assert!(left[2 * PAGE_BYTES..].starts_with(b"data"), "only an image is written over");
+        // Without that word it is anybody's.
+        let mut theirs = left;
+        theirs[PAGE_BYTES] = 0;
+        fs::write(files.target(), &theirs).unwrap();
+        assert!(Target::open(&files.target()).is_err());
     }
 
     /// A target that looks at the swap before each write.

@@ -75,11 +75,19 @@ impl Store for Nowhere {
 /// The page of the header.
 pub(super) const HEADER_PAGE: u64 = HEADER_SECTOR * SECTOR_BYTES as u64 / PAGE_BYTES as u64;
 
+/// So much of a target is zero if it holds nothing: file systems may leave their first 64 KiB
+/// (btrfs, ReiserFS, ZFS).
+const LOOK_PAGES: u64 = 256;
+/// How a header begins.
+const MAGIC: &[u8] = b"blkresum";
+
 /// A partition, disk or file that holds an image or nothing.
 pub(super) struct Target {
     file: File,
     name: String,
     pages: u64,
+    /// It holds nothing, not even an image that was not finished.
+    is_blank: bool,
     /// Bytes that were written to it.
     pub(super) written_bytes: u64,
 }
@@ -116,27 +124,37 @@ impl Target {
             _ => wrong(why),
         })?;
         let bytes = seek(&file, SeekFrom::End(0)).map_err(|why| format!("{name}: {why}"))?;
-        let target = Target { file, name, pages: bytes / PAGE_BYTES as u64, written_bytes: 0 };
-        target.is_ours()?;
+        let pages = bytes / PAGE_BYTES as u64;
+        let mut target = Target { file, name, pages, is_blank: false, written_bytes: 0 };
+        target.is_blank = !target.is_ours()?;
         Ok(target)
     }
 
-    fn is_ours(&self) -> Result<(), String> {
-        let mut page = [Page::default(), Page::default()];
-        for (index, page) in page.iter_mut().enumerate() {
-            self.read(index as u64 * PAGE_BYTES as u64, page)?;
-        }
-        let [first, header] = page;
+    /// True for an image, finished or not; false for zeros.
+    fn is_ours(&self) -> Result<bool, String> {
+        let page = |index: u64| {
+            let mut page = Page::default();
+            self.read(index * PAGE_BYTES as u64, &mut page).map(|()| page)
+        };
+        let (first, header) = (page(0)?, page(HEADER_PAGE)?);
         let sector: &[u8; SECTOR_BYTES] = first.0.first_chunk().expect("a page has sectors");
         let zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        let marked = zeros(sector) || Mark::read(sector).is_ok();
-        let known = zeros(&header.0) || header.0.starts_with(b"blkresum");
-        if marked && zeros(&first.0[SECTOR_BYTES..]) && known {
-            return Ok(());
+        let marked = Mark::read(sector).is_ok();
+        if (marked || zeros(sector)) && zeros(&first.0[SECTOR_BYTES..]) {
+            if header.0.starts_with(MAGIC) {
+                return Ok(true);
+            }
+            let mut blank = !marked;
+            for index in 0..LOOK_PAGES.min(self.pages) {
+                blank = blank && zeros(&page(index)?.0);
+            }
+            if blank {
+                return Ok(false);
+            }
         }
         Err(format!(
             "{}: it holds something else than an image; if that may go: wipefs -a {0}, and zeros \
-             over its first 8 KiB",
+             over its first MiB",
             self.name
         ))
     }
@@ -169,6 +187,16 @@ impl Store for Target {
             done += bytes / PAGE_BYTES;
         }
         Ok(())
+    }
+
+    /// What is interrupted before the header is there leaves data, which the next one must know as
+    /// ours.
+    fn erase_mark(&mut self) -> Result<(), String> {
+        if std::mem::take(&mut self.is_blank) {
+            self.write_bytes(HEADER_PAGE, MAGIC)?;
+        }
+        self.write(MARK_SECTOR, &[Page::default()])?;
+        self.sync()
     }
 
     fn sync(&mut self) -> Result<(), String> {
