@@ -241,9 +241,14 @@ impl Header {
         })
     }
 
-    fn parse(bytes: &[u8; PAGE_BYTES]) -> Result<Header, Refusal> {
+    /// Is it a header of any version?
+    pub fn is_whole(bytes: &[u8; PAGE_BYTES]) -> bool {
         let sum = u32_at(bytes, HEADER_SUM_AT);
-        if sum != checksum(&bytes[..HEADER_SUM_AT]) || u64_at(bytes, 0) != HEADER_MAGIC {
+        sum == checksum(&bytes[..HEADER_SUM_AT]) && u64_at(bytes, 0) == HEADER_MAGIC
+    }
+
+    fn parse(bytes: &[u8; PAGE_BYTES]) -> Result<Header, Refusal> {
+        if !Header::is_whole(bytes) {
             return Err(Refusal::Header);
         }
         let field = |index: usize| u64_at(bytes, index * 8);

@@ -18,7 +18,7 @@ use crate::verb::snapshot::Compress;
 #[command(after_help = "The machine is switched off when the image is durable. Try --dry-run and \
                         --measure first, and read docs/snapshot.md.")]
 pub(crate) struct Args {
-    /// A partition, disk or file that holds an image of ours, or zeros
+    /// A disk, or by UEFI a partition, that holds an image of ours, or zeros
     #[arg(required_unless_present_any = ["measure", "dry_run"], conflicts_with = "measure")]
     target: Option<PathBuf>,
     /// Make the image, count its pages, and go on

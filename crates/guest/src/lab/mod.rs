@@ -90,7 +90,7 @@ fn lab(arguments: &[String]) -> Result<(), String> {
             None => suspend::run(&order).map_err(told_why)?,
         };
         match ended {
-            Ended::Written(report) => {
+            Ended::Written(report, _) => {
                 println!("lab: image {report}");
                 return Ok(());
             }

@@ -27,7 +27,7 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
 
 /// Tell `target` of this machine; what image it had is gone.
 pub(crate) fn prepare(target: &Path) -> Result<(), Why> {
-    let mut target = Target::open(target)?;
+    let mut target = super::to_suspend_to(target)?;
     let map = machine::memory_map()?;
     let header = machine::header(&map)?;
     let map = map_to_bytes(&map).ok_or("the memory map has more ranges than a page".to_string())?;
@@ -63,25 +63,34 @@ pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<R
     Ok(report)
 }
 
-/// The state of a disk's file system after the suspend: that of the first that has its size.
-fn sum<'a>(disk: &Disk, mut among: impl Iterator<Item = &'a Path>) -> Result<u64, String> {
-    let size = |path: &Path| {
+/// The state of a disk's file system after the suspend: that of the only one of its size, as
+/// nothing else tells which was in use.
+fn sum<'a>(disk: &Disk, among: impl Iterator<Item = &'a Path>) -> Result<u64, String> {
+    let mut found: Vec<(File, &Path)> = Vec::new();
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
+    for path in among {
+        // The swap may be named once more.
+        if found.iter().any(|(_, known)| real(known) == real(path)) {
+            continue;
+        }
         let file = File::open(path).map_err(|why| format!("{}: {why}", path.display()))?;
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
         let bytes = bytes.map_err(|why| format!("{}: {why}", path.display()))?;
-        Ok((file, bytes / SECTOR_BYTES as u64))
-    };
-    let found: Result<_, String> = among
-        .find_map(|path| match size(path) {
-            Ok((file, sectors)) if sectors == disk.sectors => Some(Ok((file, path))),
-            Ok(_) => None,
-            Err(why) => Some(Err(why)),
-        })
-        .unwrap_or_else(|| {
-            Err(format!("a disk of {} sectors was in use: expected it, too", disk.sectors))
-        });
-    let (file, path) = found?;
-    sum_of(&file, path, disk.superblock_sector)
+        if bytes / SECTOR_BYTES as u64 == disk.sectors {
+            found.push((file, path));
+        }
+    }
+    match &found[..] {
+        [(file, path)] => sum_of(file, path, disk.superblock_sector),
+        [] => Err(format!("a disk of {} sectors was in use: expected it, too", disk.sectors)),
+        [(_, one), (_, other), ..] => Err(format!(
+            "{} and {} both have {} sectors: which of them was in use cannot be told; expected \
+             disks of different sizes",
+            one.display(),
+            other.display(),
+            disk.sectors
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +249,22 @@ mod tests {
     }
 
     #[test]
+    fn of_two_disks_of_one_size_nobody_knows_which_was_in_use() {
+        let files = Files::new("alike", &swap(&Kernel::new(7, 900), LZO));
+        let other = files.swap().with_file_name("other");
+        fs::write(&other, vec![0; SECTOR_BYTES * 99]).unwrap();
+        let twin = files.swap().with_file_name("twin");
+        fs::write(&twin, vec![1; SECTOR_BYTES * 99]).unwrap();
+        let disk = Disk { sectors: 99, superblock_sector: 2, ..Disk::default() };
+        let swap = files.swap();
+        let sum = |paths: &[&Path]| sum(&disk, paths.iter().copied());
+        assert!(sum(&[&swap, &other]).is_ok() && sum(&[&other, &other]).is_ok());
+        let told = sum(&[&swap, &other, &twin]).unwrap_err();
+        assert!(told.contains("both have 99 sectors"), "{told}");
+        assert!(sum(&[&swap]).unwrap_err().contains("expected it, too"));
+    }
+
+    #[test]
     fn a_target_of_somebody_else_stays() {
         let files = Files::new("foreign", &swap(&Kernel::new(7, 900), LZO));
         // In the mark's sector, behind it, in the header's page; where btrfs and ReiserFS begin,
@@ -268,6 +293,14 @@ mod tests {
         Target::open(&files.target()).unwrap().erase_mark().unwrap();
         let left = fs::read(files.target()).unwrap();
         assert!(left[2 * PAGE_BYTES..].starts_with(b"data"), "only an image is written over");
+        // Somebody else has it now, and left the first two pages as they were.
+        for (at, word) in [(65_600, &b"_BHRfS_M"[..]), (131_072 + 5_120, b"\x0c\xb1\xba\0\0\0\0\0")]
+        {
+            let mut theirs = left.clone();
+            theirs[at..at + 8].copy_from_slice(word);
+            fs::write(files.target(), &theirs).unwrap();
+            assert!(Target::open(&files.target()).is_err(), "{at}");
+        }
         // Without that word it is anybody's.
         let mut theirs = left;
         theirs[PAGE_BYTES] = 0;

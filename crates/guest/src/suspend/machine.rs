@@ -1,11 +1,12 @@
 //! The machine as the loader will look at it again.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use resume::machine::{self, Range};
 use resume::{Disk, Header, PAGE_BYTES};
+use rustix::fs::{major, minor};
 
 use super::target::sectors_sum;
 
@@ -207,19 +208,67 @@ fn disks() -> Result<Vec<Disk>, String> {
     ))
 }
 
+/// Where the kernel has a block device: its own folder, and that of the whole disk.
+struct Place {
+    part: PathBuf,
+    whole: PathBuf,
+}
+
+impl Place {
+    /// Of a device by its numbers, as `major:minor`.
+    fn of(number: &str) -> Result<Place, String> {
+        let part = fs::canonicalize(Path::new("/sys/dev/block").join(number))
+            .map_err(|why| format!("block device {number}: {why}"))?;
+        let above = part.parent().filter(|_| part.join("partition").exists());
+        let whole = above.unwrap_or(&part).to_path_buf();
+        Ok(Place { part, whole })
+    }
+
+    fn is_part(&self) -> bool {
+        self.part != self.whole
+    }
+
+    fn name(&self) -> String {
+        self.whole.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// It is no disk, but made of disks, a file or memory.
+    fn is_virtual(&self) -> bool {
+        self.whole.components().any(|part| part.as_os_str() == "virtual")
+    }
+}
+
+/// Refuse a target that no loader finds: it reads disks and, by UEFI, their partitions.
+pub(super) fn check_target(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let found = fs::metadata(path).map_err(|why| format!("{shown}: {why}"))?;
+    let refused = |what: String| Err(format!("{shown}: {what}; expected a disk or a partition"));
+    if !found.file_type().is_block_device() {
+        return refused("it is no block device, and no loader would find it".into());
+    }
+    let place = Place::of(&format!("{}:{}", major(found.rdev()), minor(found.rdev())))?;
+    if place.is_virtual() {
+        return refused(format!("{} is made of something else: no loader finds it", place.name()));
+    }
+    if place.is_part() && !Path::new("/sys/firmware/efi").exists() {
+        return Err(format!(
+            "{shown}: a partition: the loader of a machine without UEFI reads whole disks only; \
+             expected a disk"
+        ));
+    }
+    Ok(())
+}
+
 /// `None` for what lies in memory, or in a file of another file system.
 fn disk(of: &Use) -> Result<Option<Disk>, String> {
     let wrong = |path: &Path, why: String| format!("{}: {why}", path.display());
-    let part = fs::canonicalize(Path::new("/sys/dev/block").join(&of.number))
-        .map_err(|why| format!("block device {}: {why}", of.number))?;
+    let place = Place::of(&of.number)?;
     let number_in = |path: PathBuf| {
         let text = fs::read_to_string(&path).map_err(|why| wrong(&path, why.to_string()))?;
         text.trim().parse::<u64>().map_err(|why| wrong(&path, why.to_string()))
     };
-    let is_part = part.join("partition").exists();
-    let whole = if is_part { part.parent().unwrap_or(&part) } else { &part };
-    let name = whole.file_name().unwrap_or_default().to_string_lossy();
-    if whole.components().any(|part| part.as_os_str() == "virtual") {
+    let name = place.name();
+    if place.is_virtual() {
         return if ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind)) {
             Ok(None)
         } else {
@@ -230,16 +279,16 @@ fn disk(of: &Use) -> Result<Option<Disk>, String> {
             ))
         };
     }
-    let start = if is_part { number_in(part.join("start"))? } else { 0 };
+    let start = if place.is_part() { number_in(place.part.join("start"))? } else { 0 };
     let superblock_sector = start + of.superblock_sector();
-    let sum = sectors_sum(&Path::new("/dev").join(&*name), superblock_sector).map_err(|why| {
+    let sum = sectors_sum(&Path::new("/dev").join(&name), superblock_sector).map_err(|why| {
         format!(
             "{why}: the {} there must be the same at the resume; expected root of a whole \
              machine, not of a container",
             of.kind
         )
     })?;
-    Ok(Some(Disk { sectors: number_in(whole.join("size"))?, superblock_sector, sum }))
+    Ok(Some(Disk { sectors: number_in(place.whole.join("size"))?, superblock_sector, sum }))
 }
 
 #[cfg(test)]

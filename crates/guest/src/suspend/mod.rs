@@ -10,7 +10,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use resume::kernel::{StreamHeader, listed};
@@ -94,7 +94,7 @@ impl std::fmt::Display for Report {
 /// How a suspend ended.
 pub(crate) enum Ended {
     /// The image is there, or was counted; the machine goes on.
-    Written(Report),
+    Written(Report, Option<Target>),
     /// This is the machine that was resumed from the image, with what may be fetched at once.
     Resumed(Option<Fetch>),
 }
@@ -103,7 +103,7 @@ const USAGE: &str = "usage: suspend TARGET|--measure [--policy NAME[:ARGUMENT] [
                                 [--compress lz4]
        suspend --dry-run [TARGET] [--policy NAME[:ARGUMENT] [--record FILE]] [--compress lz4]
        suspend --prepare TARGET
-  TARGET     a partition, disk or file that holds an image of ours, or zeros
+  TARGET     a disk, or by UEFI a partition, that holds an image of ours, or zeros
   --measure  make the image, count its pages, and go on
   --dry-run  say what would be in it, about; nothing stands still, and nothing is written
   --prepare  tell TARGET of this machine, for an image that the kernel makes by itself
@@ -135,17 +135,33 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
         crate::tell(format!("image {}", dry_run(&order)?));
         return Ok(0);
     }
-    match run(&order)? {
-        Ended::Written(report) => crate::tell(format!("image {report}")),
+    let target = match run(&order)? {
+        Ended::Written(report, target) => {
+            crate::tell(format!("image {report}"));
+            target.filter(|_| task == Task::Suspend)
+        }
         Ended::Resumed(fetch) => {
             crate::tell("resumed");
             return Ok(fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0)?);
         }
+    };
+    let Some(mut target) = target else { return Ok(0) };
+    match off() {
+        Ok(()) => Ok(0),
+        Err(why) => Err(without_image(&mut target, why).into()),
     }
-    if task == Task::Suspend {
-        off()?;
+}
+
+/// The machine goes on although there may be an image, which would bring back an older state of it
+/// some day: why that is, and what became of the image.
+fn without_image(store: &mut dyn Store, why: String) -> String {
+    match store.erase_mark() {
+        Ok(()) => format!("{why}; there is no image any more"),
+        Err(other) => format!(
+            "{why}; and an image may be there, which MUST NOT be resumed: write zeros over its \
+             first sector ({other})"
+        ),
     }
-    Ok(0)
 }
 
 /// What the arguments ask for.
@@ -205,11 +221,17 @@ pub(crate) fn off() -> Result<(), String> {
 
 pub(crate) use convert::{convert, prepare, verb as convert_verb};
 
+/// A target that the loader finds.
+fn to_suspend_to(path: &Path) -> Result<Target, Why> {
+    machine::check_target(path).map_err(Why::Input)?;
+    Target::open(path)
+}
+
 /// Make the image.
 pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     // What is refused is refused before anything stands still or leaves, and what was asked for is
     // looked at first.
-    let mut target = order.target.as_deref().map(Target::open).transpose()?;
+    let mut target = order.target.as_deref().map(to_suspend_to).transpose()?;
     let map = machine::memory_map()?;
     machine::header(&map)?;
     let mut snapshot = Snapshot::open()?;
@@ -233,6 +255,8 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
         snapshot.thaw();
         return Ok(Ended::Resumed(fetch));
     }
+    // Whatever fails from here on fails before there is an image.
+    let swapped_pages = machine::swapped_pages()?.saturating_sub(swapped_before);
     let created = began.elapsed();
     let mut nowhere = Nowhere;
     let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
@@ -243,7 +267,7 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     let mut report = written?;
     report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
     report.left = left;
-    report.swapped_pages = machine::swapped_pages()?.saturating_sub(swapped_before);
+    report.swapped_pages = swapped_pages;
     report.create = created;
     report.write = began.elapsed() - created;
     if target.is_none() {
@@ -253,12 +277,12 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
         // believes unchanged.
         std::mem::forget(snapshot);
     }
-    Ok(Ended::Written(report))
+    Ok(Ended::Written(report, target))
 }
 
 /// What `run` would do, as far as that can be told while programs run.
 pub(crate) fn dry_run(order: &Order) -> Result<String, Why> {
-    let target = order.target.as_deref().map(Target::open).transpose()?;
+    let target = order.target.as_deref().map(to_suspend_to).transpose()?;
     let map = machine::memory_map()?;
     machine::header(&map)?;
     drop(Snapshot::open()?);
@@ -320,7 +344,7 @@ fn write(
     let taken = take(source, stream, packs, store)?;
     let mark = finish(Header { entry: stream.entry, ..header }, map, &taken, store)?;
     source.give_up()?;
-    store.write_mark(mark)?;
+    store.write_mark(mark).map_err(|why| without_image(store, why))?;
     Ok(taken.report())
 }
 

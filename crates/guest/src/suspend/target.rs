@@ -7,8 +7,8 @@ use std::path::Path;
 
 use resume::lz4::{self, Places};
 use resume::{
-    DataSum, Group, HEADER_SECTOR, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES, SUMMED_PAGES,
-    superblock_sum,
+    DataSum, Group, HEADER_SECTOR, Header, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES,
+    SUMMED_PAGES, superblock_sum,
 };
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
@@ -82,7 +82,7 @@ const LOOK_PAGES: u64 = 256;
 const MAGIC: &[u8] = b"blkresum";
 
 /// A partition, disk or file that holds an image or nothing.
-pub(super) struct Target {
+pub(crate) struct Target {
     file: File,
     name: String,
     pages: u64,
@@ -140,16 +140,20 @@ impl Target {
         let sector: &[u8; SECTOR_BYTES] = first.0.first_chunk().expect("a page has sectors");
         let zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let marked = Mark::read(sector).is_ok();
+        let begun = header.0.starts_with(MAGIC) && zeros(&header.0[MAGIC.len()..]);
         if (marked || zeros(sector)) && zeros(&first.0[SECTOR_BYTES..]) {
-            if header.0.starts_with(MAGIC) {
-                return Ok(true);
-            }
-            let mut blank = !marked;
-            for index in 0..LOOK_PAGES.min(self.pages) {
-                blank = blank && zeros(&page(index)?.0);
-            }
-            if blank {
-                return Ok(false);
+            if begun || Header::is_whole(&header.0) {
+                if marked || !self.is_taken(&page)? {
+                    return Ok(true);
+                }
+            } else if !marked {
+                let mut blank = true;
+                for index in 0..LOOK_PAGES.min(self.pages) {
+                    blank = blank && zeros(&page(index)?.0);
+                }
+                if blank {
+                    return Ok(false);
+                }
             }
         }
         Err(format!(
@@ -157,6 +161,24 @@ impl Target {
              over its first MiB",
             self.name
         ))
+    }
+
+    /// Does it hold what begins behind an image's first two pages, and left those as they were?
+    fn is_taken(&self, page: &impl Fn(u64) -> Result<Page, String>) -> Result<bool, String> {
+        const OTHERS: [(u64, &[u8]); 4] =
+            [(32_768, b"JFS1"), (32_769, b"CD001"), (65_588, b"ReIsEr"), (65_600, b"_BHRfS_M")];
+        // ZFS keeps its newest states in a ring of places.
+        const ZFS: u64 = 0x00ba_b10c;
+        let ring = (131_072..262_144).step_by(1024);
+        let zfs = [ZFS.to_le_bytes(), ZFS.to_be_bytes()];
+        let zfs = ring.flat_map(|at| zfs.iter().map(move |word| (at, &word[..])));
+        for (at, word) in OTHERS.into_iter().chain(zfs) {
+            let (index, within) = (at / PAGE_BYTES as u64, (at % PAGE_BYTES as u64) as usize);
+            if index < self.pages && page(index)?.0[within..].starts_with(word) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Read a page.

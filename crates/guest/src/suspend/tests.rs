@@ -184,6 +184,51 @@ fn cut_at_every_write(packed: bool) {
     assert!(old > 0 && none > 10 && new > 0, "{old} {none} {new}");
 }
 
+/// A device of which a sync fails.
+struct Failing {
+    log: Log,
+    syncs_before: u32,
+}
+
+impl Store for Failing {
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+        self.log.write(at, pages)
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.syncs_before = self.syncs_before.wrapping_sub(1);
+        if self.syncs_before == u32::MAX { Err("no answer".into()) } else { self.log.sync() }
+    }
+
+    fn pages(&self) -> u64 {
+        self.log.pages()
+    }
+}
+
+/// The machine goes on then, and what was the image is older than its file systems.
+#[test]
+fn where_a_suspend_fails_there_is_no_image() {
+    let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+    let all = written(1, 900, false).0.iter().filter(|step| step.is_none()).count() as u32;
+    assert_eq!(all, 3);
+    for syncs_before in 0..all {
+        let mut disk = vec![0; DISK_PAGES * PAGE_BYTES];
+        for (at, pages) in written(7, 900, false).0.iter().flatten() {
+            put(&mut disk, *at, pages, usize::MAX);
+        }
+        let mut store = Failing { log: Log::default(), syncs_before };
+        let header = Header { frames: FRAMES, ..Header::empty() };
+        let kernel = &mut Kernel::new(1, 900);
+        let why = write(kernel, header, &map, false, &mut store).err().unwrap().to_string();
+        assert!(why.contains("no answer"), "{why}");
+        // All that was written may have come to the device.
+        for (at, pages) in store.log.0.iter().flatten() {
+            put(&mut disk, *at, pages, usize::MAX);
+        }
+        assert!(life(&disk).is_err(), "after {syncs_before} syncs: {why}");
+    }
+}
+
 #[test]
 fn an_image_that_does_not_fit_is_refused_before_anything_is_written() {
     let header = Header { frames: FRAMES, ..Header::empty() };
