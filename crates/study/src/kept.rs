@@ -149,6 +149,11 @@ impl Kept {
         fs::rename(partial, file)
     }
 
+    /// Whether there may be any.
+    pub(crate) fn is_used(&self) -> bool {
+        self.folder.exists()
+    }
+
     /// The study is finished.
     pub(crate) fn clear(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {

@@ -19,6 +19,8 @@ pub(crate) struct Output {
     place: PathBuf,
     partial: PathBuf,
     finished: bool,
+    /// What it was made of goes once it is there.
+    is_all_there_is: bool,
 }
 
 impl Output {
@@ -49,7 +51,13 @@ impl Output {
                 left.display()
             ));
         }
-        Ok(Output { target: target.to_path_buf(), place, partial, finished: false })
+        let target = target.to_path_buf();
+        Ok(Output { target, place, partial, finished: false, is_all_there_is: false })
+    }
+
+    /// The runs that it was made of are not kept any longer than until it is there.
+    pub(crate) fn replaces_what_was_kept(&mut self) {
+        self.is_all_there_is = true;
     }
 
     /// Where to write meanwhile.
@@ -71,7 +79,12 @@ impl Output {
         };
         self.finished = true;
         let aside = beside(&self.place, "old");
+        // What is removed behind it must not be all that a power cut leaves.
+        let removes = old.is_some() || self.is_all_there_is;
         let swap = || {
+            if removes {
+                sync_all(&self.partial)?;
+            }
             if old.is_some() {
                 fs::rename(&self.place, &aside)?;
             }
@@ -81,6 +94,11 @@ impl Output {
         };
         if let Err(error) = swap() {
             return Err(self.keep(unwritable(&self.target, &error)));
+        }
+        if removes {
+            let above = self.place.parent().filter(|above| !above.as_os_str().is_empty());
+            let synced = sync_folder(above.unwrap_or(Path::new(".")));
+            synced.map_err(|error| unwritable(&self.target, &error))?;
         }
         let Some(old) = old else { return Ok(()) };
         let remove = || {
@@ -108,6 +126,27 @@ impl Drop for Output {
         if !self.finished {
             let _ = fs::remove_dir_all(&self.partial);
         }
+    }
+}
+
+/// Make a folder and the files in it durable.
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_all(&entry.path())?;
+        } else {
+            fs::File::open(entry.path())?.sync_all()?;
+        }
+    }
+    sync_folder(folder)
+}
+
+/// Make the names in a folder durable, where its file system can.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match fs::File::open(folder)?.sync_all() {
+        Err(why) if why.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
     }
 }
 

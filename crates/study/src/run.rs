@@ -69,7 +69,7 @@ pub fn run(plan: &PlannedStudy, options: &Options, watch: &Watch) -> Result<Resu
     let began = Instant::now();
     check_options(plan, options)?;
     let target = options.out.clone().unwrap_or_else(|| Path::new("out").join(&plan.name));
-    let output = Output::begin(&target)?;
+    let mut output = Output::begin(&target)?;
     let kept = Kept::beside(output.target());
     // Who wants everything anew says so; and what is spooled is not kept.
     let keeps = options.cache.is_some() && !options.spools();
@@ -79,6 +79,9 @@ pub fn run(plan: &PlannedStudy, options: &Options, watch: &Watch) -> Result<Resu
         notes.push(format!(
             "{taken} runs were finished before, by a study that was interrupted or elsewhere"
         ));
+    }
+    if kept.is_used() {
+        output.replaces_what_was_kept();
     }
     let results = Results::write(plan, options, results, notes, began.elapsed(), output)?;
     kept.clear();

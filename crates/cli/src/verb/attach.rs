@@ -126,8 +126,9 @@ impl Attach {
         let options = self.options()?;
         let ready = |address: &Address| announce(address, captive);
         let outcome = attach::attach(options, ready, |note| crate::warn(note))?;
-        results.write(&outcome.report, &outcome.report.lines())?;
-        outcome.stopped.map(|()| outcome.code.unwrap_or(0))
+        let written = results.write(&outcome.report, &outcome.report.lines());
+        // A state that was not saved is worse than a report.
+        outcome.stopped.and(written).map(|()| outcome.code.unwrap_or(0))
     }
 
     fn options(self) -> Result<Options, Failure> {
