@@ -196,7 +196,7 @@ fn service(unit: &str) -> String {
 /// When something cannot be removed, is not ours, or is there by a link out of the root.
 pub fn remove(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     // The entry first: without the rest it would not boot.
-    let mut files = entry::ours(root);
+    let mut files = entry::ours(root)?;
     let [service, _] = units(root, "");
     if service.symlink_metadata().is_ok() && !is_ours(&service) {
         return Err(Failure::input(format!("{}: not written by blocklab", service.display()))
@@ -383,6 +383,47 @@ mod tests {
         symlink("/theirs", units.join(SERVICE)).unwrap();
         assert!(remove(root).unwrap_err().message.ends_with("not written by blocklab"));
         assert!(units.join(SERVICE).is_symlink());
+    }
+
+    #[test]
+    fn entries_that_a_user_added_to_ours_are_not_lost() {
+        let folder = system();
+        let root = folder.path.as_path();
+        let menu = b"# custom.cfg\nmenuentry 'a' {\nlinux /v\n}\n";
+        put(&root.join("boot/grub/grub.cfg"), menu, 0o644).unwrap();
+        let custom = install(root, "a.target").unwrap().entry.unwrap();
+        let ours = fs::read(&custom).unwrap();
+        let with_theirs = [&*ours, b"menuentry 'theirs' {\nlinux /t\n}\n"].concat();
+        put(&custom, &with_theirs, 0o644).unwrap();
+        let before = all(root);
+        let told = remove(root).unwrap_err();
+        assert!(told.message.contains("custom.cfg: more is in it than"), "{told:?}");
+        assert_eq!(all(root), before);
+        // Nor is it written over.
+        put(&custom, &ours, 0o644).unwrap();
+        remove(root).unwrap();
+        put(&custom, &with_theirs, 0o644).unwrap();
+        let before = all(root);
+        let told = install(root, "a.target").unwrap_err();
+        assert!(told.message.contains("custom.cfg: more is in it than"), "{told:?}");
+        assert_eq!(all(root), before);
+    }
+
+    #[test]
+    fn an_entry_of_another_encoding_goes_with_what_it_starts() {
+        let folder = system();
+        let root = folder.path.as_path();
+        put(&root.join("boot/loader/entries/a.conf"), b"linux /v\n", 0o644).unwrap();
+        let before = all(root);
+        let entry = install(root, "a.target").unwrap().entry.unwrap();
+        put(&entry, &[&fs::read(&entry).unwrap()[..], b"\xe9"].concat(), 0o644).unwrap();
+        assert!(remove(root).unwrap_err().message.contains("more is in it than"));
+        let ours = String::from_utf8_lossy(&fs::read(&entry).unwrap()).replace('\u{fffd}', "");
+        let (first, rest) = ours.split_once('\n').unwrap();
+        let text = [first.as_bytes(), b"\n# \xe9\n", rest.as_bytes()].concat();
+        put(&entry, &text, 0o644).unwrap();
+        assert_eq!(remove(root).unwrap().len(), 5);
+        assert_eq!(all(root), before);
     }
 
     #[test]

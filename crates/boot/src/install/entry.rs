@@ -3,10 +3,10 @@
 
 mod glob;
 mod grub;
+mod own;
 mod script;
 mod specification;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use config::Failure;
@@ -69,7 +69,7 @@ impl Copy {
 
     fn at(self, path: PathBuf) -> Entry {
         let Copy { text, note, init } = self;
-        Entry { path, text, note, init }
+        Entry { path, text: own::ended(&text), note, init }
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn make(root: &Path) -> Result<Option<Entry>, Failure> {
 
 fn refuse_in_use(root: &Path, path: &Path) -> Result<(), Failure> {
     place::check(root, path)?;
-    if path.exists() && !is_ours(path) {
+    if !own::is_ours(path)? && path.exists() {
         return Err(Failure::input(format!("{}: it is in use", path.display()))
             .expected("none: the new entry would go there")
             .help(format!("boot once with `{WORDS}` added to the kernel's command line")));
@@ -138,18 +138,25 @@ fn refuse_in_use(root: &Path, path: &Path) -> Result<(), Failure> {
 }
 
 /// Files of ours that are there.
-pub(super) fn ours(root: &Path) -> Vec<PathBuf> {
+///
+/// # Errors
+/// One of them has something of somebody else's in it, or cannot be read.
+pub(super) fn ours(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     let grub = GRUB.map(|name| root.join(name).join(CUSTOM));
     let entries = ENTRIES.iter().flat_map(|name| OURS.map(|ours| root.join(name).join(ours)));
-    grub.into_iter().chain(entries).filter(|path| is_ours(path)).collect()
-}
-
-fn is_ours(path: &Path) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| text.starts_with(MARK))
+    let mut found = Vec::new();
+    for path in grub.into_iter().chain(entries) {
+        if own::is_ours(&path)? {
+            found.push(path);
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -162,7 +169,7 @@ mod tests {
         assert!(make(&folder.path).unwrap_err().message.contains("takes in no custom.cfg"));
         fs::write(grub.join("custom.cfg"), "theirs").unwrap();
         assert!(make(&folder.path).unwrap_err().message.ends_with("it is in use"));
-        assert_eq!(ours(&folder.path), Vec::<PathBuf>::new());
+        assert_eq!(ours(&folder.path), Ok(Vec::new()));
     }
 
     #[test]

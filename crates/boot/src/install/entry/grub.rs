@@ -132,6 +132,16 @@ fn block<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     None
 }
 
+/// Whether a script is one menu entry, and nothing but comments before it.
+pub(super) fn is_one_entry(text: &str) -> bool {
+    let lines = joined(text);
+    let mut lines = lines.iter().map(String::as_str);
+    let first = lines.by_ref().map(words).find(|words| !words.is_empty()).unwrap_or_default();
+    let opens = first.first().is_some_and(|word| word == "menuentry")
+        && first.last().is_some_and(|word| word == "{");
+    opens && block(&mut lines).is_some() && lines.all(|line| line.trim().is_empty())
+}
+
 /// What the script sets as the default, at last, but for the one time that `next_entry` is for.
 fn default_of(lines: &[String]) -> Option<String> {
     let values = lines.iter().rev().filter_map(|line| {
