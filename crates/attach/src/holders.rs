@@ -1,13 +1,24 @@
 //! Who uses a block device, or a file.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use crate::loops;
 
 /// One line for each that is found; without root some are not. Who uses the file that a loop
-/// device is made of uses the device.
+/// device is made of, or all of the drive that a partition is on, uses the device.
 pub fn of(device: &Path) -> Vec<String> {
+    let mut found = of_itself(device);
+    // A file may be called as a partition is.
+    if device.metadata().is_ok_and(|found| found.file_type().is_block_device()) {
+        found.extend(of_whole(device, Path::new(loops::BLOCKS)));
+    }
+    found
+}
+
+/// The same without who uses the drive that a partition is on.
+pub fn of_itself(device: &Path) -> Vec<String> {
     let mut found = of_with(device, Path::new(loops::BLOCKS), None);
     let mut device = device.metadata().ok();
     while let Some((file, below)) = device.as_ref().and_then(loops::below) {
@@ -20,6 +31,19 @@ pub fn of(device: &Path) -> Vec<String> {
     found
 }
 
+/// Who uses all of the drive that a partition is on.
+fn of_whole(part: &Path, blocks: &Path) -> Vec<String> {
+    let part = part.canonicalize().unwrap_or_else(|_| part.to_path_buf());
+    // The folder of a partition lies in that of its drive.
+    let folder = blocks.join(part.file_name().unwrap_or_default()).canonicalize().ok();
+    let folder = folder.filter(|folder| folder.join("partition").exists());
+    let drive = folder.as_ref().and_then(|folder| folder.parent()?.file_name());
+    let Some(drive) = drive else { return Vec::new() };
+    let drive = part.with_file_name(drive);
+    let users = of_with(&drive, blocks, None).into_iter();
+    users.map(|user| format!("{}, which it is a part of: {user}", drive.display())).collect()
+}
+
 /// The same without what is below it, and without the loop device `own`.
 fn of_with(device: &Path, blocks: &Path, own: Option<&str>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -28,11 +52,13 @@ fn of_with(device: &Path, blocks: &Path, own: Option<&str>) -> Vec<String> {
             found.push(line);
         }
     };
+    let sought = Sought::new(device);
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    if swaps.lines().any(|line| line.split_whitespace().next().map(Path::new) == Some(device)) {
+    let mut swaps = swaps.lines().filter_map(|line| line.split_whitespace().next());
+    if swaps.any(|name| sought.is_called(Path::new(name))) {
         add("it is swapped on: swapoff".into());
     }
-    let name = device.file_name().unwrap_or_default();
+    let name = sought.names.last().and_then(|path| path.file_name()).unwrap_or_default();
     let above = blocks.join(name).join("holders");
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         add(format!("{} lies on it", entry.file_name().display()));
@@ -47,15 +73,76 @@ fn of_with(device: &Path, blocks: &Path, own: Option<&str>) -> Vec<String> {
         };
         // Mounts of other name spaces are seen through their processes.
         let mounts = fs::read_to_string(folder.join("mountinfo")).unwrap_or_default();
-        mount_points(&mounts, device).for_each(|point| add(format!("it is mounted on {point}")));
-        let open = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
-        let mut targets = open.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-        if id != std::process::id() && targets.any(|target| target == device) {
+        let points = sought.names.iter().flat_map(|name| mount_points(&mounts, name));
+        points.for_each(|point| add(format!("it is mounted on {point}")));
+        if id != std::process::id() && sought.is_open_in(&folder) {
             let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
             add(format!("{} (process {id}) has it open", name.trim()));
         }
     }
     found
+}
+
+/// What is looked for in the files of processes.
+struct Sought {
+    /// As it was given and, last, without links.
+    names: Vec<PathBuf>,
+    found: Option<Metadata>,
+}
+
+impl Sought {
+    fn new(device: &Path) -> Sought {
+        let mut names = vec![device.to_path_buf()];
+        names.extend(device.canonicalize().ok().filter(|real| real != device));
+        Sought { names, found: device.metadata().ok() }
+    }
+
+    fn is_called(&self, name: &Path) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+
+    /// Whether the process of a folder of /proc has it open.
+    fn is_open_in(&self, process: &Path) -> bool {
+        let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        open.into_iter().any(|descriptor| {
+            let path = descriptor.path();
+            let info = || fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()));
+            fs::read_link(&path).is_ok_and(|target| {
+                self.is_called(&target)
+                    || self.may_be(&target, || info().ok()) && self.is(path.metadata().ok())
+            })
+        })
+    }
+
+    /// Whether it is worth asking the file system what an open file is: one that a network or a
+    /// program has no more may never answer. `info` is what the kernel itself says of the file.
+    fn may_be(&self, target: &Path, info: impl FnOnce() -> Option<String>) -> bool {
+        let Some(own) = &self.found else { return false };
+        if own.file_type().is_block_device() {
+            return target.starts_with("/dev");
+        }
+        // Sockets and pipes have no path.
+        if !own.is_file() || !target.is_absolute() {
+            return false;
+        }
+        let info = info().unwrap_or_default();
+        // Kernels before 5.14 do not say it.
+        let inode =
+            info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse::<u64>().ok());
+        match inode {
+            Some(inode) => own.ino() == inode,
+            None => self.names.iter().any(|name| name.file_name() == target.file_name()),
+        }
+    }
+
+    fn is(&self, other: Option<Metadata>) -> bool {
+        let Some((own, other)) = self.found.as_ref().zip(other) else { return false };
+        // A device may have several nodes.
+        match own.file_type().is_block_device() {
+            true => other.file_type().is_block_device() && own.rdev() == other.rdev(),
+            false => (own.dev(), own.ino()) == (other.dev(), other.ino()),
+        }
+    }
 }
 
 /// Where `device` is mounted, of the lines of a process's `mountinfo`.
@@ -93,16 +180,80 @@ mod tests {
         assert!(found("/a/disk", None).is_empty());
     }
 
+    /// What `look` finds while another process has `path` open, and how that is told.
+    fn while_open<T>(path: &Path, look: impl FnOnce() -> T) -> (T, String) {
+        let file = fs::File::open(path).unwrap();
+        let mut holder = std::process::Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+        let found = look();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        (found, format!("sleep (process {}) has it open", holder.id()))
+    }
+
     #[test]
     fn who_has_it_open_is_named() {
         let path = std::env::temp_dir().join(format!("blocklab-holders-{}", std::process::id()));
         fs::write(&path, "").unwrap();
-        let file = fs::File::open(&path).unwrap();
-        let mut holder = std::process::Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
-        let found = of(&path);
-        holder.kill().unwrap();
-        holder.wait().unwrap();
+        let (found, told) = while_open(&path, || of(&path));
         fs::remove_file(&path).unwrap();
-        assert_eq!(found, [format!("sleep (process {}) has it open", holder.id())]);
+        assert_eq!(found, [told]);
+    }
+
+    #[test]
+    fn who_has_it_open_by_another_name_is_named() {
+        let folder = crate::PrivateFolder::new().unwrap();
+        let at = |name: &str| folder.path.join(name);
+        fs::write(at("disk"), "").unwrap();
+        fs::hard_link(at("disk"), at("other")).unwrap();
+        std::os::unix::fs::symlink("disk", at("link")).unwrap();
+        fs::write(at("third"), "").unwrap();
+        let (found, told) =
+            while_open(&at("other"), || ["disk", "link", "third"].map(|name| of(&at(name))));
+        assert_eq!(found, [vec![told.clone()], vec![told], vec![]]);
+    }
+
+    #[test]
+    fn no_file_system_is_asked_for_what_can_be_told_without_it() {
+        let info = |text: &str| Some(text.to_string());
+        let file = crate::PrivateFolder::new().unwrap();
+        let path = file.path.join("disk");
+        fs::write(&path, "").unwrap();
+        let sought = Sought::new(&path);
+        let own = format!("pos:\t0\nmnt_id:\t24\nino:\t{}\n", path.metadata().unwrap().ino());
+        assert!(sought.may_be(Path::new("/dead/x"), || info(&own)));
+        assert!(!sought.may_be(Path::new("/dead/disk"), || info("ino:\t0\n")));
+        // An older kernel.
+        assert!(sought.may_be(Path::new("/other/disk"), || info("pos:\t0\n")));
+        assert!(!sought.may_be(Path::new("/dead/x"), || info("pos:\t0\n")));
+        assert!(!sought.may_be(Path::new("socket:[7]"), || info(&own)));
+    }
+
+    #[test]
+    fn who_has_the_whole_drive_open_uses_its_partitions() {
+        let folder = crate::PrivateFolder::new().unwrap();
+        let at = |name: &str| folder.path.join(name);
+        fs::create_dir_all(at("devices/sdx/sdx1")).unwrap();
+        fs::create_dir_all(at("block")).unwrap();
+        fs::write(at("devices/sdx/sdx1/partition"), "1\n").unwrap();
+        for (name, folder) in [("sdx", "../devices/sdx"), ("sdx1", "../devices/sdx/sdx1")] {
+            std::os::unix::fs::symlink(folder, at("block").join(name)).unwrap();
+            fs::write(at(name), "").unwrap();
+        }
+        let (found, told) = while_open(&at("sdx"), || {
+            ["sdx1", "sdx"].map(|name| of_whole(&at(name), &at("block")))
+        });
+        let whole = at("sdx").canonicalize().unwrap();
+        let told = format!("{}, which it is a part of: {told}", whole.display());
+        assert_eq!(found, [vec![told], vec![]]);
+    }
+
+    #[test]
+    fn what_lies_on_a_partition_is_named() {
+        let folder = crate::PrivateFolder::new().unwrap();
+        let blocks = folder.path.join("block");
+        fs::create_dir_all(blocks.join("sdx1/holders/dm-7")).unwrap();
+        assert_eq!(of_with(Path::new("/dev/sdx1"), &blocks, None), ["dm-7 lies on it"]);
+        // Partitions have folders of their own there.
+        assert_eq!(loops::BLOCKS, "/sys/class/block");
     }
 }

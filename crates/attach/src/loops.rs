@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-/// What the kernel knows of block devices.
-pub(crate) const BLOCKS: &str = "/sys/block";
+/// What the kernel knows of block devices, partitions among them.
+pub(crate) const BLOCKS: &str = "/sys/class/block";
 
 /// The file under a loop device or a partition of one; `None` for anything else, and where that
 /// file has no name here.

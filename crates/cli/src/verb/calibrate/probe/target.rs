@@ -109,10 +109,13 @@ impl Target {
         }
         let path = Path::new(&self.name);
         let mut users: Vec<String> = Vec::new();
-        for device in partitions(path).iter().chain([&path.to_path_buf()]) {
-            let found = attach::holders::of(device);
+        let mut add = |device: &Path, found: Vec<String>| {
             users.extend(found.into_iter().map(|user| format!("{}: {user}", device.display())));
+        };
+        for part in partitions(path) {
+            add(&part, attach::holders::of_itself(&part));
         }
+        add(path, attach::holders::of(path));
         // The kernel knows more: it gives a device that is held to nobody else.
         const O_EXCL: i32 = 0o200;
         let flags = if self.is_block { O_EXCL } else { 0 };
