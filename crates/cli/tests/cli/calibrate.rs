@@ -261,13 +261,15 @@ for option; do
     --rw=*) rw=${option#*=};;
     --bs=*) bs=${option#*=};;
     --iodepth=*) depth=${option#*=};;
+    --ioengine=*) engine=${option#*=};;
   esac
 done
 case $rw in *read) way=read;; *trim) way=trim;; *) way=write; times=100;; esac
 cat << END
 { "fio version": "fio-3.33", "jobs": [{
     "jobname": "a",
-    "job options": { "rw": "$rw", "bs": "$bs", "iodepth": "$depth" },
+    "job options": { "rw": "$rw", "bs": "$bs", "iodepth": "$depth",
+      "ioengine": "$engine" },
     "$way": {
       "iops": $times,
       "lat_ns": { "mean": 9000 },

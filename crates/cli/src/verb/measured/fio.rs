@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::engine::{SYNCHRONOUS, USUAL};
 use super::points::{Beside, KINDS, Offered, Point, Wrong, of_process, unless_left_out};
 
 /// A job's option: its own, or that of all.
@@ -123,6 +124,23 @@ fn rate(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().map(|number| number * factor)
 }
 
+/// A depth that an engine takes no notice of is not what the drive was measured at.
+fn one_at_a_time(engine: Option<&str>, iodepth: u32) -> Result<(), Wrong> {
+    if iodepth <= 1 || !SYNCHRONOUS.contains(&engine.unwrap_or(USUAL)) {
+        return Ok(());
+    }
+    let engine = match engine {
+        Some(engine) => format!("ioengine={engine}"),
+        None => format!("{USUAL}, fio's engine where none is named,"),
+    };
+    let what = format!(
+        "iodepth is {iodepth}, but {engine} takes no notice of it: one request was in \
+         flight per job"
+    );
+    let expected = "a run with --ioengine=io_uring or libaio, which have as many as iodepth says";
+    Err((what, format!("{expected}, or iodepth=1")))
+}
+
 /// The point of a job and its clones: rates add up, the mean is that of all, a percentile that of
 /// the clone in which it was largest.
 fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<Point, Wrong> {
@@ -135,6 +153,7 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
     };
     let bs = option(global, clones[0], &["bs", "blocksize"]).unwrap_or("4k").to_string();
     let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
+    one_at_a_time(option(global, clones[0], &["ioengine"]), iodepth)?;
     let direction = if rw.ends_with("read") { "read" } else { "write" };
     let of = |clone: &Value, pointer: &str| {
         clone.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
@@ -180,8 +199,10 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
 mod tests {
     use super::*;
 
-    const JOB: &str = r#"{"jobname":"a","job options":{"iodepth":"8"},"read":{"iops":100.5,
-        "lat_ns":{"mean":2000},"clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
+    const JOB: &str = r#"{"jobname":"a",
+        "job options":{"iodepth":"8","ioengine":"libaio"},
+        "read":{"iops":100.5,"lat_ns":{"mean":2000},
+        "clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
 
     fn fio(jobs: &str) -> String {
         format!(r#"{{"global options":{{"rw":"randread","bs":"4k"}},"jobs":[{jobs}]}}"#)
@@ -238,6 +259,30 @@ mod tests {
             let (what, _) = of_fio(text).unwrap_err();
             assert!(what.starts_with(said), "{text}: {what}");
         }
+    }
+
+    #[test]
+    fn a_depth_that_the_engine_does_not_have_is_refused() {
+        let none = JOB.replace(r#","ioengine":"libaio""#, "");
+        for (job, told) in [
+            (JOB.replace("libaio", "psync"), "ioengine=psync takes no"),
+            (JOB.replace("libaio", "mmap"), "ioengine=mmap takes no"),
+            (none.clone(), "psync, fio's engine where none is named, takes no"),
+        ] {
+            let (what, expected) = of_fio(&fio(&job)).unwrap_err();
+            let told = format!(
+                "job `a`: iodepth is 8, but {told} notice of it: one request was in flight per job"
+            );
+            assert_eq!(what, told);
+            assert!(expected.contains("--ioengine=io_uring or libaio"), "{expected}");
+            assert!(of_fio(&fio(&job.replace("\"8\"", "\"1\""))).is_ok(), "{job}");
+        }
+        // One for all jobs; a job's own goes before it.
+        let all = |job: &str, engine: &str| {
+            of_fio(&fio(job).replace(r#""rw":"#, &format!(r#""ioengine":"{engine}","rw":"#)))
+        };
+        assert!(all(&none, "io_uring").is_ok() && all(&none, "sync").is_err());
+        assert!(all(JOB, "sync").is_ok());
     }
 
     /// The job with a rate.

@@ -12,6 +12,7 @@ use study::Failure;
 use super::plan::{Job, RAMP_SECONDS};
 use super::target::Target;
 use crate::interrupt;
+use crate::verb::measured::engine::SYNCHRONOUS;
 
 pub(super) struct Fio {
     path: PathBuf,
@@ -19,19 +20,6 @@ pub(super) struct Fio {
     runtime: u32,
 }
 
-/// Engines of fio that have one request under way whatever the depth.
-const SYNCHRONOUS: [&str; 10] = [
-    "sync",
-    "psync",
-    "vsync",
-    "pvsync",
-    "pvsync2",
-    "mmap",
-    "splice",
-    "falloc",
-    "ftruncate",
-    "null",
-];
 /// What helps where a kernel has no io_uring for its user.
 const OTHER_ENGINES: &str = "--engine libaio or posixaio, if this kernel has no io_uring for you";
 
