@@ -269,7 +269,7 @@ cat << END
 { "fio version": "fio-3.33", "jobs": [{
     "jobname": "a",
     "job options": { "rw": "$rw", "bs": "$bs", "iodepth": "$depth",
-      "ioengine": "$engine" },
+      "ioengine": "$engine", "direct": "1" },
     "$way": {
       "iops": $times,
       "lat_ns": { "mean": 9000 },

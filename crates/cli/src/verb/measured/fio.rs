@@ -14,6 +14,32 @@ fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) ->
     tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
 }
 
+/// The option of a job that asks for requests of several sizes.
+fn of_several_sizes(global: &Map<String, Value>, job: &Value) -> Option<String> {
+    // Shares go before any other size, a range before those of all.
+    let own = job.get("job options").and_then(Value::as_object);
+    let has = |table: &Map<String, Value>, names: &[&str]| {
+        let found = names.iter().find_map(|name| Some((name.to_string(), table.get(*name)?)));
+        found.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+    };
+    let tables: Vec<&Map<String, Value>> = own.into_iter().chain([global]).collect();
+    let shares = tables.iter().find_map(|table| has(table, &["bssplit"]));
+    let ranges = || {
+        let sized = tables.iter().find(|table| has(table, &SIZES).is_some())?;
+        has(sized, &SIZES[..2])
+    };
+    shares.or_else(ranges)
+}
+
+/// Options for the size of requests; the first two are ranges.
+const SIZES: [&str; 4] = ["bsrange", "blocksize_range", "bs", "blocksize"];
+
+/// Whether what was measured may be the memory of the host.
+fn may_be_cached(global: &Map<String, Value>, job: &Value) -> bool {
+    let is = |name: &str, value: &str| option(global, job, &[name]).map(str::trim) == Some(value);
+    !is("direct", "1") && !is("buffered", "0")
+}
+
 pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let whole: Value = serde_json::from_str(text)
         .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
@@ -33,7 +59,8 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         });
         by_name.entry((place, name)).or_default().push(job);
     }
-    let (mut points, mut left_out, mut began) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut points, mut notes, mut began) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cached: Vec<&str> = Vec::new();
     for ((_, name), clones) in by_name {
         let rw = option(global, clones[0], &["rw", "readwrite"]).unwrap_or("read");
         let halves = match rw {
@@ -46,10 +73,15 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             // What is in a mix is said by the rates; without them it is not run.
             "rw" | "readwrite" | "randrw" if paced => &halves,
             _ => {
-                left_out.push(format!("job `{name}`: rw={rw} is left out"));
+                notes.push(format!("job `{name}`: rw={rw} is left out"));
                 continue;
             }
         };
+        if let Some(sizes) = of_several_sizes(global, clones[0]) {
+            notes.push(format!("job `{name}`: {sizes} is left out"));
+            continue;
+        }
+        cached.extend(may_be_cached(global, clones[0]).then_some(name));
         let of_name = |(what, expected): Wrong| (format!("job `{name}`: {what}"), expected);
         for rw in own {
             let mut point = of_jobs(global, rw, &clones).map_err(of_name)?;
@@ -64,7 +96,18 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         }
     }
     at_once(&mut points, &began);
-    Ok((points, left_out))
+    notes.extend(note_of_cached(&cached));
+    Ok((points, notes))
+}
+
+fn note_of_cached(jobs: &[&str]) -> Option<String> {
+    let names: Vec<String> = jobs.iter().map(|name| format!("`{name}`")).collect();
+    let which = match &names[..] {
+        [] => return None,
+        [one] => format!("job {one}"),
+        [first, more @ ..] => format!("job {first} and {} more", more.len()),
+    };
+    Some(format!("{which}: without direct=1, the host's page cache may have answered"))
 }
 
 /// When a job began, if fio says so.
@@ -200,7 +243,7 @@ mod tests {
     use super::*;
 
     const JOB: &str = r#"{"jobname":"a",
-        "job options":{"iodepth":"8","ioengine":"libaio"},
+        "job options":{"iodepth":"8","ioengine":"libaio","direct":"1"},
         "read":{"iops":100.5,"lat_ns":{"mean":2000},
         "clat_ns":{"percentile":{"50.000000":1500,"99.000000":9000}}}}"#;
 
@@ -259,6 +302,50 @@ mod tests {
             let (what, _) = of_fio(text).unwrap_err();
             assert!(what.starts_with(said), "{text}: {what}");
         }
+    }
+
+    #[test]
+    fn jobs_of_several_sizes_are_left_out_with_a_word() {
+        let of = |own: &str, all: &str| {
+            let job = JOB.replace(r#""iodepth":"8""#, &format!(r#""iodepth":"8"{own}"#));
+            let text = fio(&job).replace(r#","bs":"4k""#, all);
+            of_fio(&text).map(|(points, notes)| (points.first().map(|it| it.bs.clone()), notes))
+        };
+        let left_out = |what: &str| Ok((None, vec![format!("job `a`: {what} is left out")]));
+        let sized = |bs: &str| Ok((Some(bs.to_string()), Vec::new()));
+        for (own, all, is) in [
+            (r#","bsrange":"4k-64k""#, "", left_out("bsrange=4k-64k")),
+            (r#","blocksize_range":"4k-8k""#, "", left_out("blocksize_range=4k-8k")),
+            (r#","bssplit":"4k/60:8k/40""#, "", left_out("bssplit=4k/60:8k/40")),
+            (r#","bs":"4k""#, r#","bssplit":"4k/60:8k/40""#, left_out("bssplit=4k/60:8k/40")),
+            (r#","bsrange":"4k-8k""#, r#","bs":"4k""#, left_out("bsrange=4k-8k")),
+            ("", r#","bsrange":"4k-8k""#, left_out("bsrange=4k-8k")),
+            (r#","bs":"16k""#, r#","bsrange":"4k-8k""#, sized("16k")),
+            (r#","blocksize":"16k""#, r#","bs":"4k""#, sized("16k")),
+            ("", r#","blocksize":"16k""#, sized("16k")),
+            ("", "", sized("4k")),
+        ] {
+            assert_eq!(of(own, all), is, "{own} {all}");
+        }
+    }
+
+    #[test]
+    fn what_the_page_cache_may_have_answered_is_told() {
+        let noted = |jobs: &str| of_fio(&fio(jobs)).unwrap().1;
+        let told = |which| {
+            vec![format!("{which}: without direct=1, the host's page cache may have answered")]
+        };
+        let none = JOB.replace(r#","direct":"1""#, "");
+        assert_eq!(noted(JOB), Vec::<String>::new());
+        assert_eq!(noted(&none), told("job `a`"));
+        assert_eq!(noted(&JOB.replace(r#""direct":"1""#, r#""direct":"0""#)), told("job `a`"));
+        let not_buffered = JOB.replace(r#""direct":"1""#, r#""buffered":"0""#);
+        assert_eq!(noted(&not_buffered), Vec::<String>::new());
+        let other = none.replace("\"a\"", "\"b\"");
+        assert_eq!(noted(&[&*none, &other].join(",")), told("job `a` and 1 more"));
+        // Of all jobs.
+        let all = fio(&none).replace(r#""rw":"#, r#""direct":"1","rw":"#);
+        assert_eq!(of_fio(&all).unwrap().1, Vec::<String>::new());
     }
 
     #[test]
