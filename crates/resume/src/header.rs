@@ -13,7 +13,8 @@ pub const HEADER_SECTOR: u64 = PAGE_SECTORS;
 /// The page at which the data begins.
 const DATA_PAGE: u64 = 2;
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"blkmark\x01");
-const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"blkresum");
+/// How a header begins.
+pub const HEADER_MAGIC: [u8; 8] = *b"blkresum";
 /// 512 GiB: what the page tables of the jump map.
 const FRAMES_MAX: u64 = 1 << 27;
 /// Disks that a header has room for.
@@ -185,7 +186,7 @@ impl Header {
         let mut bytes = [0; PAGE_BYTES];
         let Entry { jump, jump_physical, cr3, magic, map_sum } = self.entry;
         let fields = [
-            HEADER_MAGIC,
+            u64::from_le_bytes(HEADER_MAGIC),
             Refusal::VERSION,
             self.id,
             jump,
@@ -244,7 +245,7 @@ impl Header {
     /// Is it a header of any version?
     pub fn is_whole(bytes: &[u8; PAGE_BYTES]) -> bool {
         let sum = u32_at(bytes, HEADER_SUM_AT);
-        sum == checksum(&bytes[..HEADER_SUM_AT]) && u64_at(bytes, 0) == HEADER_MAGIC
+        sum == checksum(&bytes[..HEADER_SUM_AT]) && bytes.starts_with(&HEADER_MAGIC)
     }
 
     fn parse(bytes: &[u8; PAGE_BYTES]) -> Result<Header, Refusal> {

@@ -25,7 +25,7 @@ pub mod swsusp;
 
 pub use checksum::{DataSum, checksum, crc32c, superblock_sum};
 pub use group::{Group, Groups};
-pub use header::{Disk, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
+pub use header::{Disk, HEADER_MAGIC, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
 pub use page_tables::{PageTables, frames_needed};
 pub use plan::{Buffers, LoadPlan, Moved, Parts, Piece, Transfer};
 pub use refusal::Refusal;

@@ -50,11 +50,10 @@ impl Copy {
     /// Of what is in `file`.
     fn new(file: &Path, text: String, usual: Usual, note: Option<String>) -> Result<Copy, Failure> {
         let (shown, init) = (file.display(), usual.init);
-        let by_hand = format!("boot once with `{WORDS}` added to the kernel's command line");
         if text.contains('\u{fffd}') {
             return Err(Failure::input(format!("{shown}: the usual entry is not UTF-8"))
                 .expected("an entry that can be copied")
-                .help(by_hand));
+                .help(by_hand()));
         }
         let is_path = |init: &String| init.starts_with('/') && !init.contains(['$', '\'', '"']);
         match init {
@@ -127,12 +126,17 @@ pub(super) fn make(root: &Path) -> Result<Option<Entry>, Failure> {
     refused.map_or(Ok(None), Err)
 }
 
+/// What to do where no entry can be made.
+fn by_hand() -> String {
+    format!("boot once with `{WORDS}` added to the kernel's command line")
+}
+
 fn refuse_in_use(root: &Path, path: &Path) -> Result<(), Failure> {
     place::check(root, path)?;
     if !own::is_ours(path)? && path.exists() {
         return Err(Failure::input(format!("{}: it is in use", path.display()))
             .expected("none: the new entry would go there")
-            .help(format!("boot once with `{WORDS}` added to the kernel's command line")));
+            .help(by_hand()));
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use resume::lz4::{self, Places};
 use resume::{
-    DataSum, Group, HEADER_SECTOR, Header, MARK_SECTOR, Mark, PAGE_BYTES, SECTOR_BYTES,
-    SUMMED_PAGES, superblock_sum,
+    DataSum, Group, HEADER_MAGIC, HEADER_SECTOR, Header, MARK_SECTOR, Mark, PAGE_BYTES,
+    SECTOR_BYTES, SUMMED_PAGES, superblock_sum,
 };
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
@@ -78,8 +78,6 @@ pub(super) const HEADER_PAGE: u64 = HEADER_SECTOR * SECTOR_BYTES as u64 / PAGE_B
 /// So much of a target is zero if it holds nothing: file systems may leave their first 64 KiB
 /// (btrfs, ReiserFS, ZFS).
 const LOOK_PAGES: u64 = 256;
-/// How a header begins.
-const MAGIC: &[u8] = b"blkresum";
 
 /// A partition, disk or file that holds an image or nothing.
 pub(crate) struct Target {
@@ -132,28 +130,17 @@ impl Target {
 
     /// True for an image, finished or not; false for zeros.
     fn is_ours(&self) -> Result<bool, String> {
-        let page = |index: u64| {
-            let mut page = Page::default();
-            self.read(index * PAGE_BYTES as u64, &mut page).map(|()| page)
-        };
-        let (first, header) = (page(0)?, page(HEADER_PAGE)?);
+        let (first, header) = (self.page(0)?, self.page(HEADER_PAGE)?);
         let sector: &[u8; SECTOR_BYTES] = first.0.first_chunk().expect("a page has sectors");
-        let zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let marked = Mark::read(sector).is_ok();
-        let begun = header.0.starts_with(MAGIC) && zeros(&header.0[MAGIC.len()..]);
+        let begun = header.0.starts_with(&HEADER_MAGIC) && zeros(&header.0[HEADER_MAGIC.len()..]);
+        let has_header = begun || Header::is_whole(&header.0);
         if (marked || zeros(sector)) && zeros(&first.0[SECTOR_BYTES..]) {
-            if begun || Header::is_whole(&header.0) {
-                if marked || !self.is_taken(&page)? {
-                    return Ok(true);
-                }
-            } else if !marked {
-                let mut blank = true;
-                for index in 0..LOOK_PAGES.min(self.pages) {
-                    blank = blank && zeros(&page(index)?.0);
-                }
-                if blank {
-                    return Ok(false);
-                }
+            if has_header && (marked || !self.is_taken()?) {
+                return Ok(true);
+            }
+            if !has_header && !marked && self.is_zero()? {
+                return Ok(false);
             }
         }
         Err(format!(
@@ -163,18 +150,37 @@ impl Target {
         ))
     }
 
+    fn page(&self, index: u64) -> Result<Page, String> {
+        let mut page = Page::default();
+        self.read(index * PAGE_BYTES as u64, &mut page).map(|()| page)
+    }
+
+    /// Is all zero that is looked at?
+    fn is_zero(&self) -> Result<bool, String> {
+        for index in 0..LOOK_PAGES.min(self.pages) {
+            if !zeros(&self.page(index)?.0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Does it hold what begins behind an image's first two pages, and left those as they were?
-    fn is_taken(&self, page: &impl Fn(u64) -> Result<Page, String>) -> Result<bool, String> {
-        const OTHERS: [(u64, &[u8]); 4] =
+    fn is_taken(&self) -> Result<bool, String> {
+        const OTHERS: [(usize, &[u8]); 4] =
             [(32_768, b"JFS1"), (32_769, b"CD001"), (65_588, b"ReIsEr"), (65_600, b"_BHRfS_M")];
         // ZFS keeps its newest states in a ring of places.
         const ZFS: u64 = 0x00ba_b10c;
-        let ring = (131_072..262_144).step_by(1024);
-        let zfs = [ZFS.to_le_bytes(), ZFS.to_be_bytes()];
-        let zfs = ring.flat_map(|at| zfs.iter().map(move |word| (at, &word[..])));
-        for (at, word) in OTHERS.into_iter().chain(zfs) {
-            let (index, within) = (at / PAGE_BYTES as u64, (at % PAGE_BYTES as u64) as usize);
-            if index < self.pages && page(index)?.0[within..].starts_with(word) {
+        const RING: std::ops::Range<usize> = 131_072..262_144;
+        let is_state = |bytes: &[u8]| {
+            bytes.starts_with(&ZFS.to_le_bytes()) || bytes.starts_with(&ZFS.to_be_bytes())
+        };
+        for index in 0..(RING.end / PAGE_BYTES).min(self.pages as usize) {
+            let (at, page) = (index * PAGE_BYTES, self.page(index as u64)?);
+            let mut here = OTHERS.iter().filter(|(other, _)| other / PAGE_BYTES == index);
+            if here.any(|(other, word)| page.0[other - at..].starts_with(word))
+                || RING.contains(&at) && page.0.chunks(1024).any(is_state)
+            {
                 return Ok(true);
             }
         }
@@ -215,7 +221,7 @@ impl Store for Target {
     /// ours.
     fn erase_mark(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.is_blank) {
-            self.write_bytes(HEADER_PAGE, MAGIC)?;
+            self.write_bytes(HEADER_PAGE, &HEADER_MAGIC)?;
         }
         self.write(MARK_SECTOR, &[Page::default()])?;
         self.sync()
@@ -228,6 +234,10 @@ impl Store for Target {
     fn pages(&self) -> u64 {
         self.pages
     }
+}
+
+fn zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn filled(bytes: &[u8]) -> Page {
