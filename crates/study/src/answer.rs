@@ -6,8 +6,8 @@ use crate::axis_value::AxisValue;
 use crate::chance;
 use crate::document::AnswerMetric;
 use crate::expect::{Params, Runs, Selection};
+use crate::few;
 use crate::figure::Figure;
-use crate::metrics::{self, Metrics};
 use crate::plan::PlannedStudy;
 use crate::planned::PlannedRun;
 use crate::spoken::{self, number};
@@ -23,8 +23,6 @@ pub struct Answer {
     pub text: String,
 }
 
-/// Requests that must lie beyond a percentile for it to say something.
-const BEYOND_MIN: f64 = 10.0;
 /// Values of an axis that a sentence can name.
 const NAMED_MAX: usize = 4;
 /// Axes beside the first that have a sentence each.
@@ -65,7 +63,9 @@ pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {
     for axis in swept.take(SENTENCES_MAX) {
         text += &Cases::of(&points, axis, &axes).change(axis).unwrap_or_default();
     }
-    text += &too_few(&metric, runs).unwrap_or_default();
+    text += &few::requests(&metric, runs.iter().map(|(_, metrics)| *metrics))
+        .map(|few| format!(" That is no answer yet: {few}."))
+        .unwrap_or_default();
     text += &chance::said(&selection, runs, plan.travels()).unwrap_or_default();
     Some(Answer { by: by.map(String::from), metric, text })
 }
@@ -352,28 +352,6 @@ fn span(metric: &str, values: impl Iterator<Item = f64>) -> String {
     let ends = values.fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(v), high.max(v)));
     let (low, high) = (spoken::of(metric, ends.0), spoken::of(metric, ends.1));
     if low == high { low } else { format!("{low} to {high}") }
-}
-
-/// Why a percentile of so few requests says nothing.
-fn too_few(metric: &str, runs: &Runs) -> Option<String> {
-    let share = metrics::percentile(metric)?;
-    let needed = BEYOND_MIN / (1.0 - share);
-    let count = |metrics: &Metrics| {
-        let of = |name: &str| metrics.get(name).copied().flatten();
-        match metric.split_once("latency") {
-            Some(("", _)) => of("host_requests"),
-            Some((kind, _)) => Some(of(&format!("{kind}iops"))? * of("simulated_s")?),
-            None => None,
-        }
-    };
-    let fewest = runs.iter().filter_map(|(_, metrics)| count(metrics)).min_by(f64::total_cmp)?;
-    (fewest.round() < needed).then(|| {
-        format!(
-            " That is no answer yet: a run has {} such requests, and this percentile takes {}.",
-            number(fewest.round(), 12),
-            number(needed.ceil(), 12)
-        )
-    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::axis_value::AxisValue;
 use crate::document::{Band, Claim, Expect};
+use crate::few;
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;
 use crate::spoken;
@@ -114,6 +115,13 @@ impl Selection<'_> {
         points
     }
 
+    /// What to say of a percentile of too few requests.
+    fn too_few(&self, runs: &Runs) -> String {
+        let selected = runs.iter().filter(|(run, _)| self.selects(run));
+        let few = few::requests(self.metric, selected.map(|(_, metrics)| *metrics));
+        few.map(|few| format!("; no evidence yet: {few}")).unwrap_or_default()
+    }
+
     fn value(&self, run: &PlannedRun, metrics: &Metrics, runs: &Runs) -> Option<f64> {
         let value = self.own_value(metrics)?;
         if self.relative_to.is_empty() {
@@ -160,7 +168,8 @@ pub(crate) fn check(expect: &Expect, runs: &Runs) -> Verdict {
         (Some(_), Some(value)) => measured(expect, value),
     };
     let at = point.filter(|_| points.len() > 1).map(|(params, _)| at(params)).unwrap_or_default();
-    let (text, expected, measured) = (expect.text.clone(), wanted(expect), measured + &at);
+    let measured = measured + &at + &expect.selection().too_few(runs);
+    let (text, expected) = (expect.text.clone(), wanted(expect));
     Verdict { text, ok, value, expected, measured }
 }
 
@@ -234,7 +243,7 @@ pub(crate) fn judge(claim: &Claim, runs: &Runs) -> Judged {
         source: claim.source.clone(),
         standing: values.iter().map(standing).max().unwrap_or(Standing::Not),
         range: (!known.is_empty()).then_some(ends),
-        expected: bounds(&name(claim.selection()), claim.holds),
+        expected: bounds(&name(claim.selection()), claim.holds) + &claim.selection().too_few(runs),
     }
 }
 

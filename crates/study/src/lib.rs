@@ -15,6 +15,7 @@ mod elevator;
 mod elsewhere;
 mod expect;
 pub mod explain;
+mod few;
 mod figure;
 mod files;
 mod gone;

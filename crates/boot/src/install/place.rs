@@ -41,14 +41,13 @@ pub(super) fn check(root: &Path, place: &Path) -> Result<(), Failure> {
 /// # Errors
 /// A link on the way that leads out of `root`, or why the file cannot be read.
 pub(super) fn read(root: &Path, file: &Path) -> Result<Option<String>, Failure> {
-    if !file.exists() {
+    let cannot = |why| Failure::machine(format!("cannot read {}: {why}", file.display()));
+    if !file.try_exists().map_err(cannot)? {
         return Ok(None);
     }
     check(root, file)?;
-    match fs::read(file) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(why) => Err(Failure::machine(format!("cannot read {}: {why}", file.display()))),
-    }
+    let bytes = fs::read(file).map_err(cannot)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 #[cfg(test)]

@@ -98,7 +98,13 @@ fn an_answer_that_is_none_says_so() {
     let answer = Test::study(&few).args(&["--json"]).json();
     let text = answer["answer"]["text"].as_str().unwrap();
     assert!(text.contains("10 us") && text.contains("no answer yet"), "{text}");
-    assert!(text.contains("a run has 3 such requests, and this percentile takes 1,000"), "{text}");
+    let counted = "a run has 3 such requests, and this percentile takes 1,000";
+    assert!(text.contains(counted), "{text}");
+    // Nor do they bear a statement out.
+    let stated = few + "[[expect]]\ntext = 'fast'\nmetric = 'latency_us_p99'\nmax = 1000";
+    let answer = Test::study(&stated).args(&["--json"]).json();
+    let measured = answer["expectations"][0]["measured"].as_str().unwrap();
+    assert_eq!(measured, format!("10 us; no evidence yet: {counted}"));
 }
 
 #[test]
