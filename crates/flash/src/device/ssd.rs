@@ -48,7 +48,7 @@
 //! one page of the flash are sensed one by one, and parity takes no room. Where the last page of a
 //! word line programs it all, the earlier ones count as programmed, and durable, once they were
 //! transferred: a drive without power-loss protection would program the rest of the word line for
-//! a flush, which takes a tPROG more.
+//! a flush, which takes a tPROG more. A FUA write waits for all of the buffer, like a flush.
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
@@ -157,7 +157,8 @@ impl<'de> Deserialize<'de> for OverProvisioning {
     }
 }
 
-/// When and how blocks are collected.
+/// When and how blocks are collected. A mapping that frees its blocks itself only heeds
+/// `reserve_blocks`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CollectionParams {
@@ -214,7 +215,8 @@ pub enum TimingMode {
     /// Events on dies and channels.
     #[default]
     Event,
-    /// None at all: only write amplification and wear are of interest.
+    /// None at all: only write amplification and wear are of interest. Each request then writes its
+    /// pages whole: there is no write buffer that puts parts of a page together.
     None,
 }
 
@@ -321,10 +323,11 @@ impl Params {
             logical_pages,
             reserve: self.collection.reserve_blocks,
             copy_back: self.nand.copy_back,
-            pslc_bits: self.nand.pslc.map(|pslc| pslc.bits_per_cell),
+            pslc_pages: self.pslc_pages(),
         });
         let mapping = wrap(mapping.map_err(|e| e.within(self.mapping.name()).within("mapping"))?);
         let needs = mapping.needs();
+        self.check_used(needs)?;
         rules.raise(needs, self.collection.reserve_blocks);
         let planes = geometry.planes();
         let pools = if rules.global { 1 } else { planes };
@@ -362,6 +365,27 @@ impl Params {
         };
         let settings = self.settings(needs.pslc.is_some());
         Ok(Ssd { limits, controller: Controller::new(settings, parts) })
+    }
+
+    /// Pages of a block used as pSLC: whole pages of the flash.
+    fn pslc_pages(&self) -> Option<u32> {
+        let units = self.nand.units_per_page;
+        let pages = |bits: u32| self.geometry.pages_per_block / bits / units * units;
+        self.nand.pslc.map(|pslc| pages(pslc.bits_per_cell))
+    }
+
+    /// A scheme that frees its blocks itself asks nobody which one, and moves no cold block.
+    fn check_used(&self, needs: mapping::Needs) -> Result<(), ConfigError> {
+        let own = needs.pools > 0;
+        let key = match (&self.gc, &self.wear) {
+            (gc, _) if own && *gc != Params::default().gc => "gc",
+            (_, WearPolicy::Static(_)) if own => "wear",
+            _ => return Ok(()),
+        };
+        let mapping = self.mapping.name();
+        let message =
+            format!("mapping = \"{mapping}\" frees its blocks itself and asks no such policy");
+        Err(ConfigError::new(key, message))
     }
 
     /// What pages wait for before they come into the buffer.

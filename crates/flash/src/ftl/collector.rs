@@ -80,11 +80,9 @@ pub struct Collector {
     moves: Vec<Move>,
     /// Valid pages moved since the drive was built.
     pub pages_moved: u64,
-    /// Blocks collected since the drive was built.
-    pub blocks_collected: u64,
 }
 
-snapshot_fields!(Collector { gc, wear, pools, pages_moved, blocks_collected });
+snapshot_fields!(Collector { gc, wear, pools, pages_moved });
 
 impl Collector {
     /// A collector over `planes` planes.
@@ -96,16 +94,7 @@ impl Collector {
         };
         let pools = vec![PoolState::default(); (planes / planes_per_pool) as usize];
         let planes_per_pool = Divisor::new(planes_per_pool);
-        Collector {
-            rules,
-            gc,
-            wear,
-            pools,
-            planes_per_pool,
-            moves: Vec::new(),
-            pages_moved: 0,
-            blocks_collected: 0,
-        }
+        Collector { rules, gc, wear, pools, planes_per_pool, moves: Vec::new(), pages_moved: 0 }
     }
 
     /// Number of pools.
@@ -128,6 +117,12 @@ impl Collector {
     #[inline]
     pub fn is_active(&self, pool: u32) -> bool {
         self.pools[pool as usize].active
+    }
+
+    /// True while the pool is being collected because the drive was idle.
+    #[inline]
+    pub fn is_at_rest(&self, pool: u32) -> bool {
+        self.pools[pool as usize].background
     }
 
     fn at_most(&self, pool: u32, flash: &Flash, per_plane: u32) -> bool {
@@ -203,7 +198,6 @@ impl Collector {
             return CleaningStep::Blocked;
         }
         state.has_victim = false;
-        self.blocks_collected += 1;
         let cause = if state.wear { Cause::Wear } else { Cause::Gc };
         plan.push(FlashOp::erase(cause, flash.geometry.first_ppn(state.victim)));
         CleaningStep::Planned

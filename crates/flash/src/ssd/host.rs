@@ -123,7 +123,7 @@ impl HostPath {
 
     /// When `process` has submitted a command that it has now.
     #[inline]
-    fn submitted(&mut self, now: Nanos, process: u32) -> Nanos {
+    pub fn submitted(&mut self, now: Nanos, process: u32) -> Nanos {
         if self.process_interval == Nanos::ZERO {
             return now;
         }
@@ -132,10 +132,10 @@ impl HostPath {
         *last
     }
 
-    /// When the controller has the command and, for a write, its data.
+    /// When the controller has a command that was submitted then and, for a write, its data.
     #[inline]
-    pub fn arrival(&mut self, now: Nanos, request: &Request) -> Nanos {
-        let ready = self.submitted(now, request.process) + self.command;
+    pub fn arrival(&mut self, submitted: Nanos, request: &Request) -> Nanos {
+        let ready = submitted + self.command;
         match self.transfer(request, Op::Write) {
             None => ready,
             Some(time) => {
@@ -170,8 +170,9 @@ pub struct HostQueues {
     room: u32,
     /// Commands fetched and not answered.
     fetched: u32,
-    /// By process, in rising order; a queue stays when it is empty.
-    queues: Vec<(u32, VecDeque<u32>)>,
+    /// By process, in rising order: commands and when they were submitted. A queue stays when it is
+    /// empty.
+    queues: Vec<(u32, VecDeque<(u32, Nanos)>)>,
     /// The queue to look at first.
     turn: u32,
     waiting: u32,
@@ -197,19 +198,20 @@ impl HostQueues {
         }))
     }
 
-    /// A command came: true when it is fetched now, else it waits.
-    pub fn come(&mut self, process: u32, slot: u32) -> bool {
+    /// A command came: true when it is fetched as soon as it is submitted, else it waits.
+    pub fn come(&mut self, process: u32, slot: u32, submitted: Nanos) -> bool {
         if self.fetched < self.room {
             self.fetched += 1;
             return true;
         }
-        of_process(&mut self.queues, process).push_back(slot);
+        of_process(&mut self.queues, process).push_back((slot, submitted));
         self.waiting += 1;
         false
     }
 
-    /// A command was answered: the one that is fetched in its place, if any waits.
-    pub fn answered(&mut self) -> Option<u32> {
+    /// A command was answered: the one that is fetched in its place, if any waits, and when that
+    /// was submitted.
+    pub fn answered(&mut self) -> Option<(u32, Nanos)> {
         if self.waiting == 0 {
             self.fetched -= 1;
             return None;
@@ -218,8 +220,8 @@ impl HostQueues {
         loop {
             let at = self.turn as usize % self.queues.len();
             self.turn = (at as u32 + 1) % self.queues.len() as u32;
-            if let Some(slot) = self.queues[at].1.pop_front() {
-                return Some(slot);
+            if let Some(command) = self.queues[at].1.pop_front() {
+                return Some(command);
             }
         }
     }
@@ -258,8 +260,8 @@ mod tests {
             HostParams { command: us(4), process_interval: us(3), ..HostParams::default() };
         let mut path = HostPath::new(&params).unwrap();
         let mut at = |now: u64, process: u32, sectors: u32| {
-            let request = Request { process, ..Request::write(Lba(0), sectors) };
-            path.arrival(Nanos(now), &request).0
+            let submitted = path.submitted(Nanos(now), process);
+            path.arrival(submitted, &Request::write(Lba(0), sectors)).0
         };
         // Another process has a core of its own.
         assert_eq!([at(100, 7, 8), at(100, 7, 1024), at(100, 2, 8)], [7_100, 10_100, 7_100]);
@@ -287,13 +289,13 @@ mod tests {
     fn processes_take_turns_for_a_place_inside() {
         let params = HostParams { commands: Some(1), ..HostParams::default() };
         let mut queues = HostQueues::new(&params).unwrap().unwrap();
-        assert!(queues.come(1, 10));
-        for (process, slot) in [(1, 11), (1, 12), (2, 20), (1, 13)] {
-            assert!(!queues.come(process, slot));
-        }
+        let mut come = |process, slot| queues.come(process, slot, Nanos(u64::from(slot)));
+        assert!(come(1, 10));
+        assert!([(1, 11), (1, 12), (2, 20), (1, 13)].iter().all(|&(of, slot)| !come(of, slot)));
         let order: Vec<_> = (0..5).map(|_| queues.answered()).collect();
-        assert_eq!(order, [Some(11), Some(20), Some(12), Some(13), None]);
-        assert!(queues.come(2, 21));
+        let waited = [11, 20, 12, 13].map(|slot| Some((slot, Nanos(u64::from(slot)))));
+        assert!(order[..4] == waited && order[4].is_none(), "{order:?}");
+        assert!(queues.come(2, 21, Nanos::ZERO));
         let none = HostParams { commands: Some(0), ..HostParams::default() };
         assert_eq!(HostQueues::new(&none).unwrap_err().key, "commands");
     }

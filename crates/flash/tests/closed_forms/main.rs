@@ -1,5 +1,6 @@
 //! The SSD model against what can be computed without it: write amplification and timing.
 
+mod buffered;
 mod drive;
 #[path = "../support/mod.rs"]
 mod support;

@@ -8,17 +8,17 @@ use sim::{
 use crate::drive::{build, counters};
 
 /// Default NAND: tR, tPROG, tBERS and the bus time of a 2 KiB page, in nanoseconds.
-const R: u64 = 25_000;
+pub(crate) const R: u64 = 25_000;
 const P: u64 = 200_000;
 const E: u64 = 2_000_000;
-const X: u64 = 51_200;
+pub(crate) const X: u64 = 51_200;
 
-fn ssd(geometry: &str, rest: &str) -> Box<dyn Device> {
+pub(crate) fn ssd(geometry: &str, rest: &str) -> Box<dyn Device> {
     build(&format!("[ssd]\n{rest}\n[ssd.geometry]\nblocks_per_plane = 32\n{geometry}"))
 }
 
 /// One die of one plane.
-const ONE_DIE: &str = "channels = 1\ndies_per_package = 1\nplanes_per_die = 1\n";
+pub(crate) const ONE_DIE: &str = "channels = 1\ndies_per_package = 1\nplanes_per_die = 1\n";
 
 /// How pages follow each other.
 #[derive(Clone, Copy, PartialEq)]
@@ -100,7 +100,7 @@ fn run(device: &mut dyn Device, load: &mut Load, requests: u64) -> (Times, Outco
     (times, outcome)
 }
 
-fn fill(device: &mut dyn Device) {
+pub(crate) fn fill(device: &mut dyn Device) {
     let sectors = device.limits().sectors();
     device.apply(&Request::write(Lba(0), sectors as u32));
 }
@@ -397,7 +397,7 @@ fn a_paced_buffer_is_an_md1_queue() {
 }
 
 /// Submit a request and return when it is answered.
-fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
+pub(crate) fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
     let id = request.id;
     device.submit(now, request).unwrap();
     let mut out = Completions::new();
@@ -410,7 +410,7 @@ fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
     }
 }
 
-fn numbered(id: u64, process: u32, request: Request) -> Request {
+pub(crate) fn numbered(id: u64, process: u32, request: Request) -> Request {
     Request { id: sim::RequestId(id), process, ..request }
 }
 
@@ -455,6 +455,30 @@ fn a_program_runs_for_a_while_before_it_can_be_suspended() {
         let rest = format!("nand.program_suspend = '5us'\n{after}");
         assert_eq!(read_beside_a_program(&rest, 1), waits, "{rest}");
     }
+}
+
+/// A program of 50 ms that is pushed aside 2,400 times: an old end of its array phase is not taken
+/// for the present one, though a die counts to 256 only.
+#[test]
+fn a_program_that_is_suspended_again_and_again_takes_its_time() {
+    let mut device = ssd(ONE_DIE, "nand.program = ['50ms']\nnand.program_suspend = '5us'");
+    fill(&mut *device);
+    device.submit(Nanos::ZERO, numbered(0, 1, Request::write(Lba(0), 4))).unwrap();
+    let (mut now, mut out) = (Nanos(X), Completions::new());
+    for id in 1..=2_400 {
+        let next = now + Nanos(20_000);
+        while device.next_event().is_some_and(|at| at < next) {
+            device.advance(device.next_event().unwrap(), &mut out);
+        }
+        now = answered(&mut *device, next, numbered(id, 1, Request::read(Lba(400), 4)));
+        assert_eq!(now.since(next).0, 5_000 + R + X, "read {id}");
+    }
+    assert!(out.done.is_empty(), "{:?}", out.done);
+    while out.done.is_empty() {
+        let at = device.next_event().expect("it ends");
+        device.advance(at, &mut out);
+    }
+    assert_eq!(out.done[0].at.0, X + 50_000_000 + 2_400 * (5_000 + R + X));
 }
 
 /// The first write is being programmed, the others wait for their pace.

@@ -52,8 +52,8 @@ pub struct Context {
     pub reserve: u32,
     /// The flash can copy pages within a plane without the bus.
     pub copy_back: bool,
-    /// Bits of a cell that can be used as pSLC.
-    pub pslc_bits: Option<u32>,
+    /// Pages of a block that is used as pSLC, if it can be.
+    pub pslc_pages: Option<u32>,
 }
 
 impl Context {

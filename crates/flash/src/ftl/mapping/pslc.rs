@@ -83,8 +83,9 @@ impl Params {
     pub fn build(&self, context: &Context) -> Built {
         let blocks_per_plane = context.geometry.blocks_per_plane.get();
         let pages = context.geometry.pages_per_block.get();
-        let Some(pages_per_block) = context.pslc_bits.map(|bits| pages / bits) else {
-            let message = "the flash has no pSLC mode: say what it is like, for instance \
+        let Some(pages_per_block) = context.pslc_pages.filter(|&pages| pages > 0) else {
+            let message = "the flash has no pSLC mode, or no whole page in a block of it: say what \
+                           it is like, for instance \
                            nand.pslc = { read = \"30us\", program = \"200us\", bits_per_cell = 3 }";
             return Err(ConfigError::new("", message));
         };

@@ -197,9 +197,16 @@ impl Buffer {
         !self.protected
     }
 
-    /// True when the page's newest data is in the buffer.
+    /// True when newest data of the page is in the buffer.
     pub fn holds(&self, lpn: u32) -> bool {
         self.pages.find(lpn).is_some()
+    }
+
+    /// How many of the sectors `lba .. lba + sectors`, which are of one page, are in the buffer.
+    #[inline]
+    pub fn has(&self, lpn: u32, lba: Lba, sectors: u32) -> u32 {
+        let to = lba.0 + u64::from(sectors);
+        self.pages.find(lpn).map_or(0, |slot| self.pages.get(slot).has(lba.0, to))
     }
 
     /// Offer the part of `request` that falls on `lpn`: sectors `lba .. lba + sectors`.
@@ -259,7 +266,7 @@ impl Buffer {
             page.programming = true;
             // Emptied when its last program ended.
             std::mem::swap(&mut page.programmed_writers, &mut page.writers);
-            let sectors = page.programmed_writers.iter().map(|w| w.sectors).sum();
+            let sectors = page.programmed_sectors();
             let stream = page.stream;
             self.programming += 1;
             self.pop_front();

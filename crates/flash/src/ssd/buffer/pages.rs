@@ -33,6 +33,35 @@ pub(super) struct Writer {
 }
 
 snapshot_fields!(Writer { id, lba, sectors });
+
+impl Writer {
+    fn end(&self) -> u64 {
+        self.lba + u64::from(self.sectors)
+    }
+}
+
+/// How many sectors of `from..to` some of these writes cover.
+pub(super) fn covered<'a>(
+    writers: impl Iterator<Item = &'a Writer> + Clone,
+    from: u64,
+    to: u64,
+) -> u32 {
+    let (mut at, mut sectors) = (from, 0);
+    while at < to {
+        let reached = writers.clone().filter(|writer| writer.lba <= at).map(Writer::end).max();
+        match reached.filter(|&end| end > at) {
+            Some(end) => {
+                sectors += end.min(to) - at;
+                at = end;
+            }
+            None => match writers.clone().map(|writer| writer.lba).filter(|&lba| lba > at).min() {
+                Some(next) => at = next,
+                None => break,
+            },
+        }
+    }
+    sectors as u32
+}
 snapshot_fields!(Page { lpn, dirty, again, programming, stream, writers, programmed_writers });
 
 impl Page {
@@ -45,9 +74,27 @@ impl Page {
     /// A write came; those that it covers count no more.
     #[inline]
     pub(super) fn written_by(&mut self, writer: Writer) {
-        let end = |writer: &Writer| writer.lba + u64::from(writer.sectors);
-        self.writers.retain(|other| other.lba < writer.lba || end(other) > end(&writer));
+        self.writers.retain(|other| other.lba < writer.lba || other.end() > writer.end());
         self.writers.push(writer);
+    }
+
+    /// How many sectors of `from..to` it has. A program completes the page first.
+    #[inline]
+    pub(super) fn has(&self, from: u64, to: u64) -> u32 {
+        match (self.programming, &self.writers[..]) {
+            (true, _) => (to - from) as u32,
+            (false, [writer]) if writer.lba <= from && writer.end() >= to => (to - from) as u32,
+            (false, writers) => covered(writers.iter(), from, to),
+        }
+    }
+
+    /// How many sectors of it the program under way writes.
+    #[inline]
+    pub(super) fn programmed_sectors(&self) -> u32 {
+        match &self.programmed_writers[..] {
+            [writer] => writer.sectors,
+            writers => covered(writers.iter(), 0, u64::MAX),
+        }
     }
 }
 
@@ -92,6 +139,11 @@ impl Pages {
             slot = page.next;
         }
         None
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> &Page {
+        &self.pages[slot.0 as usize]
     }
 
     #[inline]
@@ -190,6 +242,21 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn a_sector_that_was_written_twice_counts_once() {
+        let writer = |(lba, sectors)| Writer { id: 0, lba, sectors };
+        let of = |writes: &[(u64, u32)], from, to| {
+            let writers: Vec<Writer> = writes.iter().copied().map(writer).collect();
+            covered(writers.iter(), from, to)
+        };
+        assert_eq!(of(&[(0, 16), (8, 16)], 0, 32), 24);
+        assert_eq!(of(&[(8, 16), (0, 16)], 0, u64::MAX), 24);
+        assert_eq!(of(&[(24, 8), (0, 8)], 0, 32), 16);
+        assert_eq!(of(&[(24, 8), (0, 8), (4, 24)], 2, 30), 28);
+        assert_eq!(of(&[(24, 8), (0, 8)], 8, 24), 0);
+        assert_eq!(of(&[], 8, 24), 0);
+    }
 
     #[test]
     fn it_is_a_map_by_logical_page() {

@@ -7,8 +7,9 @@ impl Controller {
     #[inline]
     pub(super) fn fetch_next(&mut self, now: Nanos) {
         let Some(queues) = &mut self.queues.0 else { return };
-        if let Some(slot) = queues.answered() {
-            let arrival = self.host.arrival(now, &self.requests[slot as usize].request());
+        if let Some((slot, submitted)) = queues.answered() {
+            let request = self.requests[slot as usize].request();
+            let arrival = self.host.arrival(now.max(submitted), &request);
             self.events.push(arrival, Event::Fetched(slot).pack());
         }
     }

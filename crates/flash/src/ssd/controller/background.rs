@@ -218,15 +218,20 @@ impl Controller {
         if lpn != NONE {
             buffer.programmed(lpn);
         }
-        let waiting = std::mem::take(&mut self.flushing);
-        let (ready, waiting) = waiting.into_iter().partition(|&(_, to)| buffer.is_clean_to(to));
-        self.flushing = waiting;
-        let ready: Vec<(u32, u64)> = ready;
-        for (slot, _) in ready {
+        for slot in self.flushed() {
             self.part_done(slot, now, out);
         }
         self.admit(now);
         self.destage();
+    }
+
+    /// Requests that wait no more for the buffer: nothing that was dirty when they came still is.
+    pub(super) fn flushed(&mut self) -> Vec<u32> {
+        let Some(buffer) = self.buffer.0.as_ref().filter(|_| !self.flushing.is_empty()) else {
+            return Vec::new();
+        };
+        let clean = |&mut (_, to): &mut (u32, u64)| buffer.is_clean_to(to);
+        self.flushing.extract_if(.., clean).map(|(slot, _)| slot).collect()
     }
 
     /// A block is free again: let waiting writes have it.
@@ -289,7 +294,8 @@ impl Controller {
         let urgent = self.collector.is_urgent(pool, &self.flash);
         // In a turn nobody else programs, and reads of the host still come first.
         if !urgent && !in_turn {
-            if turn.is_some() {
+            // At rest nobody opens a turn.
+            if turn.is_some() && !self.collector.is_at_rest(pool) {
                 return;
             }
             let plane = self.collector.working_plane(pool, &self.flash);

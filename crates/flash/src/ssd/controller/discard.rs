@@ -22,6 +22,10 @@ impl Controller {
             let part = Waiting { slot, lpn, sectors, stream: pending.stream, lba, index: 0, of: 1 };
             self.program_page(part);
         }
+        // It may have taken the last page that a flush waits for.
+        for flushed in self.flushed() {
+            self.events.push(now, Event::PageServed(flushed).pack());
+        }
         self.admit(now);
     }
 

@@ -253,7 +253,7 @@ impl Controller {
             out.add(format!("flash_copybacks.{}", cause.name()), copybacks);
         }
         out.add("gc_pages_moved", counts.programs(Cause::Gc));
-        out.add("gc_blocks_collected", self.collector.blocks_collected);
+        out.add("gc_blocks_collected", counts.get(Kind::Erase, Cause::Gc));
         let pages = self.pages_read + self.pages_written;
         let in_ram = MapStats { lookups: pages, hits: pages, double_reads: 0 };
         let stats = self.mapping.stats().unwrap_or(in_ram);

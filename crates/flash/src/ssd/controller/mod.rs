@@ -26,6 +26,7 @@ mod background;
 mod discard;
 mod instant;
 mod jobs;
+mod reading;
 mod turns;
 mod waiter;
 
@@ -286,12 +287,13 @@ impl Controller {
                 self.requests.len() as u32 - 1
             }
         };
+        let submitted = self.host.submitted(now, request.process);
         if let Some(queues) = &mut self.queues.0
-            && !queues.come(request.process, slot)
+            && !queues.come(request.process, slot, submitted)
         {
             return Ok(());
         }
-        let arrival = self.host.arrival(now, &request);
+        let arrival = self.host.arrival(submitted, &request);
         if arrival > now {
             self.mapping.prefetch(self.locate(request.lba.0).0);
             self.events.push_lane(HOST_LANE, arrival, Event::Fetched(slot).pack());
@@ -420,37 +422,6 @@ impl Controller {
         let whole = u32::from(part.sectors) == self.geometry.page_sectors;
         let Waiting { lpn, sectors, stream, index, of, .. } = *part;
         HostPage { lpn, sectors, whole, stream, index, of }
-    }
-
-    #[inline]
-    fn read_page(&mut self, part: Waiting, now: Nanos) {
-        self.pages_read += 1;
-        if self.settings.instant {
-            self.read_now(self.host_page(&part));
-            return;
-        }
-        if let Some(buffer) = self.buffer.0.as_ref().filter(|buffer| buffer.holds(part.lpn)) {
-            self.requests[part.slot as usize].remaining += 1;
-            self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
-            return;
-        }
-        self.plan_read(self.host_page(&part));
-        if let Some(oracle) = &self.oracle.0 {
-            let answered = oracle.answered(part.lpn, &self.plan.ops);
-            answered.unwrap_or_else(|wrong| panic!("wrong plan: {wrong}"));
-        }
-        self.submit_plan(Waiter::Request(part.slot), part.lpn, false);
-        self.check_planned();
-    }
-
-    /// Make the plan of a read.
-    #[inline]
-    fn plan_read(&mut self, page: HostPage) {
-        self.plan.clear();
-        let before = self.plan.counts.get(Kind::Read, Cause::Host);
-        self.mapping.read(&mut self.flash, page, &mut self.plan);
-        let touched = self.plan.counts.get(Kind::Read, Cause::Host) > before;
-        self.pages_read_unwritten += u64::from(!touched);
     }
 
     /// Collect where the present plan took a free block, if few are left there.

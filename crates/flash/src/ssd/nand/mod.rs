@@ -373,7 +373,9 @@ impl Nand {
         out: &mut Completions,
     ) -> Option<u32> {
         let die = &mut self.dies[index as usize];
-        if die.generation != generation {
+        // Counts come again after 256: what was pushed aside that long ago is known by its time.
+        let is_stale = die.generation != generation || die.array_end != now;
+        if is_stale || die.state != State::Array {
             return None;
         }
         let Group { kind, cause, .. } = die.current;

@@ -191,7 +191,7 @@ mod tests {
             logical_pages: 217,
             reserve: 1,
             copy_back: true,
-            pslc_bits: None,
+            pslc_pages: None,
         };
         for striping in [Striping::Pages, Striping::Blocks] {
             let layout = Layout::new(&context, striping);

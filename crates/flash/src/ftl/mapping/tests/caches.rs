@@ -249,6 +249,14 @@ fn impossible_parameters_are_refused_with_their_range() {
         ("cdftl = { pages_percent = 0 }", "mapping.cdftl.pages_percent: ", "1 to 99, got 0"),
         ("tpftl = { cache = '19B' }", "mapping.tpftl.cache: ", "at least 20 bytes"),
         ("leaftl = { error_bound = 17 }", "mapping.leaftl.error_bound: ", "0 to 16, got 17"),
+        (
+            "wadpm = { window.hill-climb = { start = 0.1, min = 50 } }",
+            "mapping.wadpm.window.hill-climb.start: ",
+            "expected at least",
+        ),
+        // Who frees blocks himself asks nobody which.
+        ("bast = {}\ngc = 'fifo'", "gc: ", "mapping = \"bast\" frees its blocks itself"),
+        ("zns = {}\nwear = 'static'", "wear: ", "mapping = \"zns\" frees its blocks itself"),
     ] {
         let context = Context { rng: Rng::new(1, "refused") };
         let built = tiny(&format!("mapping.{mapping}")).build(&context);

@@ -102,11 +102,14 @@ impl WindowParams {
 
     /// The smallest size the window can have, in percent, and its key.
     pub(super) fn least(&self) -> (&'static str, f64) {
-        match self {
-            WindowParams::Fixed(share) => ("fixed", *share),
-            WindowParams::HillClimb(params) => ("hill-climb.min", params.min),
-            WindowParams::Mrc(params) => ("mrc.min", params.min),
-        }
+        let (start, min) = match self {
+            WindowParams::Fixed(share) => return ("fixed", *share),
+            WindowParams::HillClimb(params) => {
+                (("hill-climb.start", params.start), ("hill-climb.min", params.min))
+            }
+            WindowParams::Mrc(params) => (("mrc.start", params.start), ("mrc.min", params.min)),
+        };
+        if start.1 < min.1 { start } else { min }
     }
 }
 

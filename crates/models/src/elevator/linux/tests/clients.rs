@@ -1,8 +1,8 @@
 //! Processes that read or write in a closed loop, over a medium.
 
 use sim::{
-    Completion, Counters, Demand, Device, Lba, Nanos, NoProbe, Op, Priority, Request, Rng, Stop,
-    Workload, WorkloadError, simulate,
+    Completion, Demand, Device, Lba, Nanos, NoProbe, Op, Priority, Request, Rng, Stop, Workload,
+    WorkloadError, simulate,
 };
 
 use super::harness::{Medium, Rig};
@@ -121,10 +121,7 @@ impl Outcome {
     }
 
     pub(crate) fn level(&self, name: &str) -> u64 {
-        let mut counters = Counters::default();
-        self.rig.host.device.counters(&mut counters);
-        let level = counters.levels.iter().find(|(known, _)| known == name);
-        level.map_or(0, |(_, level)| *level)
+        self.rig.level(name)
     }
 }
 

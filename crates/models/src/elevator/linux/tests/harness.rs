@@ -215,6 +215,13 @@ impl Rig {
         self.order()
     }
 
+    pub(crate) fn level(&self, name: &str) -> u64 {
+        let mut counters = Counters::default();
+        self.host.device.counters(&mut counters);
+        let level = counters.levels.iter().find(|(known, _)| known == name);
+        level.map_or(0, |(_, level)| *level)
+    }
+
     pub(crate) fn count(&self, name: &str) -> u64 {
         let mut counters = Counters::default();
         self.host.device.counters(&mut counters);
