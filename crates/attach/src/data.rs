@@ -289,10 +289,11 @@ impl Data {
         Ok(patched.patch)
     }
 
-    /// From now on know which writes the contract makes safe, whatever the device says.
-    pub(crate) fn keep_contract(&mut self) {
+    /// From now on know which writes the contract makes safe, whatever the device does;
+    /// `write_cache` where the host was told of a volatile one.
+    pub(crate) fn keep_contract(&mut self, write_cache: bool) {
         if let Some(log) = &mut self.log {
-            log.keep_contract();
+            log.keep_contract(write_cache);
         }
     }
 

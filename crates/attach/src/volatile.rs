@@ -36,9 +36,11 @@ impl Entry {
 }
 
 /// What a host may rely on, whatever the device does: a write is safe when it was done by FUA, or
-/// when a flush is done that came after it.
+/// when a flush is done that came after it. Of a device that says that it has no volatile cache
+/// nobody asks for either: a write is safe when it is done.
 #[derive(Clone, Default, Debug)]
 struct Contract {
+    write_cache: bool,
     /// What each flush that is not done makes safe.
     flushes: BTreeMap<RequestId, BTreeSet<RequestId>>,
     safe: BTreeSet<RequestId>,
@@ -108,15 +110,16 @@ impl VolatileLog {
         }
     }
 
-    /// From now on know what the host may rely on, and not what the device says.
-    pub(crate) fn keep_contract(&mut self) {
-        self.contract = Some(Contract::default());
+    /// From now on know what the host may rely on, and not what the device does; `write_cache`
+    /// where it was told of a volatile one.
+    pub(crate) fn keep_contract(&mut self, write_cache: bool) {
+        self.contract = Some(Contract { write_cache, ..Contract::default() });
     }
 
     /// The host was told that write `id` is done.
     pub(crate) fn acknowledged(&mut self, id: RequestId, fua: bool) {
         self.acknowledged.insert(id);
-        if let Some(contract) = self.contract.as_mut().filter(|_| fua) {
+        if let Some(contract) = self.contract.as_mut().filter(|c| fua || !c.write_cache) {
             contract.safe.insert(id);
         }
     }
@@ -356,7 +359,7 @@ mod tests {
     fn only_a_flush_that_came_later_makes_a_write_safe() {
         let store = Store::memory(Bytes::from_mib(1)).unwrap();
         let mut log = VolatileLog::default();
-        log.keep_contract();
+        log.keep_contract(true);
         let id = |number| RequestId(number);
         write(&mut log, &store, 1, 0, 1);
         write(&mut log, &store, 2, 1, 2);
@@ -389,5 +392,19 @@ mod tests {
         assert_eq!(cut(Fate::Kept), [1, 2, 3, 3]);
         assert_eq!(cut(Fate::Torn(0b01)), [1, 2, 3, 3]);
         assert_eq!(cut(Fate::Torn(0b10)), [1, 1, 3, 3]);
+    }
+
+    #[test]
+    fn what_a_device_without_a_cache_has_done_is_safe() {
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        log.keep_contract(false);
+        write(&mut log, &store, 1, 0, 1);
+        write(&mut log, &store, 2, 1, 2);
+        assert_eq!(log.at_risk().len(), 2);
+        log.acknowledged(RequestId(2), false);
+        assert!(matches!(log.at_risk()[..], [AtRisk { offset: 0, .. }]), "{:?}", log.at_risk());
+        log.power_cut_as(&mut &store, &[Fate::Lost]).unwrap();
+        assert_eq!(sectors(&store), [0, 2, 2, 0]);
     }
 }

@@ -26,6 +26,9 @@ const DURATION_UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
 ];
 
+/// Ten years.
+const LONGEST: Nanos = Nanos::from_secs(10 * 365 * 86_400);
+
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -42,9 +45,16 @@ impl Duration {
     /// Parse `"25us"`.
     ///
     /// # Errors
-    /// Says which units exist.
+    /// Says which units exist, or that nothing lasts for more than ten years: times are added to
+    /// each other, and are to have room for the sum.
     pub fn parse(text: &str) -> Result<Duration, String> {
-        parse_quantity(text, &DURATION_UNITS, "a duration", "25us").map(|n| Duration(Nanos(n)))
+        let time = parse_quantity(text, &DURATION_UNITS, "a duration", "25us")?;
+        match Nanos(time) <= LONGEST {
+            true => Ok(Duration(Nanos(time))),
+            false => {
+                Err(format!("expected at most ten years ({}h), got \"{text}\"", 10 * 365 * 24))
+            }
+        }
     }
 }
 
@@ -96,6 +106,7 @@ fn parse_quantity(
             .parse::<f64>()
             .ok()
             .map(|n| n * factor as f64)
+            .filter(|&n| n == 0.0 || n.round() > 0.0)
             .and_then(|n| (n.is_finite() && n < u64::MAX as f64).then_some(n.round() as u64)),
     };
     exact.ok_or_else(|| format!("expected {what} such as \"{example}\", got \"{text}\""))
@@ -202,5 +213,10 @@ mod tests {
         assert!(Size::parse("4kb").unwrap_err().contains("known: B, KiB"));
         assert!(Size::parse("99999999999TiB").unwrap_err().contains("expected a size"));
         assert!(Rate::parse("40MB").unwrap_err().contains("expected a rate"));
+        // Less than the smallest unit is not nothing.
+        assert!(Duration::parse("0.4ns").unwrap_err().contains("expected a duration"));
+        assert_eq!(Duration::parse("0.0ns"), Ok(Duration(Nanos::ZERO)));
+        let error = Duration::parse("1000000h").unwrap_err();
+        assert_eq!(error, "expected at most ten years (87600h), got \"1000000h\"");
     }
 }

@@ -68,10 +68,17 @@ pub enum RunError {
         /// The moment.
         at: Nanos,
     },
+    /// It goes on for longer than clocks can count: what devices add to the time would wrap.
+    TooLong {
+        /// How long it had gone on.
+        at: Nanos,
+    },
 }
 
 /// So many requests that are completed at one moment, and more that follow, are taken for no end.
 const AT_ONCE_MAX: u64 = 1 << 21;
+/// 200 years: less than half of what a [`Nanos`] holds.
+const LONGEST: Nanos = Nanos::from_secs(200 * 365 * 86_400);
 /// Requests after which the pace is looked at.
 const PACED: u64 = 2 * AT_ONCE_MAX;
 
@@ -90,6 +97,11 @@ impl fmt::Display for RunError {
                 "no time passes: more than {requests} requests began and ended at {at}, and \
                  nothing says how many there should be"
             ),
+            RunError::TooLong { at } => write!(
+                f,
+                "it is not done after {} years of its own time",
+                at.0 / Nanos::from_secs(365 * 86_400).0
+            ),
         }
     }
 }
@@ -102,8 +114,8 @@ impl std::error::Error for RunError {}
 /// in the device's queue is part of it.
 ///
 /// # Errors
-/// When the workload fails, asks for what the device does not have, the model is stuck, or no time
-/// passes in a run that only time would end.
+/// When the workload fails, asks for what the device does not have, the model is stuck, no time
+/// passes in a run that only time would end, or more than 200 years do.
 pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
     device: &mut D,
     workload: &mut W,
@@ -116,6 +128,9 @@ pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
         let wake = run.issue(workload)?;
         if !run.step(wake, workload) || run.ended && run.in_flight == 0 {
             break;
+        }
+        if run.now > LONGEST {
+            return Err(RunError::TooLong { at: run.now });
         }
     }
     run.outcome.end += run.busy_after;
@@ -324,6 +339,16 @@ mod tests {
     use crate::probe::NoProbe;
     use crate::testing::{FixedDelay, Script};
     use crate::units::Lba;
+
+    #[test]
+    fn a_run_without_end_is_ended() {
+        let mut device = FixedDelay::new(Nanos::from_secs(10 * 365 * 86_400), 1);
+        let requests = (0..200).map(|_| (Nanos(0), Request::read(Lba(0), 1)));
+        let mut script = Script::new(requests);
+        let ended = simulate(&mut device, &mut script, Nanos::ZERO, Stop::default(), &mut NoProbe);
+        let error = ended.unwrap_err();
+        assert_eq!(error.to_string(), "it is not done after 210 years of its own time");
+    }
 
     fn run(depth: u32, times: &[u64]) -> Outcome {
         let mut device = FixedDelay::new(Nanos(100), depth);

@@ -58,6 +58,8 @@ pub(crate) fn run_failure(run: &PlannedRun, error: &RunError) -> Failure {
         RunError::NoTime { .. } => {
             Failure::input(format!("{}: {error}", run.label)).help(WITHOUT_TIME)
         }
+        RunError::TooLong { .. } => Failure::input(format!("{}: {error}", run.label))
+            .help("take a device that is quicker, or ask it for less"),
         _ => Failure::input(format!("{}: {error}", run.label)),
     };
     let path = ["workload".to_string(), run.point.workload_name().to_string()];

@@ -351,7 +351,8 @@ impl Shared<'_> {
 
     /// Fails when what the run leaves without any cut is not as the check wants it.
     fn sound(&self, recovery: &Recovery, mut replay: Replay<'_>) -> Result<(), Failure> {
-        let found = self.look(recovery, replay.without_cut()?, self.acks, None)?;
+        let found = self.look(recovery, replay.without_cut()?, self.acks, None);
+        let found = found.map_err(|why| why.of("the check, without any power cut"))?;
         if found.verdict == Verdict::Clean {
             return Ok(());
         }

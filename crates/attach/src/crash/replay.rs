@@ -83,7 +83,8 @@ impl<'a> Replay<'a> {
 
     /// From the first step on, know what a host may rely on.
     pub(super) fn keep_contract(&mut self) {
-        self.engine.data().keep_contract();
+        let write_cache = self.engine.device().limits().write_cache;
+        self.engine.data().keep_contract(write_cache);
     }
 
     /// The next step, if it is not behind `until`.

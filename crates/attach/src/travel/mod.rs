@@ -244,6 +244,10 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     server.end_phase(3);
     // Whatever became of the guest.
     open::close(&mut server.shared.exports, &mut origins)?;
+    if let (Err(_), Some(path)) = (&findings, &options.record) {
+        let shown = path.display();
+        config::warn(format!("{shown} ends where the session did: it is no whole recording"));
+    }
     let findings = findings?;
     let convert = |path| queue::convert(&control.join(plan::QUEUE), path, &findings);
     let latencies = options.record_queue.as_deref().map_or(Ok(Vec::new()), convert)?;

@@ -278,6 +278,21 @@ fn a_log_without_a_checksum_is_torn_by_some_subset_and_one_with_a_checksum_by_no
     }
 }
 
+/// A kernel that is told of no cache flushes nothing: what the drive has answered must be there.
+#[test]
+fn what_a_drive_without_a_volatile_cache_answered_is_in_every_subset() {
+    if !can_travel(&["dd", "cksum"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let check = RECORDS.replace("$SUM", "cksum");
+    let protected = "ssd.buffer.power_loss_protection=true";
+    let args = ["--set", protected, "--cuts", "6", "--subsets", "4", "--check", &check];
+    let sweep = folder.crash(&args, &log("cksum"));
+    assert_eq!(sweep.code, Some(0), "{}", sweep.stderr);
+    assert!(sweep.count("clean") > 6, "{}", sweep.stderr);
+}
+
 #[test]
 fn a_file_system_without_a_journal_has_to_be_repaired() {
     if !can_travel(&["mkfs.ext2", "e2fsck"]) {
@@ -318,6 +333,9 @@ fn a_check_that_fails_without_a_cut_and_a_command_that_fails_are_told() {
     let sweep = folder.crash(&args, "echo x > x");
     assert_eq!(sweep.code, Some(2), "{}", sweep.stderr);
     assert!(sweep.stderr.contains("the check fails without any power cut: never"));
+    let hangs = ["--mkfs", "ext4", "--limit", "5s", "--check", "sleep 100000"];
+    let sweep = folder.crash(&hangs, "echo x > x");
+    assert!(sweep.stderr.contains("the check, without any power cut: "), "{}", sweep.stderr);
     let sweep = folder.crash(&args, "echo sorry; exit 7");
     assert_eq!(sweep.code, Some(2), "{}", sweep.stderr);
     assert!(sweep.stderr.contains("ended with code 7: sorry"), "{}", sweep.stderr);

@@ -284,8 +284,9 @@ fn nothing_stays_when_it_is_interrupted_or_killed() {
         let folder = Folder::new();
         // It computes for ever: no virtual time passes.
         let script = "echo begun; while :; do :; done";
-        let mut command = folder.command(&["travel", "part.toml", "--", "sh", "-c", script]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let recorded = ["travel", "part.toml", "--record", "r", "--", "sh", "-c", script];
+        let mut command = folder.command(&recorded);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
         assert_eq!(said, "begun\n");
@@ -293,8 +294,11 @@ fn nothing_stays_when_it_is_interrupted_or_killed() {
         let id = child.id().to_string();
         let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.unwrap().success());
-        let code = child.wait().unwrap().code();
-        assert_eq!(code, (signal != "KILL").then_some(130), "{signal}");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), (signal != "KILL").then_some(130), "{signal}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let ends = told.contains("r ends where the session did: it is no whole recording");
+        assert_eq!(ends, signal != "KILL", "{told}");
         until(&format!("the guest is gone after {signal}"), || processes(&folder) == 0);
         if signal == "KILL" {
             what_was_left_is_named_and_deleted(&folder, &id);
