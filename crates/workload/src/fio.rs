@@ -42,6 +42,7 @@ mod parse;
 mod plan;
 mod recorder;
 mod run;
+mod shape;
 mod slips;
 mod value;
 
@@ -58,6 +59,7 @@ pub use options::Options;
 pub use parse::{JobFile, JobFileError, JobSpec, parse_job_file};
 pub use plan::{JobInfo, JobPlan};
 pub use recorder::Recorder;
+pub use shape::{number, reshapes};
 pub use value::Extent;
 
 use keys::Standing;

@@ -1,8 +1,7 @@
 //! Points of fio's JSON output.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
+use workload::fio;
 
 use super::engine::{SYNCHRONOUS, USUAL};
 use super::points::{Beside, KINDS, Offered, Point, Wrong, of_process, unless_left_out};
@@ -40,6 +39,72 @@ fn may_be_cached(global: &Map<String, Value>, job: &Value) -> bool {
     !is("direct", "1") && !is("buffered", "0")
 }
 
+/// The option of a job that makes other requests than its point says, or at other times.
+fn reshaped(global: &Map<String, Value>, job: &Value, rw: &str) -> Option<String> {
+    let own = job.get("job options").and_then(Value::as_object);
+    let inherited = global.iter().filter(|(key, _)| own.is_none_or(|own| !own.contains_key(*key)));
+    let mut all = own.into_iter().flatten().chain(inherited);
+    all.find_map(|(key, value)| {
+        let value = value.as_str().filter(|value| fio::reshapes(rw, key, value))?;
+        Some(format!("{key}={value}"))
+    })
+}
+
+/// A job of fio, and what is to be said of it.
+struct Job<'a> {
+    /// Its own; with a number where others before it, which are not its clones, have it, too.
+    name: String,
+    /// Its entries: without group_reporting, one for each of `numjobs`.
+    clones: Vec<&'a Value>,
+}
+
+fn by_job(entries: &[Value]) -> Vec<Job<'_>> {
+    let mut found: Vec<Job> = Vec::new();
+    for entry in entries {
+        if let Some(job) = found.iter_mut().find(|job| is_clone(job.clones[0], entry)) {
+            job.clones.push(entry);
+            continue;
+        }
+        let same = |job: &&Job| job.clones[0].get("jobname") == entry.get("jobname");
+        let before = found.iter().filter(same).count();
+        let name = entry.get("jobname").and_then(Value::as_str).unwrap_or_default();
+        let name = if before > 0 { format!("{name} #{}", before + 1) } else { name.to_string() };
+        found.push(Job { name, clones: vec![entry] });
+    }
+    found
+}
+
+/// Whether two entries are of clones of one job. Sections may have one name, and so may the jobs of
+/// several runs in one file.
+fn is_clone(first: &Value, other: &Value) -> bool {
+    let start = |job: &Value| job.get("job_start").and_then(Value::as_u64);
+    let starts = start(first).zip(start(other));
+    ["jobname", "job options", "groupid"].iter().all(|key| first.get(key) == other.get(key))
+        && starts.is_none_or(|(a, b)| a.abs_diff(b) < AT_ONCE_MS)
+}
+
+/// Whether a job was kept within a part of the drive.
+fn is_within(global: &Map<String, Value>, job: &Value) -> bool {
+    option(global, job, &["size"]).is_some_and(|size| size.trim() != "100%")
+}
+
+/// The points that a job is, by their `rw`, or why it is left out.
+fn patterns(global: &Map<String, Value>, job: &Value) -> Result<Vec<String>, String> {
+    let rw = option(global, job, &["rw", "readwrite"]).unwrap_or("read");
+    let paced = option(global, job, &["rate_iops"]).is_some();
+    let own = match rw {
+        rw if KINDS.contains(&rw) => vec![rw],
+        // What is in a mix is said by the rates; without them it is not run.
+        "randrw" if paced => vec!["randread", "randwrite"],
+        "rw" | "readwrite" if paced => vec!["read", "write"],
+        _ => return Err(format!("rw={rw}")),
+    };
+    match of_several_sizes(global, job).or_else(|| reshaped(global, job, rw)) {
+        Some(option) => Err(option),
+        None => Ok(own.into_iter().map(String::from).collect()),
+    }
+}
+
 pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let whole: Value = serde_json::from_str(text)
         .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
@@ -48,52 +113,33 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     })?;
     let none = Map::new();
     let global = whole.get("global options").and_then(Value::as_object).unwrap_or(&none);
-    // Without group_reporting each clone of a job has an entry, all under one name.
-    let mut by_name: BTreeMap<(usize, &str), Vec<&Value>> = BTreeMap::new();
-    let mut order: Vec<&str> = Vec::new();
-    for job in jobs {
-        let name = job.get("jobname").and_then(Value::as_str).unwrap_or_default();
-        let place = order.iter().position(|known| *known == name).unwrap_or_else(|| {
-            order.push(name);
-            order.len() - 1
-        });
-        by_name.entry((place, name)).or_default().push(job);
-    }
+    let jobs = by_job(jobs);
     let (mut points, mut notes, mut began) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut cached, mut unnamed): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
-    for ((_, name), clones) in by_name {
-        let rw = option(global, clones[0], &["rw", "readwrite"]).unwrap_or("read");
-        let halves = match rw {
-            "randrw" => ["randread", "randwrite"],
-            _ => ["read", "write"],
-        };
-        let paced = option(global, clones[0], &["rate_iops"]).is_some();
-        let own: &[&str] = match rw {
-            rw if KINDS.contains(&rw) => &[rw],
-            // What is in a mix is said by the rates; without them it is not run.
-            "rw" | "readwrite" | "randrw" if paced => &halves,
-            _ => {
-                notes.push(format!("job `{name}`: rw={rw} is left out"));
+    let (mut cached, mut within): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut unnamed: Vec<&str> = Vec::new();
+    for Job { name, clones } in &jobs {
+        let own = match patterns(global, clones[0]) {
+            Ok(own) => own,
+            Err(option) => {
+                notes.push(format!("job `{name}`: {option} is left out"));
                 continue;
             }
         };
-        if let Some(sizes) = of_several_sizes(global, clones[0]) {
-            notes.push(format!("job `{name}`: {sizes} is left out"));
-            continue;
-        }
-        cached.extend(may_be_cached(global, clones[0]).then_some(name));
+        cached.extend(may_be_cached(global, clones[0]).then_some(&**name));
+        within.extend(is_within(global, clones[0]).then_some(&**name));
+        let paced = option(global, clones[0], &["rate_iops"]).is_some();
         let of_name = |(what, expected): Wrong| (format!("job `{name}`: {what}"), expected);
-        for rw in own {
-            let mut point = of_jobs(global, rw, &clones).map_err(of_name)?;
+        for rw in &own {
+            let mut point = of_jobs(global, rw, clones).map_err(of_name)?;
             let has_engine = option(global, clones[0], &["ioengine"]).is_some();
-            if point.iodepth > 1 && !has_engine && unnamed.last() != Some(&name) {
+            if point.iodepth > 1 && !has_engine && unnamed.last() != Some(&&**name) {
                 unnamed.push(name);
             }
             if let Some(wrong) = point.wrong() {
                 return Err(of_name(wrong));
             }
             if own.len() > 1 {
-                point.beside = Some(Beside { load: name.to_string(), job: name.to_string() });
+                point.beside = Some(Beside { load: name.clone(), job: name.clone() });
             }
             points.push(point);
             began.push(Began::of(name, clones[0], paced));
@@ -101,6 +147,8 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     }
     at_once(&mut points, &began);
     notes.extend(note_of(&cached, "without direct=1, the host's page cache may have answered"));
+    let all_over = "size kept it within a part of the drive, and parts are asked all over";
+    notes.extend(note_of(&within, all_over));
     let one = format!(
         "no ioengine is named; if fio took its usual one on Linux, {USUAL}, one request was in \
          flight per job whatever iodepth says"
@@ -164,17 +212,11 @@ fn at_once(points: &mut [Point], began: &[Began]) {
     }
 }
 
-/// Requests a second as fio has them: `8k` are 8,000.
-fn rate(text: &str) -> Option<f64> {
-    let text = text.trim().to_lowercase();
-    let digits = text.trim_end_matches(['k', 'm']);
-    let factor = match &text[digits.len()..] {
-        "" => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        _ => return None,
-    };
-    digits.parse::<f64>().ok().map(|number| number * factor)
+/// Requests a second as fio has them: `8k` are 8,192, if `kb_base` says nothing else.
+fn rate(global: &Map<String, Value>, job: &Value, text: &str) -> Option<f64> {
+    let base = option(global, job, &["kb_base"]).map(str::trim);
+    let rate = fio::number(text, if base == Some("1000") { 1000 } else { 1024 });
+    rate.ok().map(|rate| rate as f64)
 }
 
 /// A depth that an engine takes no notice of is not what the drive was measured at.
@@ -233,7 +275,7 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
             // One for both, or those of reads and of writes.
             let (read, write) = rates.split_once(',').unwrap_or((rates, rates));
             let own = if direction == "read" { read } else { write };
-            let iops = rate(own).ok_or_else(|| {
+            let iops = rate(global, clones[0], own).ok_or_else(|| {
                 (format!("rate_iops is `{rates}`"), "requests a second, as 5000 or 8k".to_string())
             })?;
             let poisson =
@@ -336,6 +378,76 @@ mod tests {
     }
 
     #[test]
+    fn jobs_of_one_name_that_are_no_clones_are_points_of_their_own() {
+        let of = |jobs: &[&str]| {
+            let (points, _) = of_fio(&fio(&jobs.join(","))).unwrap();
+            let point = |it: &Point| (it.rw.clone(), it.bs.clone(), it.numjobs, it.measured[0]);
+            points.iter().map(point).collect::<Vec<_>>()
+        };
+        let one = |rw: &str, bs: &str| (rw.to_string(), bs.to_string(), 1, Some(100.5));
+        let larger = JOB.replace("\"iodepth\"", r#""bs":"128k","iodepth""#);
+        let sizes = [one("randread", "4k"), one("randread", "128k")];
+        assert_eq!(of(&[JOB, &larger]), sizes);
+        let write = JOB.replace("\"iodepth\"", r#""rw":"randwrite","iodepth""#);
+        let write = write.replace("\"read\":", "\"write\":");
+        assert_eq!(of(&[JOB, &write]), [one("randread", "4k"), one("randwrite", "4k")]);
+        // Runs of one job, put into one file.
+        let at = |own: &str| JOB.replace(r#""jobname":"a""#, &format!(r#""jobname":"a",{own}"#));
+        let twice = [one("randread", "4k"), one("randread", "4k")];
+        let [first, clone, later] =
+            [5_000, 5_003, 90_000].map(|start| at(&format!(r#""job_start":{start}"#)));
+        assert_eq!(of(&[&first, &later]), twice);
+        assert_eq!(of(&[&at(r#""groupid":0"#), &at(r#""groupid":1"#)]), twice);
+        let cloned = vec![("randread".to_string(), "4k".to_string(), 2, Some(201.0))];
+        assert_eq!(of(&[&first, &clone]), cloned);
+        // Each is named, and mixes of two are two loads.
+        let wrong = fio(&[JOB, &larger.replace("100.5", "0")].join(","));
+        assert_eq!(of_fio(&wrong).unwrap_err().0, "job `a #2`: IOPS is 0");
+        let mix = |rates: &str| {
+            let mix = paced(rates).replace("\"iodepth\"", r#""rw":"randrw","iodepth""#);
+            mix.replace("\"read\":", r#""write":{"iops":9},"read":"#)
+        };
+        let (points, _) = of_fio(&fio(&[mix("100"), mix("200")].join(","))).unwrap();
+        let loads: Vec<&str> =
+            points.iter().filter_map(|it| Some(&*it.beside.as_ref()?.load)).collect();
+        assert_eq!(loads, ["a", "a", "a #2", "a #2"]);
+    }
+
+    #[test]
+    fn jobs_that_were_throttled_or_shaped_are_left_out_with_a_word() {
+        let of = |own: &str, all: &str| {
+            let job = JOB.replace(r#""iodepth":"8""#, &format!(r#""iodepth":"8"{own}"#));
+            let (points, notes) = of_fio(&fio(&job).replace(r#","bs":"4k""#, all)).unwrap();
+            (points.len(), notes)
+        };
+        let left_out = |what: &str| (0, vec![format!("job `a`: {what} is left out")]);
+        for (own, all, is) in [
+            (r#","rate":"100m""#, "", left_out("rate=100m")),
+            (r#","thinktime":"50us""#, "", left_out("thinktime=50us")),
+            ("", r#","thinktime":"50us""#, left_out("thinktime=50us")),
+            (r#","thinktime":"0""#, r#","thinktime":"50us""#, (1, Vec::new())),
+            (r#","random_distribution":"zipf:1.1""#, "", left_out("random_distribution=zipf:1.1")),
+            (r#","iodepth_batch":"8""#, "", left_out("iodepth_batch=8")),
+            // Reads are not followed by a flush, and sequential ones are not drawn.
+            (r#","fsync":"1""#, "", (1, Vec::new())),
+            (r#","rw":"read","random_distribution":"zipf:1.1""#, "", (1, Vec::new())),
+        ] {
+            assert_eq!(of(own, all), is, "{own} {all}");
+        }
+        let written = JOB.replace("\"read\":", "\"write\":");
+        for option in [r#""fsync":"1""#, r#""fdatasync":"8""#, r#""sync":"1""#] {
+            let own = format!(r#""rw":"randwrite",{option},"iodepth""#);
+            let (points, notes) = of_fio(&fio(&written.replace("\"iodepth\"", &own))).unwrap();
+            let said = option.replace('"', "").replace(':', "=");
+            let left_out = [format!("job `a`: {said} is left out")];
+            assert_eq!((points.len(), &notes[..]), (0, &left_out[..]));
+        }
+        let said = "job `a`: size kept it within a part of the drive, and parts are asked all over";
+        assert_eq!(of(r#","size":"1g""#, ""), (1, vec![said.to_string()]));
+        assert_eq!(of(r#","size":"100%""#, ""), (1, Vec::new()));
+    }
+
+    #[test]
     fn what_the_page_cache_may_have_answered_is_told() {
         let noted = |jobs: &str| of_fio(&fio(jobs)).unwrap().1;
         let told = |which| {
@@ -390,15 +502,18 @@ mod tests {
     #[test]
     fn a_rate_is_offered_by_all_clones_and_reads_stand_beside_writes() {
         let (points, _) = of_fio(&fio(&[&*paced("2k"), &*paced("2k")].join(","))).unwrap();
-        assert_eq!(points[0].offered, Some(Offered { iops: 4_000.0, poisson: false }));
+        assert_eq!(points[0].offered, Some(Offered { iops: 4_096.0, poisson: false }));
         assert_eq!((points.len(), &points[0].beside), (1, &None));
+        let decimal = paced("2k").replace("\"iodepth\"", r#""kb_base":"1000","iodepth""#);
+        let (points, _) = of_fio(&fio(&decimal)).unwrap();
+        assert_eq!(points[0].offered, Some(Offered { iops: 2_000.0, poisson: false }));
         // A mix that is offered is two points of one job.
         let both = paced("100,2k")
             .replace("\"iodepth\"", r#""rw":"randrw","rate_process":"poisson","iodepth""#)
             .replace("\"read\":", r#""write":{"iops":1999},"read":"#);
         let (points, left_out) = of_fio(&fio(&both)).unwrap();
         let rates: Vec<_> = points.iter().map(|point| point.offered.unwrap().iops).collect();
-        assert_eq!((rates, left_out.len()), (vec![100.0, 2_000.0], 0));
+        assert_eq!((rates, left_out.len()), (vec![100.0, 2_048.0], 0));
         let beside = Some(Beside { load: "a".into(), job: "a".into() });
         assert!(
             points.iter().all(|point| point.beside == beside && point.offered.unwrap().poisson)
