@@ -282,7 +282,8 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
     let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
     let places = columns(header)?;
-    let (mut points, mut left_out) = (Vec::new(), BTreeMap::<String, u64>::new());
+    let (mut points, mut left_out) = (Vec::<Point>::new(), BTreeMap::<String, u64>::new());
+    let mut lines = Vec::new();
     for (index, row) in reader.records().enumerate() {
         let line = index + 2;
         let row = row.map_err(|why| match why.kind() {
@@ -312,10 +313,44 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         }
         let point =
             of_row(&cells).map_err(|(what, want)| (format!("line {line}: {what}"), want))?;
+        let known = points.iter().zip(&lines).find_map(|(known, &at)| unlike(known, &point, at));
+        if let Some((what, want)) = known {
+            return Err((format!("line {line}: {what}"), want));
+        }
         points.push(point);
+        lines.push(line);
     }
     let left_out = left_out.iter().map(|(rw, lines)| format!("{lines} lines of rw={rw} left out"));
     Ok((points, left_out.collect()))
+}
+
+/// Why a point, which has the load and the job of another one in this line, is not of that job: it
+/// is run as one, with the keys of the first.
+fn unlike(known: &Point, point: &Point, line: usize) -> Option<Wrong> {
+    let named = point.beside.as_ref().is_some_and(|beside| !beside.job.is_empty());
+    if !named || known.beside != point.beside {
+        return None;
+    }
+    let is_mix = known.direction() != point.direction();
+    let is_random = |point: &Point| point.rw.starts_with("rand");
+    let process = |point: &Point| point.offered.map(|offered| offered.poisson);
+    let same = [
+        ("bs", known.bytes() == point.bytes()),
+        ("iodepth", known.iodepth == point.iodepth),
+        ("numjobs", known.numjobs == point.numjobs),
+        ("rw, whether it is random,", is_random(known) == is_random(point)),
+        ("rate_process", process(known).zip(process(point)).is_none_or(|(a, b)| a == b)),
+        ("offered_iops", is_mix || known.offered == point.offered),
+    ];
+    if let Some((what, _)) = same.iter().find(|(_, same)| !same) {
+        let what = format!("{what} is not that of line {line}, which has the same load and job");
+        return Some((what, "the reads and the writes of one job, or two names in `job`".into()));
+    }
+    let is_free = known.offered.is_none() || point.offered.is_none();
+    (is_mix && is_free).then(|| {
+        let what = format!("the job of line {line} reads and writes, without a rate of each");
+        (what, "offered_iops in both lines, or two names in `job`".into())
+    })
 }
 
 fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
@@ -450,6 +485,42 @@ mod tests {
             let (what, _) = of_table(&format!("{head}\n{row}\n")).unwrap_err();
             assert!(what.starts_with(said), "{row}: {what}");
         }
+    }
+
+    #[test]
+    fn rows_of_one_job_are_its_reads_and_its_writes() {
+        let of = |second: &str| {
+            let head = "load,job,rw,bs,iodepth,numjobs,offered_iops,rate_process,iops";
+            of_table(&format!("{head}\nl,a,randread,4k,8,2,500,poisson,9\n{second}\n"))
+        };
+        for good in [
+            "l,a,randwrite,4096,8,2,900,poisson,9",
+            "l,a,randread,4k,8,2,500,poisson,8",
+            "l,b,write,128k,1,1,,,9",
+            "m,a,write,128k,1,1,,,9",
+        ] {
+            assert_eq!(of(good).map(|(points, _)| points.len()), Ok(2), "{good}");
+        }
+        for (row, what) in [
+            ("l,a,randwrite,128k,8,2,900,poisson,9", "bs"),
+            ("l,a,randwrite,4k,16,2,900,poisson,9", "iodepth"),
+            ("l,a,randwrite,4k,8,1,900,poisson,9", "numjobs"),
+            ("l,a,write,4k,8,2,900,poisson,9", "rw, whether it is random,"),
+            ("l,a,randwrite,4k,8,2,900,,9", "rate_process"),
+            ("l,a,randread,4k,8,2,900,poisson,9", "offered_iops"),
+        ] {
+            let said = format!(
+                "line 3: {what} is not that of line 2, which has the same load and job"
+            );
+            assert_eq!(of(row).unwrap_err().0, said);
+        }
+        let (what, expected) = of("l,a,randwrite,4k,8,2,,,9").unwrap_err();
+        assert_eq!(what, "line 3: the job of line 2 reads and writes, without a rate of each");
+        assert_eq!(expected, "offered_iops in both lines, or two names in `job`");
+        // Rows without a job are one each.
+        let head = "load,rw,bs,iodepth,iops";
+        let each = format!("{head}\nl,read,4k,1,9\nl,write,8k,2,9\n");
+        assert_eq!(of_table(&each).unwrap().0.len(), 2);
     }
 
     #[test]
