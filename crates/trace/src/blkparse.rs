@@ -16,7 +16,8 @@
 //! `action`, `responses`.
 //!
 //! # What it leaves out
-//! Read-ahead and metadata flags; passthrough commands; notes (`m`) and the summary.
+//! Read-ahead and metadata flags; passthrough commands; notes (`m`), times between events (`-t`) and
+//! the summary.
 //!
 //! # Validated against
 //! Recordings of ext2 and ext3 under Postmark, dbench and Bonnie++; counts by `awk`.
@@ -209,6 +210,24 @@ pub(crate) fn extent(line: &mut Cursor<'_>) -> Result<(u64, u32), Fault> {
     Ok((sector, line.sectors()?))
 }
 
+/// Whether the bytes of a passthrough command come next: `(12 00 00 00 38 ..)`, behind a length in
+/// bytes or the flags. Goes over `(   3912)`, the time since the request's event before, which
+/// `blkparse -t` prints there.
+#[inline]
+pub(crate) fn is_command(line: &mut Cursor<'_>) -> bool {
+    line.skip_blanks();
+    if line.peek() != b'(' {
+        return false;
+    }
+    let rest = &line.rest()[1..];
+    let Some(end) = rest.iter().position(|b| *b == b')') else { return false };
+    let is_time = rest[..end].trim_ascii().iter().all(u8::is_ascii_digit);
+    if is_time {
+        line.skip(end + 2);
+    }
+    !is_time
+}
+
 impl LineParser for Blkparse {
     const FORMAT: &'static str = "blkparse";
     const CERTAINTY: u8 = 95;
@@ -287,6 +306,10 @@ impl Blkparse {
             line.skip_to(b'[');
         } else {
             (sector, sectors) = extent(line)?;
+        }
+        if is_command(line) && sectors == 0 {
+            sink.remarks.skip("passthrough commands");
+            return Ok(());
         }
         let name = name(line)?;
         let is_same =

@@ -64,9 +64,13 @@ impl LineParser for Disksim {
     }
 
     fn doubt(&self, head: &[u8]) -> u8 {
-        // Whole numbers only: far likelier nanoseconds than milliseconds.
-        let first = head.split(|b| b.is_ascii_whitespace()).find(|word| !word.is_empty());
-        if first.is_some_and(|word| word.contains(&b'.')) { 0 } else { 50 }
+        // Whole numbers only: far likelier nanoseconds than milliseconds. The first one may be 0 in
+        // either.
+        let first = |line: &[u8]| {
+            let mut words = line.split(u8::is_ascii_whitespace);
+            words.find(|word| !word.is_empty()).is_some_and(|word| word.contains(&b'.'))
+        };
+        if head.split(|b| *b == b'\n').any(first) { 0 } else { 50 }
     }
 
     fn writer(&self) -> Option<Box<dyn Writer>> {

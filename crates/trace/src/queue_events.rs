@@ -5,7 +5,7 @@ use std::io::Read;
 
 use sim::{Lba, Nanos, Op, Priority, PriorityClass, Request};
 
-use crate::blkparse::{begin, extent};
+use crate::blkparse::{begin, extent, is_command};
 use crate::cursor::Cursor;
 use crate::error::{Fault, TraceError};
 use crate::input::Input;
@@ -88,7 +88,9 @@ impl LineParser for Queue {
         };
         let (sector, sectors) = extent(line)?;
         let flags = event.flags;
-        let op = flags.op.unwrap_or(Op::Flush);
+        let is_command = is_command(line) && sectors == 0;
+        // What is no request goes alone, as a flush does.
+        let op = flags.op.filter(|_| !is_command).unwrap_or(Op::Flush);
         line.skip_to(b'[');
         let request = Request {
             process: event.process,

@@ -4,13 +4,15 @@
 //! One request per line, with its measured response time where the trace has one.
 //!
 //! # Equation
-//! Line: `seconds,response seconds,R|W,LUN,byte offset,bytes`; the LUN is the device.
+//! Line: `seconds,response seconds,type,LUN,byte offset,bytes`; the type is `R`, `W` or nothing, the
+//! LUN is the device.
 //!
 //! # Parameters
 //! None.
 //!
 //! # What it leaves out
-//! Nothing; a request without a response time has none here either.
+//! Requests of no type: no answer to them was seen, and so it was not recorded whether they read or
+//! write. A request without a response time has none here either.
 //!
 //! # Validated against
 //! The published column description; hand-made lines.
@@ -30,6 +32,7 @@ without_parameters! {
 }
 
 const HEADER: &[u8] = b"Timestamp,Response,";
+const TYPE: &str = "R, W or nothing";
 
 #[derive(Clone)]
 struct Systor;
@@ -51,9 +54,16 @@ impl LineParser for Systor {
             _ => Some(line.decimal(9, "a response time in seconds, or nothing")?),
         };
         line.byte(b',', "a comma")?;
-        let op = line.letter_to(b',')?;
+        let op = match line.peek() {
+            b',' => line.byte(b',', "a comma").map(|()| None)?,
+            _ => line.letter_to(b',').map(Some).map_err(|fault| Fault { expected: TYPE, ..fault })?,
+        };
         let lun = line.number_u32_to(b',', "a LUN")?;
         let extent = line.bytes_at_end()?;
+        let Some(op) = op else {
+            sink.remarks.skip("requests without an answer, whose kind is not recorded");
+            return Ok(());
+        };
         let before = sink.out.len();
         sink.push_io(time, lun, op, extent);
         if let Some(response) = response {

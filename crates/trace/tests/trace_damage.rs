@@ -115,7 +115,7 @@ fn a_wrong_field_is_quoted_with_its_column_and_what_belongs_there() {
         ("999999999999999999,h,0,Read,0,1,9\n", "msr", "expected a time in ticks of 100 ns"),
         ("0,1,512,x,0.1\n", "spc", "test:1:9: \"x\"; expected R or W"),
         ("0,1,512,w,\n", "spc", "test:1:11: the line ends too early; expected a time in seconds"),
-        ("1.5,0.1,RW,0,0,512\n", "systor", "test:1:9: \"RW\"; expected R or W"),
+        ("1.5,0.1,RW,0,0,512\n", "systor", "test:1:9: \"RW\"; expected R, W or nothing"),
         ("4294967296,R,0,512,1\n", "alibaba", "test:1:1: \"4294967296\"; expected a device number"),
         ("5 8 0\n", "arc", "test:1:6: the line ends too early; expected a request number"),
         (
