@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use config::Duration;
 use config::bounded::is_utf_16;
 use sim::Nanos;
 
@@ -18,6 +19,41 @@ pub struct Trace {
     origin: Option<Nanos>,
     /// Records whose time lay before the first one's.
     early: u64,
+    backward: Backward,
+}
+
+/// Records that lie before an earlier one in time.
+#[derive(Default)]
+struct Backward {
+    latest: Nanos,
+    records: u64,
+    /// The furthest of them.
+    by: Nanos,
+}
+
+/// Events of several CPUs may lie as far before each other: nobody's order depends on it.
+const JITTER: Nanos = Nanos(1_000_000);
+
+impl Backward {
+    #[inline]
+    fn see(&mut self, time: Nanos) {
+        if time < self.latest {
+            self.records += 1;
+            self.by = self.by.max(self.latest.since(time));
+        }
+        self.latest = self.latest.max(time);
+    }
+
+    fn remark(&self) -> Option<String> {
+        (self.by > JITTER).then(|| {
+            format!(
+                "{} requests lie before an earlier one in time, by up to {}; a replay by times \
+                 issues them all at once, so sort the trace by time, or take one volume of it",
+                self.records,
+                Duration(self.by)
+            )
+        })
+    }
 }
 
 /// Open the trace `read`; `name` is what errors call it. Without a `format` the content decides.
@@ -68,7 +104,7 @@ impl Begun {
     pub fn read_as(self, format: TraceFormat, context: &Context) -> Trace {
         let compression = self.0.compression();
         let reader = format.build(context).open(self.0);
-        Trace { reader, format, compression, origin: None, early: 0 }
+        Trace { reader, format, compression, origin: None, early: 0, backward: Backward::default() }
     }
 }
 
@@ -137,6 +173,7 @@ impl Trace {
             if let Some(time) = record.time {
                 let origin = *self.origin.get_or_insert(time);
                 self.early += u64::from(time < origin);
+                self.backward.see(time);
                 record.time = Some(time.since(origin));
             }
         }
@@ -170,6 +207,7 @@ impl Trace {
                 self.early
             ));
         }
+        all.extend(self.backward.remark());
         all
     }
 }

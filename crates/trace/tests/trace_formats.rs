@@ -95,6 +95,20 @@ fn passthrough_commands_of_blkparse_are_left_out_and_its_times_passed_over() {
 }
 
 #[test]
+fn times_that_go_back_are_told() {
+    let remarks = |times: &[u64]| {
+        let lines = times.iter().map(|time| format!("{time} 0 8 8 0\n"));
+        let text: String = lines.collect();
+        read_bytes(text.as_bytes(), Some(r#""mqsim""#)).unwrap().0.remarks()
+    };
+    // Events of several CPUs lie a little before each other.
+    assert_eq!(remarks(&[0, 2 * MS, MS, 3 * MS]), Vec::<String>::new());
+    let told = remarks(&[0, 9 * MS, 2 * MS, 8 * MS, 10 * MS]);
+    let said = "2 requests lie before an earlier one in time, by up to 7ms; ";
+    assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
+}
+
+#[test]
 fn completions_give_responses() {
     let (_, queued) = read_as("sample.blkparse", r#"{"blkparse":{"responses":true}}"#).unwrap();
     let responses: Vec<_> = queued.iter().map(|r| r.response.map(|n| n.0)).collect();
