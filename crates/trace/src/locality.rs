@@ -32,8 +32,9 @@ pub struct Locality {
     pub stack_distances: Vec<Class>,
     /// Written bytes, in 4 KiB blocks.
     pub written_bytes: u64,
-    /// Share of them that overwrote a block written before.
-    pub overwrite_share: f64,
+    /// Share of them that overwrote a block written before; absent when they are spread over more
+    /// places than the meter holds.
+    pub overwrite_share: Option<f64>,
     /// Times between requests in nanoseconds.
     pub inter_arrival_ns: Vec<Class>,
     /// Mean time between requests in microseconds.
@@ -165,7 +166,10 @@ impl LocalityMeter {
             cold: self.cold,
             stack_distances: self.distances.classes(),
             written_bytes: self.written_blocks * 4096,
-            overwrite_share: self.overwritten_blocks as f64 / self.written_blocks.max(1) as f64,
+            overwrite_share: self
+                .written
+                .len()
+                .map(|_| self.overwritten_blocks as f64 / self.written_blocks.max(1) as f64),
             inter_arrival_ns: self.arrivals.classes(),
             inter_arrival_mean_us: self.arrivals.mean().map(|ns| ns / 1e3),
             queue_depths: self.depths.classes(),
@@ -234,7 +238,7 @@ impl Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Rng;
+    use sim::{Lba, Request, Rng};
 
     #[test]
     fn stack_distances_agree_with_a_list() {
@@ -247,6 +251,26 @@ mod tests {
             expected.map(|position| list.remove(position));
             list.insert(0, key);
         }
+    }
+
+    #[test]
+    fn overwrites_that_are_no_longer_counted_have_no_share() {
+        let record = Record {
+            time: None,
+            request: Request::write(Lba(8), 8),
+            device: 0,
+            response: None,
+            plugged: Nanos::ZERO,
+            place: 1,
+        };
+        let measured = |written: BlockSet| {
+            let mut meter = LocalityMeter { written, ..LocalityMeter::new(1 << 20) };
+            (0..4).for_each(|_| meter.add(&record));
+            let all = meter.finish();
+            (all.written_bytes, all.overwrite_share)
+        };
+        assert_eq!(measured(BlockSet::default()), (4 * 4096, Some(0.75)));
+        assert_eq!(measured(BlockSet::filled()), (4 * 4096, None));
     }
 
     #[test]

@@ -202,6 +202,12 @@ impl BlockSet {
         known
     }
 
+    /// One that holds as much as it may.
+    #[cfg(test)]
+    pub(crate) fn filled() -> BlockSet {
+        BlockSet { full: true, ..BlockSet::default() }
+    }
+
     /// How many blocks there are, unless they are too spread to be counted.
     pub(crate) fn len(&self) -> Option<u64> {
         (!self.full).then_some(self.len)
