@@ -214,6 +214,36 @@ fn what_is_in_the_way_of_an_output_is_refused_and_stays() {
 }
 
 #[test]
+fn a_trace_is_written_to_where_a_link_leads() {
+    let convert = |name: &str, more: &[&str]| {
+        let test = with_inputs().file("kept/old.blkparse", "dear");
+        symlink("kept/old.blkparse", test.path("link")).unwrap();
+        symlink("kept/new.blkparse", test.path("dangling")).unwrap();
+        symlink("circle", test.path("circle")).unwrap();
+        let args = ["trace", "convert", "a.csv", name, "--to", "blkparse"];
+        let test = test.args(&[&args[..], more].concat());
+        let told = test.run();
+        (all(&test.path("")), told, test)
+    };
+    let (_, told, test) = convert("plain", &[]);
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    let whole = std::fs::read(test.path("plain")).unwrap();
+    for (name, more, place) in [
+        ("link", &["--overwrite"][..], "kept/old.blkparse"),
+        ("dangling", &[], "kept/new.blkparse"),
+    ] {
+        let (found, told, test) = convert(name, more);
+        assert_eq!(told.code, 0, "{}", told.stderr);
+        assert_eq!(found.get(&test.path(name)).map(Vec::as_slice), Some(place.as_bytes()));
+        assert_eq!(found.get(&test.path(place)), Some(&whole), "{name}");
+    }
+    let (found, told, test) = convert("circle", &["--overwrite"]);
+    assert_eq!(told.code, 2, "{}", told.stderr);
+    assert!(told.stderr.contains("cannot write circle"), "{}", told.stderr);
+    assert_eq!(found.get(&test.path("circle")).map(Vec::as_slice), Some(&b"circle"[..]));
+}
+
+#[test]
 fn every_output_is_tried() {
     let is_tried = |verb, argument| CASES.iter().any(|case| case.of == [verb, argument]);
     for (verb, argument, what) in PATHS {

@@ -509,9 +509,8 @@ mod tests {
             ("l,a,randwrite,4k,8,2,900,,9", "rate_process"),
             ("l,a,randread,4k,8,2,900,poisson,9", "offered_iops"),
         ] {
-            let said = format!(
-                "line 3: {what} is not that of line 2, which has the same load and job"
-            );
+            let said =
+                format!("line 3: {what} is not that of line 2, which has the same load and job");
             assert_eq!(of(row).unwrap_err().0, said);
         }
         let (what, expected) = of("l,a,randwrite,4k,8,2,,,9").unwrap_err();

@@ -35,7 +35,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Failure> {
-        let unfinished = study::beside(&self.output).ok();
+        let unfinished = Output::unfinished(&self.output).ok();
         let tidy = |signal| {
             // It may not exist yet, or have its name already.
             let _ = unfinished.map(std::fs::remove_file);

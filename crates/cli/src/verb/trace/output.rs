@@ -1,7 +1,7 @@
 //! A file that appears whole or not at all, compressed by the end of its name.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Error, Result, Write};
+use std::io::{BufWriter, Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
 type Sink = BufWriter<File>;
@@ -11,6 +11,7 @@ pub(super) struct Output {
     sink: Option<Packed>,
     /// The unfinished file; none when the target is a device or a pipe.
     unfinished: Option<PathBuf>,
+    /// What it becomes: where a link points, for the link stays one.
     target: PathBuf,
 }
 
@@ -20,11 +21,34 @@ enum Packed {
     Zstd(zstd::Encoder<'static, Sink>),
 }
 
+/// So many links to links are a circle; Linux follows as many.
+const LINKS_MAX: usize = 40;
+
+/// Where a name leads in the end, be there a file or not.
+fn behind_links(name: &Path) -> PathBuf {
+    let mut place = name.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = fs::read_link(&place) else { break };
+        place = place.parent().unwrap_or(Path::new("")).join(to);
+    }
+    place
+}
+
 impl Output {
+    /// The hidden file that holds what is not yet whole.
+    pub(super) fn unfinished(target: &Path) -> Result<PathBuf> {
+        study::beside(&behind_links(target))
+    }
+
     /// Start writing what will become `target`.
     pub(super) fn create(target: &Path) -> Result<Output> {
-        let special = fs::metadata(target).is_ok_and(|about| !about.is_file());
-        let unfinished = if special { None } else { Some(study::beside(target)?) };
+        let special = match fs::metadata(target) {
+            Ok(about) => !about.is_file(),
+            Err(why) if why.kind() == ErrorKind::NotFound => false,
+            // A circle of links, or a folder that cannot be entered.
+            Err(why) => return Err(why),
+        };
+        let unfinished = if special { None } else { Some(Output::unfinished(target)?) };
         let path = unfinished.as_deref().unwrap_or(target);
         let sink = BufWriter::new(if special {
             File::options().write(true).open(path)?
@@ -38,7 +62,7 @@ impl Output {
             Some("zst") => Packed::Zstd(zstd::Encoder::new(sink, 3)?),
             _ => Packed::Plain(sink),
         };
-        Ok(Output { sink: Some(sink), unfinished, target: target.into() })
+        Ok(Output { sink: Some(sink), unfinished, target: behind_links(target) })
     }
 
     /// Write the end, make it durable and give it its name.
