@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ def trace(
     The format is recognised by content; `format` and its `parameters` say it otherwise, as in
     `trace("t.log", "msr")`. Plain, gzip and zstd files are read.
 
+    Warns (`UserWarning`) of what was left out, and of what the format does not say.
+
     Raises StudyError with the line, or the byte, that is wrong.
     """
     words = [
@@ -35,5 +38,7 @@ def trace(
     ]
     with tempfile.TemporaryDirectory(prefix="blocklab-") as folder:
         table = Path(folder) / "trace.parquet"
-        _core.trace(path_of(file, "the trace"), format, words, fspath(table))
+        remarks = _core.trace(path_of(file, "the trace"), format, words, fspath(table))
+        for remark in remarks:
+            warnings.warn(remark, stacklevel=2)
         return pl.read_parquet(table, memory_map=False)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -362,6 +363,18 @@ def test_a_trace_is_a_frame(tmp_path: Path) -> None:
     with pytest.raises(blocklab.StudyError, match="Reed") as caught:
         blocklab.trace(file, "msr")
     assert (caught.value.file, caught.value.line) == (str(file), 1)
+
+
+def test_what_a_trace_lacks_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "year.csv"
+    file.write_text("1.5,,,3,4096,512\n2.5,0.1,R,3,4096,512\n")
+    with pytest.warns(UserWarning, match="left out 1 requests without an answer") as told:
+        frame = blocklab.trace(file, "systor")
+    assert (frame.height, len(told), told[0].filename) == (1, 1, __file__)
+    file.write_text("2.5,0.1,R,3,4096,512\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert blocklab.trace(file, "systor").height == 1
 
 
 def test_a_bad_setting_names_itself(study: Path) -> None:
