@@ -16,8 +16,8 @@
 //! `action`, `responses`.
 //!
 //! # What it leaves out
-//! Read-ahead and metadata flags; passthrough commands; notes (`m`), times between events (`-t`) and
-//! the summary.
+//! Read-ahead and metadata flags; passthrough commands; notes (`m`), times between events (`-t`)
+//! and the summary.
 //!
 //! # Validated against
 //! Recordings of ext2 and ext3 under Postmark, dbench and Bonnie++; counts by `awk`.

@@ -4,8 +4,8 @@
 //! One request per line, with its measured response time where the trace has one.
 //!
 //! # Equation
-//! Line: `seconds,response seconds,type,LUN,byte offset,bytes`; the type is `R`, `W` or nothing, the
-//! LUN is the device.
+//! Line: `seconds,response seconds,type,LUN,byte offset,bytes`; the type is `R`, `W` or nothing,
+//! the LUN is the device.
 //!
 //! # Parameters
 //! None.
@@ -56,7 +56,9 @@ impl LineParser for Systor {
         line.byte(b',', "a comma")?;
         let op = match line.peek() {
             b',' => line.byte(b',', "a comma").map(|()| None)?,
-            _ => line.letter_to(b',').map(Some).map_err(|fault| Fault { expected: TYPE, ..fault })?,
+            _ => {
+                line.letter_to(b',').map(Some).map_err(|fault| Fault { expected: TYPE, ..fault })?
+            }
         };
         let lun = line.number_u32_to(b',', "a LUN")?;
         let extent = line.bytes_at_end()?;
