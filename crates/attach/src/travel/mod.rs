@@ -244,11 +244,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     server.end_phase(3);
     // Whatever became of the guest.
     open::close(&mut server.shared.exports, &mut origins)?;
-    if let (Err(_), Some(path)) = (&findings, &options.record) {
-        let shown = path.display();
-        config::warn(format!("{shown} ends where the session did: it is no whole recording"));
-    }
-    let findings = findings?;
+    let findings = findings.inspect_err(|_| options.record.iter().for_each(unfinished))?;
     let convert = |path| queue::convert(&control.join(plan::QUEUE), path, &findings);
     let latencies = options.record_queue.as_deref().map_or(Ok(Vec::new()), convert)?;
     let asked = report::Asked {
@@ -261,6 +257,12 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     };
     let (found, asked) = ((findings, latencies), (asked, wall_s));
     Ok(left(&mut server, &origins, found, asked, (control, companion)))
+}
+
+/// What was recorded of a session that did not come to its end.
+fn unfinished(recording: &PathBuf) {
+    let shown = recording.display();
+    config::warn(format!("{shown} ends where the session did: it is no whole recording"));
 }
 
 /// Requests that the driver may give out at a time: what each device takes, or less.
