@@ -248,6 +248,24 @@ def test_a_study_may_be_a_document(tmp_path: Path) -> None:
     assert sorted(again.runs["iops"]) == sorted(result.runs["iops"])
 
 
+def test_the_report_shows_the_bounds_of_its_own_statements(tmp_path: Path) -> None:
+    """A setting drops the first of two statements, and the bounds are those of the second."""
+    file = tmp_path / "two.toml"
+    file.write_text(STUDY + """
+[[expect]]
+text = "the deeper"
+metric = "iops"
+where = { "workload.fio.iodepth" = 4 }
+min = 190000
+""")
+    result = blocklab.run(file, set={"workload.fio.iodepth": [4, 8]}, out=tmp_path / "out")
+    assert [expectation.text for expectation in result.expectations] == ["the deeper"]
+    page = html.unescape(result.report().read_text(encoding="utf-8"))
+    assert "<td>the deeper</td><td>at least 190" in page
+    again = blocklab.run(result.path / "study.toml", out=tmp_path / "again")
+    assert again.digest == result.digest and again.ok
+
+
 def test_a_sweep_is_one_call(study: Path, tmp_path: Path) -> None:
     result = blocklab.sweep(
         study, {"device.null.latency": ["20us", "21us"]}, set={"study.repeats": 1},

@@ -15,6 +15,7 @@ use crate::jobs;
 use crate::load::Loaded;
 use crate::locate;
 use crate::metrics;
+use crate::tree::Node;
 
 const PLOTS_MAX: usize = 5;
 const FIGURES_MAX: usize = 8;
@@ -36,22 +37,52 @@ fn left_of(figure: &Figure, gone: &Gone) -> Option<Figure> {
     (!lost).then(|| Figure { series, panels, ..figure.clone() })
 }
 
-/// Leave out what is about axes and values that the grid no longer has.
+/// Leave out what is about axes and values that the grid no longer has: of the outline, and of the
+/// document, which is run again, and which a report looks bounds up in by their number.
 pub(crate) fn narrow(loaded: &mut Loaded) {
-    let Loaded { gone, frame, notes, .. } = loaded;
+    let Loaded { gone, frame, tree, notes, .. } = loaded;
     if gone.is_nothing() {
         return;
     }
-    let count = |frame: &Frame| frame.expect.len() + frame.claim.len() + frame.report.figure.len();
-    let before = count(frame);
-    frame.expect.retain(|expect| !is_beside(&expect.selection(), gone));
-    frame.claim.retain(|claim| !is_beside(&claim.selection(), gone));
-    let figures = frame.report.figure.iter().filter_map(|figure| left_of(figure, gone)).collect();
-    frame.report.figure = figures;
-    let less = before - count(frame);
+    let Frame { expect, claim, report, study, .. } = frame;
+    let figure = &mut report.figure;
+    let less = keep(expect, tree.get_mut("expect"), |e| !is_beside(&e.selection(), gone))
+        + keep(claim, tree.get_mut("claim"), |claim| !is_beside(&claim.selection(), gone))
+        + keep(figure, figures_of(tree), |figure| left_of(figure, gone).is_some());
+    let tables = figures_of(tree).map(Node::items_mut).unwrap_or_default();
+    for (figure, table) in figure.iter_mut().zip(tables) {
+        *figure = left_of(figure, gone).expect("those that are lost went above");
+        for (key, axis) in [("series", &figure.series), ("panels", &figure.panels)] {
+            if axis.is_none() {
+                table.take(key);
+            }
+        }
+    }
+    if let Some(asked) = &mut study.answer
+        && asked.by.take_if(|by| gone.axes.contains(by)).is_some()
+        && let Some(answer) = tree.get_mut("study").and_then(|study| study.get_mut("answer"))
+    {
+        answer.take("by");
+    }
     if less > 0 {
         notes.push(format!("{less} expectations, claims and figures about that are left out"));
     }
+}
+
+/// The tables of the study's own figures.
+fn figures_of(tree: &mut Node) -> Option<&mut Node> {
+    tree.get_mut("report")?.get_mut("figure")
+}
+
+/// Keep what `stays` of a list, and of the tables that it was read from. Gives how many went.
+fn keep<T>(list: &mut Vec<T>, tables: Option<&mut Node>, stays: impl Fn(&T) -> bool) -> usize {
+    let kept: Vec<bool> = list.iter().map(stays).collect();
+    if let Some(tables) = tables {
+        tables.retain(&kept);
+    }
+    let mut flags = kept.iter();
+    list.retain(|_| flags.next() == Some(&true));
+    kept.len() - list.len()
 }
 
 /// Check everything outside the grid that has these axes.
@@ -282,5 +313,70 @@ fn one_each(figure: &Figure, taken: &[&String], axes: &[Axis]) -> Result<(), Wro
             let expected = "it in `panels`, one of its values in `where`, or no `series`";
             Err(wrong(Failure::input(what).expected(expected), &["series"]))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::plan::PlannedStudy;
+
+    const STUDY: &str = "
+[study]
+answer = { metric = 'iops', by = 'device.null.latency' }
+[device.null]
+[workload.fio]
+rw = 'randread'
+[sweep]
+'device.null.latency' = ['1us', '2us']
+'workload.fio.iodepth' = [1, 2]
+[[expect]]
+text = 'gone'
+metric = 'iops'
+where = { 'device.null.latency' = '1us' }
+min = 1
+[[expect]]
+text = 'stays'
+metric = 'iops'
+where = { 'workload.fio.iodepth' = 2 }
+max = 7
+[[claim]]
+text = 'gone'
+source = 's'
+metric = 'iops'
+relative_to = { 'device.null.latency' = '2us' }
+holds = { min = 1 }
+[[report.figure]]
+name = 'gone'
+title = 't'
+x = 'device.null.latency'
+y = 'iops'
+[[report.figure]]
+name = 'stays'
+title = 't'
+x = 'workload.fio.iodepth'
+y = 'iops'
+series = 'device.null.latency'
+";
+
+    /// What a run writes is what it was: without the axis that is gone, it is read again.
+    #[test]
+    fn the_document_that_is_written_is_without_what_is_gone() {
+        let read = |text: &str, sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+            PlannedStudy::parse_in(Path::new(""), "t", text, &sets).unwrap()
+        };
+        let whole = read(STUDY, &[]);
+        assert_eq!((whole.expectations.len(), whole.report.figure.len()), (2, 2));
+        let narrow = read(STUDY, &["device.null.latency=3us"]);
+        let again = read(&narrow.resolved, &[]);
+        assert_eq!(again.digest, narrow.digest);
+        assert_eq!((&again.header, &again.report), (&narrow.header, &narrow.report));
+        assert_eq!((&again.expectations, &again.claims), (&narrow.expectations, &narrow.claims));
+        assert_eq!(again.resolved, narrow.resolved);
+        let [stays] = &again.expectations[..] else { panic!("{:?}", again.expectations) };
+        assert_eq!((&*stays.text, stays.max), ("stays", Some(7.0)));
+        assert_eq!(again.report.figure[0].series, None);
     }
 }

@@ -140,9 +140,31 @@ impl Node {
         }
     }
 
+    /// The same, to change them.
+    pub(crate) fn items_mut(&mut self) -> &mut [Node] {
+        match &mut self.data {
+            Data::Array(list) => list,
+            _ => &mut [],
+        }
+    }
+
+    /// Keep those items of an array that the flags say.
+    pub(crate) fn retain(&mut self, kept: &[bool]) {
+        let mut kept = kept.iter();
+        if let Data::Array(list) = &mut self.data {
+            list.retain(|_| kept.next().is_none_or(|kept| *kept));
+        }
+    }
+
     /// The entry `key` of a table.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|(k, _)| k == key).map(|(_, node)| node)
+    }
+
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        let Data::Table(table) = &mut self.data else { return None };
+        table.iter_mut().find(|(k, _)| k == key).map(|(_, node)| node)
     }
 
     /// Take the entry `key` out of a table.

@@ -182,8 +182,8 @@ fn a_list_takes_the_place_of_a_sweeps_values() {
                  where = { \"device.null.latency\" = '2us' }\n";
     for set in ["device.null.latency", "sweep.\"device.null.latency\""] {
         let set = format!("{set}=[\"2us\", \"4us\"]");
-        let answer =
-            Test::study(&format!("{STUDY}{sweep}")).args(&["--json", "--set", &set]).json();
+        let test = Test::study(&format!("{STUDY}{sweep}")).args(&["--json", "--set", &set]);
+        let answer = test.json();
         let latency = |run: usize| answer["runs"][run]["metrics"]["latency_us_mean"].clone();
         assert_eq!(answer["runs"].as_array().unwrap().len(), 2);
         assert_eq!((latency(0), latency(1)), (2.into(), 4.into()));
@@ -195,6 +195,11 @@ fn a_list_takes_the_place_of_a_sweeps_values() {
             "1 expectations, claims and figures about that are left out",
         ];
         assert_eq!(answer["notes"].as_array().unwrap()[..3], notes);
+        // Nor is it in the study that the run leaves, which says the same when it is run.
+        let left = std::fs::read_to_string(test.path("out/study/study.toml")).unwrap();
+        let again = Test::study(&left).args(&["--json"]).json();
+        assert_eq!(again["digest"], answer["digest"]);
+        assert_eq!(again["expectations"], answer["expectations"]);
     }
 }
 
