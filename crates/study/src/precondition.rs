@@ -1,7 +1,7 @@
 //! Bringing a drive into its starting state.
 
 use config::Failure;
-use sim::{AHEAD, Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop, simulate};
+use sim::{AHEAD, Bytes, Device, Lba, Nanos, Request, Rng, SECTOR_BYTES, Stop};
 
 use crate::document::{Fill, Overwrite, PreconditionStep, UntilSteady};
 use crate::files::Files;
@@ -111,7 +111,7 @@ fn until_steady(
     let path = ["precondition", &number, "until_steady", "workload", model.name()];
     let failure = |error| locate::config_failure(&run.tree, &path, &error);
     let inner = model.build(&context).map_err(failure)?;
-    let mut workload = Shifted { inner, start: prepared.start, progress };
+    let mut workload = Shifted::new(inner, prepared.start, progress);
     let mut values = Vec::new();
     let rule = steady::Rule::of(step);
     let unwatched = Progress::default();
@@ -121,7 +121,8 @@ fn until_steady(
         // One reading at each end of the round is enough.
         let mut observed = Observed::new(&mut *prepared.device, start, 2, Some(step.round.0));
         let stop = Stop { at: start.saturating_add(step.round.0), ..Stop::default() };
-        let outcome = simulate(&mut observed, &mut workload, start, stop, &mut recorder)
+        let outcome = workload
+            .go_on(&mut observed, start, stop, &mut recorder)
             .map_err(|error| run_failure(run, &error))?;
         let series = observed.finish(outcome.end);
         let metrics = metrics::simulated(&recorder, &series.total(), &series, &outcome);

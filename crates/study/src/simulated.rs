@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use sim::{Nanos, Stop, Workload, simulate};
+use sim::{Nanos, Stop, Workload};
 
 use crate::advice::{self, Backlog};
 use crate::digest;
@@ -46,7 +46,7 @@ impl Runner for Simulated {
 fn simulated(job: Job) -> Result<RunResult, Failure> {
     let Job { run, setup, mut device, start, progress, spools, metrics_only } = job;
     let mut section = run.point.run;
-    let mut workload = Shifted { inner: setup.build_workload()?, start, progress };
+    let mut workload = Shifted::new(setup.build_workload()?, start, progress);
     // A fio job may ask for a ramp of its own.
     section.ramp.0 = section.ramp.0.max(workload.measure_from());
     let expected = section.time.map(|time| time.0);
@@ -60,10 +60,10 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     // The spools cost a check per event, so they take part only when they are wanted.
     let outcome = if spools.is_empty() {
         let mut probe = (&mut recorder, (&mut backlog, &mut jobs));
-        simulate(&mut observed, &mut workload, start, stop, &mut probe)
+        workload.go_on(&mut observed, start, stop, &mut probe)
     } else {
         let mut probe = (&mut recorder, (&mut backlog, (&mut jobs, spools)));
-        simulate(&mut observed, &mut workload, start, stop, &mut probe)
+        workload.go_on(&mut observed, start, stop, &mut probe)
     };
     let outcome = outcome.map_err(|error| run_failure(run, &error))?;
     let series = observed.finish(outcome.end);
