@@ -72,6 +72,12 @@ pub trait Workload {
         Nanos::ZERO
     }
 
+    /// When each of its processes was at work, by number from 1 on: when it began, and when it had
+    /// nothing more to do. [`Nanos::MAX`] is what has not come. Empty where it tells of none.
+    fn at_work(&self) -> Vec<(Nanos, Nanos)> {
+        Vec::new()
+    }
+
     /// How long what it watches waited for the device, where it watches something.
     fn waited(&self) -> Option<Nanos> {
         None
@@ -81,6 +87,9 @@ pub trait Workload {
 impl<W: Workload + ?Sized> Workload for Box<W> {
     fn busy_after(&self) -> Nanos {
         (**self).busy_after()
+    }
+    fn at_work(&self) -> Vec<(Nanos, Nanos)> {
+        (**self).at_work()
     }
     fn waited(&self) -> Option<Nanos> {
         (**self).waited()

@@ -21,8 +21,11 @@ pub(crate) fn requests<'a>(
 
 fn count(metric: &str, run: &Metrics) -> Option<f64> {
     let of = |name: &str| run.get(name).copied().flatten();
-    match metric.split_once("latency")? {
-        ("", _) => of("host_requests"),
-        (kind, _) => Some(of(&format!("{kind}iops"))? * of("simulated_s")?),
+    let (kind, _) = metric.split_once("latency")?;
+    if kind.is_empty() {
+        return of("host_requests");
     }
+    // A job has a time of its own.
+    let job = kind.rfind('.').map_or("", |dot| &kind[..=dot]);
+    Some(of(&format!("{kind}iops"))? * of(&format!("{job}{}", metrics::TIME))?)
 }

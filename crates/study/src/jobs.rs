@@ -8,6 +8,7 @@ use sim::{Completion, Histogram, Nanos, Probe, Request};
 use crate::job_names::{PREFIX, split};
 use crate::metrics::{self, Metrics};
 use crate::planned::Setup;
+use crate::recorder::measured_from;
 
 /// Response times and bytes of the clones of one job.
 #[derive(Clone, Debug, Default)]
@@ -16,14 +17,25 @@ struct Share {
     bytes: [u64; 4],
 }
 
+/// One clone of one job.
+#[derive(Clone, Debug)]
+struct Process {
+    /// The job, as an index into the names.
+    job: usize,
+    /// Its own ramp, until its first request, where that of the run does not cover it.
+    ramp: Option<Nanos>,
+    /// When measuring it begins, and the first moment whose completions count.
+    from: Nanos,
+    first: Nanos,
+}
+
 /// Counts what completes after the ramp, by job. Without several jobs it counts nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
     names: Vec<String>,
-    /// The job of each process, from process 1 on, as an index into `names`.
-    of: Vec<usize>,
+    /// From process 1 on.
+    processes: Vec<Process>,
     shares: Vec<Share>,
-    first: Nanos,
 }
 
 impl Jobs {
@@ -33,41 +45,67 @@ impl Jobs {
     /// When the workload's jobs cannot be read.
     pub(crate) fn of(setup: &Setup, start: Nanos, ramp: Nanos) -> Result<Jobs, Failure> {
         let plan = setup.fio_plan()?;
-        let processes = plan.into_iter().flat_map(|plan| plan.jobs).map(|job| job.name);
-        let mut names: Vec<String> = Vec::new();
-        let mut of = Vec::new();
-        for name in processes {
-            let known = names.iter().position(|known| *known == name);
-            of.push(known.unwrap_or(names.len()));
+        let (mut names, mut processes) = (Vec::<String>::new(), Vec::new());
+        let (run, first) = measured_from(start, ramp);
+        for info in plan.into_iter().flat_map(|plan| plan.jobs) {
+            let known = names.iter().position(|known| *known == info.name);
+            let job = known.unwrap_or(names.len());
             if known.is_none() {
-                names.push(name);
+                names.push(info.name);
             }
+            // The run's own ramp covers those of the first group.
+            let ramp = Some(info.ramp).filter(|ramp| info.group > 0 && *ramp > Nanos::ZERO);
+            processes.push(Process { job, ramp, from: run, first });
         }
         if names.len() < 2 {
-            (names, of) = (Vec::new(), Vec::new());
+            (names, processes) = (Vec::new(), Vec::new());
         }
-        // As a run's recorder has it: what completes as the ramp ends belongs to the ramp.
-        let first = start + ramp + Nanos(u64::from(ramp > Nanos::ZERO));
-        Ok(Jobs { shares: vec![Share::default(); names.len()], names, of, first })
+        Ok(Jobs { shares: vec![Share::default(); names.len()], names, processes })
     }
 
-    /// Add the metrics of each job, those that are defined.
-    pub(crate) fn add(&self, metrics: &mut Metrics, time: Nanos) {
-        for (name, share) in self.names.iter().zip(&self.shares) {
+    /// Add the metrics of each job, those that are defined, of a run that ended at `end`.
+    pub(crate) fn add(&self, metrics: &mut Metrics, at_work: &[(Nanos, Nanos)], end: Nanos) {
+        let times = self.times(at_work, end);
+        for ((name, share), time) in self.names.iter().zip(&self.shares).zip(times) {
             let mut own = BTreeMap::new();
             metrics::work(&mut own, &share.histograms, share.bytes, time);
             let own = own.into_iter().filter(|(_, value)| value.is_some());
             metrics.extend(own.map(|(own, value)| (format!("{PREFIX}{name}.{own}"), value)));
         }
     }
+
+    /// The measured time of each job. A rate is of that: what others did before it began and after
+    /// it was done says nothing about it.
+    fn times(&self, at_work: &[(Nanos, Nanos)], end: Nanos) -> Vec<Nanos> {
+        let mut spans = vec![(Nanos::MAX, Nanos::ZERO); self.names.len()];
+        for (process, &(began, finished)) in self.processes.iter().zip(at_work) {
+            let (from, until) = &mut spans[process.job];
+            *from = began.max(process.from).min(*from);
+            *until = finished.min(end).max(*until);
+        }
+        spans.into_iter().map(|(from, until)| until.since(from)).collect()
+    }
 }
 
 impl Probe for Jobs {
     #[inline]
+    fn on_issue(&mut self, now: Nanos, request: &Request) {
+        let process = self.processes.get_mut((request.process as usize).wrapping_sub(1));
+        if let Some(process) = process
+            && let Some(ramp) = process.ramp.take()
+        {
+            let (from, first) = measured_from(now, ramp);
+            (process.from, process.first) = (process.from.max(from), process.first.max(first));
+        }
+    }
+
+    #[inline]
     fn on_complete(&mut self, request: &Request, issued: Nanos, completion: Completion) {
-        let job = self.of.get((request.process as usize).wrapping_sub(1));
-        let Some(&job) = job.filter(|_| completion.at >= self.first) else { return };
-        let (share, op) = (&mut self.shares[job], request.op as usize);
+        let process = self.processes.get((request.process as usize).wrapping_sub(1));
+        let Some(process) = process.filter(|process| completion.at >= process.first) else {
+            return;
+        };
+        let (share, op) = (&mut self.shares[process.job], request.op as usize);
         share.histograms[op].record(completion.at.since(issued).0);
         share.bytes[op] += request.bytes().0;
     }

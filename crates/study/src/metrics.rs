@@ -46,11 +46,7 @@ const PLAIN: [(&str, &str, &str); 19] = [
     ("read_mb_s", "MB/s", "10^6 bytes read per second of measured simulated time"),
     ("write_mb_s", "MB/s", "10^6 bytes written per second of measured simulated time"),
     (REQUESTS, "requests", "requests completed while measuring, flushes and discards included"),
-    (
-        "simulated_s",
-        "s",
-        "measured simulated time: from the end of the ramp to the last completion",
-    ),
+    (TIME, "s", "measured simulated time: from the end of the ramp to the last completion"),
     ("wall_s", "s", "time of this machine for the run, preconditioning not included"),
     ("simulated_requests_per_wall_s", "1/s", "requests per second of this machine's time"),
     ("peak_rss_mb", "MB", "largest memory of the process so far, in 10^6 bytes"),
@@ -74,6 +70,9 @@ const PLAIN: [(&str, &str, &str); 19] = [
 
 /// The metric of a process that is watched.
 pub(crate) const PROCESS_WAIT: &str = "process_wait_s";
+
+/// The metric that is the time in which they were counted, of a run or of one of its jobs.
+pub(crate) const TIME: &str = "simulated_s";
 
 /// The metric that counts requests.
 const REQUESTS: &str = "host_requests";
@@ -210,7 +209,6 @@ pub(crate) fn simulated(
     let error = outcome.in_flight_ns.abs_diff(outcome.response_ns) as f64;
     let little = if error == 0.0 { 0.0 } else { error / outcome.in_flight_ns as f64 };
     metrics.insert("little_error".into(), Some(little));
-    metrics.insert("simulated_s".into(), Some(time.as_secs_f64()));
     metrics
 }
 
@@ -223,8 +221,9 @@ pub(crate) fn add_rebuild(metrics: &mut Metrics, device: &dyn Device) {
     counted::declared().filter(shown).for_each(|metric| readings.add(metric, metrics));
 }
 
-/// How much was done, and what it took: of response times and bytes by operation.
+/// How much was done, in how long, and what it took: of response times and bytes by operation.
 pub(crate) fn work(metrics: &mut Metrics, took: &[Histogram; 4], bytes: [u64; 4], time: Nanos) {
+    metrics.insert(TIME.into(), Some(time.as_secs_f64()));
     rates(metrics, took.each_ref().map(Histogram::count), bytes, time);
     let [read, write, flush] = [Op::Read, Op::Write, Op::Flush].map(|op| &took[op as usize]);
     let mut all = read.clone();

@@ -34,6 +34,13 @@ impl Progress {
     }
 }
 
+/// When measuring begins behind a ramp, and the first moment whose completions count: those at the
+/// end of a ramp belong to the ramp.
+pub(crate) fn measured_from(start: Nanos, ramp: Nanos) -> (Nanos, Nanos) {
+    let from = start.saturating_add(ramp);
+    (from, from.saturating_add(Nanos(u64::from(ramp > Nanos::ZERO))))
+}
+
 /// Counts every request that completes after the ramp.
 pub(crate) struct Recorder<'a> {
     start: Nanos,
@@ -56,10 +63,11 @@ impl<'a> Recorder<'a> {
         expected: Option<Nanos>,
         progress: &'a Progress,
     ) -> Recorder<'a> {
+        let (origin, first) = measured_from(start, ramp);
         Recorder {
             start,
-            origin: start + ramp,
-            first: start + ramp + Nanos(u64::from(ramp > Nanos::ZERO)),
+            origin,
+            first,
             histograms: Default::default(),
             bytes: [0; 4],
             timeline: Timeline::new(BINS_MAX, expected),
@@ -121,5 +129,17 @@ impl Probe for Recorder<'_> {
         self.histograms[op].record(latency);
         self.bytes[op] += bytes;
         self.timeline.record(op, completion.at.since(self.origin).0, latency, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ramp_to_the_end_of_time_is_not_over_before_it_began() {
+        assert_eq!(measured_from(Nanos(7), Nanos::MAX), (Nanos::MAX, Nanos::MAX));
+        assert_eq!(measured_from(Nanos(7), Nanos(5)), (Nanos(12), Nanos(13)));
+        assert_eq!(measured_from(Nanos(7), Nanos::ZERO), (Nanos(7), Nanos(7)));
     }
 }

@@ -76,6 +76,12 @@ impl Workload for Shifted<'_> {
         self.inner.busy_after()
     }
 
+    fn at_work(&self) -> Vec<(Nanos, Nanos)> {
+        let here = |time: Nanos| time.saturating_add(self.start);
+        let all = self.inner.at_work().into_iter();
+        all.map(|(began, ended)| (here(began), here(ended))).collect()
+    }
+
     fn waited(&self) -> Option<Nanos> {
         self.inner.waited()
     }

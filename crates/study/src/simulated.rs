@@ -53,7 +53,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let began = Instant::now();
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);
     let readings = if metrics_only { 2 } else { READINGS_MAX };
-    let mut observed = Observed::new(&mut *device, start + section.ramp.0, readings, expected);
+    let origin = start.saturating_add(section.ramp.0);
+    let mut observed = Observed::new(&mut *device, origin, readings, expected);
     let stop = stop(&section, start);
     let mut jobs = Jobs::of(&setup, start, section.ramp.0)?;
     let mut backlog = Backlog::default();
@@ -85,7 +86,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         "metrics": metrics::digested(&metrics), "counters": total.counts,
     }));
     // The digest has every completion already.
-    jobs.add(&mut metrics, recorder.measured(outcome.end));
+    jobs.add(&mut metrics, &workload.at_work(), outcome.end);
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let mut notes = workload.notes();
     if outcome.in_flight_ns != outcome.response_ns {

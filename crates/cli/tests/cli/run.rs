@@ -413,3 +413,30 @@ fn what_cannot_be_done_elsewhere_is_told() {
     assert_eq!(output.code, 3, "{}", output.stderr);
     assert!(output.stderr.contains("no usable package blocklab"), "{}", output.stderr);
 }
+
+/// Jobs behind a stonewall, a pause before one, and a ramp of a later one: the rates of each are of
+/// its own time. One request at a time that takes 100 us is 10,000 a second.
+#[test]
+fn a_jobs_rate_is_of_its_own_time() {
+    let jobs = "[global]\nrw=randread\ntime_based\nruntime=100ms\n\
+                [one]\n[late]\nstartdelay=30ms\n\
+                [two]\nstonewall\niodepth=2\n[ramped]\nstonewall\nramp_time=50ms\n";
+    let study = "[device.null]\nlatency = '100us'\n[workload.fio]\nfile = 'jobs.fio'\n\
+                 [study]\nanswer = { metric = 'job.one.read_latency_us_p99' }\n";
+    let answer = Test::study(study).file("jobs.fio", jobs).args(&["--json"]).json();
+    let metrics = &answer["runs"][0]["metrics"];
+    let of = |metric: &str| metrics[metric].as_f64().unwrap_or_else(|| panic!("no {metric}"));
+    for (job, iops) in [("one", 10_000.0), ("late", 10_000.0), ("two", 20_000.0), ("ramped", 1e4)] {
+        let rate = of(&format!("job.{job}.read_iops"));
+        assert!((rate / iops - 1.0).abs() < 0.002, "{job}: {rate}");
+        let time = of(&format!("job.{job}.simulated_s"));
+        assert!((time / 0.1 - 1.0).abs() < 0.002, "{job}: {time} s");
+    }
+    assert!((of("simulated_s") - 0.38).abs() < 0.001, "{}", of("simulated_s"));
+    // Its requests, not those that its rate would be in the time of all: 1,000 make a percentile.
+    assert!(!answer["answer"]["text"].as_str().unwrap().contains("no answer yet"));
+    let few = jobs.replace("=100ms", "=90ms");
+    let answer = Test::study(study).file("jobs.fio", few).args(&["--json"]).json();
+    let text = answer["answer"]["text"].as_str().unwrap();
+    assert!(text.contains("a run has 900 such requests"), "{text}");
+}

@@ -154,6 +154,11 @@ impl Job {
         self.plan.group
     }
 
+    /// When its clock started.
+    pub(super) fn start(&self) -> Nanos {
+        self.start
+    }
+
     /// Start the job's clock; returns when it wants to be asked first.
     pub(super) fn begin(&mut self, now: Nanos) -> Nanos {
         let o = &self.plan.options;

@@ -26,6 +26,8 @@ enum State {
 pub struct Fio {
     jobs: Vec<Job>,
     states: Vec<State>,
+    /// When each job was finished.
+    finished: Vec<Nanos>,
     ready: VecDeque<u32>,
     timers: EventHeap,
     /// The group that starts next, and how many jobs of the running one are not finished.
@@ -51,6 +53,7 @@ impl Fio {
         Fio {
             jobs: plan.resolved.iter().map(Job::new).collect(),
             states: vec![State::Waiting; plan.resolved.len()],
+            finished: vec![Nanos::MAX; plan.resolved.len()],
             ready: VecDeque::with_capacity(plan.resolved.len()),
             timers: EventHeap::new(),
             next_group: 0,
@@ -121,6 +124,7 @@ impl Workload for Fio {
                 }
                 Poll::Finished => {
                     self.running -= 1;
+                    self.finished[index as usize] = now;
                     State::Finished
                 }
                 Poll::Issue(_) | Poll::Blocked => State::Blocked,
@@ -144,6 +148,14 @@ impl Workload for Fio {
 
     fn measure_from(&self) -> Nanos {
         self.measure_from
+    }
+
+    fn at_work(&self) -> Vec<(Nanos, Nanos)> {
+        let began = self.jobs.iter().zip(&self.states).map(|(job, state)| match state {
+            State::Waiting => Nanos::MAX,
+            _ => job.start(),
+        });
+        began.zip(self.finished.iter().copied()).collect()
     }
 
     fn notes(&self) -> Vec<String> {
