@@ -101,8 +101,9 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True when every expectation holds."""
-        return all(expectation.ok for expectation in self.expectations)
+        """True when every expectation holds, and no run came to nothing."""
+        held = all(expectation.ok for expectation in self.expectations)
+        return held and not any(run.get("failed") for run in self.document["runs"])
 
     @property
     def metrics(self) -> list[dict[str, float | None]]:

@@ -54,6 +54,8 @@ class Run:
     workload: str
     notes: list[str]
     gate: dict[str, Any] | None
+    #: Why it came to nothing, if it did: its metrics are undefined.
+    failed: str | None
     seed: int | None
     #: Short names of the values in `params` that have one.
     names: dict[str, str]
@@ -251,6 +253,7 @@ def _run(index: int, run: dict[str, Any], names: dict[str, dict[str, str]]) -> R
         workload=str(run.get("workload") or ""),
         notes=[str(note) for note in run.get("notes") or []],
         gate=run.get("gate"),
+        failed=run.get("failed"),
         seed=run.get("seed"),
         names={
             axis: names[axis][value] for axis, value in run["params"].items()

@@ -32,8 +32,11 @@ def write_run_directory(
     requests: int = 20_000,
     title: str = TITLE,
     failing: bool = False,
+    failed: str | None = None,
 ) -> Path:
-    """Write one run directory and return it. Single devices or workloads make no axis."""
+    """Write one run directory and return it. Single devices or workloads make no axis.
+    `failed` is why the first run came to nothing.
+    """
     root.mkdir(parents=True, exist_ok=True)
     tables: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("latency", "series", "heatmap", "units", "wear", "counters")
@@ -53,6 +56,9 @@ def write_run_directory(
         runs.append(
             _run(tables, len(runs), device, workload, {**params, "repeat": repeat}, requests)
         )
+    if failed:
+        # As of a guest that did not come up: no metric is defined.
+        runs[0] |= {"failed": failed, "metrics": dict.fromkeys(runs[0]["metrics"])}
     _write_tables(root, runs, tables)
     _write_result(root, runs, title, failing)
     return root

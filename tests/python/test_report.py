@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from synthetic import write_run_directory
 
+import blocklab
 from blocklab import StudyError
 from blocklab._report import page
 from blocklab.plots import MAX_FIGURES
@@ -116,6 +117,27 @@ def test_a_failed_expectation_fails_the_page(tmp_path: Path) -> None:
     text = Page(html).text
     assert "1 of 2 expectations held" in text
     assert re.search(r"FAIL collection stays under half a page per write", text)
+
+
+def test_a_run_that_came_to_nothing_fails_the_page(tmp_path: Path) -> None:
+    why = "the guest did not come up"
+    directory = write_run_directory(tmp_path / "one", requests=2000, failed=why)
+    html = page.render(RunDirectory(directory))
+    assert '<section class="verdict fail">' in html
+    text = Page(html).text
+    assert "2 of 2 expectations held, 1 of 6 runs came to nothing" in text
+    assert f"slc · web-server came to nothing: {why}" in text
+    assert not blocklab.open(directory).ok
+    # Nothing is expected, and it is no answer all the same.
+    result = json.loads((directory / "result.json").read_text())
+    result["expectations"] = []
+    (directory / "result.json").write_text(json.dumps(result))
+    html = page.render(RunDirectory(directory))
+    assert '<section class="verdict fail">' in html
+    assert "1 of 6 runs came to nothing" in Page(html).text
+    # Without it, all is well.
+    well = write_run_directory(tmp_path / "well", requests=2000)
+    assert '<section class="verdict pass">' in page.render(RunDirectory(well))
 
 
 def test_all_figures_are_drawn_and_explained(html: str) -> None:

@@ -38,7 +38,7 @@ class Expectation:
 class Verdict:
     """What the page says first."""
 
-    #: True, False, or None when the study expects nothing.
+    #: True; False also where a run came to nothing; None when the study expects nothing.
     ok: bool | None
     headline: str
     sentences: list[str]
@@ -123,12 +123,19 @@ def judge(data: RunDirectory) -> Verdict:
     held = sum(expectation.ok for expectation in expectations)
     total = len(expectations)
     sentences = _sentences(data)
-    if not total:
+    failed = [run for run in data.runs if run.failed]
+    if not total and not failed:
         return Verdict(None, sentences[0] if sentences else "No answer", sentences[1:], [])
-    what = "expectation" if total == 1 else "expectations"
-    ok = held == total
-    headline = f"{held} of {total} {what} held"
-    return Verdict(ok, headline, sentences, expectations)
+    headlines = []
+    if total:
+        headlines.append(f"{held} of {total} {'expectation' if total == 1 else 'expectations'} held")
+    if failed:
+        count = len(data.runs)
+        headlines.append(f"{len(failed)} of {count} {'run' if count == 1 else 'runs'} "
+                         "came to nothing")
+    why = [f"{run.label} came to nothing: {run.failed}" for run in failed[:MOST_SENTENCES]]
+    ok = held == total and not failed
+    return Verdict(ok, ", ".join(headlines), [*why, *sentences], expectations)
 
 
 def _metric_of(document: dict[str, Any]) -> str:
