@@ -45,11 +45,20 @@ pub(crate) fn check_bounds(expect: &Expect) -> Result<(), Failure> {
     if equal.or(*tolerance_percent).is_some_and(|value| !value.is_finite()) {
         return Err(Failure::input("nothing equals a value that is no number").expected("a number"));
     }
-    check_band(Band { min: *min, max: *max })
+    check_ends(Band { min: *min, max: *max })
 }
 
 /// Some value must be within, and some beyond.
 pub(crate) fn check_band(band: Band) -> Result<(), Failure> {
+    if band == Band::default() {
+        let failure =
+            Failure::input("the claim says nothing that can be checked: every value fits");
+        return Err(failure.expected("a band with min, max or both, such as { min = 1.5 }"));
+    }
+    check_ends(band)
+}
+
+fn check_ends(band: Band) -> Result<(), Failure> {
     let Band { min, max } = band;
     if let Some(bound) = [min, max].into_iter().flatten().find(|bound| !bound.is_finite()) {
         return Err(Failure::input(format!("{bound} bounds nothing")).expected("a number"));

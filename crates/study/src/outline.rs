@@ -111,10 +111,13 @@ pub(crate) fn check(loaded: &Loaded, axes: &[Axis]) -> Result<(), Failure> {
         if is_beside(&claim.selection(), gone) {
             continue;
         }
-        let mut bands = [Some(claim.holds), claim.in_part].into_iter().flatten();
+        let bands = [("holds", Some(claim.holds)), ("in_part", claim.in_part)];
+        let mut bands = bands.into_iter().filter_map(|(key, band)| Some((key, band?)));
+        let check =
+            |(key, band)| expect::check_band(band).map_err(|failure| wrong(failure, &[key]));
         about(&Claim::selection(claim), "metric", axes)
             .and_then(|()| jobs(&claim.selection(), "metric"))
-            .and_then(|()| bands.try_for_each(expect::check_band).map_err(here))
+            .and_then(|()| bands.try_for_each(check))
             .map_err(|wrong| at(&["claim"], index, wrong))?;
     }
     if let Some(asked) = &loaded.frame.study.answer {
@@ -378,5 +381,22 @@ series = 'device.null.latency'
         let [stays] = &again.expectations[..] else { panic!("{:?}", again.expectations) };
         assert_eq!((&*stays.text, stays.max), ("stays", Some(7.0)));
         assert_eq!(again.report.figure[0].series, None);
+    }
+
+    #[test]
+    fn a_claim_that_every_value_bears_out_is_refused() {
+        let refused = |from: &str, to: &str| {
+            let text = STUDY.replace(from, to);
+            PlannedStudy::parse("t", &text).unwrap_err().to_string()
+        };
+        for to in ["holds = {}", "holds = { min = 1 }\nin_part = {}"] {
+            let error = refused("holds = { min = 1 }", to);
+            assert!(error.contains("says nothing that can be checked"), "{error}");
+            let line = STUDY.lines().position(|line| line == "holds = { min = 1 }").unwrap() + 1;
+            let line = line + to.lines().count() - 1;
+            assert!(error.contains(&format!("t:{line}:")), "{error}");
+        }
+        let error = refused("holds = { min = 1 }", "holds = { min = 2, max = 1 }");
+        assert!(error.contains("nothing is at least 2 and at most 1"), "{error}");
     }
 }
