@@ -289,6 +289,11 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
                         format!("{} is more than the device's {}", over.span, limits.capacity);
                     return Err(at(&["overwrite", "span"], Failure::input(what)));
                 }
+                if u32::try_from(unit.sectors()).is_err() {
+                    let failure = Failure::input(format!("no request is of {}", over.unit));
+                    let failure = failure.expected("less than 2TiB");
+                    return Err(at(&["overwrite", "unit"], failure));
+                }
                 if unit.sectors() == 0 || unit.0 % sim::SECTOR_BYTES != 0 || unit > span {
                     let what = format!("a write of {} does not fit into {span}", over.unit);
                     let failure = Failure::input(what).expected("whole 512-byte sectors");
@@ -355,6 +360,21 @@ mod tests {
         let step = "[[precondition]]\nuntil_steady.workload.trace.file = \"no-such.log\"\n";
         assert_eq!(cause(&format!("[workload.fio]\n{step}")), Some(Cause::FileNotOpened));
     }
+
+    #[test]
+    fn a_write_larger_than_a_request_is_refused() {
+        let study = |unit: &str| {
+            let text = format!(
+                "[device.null]\ncapacity = '4TiB'\n[workload.fio]\n\
+                 [[precondition]]\noverwrite = {{ unit = '{unit}' }}\n"
+            );
+            PlannedStudy::parse("t", &text).map(drop)
+        };
+        let error = study("2TiB").unwrap_err().to_string();
+        assert!(error.contains("no request is of 2TiB") && error.contains("t:5:"), "{error}");
+        assert!(study("1TiB").is_ok());
+    }
+
     /// What travels needs a kernel to be planned, but not to be read.
     #[derive(Debug)]
     struct AnyGuest;

@@ -153,7 +153,7 @@ impl Source for Bonnie {
             let at = self.places.below(slots) * self.small;
             return Request::read(Lba(self.first + at), size);
         }
-        let size = size.min((self.file - self.at) as u32);
+        let size = u64::from(size).min(self.file - self.at) as u32;
         let lba = Lba(self.first + self.at);
         let request = match self.pass {
             Pass::Write => Request::write(lba, size),
@@ -201,6 +201,31 @@ mod tests {
         let pairs = reread.iter().filter(|w| w[0].op == Op::Read && w[1].op == Op::Write);
         let same = pairs.clone().filter(|w| w[0].lba == w[1].lba && w[0].sectors == w[1].sectors);
         assert!(same.count() > 6000);
+    }
+
+    #[test]
+    fn a_file_of_more_sectors_than_a_request_can_have_is_asked_for_in_units() {
+        let shares = [(Params::default().large, 1.0)];
+        let (first, file) = (0, (1 << 32) + 8);
+        let mut source = Bonnie {
+            sizes: SizeMix::new(&shares, context(1).rng.split("sizes")),
+            small: 8,
+            metadata: 0.0,
+            deck: Deck::new(context(1).rng.split("metadata")),
+            places: context(1).rng.split("places"),
+            first,
+            file,
+            meta: file,
+            pass: Pass::Write,
+            at: 0,
+            rewrite: None,
+        };
+        let requests = [(); 3].map(|()| source.next_request());
+        assert_eq!(requests.map(|request| (request.lba.0, request.sectors)), [
+            (0, 128),
+            (128, 128),
+            (256, 128)
+        ]);
     }
 
     #[test]

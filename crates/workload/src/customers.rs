@@ -34,6 +34,9 @@ use sim::{Bytes, Completion, Demand, Lba, Nanos, Op, Request, Rng, Workload, Wor
 
 use crate::Context;
 
+/// Bytes of the largest request, and of the largest block: rounded up, one has a number of sectors.
+const SIZE_MAX: u64 = 1 << 30;
+
 /// The law of the think times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -120,12 +123,13 @@ impl Params {
             return Err(ConfigError::new("offered", message));
         }
         let block = self.block.0.0;
-        if block == 0 || !block.is_multiple_of(512) {
-            let message = format!("expected whole sectors of 512 bytes, got \"{}\"", self.block);
+        if block == 0 || !block.is_multiple_of(512) || block > SIZE_MAX {
+            let message =
+                format!("expected whole sectors of 512 bytes, 1GiB at most, got \"{}\"", self.block);
             return Err(ConfigError::new("block", message));
         }
         let Sizes { min, max, step } = self.sizes;
-        if min.0.0 == 0 || step.0.0 == 0 || max < min || max.0.0 > 1 << 30 {
+        if min.0.0 == 0 || step.0.0 == 0 || max < min || max.0.0 > SIZE_MAX {
             let message =
                 format!("expected 0 < min <= max <= 1GiB and a step, got {min} to {max} by {step}");
             return Err(ConfigError::new("sizes", message));
@@ -218,7 +222,7 @@ impl Workload for Customers {
         } else {
             draw(self.params.think, self.think_ns, &mut self.think)
         };
-        self.wakes.insert((completion.at + think, request.process - 1));
+        self.wakes.insert((completion.at.saturating_add(think), request.process - 1));
     }
 }
 
@@ -262,6 +266,9 @@ mod tests {
         assert_eq!(error(Params { offered: 0.0, ..Params::default() }), "offered");
         assert_eq!(error(Params { writes: 2.0, ..Params::default() }), "writes");
         assert_eq!(error(Params { span: Size(Bytes(4096)), ..Params::default() }), "span");
+        // A request of one such block has no number of sectors.
+        let block = Size(Bytes::from_gib(2048));
+        assert_eq!(error(Params { block, ..Params::default() }), "block");
         let step = Size(Bytes(0));
         let sizes = Sizes { step, ..Sizes::default() };
         assert_eq!(error(Params { sizes, ..Params::default() }), "sizes");
