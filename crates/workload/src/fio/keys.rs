@@ -182,7 +182,6 @@ const HARMLESS: &[Key] = &[
             "iomem_align",
             "mem_align",
             "force_async",
-            "cmdprio_percentage",
             "exec_prerun",
             "exec_postrun",
             "ioscheduler",
@@ -334,6 +333,16 @@ const REFUSED: &[Key] = &[
             "serialize_overlap",
         ],
         "requests are submitted and reaped one by one; remove it and choose iodepth",
+    ),
+    refused(
+        &[
+            "cmdprio_percentage",
+            "cmdprio_class",
+            "cmdprio_hint",
+            "cmdprio",
+            "cmdprio_bssplit",
+        ],
+        "elevators tell priorities apart; give what has another one as a job with prioclass and prio",
     ),
     refused(
         &[

@@ -104,6 +104,17 @@ fn kb_base_holds_for_the_whole_job_wherever_it_stands() {
     assert_eq!(file.jobs[0].options.size, Some(Extent::Bytes(4000)));
 }
 
+/// Elevators tell priorities apart, so what some requests have of their own is no matter of the host.
+#[test]
+fn priorities_of_some_requests_are_refused() {
+    for key in ["cmdprio_percentage=30", "cmdprio_class=1", "cmdprio=2", "cmdprio_bssplit=4k/50"] {
+        let error = parse_job_file("x", &format!("[a]\n{key}\n")).unwrap_err();
+        assert_eq!(error.line, 2);
+        let advice = "a job with prioclass and prio";
+        assert!(error.to_string().contains(advice), "{error}");
+    }
+}
+
 #[test]
 fn no_damage_makes_the_parser_panic() {
     let mut rng = Rng::new(1, "damage");
