@@ -1,5 +1,7 @@
 //! The answer to a study's question, in a sentence: its metric by its axis.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::axis_value::AxisValue;
@@ -137,7 +139,7 @@ struct Cases {
 impl Cases {
     /// By one of `axes`, those that vary.
     fn of(points: &[(&Params, f64)], by: &str, axes: &[&str]) -> Cases {
-        let (mut labels, mut cases) = (Vec::new(), Vec::new());
+        let (mut labels, mut cases) = (Numbers::default(), Numbers::default());
         let mut values: Vec<Vec<Option<f64>>> = Vec::new();
         let mut amounts = true;
         for (params, value) in points {
@@ -146,13 +148,14 @@ impl Cases {
             let others = params.iter().filter(|(name, _)| name != by);
             let others = others.filter(|(name, _)| axes.contains(&name.as_str()));
             let others: Vec<String> = others.map(|(_, value)| value.label()).collect();
-            let case = index(&mut cases, others.join(" "));
-            let label = index(&mut labels, own.label());
-            values.resize(cases.len(), Vec::new());
+            let case = cases.of(others.join(" "));
+            let label = labels.of(own.label());
+            values.resize(cases.0.len(), Vec::new());
             let row = &mut values[case];
             row.resize(row.len().max(label + 1), None);
             row[label] = Some(*value);
         }
+        let (labels, cases) = (labels.in_order(), cases.in_order());
         values.iter_mut().for_each(|row| row.resize(labels.len(), None));
         Cases { labels, cases, values, amounts }
     }
@@ -339,12 +342,21 @@ fn changed(ratio: f64) -> String {
     }
 }
 
-/// Where `item` is in `list`, at whose end it is put if it is new.
-fn index<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
-    list.iter().position(|known| *known == item).unwrap_or_else(|| {
-        list.push(item);
-        list.len() - 1
-    })
+/// Names and their numbers, in the order in which they are met.
+#[derive(Default)]
+struct Numbers(BTreeMap<String, usize>);
+
+impl Numbers {
+    fn of(&mut self, name: String) -> usize {
+        let next = self.0.len();
+        *self.0.entry(name).or_insert(next)
+    }
+
+    fn in_order(self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.into_iter().collect();
+        names.sort_by_key(|(_, number)| *number);
+        names.into_iter().map(|(name, _)| name).collect()
+    }
 }
 
 /// One value, or from the smallest to the largest.

@@ -97,6 +97,8 @@ impl Claim {
 
 pub(crate) type Runs<'a> = [(&'a PlannedRun, &'a Metrics)];
 pub(crate) type Params = [(String, AxisValue)];
+/// By the labels of the point, each of which an axis has once, and the repeat.
+type Bases<'a> = BTreeMap<(Vec<String>, u32), &'a Metrics>;
 
 impl Selection<'_> {
     fn values(&self, runs: &Runs) -> Vec<Option<f64>> {
@@ -114,9 +116,11 @@ impl Selection<'_> {
     pub(crate) fn repeats<'a>(&self, runs: &Runs<'a>) -> Vec<(&'a Params, Vec<Option<f64>>)> {
         let mut points: Vec<(&'a Params, Vec<Option<f64>>)> = Vec::new();
         let by_repeat = self.which.contains_key("repeat");
+        let bases = self.bases(runs);
         for (run, metrics) in runs.iter().filter(|(run, _)| self.selects(run)) {
-            let value = self.value(run, metrics, runs);
-            match points.iter_mut().find(|(point, _)| *point == run.params && !by_repeat) {
+            let value = self.value(run, metrics, &bases);
+            // The repeats of a point follow each other.
+            match points.last_mut().filter(|(point, _)| *point == run.params && !by_repeat) {
                 Some((_, values)) => values.push(value),
                 None => points.push((&run.params, vec![value])),
             }
@@ -131,21 +135,30 @@ impl Selection<'_> {
         few.map(|few| format!("; no evidence yet: {few}")).unwrap_or_default()
     }
 
-    fn value(&self, run: &PlannedRun, metrics: &Metrics, runs: &Runs) -> Option<f64> {
+    fn value(&self, run: &PlannedRun, metrics: &Metrics, bases: &Bases) -> Option<f64> {
         let value = self.own_value(metrics)?;
         if self.relative_to.is_empty() {
             return Some(value);
         }
-        let other = |(axis, value): &(String, AxisValue), wanted: &(String, AxisValue)| {
-            axis == &wanted.0 && value.same(self.relative_to.get(axis).unwrap_or(&wanted.1))
-        };
-        let is_base = |(base, _): &&(&PlannedRun, &Metrics)| {
-            base.repeat == run.repeat
-                && base.params.iter().zip(&run.params).all(|(found, own)| other(found, own))
-        };
-        let (_, base) = runs.iter().find(is_base)?;
-        let base = self.own_value(base)?;
+        let base = self.own_value(bases.get(&self.base_of(run))?)?;
         (base != 0.0).then(|| value / base)
+    }
+
+    /// The runs that others are relative to. They are looked for by every selected run.
+    fn bases<'a>(&self, runs: &Runs<'a>) -> Bases<'a> {
+        let is_base = |run: &PlannedRun| {
+            let wanted = |axis: &String| self.relative_to.get(axis);
+            run.params.iter().all(|(axis, own)| wanted(axis).is_none_or(|wanted| own.same(wanted)))
+        };
+        let runs = runs.iter().filter(|(run, _)| !self.relative_to.is_empty() && is_base(run));
+        runs.map(|(run, metrics)| (self.base_of(run), *metrics)).collect()
+    }
+
+    /// The labels of the point that a run is relative to, and the repeat.
+    fn base_of(&self, run: &PlannedRun) -> (Vec<String>, u32) {
+        let base =
+            |(axis, own): &(String, AxisValue)| self.relative_to.get(axis).unwrap_or(own).label();
+        (run.params.iter().map(base).collect(), run.repeat)
     }
 
     /// The metric of a run, divided by the other one.

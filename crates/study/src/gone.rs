@@ -1,5 +1,7 @@
 //! What `--set` took out of a study's grid: statements about it are left out.
 
+use std::collections::BTreeSet;
+
 use crate::axis_value::AxisValue;
 use crate::tree::{Data, Node};
 
@@ -20,7 +22,9 @@ impl Gone {
         let mut values = Vec::new();
         for (name, list) in before {
             let Some((_, now)) = after.iter().find(|(other, _)| *other == name) else { continue };
-            let lost = list.into_iter().filter(|old| !now.iter().any(|new| new.same(old)));
+            // As `AxisValue::same` has it: equal values have equal labels.
+            let now: BTreeSet<String> = now.iter().map(AxisValue::label).collect();
+            let lost = list.into_iter().filter(|old| !now.contains(&old.label()));
             values.extend(lost.map(|value| (name.to_string(), value)));
         }
         Gone { axes, values }

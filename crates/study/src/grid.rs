@@ -1,5 +1,6 @@
 //! The grid: devices x workloads x sweep axes x repeats, each point with every value in place.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -110,7 +111,8 @@ pub(crate) fn axes(loaded: &Loaded) -> Result<Vec<Axis>, Failure> {
     }
     for axis in &axes {
         let labels: Vec<String> = axis.values.iter().map(|(value, _)| value.label()).collect();
-        let twice = (1..labels.len()).find(|&index| labels[..index].contains(&labels[index]));
+        let mut known = BTreeSet::new();
+        let twice = labels.iter().position(|label| !known.insert(label));
         if let Some(index) = twice {
             let what = format!("the axis `{}` has the value {} twice", axis.name, labels[index]);
             return Err(Failure::input(what)
