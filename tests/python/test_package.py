@@ -54,6 +54,15 @@ x = "workload.fio.iodepth"
 y = "iops"
 """
 
+#: Another statement, behind that of the study.
+DEEPER = """
+[[expect]]
+text = "the deeper"
+metric = "iops"
+where = { "workload.fio.iodepth" = 4 }
+min = 190000
+"""
+
 #: Reads of what was never written, which is told, and writes.
 NOTED = """
 [device.ssd]
@@ -251,13 +260,7 @@ def test_a_study_may_be_a_document(tmp_path: Path) -> None:
 def test_the_report_shows_the_bounds_of_its_own_statements(tmp_path: Path) -> None:
     """A setting drops the first of two statements, and the bounds are those of the second."""
     file = tmp_path / "two.toml"
-    file.write_text(STUDY + """
-[[expect]]
-text = "the deeper"
-metric = "iops"
-where = { "workload.fio.iodepth" = 4 }
-min = 190000
-""")
+    file.write_text(STUDY + DEEPER)
     result = blocklab.run(file, set={"workload.fio.iodepth": [4, 8]}, out=tmp_path / "out")
     assert [expectation.text for expectation in result.expectations] == ["the deeper"]
     page = html.unescape(result.report().read_text(encoding="utf-8"))

@@ -221,11 +221,10 @@ mod tests {
             rewrite: None,
         };
         let requests = [(); 3].map(|()| source.next_request());
-        assert_eq!(requests.map(|request| (request.lba.0, request.sectors)), [
-            (0, 128),
-            (128, 128),
-            (256, 128)
-        ]);
+        assert_eq!(
+            requests.map(|request| (request.lba.0, request.sectors)),
+            [(0, 128), (128, 128), (256, 128)]
+        );
     }
 
     #[test]

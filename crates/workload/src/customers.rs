@@ -124,8 +124,10 @@ impl Params {
         }
         let block = self.block.0.0;
         if block == 0 || !block.is_multiple_of(512) || block > SIZE_MAX {
-            let message =
-                format!("expected whole sectors of 512 bytes, 1GiB at most, got \"{}\"", self.block);
+            let message = format!(
+                "expected whole sectors of 512 bytes, 1GiB at most, got \"{}\"",
+                self.block
+            );
             return Err(ConfigError::new("block", message));
         }
         let Sizes { min, max, step } = self.sizes;

@@ -128,7 +128,8 @@ def judge(data: RunDirectory) -> Verdict:
         return Verdict(None, sentences[0] if sentences else "No answer", sentences[1:], [])
     headlines = []
     if total:
-        headlines.append(f"{held} of {total} {'expectation' if total == 1 else 'expectations'} held")
+        what = "expectation" if total == 1 else "expectations"
+        headlines.append(f"{held} of {total} {what} held")
     if failed:
         count = len(data.runs)
         headlines.append(f"{len(failed)} of {count} {'run' if count == 1 else 'runs'} "

@@ -244,7 +244,8 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     server.end_phase(3);
     // Whatever became of the guest.
     open::close(&mut server.shared.exports, &mut origins)?;
-    let findings = findings.inspect_err(|_| options.record.iter().for_each(unfinished))?;
+    let findings =
+        findings.inspect_err(|_| options.record.as_deref().into_iter().for_each(unfinished))?;
     let convert = |path| queue::convert(&control.join(plan::QUEUE), path, &findings);
     let latencies = options.record_queue.as_deref().map_or(Ok(Vec::new()), convert)?;
     let asked = report::Asked {
@@ -260,7 +261,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
 }
 
 /// What was recorded of a session that did not come to its end.
-fn unfinished(recording: &PathBuf) {
+fn unfinished(recording: &Path) {
     let shown = recording.display();
     config::warn(format!("{shown} ends where the session did: it is no whole recording"));
 }

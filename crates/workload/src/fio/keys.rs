@@ -335,14 +335,8 @@ const REFUSED: &[Key] = &[
         "requests are submitted and reaped one by one; remove it and choose iodepth",
     ),
     refused(
-        &[
-            "cmdprio_percentage",
-            "cmdprio_class",
-            "cmdprio_hint",
-            "cmdprio",
-            "cmdprio_bssplit",
-        ],
-        "elevators tell priorities apart; give what has another one as a job with prioclass and prio",
+        &["cmdprio_percentage", "cmdprio_class", "cmdprio_hint", "cmdprio", "cmdprio_bssplit"],
+        "elevators tell priorities apart; what has another one is a job with prioclass and prio",
     ),
     refused(
         &[

@@ -104,7 +104,7 @@ fn kb_base_holds_for_the_whole_job_wherever_it_stands() {
     assert_eq!(file.jobs[0].options.size, Some(Extent::Bytes(4000)));
 }
 
-/// Elevators tell priorities apart, so what some requests have of their own is no matter of the host.
+/// Elevators tell priorities apart, so that of some requests is no matter of the host.
 #[test]
 fn priorities_of_some_requests_are_refused() {
     for key in ["cmdprio_percentage=30", "cmdprio_class=1", "cmdprio=2", "cmdprio_bssplit=4k/50"] {
