@@ -244,8 +244,7 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     server.end_phase(3);
     // Whatever became of the guest.
     open::close(&mut server.shared.exports, &mut origins)?;
-    let findings =
-        findings.inspect_err(|_| options.record.as_deref().into_iter().for_each(unfinished))?;
+    let findings = findings.inspect_err(|_| unfinished(options.record.as_deref()))?;
     let convert = |path| queue::convert(&control.join(plan::QUEUE), path, &findings);
     let latencies = options.record_queue.as_deref().map_or(Ok(Vec::new()), convert)?;
     let asked = report::Asked {
@@ -261,9 +260,11 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
 }
 
 /// What was recorded of a session that did not come to its end.
-fn unfinished(recording: &Path) {
-    let shown = recording.display();
-    config::warn(format!("{shown} ends where the session did: it is no whole recording"));
+fn unfinished(recording: Option<&Path>) {
+    if let Some(recording) = recording {
+        let shown = recording.display();
+        config::warn(format!("{shown} ends where the session did: it is no whole recording"));
+    }
 }
 
 /// Requests that the driver may give out at a time: what each device takes, or less.
