@@ -17,7 +17,7 @@ from typing import Any
 from . import _core
 from ._core import __version__
 from ._traces import trace
-from .errors import StudyError
+from .errors import StudyError, text_of
 from .result import Claim, Expectation, Figure, Result, open
 from .study import Study, run, sweep
 
@@ -38,7 +38,7 @@ def explain(name: str) -> str:
 
     Raises StudyError with the nearest name if there is none of that name.
     """
-    return _core.explain(name)
+    return _core.explain(text_of(name, "the name"))
 
 
 def schema() -> dict[str, Any]:

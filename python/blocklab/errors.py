@@ -56,6 +56,8 @@ def path_of(value: str | PathLike[str], what: str) -> str:
 
 def text_of(value: str, what: str) -> str:
     """`value` of `what`, which a file can hold."""
+    if not isinstance(value, str):
+        raise wrong_argument(f"{what} is {value!r}", "text")
     return value if value.isascii() else _encoded(value, what, str.encode)
 
 

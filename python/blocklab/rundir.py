@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from . import _names
-from .errors import StudyError
+from .errors import StudyError, path_of
 
 #: The columns that the plots rely on, per table.
 COLUMNS: dict[str, dict[str, pl.DataType]] = {
@@ -114,7 +114,7 @@ class RunDirectory:
     """Reads `path`; raises StudyError, once and clearly, if a run did not write it."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path_of(path, "the directory"))
         self.result = read_result(self.path)
 
     @cached_property
@@ -243,12 +243,19 @@ def _drawing(document: dict[str, Any]) -> Drawing:
                    points=points, measured=measured)
 
 
+def _numbers(metrics: dict[str, Any]) -> dict[str, float | None]:
+    for name, value in metrics.items():
+        if value is not None and type(value) not in (int, float):
+            raise ValueError(f"{name} is {value!r}")
+    return dict(metrics)
+
+
 def _run(index: int, run: dict[str, Any], names: dict[str, dict[str, str]]) -> Run:
     return Run(
         index=index,
         label=str(run.get("label") or f"run {index}"),
         params=dict(run["params"]),
-        metrics=dict(run["metrics"]),
+        metrics=_numbers(run["metrics"]),
         device=dict(run.get("device") or {}),
         workload=str(run.get("workload") or ""),
         notes=[str(note) for note in run.get("notes") or []],

@@ -99,6 +99,9 @@ class Study:
             raise wrong_argument(f"jobs is {jobs!r}", f"a whole number from 1 to {JOBS_MAX}")
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
             raise wrong_argument(f"progress is {progress!r}", "True, False, or a function to call")
+        for name, wanted in (("records", records), ("perfetto", perfetto)):
+            if not isinstance(wanted, bool):
+                raise wrong_argument(f"{name} is {wanted!r}", "True or False")
         if on is not None and not isinstance(on, str):
             raise wrong_argument(f"on is {on!r}", "`ray`, or `ray://HOST:PORT` of a cluster")
         if on is not None and (records or perfetto):
@@ -206,8 +209,9 @@ def _toml(value: Value, key: str) -> str:
     """`value`, of `key`, as TOML text: JSON, except for tables and numbers without a value."""
     match value:
         case Mapping():
-            items = (f"{json.dumps(k)} = {_toml(v, f'{key}.{k}')}" for k, v in value.items())
-            return "{" + ", ".join(items) + "}"
+            items = ((text_of(own, f"a key of {key}"), it) for own, it in value.items())
+            lines = (f"{json.dumps(own)} = {_toml(it, f'{key}.{own}')}" for own, it in items)
+            return "{" + ", ".join(lines) + "}"
         case float() if not math.isfinite(value):
             return str(value)
         case str():
@@ -241,6 +245,7 @@ def _lines(document: Mapping[str, Value], path: str = "") -> list[str]:
     """A document as TOML with a line for each value, so that an error shows the one it means."""
     lines = []
     for key, value in document.items():
+        key = text_of(key, f"a key of {path[:-1] or 'the study'}")
         name = path + (key if key.replace("_", "").replace("-", "").isalnum() else json.dumps(key))
         if isinstance(value, Mapping) and value:
             lines += _lines(value, f"{name}.")

@@ -227,6 +227,16 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     assert "<script>alert(1)</script>" in parsed.text, "the title is shown as it is"
 
 
+def test_a_metric_that_is_no_number_is_named(tmp_path: Path) -> None:
+    directory = write_run_directory(tmp_path / "edited", requests=2000)
+    file = directory / "result.json"
+    result = json.loads(file.read_text())
+    result["runs"][0]["metrics"]["iops"] = "many"
+    file.write_text(json.dumps(result))
+    with pytest.raises(StudyError, match="a run is incomplete .iops is 'many'"):
+        page.render(RunDirectory(directory))
+
+
 def test_a_disk_alone_has_no_write_amplification(tmp_path: Path) -> None:
     directory = write_run_directory(
         tmp_path / "disk", devices=("disk",), workloads=("fio",), requests=2000)

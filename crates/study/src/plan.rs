@@ -21,6 +21,7 @@ use crate::planned::{PlannedRun, Setup, build_device, label};
 use crate::runner::Runner;
 use crate::simulated::Simulated;
 use crate::tree::Text;
+use crate::within;
 use config::Failure;
 
 /// A study that is known to be sound.
@@ -165,7 +166,7 @@ impl PlannedStudy {
         outline::narrow(&mut loaded);
         let digests: Vec<&str> = runs.iter().map(|run| run.digest.as_str()).collect();
         let digest = digest::of(&digests);
-        let resolved = toml::to_string(&loaded.tree.to_value());
+        let resolved = toml::to_string(&within::at_each(&loaded.tree, &loaded.late).to_value());
         Ok(PlannedStudy {
             digest,
             runs,
@@ -359,6 +360,17 @@ mod tests {
         assert_eq!(cause("[workload.fio]\niodepth = 0\n"), None);
         let step = "[[precondition]]\nuntil_steady.workload.trace.file = \"no-such.log\"\n";
         assert_eq!(cause(&format!("[workload.fio]\n{step}")), Some(Cause::FileNotOpened));
+    }
+
+    #[test]
+    fn a_setting_of_all_labelled_devices_is_in_the_document_of_the_run() {
+        let text = "[devices]\na.ssd = {}\nb.null = {}\nc.ssd = { gc = 'random' }\n\
+                    [workload.fio]\n[run]\nrequests = 9\n";
+        let set = ["device.ssd.gc=fifo".to_string()];
+        let once = PlannedStudy::parse_in(Path::new(""), "t", text, &set).unwrap();
+        let again = PlannedStudy::parse("t", &once.resolved).unwrap();
+        assert_eq!(again.digest, once.digest);
+        assert_ne!(PlannedStudy::parse("t", text).unwrap().digest, once.digest);
     }
 
     #[test]

@@ -70,6 +70,23 @@ pub(crate) fn holds(tree: &Node, path: &[String]) -> bool {
     tree.get(&path[0]).is_none_or(|chosen| chosen.get(model).is_some())
 }
 
+/// The document with the settings of all labelled devices, or workloads, at each that they are of:
+/// it can be run again without them.
+pub(crate) fn at_each(tree: &Node, late: &[(Vec<String>, Node)]) -> Node {
+    let mut all = tree.clone();
+    for (path, value) in late {
+        let several = format!("{}s", path[0]);
+        let labelled = tree.get(&several).map(Node::entries).unwrap_or_default();
+        for (label, one) in labelled {
+            if model_of(path).is_none_or(|model| one.get(model).is_some()) {
+                let at = [&[several.clone(), label.clone()], &path[1..]].concat();
+                all.assign(&at, value.clone());
+            }
+        }
+    }
+    all
+}
+
 /// What a reader must know of a setting of all labelled devices, or workloads: that it is not of
 /// all.
 ///

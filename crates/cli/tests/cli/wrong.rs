@@ -79,7 +79,7 @@ const APPENDED: [(&str, &[&str]); 25] = [
     ("[[expect]]\nmetric = 'iops'\nmin = 1\n", &["study.toml:11:", "missing field `text`"]),
     (
         "[[claim]]\ntext = 't'\nsource = 's'\nmetric = 'iops'\nholds = { min = 2, max = 1 }\n",
-        &["study.toml:11:1", "at least 2 and at most 1"],
+        &["study.toml:15:1", "at least 2 and at most 1"],
     ),
     ("[report]\nplots = ['percentile']\n", &["study.toml:12:10", "mean `percentiles`?"]),
     ("[[report.figure]]\nname = 'A b'\ntitle = 't'\nx = 'iops'\ny = 'iops'\n", &["small letters"]),
