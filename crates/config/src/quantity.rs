@@ -49,12 +49,11 @@ impl Duration {
     /// each other, and are to have room for the sum.
     pub fn parse(text: &str) -> Result<Duration, String> {
         let time = parse_quantity(text, &DURATION_UNITS, "a duration", "25us")?;
-        match Nanos(time) <= LONGEST {
-            true => Ok(Duration(Nanos(time))),
-            false => {
-                Err(format!("expected at most ten years ({}h), got \"{text}\"", 10 * 365 * 24))
-            }
+        if Nanos(time) > LONGEST {
+            let most = Duration(LONGEST);
+            return Err(format!("expected at most ten years ({most}), got \"{text}\""));
         }
+        Ok(Duration(Nanos(time)))
     }
 }
 

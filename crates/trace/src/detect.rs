@@ -32,7 +32,7 @@ struct Backward {
 }
 
 /// Events of several CPUs may lie as far before each other: nobody's order depends on it.
-const JITTER: Nanos = Nanos(1_000_000);
+const JITTER: Nanos = Nanos::from_millis(1);
 
 impl Backward {
     #[inline]

@@ -78,11 +78,9 @@ pub struct Collector {
     planes_per_pool: Divisor,
     /// Scratch: the pages that the step being planned moves.
     moves: Vec<Move>,
-    /// Valid pages moved since the drive was built.
-    pub pages_moved: u64,
 }
 
-snapshot_fields!(Collector { gc, wear, pools, pages_moved });
+snapshot_fields!(Collector { gc, wear, pools });
 
 impl Collector {
     /// A collector over `planes` planes.
@@ -94,7 +92,7 @@ impl Collector {
         };
         let pools = vec![PoolState::default(); (planes / planes_per_pool) as usize];
         let planes_per_pool = Divisor::new(planes_per_pool);
-        Collector { rules, gc, wear, pools, planes_per_pool, moves: Vec::new(), pages_moved: 0 }
+        Collector { rules, gc, wear, pools, planes_per_pool, moves: Vec::new() }
     }
 
     /// Number of pools.
@@ -366,15 +364,14 @@ impl Collector {
                 moves.iter().map(|m| FlashOp::program(cause, m.to, m.from, m.id, sectors));
             plan.push_all(Kind::Program, cause, programs);
         }
-        let moved = moves.len();
+        let any = !moves.is_empty();
         moves.clear();
         self.moves = moves;
-        self.pages_moved += moved as u64;
         if frontier == Frontier::HOST {
             // Host writes share the open block: they must leave room for the rest.
             flash.set_owed(plane, flash.valid(victim));
         }
-        moved > 0
+        any
     }
 
     /// A block was erased: is another one worn too little?

@@ -48,7 +48,8 @@ impl Output {
             // A circle of links, or a folder that cannot be entered.
             Err(why) => return Err(why),
         };
-        let unfinished = if special { None } else { Some(Output::unfinished(target)?) };
+        let place = behind_links(target);
+        let unfinished = if special { None } else { Some(study::beside(&place)?) };
         let path = unfinished.as_deref().unwrap_or(target);
         let sink = BufWriter::new(if special {
             File::options().write(true).open(path)?
@@ -62,7 +63,7 @@ impl Output {
             Some("zst") => Packed::Zstd(zstd::Encoder::new(sink, 3)?),
             _ => Packed::Plain(sink),
         };
-        Ok(Output { sink: Some(sink), unfinished, target: behind_links(target) })
+        Ok(Output { sink: Some(sink), unfinished, target: place })
     }
 
     /// Write the end, make it durable and give it its name.

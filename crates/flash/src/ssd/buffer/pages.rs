@@ -33,6 +33,7 @@ pub(super) struct Writer {
 }
 
 snapshot_fields!(Writer { id, lba, sectors });
+snapshot_fields!(Page { lpn, dirty, again, programming, stream, writers, programmed_writers });
 
 impl Writer {
     fn end(&self) -> u64 {
@@ -41,20 +42,16 @@ impl Writer {
 }
 
 /// How many sectors of `from..to` some of these writes cover.
-pub(super) fn covered<'a>(
-    writers: impl Iterator<Item = &'a Writer> + Clone,
-    from: u64,
-    to: u64,
-) -> u32 {
+fn covered(writers: &[Writer], from: u64, to: u64) -> u32 {
     let (mut at, mut sectors) = (from, 0);
     while at < to {
-        let reached = writers.clone().filter(|writer| writer.lba <= at).map(Writer::end).max();
+        let reached = writers.iter().filter(|writer| writer.lba <= at).map(Writer::end).max();
         match reached.filter(|&end| end > at) {
             Some(end) => {
                 sectors += end.min(to) - at;
                 at = end;
             }
-            None => match writers.clone().map(|writer| writer.lba).filter(|&lba| lba > at).min() {
+            None => match writers.iter().map(|writer| writer.lba).filter(|&lba| lba > at).min() {
                 Some(next) => at = next,
                 None => break,
             },
@@ -62,7 +59,6 @@ pub(super) fn covered<'a>(
     }
     sectors as u32
 }
-snapshot_fields!(Page { lpn, dirty, again, programming, stream, writers, programmed_writers });
 
 impl Page {
     /// The count of its newest data.
@@ -81,20 +77,13 @@ impl Page {
     /// How many sectors of `from..to` it has. A program completes the page first.
     #[inline]
     pub(super) fn has(&self, from: u64, to: u64) -> u32 {
-        match (self.programming, &self.writers[..]) {
-            (true, _) => (to - from) as u32,
-            (false, [writer]) if writer.lba <= from && writer.end() >= to => (to - from) as u32,
-            (false, writers) => covered(writers.iter(), from, to),
-        }
+        if self.programming { (to - from) as u32 } else { covered(&self.writers, from, to) }
     }
 
     /// How many sectors of it the program under way writes.
     #[inline]
     pub(super) fn programmed_sectors(&self) -> u32 {
-        match &self.programmed_writers[..] {
-            [writer] => writer.sectors,
-            writers => covered(writers.iter(), 0, u64::MAX),
-        }
+        covered(&self.programmed_writers, 0, u64::MAX)
     }
 }
 
@@ -248,7 +237,7 @@ mod tests {
         let writer = |(lba, sectors)| Writer { id: 0, lba, sectors };
         let of = |writes: &[(u64, u32)], from, to| {
             let writers: Vec<Writer> = writes.iter().copied().map(writer).collect();
-            covered(writers.iter(), from, to)
+            covered(&writers, from, to)
         };
         assert_eq!(of(&[(0, 16), (8, 16)], 0, 32), 24);
         assert_eq!(of(&[(8, 16), (0, 16)], 0, u64::MAX), 24);
