@@ -128,10 +128,17 @@ impl Selection<'_> {
         points
     }
 
-    /// What to say of a percentile of too few requests.
+    /// What to say of a percentile of too few requests, those divided by included.
     fn too_few(&self, runs: &Runs) -> String {
-        let selected = runs.iter().filter(|(run, _)| self.selects(run));
-        let few = few::requests(self.metric, selected.map(|(_, metrics)| *metrics));
+        let bases = self.bases(runs);
+        let of = |metric| {
+            let selected = runs.iter().filter(|(run, _)| self.selects(run));
+            few::requests(
+                metric,
+                selected.map(|(_, metrics)| *metrics).chain(bases.values().copied()),
+            )
+        };
+        let few = of(self.metric).or_else(|| of(self.per?));
         few.map(|few| format!("; no evidence yet: {few}")).unwrap_or_default()
     }
 

@@ -11,7 +11,8 @@ pub(crate) fn requests<'a>(
     metric: &str,
     runs: impl Iterator<Item = &'a Metrics>,
 ) -> Option<String> {
-    let needed = (BEYOND_MIN / (1.0 - metrics::percentile(metric)?)).ceil();
+    // Every share is of a power of ten: what is off is the last bit of a float.
+    let needed = (BEYOND_MIN / (1.0 - metrics::percentile(metric)?)).round();
     let fewest = runs.filter_map(|run| count(metric, run)).min_by(f64::total_cmp)?.round();
     (fewest < needed).then(|| {
         let (few, needed) = (number(fewest, 12), number(needed, 12));
@@ -19,13 +20,37 @@ pub(crate) fn requests<'a>(
     })
 }
 
+/// The requests that a response time is of; at most so many flushes, which no metric counts.
 fn count(metric: &str, run: &Metrics) -> Option<f64> {
     let of = |name: &str| run.get(name).copied().flatten();
-    let (kind, _) = metric.split_once("latency")?;
-    if kind.is_empty() {
-        return of("host_requests");
+    let (kind, _) = metric.rsplit_once("latency_us_")?;
+    if kind == "flush_" {
+        return Some(of(metrics::REQUESTS)? - of("iops")? * of(metrics::TIME)?);
     }
     // A job has a time of its own.
     let job = kind.rfind('.').map_or("", |dot| &kind[..=dot]);
     Some(of(&format!("{kind}iops"))? * of(&format!("{job}{}", metrics::TIME))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(metric: &str, run: &[(&str, f64)]) -> Option<String> {
+        let run: Metrics =
+            run.iter().map(|(name, value)| (name.to_string(), Some(*value))).collect();
+        requests(metric, [&run].into_iter())
+    }
+
+    #[test]
+    fn what_a_percentile_is_of_is_counted_and_nothing_else() {
+        let flushed = [("host_requests", 1010.0), ("iops", 10.0), ("simulated_s", 2.0)];
+        assert!(of("latency_us_p99", &flushed).unwrap().contains("has 20 such"), "no flushes");
+        assert!(of("flush_latency_us_p99", &flushed).unwrap().contains("has 990 such"));
+        assert_eq!(of("flush_latency_us_p90", &flushed), None);
+        assert_eq!(of("latency_us_p90", &[("iops", 100.0), ("simulated_s", 1.0)]), None);
+        let named = [("job.latency-bound.read_iops", 5.0), ("job.latency-bound.simulated_s", 2.0)];
+        let few = of("job.latency-bound.read_latency_us_p50", &named).unwrap();
+        assert!(few.contains("has 10 such requests, and this percentile takes 20"), "{few}");
+    }
 }

@@ -75,7 +75,7 @@ pub(crate) const PROCESS_WAIT: &str = "process_wait_s";
 pub(crate) const TIME: &str = "simulated_s";
 
 /// The metric that counts requests.
-const REQUESTS: &str = "host_requests";
+pub(crate) const REQUESTS: &str = "host_requests";
 
 /// What a metric is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ pub(crate) fn unit(name: &str) -> &'static str {
 
 /// The share of requests that a percentile of response times is above; nothing for other metrics.
 pub(crate) fn percentile(name: &str) -> Option<f64> {
-    let (_, which) = name.split_once("latency_us_")?;
+    let (_, which) = name.rsplit_once("latency_us_")?;
     let found = LATENCIES.iter().find(|(name, _, share)| *name == which && *share < 1.0)?;
     Some(found.2)
 }

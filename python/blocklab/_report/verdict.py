@@ -191,9 +191,7 @@ def _requests(run: Run, name: str) -> float:
     """How many requests a response time is of."""
     kind = name.partition("latency")[0]
     rate, time = run.metric(f"{kind}iops"), run.metric("simulated_s")
-    if kind and rate is not None and time is not None:
-        return round(rate * time)
-    return run.metric("host_requests") or math.inf
+    return math.inf if rate is None or time is None else round(rate * time)
 
 
 def _sentence(data: RunDirectory, name: str) -> str | None:
