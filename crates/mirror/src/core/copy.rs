@@ -431,6 +431,16 @@ impl Core {
         }
     }
 
+    /// No leg is left: no copy goes on. The buffer of one that is still being read goes when its
+    /// read ends.
+    pub(super) fn forget_copies(&mut self) {
+        for copy in std::mem::take(&mut self.copies).active.into_iter().flatten() {
+            if self.writes.get(copy.write).ready {
+                self.out.push(Action::Drop { io: copy.io });
+            }
+        }
+    }
+
     /// A leg left: begin anew when it is back.
     pub(super) fn abort_copies(&mut self, leg: Slot) {
         self.copies.cursor[leg] = 0;

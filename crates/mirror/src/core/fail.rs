@@ -8,6 +8,7 @@ impl Core {
     /// No leg is left: fail everything.
     pub(super) fn fail_all(&mut self) {
         self.failed = true;
+        self.forget_copies();
         for Waiting { id, .. } in std::mem::take(&mut self.waiting) {
             self.out.push(Action::Reply { id, result: Err(IoError) });
             self.out.push(Action::Free { id });
@@ -20,6 +21,10 @@ impl Core {
                 }
                 self.out.push(Action::Free { id: write.id });
             }
+        }
+        // A leg that was being filled is still there, and all that it lists is gone.
+        for member in &mut self.members {
+            member.disown_all();
         }
         self.writes.recheck.clear();
         self.writes.exposed.clear();

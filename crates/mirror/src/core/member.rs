@@ -216,6 +216,15 @@ impl Member {
         }
     }
 
+    /// Nothing that it was or is to be given is known any more.
+    pub(super) fn disown_all(&mut self) {
+        (self.issued, self.owed_blocks) = (0, 0);
+        self.queue.clear();
+        self.done.clear();
+        self.flushing = None;
+        self.epochs.clear();
+    }
+
     /// Nothing was retired for a while.
     pub(super) fn idle_tail(&self, now: Nanos) -> bool {
         now.since(self.tail_moved) >= Nanos::from_secs(1)
@@ -246,12 +255,9 @@ impl Core {
         let member = &mut self.members[slot];
         member.zombies += zombies;
         member.returns = returns;
-        (member.issued, member.outstanding, member.owed_blocks) = (0, 0, 0);
-        member.queue.clear();
+        member.outstanding = 0;
         member.waiting.clear();
-        member.done.clear();
-        member.flushing = None;
-        member.epochs.clear();
+        member.disown_all();
         member.pace = Pace::default();
         member.slowness = Slowness::default();
         member.doubts = Doubts::default();

@@ -459,6 +459,10 @@ impl Core {
     fn settle(&mut self) {
         let mut rounds = 0;
         while std::mem::take(&mut self.again) {
+            // There is nothing to go on with, and every request has its answer.
+            if self.failed {
+                return;
+            }
             rounds += 1;
             // Steps that undo each other would go on for ever.
             assert!(rounds < ROUNDS_MAX, "the core does not settle");

@@ -1,5 +1,6 @@
 //! The core at devices that always take the same time, cannot read some blocks, or answer no read.
 
+mod failed;
 mod joiner;
 mod late;
 mod lost;
@@ -27,6 +28,8 @@ struct Leg {
     unreadable: BTreeSet<u64>,
     /// It answers no read of data with anything but an error.
     blind: bool,
+    /// It answers no write of data with anything but an error.
+    refuses: bool,
     /// Reads of each block that were asked for alone.
     reads: BTreeMap<u64, u32>,
     /// Its page of the table on media.
@@ -66,6 +69,7 @@ impl Bench {
             data: vec![0; BLOCKS as usize],
             unreadable: BTreeSet::new(),
             blind: false,
+            refuses: false,
             reads: BTreeMap::new(),
             table: vec![(0, 0); BLOCKS as usize],
         };
@@ -163,6 +167,7 @@ impl Bench {
                 self.buffers.insert(io, content);
                 self.tell(Event::Done { io, result: Ok(&sums) });
             }
+            Op::Write(..) if leg.refuses => self.tell(Event::Done { io, result: Err(IoError) }),
             Op::Write(span, content) => {
                 for (block, content) in span.iter().zip(content) {
                     leg.data[block as usize] = content;
