@@ -200,6 +200,16 @@ fn follows(rules: &Rules, ours: &Generations, theirs: &Generations) -> Option<Ro
     (known || planted!(rules, NoSplitBrain)).then_some(Role::Whole)
 }
 
+/// Does the other device follow from this one? One that it left out follows as long as it is what
+/// it was then, however many generations ago: the history forgets.
+fn is_known(rules: &Rules, ours: &Superblock, them: &Superblock) -> bool {
+    let slot = Slot::from(them.device);
+    let left = ours.members[slot] == Membership::Out
+        && ours.seen[slot].identity != 0
+        && ours.seen[slot] == them.as_seen();
+    left || follows(rules, &ours.generations, &them.generations).is_some()
+}
+
 /// Did the device only miss the last news?
 fn unsettled(rules: &Rules, newest: &Superblock, slot: Slot, them: &Superblock) -> bool {
     let id = them.generations.current;
@@ -251,7 +261,7 @@ impl Found {
             let mut all = self.superblocks.iter().flatten();
             (older || self.older[*slot].is_none())
                 && ours.generations.current != 0
-                && all.all(|them| follows(rules, &ours.generations, &them.generations).is_some())
+                && all.all(|them| is_known(rules, ours, them))
         };
         { 0..DEVICES }
             .filter(leads)
@@ -408,10 +418,15 @@ fn no_leader(rules: &Rules, found: &Found) -> Refusal {
         let by = found.older[slot]?;
         found.older[by].is_none().then_some(Refusal::Older { slot, by })
     });
-    let mut all = found.superblocks.iter().flatten();
-    match (older, all.next(), all.next()) {
-        (Some(older), ..) => older,
-        (None, Some(a), Some(b)) => Refusal::SplitBrain { generations: [id(a), id(b)] },
+    let all: Vec<_> = found.superblocks.iter().flatten().collect();
+    let pairs = [(0, 1), (0, 2), (1, 2)];
+    let mut pairs = pairs.iter().filter_map(|&(a, b)| Some((*all.get(a)?, *all.get(b)?)));
+    let apart =
+        |&(a, b): &(&Superblock, &Superblock)| !is_known(rules, a, b) && !is_known(rules, b, a);
+    let first = pairs.clone().next();
+    match (older, pairs.find(apart).or(first)) {
+        (Some(older), _) => older,
+        (None, Some((a, b))) => Refusal::SplitBrain { generations: [id(a), id(b)] },
         // A leg that is being filled.
         _ => Refusal::Stale { slot: (0..LEGS).find(|&l| found.at(l).is_some()).unwrap_or(0) },
     }

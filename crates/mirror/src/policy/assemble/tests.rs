@@ -52,6 +52,20 @@ fn equal_generations_start_and_older_ones_are_filled() {
     assert_eq!(start(&[a, b6, w]).unwrap(), [Partial, Current, Current]);
 }
 
+/// More leavings than the history has room for, all without the witness.
+#[test]
+fn a_witness_that_was_left_out_long_ago_is_no_split_brain() {
+    let [mut a, mut b, w] = told([0, 1, 2].map(member));
+    for id in 6..23 {
+        [a, b] = [a, b].map(|leg| went_on(leg, WITNESS, id));
+    }
+    assert_eq!(start(&[a.clone(), b.clone(), w.clone()]).unwrap(), [Current, Current, Whole]);
+    // It went on without them: then it is one of the two that are named.
+    let on = Superblock { update: w.update + 1, ..went_on(w, 0, 99) };
+    let generations = [(22, a.incarnation), (99, on.incarnation)];
+    assert_eq!(start(&[a, b, on]).unwrap_err(), Refusal::SplitBrain { generations });
+}
+
 #[test]
 fn split_brain_and_stale_legs_are_refused() {
     let [a, b, w] = [0, 1, 2].map(member);
