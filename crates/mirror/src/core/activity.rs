@@ -18,7 +18,7 @@ use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, SUMS_PER_PAGE, TableP
 use crate::mutant::planted;
 use crate::policy::Rules;
 use crate::policy::expect::Work;
-use crate::types::{LEGS, Slot, Span};
+use crate::types::{DEVICES, LEGS, Slot, Span};
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Hot {
@@ -76,11 +76,14 @@ snapshot_fields!(ActivityLog {
 });
 
 impl ActivityLog {
-    pub(super) fn new(version: u64, last: [u64; LEGS]) -> ActivityLog {
+    /// A leg that is no member at the start may have no log, or an old one: nothing counts as
+    /// written there until it joins.
+    pub(super) fn new(version: u64, last: [u64; LEGS], state: &[State; DEVICES]) -> ActivityLog {
+        let written = |leg: Slot| if state[leg] == State::Member { version } else { 0 };
         ActivityLog {
             hot: BTreeMap::new(),
             version,
-            written: [version; LEGS],
+            written: std::array::from_fn(written),
             in_flight: [false; LEGS],
             last,
             durable: version,

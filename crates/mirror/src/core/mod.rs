@@ -345,7 +345,11 @@ impl Core {
             waiting: VecDeque::new(),
             flushes: flush::Flushes::default(),
             logs,
-            activity: activity::ActivityLog::new(opened.map_version, opened.activity),
+            activity: activity::ActivityLog::new(
+                opened.map_version,
+                opened.activity,
+                &opened.state,
+            ),
             map_version: opened.map_version,
             map_slots: opened.map_slots.clone(),
             table: opened.table.clone(),

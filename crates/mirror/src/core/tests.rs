@@ -34,6 +34,8 @@ struct Leg {
     reads: BTreeMap<u64, u32>,
     /// Its page of the table on media.
     table: Vec<(u32, u32)>,
+    /// Its hot extents were written to it.
+    has_activity: bool,
 }
 
 enum Op {
@@ -61,9 +63,15 @@ impl Bench {
     }
 
     fn with(config: Config, witness: bool) -> Bench {
+        Bench::opened(config, witness, |_| {})
+    }
+
+    /// Start with what `changed` makes of a mirror that is new.
+    fn opened(config: Config, witness: bool, changed: impl FnOnce(&mut Opened)) -> Bench {
         let (extent_blocks, region_blocks) = (8, 16);
         let geometry = Geometry { blocks: BLOCKS, extent_blocks, region_blocks, log_pages: 64 };
-        let opened = Opened::fresh(geometry, config.rules.mode, witness);
+        let mut opened = Opened::fresh(geometry, config.rules.mode, witness);
+        changed(&mut opened);
         let leg = || Leg {
             takes: Nanos::from_millis(1),
             data: vec![0; BLOCKS as usize],
@@ -72,6 +80,7 @@ impl Bench {
             refuses: false,
             reads: BTreeMap::new(),
             table: vec![(0, 0); BLOCKS as usize],
+            has_activity: false,
         };
         let mut bench = Bench {
             core: Core::new(config, opened, Nanos::ZERO),
@@ -109,6 +118,10 @@ impl Bench {
                 }
                 Action::Meta { io, slot, meta: Meta::Table(page) } => {
                     self.send(io, slot, Op::Table(page.sums));
+                }
+                Action::Meta { io, slot, meta: Meta::Activity(_) } => {
+                    self.legs[slot].has_activity = true;
+                    self.send(io, slot, Op::Other);
                 }
                 Action::Record { io, slot, .. }
                 | Action::Meta { io, slot, .. }

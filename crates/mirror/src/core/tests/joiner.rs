@@ -58,3 +58,14 @@ fn a_new_witness_joins_when_what_the_old_one_promised_is_safe() {
     let early = Some(Mutant::JoinEarly);
     assert!(!slow_leg_holds_it_when_the_new_witness_joins(early), "the planted bug");
 }
+
+/// Replaced at rest and filled while the host writes nothing: a start that finds no hot extents on
+/// a member takes that for damage, and compares everything.
+#[test]
+fn a_leg_that_starts_as_filling_is_no_member_without_its_hot_extents() {
+    let mut bench = Bench::opened(Config::new(Mode::Log), false, |opened| {
+        opened.state[SLOW] = State::Filling;
+    });
+    bench.until(|bench| bench.is(SLOW, State::Member));
+    assert!(bench.legs[SLOW].has_activity);
+}
