@@ -11,6 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use study::Failure;
 
 use super::{Address, BackgroundTask, Frontend, Started, shown};
+use crate::clock::Wall;
 use crate::order::{Order, Reply};
 use crate::poll::{Event, Interest, Poll};
 use crate::private_folder::PrivateFolder;
@@ -19,10 +20,13 @@ use crate::target::Target;
 use crate::unix_socket;
 use crate::vhost_user::backend::{Answer, Backend, Passed};
 use crate::vhost_user::inbox::{Filled, Inbox};
-use crate::vhost_user::message::{Malformed, QUEUES_MAX};
+use crate::vhost_user::message::{Header, Malformed, Message, QUEUES_MAX};
 
 /// Tokens of one disk: listener, connection, and a kick of each queue.
 const PER_DISK: u64 = 2 + QUEUES_MAX as u64;
+/// A queue that is being stopped waits no longer for what is inside: the virtual machine stands
+/// still meanwhile. What is left then fails.
+const STOP_NS_MAX: u64 = 30_000_000_000;
 
 /// How it is to be reached.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +47,16 @@ struct Disk {
     calls: Vec<Option<File>>,
     /// Queues that have answers the driver does not know of.
     waiting: Vec<u32>,
+    /// A message whose answer waits for requests inside; those behind it wait, too.
+    held: Option<Held>,
+}
+
+/// A queue's end that is not answered yet.
+struct Held {
+    header: Header,
+    message: Message,
+    /// No longer than this.
+    until: Wall,
 }
 
 struct VhostUser {
@@ -97,6 +111,7 @@ pub(crate) fn build<T: Target>(
             kicks: none(),
             calls: none(),
             waiting: Vec::new(),
+            held: None,
         });
     }
     Ok(Box::new(VhostUser { disks, _folder: folder }))
@@ -136,6 +151,7 @@ impl Disk {
         self.kicks.iter_mut().filter_map(Option::take).for_each(|kick| poll.remove(&kick));
         self.calls.iter_mut().for_each(|call| *call = None);
         self.waiting.clear();
+        self.held = None;
         self.backend.disconnected();
     }
 
@@ -152,33 +168,124 @@ impl Disk {
             Filled::Nothing => return Ok(true),
             Filled::More => {}
         }
+        match self.held {
+            Some(_) => Ok(true),
+            None => self.take_messages(shared, poll, base),
+        }
+    }
+
+    /// Take the messages that have come; false when the connection is to end.
+    fn take_messages(
+        &mut self,
+        shared: &mut SharedState<impl Target>,
+        poll: &Poll,
+        base: u64,
+    ) -> Result<bool, Malformed> {
         self.backend.memory_is_there()?;
         while let Some((header, message, files)) = self.inbox.next()? {
-            let (answer, passed) = self.backend.take(message, files)?;
-            if let Some(passed) = passed {
-                self.pass(passed, poll, base)?;
+            if self.backend.must_wait(&message) {
+                let until = shared.clock.now().plus(STOP_NS_MAX);
+                self.held = Some(Held { header, message, until });
+                self.watch(poll, base, Interest::default())?;
+                return Ok(true);
             }
-            let payload = match answer {
-                Answer::Payload(payload) => Some(payload),
-                Answer::Kicked(ring) => {
-                    self.backend.kicked(ring, shared.clock.now(), shared)?;
-                    None
-                }
-                Answer::Done => None,
-            };
-            let reply = self.backend.reply_to(&header, payload);
-            if let (Some(reply), Some(connection)) = (reply, &mut self.connection) {
-                match connection.write_all(&reply) {
-                    Ok(()) => {}
-                    // Hundreds of answers wait there: nobody else may wait for that.
-                    Err(why) if why.kind() == ErrorKind::WouldBlock => {
-                        return Err(Malformed("the driver's side does not read answers".into()));
-                    }
-                    Err(_) => return Ok(false),
-                }
+            if !self.answer(&header, message, files, shared, poll, base)? {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Answer a held message when nothing keeps it any more, and go on with those behind it; false
+    /// when the connection is to end.
+    fn go_on(
+        &mut self,
+        shared: &mut SharedState<impl Target>,
+        poll: &Poll,
+        base: u64,
+    ) -> Result<bool, Malformed> {
+        let Some(held) = &self.held else { return Ok(true) };
+        if self.backend.must_wait(&held.message) {
+            if shared.clock.now() < held.until {
+                return Ok(true);
+            }
+            // A fault holds them back: it must not hold the virtual machine, too.
+            self.backend.memory_is_there()?;
+            if let Message::GetVringBase { index } = held.message {
+                self.backend.abandon(index, &mut self.waiting)?;
+            }
+        }
+        // Behind the answer the queue is called no more.
+        self.call();
+        let Some(Held { header, message, .. }) = self.held.take() else { return Ok(true) };
+        self.watch(poll, base, Interest::READ)?;
+        Ok(self.answer(&header, message, Vec::new(), shared, poll, base)?
+            && self.take_messages(shared, poll, base)?)
+    }
+
+    fn watch(&self, poll: &Poll, base: u64, interest: Interest) -> Result<(), Malformed> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let watched = poll.modify(connection, base + 1, interest);
+        watched.map_err(|why| Malformed(format!("the connection: {why}")))
+    }
+
+    /// Take one message and answer it; false when the connection is to end.
+    fn answer(
+        &mut self,
+        header: &Header,
+        message: Message,
+        files: Vec<File>,
+        shared: &mut SharedState<impl Target>,
+        poll: &Poll,
+        base: u64,
+    ) -> Result<bool, Malformed> {
+        let (answer, passed) = self.backend.take(message, files)?;
+        if let Some(passed) = passed {
+            self.pass(passed, poll, base)?;
+        }
+        let payload = match answer {
+            Answer::Payload(payload) => Some(payload),
+            Answer::Kicked(ring) => {
+                self.backend.kicked(ring, shared.clock.now(), shared)?;
+                self.backend.finish_immediate(&mut self.waiting)?;
+                None
+            }
+            Answer::Done => None,
+        };
+        let reply = self.backend.reply_to(header, payload);
+        if let (Some(reply), Some(connection)) = (reply, &mut self.connection) {
+            match connection.write_all(&reply) {
+                Ok(()) => {}
+                // Hundreds of answers wait there: nobody else may wait for that.
+                Err(why) if why.kind() == ErrorKind::WouldBlock => {
+                    return Err(Malformed("the driver's side does not read answers".into()));
+                }
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Call the queues that have answers.
+    fn call(&mut self) {
+        for ring in self.waiting.drain(..) {
+            if let Some(call) = &mut self.calls[ring as usize] {
+                // A full count has been seen by nobody yet: it is as good as one more.
+                let _ = call.write(&1u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// What came of an event.
+    fn settle(&mut self, goes_on: Result<bool, Malformed>, poll: &Poll) {
+        match goes_on {
+            Ok(true) => {}
+            Ok(false) => self.disconnect(poll),
+            Err(why) => {
+                config::warn(format!("{}: {why}; the connection is closed", shown(&self.path)));
+                self.disconnect(poll);
+            }
+        }
     }
 
     fn pass(&mut self, passed: Passed, poll: &Poll, base: u64) -> Result<(), Malformed> {
@@ -273,14 +380,7 @@ impl<T: Target> Frontend<T> for VhostUser {
             1 => disk.converse(shared, poll, base),
             ring => disk.kicked((ring - 2) as u32, shared).map(|()| true),
         };
-        match goes_on {
-            Ok(true) => {}
-            Ok(false) => disk.disconnect(poll),
-            Err(why) => {
-                config::warn(format!("{}: {why}; the connection is closed", shown(&disk.path)));
-                disk.disconnect(poll);
-            }
-        }
+        disk.settle(goes_on, poll);
     }
 
     fn reply(&mut self, export: usize, reply: Reply, shared: &mut SharedState<T>) {
@@ -302,14 +402,16 @@ impl<T: Target> Frontend<T> for VhostUser {
         }
     }
 
-    fn flush(&mut self, _lab: &mut SharedState<T>, _poll: &Poll) {
-        for disk in &mut self.disks {
-            for ring in disk.waiting.drain(..) {
-                if let Some(call) = &mut disk.calls[ring as usize] {
-                    // A full count has been seen by nobody yet: it is as good as one more.
-                    let _ = call.write(&1u64.to_ne_bytes());
-                }
-            }
+    fn due(&self) -> Wall {
+        let held = self.disks.iter().filter_map(|disk| disk.held.as_ref());
+        held.map(|held| held.until).min().unwrap_or(Wall::NEVER)
+    }
+
+    fn flush(&mut self, shared: &mut SharedState<T>, poll: &Poll) {
+        for (index, disk) in self.disks.iter_mut().enumerate() {
+            disk.call();
+            let goes_on = disk.go_on(shared, poll, index as u64 * PER_DISK);
+            disk.settle(goes_on, poll);
         }
     }
 

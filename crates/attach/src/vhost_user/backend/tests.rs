@@ -103,13 +103,35 @@ impl Driver {
         self.backend.kicked(0, Wall(0), &mut self.shared)?;
         let mut calls = Vec::new();
         self.backend.finish_immediate(&mut calls)?;
+        self.let_out(&mut calls)?;
+        Ok(calls)
+    }
+
+    /// Let everything that the engine has be done.
+    fn let_out(&mut self, calls: &mut Vec<u32>) -> Result<(), Malformed> {
         let mut replies = Vec::new();
         self.shared.exports[0].engine.advance(Wall(1_000_000), &mut replies);
         for reply in replies {
             let (pool, budget) = (&mut self.shared.pool, &mut self.shared.budget);
-            self.backend.reply(reply, pool, budget, &mut calls)?;
+            self.backend.reply(reply, pool, budget, calls)?;
         }
-        Ok(calls)
+        Ok(())
+    }
+
+    /// One that has 7 at sector 8, and has asked for it.
+    fn reading() -> Driver {
+        let mut driver = Driver::new();
+        driver.put(DATA, &[7; 4096]);
+        driver.request(0, 1, 8, 4096, false);
+        driver.kick().unwrap();
+        driver.put(DATA, &[0; 4096]);
+        driver.request(3, 0, 8, 4096, true);
+        driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap();
+        driver
+    }
+
+    fn tell(&mut self, message: Message) -> Answer {
+        self.backend.take(message, vec![]).unwrap().0
     }
 
     fn status(&self, first: u16) -> u8 {
@@ -236,4 +258,99 @@ fn a_cache_that_is_off_makes_writes_durable() {
     let Answer::Payload(payload) = answer else { panic!("{answer:?}") };
     let offered = u64::from_le_bytes(payload.try_into().unwrap());
     assert_eq!(offered & protocol::INBAND, 0, "QEMU would take it and not know it");
+}
+
+const STOP: Message = Message::GetVringBase { index: 0 };
+
+#[test]
+fn a_queue_that_was_stopped_touches_no_memory() {
+    let mut driver = Driver::reading();
+    let base = [0u32.to_le_bytes(), 2u32.to_le_bytes()].concat();
+    assert_eq!(driver.tell(STOP), Answer::Payload(base));
+    let mut calls = Vec::new();
+    driver.let_out(&mut calls).unwrap();
+    assert_eq!((driver.get(DATA, 4096), driver.used()), (vec![0; 4096], 1));
+    assert_eq!((driver.status(3), calls), (0xff, vec![]));
+    assert_eq!(driver.backend.in_flight(), 0);
+    assert!(driver.shared.budget.take(512 << 20), "every promised byte was given back");
+}
+
+#[test]
+fn a_queue_that_is_being_stopped_waits_for_what_is_inside_and_takes_nothing_new() {
+    let mut driver = Driver::reading();
+    assert!(driver.backend.must_wait(&STOP));
+    driver.request(6, 0, 8, 512, true);
+    driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap();
+    driver.let_out(&mut Vec::new()).unwrap();
+    assert!(!driver.backend.must_wait(&STOP));
+    assert_eq!((driver.get(DATA, 4096), driver.used()), (vec![7; 4096], 2));
+    let base = [0u32.to_le_bytes(), 2u32.to_le_bytes()].concat();
+    assert_eq!(driver.tell(STOP), Answer::Payload(base));
+}
+
+#[test]
+fn what_holds_up_a_queues_end_for_too_long_fails() {
+    let mut driver = Driver::reading();
+    let mut calls = Vec::new();
+    driver.backend.abandon(0, &mut calls).unwrap();
+    assert!(!driver.backend.must_wait(&STOP));
+    assert_eq!((driver.status(3), driver.used(), &calls[..]), (1, 2, &[0][..]));
+    driver.let_out(&mut calls).unwrap();
+    assert_eq!((driver.get(DATA, 4096), driver.used()), (vec![0; 4096], 2));
+    assert_eq!(driver.backend.in_flight(), 0);
+}
+
+#[test]
+fn a_firmware_without_flushes_leaves_the_cache_to_the_next_driver() {
+    fn cached(plain: Backend) -> Backend {
+        let limits = Limits { write_cache: true, ..plain.limits };
+        Backend::new(0, "null", limits, 1, false, true).unwrap()
+    }
+    let mut driver = Driver::with(cached, 0);
+    let mut written = |features: u64| {
+        driver.tell(Message::SetFeatures(feature::VERSION_1 | feature::PROTOCOL | features));
+        driver.request(0, 1, 8, 512, false);
+        driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap();
+        let mut replies = Vec::new();
+        driver.shared.exports[0].engine.advance(Wall(1_000_000), &mut replies);
+        replies[0].order.command
+    };
+    assert_eq!(written(0), Command::Write { fua: true });
+    let both = feature::FLUSH | feature::CONFIG_WCE;
+    assert_eq!(written(both), Command::Write { fua: false });
+    let off = Message::SetConfig { offset: block::WRITEBACK_AT, content: vec![0] };
+    driver.tell(off);
+    driver.request(0, 1, 8, 512, false);
+    driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap();
+    let mut replies = Vec::new();
+    driver.shared.exports[0].engine.advance(Wall(1_000_000), &mut replies);
+    assert_eq!(replies[0].order.command, Command::Write { fua: true });
+}
+
+#[test]
+fn a_queue_has_no_more_requests_inside_than_entries() {
+    let mut driver = Driver::new();
+    driver.request(0, 0, 0, 512, true);
+    for taken in 0..16 {
+        let kicked = driver.backend.kicked(0, Wall(0), &mut driver.shared);
+        kicked.unwrap_or_else(|why| panic!("after {taken}: {why}"));
+        driver.offer(0);
+    }
+    let error = driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap_err();
+    assert!(error.0.contains("16 requests are inside"), "{error}");
+}
+
+#[test]
+fn what_was_offered_to_a_disabled_queue_is_taken_when_it_is_enabled() {
+    let mut driver = Driver::new();
+    driver.tell(Message::SetProtocolFeatures(protocol::REPLY_ACK));
+    driver.tell(Message::SetVringEnable { index: 0, enabled: false });
+    driver.request(0, 0, 0, 512, true);
+    driver.kick().unwrap();
+    assert_eq!(driver.used(), 0);
+    // Whoever has the sockets looks as if it had been kicked.
+    let answer = driver.tell(Message::SetVringEnable { index: 0, enabled: true });
+    assert_eq!(answer, Answer::Kicked(0));
+    driver.kick().unwrap();
+    assert_eq!(driver.used(), 1);
 }
