@@ -90,12 +90,11 @@ impl Control {
 
     /// Devices of ours whose server is no more.
     pub(super) fn abandoned(&mut self) -> Vec<u32> {
-        let is_dead = |process| !PathBuf::from(format!("/proc/{process}")).exists();
-        let ours = |device: &u32| {
-            let info = self.info(*device);
-            info.ok().and_then(|info| wire::maker(info.mark)).is_some_and(is_dead)
+        let is_running = |process| PathBuf::from(format!("/proc/{process}")).exists();
+        let abandoned = |device: &u32| {
+            self.info(*device).is_ok_and(|info| wire::is_abandoned(&info, is_running))
         };
-        numbers().into_iter().filter(ours).collect()
+        numbers().into_iter().filter(abandoned).collect()
     }
 }
 

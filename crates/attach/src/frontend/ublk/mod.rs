@@ -68,6 +68,7 @@ impl Device {
         let depth = limits.queue_depth_max.clamp(1, DEPTH_MAX) as u16;
         let wanted = DeviceInfo {
             depth,
+            state: 0,
             request_bytes_max,
             device: wire::ANY_DEVICE,
             flags: wire::USER_COPY,

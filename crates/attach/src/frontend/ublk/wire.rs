@@ -43,6 +43,13 @@ pub(super) fn maker(mark: u64) -> Option<u32> {
     (mark == self::mark(process)).then_some(process)
 }
 
+/// A device of ours that nobody serves any more. The process that made one that is live may be
+/// known under this number in another namespace only.
+pub(super) fn is_abandoned(info: &DeviceInfo, is_running: impl Fn(u32) -> bool) -> bool {
+    const LIVE: u16 = 1;
+    info.state != LIVE && maker(info.mark).is_some_and(|process| !is_running(process))
+}
+
 /// Length of a request's description.
 pub(super) const DESCRIPTION_BYTES: usize = 24;
 
@@ -77,6 +84,8 @@ pub(super) fn io(tag: u16, result: i32) -> [u8; 16] {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DeviceInfo {
     pub(super) depth: u16,
+    /// The driver's alone.
+    pub(super) state: u16,
     pub(super) request_bytes_max: u32,
     pub(super) device: u32,
     pub(super) flags: u64,
@@ -104,6 +113,7 @@ impl DeviceInfo {
     pub(super) fn decode(bytes: &[u8]) -> DeviceInfo {
         DeviceInfo {
             depth: u16::from_ne_bytes(bytes[2..4].try_into().expect("two bytes")),
+            state: u16::from_ne_bytes(bytes[4..6].try_into().expect("two bytes")),
             request_bytes_max: u32_at(bytes, 8),
             device: u32_at(bytes, 12),
             flags: u64_at(bytes, 24),
@@ -227,6 +237,7 @@ mod tests {
     fn a_device_is_described_and_found_again() {
         let info = DeviceInfo {
             depth: 128,
+            state: 0,
             request_bytes_max: 1 << 20,
             device: 7,
             flags: USER_COPY,
@@ -234,6 +245,16 @@ mod tests {
         };
         assert_eq!(DeviceInfo::decode(&info.encode()), info);
         assert_eq!((maker(info.mark), maker(99)), (Some(99), None));
+        // Dead, live, quiesced, and failing: none of a process that is there, and no live one.
+        let mut bytes = info.encode();
+        let abandoned = [0, 1, 2, 3].map(|state| {
+            bytes[4] = state;
+            let info = DeviceInfo::decode(&bytes);
+            assert!(!is_abandoned(&info, |process| process == 99));
+            is_abandoned(&info, |_| false)
+        });
+        assert_eq!(abandoned, [true, false, true, true]);
+        assert!(!is_abandoned(&DeviceInfo { mark: 99, ..info }, |_| false));
         let parameters = Parameters {
             sectors: 1 << 20,
             read_only: false,
