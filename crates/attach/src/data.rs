@@ -259,7 +259,10 @@ impl Data {
             return Ok(());
         }
         self.show_replaced(from, end - from)?;
-        self.store.clear(from, end - from)
+        match order.command {
+            Command::WriteZeroes { may_discard: false, .. } => self.store.zero(from, end - from),
+            _ => self.store.clear(from, end - from),
+        }
     }
 
     /// The extents of a range, at most `most`.

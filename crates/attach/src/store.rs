@@ -18,7 +18,7 @@ use sim::Bytes;
 use study::Failure;
 
 use crate::private_folder::{self, PrivateFolder};
-use crate::zeroes::{self, PUNCH};
+use crate::zeroes::{self, PUNCH, ZERO};
 
 /// The bytes of one device.
 #[derive(Debug)]
@@ -308,6 +308,24 @@ impl Store {
             return Ok(());
         }
         match fallocate(&self.file, PUNCH, offset, bytes) {
+            Err(Errno::OPNOTSUPP) => zeroes::write(&self.file, offset, offset + bytes),
+            other => Ok(other?),
+        }
+    }
+
+    /// Make a range read as zeroes, and keep its room, or take it.
+    ///
+    /// # Errors
+    /// Those of the file: a full disk, or a limit.
+    pub(crate) fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if let Some(room) = &self.room {
+            room.take(bytes, &self.file)?;
+        }
+        match fallocate(&self.file, ZERO, offset, bytes) {
+            // Memory cannot.
             Err(Errno::OPNOTSUPP) => zeroes::write(&self.file, offset, offset + bytes),
             other => Ok(other?),
         }

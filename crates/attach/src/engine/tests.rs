@@ -316,3 +316,20 @@ fn same_times(part: &study::BuiltPart) {
     assert_eq!(attached.len(), 2_000);
     assert_eq!(attached, times.0);
 }
+
+#[test]
+fn zeroes_that_must_take_room_are_no_hole() {
+    let mut bench = Bench::new(engine(8, 1));
+    bench.write(0, 0, &[7; 8192], 1);
+    for (at, may_discard) in [(0, false), (4096, true), (65536, false)] {
+        let command = Command::WriteZeroes { fua: false, may_discard };
+        bench.engine.submit(Wall(0), order(command, at, 4096, 2), None, &mut bench.pool);
+    }
+    let hole = |bench: &mut Bench, at| {
+        let mut bytes = [1; 4096];
+        bench.engine.data().store().read(at, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 4096]);
+        bench.engine.data().extents(at, 4096, 9).unwrap()[0].hole
+    };
+    assert_eq!([0, 4096, 65536].map(|at| hole(&mut bench, at)), [false, true, false]);
+}
