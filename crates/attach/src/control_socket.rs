@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use study::Failure;
@@ -68,8 +68,7 @@ fn unanswered(path: &Path, wait: Option<Duration>, server: Server, why: &io::Err
 
 /// A listening socket and its clients.
 pub(crate) struct ControlSocket {
-    path: PathBuf,
-    listener: UnixListener,
+    listener: unix_socket::Listener,
     token: u64,
     clients: Vec<Option<ControlClient>>,
 }
@@ -90,11 +89,11 @@ pub(crate) struct ClientId(usize);
 impl ControlSocket {
     pub(crate) fn new(path: &Path, poll: &Poll, token: u64) -> Result<ControlSocket, Failure> {
         let listener = unix_socket::bind(path)?;
-        let quiet = listener.set_nonblocking(true);
+        let quiet = listener.as_std().set_nonblocking(true);
         quiet
             .and_then(|()| poll.add(&listener, token, Interest::default()))
             .map_err(|why| Failure::machine(format!("cannot listen for commands: {why}")))?;
-        Ok(ControlSocket { path: path.to_path_buf(), listener, token, clients: Vec::new() })
+        Ok(ControlSocket { listener, token, clients: Vec::new() })
     }
 
     /// Let those in who have commands; until then they wait.
@@ -104,7 +103,7 @@ impl ControlSocket {
     }
 
     fn accept(&mut self, poll: &Poll) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        while let Ok(stream) = self.listener.accept() {
             let free = self.clients.iter().position(Option::is_none);
             let index = match free {
                 Some(index) => index,
@@ -189,12 +188,5 @@ impl ControlClient {
             self.unanswered += 1;
         }
         lines
-    }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        // Ours since `bind`; when it is gone already, all the better.
-        let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,9 +1,10 @@
 //! Unix sockets that others connect to.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use study::Failure;
@@ -34,8 +35,65 @@ fn is_abandoned(path: &Path) -> bool {
             .is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
 }
 
+/// A listening socket; its name goes with it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    /// File system and number of the name. Nothing else has them while the socket is there.
+    name: Option<(u64, u64)>,
+    /// Given up for a moment when there are no more descriptors.
+    spare: Option<OwnedFd>,
+}
+
+impl Listener {
+    pub(crate) fn as_std(&self) -> &UnixListener {
+        &self.socket
+    }
+
+    /// Whoever comes next. When there are no descriptors left, they are let go: they would be
+    /// there, and wake us, until there are some.
+    pub(crate) fn accept(&mut self) -> io::Result<UnixStream> {
+        use rustix::io::Errno;
+        let accepted = self.socket.accept();
+        let is_out = |why: &io::Error| {
+            let code = Errno::from_io_error(why);
+            code.is_some_and(|code| [Errno::MFILE, Errno::NFILE].contains(&code))
+        };
+        if accepted.as_ref().is_err_and(is_out) {
+            self.spare = None;
+            let _ = self.socket.accept();
+            self.spare = spare();
+        }
+        Ok(accepted?.0)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Another session may have put its own in the place of ours.
+        if self.name.is_some() && name_of(&self.path) == self.name {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn name_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+fn spare() -> Option<OwnedFd> {
+    std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+}
+
 /// A listening socket at `path`, in the place of one that nobody listens to any more.
-pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
+pub(crate) fn bind(path: &Path) -> Result<Listener, Failure> {
     let bound = UnixListener::bind(path).or_else(|why| {
         if why.kind() == io::ErrorKind::AddrInUse && is_abandoned(path) {
             std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
@@ -43,7 +101,11 @@ pub(crate) fn bind(path: &Path) -> Result<UnixListener, Failure> {
             Err(why)
         }
     });
-    bound.map_err(|why| cannot_listen(path, &why))
+    let socket = bound.map_err(|why| cannot_listen(path, &why))?;
+    // The process may go to another folder.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let name = name_of(&path);
+    Ok(Listener { socket, path, name, spare: spare() })
 }
 
 fn cannot_listen(path: &Path, why: &io::Error) -> Failure {
@@ -68,7 +130,10 @@ mod tests {
             assert_eq!(told[0], told[1]);
         };
         said(&path);
+        // A process that was killed leaves its name.
         drop(listener);
+        assert!(!path.exists());
+        drop(UnixListener::bind(&path).unwrap());
         check(&path).unwrap();
         drop(bind(&path).unwrap());
         std::fs::write(folder.join("notes"), "mine").unwrap();
@@ -77,5 +142,18 @@ mod tests {
         said(&folder.join("x".repeat(120)));
         said(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_another_session_has_taken_stays() {
+        let folder = crate::PrivateFolder::new().unwrap();
+        let path = folder.path.join("a.sock");
+        let first = bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = bind(&path).unwrap();
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(second);
+        assert!(!path.exists());
     }
 }

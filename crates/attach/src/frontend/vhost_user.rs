@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -39,7 +39,7 @@ pub struct Options {
 
 struct Disk {
     backend: Backend,
-    listener: Option<UnixListener>,
+    listener: Option<unix_socket::Listener>,
     path: PathBuf,
     connection: Option<UnixStream>,
     inbox: Inbox,
@@ -103,7 +103,9 @@ pub(crate) fn build<T: Target>(
         let backend = Backend::new(index as u32, name, limits, queues, export.read_only, false);
         let none = || (0..queues).map(|_| None).collect();
         disks.push(Disk {
-            backend: backend.map_err(|why| Failure::bug(why.to_string()))?,
+            backend: backend
+                .map_err(|why| Failure::bug(why.to_string()))?
+                .presents(&export.identity),
             listener: None,
             path: path.into(),
             connection: None,
@@ -123,7 +125,7 @@ impl Disk {
             Failure::machine(format!("cannot listen on {}: {why}", self.path.display()))
         };
         let listener = unix_socket::bind(&self.path)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        listener.as_std().set_nonblocking(true).map_err(failed)?;
         poll.add(&listener, token, Interest::READ).map_err(failed)?;
         self.listener = Some(listener);
         Ok(())
@@ -131,7 +133,7 @@ impl Disk {
 
     /// Somebody comes; whoever comes while another is there is let go.
     fn accept(&mut self, poll: &Poll, token: u64) {
-        let Some(Ok((stream, _))) = self.listener.as_ref().map(|listener| listener.accept()) else {
+        let Some(Ok(stream)) = self.listener.as_mut().map(|listener| listener.accept()) else {
             return;
         };
         let watch = || {
@@ -433,9 +435,11 @@ impl<T: Target> Frontend<T> for VhostUser {
             disk.disconnect(poll);
             if let Some(listener) = disk.listener.take() {
                 poll.remove(&listener);
-                let _ = std::fs::remove_file(&disk.path);
             }
         }
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,11 +12,12 @@ use virtio_queue::{Queue, QueueOwnedT, QueueT};
 
 use crate::buffer_pool::BufferPool;
 use crate::clock::Wall;
+use crate::identity::Identity;
 use crate::order::{Command, Order, Reply, Ticket};
 use crate::shared_state::{Budget, SharedState};
 use crate::target::Target;
 
-use super::block::{self, Asked, feature, status};
+use super::block::{self, Asked, Geometry, feature, status};
 use super::chain::Chain;
 use super::memory::Memory;
 use super::message::{Header, Malformed, Message, RingAddresses, protocol};
@@ -69,6 +70,7 @@ struct Pending {
 /// One device at the end of a connection.
 pub struct Backend {
     limits: Limits,
+    geometry: Geometry,
     read_only: bool,
     name: String,
     features: u64,
@@ -112,6 +114,7 @@ impl Backend {
         }
         Ok(Backend {
             limits,
+            geometry: Geometry::implied(&limits),
             read_only,
             name: name.into(),
             features: block::features(&limits, queues, read_only),
@@ -127,6 +130,15 @@ impl Backend {
             device,
             inband,
         })
+    }
+
+    /// Tell the guest what the part says of its blocks and its longest request.
+    pub fn presents(mut self, identity: &Identity) -> Backend {
+        self.geometry = Geometry::of(identity);
+        if self.geometry.request_max.is_some() {
+            self.features |= feature::SIZE_MAX;
+        }
+        self
     }
 
     /// Offer to be told on whose behalf requests come, and to take each bio by itself.
@@ -318,7 +330,8 @@ impl Backend {
 
     fn config(&self, offset: u32, bytes: u32) -> Result<Answer, Malformed> {
         let queues = self.rings.len() as u16;
-        let space = block::config(&self.limits, queues, self.writeback, self.features);
+        let (limits, geometry) = (&self.limits, &self.geometry);
+        let space = block::config(limits, geometry, queues, self.writeback, self.features);
         let (from, end) = (offset as usize, offset as usize + bytes as usize);
         let mut payload = offset.to_le_bytes().to_vec();
         payload.extend([bytes.to_le_bytes(), 0u32.to_le_bytes()].concat());

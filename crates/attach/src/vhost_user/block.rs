@@ -3,10 +3,13 @@
 
 use sim::{Limits, Priority, PriorityClass, SECTOR_BYTES};
 
+use crate::identity::Identity;
 use crate::order::{Command, Refusal, Submitter};
 
 /// Features of the device and of its queues.
 pub mod feature {
+    /// `size_max` counts.
+    pub const SIZE_MAX: u64 = 1 << 1;
     /// `seg_max` counts.
     pub const SEG_MAX: u64 = 1 << 2;
     /// Writes are refused.
@@ -83,22 +86,72 @@ pub fn features(limits: &Limits, queues: u16, read_only: bool) -> u64 {
     all
 }
 
+/// Bytes of blocks as a host is told of them, all powers of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Unit of addressing.
+    pub logical: u32,
+    /// Unit of writing without a read before it.
+    pub physical: u32,
+    /// Unit of discards.
+    pub discard: u32,
+    /// Longest request; `None`: what segments there may be.
+    pub request_max: Option<u32>,
+}
+
+impl Geometry {
+    /// What `limits` imply.
+    pub fn implied(limits: &Limits) -> Geometry {
+        let block = (limits.block_bytes / SECTOR_BYTES as u32).max(1) * SECTOR_BYTES as u32;
+        let logical = SECTOR_BYTES as u32;
+        Geometry { logical, physical: block, discard: block, request_max: None }
+    }
+
+    /// What a part says.
+    pub fn of(identity: &Identity) -> Geometry {
+        Geometry {
+            logical: identity.logical_block_bytes,
+            physical: identity.physical_block_bytes,
+            discard: identity.discard_granularity_bytes,
+            request_max: identity.request_bytes_max,
+        }
+    }
+
+    /// Segments of a request, and bytes of one, that make it no longer than it may be; there is no
+    /// other place for that. Linux takes no segments below a page.
+    fn segments(&self, most: u32) -> (u32, u32) {
+        const PAGE: u32 = 4096;
+        let Some(bytes) = self.request_max else { return (most, 0) };
+        let size = (bytes / most / PAGE * PAGE).max(PAGE);
+        ((bytes / size).clamp(1, most), size)
+    }
+}
+
 /// The configuration space of a device that offers these `features`.
-pub fn config(limits: &Limits, queues: u16, writeback: bool, features: u64) -> [u8; CONFIG_BYTES] {
-    let segments = if features & feature::SUBMITTER == 0 { SEGMENTS } else { SEGMENTS_MAX };
+pub fn config(
+    limits: &Limits,
+    geometry: &Geometry,
+    queues: u16,
+    writeback: bool,
+    features: u64,
+) -> [u8; CONFIG_BYTES] {
+    let most = if features & feature::SUBMITTER == 0 { SEGMENTS } else { SEGMENTS_MAX };
+    let (segments, segment_bytes) = geometry.segments(most);
     let mut space = [0; CONFIG_BYTES];
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
-    let block_sectors = (limits.block_bytes / SECTOR_BYTES as u32).max(1);
+    let blocks = (geometry.physical / geometry.logical).max(1);
+    let discard_sectors = (geometry.discard / SECTOR_BYTES as u32).max(1);
     put(0, &limits.sectors().to_le_bytes());
+    put(8, &segment_bytes.to_le_bytes());
     put(12, &segments.to_le_bytes());
-    put(20, &(SECTOR_BYTES as u32).to_le_bytes());
-    put(24, &[block_sectors.ilog2() as u8]);
-    put(26, &(block_sectors as u16).to_le_bytes());
+    put(20, &geometry.logical.to_le_bytes());
+    put(24, &[blocks.ilog2() as u8]);
+    put(26, &(blocks as u16).to_le_bytes());
     put(WRITEBACK_AT as usize, &[u8::from(writeback)]);
     put(34, &queues.to_le_bytes());
     put(36, &RANGE_SECTORS_MAX.to_le_bytes());
     put(40, &1u32.to_le_bytes());
-    put(44, &block_sectors.to_le_bytes());
+    put(44, &discard_sectors.to_le_bytes());
     put(48, &RANGE_SECTORS_MAX.to_le_bytes());
     put(52, &1u32.to_le_bytes());
     put(56, &[1]);
@@ -277,7 +330,7 @@ mod tests {
     #[test]
     fn only_whole_bios_have_more_segments() {
         let segments = |features| {
-            let space = config(&LIMITS, 1, true, features);
+            let space = config(&LIMITS, &Geometry::implied(&LIMITS), 1, true, features);
             u32::from_le_bytes([space[12], space[13], space[14], space[15]])
         };
         assert_eq!((segments(0), segments(feature::SUBMITTER)), (254, 256));
@@ -304,9 +357,31 @@ mod tests {
         let few = features(&plain, 4, true);
         assert!(few & (feature::FLUSH | feature::CONFIG_WCE | feature::DISCARD) == 0);
         assert!(few & feature::MQ != 0 && few & feature::READ_ONLY != 0);
-        let space = config(&LIMITS, 4, true, all);
+        let space = config(&LIMITS, &Geometry::implied(&LIMITS), 4, true, all);
         assert_eq!(space[..8], 2048u64.to_le_bytes());
         assert_eq!((space[24], space[32], space[34]), (3, 1, 4));
+        assert_eq!((&space[8..12], &space[20..24], space[44]), (&[0; 4][..], &[0, 2, 0, 0][..], 8));
         assert_eq!(&serial("wd-80g-5400")[..12], b"wd-80g-5400\0");
+    }
+
+    #[test]
+    fn what_the_part_says_is_in_the_configuration() {
+        let space = |request_max| {
+            let (logical, physical, discard) = (4096, 16384, 1 << 20);
+            let geometry = Geometry { logical, physical, discard, request_max };
+            config(&LIMITS, &geometry, 1, true, 0)
+        };
+        let word = |space: &[u8; CONFIG_BYTES], at: usize| {
+            u32::from_le_bytes(space[at..at + 4].try_into().unwrap())
+        };
+        let told = space(Some(128 << 10));
+        // In logical blocks, but sectors for discards.
+        assert_eq!((word(&told, 20), told[24], told[26], word(&told, 44)), (4096, 2, 4, 2048));
+        for (bytes, expected) in
+            [(128 << 10, (32, 4096)), (4096, (1, 4096)), (4 << 20, (254, 16384)), (512, (1, 4096))]
+        {
+            let told = space(Some(bytes));
+            assert_eq!((word(&told, 12), word(&told, 8)), expected, "{bytes}");
+        }
     }
 }

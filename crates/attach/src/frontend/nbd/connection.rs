@@ -356,7 +356,7 @@ impl<S> Connection<S> {
     pub(super) fn reply(&mut self, reply: Reply, shared: &mut SharedState<impl Target<Sink = S>>) {
         let Order { command, offset, bytes, ticket, .. } = reply.order;
         let is_read = command == Command::Read;
-        self.release_promise(REQUEST_BYTES + if is_read { u64::from(bytes) } else { 0 }, shared);
+        self.release_promise(kept_for(&reply.order), shared);
         let (machine, cookie) = (&self.machine, ticket.tag);
         match reply.result {
             Ok(data) if is_read => {
@@ -402,14 +402,16 @@ impl<S> Connection<S> {
         Fate::Lives
     }
 
-    /// Forget everything about the client; requests inside are answered to nobody.
+    /// Forget everything about the client; requests inside are answered to nobody. What the engine
+    /// keeps for them is [released](kept_for) when it has answered.
     pub(super) fn close(mut self, shared: &mut SharedState<impl Target<Sink = S>>, poll: &Poll) {
         poll.remove(&self.socket);
-        if let Some((_, sink)) = self.sink.take() {
+        if let Some((request, sink)) = self.sink.take() {
             let engine = &mut shared.exports[self.machine.agreement().export].engine;
             engine.abandon(sink, &mut shared.pool);
+            shared.budget.release(cost(&request));
         }
-        shared.budget.release(self.promised + self.kept + self.out.len() as u64);
+        shared.budget.release(self.kept + self.out.len() as u64);
         shared.pool.put(self.input);
         self.out.clear(&mut shared.pool);
     }
@@ -419,6 +421,11 @@ fn put(out: &mut Out, shared: &mut SharedState<impl Target>, write: impl FnOnce(
     let before = out.len();
     out.append(&mut shared.pool, write);
     shared.budget.add((out.len() - before) as u64);
+}
+
+/// What is promised for a request that the engine has, until it has answered.
+pub(super) fn kept_for(order: &Order) -> u64 {
+    REQUEST_BYTES + if order.command == Command::Read { u64::from(order.bytes) } else { 0 }
 }
 
 /// What a request promises.

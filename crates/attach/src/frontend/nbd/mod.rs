@@ -9,7 +9,6 @@ mod wire;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +25,7 @@ use crate::target::Target;
 use crate::unix_socket;
 
 use calibrate::{Client, Peer, Watch};
-use connection::{Connection, Fate};
+use connection::{Connection, Fate, kept_for};
 pub use handshake::{Agreement, ExportInfo};
 pub use machine::{Ask, Machine, Parsed, Request};
 
@@ -105,7 +104,7 @@ fn info(export: &Export<impl Target>) -> ExportInfo {
 }
 
 enum Listener {
-    Unix(UnixListener),
+    Unix(unix_socket::Listener),
     Tcp(TcpListener),
 }
 
@@ -120,7 +119,7 @@ impl Listener {
     fn accept(&self) -> std::io::Result<OwnedFd> {
         match self {
             Listener::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, _) = listener.as_std().accept()?;
                 stream.set_nonblocking(true)?;
                 Ok(stream.into())
             }
@@ -139,7 +138,7 @@ struct Nbd<S> {
     options: Options,
     exports: Vec<ExportInfo>,
     listeners: Vec<Listener>,
-    /// Our socket's name, to be removed in the end.
+    /// Our socket's name.
     socket: Option<PathBuf>,
     folder: Option<PrivateFolder>,
     clients: Vec<Option<Connection<S>>>,
@@ -346,7 +345,7 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }
         for (index, listener) in self.listeners.iter().enumerate() {
             let quiet = match listener {
-                Listener::Unix(listener) => listener.set_nonblocking(true),
+                Listener::Unix(listener) => listener.as_std().set_nonblocking(true),
                 Listener::Tcp(listener) => listener.set_nonblocking(true),
             };
             quiet
@@ -409,6 +408,7 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
             Some(connection) => connection.reply(reply, shared),
             // It went away in the meantime.
             None => {
+                shared.budget.release(kept_for(&reply.order));
                 if let Ok(data) = reply.result {
                     shared.pool.put(data);
                 }
@@ -448,7 +448,14 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
     }
 
     /// A cable that is pulled: clients of the export lose their connection.
-    fn power_cut(&mut self, export: usize, _: &[Order], shared: &mut SharedState<T>, poll: &Poll) {
+    fn power_cut(
+        &mut self,
+        export: usize,
+        forgotten: &[Order],
+        shared: &mut SharedState<T>,
+        poll: &Poll,
+    ) {
+        shared.budget.release(forgotten.iter().map(kept_for).sum());
         for number in 0..self.clients.len() {
             if self.clients[number].as_ref().is_some_and(|client| client.uses(export)) {
                 self.end(number, shared, poll);
@@ -472,15 +479,6 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
     fn stop(&mut self, poll: &Poll) -> Option<BackgroundTask<()>> {
         self.listeners.drain(..).for_each(|listener| poll.remove(listener.fd()));
         None
-    }
-}
-
-impl<S> Drop for Nbd<S> {
-    fn drop(&mut self) {
-        if let Some(path) = &self.socket {
-            // Ours since `bind`; when it is gone already, all the better.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

@@ -200,6 +200,47 @@ fn who_negotiates_for_too_long_is_let_go_and_who_has_agreed_stays() {
 }
 
 #[test]
+fn a_read_whose_client_has_left_takes_its_room_until_the_device_is_done() {
+    use std::io::Write;
+    const ALL: u64 = 512 << 20;
+    for cut in [false, true] {
+        let device = Box::new(sim::testing::FixedDelay::new(sim::Nanos(1 << 40), 32));
+        let limits = sim::Device::limits(&*device);
+        let store = crate::store::Store::memory(limits.capacity).unwrap();
+        let line = crate::clock::Timeline { start: sim::Nanos(0), dilation: 1 };
+        let engine = Engine::new(device, store, line, 0);
+        let block = study::Block::default();
+        let identity = crate::identity::Identity::of(&block, &limits, "null", "null");
+        let export = Export { name: "a".into(), identity, read_only: false, engine };
+        let mut served = Served::new();
+        served.shared.exports.push(export);
+        served.connect();
+        let mut asked = 3u32.to_be_bytes().to_vec();
+        asked.extend(wire::IHAVEOPT.to_be_bytes());
+        asked.extend([wire::option::EXPORT_NAME.to_be_bytes(), 1u32.to_be_bytes()].concat());
+        asked.push(b'a');
+        asked.extend(request(wire::command::READ, 0, 0, 1 << 16));
+        served.ends[0].write_all(&asked).unwrap();
+        let event = Event { token: FIRST_CLIENT, read: true, write: false, hang_up: false };
+        let Served { nbd, shared, poll, .. } = &mut served;
+        nbd.ready(event, shared, poll);
+        let mut replies = Vec::new();
+        if cut {
+            let cut = shared.exports[0].engine.power_cut(Wall(0)).unwrap();
+            assert_eq!(cut.forgotten.len(), 1);
+            nbd.power_cut(0, &cut.forgotten, shared, poll);
+        } else {
+            nbd.end(0, shared, poll);
+            assert!(!shared.budget.take(ALL), "the engine has a buffer of it");
+            shared.exports[0].engine.advance(Wall(1 << 50), &mut replies);
+            assert_eq!(replies.len(), 1);
+        }
+        replies.drain(..).for_each(|reply| nbd.reply(0, reply, shared));
+        assert!(nbd.clients[0].is_none() && shared.budget.take(ALL));
+    }
+}
+
+#[test]
 fn the_newest_takes_the_place_of_the_oldest_who_has_not_agreed() {
     let mut served = Served::new();
     (0..NEGOTIATING_MAX).for_each(|_| served.connect());

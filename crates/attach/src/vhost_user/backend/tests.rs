@@ -354,3 +354,21 @@ fn what_was_offered_to_a_disabled_queue_is_taken_when_it_is_enabled() {
     driver.kick().unwrap();
     assert_eq!(driver.used(), 1);
 }
+
+#[test]
+fn the_longest_request_is_offered_where_the_part_says_it() {
+    let limits = FixedDelay::new(Nanos(1), 1).limits();
+    let offered = |block: Block| {
+        let identity = Identity::of(&block, &limits, "null", "null");
+        let plain = Backend::new(0, "null", limits, 1, false, false).unwrap();
+        let mut backend = plain.presents(&identity);
+        let message = Message::GetConfig { offset: 8, bytes: 8 };
+        let (answer, _) = backend.take(message, vec![]).unwrap();
+        let Answer::Payload(payload) = answer else { panic!("{answer:?}") };
+        (backend.features & feature::SIZE_MAX != 0, payload[12..].to_vec())
+    };
+    let sizes = |size: u32, segments: u32| [size.to_le_bytes(), segments.to_le_bytes()].concat();
+    assert_eq!(offered(Block::default()), (false, sizes(0, 254)));
+    let block = Block { request_max: Some(config::Size(Bytes::from_kib(128))), ..Block::default() };
+    assert_eq!(offered(block), (true, sizes(4096, 32)));
+}
