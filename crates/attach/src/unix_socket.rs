@@ -55,17 +55,18 @@ impl Listener {
     /// there, and wake us, until there are some.
     pub(crate) fn accept(&mut self) -> io::Result<UnixStream> {
         use rustix::io::Errno;
-        let accepted = self.socket.accept();
-        let is_out = |why: &io::Error| {
-            let code = Errno::from_io_error(why);
-            code.is_some_and(|code| [Errno::MFILE, Errno::NFILE].contains(&code))
+        let why = match self.socket.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            Err(why) => why,
         };
-        if accepted.as_ref().is_err_and(is_out) {
-            self.spare = None;
-            let _ = self.socket.accept();
-            self.spare = spare();
+        if ![Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&why)) {
+            return Err(why);
         }
-        Ok(accepted?.0)
+        self.spare = None;
+        // Closed at once, so that there is a descriptor for the spare one.
+        let let_go = self.socket.accept().map(drop);
+        self.spare = spare();
+        let_go.and(Err(why))
     }
 }
 
@@ -155,5 +156,38 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
         assert!(!path.exists());
+    }
+
+    /// In a process of its own: no other test is to run out of descriptors.
+    #[test]
+    fn without_descriptors_whoever_comes_is_let_go() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        const ALONE: &str = "BLOCKLAB_TEST_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let name = "unix_socket::tests::without_descriptors_whoever_comes_is_let_go";
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            let ended = child.args(["--exact", name]).env(ALONE, "1").output().unwrap();
+            let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+            assert!(ended.status.success() && told.contains("1 passed"), "{told}");
+            return;
+        }
+        let folder = crate::PrivateFolder::new().unwrap();
+        let path = folder.path.join("a.sock");
+        let mut listener = bind(&path).unwrap();
+        listener.as_std().set_nonblocking(true).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
+        let few = Rlimit { current: Some(64), maximum: Some(64) };
+        setrlimit(Resource::Nofile, few).unwrap();
+        let mut all = Vec::new();
+        while let Ok(one) = std::fs::File::open("/dev/null") {
+            all.push(one);
+        }
+        assert!(listener.accept().is_err());
+        let nobody = listener.accept().unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock, "nothing wakes us again");
+        assert_eq!(io::Read::read(&mut client, &mut [0]).unwrap(), 0);
+        drop(all);
+        let _client = UnixStream::connect(&path).unwrap();
+        listener.accept().unwrap();
     }
 }

@@ -269,7 +269,7 @@ fn a_queue_that_was_stopped_touches_no_memory() {
     assert_eq!(driver.tell(STOP), Answer::Payload(base));
     let mut calls = Vec::new();
     driver.let_out(&mut calls).unwrap();
-    assert_eq!((driver.get(DATA, 4096), driver.used()), (vec![0; 4096], 1));
+    assert_eq!((driver.get(DATA, 8), driver.used()), (vec![0; 8], 1));
     assert_eq!((driver.status(3), calls), (0xff, vec![]));
     assert_eq!(driver.backend.in_flight(), 0);
     assert!(driver.shared.budget.take(512 << 20), "every promised byte was given back");
@@ -283,7 +283,7 @@ fn a_queue_that_is_being_stopped_waits_for_what_is_inside_and_takes_nothing_new(
     driver.backend.kicked(0, Wall(0), &mut driver.shared).unwrap();
     driver.let_out(&mut Vec::new()).unwrap();
     assert!(!driver.backend.must_wait(&STOP));
-    assert_eq!((driver.get(DATA, 4096), driver.used()), (vec![7; 4096], 2));
+    assert_eq!((driver.get(DATA, 8), driver.used()), (vec![7; 8], 2));
     let base = [0u32.to_le_bytes(), 2u32.to_le_bytes()].concat();
     assert_eq!(driver.tell(STOP), Answer::Payload(base));
 }
@@ -296,7 +296,7 @@ fn what_holds_up_a_queues_end_for_too_long_fails() {
     assert!(!driver.backend.must_wait(&STOP));
     assert_eq!((driver.status(3), driver.used(), &calls[..]), (1, 2, &[0][..]));
     driver.let_out(&mut calls).unwrap();
-    assert_eq!((driver.get(DATA, 4096), driver.used()), (vec![0; 4096], 2));
+    assert_eq!((driver.get(DATA, 8), driver.used()), (vec![0; 8], 2));
     assert_eq!(driver.backend.in_flight(), 0);
 }
 
