@@ -238,6 +238,12 @@ mod tests {
             assert!(told.contains(why), "{at}: {told}");
             assert_eq!(files.state(), (true, Err(Refusal::NoMark)), "{at}");
         }
+        // A page of the map without entries, which names itself as the next.
+        let mut round = whole.clone();
+        round[at(3, 0)..at(4, 0)].fill(0);
+        round[at(3, PAGE_BYTES - 8)] = 3;
+        let files = Files::new("round", &round);
+        assert!(files.convert().unwrap_err().contains("its map goes round"));
         let files = Files::new("unprepared", &whole);
         fs::write(files.target(), vec![0; whole.len()]).unwrap();
         assert!(files.convert().unwrap_err().contains("after `suspend --prepare`"));

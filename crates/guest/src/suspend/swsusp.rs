@@ -71,17 +71,20 @@ impl Hibernated {
 
     fn read_map(&mut self) -> Result<(), String> {
         let (mut at, mut page) = (self.signature.map, [0; PAGE_BYTES]);
-        while at != 0 {
-            // A map that goes round would have more pages than the swap.
-            if self.entries.len() as u64 >= self.pages {
-                return Err(self.damaged("its map goes round"));
+        // A map that goes round, of empty pages, too, has more of them than the swap.
+        for _ in 0..self.pages {
+            if at == 0 {
+                return Ok(());
             }
             self.read(at, &mut page)?;
             let (entries, next) = map(&page);
             self.entries.extend(entries.take_while(|entry| *entry != 0));
+            if self.entries.len() as u64 >= self.pages {
+                break;
+            }
             at = next;
         }
-        Ok(())
+        Err(self.damaged("its map goes round"))
     }
 
     fn read(&self, at: u64, page: &mut [u8; PAGE_BYTES]) -> Result<(), String> {

@@ -22,6 +22,10 @@ use block::Block;
 const PAGE: u64 = PAGE_BYTES as u64;
 const RANGES_MAX: usize = 1024;
 const MOVED_MAX: usize = 4096;
+/// What a firmware gives a boot entry (UEFI 2.10, 3.1.2) until it has to have left.
+const WATCHDOG_SECONDS: usize = 300;
+/// Up to here a code of the watchdog's end is the firmware's own.
+const WATCHDOG_CODE: u64 = 0x1_0000;
 
 /// What is not free. Too large for the stack that a firmware gives.
 static mut MOVED: [Moved; MOVED_MAX] = [Moved { from: 0, to: 0, at: 0 }; MOVED_MAX];
@@ -53,9 +57,13 @@ fn memory_map() -> Result<&'static [Range], Status> {
 
 /// Frames in a row, which hold anything, below 4 GiB: where 32 bits reach.
 fn frames(count: u64) -> Result<u64, Refusal> {
+    frames_of(MemoryType::LOADER_DATA, count)
+}
+
+fn frames_of(kind: MemoryType, count: u64) -> Result<u64, Refusal> {
     let count = usize::try_from(count).map_err(|_| Refusal::Scratch)?;
     let place = AllocateType::MaxAddress(u32::MAX.into());
-    let place = boot::allocate_pages(place, MemoryType::LOADER_DATA, count.max(1));
+    let place = boot::allocate_pages(place, kind, count.max(1));
     place.map(|place| place.as_ptr() as u64 / PAGE).map_err(|_| Refusal::Scratch)
 }
 
@@ -132,7 +140,9 @@ impl Firmware for Machine {
         // All of the image's frames are taken or listed: what is given now is none of them.
         let aside = frames(list.pages)?;
         let tables = frames(frames_needed(header.frames))?;
-        let (words, code) = (frames((list.pages + 1) * 16 / PAGE + 1)?, frames(1)?);
+        let words = frames((list.pages + 1) * 16 / PAGE + 1)?;
+        // Strict firmware runs no page of data.
+        let code = frames_of(MemoryType::LOADER_CODE, 1)?;
         let buffers = match header.is_packed() {
             true => Buffers::at(frames(Buffers::MOST)?, Buffers::MOST),
             false => Buffers::default(),
@@ -179,10 +189,13 @@ fn resume_image() -> Result<core::convert::Infallible, blocklab_loader::Why> {
 
 #[uefi::entry]
 fn main() -> Status {
+    // A large image on a slow disk takes longer than firmware gives what it boots.
+    let _ = boot::set_watchdog_timer(0, WATCHDOG_CODE, None);
     match resume_image() {
         Ok(never) => match never {},
         Err(why) => say(format_args!("not resumed: {why}")),
     }
+    let _ = boot::set_watchdog_timer(WATCHDOG_SECONDS, WATCHDOG_CODE, None);
     Status::ABORTED
 }
 
