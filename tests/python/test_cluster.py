@@ -108,6 +108,10 @@ def test_an_image_travels_to_who_has_it_not(
     assert Path(elsewhere, Path(place).name).read_bytes() == Path(place).read_bytes()
     plan.take(3, result, str(tmp_path / "out"))
     assert plan.left(str(tmp_path / "out")) == [0, 1, 2, 4, 5]
+    [kept] = tmp_path.glob(".out.unfinished/*.run")
+    kept.write_bytes(result[:-1])
+    assert plan.left(str(tmp_path / "out")) == [0, 1, 2, 3, 4, 5], "a damaged one is done again"
+    kept.write_bytes(result)
     with pytest.raises(blocklab.StudyError, match="no result of"):
         plan.take(2, result, str(tmp_path / "out"))
     with pytest.raises(blocklab.StudyError, match="no result of"):

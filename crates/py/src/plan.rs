@@ -84,7 +84,7 @@ impl PlannedStudy {
         tell: Option<Bound<'_, PyAny>>,
     ) -> PyResult<(PathBuf, String)> {
         let cache = Cache::of_user().map_err(|failure| raised(py, &failure))?;
-        let options = Options { jobs, out, records, perfetto, fio_json: false, cache, replay };
+        let options = Options { jobs, out, records, perfetto, cache, replay, ..Options::default() };
         let results = self.attended(py, tell, |plan, watch| study::run(plan, &options, watch))?;
         Ok((results.directory.clone(), results.to_json().to_string()))
     }

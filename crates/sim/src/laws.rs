@@ -111,6 +111,9 @@ impl RandomHost {
             _ => Request::new(op, lba, sectors as u32),
         };
         request.fua = op == Op::Write && self.rng.below(8) == 0;
+        // An elevator knows of each process what it has seen.
+        request.process = self.rng.below(4) as u32;
+        request.sync = op == Op::Write && self.rng.below(4) == 0;
         request.id = RequestId(self.next_id);
         request
     }

@@ -80,7 +80,7 @@ impl PlannedStudy {
     /// The numbers of the runs that are still to be done for `target`.
     pub fn left(&self, target: &Path) -> Vec<usize> {
         let kept = Kept::beside(target);
-        (0..self.runs.len()).filter(|&number| !kept.has(&self.runs[number])).collect()
+        (0..self.runs.len()).filter(|&number| kept.load(&self.runs[number]).is_none()).collect()
     }
 
     fn numbered(&self, number: usize) -> Result<&PlannedRun, Failure> {

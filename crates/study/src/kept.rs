@@ -99,11 +99,6 @@ impl Kept {
         self.folder.join(format!("{}.run", run.digest))
     }
 
-    /// Whether there is a file of that run.
-    pub(crate) fn has(&self, run: &PlannedRun) -> bool {
-        self.file(run).exists()
-    }
-
     /// The run, where it was finished before.
     pub(crate) fn load(&self, run: &PlannedRun) -> Option<Finished> {
         Finished::from_bytes(&fs::read(self.file(run)).ok()?, run)

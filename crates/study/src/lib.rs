@@ -50,6 +50,7 @@ mod results;
 mod run;
 mod runner;
 mod schema;
+mod shared_drives;
 mod shifted;
 mod signals;
 mod simulated;

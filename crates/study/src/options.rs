@@ -19,6 +19,8 @@ pub struct Options {
     pub fio_json: bool,
     /// Where preconditioned drives are kept; without it they are made every time.
     pub cache: Option<Cache>,
+    /// Take nothing that was finished before, and keep nothing when it is interrupted.
+    pub anew: bool,
     /// The command line that repeats this study, for the report.
     pub replay: String,
 }

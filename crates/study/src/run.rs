@@ -1,7 +1,6 @@
 //! Running a plan: in parallel, preconditioned once per configuration, everything or nothing.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,6 +21,7 @@ use crate::prepared::Prepared;
 use crate::recorder::Progress;
 use crate::results::{Measured, Results};
 use crate::runner::{Job, RunResult};
+use crate::shared_drives::SharedDrives;
 use crate::spool::Spools;
 
 /// What a watcher sees while a study runs.
@@ -72,7 +72,7 @@ pub fn run(plan: &PlannedStudy, options: &Options, watch: &Watch) -> Result<Resu
     let mut output = Output::begin(&target)?;
     let kept = Kept::beside(output.target());
     // Who wants everything anew says so; and what is spooled is not kept.
-    let keeps = options.cache.is_some() && !options.spools();
+    let keeps = !options.anew && !options.spools();
     let queue = RunQueue::new(plan, options, watch, (output.path(), keeps.then_some(&kept)));
     let (results, mut notes) = queue.all()?;
     if let taken @ 1.. = watch.taken.load(Ordering::Relaxed) {
@@ -117,14 +117,6 @@ fn check_options(plan: &PlannedStudy, options: &Options) -> Result<(), Failure> 
     }
 }
 
-/// A preconditioned device that several runs start from.
-#[derive(Default)]
-struct SharedDrive {
-    device: Option<Prepared>,
-    /// Runs that still need it.
-    users: usize,
-}
-
 pub(crate) struct RunQueue<'a> {
     plan: &'a PlannedStudy,
     options: &'a Options,
@@ -137,11 +129,9 @@ pub(crate) struct RunQueue<'a> {
     metrics_only: bool,
     /// What happened to the cache.
     notes: Mutex<Vec<String>>,
-    next: AtomicUsize,
     failed: AtomicBool,
     results: Vec<Mutex<Option<Result<Measured, Failure>>>>,
-    /// By the digest of the preconditioning.
-    shared: BTreeMap<&'a str, Mutex<SharedDrive>>,
+    drives: SharedDrives<'a>,
 }
 
 impl<'a> RunQueue<'a> {
@@ -151,11 +141,7 @@ impl<'a> RunQueue<'a> {
         watch: &'a Watch,
         (directory, kept): (&'a Path, Option<&'a Kept>),
     ) -> RunQueue<'a> {
-        let mut shared = BTreeMap::<&str, Mutex<SharedDrive>>::new();
-        for digest in plan.runs.iter().filter_map(|run| run.precondition_digest.as_deref()) {
-            let entry = shared.entry(digest).or_default();
-            entry.get_mut().unwrap_or_else(PoisonError::into_inner).users += 1;
-        }
+        let digests = plan.runs.iter().map(|run| run.precondition_digest.as_deref());
         RunQueue {
             plan,
             options,
@@ -164,10 +150,9 @@ impl<'a> RunQueue<'a> {
             kept,
             metrics_only: false,
             notes: Mutex::default(),
-            next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             results: plan.runs.iter().map(|_| Mutex::default()).collect(),
-            shared,
+            drives: SharedDrives::new(digests),
         }
     }
 
@@ -193,9 +178,8 @@ impl<'a> RunQueue<'a> {
     /// Take runs from the queue until it is empty or one failed.
     fn work(&self) {
         while !self.failed.load(Ordering::Relaxed) {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(run) = self.plan.runs.get(index) else { break };
-            let result = self.caught(index, run);
+            let Some(index) = self.drives.take_run() else { break };
+            let result = self.caught(index, &self.plan.runs[index]);
             self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
             let measured = result.map(|finished| Measured::new(index as u32, finished));
             *lock(&self.results[index]) = Some(measured);
@@ -212,6 +196,9 @@ impl<'a> RunQueue<'a> {
     fn one(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
         if let Some(finished) = self.kept.and_then(|kept| kept.load(run)) {
             self.watch.taken.fetch_add(1, Ordering::Relaxed);
+            if let Some(digest) = run.precondition_digest.as_deref() {
+                self.drives.not_needed(digest);
+            }
             return Ok(finished);
         }
         let began = Instant::now();
@@ -228,7 +215,9 @@ impl<'a> RunQueue<'a> {
         let progress = &self.watch.runs[index];
         let prepared = match run.precondition_digest.as_deref() {
             None => Prepared::fresh(run.build_device()?),
-            Some(digest) => self.prepared(digest, run, &files, progress)?,
+            Some(digest) => {
+                self.drives.fork(digest, || self.make(digest, run, &files, progress))?
+            }
         };
         let Prepared { device, start, gate, mut notes } = prepared;
         let mut spools = Spools::begin(
@@ -273,29 +262,6 @@ impl<'a> RunQueue<'a> {
             _ => panicked(run, payload),
         }
     }
-
-    /// A fork of the preconditioned device; the first run that needs it makes it.
-    fn prepared(
-        &self,
-        digest: &str,
-        run: &PlannedRun,
-        files: &Files,
-        progress: &Progress,
-    ) -> Result<Prepared, Failure> {
-        let mut shared = lock(&self.shared[digest]);
-        if shared.device.is_none() {
-            let mut prepared = self.make(digest, run, files, progress)?;
-            // Sharing the tables is a copy of them: worth it for forks only.
-            if shared.users > 1 {
-                prepared.device.freeze();
-            }
-            shared.device = Some(prepared);
-        }
-        shared.users -= 1;
-        let last = shared.users == 0;
-        let device = if last { shared.device.take() } else { None };
-        Ok(device.unwrap_or_else(|| shared.device.as_ref().expect("it was just made").fork()))
-    }
 }
 
 impl RunQueue<'_> {
@@ -327,7 +293,7 @@ impl RunQueue<'_> {
 }
 
 /// A panic elsewhere is reported on its own; what the mutex guards is still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

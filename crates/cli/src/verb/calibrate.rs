@@ -10,7 +10,7 @@ use super::measured::{
     Bench, METRICS, Point, SEED, Values, by_load, error, errors, files, named, of_model,
     overwritten, row, summary,
 };
-use crate::say;
+use crate::{interrupt, say};
 
 mod descent;
 mod doubt;
@@ -24,12 +24,14 @@ mod offered;
 mod probe;
 mod scale;
 mod settings;
+mod split;
 mod steps;
 mod trial;
 mod write;
 
 use fit::Fit;
 use knobs::{Base, DIES};
+use split::Split;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -100,37 +102,6 @@ struct Fitting {
 /// Fewer points say too little about a drive.
 const POINTS_MIN: usize = 4;
 
-/// Points that are fitted to, and those that judge.
-struct Split {
-    fitted: Vec<Point>,
-    held: Vec<Point>,
-}
-
-impl Split {
-    /// Each `nth` point judges, in order of load; the first and the last are the ends of what is
-    /// known, and are fitted to.
-    fn new(mut points: Vec<Point>, nth: usize) -> Split {
-        let offered = |point: &Point| point.offered.map_or(0, |offered| offered.iops as u64);
-        points.sort_by_key(|point| {
-            (point.rw.clone(), point.bytes(), point.in_flight(), offered(point))
-        });
-        // What ran beside each other judges together.
-        let loads = by_load(&points);
-        let last = loads.len().saturating_sub(1);
-        let (mut fitted, mut held) = (Vec::new(), Vec::new());
-        for (index, load) in loads.into_iter().enumerate() {
-            let own = load.points.into_iter().map(|point| points[point].clone());
-            if judges(index, last, nth) { held.extend(own) } else { fitted.extend(own) }
-        }
-        Split { fitted, held }
-    }
-}
-
-/// Whether a point judges, of those up to `last` in their order.
-fn judges(index: usize, last: usize, nth: usize) -> bool {
-    nth > 0 && index % nth == nth / 2 && ![0, last].contains(&index)
-}
-
 /// What came of it.
 struct Calibrated {
     split: Split,
@@ -151,7 +122,7 @@ impl Fitting {
         if let Some(rows) = files::amplification(&self.from, &text)? {
             return flash::run(&self, rows);
         }
-        let (points, mut notes) = files::points(&self.from, &text)?;
+        let files::Measured { points, mut notes, steady } = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;
         let split = Split::new(points, self.hold_out);
         let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;
@@ -160,10 +131,12 @@ impl Fitting {
             return Err(Failure::input(wrong).expected(format!("a key of {}", base.model)));
         }
         let model = base.model.clone();
+        let (overwritten, unknown) = overwritten(self.overwritten, &split.fitted, steady);
+        notes.extend(unknown.filter(|_| model == "ssd"));
         let bench = Bench {
             part: &self.base,
             model: &model,
-            overwritten: overwritten(self.overwritten, &split.fitted),
+            overwritten,
             requests: self.requests,
             seed: SEED,
             keep: false,
@@ -178,10 +151,13 @@ impl Fitting {
             (base, fit)
         };
         let sets = base.tried(&fit.place, settings, bench.overwritten > 0);
-        let (fitted, more) = bench.run(&split.fitted, &sets)?;
+        let (fitted, more, held) = until_a_signal(|| {
+            let (fitted, more) = bench.run(&split.fitted, &sets)?;
+            let held =
+                if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
+            Ok((fitted, more, held))
+        })?;
         notes.extend(more);
-        let held =
-            if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
         notes.extend(doubt::notes(&[(&split.fitted, &fitted), (&split.held, &held)]));
         let calibrated = Calibrated { split, fit, fitted, held, notes };
         base.check(&self.base, &self.sets, &calibrated.fit.place)?;
@@ -200,6 +176,12 @@ impl Fitting {
         }
         Ok(u8::from(!calibrated.fits()))
     }
+}
+
+/// Do `work`, of which nothing is left when a signal ends it. Who listened for signals before has
+/// taken from them what they do by themselves.
+fn until_a_signal<T>(work: impl FnOnce() -> T) -> T {
+    interrupt::during(interrupt::end_by, work)
 }
 
 fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure> {

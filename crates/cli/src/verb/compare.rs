@@ -48,7 +48,9 @@ struct Compared {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let (points, notes) = files::points(&self.with, &files::text(&self.with)?)?;
+        let text = files::text(&self.with)?;
+        let files::Measured { points, mut notes, steady } = files::points(&self.with, &text)?;
+        let (overwritten, unknown) = overwritten(self.overwritten, &points, steady);
         let models: Result<Vec<String>, Failure> =
             self.parts.iter().map(|part| study::model_of(part)).collect();
         let models = models?;
@@ -57,9 +59,20 @@ impl Args {
             return Err(Failure::input(format!("--set {set}: none of the parts is such a device"))
                 .expected(format!("a key of {}", models.join(", "))));
         }
+        notes.extend(unknown.filter(|_| models.iter().any(|model| model == "ssd")));
         let pairs = self.parts.iter().zip(&models);
-        let compared: Result<Vec<Compared>, Failure> =
-            pairs.map(|(part, model)| self.compare(part, model, &points)).collect();
+        let compared: Result<Vec<Compared>, Failure> = pairs
+            .map(|(part, model)| {
+                self.compare(Bench {
+                    part,
+                    model,
+                    overwritten,
+                    requests: self.requests,
+                    seed: SEED,
+                    keep: true,
+                }, &points)
+            })
+            .collect();
         let compared = compared?;
         if self.json {
             say(as_json(&points, &compared, &notes));
@@ -69,12 +82,9 @@ impl Args {
         Ok(0)
     }
 
-    fn compare(&self, part: &str, model: &str, points: &[Point]) -> Result<Compared, Failure> {
-        let overwritten = overwritten(self.overwritten, points);
-        let requests = self.requests;
-        let bench = Bench { part, model, overwritten, requests, seed: SEED, keep: true };
+    fn compare(&self, bench: Bench, points: &[Point]) -> Result<Compared, Failure> {
         let (modelled, notes) = bench.run(points, &self.sets)?;
-        Ok(Compared { part: part.to_string(), modelled, notes })
+        Ok(Compared { part: bench.part.to_string(), modelled, notes })
     }
 }
 

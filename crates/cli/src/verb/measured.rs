@@ -13,13 +13,15 @@ pub(super) mod amplification;
 pub(super) mod engine;
 pub(super) mod files;
 mod fio;
+mod little;
 mod loads;
+mod outputs;
 pub(super) mod points;
 mod pts;
 mod ssdiq;
 pub(super) mod steady;
 
-pub(super) use loads::{Load, by_load};
+pub(super) use loads::{Load, by_load, questions};
 pub(super) use points::{METRICS, Point};
 
 /// By [`METRICS`]: what a drive or a part did under one load.
@@ -260,12 +262,16 @@ pub(super) fn error(measured: Option<f64>, modelled: Option<f64>) -> Option<f64>
     Some(modelled? / measured? - 1.0)
 }
 
-/// Sizes of the errors of one metric, or of all, least first.
+/// Sizes of the errors of one metric, or of all, least first. What the drive did and the part did
+/// not at all is infinitely far off.
 pub(super) fn errors(points: &[Point], modelled: &[Values], metric: Option<usize>) -> Vec<f64> {
     let wanted = |index: &usize| metric.is_none_or(|only| only == *index);
     let pairs = points.iter().zip(modelled).flat_map(|(point, modelled)| {
         let all = (0..METRICS.len()).filter(wanted);
-        all.filter_map(|index| error(point.measured[index], modelled[index]))
+        all.filter_map(|index| {
+            let measured = point.measured[index]?;
+            Some(error(Some(measured), modelled[index]).unwrap_or(f64::INFINITY))
+        })
     });
     let mut errors: Vec<f64> = pairs.map(f64::abs).collect();
     errors.sort_by(f64::total_cmp);
@@ -278,10 +284,23 @@ pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { (sorted[sorted.len() / 2 - 1] + upper) / 2.0 })
 }
 
-/// For people: the median and the worst of these errors, least first; `None` where there are none.
+/// For people: the median and the worst of these errors, least first, and how many there are of
+/// nothing; `None` where there are none.
 pub(super) fn middle_and_worst(name: &str, errors: &[f64]) -> Option<String> {
-    let (middle, worst) = (median(errors)?, errors.last()?);
-    Some(format!("{name} {:.1} % (worst {:.1} %)", 100.0 * middle, 100.0 * worst))
+    let (middle, count) = (median(errors)?, errors.len());
+    let done = errors.partition_point(|error| error.is_finite());
+    let percent = |error: f64| format!("{:.1} %", 100.0 * error);
+    Some(match done.checked_sub(1) {
+        None => format!("{name}: none of {count} numbers that the drive has"),
+        Some(last) if done == count => {
+            format!("{name} {} (worst {})", percent(middle), percent(errors[last]))
+        }
+        Some(last) => {
+            let middle = if middle.is_finite() { percent(middle) } else { "none".into() };
+            let worst = percent(errors[last]);
+            format!("{name} {middle} (worst {worst}, and {} of {count} not done)", count - done)
+        }
+    })
 }
 
 /// For people: the median and the worst error of each metric.
@@ -294,10 +313,26 @@ pub(super) fn summary(points: &[Point], modelled: &[Values]) -> String {
 }
 
 /// What a drive had behind it when it was measured, if nothing else is `asked` for: what was
-/// offered to it is steady when nothing changes any more.
-pub(super) fn overwritten(asked: Option<u32>, points: &[Point]) -> u32 {
-    let steady = |point: &Point| point.offered.is_some() && point.direction() == "write";
-    asked.unwrap_or(if points.iter().any(steady) { OVERWRITTEN } else { 0 })
+/// offered to it is `steady` when nothing changes any more, and so is what says it is. And what is
+/// to be said where nobody knows.
+pub(super) fn overwritten(
+    asked: Option<u32>,
+    points: &[Point],
+    steady: bool,
+) -> (u32, Option<String>) {
+    let writes = || points.iter().filter(|point| point.direction() == "write");
+    let percent = match steady || writes().any(|point| point.offered.is_some()) {
+        true => OVERWRITTEN,
+        false => 0,
+    };
+    let unknown = asked.is_none() && percent == 0 && writes().next().is_some();
+    let note = unknown.then(|| {
+        format!(
+            "the part was filled once and then written to, and has hardly to collect; if the drive \
+             was in its steady state, say --overwritten {OVERWRITTEN}"
+        )
+    });
+    (asked.unwrap_or(percent), note)
 }
 
 /// Percent of a drive, as SSD-iq has it.
@@ -321,4 +356,28 @@ pub(super) fn row(point: &Point, modelled: serde_json::Value) -> serde_json::Val
 pub(super) fn named(values: &Values) -> serde_json::Value {
     let names = METRICS.iter().map(|(_, name)| (*name).to_string());
     names.zip(values.iter().map(|value| json!(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_part_does_not_do_at_all_counts() {
+        let point = Point { measured: [Some(100.0), Some(10.0), None, None], ..Point::default() };
+        let points = [point.clone(), point.clone(), point];
+        let done = |iops: Option<f64>| [iops, None, Some(5.0), None];
+        let part = [done(Some(110.0)), done(Some(150.0)), done(None)];
+        assert_eq!(
+            summary(&points, &part),
+            "IOPS 50.0 % (worst 50.0 %, and 1 of 3 not done), mean us: none of 3 numbers that the \
+             drive has"
+        );
+        assert_eq!(median(&errors(&points, &part, None)), Some(f64::INFINITY));
+        assert_eq!(
+            summary(&points[..1], &part),
+            "IOPS 10.0 % (worst 10.0 %), mean us: none of 1 \
+             numbers that the drive has"
+        );
+    }
 }

@@ -83,6 +83,7 @@ impl Args {
             perfetto: self.perfetto,
             fio_json: self.fio_json,
             cache: if self.no_cache { None } else { Cache::of_user()? },
+            anew: self.no_cache,
             replay: self.replay(),
         };
         let results = interruptible(&plan, &options, &watch)

@@ -21,7 +21,8 @@ use super::knobs::{self, Base, Candidate, stated};
 use super::mechanisms;
 use super::steps::Steps;
 use super::write::{self, Findings};
-use super::{Fitting, judges};
+use super::Fitting;
+use super::split::fills;
 use crate::say;
 
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
@@ -279,11 +280,10 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     let flash = Flash::of(&base, from, capacity)?;
     rows.sort_by(|a, b| a.used.bytes(flash.capacity).total_cmp(&b.used.bytes(flash.capacity)));
     check(from, &rows, &flash)?;
-    let last = rows.len() - 1;
-    let (mut fitted, mut held) = (Vec::new(), Vec::new());
-    for (index, row) in rows.into_iter().enumerate() {
-        if judges(index, last, from.hold_out) { held.push(row) } else { fitted.push(row) }
-    }
+    let (held, fitted): (Vec<_>, Vec<_>) =
+        fills(rows, flash.capacity, from.hold_out).into_iter().partition(|(_, judges)| *judges);
+    let [fitted, held] =
+        [fitted, held].map(|rows| rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>());
     let pairs = |rows: &[Amplified]| -> Vec<(f64, f64)> {
         rows.iter().map(|row| (row.used.bytes(flash.capacity), row.waf)).collect()
     };
@@ -441,8 +441,10 @@ impl Answer<'_> {
     }
 
     fn fits(&self) -> bool {
-        let errors = Answer::errors(&self.fitted, &self.found.waf);
-        median(&errors).is_none_or(|middle| middle <= FAR)
+        let sets = [(&self.fitted, &self.found.waf), (&self.held, &self.judged)];
+        sets.iter().all(|(rows, waf)| {
+            median(&Answer::errors(rows, waf)).is_none_or(|middle| middle <= FAR)
+        })
     }
 
     fn is_known(&self) -> bool {
@@ -512,8 +514,8 @@ impl Answer<'_> {
         if !self.fits() {
             lines.push(format!(
                 "no answer: with no amount of flash does this base write what the drive writes; \
-                 half of the numbers are more than {:.0} % off; another policy of collection is \
-                 one reason (--set ssd.gc=...)",
+                 half of the numbers, fitted or held back, are more than {:.0} % off; another \
+                 policy of collection is one reason (--set ssd.gc=...)",
                 100.0 * FAR
             ));
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use study::Failure;
 
-use super::super::measured::{Bench, METRICS, Point, SEED, Values, by_load};
+use super::super::measured::{Bench, METRICS, Point, SEED, Values, by_load, questions};
 use super::knobs::{Base, Candidate, FACTOR_MAX};
 use super::steps::Steps;
 use crate::interrupt;
@@ -184,10 +184,12 @@ fn counts(seen: &[Vec<f64>]) -> Vec<f64> {
     (0..seen.first().map_or(0, Vec::len)).map(of).collect()
 }
 
-/// By residual: the load that it is of, counted from 0.
+/// By residual: the load that it is of, counted from 0; repeats of one are one.
 pub(super) fn loads(points: &[Point]) -> Vec<usize> {
-    let each = by_load(points).into_iter().enumerate().flat_map(|(index, load)| {
-        load.points.into_iter().map(move |point| (point, index)).collect::<Vec<_>>()
+    let loads = by_load(points);
+    let questions = questions(points, &loads);
+    let each = loads.into_iter().zip(questions).flat_map(|(load, question)| {
+        load.points.into_iter().map(move |point| (point, question)).collect::<Vec<_>>()
     });
     let of_point: BTreeMap<usize, usize> = each.collect();
     let known = |point: &Point| point.measured.iter().flatten().count();

@@ -6,8 +6,8 @@ use study::{Failure, TEXT_BYTES_MAX};
 
 use super::amplification::{self, Rows};
 use super::fio::of_fio;
-use super::points::{KINDS, Point, Wrong, in_units, of_table};
-use super::{again, pts, ssdiq};
+use super::points::{KINDS, Point, Wrong, of_table};
+use super::{again, little, outputs, pts, ssdiq};
 
 /// The text of a file. It is read once: a pipe has no second time.
 ///
@@ -18,22 +18,31 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
         .map_err(|why| Failure::input(format!("cannot read {}: {why}", path.display())))
 }
 
-/// The points of a file with this text, and notes: what of it says nothing that can be compared, or
-/// contradicts the rest.
+/// What a file says of a drive.
+pub(crate) struct Measured {
+    pub(crate) points: Vec<Point>,
+    /// What of it says nothing that can be compared, or contradicts the rest.
+    pub(crate) notes: Vec<String>,
+    /// Whether it says that the drive was in its steady state.
+    pub(crate) steady: bool,
+}
+
+/// The points of a file with this text.
 ///
 /// # Errors
 /// Names the file, the place in it, what is wrong and what was expected.
-pub(crate) fn points(path: &Path, text: &str) -> Result<(Vec<Point>, Vec<String>), Failure> {
+pub(crate) fn points(path: &Path, text: &str) -> Result<Measured, Failure> {
     let help = "docs/howto/compare-with-my-drive.md says what can be read";
-    let (points, mut notes) = of_text(text).map_err(|why| wrong(path, why, help))?;
-    in_units(&points).map_err(|why| wrong(path, why, help))?;
+    let (mut points, mut notes) = of_text(text).map_err(|why| wrong(path, why, help))?;
+    little::in_units(&points).map_err(|why| wrong(path, why, help))?;
+    notes.extend(little::leave_out(&mut points));
     if points.is_empty() {
         let notes: String = notes.iter().map(|why| format!("; {why}")).collect();
         let what = format!("{}: nothing to compare with{notes}", path.display());
         return Err(Failure::input(what).expected(format!("jobs of one of {}", KINDS.join(", "))));
     }
     notes.extend(again::note(&points));
-    Ok((points, notes))
+    Ok(Measured { points, notes, steady: !outputs::is_one(text) && pts::is_table(text) })
 }
 
 /// Its rows of write amplification; `None` when it is something else.
@@ -52,11 +61,7 @@ fn wrong(path: &Path, (what, expected): Wrong, help: &str) -> Failure {
 /// The points of a text: fio's JSON, a table of SNIA's PTS, or any other table.
 pub(crate) fn of_text(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     match text {
-        _ if text.trim_start().starts_with('{') => of_fio(text),
-        // What fio warned of goes to the same place as its output.
-        _ if text.starts_with("fio: ") || text.starts_with("fio-") => {
-            of_fio(text.find("\n{").map_or(text, |at| &text[at + 1..]))
-        }
+        _ if outputs::is_one(text) => of_fio(text),
         _ if pts::is_table(text) => pts::read(text),
         _ if ssdiq::is_table(text) => ssdiq::read(text),
         _ => of_table(text),
@@ -65,6 +70,7 @@ pub(crate) fn of_text(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::overwritten;
     use super::*;
 
     #[test]
@@ -74,5 +80,23 @@ mod tests {
         let (points, _) = of_text(&text).unwrap();
         assert_eq!(points[0].measured[0], Some(5.0));
         assert!(of_text("fio: no such file\n").unwrap_err().0.starts_with("line 1: "));
+    }
+
+    #[test]
+    fn what_a_drive_had_behind_it_is_said_or_asked_for() {
+        let of = |text: &str| {
+            let Measured { points, steady, .. } = points(Path::new("a.csv"), text).unwrap();
+            let told = |asked| {
+                let (percent, note) = overwritten(asked, &points, steady);
+                (percent, note.is_some())
+            };
+            [told(None), told(Some(0))]
+        };
+        let snia = "Test,IOPS\nThreads,2\nOIO/Thread,16\nBlock Size (KiB),0/100,100/0\n4,9,9\n";
+        assert_eq!(of(snia), [(300, false), (0, false)]);
+        let table = |row: &str| format!("rw,bs,iodepth,iops,offered_iops\n{row}\n");
+        assert_eq!(of(&table("randwrite,4k,1,9,10")), [(300, false), (0, false)]);
+        assert_eq!(of(&table("randwrite,4k,1,9,")), [(0, true), (0, false)]);
+        assert_eq!(of(&table("randread,4k,1,9,")), [(0, false); 2]);
     }
 }

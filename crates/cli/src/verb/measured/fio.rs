@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use workload::fio;
 
 use super::engine::{SYNCHRONOUS, USUAL};
+use super::outputs::{Entry, entries, runs};
 use super::points::{Beside, KINDS, Offered, Point, Wrong, of_process, unless_left_out};
 
 /// A job's option: its own, or that of all.
@@ -50,37 +51,52 @@ fn reshaped(global: &Map<String, Value>, job: &Value, rw: &str) -> Option<String
     })
 }
 
-/// A job of fio, and what is to be said of it.
+/// A job of fio.
 struct Job<'a> {
     /// Its own; with a number where others before it, which are not its clones, have it, too.
     name: String,
     /// Its entries: without group_reporting, one for each of `numjobs`.
-    clones: Vec<&'a Value>,
+    clones: Vec<Entry<'a>>,
 }
 
-fn by_job(entries: &[Value]) -> Vec<Job<'_>> {
+impl Job<'_> {
+    /// Whether both ran beside each other. Files of several runs may be put into one; and where fio
+    /// does not say when a job began, those of a group began at once.
+    fn is_beside(&self, other: &Job) -> bool {
+        let (own, other) = (&self.clones[0], &other.clones[0]);
+        let groups = own.number("groupid").zip(other.number("groupid"));
+        let later = |entry: &Entry| option(entry.global, entry.job, &LATER).is_some();
+        own.run == other.run
+            && groups.is_some_and(|(a, b)| a == b)
+            && own.began_with(other).unwrap_or(!later(own) && !later(other))
+    }
+}
+
+/// Options of a job that begins after the others of its group.
+const LATER: [&str; 3] = ["startdelay", "start_delay", "wait_for"];
+
+fn by_job<'a>(entries: &[Entry<'a>]) -> Vec<Job<'a>> {
     let mut found: Vec<Job> = Vec::new();
     for entry in entries {
-        if let Some(job) = found.iter_mut().find(|job| is_clone(job.clones[0], entry)) {
-            job.clones.push(entry);
+        if let Some(job) = found.iter_mut().find(|job| is_clone(&job.clones[0], entry)) {
+            job.clones.push(*entry);
             continue;
         }
-        let same = |job: &&Job| job.clones[0].get("jobname") == entry.get("jobname");
+        let same = |job: &&Job| job.clones[0].job.get("jobname") == entry.job.get("jobname");
         let before = found.iter().filter(same).count();
-        let name = entry.get("jobname").and_then(Value::as_str).unwrap_or_default();
+        let name = entry.job.get("jobname").and_then(Value::as_str).unwrap_or_default();
         let name = if before > 0 { format!("{name} #{}", before + 1) } else { name.to_string() };
-        found.push(Job { name, clones: vec![entry] });
+        found.push(Job { name, clones: vec![*entry] });
     }
     found
 }
 
 /// Whether two entries are of clones of one job. Sections may have one name, and so may the jobs of
 /// several runs in one file.
-fn is_clone(first: &Value, other: &Value) -> bool {
-    let start = |job: &Value| job.get("job_start").and_then(Value::as_u64);
-    let starts = start(first).zip(start(other));
-    ["jobname", "job options", "groupid"].iter().all(|key| first.get(key) == other.get(key))
-        && starts.is_none_or(|(a, b)| a.abs_diff(b) < AT_ONCE_MS)
+fn is_clone(first: &Entry, other: &Entry) -> bool {
+    first.run == other.run
+        && first.has_the_options_of(other)
+        && first.began_with(other).unwrap_or(true)
 }
 
 /// Whether a job was kept within a part of the drive.
@@ -89,7 +105,25 @@ fn is_within(global: &Map<String, Value>, job: &Value) -> bool {
 }
 
 /// The points that a job is, by their `rw`, or why it is left out.
-fn patterns(global: &Map<String, Value>, job: &Value) -> Result<Vec<String>, String> {
+fn patterns(job: &Job) -> Result<Vec<String>, String> {
+    let Entry { global, job: first, .. } = job.clones[0];
+    let own = kinds(global, first)?;
+    let other = |rw: &String| if rw.ends_with("read") { "write" } else { "read" };
+    let does = |direction: &str| {
+        let pointer = format!("/{direction}/iops");
+        let iops = |entry: &Entry| entry.job.pointer(&pointer).and_then(Value::as_f64);
+        job.clones.iter().filter_map(iops).any(|iops| iops > 0.0)
+    };
+    match &own[..] {
+        [rw] if does(other(rw)) => {
+            Err(format!("rw={rw}, to which group_reporting added {}s of another,", other(rw)))
+        }
+        _ => Ok(own),
+    }
+}
+
+/// The same, by its options.
+fn kinds(global: &Map<String, Value>, job: &Value) -> Result<Vec<String>, String> {
     let rw = option(global, job, &["rw", "readwrite"]).unwrap_or("read");
     let paced = option(global, job, &["rate_iops"]).is_some();
     let own = match rw {
@@ -106,32 +140,27 @@ fn patterns(global: &Map<String, Value>, job: &Value) -> Result<Vec<String>, Str
 }
 
 pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let whole: Value = serde_json::from_str(text)
-        .map_err(|why| (format!("line {}: {why}", why.line()), "fio's JSON output".into()))?;
-    let jobs = whole.get("jobs").and_then(Value::as_array).ok_or_else(|| {
-        ("there is no list `jobs`".to_string(), "the output of fio --output-format=json".into())
-    })?;
-    let none = Map::new();
-    let global = whole.get("global options").and_then(Value::as_object).unwrap_or(&none);
-    let jobs = by_job(jobs);
-    let (mut points, mut notes, mut began) = (Vec::new(), Vec::new(), Vec::new());
+    let (runs, none) = (runs(text)?, Map::new());
+    let jobs = by_job(&entries(&runs, &none)?);
+    let (mut points, mut notes, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cached, mut within): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let mut unnamed: Vec<&str> = Vec::new();
-    for Job { name, clones } in &jobs {
-        let own = match patterns(global, clones[0]) {
+    for (number, job) in jobs.iter().enumerate() {
+        let name = &job.name;
+        let own = match patterns(job) {
             Ok(own) => own,
             Err(option) => {
                 notes.push(format!("job `{name}`: {option} is left out"));
                 continue;
             }
         };
-        cached.extend(may_be_cached(global, clones[0]).then_some(&**name));
-        within.extend(is_within(global, clones[0]).then_some(&**name));
-        let paced = option(global, clones[0], &["rate_iops"]).is_some();
+        let Entry { global, job: first, .. } = job.clones[0];
+        cached.extend(may_be_cached(global, first).then_some(&**name));
+        within.extend(is_within(global, first).then_some(&**name));
         let of_name = |(what, expected): Wrong| (format!("job `{name}`: {what}"), expected);
         for rw in &own {
-            let mut point = of_jobs(global, rw, clones).map_err(of_name)?;
-            let has_engine = option(global, clones[0], &["ioengine"]).is_some();
+            let mut point = of_jobs(rw, &job.clones).map_err(of_name)?;
+            let has_engine = option(global, first, &["ioengine"]).is_some();
             if point.iodepth > 1 && !has_engine && unnamed.last() != Some(&&**name) {
                 unnamed.push(name);
             }
@@ -142,10 +171,10 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
                 point.beside = Some(Beside { load: name.clone(), job: name.clone() });
             }
             points.push(point);
-            began.push(Began::of(name, clones[0], paced));
+            of_job.push(number);
         }
     }
-    at_once(&mut points, &began);
+    at_once(&mut points, &jobs, &of_job);
     notes.extend(note_of(&cached, "without direct=1, the host's page cache may have answered"));
     let all_over = "size kept it within a part of the drive, and parts are asked all over";
     notes.extend(note_of(&within, all_over));
@@ -168,45 +197,19 @@ fn note_of(jobs: &[&str], what: &str) -> Option<String> {
     Some(format!("{which}: {what}"))
 }
 
-/// When a job began, if fio says so.
-struct Began<'a> {
-    name: &'a str,
-    /// Its group, and milliseconds.
-    at: Option<(u64, u64)>,
-    paced: bool,
-}
-
-impl<'a> Began<'a> {
-    fn of(name: &'a str, job: &Value, paced: bool) -> Began<'a> {
-        let of = |key: &str| job.get(key).and_then(Value::as_u64);
-        Began { name, at: of("groupid").zip(of("job_start")), paced }
-    }
-
-    /// Whether both ran beside each other: files of several runs may be put into one.
-    fn is_beside(&self, other: &Began) -> bool {
-        let near = |(a, b): ((u64, u64), (u64, u64))| a.0 == b.0 && a.1.abs_diff(b.1) < AT_ONCE_MS;
-        self.at.zip(other.at).is_some_and(near)
-    }
-}
-
-/// Jobs of one group that begin within so many milliseconds run beside each other.
-const AT_ONCE_MS: u64 = 1_000;
-
-/// Points of jobs that ran at once, if any of them has a rate, are of one load.
-fn at_once(points: &mut [Point], began: &[Began]) {
+/// Points of jobs that ran at once are of one load; `of_job` says of which job each is.
+fn at_once(points: &mut [Point], jobs: &[Job], of_job: &[usize]) {
     for first in 0..points.len() {
-        let mut own: Vec<usize> = (0..points.len())
-            .filter(|&index| began[index].is_beside(&began[first]))
-            .filter(|&index| began[index].name != began[first].name || index == first)
-            .collect();
-        let paced = own.iter().any(|&index| began[index].paced);
-        if own.len() < 2 || own[0] < first || !paced {
+        let near = |index: &usize| {
+            of_job[*index] == of_job[first] || jobs[of_job[*index]].is_beside(&jobs[of_job[first]])
+        };
+        let own: Vec<usize> = (0..points.len()).filter(near).collect();
+        // Alone, or seen from the first of them.
+        if own[0] < first || own.iter().all(|&index| of_job[index] == of_job[first]) {
             continue;
         }
-        // The other half of the first one's mix, too.
-        own.extend((0..points.len()).filter(|&index| began[index].name == began[first].name));
         for index in own {
-            let (load, job) = (began[first].name.to_string(), began[index].name.to_string());
+            let (load, job) = (jobs[of_job[first]].name.clone(), jobs[of_job[index]].name.clone());
             points[index].beside = Some(Beside { load, job });
         }
     }
@@ -234,20 +237,21 @@ fn one_at_a_time(engine: Option<&str>, iodepth: u32) -> Result<(), Wrong> {
 
 /// The point of a job and its clones: rates add up, the mean is that of all, a percentile that of
 /// the clone in which it was largest.
-fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<Point, Wrong> {
-    let number = |names: &[&str]| match option(global, clones[0], names) {
+fn of_jobs(rw: &str, clones: &[Entry]) -> Result<Point, Wrong> {
+    let Entry { global, job: first, .. } = clones[0];
+    let number = |names: &[&str]| match option(global, first, names) {
         None => Ok(1),
         Some(text) => text
             .trim()
             .parse::<u32>()
             .map_err(|_| (format!("{} is `{text}`", names[0]), "a whole number".to_string())),
     };
-    let bs = option(global, clones[0], &["bs", "blocksize"]).unwrap_or("4k").to_string();
+    let bs = option(global, first, &["bs", "blocksize"]).unwrap_or("4k").to_string();
     let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
-    one_at_a_time(option(global, clones[0], &["ioengine"]), iodepth)?;
+    one_at_a_time(option(global, first, &["ioengine"]), iodepth)?;
     let direction = if rw.ends_with("read") { "read" } else { "write" };
-    let of = |clone: &Value, pointer: &str| {
-        clone.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
+    let of = |clone: &Entry, pointer: &str| {
+        clone.job.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
     };
     let iops: Option<Vec<f64>> = clones.iter().map(|clone| of(clone, "iops")).collect();
     let iops = iops.ok_or_else(|| {
@@ -255,7 +259,7 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
     })?;
     let total: f64 = iops.iter().sum();
     // fio 2 wrote microseconds.
-    let time = |clone: &Value, kind: &str, pointer: &str| {
+    let time = |clone: &Entry, kind: &str, pointer: &str| {
         let ns = of(clone, &format!("{kind}_ns/{pointer}")).map(|ns| ns / 1e3);
         ns.or_else(|| of(clone, &format!("{kind}/{pointer}")))
     };
@@ -264,22 +268,28 @@ fn of_jobs(global: &Map<String, Value>, rw: &str, clones: &[&Value]) -> Result<P
         .map(|means| means.iter().zip(&iops).map(|(mean, rate)| mean * rate).sum::<f64>() / total);
     let largest = |key: &str| {
         let pointer = format!("percentile/{key}");
-        clones.iter().filter_map(|clone| time(clone, "clat", &pointer)).reduce(f64::max)
+        // Those of the whole time, as the mean is, or of what follows the submission, and that.
+        let whole = |clone: &Entry| {
+            time(clone, "lat", &pointer).or_else(|| {
+                let submitted = time(clone, "slat", "mean").unwrap_or_default();
+                time(clone, "clat", &pointer).map(|since| since + submitted)
+            })
+        };
+        clones.iter().filter_map(whole).reduce(f64::max)
     };
     let measured = [Some(total), mean, largest("50.000000"), largest("99.000000")];
     let measured = unless_left_out(measured);
     let numjobs = numjobs.max(clones.len() as u32);
-    let offered = match option(global, clones[0], &["rate_iops"]) {
+    let offered = match option(global, first, &["rate_iops"]) {
         None => None,
         Some(rates) => {
             // One for both, or those of reads and of writes.
             let (read, write) = rates.split_once(',').unwrap_or((rates, rates));
             let own = if direction == "read" { read } else { write };
-            let iops = rate(global, clones[0], own).ok_or_else(|| {
+            let iops = rate(global, first, own).ok_or_else(|| {
                 (format!("rate_iops is `{rates}`"), "requests a second, as 5000 or 8k".to_string())
             })?;
-            let poisson =
-                of_process(option(global, clones[0], &["rate_process"]).unwrap_or_default())?;
+            let poisson = of_process(option(global, first, &["rate_process"]).unwrap_or_default())?;
             Some(Offered { iops: iops * f64::from(numjobs), poisson })
         }
     };
@@ -531,5 +541,51 @@ mod tests {
             .map(|point| point.beside.as_ref().map_or("", |beside| beside.load.as_str()))
             .collect();
         assert_eq!(loads, ["a", "a", ""]);
+    }
+
+    /// fio runs the sections of a group at once, each with a part of the drive.
+    #[test]
+    fn sections_that_ran_at_once_are_one_load_with_and_without_rates() {
+        let of = |[a, b]: [&str; 2], own: &str| {
+            let one = |name: &str, add: &str| {
+                let keys = format!(r#""jobname":"{name}",{add}"#);
+                let job = JOB.replace(r#""jobname":"a","#, &keys);
+                job.replace(r#""iodepth":"8""#, &format!(r#""iodepth":"8"{own}"#))
+            };
+            let (points, _) = of_fio(&fio(&[one("a", a), one("b", b)].join(","))).unwrap();
+            let load = |point: &Point| point.beside.as_ref().map(|beside| beside.load.clone());
+            points.iter().map(load).collect::<Vec<_>>()
+        };
+        let (one, apart) = (vec![Some("a".to_string()); 2], vec![None; 2]);
+        let at = |start: u64| format!(r#""groupid":0,"job_start":{start},"#);
+        assert_eq!(of([&at(5_000), &at(5_010)], ""), one);
+        assert_eq!(of([&at(5_000), &at(9_000)], ""), apart);
+        // What does not say when it began is of its group, or of none.
+        let group = |number: u64| format!(r#""groupid":{number},"#);
+        assert_eq!(of([&group(0), &group(0)], ""), one);
+        assert_eq!(of([&group(0), &group(1)], ""), apart);
+        assert_eq!(of([&group(0), &group(0)], r#","startdelay":"60""#), apart);
+        assert_eq!(of(["", ""], ""), apart);
+    }
+
+    #[test]
+    fn what_group_reporting_adds_up_is_left_out_with_a_word() {
+        let job = JOB.replace("\"read\":", r#""write":{"iops":9},"read":"#);
+        let (points, notes) = of_fio(&fio(&job)).unwrap();
+        let said = "job `a`: rw=randread, to which group_reporting added writes of another, is \
+                    left out";
+        assert_eq!((points.len(), &*notes), (0, &[said.to_string()][..]));
+        let none = job.replace(r#"{"iops":9}"#, r#"{"iops":0}"#);
+        assert_eq!(of_fio(&fio(&none)).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn percentiles_are_of_the_whole_time() {
+        let of = |job: &str| of_fio(&fio(job)).unwrap().0[0].measured;
+        let submitted = JOB.replace(r#""clat_ns""#, r#""slat_ns":{"mean":250},"clat_ns""#);
+        assert_eq!(of(&submitted), [Some(100.5), Some(2.0), Some(1.75), Some(9.25)]);
+        let whole = r#""lat_ns":{"mean":2000,"percentile":{"50.000000":1600,"99.000000":9100}}"#;
+        let own = submitted.replace(r#""lat_ns":{"mean":2000}"#, whole);
+        assert_eq!(of(&own), [Some(100.5), Some(2.0), Some(1.6), Some(9.1)]);
     }
 }

@@ -49,6 +49,28 @@ pub(in crate::verb) fn by_load(points: &[Point]) -> Vec<Load> {
     found
 }
 
+/// By load: the number of what was asked there. Loads that were measured several times have one
+/// number, and say nothing of each other that a held-back one would.
+pub(in crate::verb) fn questions(points: &[Point], loads: &[Load]) -> Vec<usize> {
+    let asked = |load: &Load| -> Vec<Point> {
+        let own = load.points.iter().map(|&index| {
+            let point = points[index].asked();
+            // A size may be written in two ways, and loads have names of their own.
+            Point { bs: point.bytes().to_string(), beside: None, ..point }
+        });
+        own.collect()
+    };
+    let mut known: Vec<Vec<Point>> = Vec::new();
+    let mut number = |load: &Load| {
+        let own = asked(load);
+        known.iter().position(|other| *other == own).unwrap_or_else(|| {
+            known.push(own);
+            known.len() - 1
+        })
+    };
+    loads.iter().map(&mut number).collect()
+}
+
 impl Load {
     /// Whether it is run for a time, at the rates that its jobs say.
     pub(super) fn is_open(&self, points: &[Point]) -> bool {

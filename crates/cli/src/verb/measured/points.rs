@@ -1,6 +1,6 @@
 //! Points that were measured on a drive, and tables of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sim::SECTOR_BYTES;
 
@@ -17,7 +17,7 @@ const SPELT: [(&str, &str); 2] = [("writerand", "randwrite"), ("readrand", "rand
 /// What fio has, too, and what is not compared.
 const MIXED: [&str; 6] = ["rw", "readwrite", "randrw", "trim", "randtrim", "append"];
 /// The columns of a table, and the names that others give them.
-const COLUMNS: [(&str, &[&str]); 12] = [
+const COLUMNS: [(&str, &[&str]); 13] = [
     ("rw", &["operation"]),
     ("bs", &["block_size", "blocksize"]),
     ("iodepth", &["qd", "depth", "queue_depth"]),
@@ -30,7 +30,14 @@ const COLUMNS: [(&str, &[&str]); 12] = [
     ("rate_process", &[]),
     ("load", &[]),
     ("job", &[]),
+    ("rate", &[]),
 ];
+/// What fio throttles by, in bytes a second: such a row says what was asked for, not what a drive
+/// does.
+const RATE: usize = 12;
+/// Columns that say of which drive, and measured how, a row is.
+const OF_ONE: [&str; 8] =
+    ["device", "drive", "drive_id", "model", "pattern", "engine", "ioengine", "scheduler"];
 /// Other units of a column that ends in `_us`, and microseconds of each.
 const UNITS: [(&str, f64); 3] = [("_ns", 1e-3), ("_ms", 1e3), ("_s", 1e6)];
 /// IOPS and microseconds: a request in a quarter of an hour, and a nanosecond, at least.
@@ -164,48 +171,6 @@ fn short(value: f64) -> String {
 /// What is wrong, and what was expected.
 pub(crate) type Wrong = (String, String);
 
-/// More in flight than the depth allows, or much less, is neither measured nor a drive's.
-const IN_FLIGHT: std::ops::RangeInclusive<f64> = 0.2..=1.5;
-/// What tells milliseconds or nanoseconds from microseconds.
-const UNITS_APART: [f64; 2] = [1e-3, 1e3];
-
-/// Whether rates and times are in the units that they are taken for: by Little's law, what is done
-/// in a mean latency is what is in flight.
-pub(super) fn in_units(points: &[Point]) -> Result<(), Wrong> {
-    for (metric, name) in [(1, "mean"), (2, "p50")] {
-        let closed = points.iter().filter(|one| one.offered.is_none() && one.beside.is_none());
-        let share = |point: &Point| {
-            let [iops, latency] = [point.measured[0]?, point.measured[metric]?];
-            Some(iops * latency / 1e6 / point.in_flight() as f64)
-        };
-        let mut shares: Vec<f64> = closed.filter_map(share).collect();
-        shares.sort_by(f64::total_cmp);
-        let Some(&middle) = shares.get(shares.len() / 2) else { continue };
-        // A median may be anywhere below the mean, but not in all points by a unit.
-        let apart = |unit: f64| shares.iter().all(|share| IN_FLIGHT.contains(&(share / unit)));
-        let right = if name == "mean" {
-            IN_FLIGHT.contains(&middle)
-        } else {
-            !UNITS_APART.into_iter().any(apart)
-        };
-        if right {
-            return Ok(());
-        }
-        let what = format!(
-            "IOPS times {name} latency is {} times the requests in flight, in the middle of {} \
-             points",
-            if middle < 0.1 { format!("{middle:.0e}") } else { format!("{middle:.1}") },
-            shares.len()
-        );
-        let expected = format!(
-            "once, by Little's law: requests a second in `iops` (not KB/s), microseconds in \
-             `{name}_us` (a column `{name}_ms` holds milliseconds), and iodepth of each job"
-        );
-        return Err((what, expected));
-    }
-    Ok(())
-}
-
 /// The head of a table, for people.
 pub(crate) fn shown(header: &csv::StringRecord) -> String {
     header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect()
@@ -249,10 +214,10 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()],
         .find(|((name, _), place)| place.is_none() && NEEDED.contains(name));
     let Some(((name, _), _)) = missing else { return Ok(found) };
     let shown = shown(header);
-    let known = COLUMNS.map(|(name, _)| name).join(",");
+    let known: Vec<&str> = COLUMNS[..RATE].iter().map(|(name, _)| *name).collect();
     Err((
         format!("line 1 is `{shown}`, without a column `{name}`"),
-        format!("fio's JSON, or a table with the columns {known}"),
+        format!("fio's JSON, or a table with the columns {}", known.join(",")),
     ))
 }
 
@@ -283,7 +248,7 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
     let places = columns(header)?;
     let (mut points, mut left_out) = (Vec::<Point>::new(), BTreeMap::<String, u64>::new());
-    let mut lines = Vec::new();
+    let (mut lines, mut drives) = (Vec::new(), Drives::of(header));
     for (index, row) in reader.records().enumerate() {
         let line = index + 2;
         let row = row.map_err(|why| match why.kind() {
@@ -306,6 +271,10 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             *left_out.entry(rw).or_default() += 1;
             continue;
         }
+        if !matches!(cells[RATE].0, "" | "0") {
+            *left_out.entry(format!("{rw} with a `rate`")).or_default() += 1;
+            continue;
+        }
         // Where two jobs share a machine, one of them may get nothing done.
         if cells[4].0.parse() == Ok(0.0) && cells[8].0.is_empty() {
             *left_out.entry(format!("{} without a request", cells[0].0)).or_default() += 1;
@@ -317,12 +286,46 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         if let Some((what, want)) = known {
             return Err((format!("line {line}: {what}"), want));
         }
+        drives.see(&row);
         points.push(point);
         lines.push(line);
     }
     let left_out = left_out.iter().map(|(rw, lines)| format!("{lines} lines of rw={rw} left out"));
-    Ok((points, left_out.collect()))
+    Ok((points, left_out.chain(drives.notes()).collect()))
 }
+
+/// What the columns that say of which drive a row is have in the rows that count.
+struct Drives(Vec<(&'static str, usize, BTreeSet<String>)>);
+
+impl Drives {
+    fn of(header: &csv::StringRecord) -> Drives {
+        let place = |name| Some((name, column(header, name)?, BTreeSet::new()));
+        Drives(OF_ONE.into_iter().filter_map(place).collect())
+    }
+
+    fn see(&mut self, row: &csv::StringRecord) {
+        for (_, place, seen) in &mut self.0 {
+            seen.insert(row.get(*place).unwrap_or_default().trim().to_string());
+        }
+    }
+
+    fn notes(self) -> impl Iterator<Item = String> {
+        let several = self.0.into_iter().filter(|(_, _, seen)| seen.len() > 1);
+        several.map(|(name, _, seen)| {
+            let some: Vec<&str> = seen.iter().map(String::as_str).take(SHOWN).collect();
+            let more = if seen.len() > SHOWN { ", ..." } else { "" };
+            format!(
+                "the rows have {} values of `{name}` ({}{more}): if these are not one drive in one \
+                 state, measured in one way, keep the rows of one",
+                seen.len(),
+                some.join(", ")
+            )
+        })
+    }
+}
+
+/// Values that are named.
+const SHOWN: usize = 4;
 
 /// Why a point, which has the load and the job of another one in this line, is not of that job: it
 /// is run as one, with the keys of the first.
@@ -355,7 +358,7 @@ fn unlike(known: &Point, point: &Point, line: usize) -> Option<Wrong> {
 
 fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
     let whole = |index: usize| match cells[index].0 {
-        "" => Ok(1),
+        "" if !NEEDED.contains(&COLUMNS[index].0) => Ok(1),
         text => text.parse::<u32>().map_err(|_| {
             (format!("{} is `{text}`", COLUMNS[index].0), "a whole number, 1 to 4096".to_string())
         }),
@@ -440,20 +443,13 @@ mod tests {
     }
 
     #[test]
-    fn units_that_make_no_sense_are_told_by_what_is_in_flight() {
-        let of = |rows: &str| in_units(&of_table(&format!("{HEADER}\n{rows}")).unwrap().0);
-        assert_eq!(of("read,4k,1,1,16583,60,,\nread,4k,32,1,400000,80,,\n"), Ok(()));
-        // KB/s, milliseconds; and what has no mean says nothing.
-        for (row, times) in [("66332,60,,", "4.0"), ("16583,0.06,,", "1e-3")] {
-            let (what, _) = of(&format!("read,4k,1,1,{row}\n")).unwrap_err();
-            assert!(what.contains(&format!("is {times} times")), "{what}");
-        }
-        // A median says less, but that all are milliseconds.
-        assert_eq!(of("read,4k,1,1,16583,,0.06,\nread,4k,2,1,9000,,50,\n"), Ok(()));
-        assert_eq!(of("read,4k,1,1,66332,,50,\n"), Ok(()));
-        let (what, expected) = of("read,4k,1,1,16583,,0.06,\n").unwrap_err();
-        assert!(what.contains("times p50 latency is 1e-3"), "{what}");
-        assert!(expected.contains("a column `p50_ms`"), "{expected}");
+    fn what_was_throttled_is_left_out_and_what_is_of_several_is_told() {
+        let text = "device,engine,rw,bs,iodepth,iops,rate\na,x,read,4k,1,9,\na,y,read,4k,2,9,0\n\
+                    a,y,read,4k,4,9,\nb,z,read,4k,4,9,100m\n";
+        let (points, notes) = of_table(text).unwrap();
+        assert_eq!((points.len(), notes.len()), (3, 2), "{notes:?}");
+        assert_eq!(notes[0], "1 lines of rw=read with a `rate` left out");
+        assert!(notes[1].starts_with("the rows have 2 values of `engine` (x, y): "), "{notes:?}");
     }
 
     #[test]
@@ -529,6 +525,7 @@ mod tests {
             ("read,4k,1,1,x,,,", "line 2: iops is `x`"),
             ("read,fast,1,1,1,,,", "line 2: bs is `fast`"),
             ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
+            ("read,4k,,1,1,,,", "line 2: iodepth is ``"),
             ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
             ("read,4k,1,1,NaN,,,", "line 2: IOPS is NaN"),
             ("read,4k,1,1,1e-300,,,", "line 2: IOPS is 1e-300"),

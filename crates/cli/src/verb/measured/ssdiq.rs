@@ -13,8 +13,13 @@ use super::points::{
 /// What the table is known by.
 const RATE: &str = "target_rate_per_s";
 const WRITTEN: &str = "achieved_write_iops";
-/// What may say whose lines these are.
-const DRIVE: [&str; 2] = ["drive_id", "drive"];
+/// What may say whose lines these are, and of which experiment: of each there is one.
+const OF_ONE: [(&str, &str); 4] = [
+    ("drive_id", "drives"),
+    ("drive", "drives"),
+    ("pattern", "patterns of writes"),
+    ("capacity_GiB", "fills, in GiB"),
+];
 const QUIET: f64 = 5_000.0;
 const READS: f64 = 0.01;
 const THREADS: u32 = 6;
@@ -47,8 +52,10 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         "probe_write_us_50p",
         "probe_write_us_99p",
     ];
-    let drive = DRIVE.iter().find_map(|name| place(name));
-    let (mut drives, mut rates): (Vec<String>, Repeats) = Default::default();
+    let of_one = OF_ONE.iter().filter_map(|(name, what)| Some((*what, place(name)?)));
+    let mut of_one: Vec<(&str, usize, Vec<String>)> =
+        of_one.map(|(what, place)| (what, place, Vec::new())).collect();
+    let mut rates = Repeats::default();
     for (index, row) in reader.records().enumerate() {
         let line = index + 2;
         let row = row.map_err(|why| (format!("line {line}: {why}"), "as many as line 1".into()))?;
@@ -60,10 +67,11 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
                 _ => Err((format!("line {line}: {name} is `{text}`"), POSSIBLE_TOLD.into())),
             }
         };
-        if let Some(own) = drive.and_then(|place| row.get(place))
-            && !drives.iter().any(|known| known == own)
-        {
-            drives.push(own.to_string());
+        for (_, place, seen) in &mut of_one {
+            let own = row.get(*place).unwrap_or_default();
+            if !seen.iter().any(|known| known == own) {
+                seen.push(own.to_string());
+            }
         }
         let rate = number(RATE)?.filter(|rate| *rate > QUIET).ok_or_else(|| {
             (format!("line {line}: {RATE} is none"), format!("more than the quiet {QUIET}"))
@@ -74,8 +82,8 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         }
         rates.entry((rate / REPEATS) as u64).or_default().push(found);
     }
-    if drives.len() > 1 {
-        let what = format!("lines of {} drives: {}", drives.len(), drives.join(", "));
+    if let Some((what, _, seen)) = of_one.iter().find(|(_, _, seen)| seen.len() > 1) {
+        let what = format!("lines of {} {what}: {}", seen.len(), seen.join(", "));
         return Err((what, "those of one, below the first line, in a file of their own".into()));
     }
     let points = rates.iter().flat_map(|(rate, repeats)| {
@@ -88,7 +96,8 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     });
     let points: Vec<Point> = points.collect();
     let notes = vec![format!(
-        "SSD-iq's {} rates: {THREADS} threads write, and the latencies are of a quiet one beside",
+        "SSD-iq's {} rates: taken for {THREADS} threads that write, each at most {DEPTH} at once, \
+         and the latencies for those of a quiet one beside",
         rates.len()
     )];
     Ok((points, notes))
@@ -151,6 +160,15 @@ mod tests {
         ] {
             let (what, _) = read(&format!("{HEAD}\n{row}\n")).unwrap_err();
             assert!(what.starts_with(said), "{what}");
+        }
+        // Medians over two experiments would be of none.
+        for (column, said) in [
+            ("pattern", "lines of 2 patterns of writes: uniform, zipf"),
+            ("capacity_GiB", "lines of 2 fills, in GiB: uniform, zipf"),
+        ] {
+            let text =
+                format!("{HEAD},{column}\na,20000,1,1,1,1,1,1,uniform\na,30000,1,1,1,1,1,1,zipf\n");
+            assert_eq!(read(&text).unwrap_err().0, said);
         }
     }
 }

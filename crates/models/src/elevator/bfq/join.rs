@@ -239,6 +239,7 @@ impl Bfq {
             in_burst_list: q.in_burst_list,
             plain: q.entity.plain,
             think: q.think,
+            answered: q.answered,
             watched_since: q.watched_since,
             idle_ns: q.idle_ns,
             inject: q.inject.saved(),
@@ -248,25 +249,49 @@ impl Bfq {
 
     /// It has sought for too long beside others: the process has its own queue again.
     pub(super) fn split(&mut self, now: Nanos, what: &Request, process: u32, queue: u32) -> u32 {
+        let waker = self.waker_of(queue);
         let q = &mut self.queues[queue as usize];
-        let waker = q.inject.waker;
         self.processes[process as usize].saved.in_large_burst |= q.in_large_burst;
         let alone = q.processes == 1 && q.joins == NONE;
         if alone {
             (q.shared, q.to_split) = (false, false);
-        } else {
-            self.leave_queue(queue);
+            self.resume(process, queue, true);
+            return queue;
         }
-        let own = if alone { queue } else { self.create(now, what, process) };
-        if !alone {
-            self.rejoin_burst(process, own);
-            if waker != NONE && waker != own {
-                self.set_waker(own, waker);
-            }
+        self.leave_plans(queue);
+        self.leave_queue(queue);
+        let own = self.create(now, what, process);
+        self.rejoin_burst(process, own);
+        if waker != NONE && waker != own {
+            self.set_waker(own, waker);
         }
         self.queues[own as usize].split = self.tick();
-        self.resume(process, own, alone);
+        self.resume(process, own, false);
         own
+    }
+
+    /// The waker of a queue that is split, unless nobody uses it then.
+    fn waker_of(&self, queue: u32) -> u32 {
+        let waker = self.queues[queue as usize].inject.waker;
+        if waker == NONE {
+            return NONE;
+        }
+        let mut next = self.queues[queue as usize].joins;
+        while next != NONE && next != waker {
+            next = self.queues[next as usize].joins;
+        }
+        // Of those that the queue will be joined with, the process that leaves was one.
+        let leaves = u32::from(next == waker);
+        if self.queues[waker as usize].processes > leaves { waker } else { NONE }
+    }
+
+    /// A process that leaves a queue will not use those either that it was to be joined with.
+    fn leave_plans(&mut self, queue: u32) {
+        let mut next = self.queues[queue as usize].joins;
+        while next != NONE {
+            self.queues[next as usize].processes -= 1;
+            next = self.queues[next as usize].joins;
+        }
     }
 
     fn rejoin_burst(&mut self, process: u32, queue: u32) {
@@ -292,7 +317,8 @@ impl Bfq {
         if saved.plain != 0 {
             q.entity.next_plain = saved.plain;
         }
-        (q.think, q.watched_since, q.idle_ns) = (saved.think, saved.watched_since, saved.idle_ns);
+        (q.think, q.answered) = (saved.think, saved.answered);
+        (q.watched_since, q.idle_ns) = (saved.watched_since, saved.idle_ns);
         let old = q.raise.factor;
         if self.params.low_latency {
             let (next_regular, asked) = (q.raise.next_regular, q.raise.asked);
@@ -303,6 +329,107 @@ impl Bfq {
         if existed && q.busy {
             self.raised_busy -= u32::from(old > 1);
             self.raised_busy += u32::from(q.raise.factor > 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::Lba;
+
+    use super::*;
+    use crate::elevator::bfq::Params;
+    use crate::elevator::bfq::epoch::LONG_AGO;
+    use crate::elevator::linux::pool::Piece;
+    use crate::elevator::{Context, Policy};
+
+    /// A disk, and requests that wait.
+    struct Waiting {
+        bfq: Bfq,
+        pool: Pool,
+    }
+
+    impl Waiting {
+        fn new() -> Waiting {
+            let context = Context { nr_requests: 256, rotational: true };
+            Waiting { bfq: Bfq::new(Params::default(), &context), pool: Pool::new() }
+        }
+
+        fn reads(&mut self, ms: u64, process: u32, lba: u64) -> u32 {
+            let now = Nanos::from_millis(ms);
+            let what = Request { process, ..Request::read(Lba(lba), 8) };
+            let rq = self.pool.allocate(now, &Piece { what, split: NONE });
+            self.bfq.add(now, &mut self.pool, rq);
+            self.pool[rq].queue
+        }
+
+        fn process(&self, process: u32) -> usize {
+            self.bfq.names.find(process).unwrap() as usize
+        }
+    }
+
+    /// Process 2 works where process 1 does, and 3 elsewhere.
+    fn joined() -> Waiting {
+        let mut waiting = Waiting::new();
+        let queues = [(1, 0), (3, 50_000_000), (2, 8)].map(|(p, lba)| waiting.reads(1, p, lba));
+        assert_eq!(queues, [0, 1, 0]);
+        waiting
+    }
+
+    #[test]
+    fn what_is_joined_by_its_first_request_is_raised_when_it_is_split() {
+        let mut waiting = joined();
+        let process = waiting.process(2);
+        assert!(waiting.bfq.processes[process].saved.raise.is_away());
+        waiting.bfq.queues[0].to_split = true;
+        let own = waiting.reads(100, 2, 16) as usize;
+        assert!(own > 1 && waiting.bfq.queues[own].is_raised());
+    }
+
+    #[test]
+    fn what_a_process_thinks_goes_on_from_its_last_answer() {
+        let mut waiting = joined();
+        let process = waiting.process(2);
+        waiting.bfq.processes[process].saved.answered = Nanos::from_millis(95);
+        waiting.bfq.queues[0].to_split = true;
+        let own = waiting.reads(100, 2, 16) as usize;
+        assert_eq!(waiting.bfq.queues[own].answered, Nanos::from_millis(95));
+    }
+
+    /// Who stays alone keeps his queue, and its mark is of the past.
+    #[test]
+    fn only_who_leaves_was_split_now() {
+        let mut waiting = joined();
+        waiting.bfq.queues[0].to_split = true;
+        let own = waiting.reads(100, 2, 16) as usize;
+        assert_eq!(waiting.bfq.queues[own].split, waiting.bfq.tick());
+        assert_eq!(waiting.reads(101, 1, 24), 0);
+        assert!(!waiting.bfq.queues[0].shared);
+        assert_eq!(waiting.bfq.queues[0].split, LONG_AGO);
+    }
+
+    #[test]
+    fn who_leaves_a_queue_is_not_waited_for_where_it_was_to_go() {
+        let mut waiting = joined();
+        waiting.bfq.plan_join(0, 1);
+        assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [2, 3]);
+        waiting.bfq.queues[0].to_split = true;
+        waiting.reads(100, 2, 16);
+        assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [1, 2]);
+        waiting.reads(101, 1, 24);
+        assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [0, 1]);
+    }
+
+    /// A queue that nobody uses any more wakes nobody.
+    #[test]
+    fn a_waker_without_processes_is_forgotten() {
+        for (processes, expected) in [(0, NONE), (1, 1)] {
+            let mut waiting = joined();
+            waiting.bfq.set_waker(0, 1);
+            waiting.bfq.queues[1].processes = processes;
+            waiting.bfq.queues[0].to_split = true;
+            let own = waiting.reads(100, 2, 16) as usize;
+            assert_eq!(waiting.bfq.queues[own].inject.waker, expected);
         }
     }
 }

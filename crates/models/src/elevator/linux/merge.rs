@@ -158,7 +158,8 @@ impl Queue {
         self.give_back(now, tag);
     }
 
-    /// A request comes out of a plug: it may still become the tail of one that waits.
+    /// A request comes out of a plug: it may still become the tail of one that waits, of any
+    /// process. The policy is asked about bios only.
     pub(super) fn merge_at_insert(&mut self, now: Nanos, rq: u32) -> bool {
         let what = self.pool[rq].what;
         let elevator = self.kind.merging == Merging::Elevator;
@@ -171,7 +172,6 @@ impl Queue {
             one.end() == what.lba.0
                 && one.what.priority == what.priority
                 && self.extent.fits(one, &what, self.pool[rq].segments)
-                && self.policy.may_merge(&self.pool, first, &Piece { what, split: NONE })
         };
         let found = last.filter(fits).or_else(|| self.pool.ending_at(what.lba.0).find(fits));
         let Some(first) = found else { return false };

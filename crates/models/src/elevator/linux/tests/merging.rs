@@ -99,6 +99,21 @@ fn a_bio_that_closes_a_gap_makes_one_of_three() {
     }
 }
 
+/// Linux asks the policy whether a bio may join, and not whether a request that comes out of a plug.
+#[test]
+fn a_request_out_of_a_plug_joins_that_of_another_process() {
+    for policy in ["mq-deadline", "bfq"] {
+        let mut rig = Rig::named(policy);
+        rig.write_sync(1, 5000, 8);
+        rig.until_us(1);
+        rig.write_sync(1, 100, 8);
+        rig.until_us(2);
+        rig.write_sync(2, 108, 8);
+        rig.drain();
+        assert_eq!(rig.got(), [(5000, 8), (100, 16)], "{policy}");
+    }
+}
+
 #[test]
 fn kinds_are_kept_apart() {
     for policy in ElevatorPolicy::NAMES {

@@ -1,0 +1,158 @@
+//! Little's law: what is done in a second, times how long it takes, is what is in flight. So rates,
+//! times and depths that do not belong together are found.
+
+use super::points::{Point, Wrong};
+
+/// More in flight than the depth allows, or much less, is neither measured nor a drive's.
+const IN_FLIGHT: std::ops::RangeInclusive<f64> = 0.2..=1.5;
+/// What tells milliseconds or nanoseconds from microseconds.
+const UNITS_APART: [f64; 2] = [1e-3, 1e3];
+
+/// Fewer than the depth, or more, and it was another depth: a synchronous engine, the page cache,
+/// a `numjobs` that is not told. Measured drives have 0.8 to 1.
+const OF_DEPTH: std::ops::RangeInclusive<f64> = 0.6..=1.5;
+/// Percentiles beside the mean, in the middle of all points, where all are in one unit.
+const OF_MEAN: [(usize, &str, std::ops::RangeInclusive<f64>); 2] =
+    [(2, "p50", 0.02..=20.0), (3, "p99", 0.05..=500.0)];
+
+/// How much of its depth a load that is not offered had in flight, by one of its times.
+fn share(point: &Point, metric: usize) -> Option<f64> {
+    let is_closed = point.offered.is_none() && point.beside.is_none();
+    let [iops, latency] = [point.measured[0].filter(|_| is_closed)?, point.measured[metric]?];
+    Some(iops * latency / 1e6 / point.in_flight() as f64)
+}
+
+fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers
+}
+
+/// Whether rates and times are in the units that they are taken for.
+pub(super) fn in_units(points: &[Point]) -> Result<(), Wrong> {
+    in_units_by_depth(points)?;
+    for (metric, name, range) in OF_MEAN {
+        let ratio = |point: &Point| Some(point.measured[metric]? / point.measured[1]?);
+        let ratios = sorted(points.iter().filter_map(ratio));
+        let Some(&middle) = ratios.get(ratios.len() / 2) else { continue };
+        if !range.contains(&middle) {
+            let what = format!(
+                "{name} latency is {} times the mean, in the middle of {} points",
+                times(middle),
+                ratios.len()
+            );
+            let expected = format!(
+                "microseconds in `{name}_us` (a column `{name}_ms` holds milliseconds, `{name}_ns` \
+                 nanoseconds)"
+            );
+            return Err((what, expected));
+        }
+    }
+    Ok(())
+}
+
+/// A factor, for people.
+fn times(factor: f64) -> String {
+    if factor < 0.1 { format!("{factor:.0e}") } else { format!("{factor:.1}") }
+}
+
+fn in_units_by_depth(points: &[Point]) -> Result<(), Wrong> {
+    for (metric, name) in [(1, "mean"), (2, "p50")] {
+        let shares = sorted(points.iter().filter_map(|point| share(point, metric)));
+        let Some(&middle) = shares.get(shares.len() / 2) else { continue };
+        // A median may be anywhere below the mean, but not in all points by a unit.
+        let apart = |unit: f64| shares.iter().all(|share| IN_FLIGHT.contains(&(share / unit)));
+        let right = if name == "mean" {
+            IN_FLIGHT.contains(&middle)
+        } else {
+            !UNITS_APART.into_iter().any(apart)
+        };
+        if right {
+            return Ok(());
+        }
+        let what = format!(
+            "IOPS times {name} latency is {} times the requests in flight, in the middle of {} \
+             points",
+            times(middle),
+            shares.len()
+        );
+        let expected = format!(
+            "once, by Little's law: requests a second in `iops` (not KB/s), microseconds in \
+             `{name}_us` (a column `{name}_ms` holds milliseconds), and iodepth of each job"
+        );
+        return Err((what, expected));
+    }
+    Ok(())
+}
+
+/// Leave out loads that had not their depth in flight, and say so.
+pub(super) fn leave_out(points: &mut Vec<Point>) -> Option<String> {
+    let is_wrong = |point: &Point| share(point, 1).is_some_and(|it| !OF_DEPTH.contains(&it));
+    let all = points.len();
+    let first = points.iter().find(|point| is_wrong(point)).cloned()?;
+    points.retain(|point| !is_wrong(point));
+    Some(format!(
+        "{} of {all} loads left out, as by IOPS and mean latency other than their depths were in \
+         flight (`{}`: {:.2} times): a depth counts with an asynchronous engine and direct=1 only, \
+         and numjobs is told",
+        all - points.len(),
+        first.label(),
+        share(&first, 1).unwrap_or_default()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::points::of_table;
+    use super::*;
+
+    const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
+
+    #[test]
+    fn units_that_make_no_sense_are_told_by_what_is_in_flight() {
+        let of = |rows: &str| in_units(&of_table(&format!("{HEADER}\n{rows}")).unwrap().0);
+        assert_eq!(of("read,4k,1,1,16583,60,,\nread,4k,32,1,400000,80,,\n"), Ok(()));
+        // KB/s, milliseconds; and what has no mean says nothing.
+        for (row, times) in [("66332,60,,", "4.0"), ("16583,0.06,,", "1e-3")] {
+            let (what, _) = of(&format!("read,4k,1,1,{row}\n")).unwrap_err();
+            assert!(what.contains(&format!("is {times} times")), "{what}");
+        }
+        // A median says less, but that all are milliseconds.
+        assert_eq!(of("read,4k,1,1,16583,,0.06,\nread,4k,2,1,9000,,50,\n"), Ok(()));
+        assert_eq!(of("read,4k,1,1,66332,,50,\n"), Ok(()));
+        let (what, expected) = of("read,4k,1,1,16583,,0.06,\n").unwrap_err();
+        assert!(what.contains("times p50 latency is 1e-3"), "{what}");
+        assert!(expected.contains("a column `p50_ms`"), "{expected}");
+    }
+
+    #[test]
+    fn percentiles_in_another_unit_than_the_mean_are_told() {
+        let of = |rows: &str| in_units(&of_table(&format!("{HEADER}\n{rows}")).unwrap().0);
+        assert_eq!(of("read,4k,1,1,16583,60,50,900\n"), Ok(()));
+        for (row, said) in [
+            ("60,,0.9", "p99 latency is 1e-2 times the mean"),
+            ("60,50000,90000", "p50 latency is 833.3 times the mean"),
+        ] {
+            let (what, _) = of(&format!("read,4k,1,1,16583,{row}\n")).unwrap_err();
+            assert!(what.starts_with(said), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_load_that_had_not_its_depth_in_flight_is_left_out_with_a_word() {
+        let of = |rows: &str| {
+            let mut points = of_table(&format!("{HEADER}\n{rows}")).unwrap().0;
+            let said = leave_out(&mut points);
+            (points.len(), said)
+        };
+        let right = "read,4k,1,1,16583,60,,\nread,4k,32,1,400000,80,,\n";
+        assert_eq!(of(right), (2, None));
+        // One at a time, whatever the depth; and two jobs that are told as one.
+        let (left, said) = of(&format!("{right}read,4k,2,1,16583,60,,\nread,4k,1,1,33000,60,,\n"));
+        let said = said.unwrap();
+        assert!(left == 2 && said.starts_with("2 of 4 loads left out"), "{said}");
+        assert!(said.contains("(`read 4k depth 2`: 0.50 times)"), "{said}");
+        // Of what is offered, and where no mean is known, nothing is known.
+        assert_eq!(of("read,4k,8,1,16583,,60,\n"), (1, None));
+    }
+}
