@@ -127,7 +127,7 @@ mod tests {
         let plan = crate::PlannedStudy::parse_in(
             std::path::Path::new(""),
             "study.toml",
-            "name = 's'\n[device.null]\n[workload.fio]\n[run]\nrequests = 1\n",
+            "[device.null]\n[workload.fio]\n[run]\nrequests = 1\n",
             &[],
         )?;
         Ok(Prepared::fresh(plan.runs[0].build_device()?))

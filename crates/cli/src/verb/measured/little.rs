@@ -130,7 +130,7 @@ mod tests {
         let of = |rows: &str| in_units(&of_table(&format!("{HEADER}\n{rows}")).unwrap().0);
         assert_eq!(of("read,4k,1,1,16583,60,50,900\n"), Ok(()));
         for (row, said) in [
-            ("60,,0.9", "p99 latency is 1e-2 times the mean"),
+            ("60,,0.9", "p99 latency is 2e-2 times the mean"),
             ("60,50000,90000", "p50 latency is 833.3 times the mean"),
         ] {
             let (what, _) = of(&format!("read,4k,1,1,16583,{row}\n")).unwrap_err();

@@ -87,6 +87,10 @@ impl Bfq {
 
     /// Whoever uses this queue will use the other one.
     fn plan_join(&mut self, queue: u32, other: u32) -> Option<u32> {
+        // What nobody uses leads nowhere.
+        if self.queues[other as usize].processes == 0 {
+            return None;
+        }
         let mut other = other;
         while self.queues[other as usize].joins != NONE {
             other = self.queues[other as usize].joins;
@@ -343,6 +347,9 @@ mod tests {
     use crate::elevator::linux::pool::Piece;
     use crate::elevator::{Context, Policy};
 
+    /// Where nobody else works: who is split and goes on at the same place is joined again.
+    const FAR: u64 = 90_000_000;
+
     /// A disk, and requests that wait.
     struct Waiting {
         bfq: Bfq,
@@ -382,7 +389,7 @@ mod tests {
         let process = waiting.process(2);
         assert!(waiting.bfq.processes[process].saved.raise.is_away());
         waiting.bfq.queues[0].to_split = true;
-        let own = waiting.reads(100, 2, 16) as usize;
+        let own = waiting.reads(100, 2, FAR) as usize;
         assert!(own > 1 && waiting.bfq.queues[own].is_raised());
     }
 
@@ -392,7 +399,7 @@ mod tests {
         let process = waiting.process(2);
         waiting.bfq.processes[process].saved.answered = Nanos::from_millis(95);
         waiting.bfq.queues[0].to_split = true;
-        let own = waiting.reads(100, 2, 16) as usize;
+        let own = waiting.reads(100, 2, FAR) as usize;
         assert_eq!(waiting.bfq.queues[own].answered, Nanos::from_millis(95));
     }
 
@@ -401,7 +408,7 @@ mod tests {
     fn only_who_leaves_was_split_now() {
         let mut waiting = joined();
         waiting.bfq.queues[0].to_split = true;
-        let own = waiting.reads(100, 2, 16) as usize;
+        let own = waiting.reads(100, 2, FAR) as usize;
         assert_eq!(waiting.bfq.queues[own].split, waiting.bfq.tick());
         assert_eq!(waiting.reads(101, 1, 24), 0);
         assert!(!waiting.bfq.queues[0].shared);
@@ -414,7 +421,7 @@ mod tests {
         waiting.bfq.plan_join(0, 1);
         assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [2, 3]);
         waiting.bfq.queues[0].to_split = true;
-        waiting.reads(100, 2, 16);
+        waiting.reads(100, 2, FAR);
         assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [1, 2]);
         waiting.reads(101, 1, 24);
         assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [0, 1]);
@@ -428,7 +435,7 @@ mod tests {
             waiting.bfq.set_waker(0, 1);
             waiting.bfq.queues[1].processes = processes;
             waiting.bfq.queues[0].to_split = true;
-            let own = waiting.reads(100, 2, 16) as usize;
+            let own = waiting.reads(100, 2, FAR) as usize;
             assert_eq!(waiting.bfq.queues[own].inject.waker, expected);
         }
     }
