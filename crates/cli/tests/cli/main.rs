@@ -17,6 +17,7 @@ mod notes;
 mod out;
 mod outputs;
 mod paths;
+mod probe;
 mod run;
 mod snapshot;
 mod support;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use study::Failure;
 
-use super::plan::{Job, RAMP_SECONDS};
+use super::plan::{Job, Length, RAMP_SECONDS};
 use super::target::Target;
 use crate::interrupt;
 use crate::verb::measured::engine::SYNCHRONOUS;
@@ -18,6 +18,17 @@ pub(super) struct Fio {
     path: PathBuf,
     engine: String,
     runtime: u32,
+}
+
+/// One call of fio.
+pub(super) struct Call<'a> {
+    pub(super) job: &'a Job,
+    /// Of the job, or of its round: it also says which addresses are random.
+    pub(super) name: &'a str,
+    /// Of the drive.
+    pub(super) capacity: u64,
+    /// Requests a second of steady state.
+    pub(super) rate: Option<f64>,
 }
 
 /// What helps where a kernel has no io_uring for its user.
@@ -50,18 +61,17 @@ impl Fio {
         Ok(Fio { path: path.to_path_buf(), engine: engine.to_string(), runtime })
     }
 
-    /// fio's output for `job`, of which `rate` requests a second are the most.
+    /// fio's output.
     ///
     /// # Errors
     /// What fio says; that it was interrupted.
-    pub(super) fn run(
-        &self,
-        target: &Target,
-        job: &Job,
-        rate: Option<f64>,
-    ) -> Result<String, Failure> {
+    pub(super) fn run(&self, target: &Target, call: &Call) -> Result<String, Failure> {
+        let job = call.job;
         let mut command = Command::new(&self.path);
-        command.args(["--output-format=json", "--thread", "--randrepeat=1", "--norandommap"]);
+        command.args(["--output-format=json", "--thread", "--norandommap"]);
+        // Left to repeat them, fio takes no seed, and one that writes more than a drive holds the
+        // same addresses again.
+        command.arg("--randrepeat=0").arg(format!("--randseed={}", seed(call.name)));
         command.args(["--direct=1", "--group_reporting"]).arg(format!("--name={}", job.name));
         match target.is_nbd {
             true => command.arg("--ioengine=nbd").arg(format!("--uri={}", target.name)),
@@ -78,11 +88,18 @@ impl Fio {
             command.arg("--clocksource=clock_gettime");
         }
         command.args(job.options.iter().map(|option| format!("--{option}")));
-        if !job.whole {
-            command.arg("--time_based").arg(format!("--runtime={}", self.runtime));
-            command.arg(format!("--ramp_time={RAMP_SECONDS}"));
+        match &job.length {
+            Length::Whole => {}
+            Length::Time => {
+                command.arg("--time_based").arg(format!("--runtime={}", self.runtime));
+                command.arg(format!("--ramp_time={RAMP_SECONDS}"));
+            }
+            Length::Share(share) => {
+                command.arg(format!("--io_size={}", share.bytes(call.capacity)));
+                command.arg(format!("--runtime={}", share.seconds));
+            }
         }
-        if let (Some(percent), Some(rate)) = (job.load, rate) {
+        if let (Some(percent), Some(rate)) = (job.load, call.rate) {
             let offered = (rate * f64::from(percent) / 100.0).max(1.0);
             command.arg(format!("--rate_iops={offered:.0}")).arg("--rate_process=poisson");
         }
@@ -96,6 +113,13 @@ impl Fio {
             _ => why.help(help),
         })
     }
+}
+
+/// Another one for each name: what was read or written before, in the order of then, is the one
+/// thing that a cache or a collector has an easy time with.
+fn seed(name: &str) -> u32 {
+    // FNV-1a.
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Wait for it, and end it if we are to end.
@@ -155,6 +179,12 @@ pub(super) fn iops(text: &str) -> Option<f64> {
     let job = whole.get("jobs")?.get(0)?;
     let of = |way: &str| job.get(way).and_then(|way| way.get("iops")).and_then(Value::as_f64);
     Some(["read", "write", "trim"].iter().filter_map(|way| of(way)).sum())
+}
+
+/// Bytes that were written, of fio's output.
+pub(super) fn written(text: &str) -> Option<u64> {
+    let whole: Value = serde_json::from_str(text).ok()?;
+    whole.get("jobs")?.get(0)?.get("write")?.get("io_bytes")?.as_u64()
 }
 
 /// Whether this is a guest of `blocklab travel`, in which the processor's own clock stands still.

@@ -1,17 +1,20 @@
 //! What was measured so far, a file for each load.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use study::Failure;
 
 use super::fio;
-use super::plan::{self, Job};
+use super::plan::{Job, Wish};
 use super::target::Target;
 use crate::verb::measured::steady::is_steady;
 
 pub(super) struct Folder {
     path: PathBuf,
+    identity: Value,
+    overwrite: bool,
     /// It was made for this probe.
     is_new: bool,
 }
@@ -20,6 +23,10 @@ pub(super) struct Folder {
 const IDENTITY: &str = "probe.json";
 /// All that a part is fitted to.
 const MEASURED: &str = "measured.json";
+/// In the identity, which start of this machine the drive was filled in.
+const BOOT: &str = "boot";
+/// A drive that nothing was asked of for this long has tidied up, or somebody else was there.
+const IDLE_SECONDS: u64 = 15 * 60;
 
 impl Folder {
     /// # Errors
@@ -27,16 +34,18 @@ impl Folder {
     pub(super) fn open(
         path: &Path,
         target: &Target,
-        runtime: u32,
-        overwrite: bool,
+        wish: &Wish,
         engine: &str,
     ) -> Result<Folder, Failure> {
         let engine = if target.is_nbd { "nbd" } else { engine };
-        let identity = json!({ "probe": 1, "target": target.name, "serial": target.word,
-                               "bytes": target.bytes, "runtime": runtime, "overwrite": overwrite,
+        // Those of 1 had one set of addresses for all loads.
+        let identity = json!({ "probe": 2, "target": target.name, "serial": target.word,
+                               "bytes": target.bytes, "runtime": wish.runtime,
+                               "overwrite": wish.overwrite, "precondition": wish.hours,
                                "engine": engine });
         let is_new = path.symlink_metadata().is_err();
-        let folder = Folder { path: path.to_path_buf(), is_new };
+        let overwrite = wish.overwrite;
+        let folder = Folder { path: path.to_path_buf(), identity, overwrite, is_new };
         let shown = path.display();
         let cannot = |why: std::io::Error| {
             Failure::input(format!("--out {shown}: {why}"))
@@ -48,21 +57,107 @@ impl Folder {
         let is_empty = std::fs::read_dir(path).map_err(cannot)?.next().is_none();
         if is_empty {
             study::check_output(&path.join(IDENTITY), || false)?;
-            folder.write(IDENTITY, &identity.to_string())?;
+            folder.begin()?;
             return Ok(folder);
         }
-        let known = std::fs::read_to_string(path.join(IDENTITY)).ok();
-        let known: Option<Value> = known.and_then(|text| serde_json::from_str(&text).ok());
+        let mut known = folder.known();
+        known.as_object_mut().map(|known| known.remove(BOOT));
         match known {
-            Some(known) if known == identity => Ok(folder),
-            Some(known) => {
-                Err(Failure::input(format!("--out {shown} is about another probe: {known}"))
-                    .expected(identity.to_string())
-                    .help("go on with the options of then, or choose a new folder"))
-            }
-            None => Err(Failure::input(format!("--out {shown} is not empty, and no probe's"))
+            known if known == folder.identity => Ok(folder),
+            Value::Null => Err(Failure::input(format!("--out {shown} is not empty, and no probe's"))
                 .expected("a new folder, or that of a probe which was interrupted")),
+            known => Err(Failure::input(format!("--out {shown} is about another probe: {known}"))
+                .expected(folder.identity.to_string())
+                .help("go on with the options of then, or choose a new folder")),
         }
+    }
+
+    /// What it says of itself.
+    fn known(&self) -> Value {
+        let known = std::fs::read_to_string(self.path.join(IDENTITY)).unwrap_or_default();
+        serde_json::from_str(&known).unwrap_or_default()
+    }
+
+    /// Nothing is measured yet.
+    fn begin(&self) -> Result<(), Failure> {
+        let mut identity = self.identity.clone();
+        if self.overwrite {
+            identity[BOOT] = json!(this_boot());
+        }
+        self.write(IDENTITY, &identity.to_string())
+    }
+
+    /// What is left to measure is measured of a drive in the state that the loads before it left,
+    /// if nothing else may have changed that. Else forget what there is, and say why.
+    pub(super) fn begin_anew(
+        &self,
+        jobs: &[Job],
+        seconds_max: u64,
+    ) -> Result<Option<String>, Failure> {
+        if !self.overwrite {
+            return Ok(None);
+        }
+        let Some(missing) = jobs.iter().position(|job| !self.is_done(job)) else {
+            return Ok(None);
+        };
+        let is_begun = |job: &Job| job.names().next().is_some_and(|name| self.has(&name));
+        let why = if jobs[missing + 1..].iter().any(is_begun) {
+            format!("{} is missing, and what comes after it is not", jobs[missing].name)
+        } else if !jobs.iter().any(is_begun) {
+            // It may have been interrupted before this machine was started again.
+            return self.begin().map(|()| None);
+        } else if self.known()[BOOT] != json!(this_boot()) {
+            "this machine was started again meanwhile".into()
+        } else if let Some(why) = self.is_idle(jobs, seconds_max) {
+            why
+        } else {
+            return Ok(None);
+        };
+        // The fill is the first: whatever is left without it begins anew as well.
+        for name in jobs.iter().flat_map(Job::names).filter(|name| self.has(name)) {
+            let path = self.file(&name);
+            let cannot = |why: std::io::Error| format!("cannot remove {}: {why}", path.display());
+            std::fs::remove_file(&path).map_err(|why| Failure::machine(cannot(why)))?;
+        }
+        self.begin()?;
+        Ok(Some(why))
+    }
+
+    /// How long nothing was asked of the drive, if that is too long.
+    fn is_idle(&self, jobs: &[Job], seconds_max: u64) -> Option<String> {
+        let times = jobs.iter().flat_map(Job::names).filter_map(|name| {
+            self.file(&name).metadata().and_then(|found| found.modified()).ok()
+        });
+        // A clock that was set says nothing.
+        let age = times.max().and_then(|last| last.elapsed().ok()).unwrap_or(Duration::MAX);
+        // The load that was interrupted has left nothing, and may have begun that long before.
+        let most = Duration::from_secs(IDLE_SECONDS + seconds_max);
+        (age > most).then(|| match age.as_secs() / 60 {
+            minutes if age < Duration::MAX => format!("the last load ended {minutes} minutes ago"),
+            _ => "the clock was set back meanwhile".into(),
+        })
+    }
+
+    fn is_done(&self, job: &Job) -> bool {
+        match job.steady {
+            true => {
+                let iops = self.iops(job);
+                is_steady(&iops) || iops.len() as u32 == job.rounds
+            }
+            false => job.names().all(|name| self.has(&name)),
+        }
+    }
+
+    /// Bytes that all rounds of a load have written.
+    pub(super) fn written(&self, job: &Job) -> u64 {
+        let text = |name: String| std::fs::read_to_string(self.file(&name)).ok();
+        job.names().filter_map(|name| fio::written(&text(name)?)).sum()
+    }
+
+    /// Requests a second of each round so far.
+    fn iops(&self, job: &Job) -> Vec<f64> {
+        let iops = |name: String| fio::iops(&std::fs::read_to_string(self.file(&name)).ok()?);
+        job.names().map_while(iops).collect()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -87,7 +182,10 @@ impl Folder {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         fio::iops(&text).ok_or_else(|| {
             Failure::input(format!("{}: not what fio writes", path.display()))
-                .help("delete this file, and the load is measured again")
+                .help(match self.overwrite {
+                    false => "delete this file, and the load is measured again",
+                    true => "delete this file, and the drive is filled and measured again",
+                })
         })
     }
 
@@ -103,11 +201,7 @@ impl Folder {
 
     /// Rounds until steady state, and whether it was reached.
     pub(super) fn rounds(&self, jobs: &[Job]) -> Option<(u32, bool)> {
-        let job = jobs.iter().find(|job| job.steady)?;
-        let names = (1..=plan::ROUNDS_MAX).map(|round| format!("{}-{round:02}", job.name));
-        let iops: Vec<f64> = names
-            .map_while(|name| fio::iops(&std::fs::read_to_string(self.file(&name)).ok()?))
-            .collect();
+        let iops = self.iops(jobs.iter().find(|job| job.steady)?);
         Some((iops.len() as u32, is_steady(&iops)))
     }
 
@@ -137,4 +231,10 @@ impl Folder {
     fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         crate::write::replace(&self.path.join(name), text.as_bytes())
     }
+}
+
+/// Another one for each start of the machine.
+fn this_boot() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_string())
 }
