@@ -202,6 +202,33 @@ fn a_probe_does_not_overwrite_what_lies_under_a_loop_device() {
     served.end();
 }
 
+#[test]
+fn a_probe_holds_the_drive_that_it_measures() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(loops) = Loops::new() else { return };
+    let (folder, device) = (&loops.folder, &loops.devices[1][..]);
+    let fio = "#!/bin/sh\ncase $1 in --version) echo fio-3; exit;; --enghelp*) exit; esac\n\
+               echo $$ > pid\nexec sleep 1000\n";
+    std::fs::write(folder.path("fio"), fio).unwrap();
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path("fio"), runs).unwrap();
+    std::fs::write(folder.path("pid"), "").unwrap();
+    let mut probe = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    probe.args(["calibrate", "probe", "--fio", "./fio", "--out", "p"]);
+    probe.args(["--device", device, "--overwrite", device]).current_dir(folder.path(""));
+    let mut probe = probe.spawn().unwrap();
+    until("fio runs", || !std::fs::read_to_string(folder.path("pid")).unwrap().is_empty());
+    // As who mounts it, swaps on it or makes a volume of it asks for it, and as fio does.
+    const O_EXCL: i32 = 0o200;
+    let open = |flags| std::fs::File::options().write(true).custom_flags(flags).open(device);
+    let (for_itself, beside) = (open(O_EXCL).map(drop), open(0).map(drop));
+    let id = probe.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    probe.wait().unwrap();
+    let busy = for_itself.map_err(|why| why.kind());
+    assert_eq!((busy, beside.is_ok()), (Err(std::io::ErrorKind::ResourceBusy), true));
+}
+
 /// Two modelled disks as legs, and a mirror of them.
 struct Disks {
     folder: Folder,
