@@ -57,6 +57,9 @@ pub fn install(root: &Path, unit: &str) -> Result<Installed, Failure> {
     check_free(root, unit)?;
     // What is wrong with the loader's files is said before anything is written.
     let entry = entry::make(root)?;
+    if is_abandoned(&root.join(FOLDER)) {
+        remove(root)?;
+    }
     let mut made = Made::default();
     let init = entry.as_ref().and_then(|entry| entry.init.as_deref());
     let written =
@@ -96,7 +99,7 @@ fn check_free(root: &Path, unit: &str) -> Result<(), Failure> {
     }
     let there = |path: &Path| Failure::input(format!("{} is there already", path.display()));
     let help = command("install --remove", root);
-    if root.join(FOLDER).exists() {
+    if root.join(FOLDER).exists() && !is_abandoned(&root.join(FOLDER)) {
         return Err(there(&root.join(FOLDER)).help(help));
     }
     match [service, link].iter().find(|path| path.symlink_metadata().is_ok()) {
@@ -207,8 +210,10 @@ pub fn remove(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     files.extend(Some(service).filter(|path| is_ours(path)));
     // The script is what says that the folder is ours, so it goes last.
     let folder = root.join(FOLDER);
-    let has_program = is_ours(&folder.join(SCRIPT));
+    let is_abandoned = is_abandoned(&folder);
+    let has_program = is_ours(&folder.join(SCRIPT)) || is_abandoned;
     if has_program {
+        files.extend(unfinished(&folder));
         let ours = [PROGRAM, SCRIPT].map(|name| folder.join(name));
         files.extend(ours.into_iter().filter(|path| path.symlink_metadata().is_ok()));
     }
@@ -222,7 +227,31 @@ pub fn remove(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     {
         let _ = fs::remove_dir(made);
     }
+    files.extend(Some(folder).filter(|folder| is_abandoned && !folder.exists()));
     Ok(files)
+}
+
+/// Was an `install` cut before there was a script in its folder? Nothing of anybody else is in it.
+fn is_abandoned(folder: &Path) -> bool {
+    let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let count = |found: fs::ReadDir| found.count();
+    is_folder && fs::read_dir(folder).map(count).is_ok_and(|all| all == unfinished(folder).len())
+}
+
+/// Files in our folder that an `install` was writing when it was cut.
+fn unfinished(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_ours = |file: &fs::DirEntry| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let of = |ours: &str| name.strip_prefix(&format!(".{ours}."));
+        let number = [SCRIPT, PROGRAM].into_iter().find_map(of);
+        number.and_then(|rest| rest.strip_suffix(".unfinished")).is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    let mut found: Vec<PathBuf> = files.filter(is_ours).map(|file| file.path()).collect();
+    found.sort();
+    found
 }
 
 fn is_ours(path: &Path) -> bool {
@@ -458,6 +487,45 @@ mod tests {
         symlink("nothing", root.join(FOLDER)).unwrap();
         let told = install(root, "b.target").unwrap_err().message;
         assert!(told.ends_with("blocklab: a link to nothing, where nothing is"), "{told}");
+    }
+
+    #[test]
+    fn an_install_that_was_cut_is_done_again_and_removed() {
+        let part = |name: &str, of: &str| (format!(".{name}.{of}.unfinished"), "half");
+        let cuts = [vec![], vec![part(SCRIPT, "77")], vec![part(PROGRAM, "1"), part(SCRIPT, "2")]];
+        for (is_removed, cut) in cuts.iter().flat_map(|cut| [(true, cut), (false, cut)]) {
+            let folder = system();
+            let root = folder.path.as_path();
+            let before = all(root);
+            make_folder(&root.join(FOLDER).join(SCRIPT)).unwrap();
+            for (name, text) in cut {
+                fs::write(root.join(FOLDER).join(name), text).unwrap();
+            }
+            if is_removed {
+                assert_eq!(remove(root).unwrap().len(), cut.len() + 1);
+            } else {
+                install(root, "a.target").unwrap();
+                assert_eq!(fs::read_dir(root.join(FOLDER)).unwrap().count(), 2);
+                remove(root).unwrap();
+            }
+            assert_eq!((all(root), root.join(FOLDER).exists()), (before, false), "{cut:?}");
+        }
+        // With the script it is installed, as far as it is.
+        let folder = system();
+        let root = folder.path.as_path();
+        let before = all(root);
+        put(&root.join(FOLDER).join(SCRIPT), OURS.as_bytes(), 0o755).unwrap();
+        fs::write(root.join(FOLDER).join(part(PROGRAM, "9").0), "half").unwrap();
+        assert!(install(root, "a.target").unwrap_err().message.ends_with("is there already"));
+        assert_eq!(remove(root).unwrap().len(), 2);
+        assert_eq!((all(root), root.join(FOLDER).exists()), (before, false));
+        // What is somebody else's stays.
+        for name in ["theirs", ".init.unfinished", ".init.7a.unfinished"] {
+            put(&root.join(FOLDER).join(name), b"theirs", 0o644).unwrap();
+            assert!(install(root, "a.target").is_err(), "{name}");
+            assert_eq!(remove(root).unwrap(), Vec::<PathBuf>::new(), "{name}");
+            fs::remove_file(root.join(FOLDER).join(name)).unwrap();
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ const MARK_MAGIC: u64 = u64::from_le_bytes(*b"blkmark\x01");
 /// How a header begins.
 pub const HEADER_MAGIC: [u8; 8] = *b"blkresum";
 /// 512 GiB: what the page tables of the jump map.
-const FRAMES_MAX: u64 = 1 << 27;
+pub const FRAMES_MAX: u64 = 1 << 27;
 /// Disks that a header has room for.
 const DISKS_MAX: usize = 64;
 const DISK_BYTES: usize = 32;
@@ -65,6 +65,9 @@ pub struct Disk {
     pub superblock_sector: u64,
     /// Their [`superblock_sum`](crate::superblock_sum). Mounting the file system changes them.
     pub sum: u64,
+    /// What changes only when the file system is mounted or checked; 0 where nothing of it does.
+    /// For who makes the image elsewhere: the loader does not look at it.
+    pub mounts: u64,
 }
 
 /// Where the parts of an image are, in pages of its device.
@@ -115,6 +118,8 @@ pub struct Header {
     pub table_sum: u32,
     /// Checksum of the data's checksums.
     pub sums_sum: u32,
+    /// When the image was made, in seconds since 1970 by the machine's clock.
+    pub written: u64,
     /// How many disks are told.
     pub disk_count: u64,
     /// The disks.
@@ -139,6 +144,7 @@ impl Header {
             scratch_count: 0,
             table_sum: 0,
             sums_sum: 0,
+            written: 0,
             disk_count: 0,
             disks: [Disk::default(); DISKS_MAX],
         }
@@ -207,10 +213,11 @@ impl Header {
             self.sums_sum.into(),
             self.disk_count,
             self.stored_pages,
+            self.written,
         ];
         put(&mut bytes, 0, &fields);
         for (index, disk) in self.told_disks().iter().enumerate() {
-            let fields = [disk.sectors, disk.superblock_sector, disk.sum];
+            let fields = [disk.sectors, disk.superblock_sector, disk.sum, disk.mounts];
             put(&mut bytes, DISKS_AT + index * DISK_BYTES, &fields);
         }
         let sum = checksum(&bytes[..HEADER_SUM_AT]);
@@ -277,6 +284,7 @@ impl Header {
             scratch_count: field(16),
             table_sum: field(17) as u32,
             sums_sum: field(18) as u32,
+            written: field(21),
             disk_count: field(19),
             disks: [Disk::default(); DISKS_MAX],
         };
@@ -285,7 +293,12 @@ impl Header {
         }
         for (index, disk) in header.disks.iter_mut().enumerate() {
             let field = |which: usize| u64_at(bytes, DISKS_AT + index * DISK_BYTES + which * 8);
-            *disk = Disk { sectors: field(0), superblock_sector: field(1), sum: field(2) };
+            *disk = Disk {
+                sectors: field(0),
+                superblock_sector: field(1),
+                sum: field(2),
+                mounts: field(3),
+            };
         }
         let too_many = header.frames > FRAMES_MAX || header.pages > header.frames;
         let too_long = header.stored_pages > header.data_pages;

@@ -17,6 +17,7 @@ pub mod lzo;
 pub mod machine;
 mod page_tables;
 mod plan;
+mod rank;
 mod refusal;
 mod room;
 mod run;
@@ -25,9 +26,12 @@ pub mod swsusp;
 
 pub use checksum::{DataSum, checksum, crc32c, superblock_sum};
 pub use group::{Group, Groups};
-pub use header::{Disk, HEADER_MAGIC, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark};
+pub use header::{
+    Disk, FRAMES_MAX, HEADER_MAGIC, HEADER_SECTOR, Header, Layout, MARK_SECTOR, Mark,
+};
 pub use page_tables::{PageTables, frames_needed};
-pub use plan::{Buffers, LoadPlan, Moved, Parts, Piece, Transfer};
+pub use plan::{Buffers, LoadPlan, Moved, Parts, Piece, Transfer, taken};
+pub use rank::Rank;
 pub use refusal::Refusal;
 pub use room::Room;
 pub use run::{Kind, RUN_BYTES, Run, Runs};

@@ -4,16 +4,25 @@ use crate::PAGE_BYTES;
 use crate::bytes::{put, u32_at, u64_at};
 use crate::checksum::{checksum, crc32c};
 
-/// The leaves of CPUID that make a processor, and the bits of each that change while it runs: the
-/// number of the processor (leaf 1, EBX), and features that the kernel has switched on (OSXSAVE,
-/// OSPKE).
+/// The leaves of CPUID that make a processor, and the bits of each (EAX to EDX) that are others
+/// once a kernel runs: by its registers, or by microcode that it loads. A kernel that comes back
+/// sets them again as it had them.
 pub const LEAVES: [(u32, [u32; 4]); 5] = [
     (0, [0; 4]),
-    (1, [0, 0xffff_0000, 1 << 27, 0]),
-    (7, [0, 0, 1 << 4, 0]),
-    (0x8000_0001, [0; 4]),
-    (0x8000_0008, [0; 4]),
+    // The number of the processor; RDRAND, which is switched off on some of AMD's; OSXSAVE.
+    (1, [0, 0xffff_0000, 1 << 30 | 1 << 27, 0]),
+    // How many further leaves there are, which tell mitigations; HLE, RTM, and RDSEED on some of
+    // AMD's; OSPKE; mitigations.
+    (7, [u32::MAX, 1 << 4 | 1 << 11 | 1 << 18, 1 << 4, MITIGATIONS_OF_INTEL]),
+    // AMD's extensions of the topology; NX, where the firmware switched it off.
+    (0x8000_0001, [0, 0, 1 << 22, 1 << 20]),
+    (0x8000_0008, [0, MITIGATIONS_OF_AMD, 0, 0]),
 ];
+/// SRBDS_CTRL, MD_CLEAR, RTM_ALWAYS_ABORT, TSX_FORCE_ABORT; IBRS, STIBP, L1D_FLUSH, the registers of
+/// capabilities, SSBD.
+const MITIGATIONS_OF_INTEL: u32 = 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 0xfc00_0000;
+/// IBPB; IBRS and STIBP with all that is told of them; SSBD and its kinds; PSFD, BTC_NO, IBPB_RET.
+const MITIGATIONS_OF_AMD: u32 = 1 << 12 | 0x000f_c000 | 0x0700_0000 | 0x7000_0000;
 
 /// Digest of a processor; `cpuid` gives EAX, EBX, ECX and EDX of a leaf.
 pub fn processor(cpuid: impl Fn(u32) -> [u32; 4]) -> u64 {
@@ -125,6 +134,43 @@ pub fn memory(map: impl Iterator<Item = Range>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_kernel_or_its_microcode_changes_makes_no_other_processor() {
+        let sum = |leaf: u32, register: usize, bits: u32| {
+            processor(|asked| {
+                let mut found = [0x0010_0800; 4];
+                if asked == leaf {
+                    found[register] ^= bits;
+                }
+                found
+            })
+        };
+        let same = sum(0, 0, 0);
+        for (leaf, register, bits) in [
+            (1, 1, 0xff00_0000),
+            (1, 2, 1 << 30),
+            (7, 0, 2),
+            (7, 1, 1 << 11),
+            (7, 1, 1 << 4),
+            (7, 1, 1 << 18),
+            (7, 3, 1 << 10),
+            (7, 3, 1 << 11),
+            (7, 3, 1 << 31),
+            (0x8000_0001, 2, 1 << 22),
+            (0x8000_0001, 3, 1 << 20),
+            (0x8000_0008, 1, 1 << 12),
+            (0x8000_0008, 1, 1 << 30),
+        ] {
+            assert_eq!(sum(leaf, register, bits), same, "{leaf:x} {register} {bits:x}");
+        }
+        // AVX2, CLZERO, another model, and another width of addresses.
+        for (leaf, register, bits) in
+            [(7, 1, 1 << 5), (0x8000_0008, 1, 1), (1, 0, 1 << 4), (0x8000_0008, 0, 1)]
+        {
+            assert_ne!(sum(leaf, register, bits), same, "{leaf:x} {register} {bits:x}");
+        }
+    }
 
     #[test]
     fn what_touches_is_one() {

@@ -182,6 +182,24 @@ impl<'a> LoadPlan<'a> {
     }
 }
 
+/// What a loader took that took all frames of these runs before frame `end` but those in `moved`,
+/// which are in rising order and apart: the first frame, and how many in a row.
+pub fn taken<'a>(
+    runs: Runs<'a>,
+    moved: &'a [Moved],
+    end: u64,
+) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+    let before = move |run: Run| (run.start < end).then(|| cut(run, end).0);
+    let is_moved = |frame: u64| {
+        let next = moved.partition_point(|one| one.to <= frame);
+        moved.get(next).is_some_and(|one| one.from <= frame)
+    };
+    let pieces = runs.iter().map_while(before);
+    let pieces = pieces.flat_map(move |run| Split { rest: Some(run), moved });
+    let free = pieces.filter(move |piece| !is_moved(piece.run.start));
+    free.map(|piece| (piece.run.start, piece.run.count.into()))
+}
+
 /// The frames of data, some in a row after the other.
 struct Frames<I> {
     pieces: I,

@@ -58,5 +58,5 @@ impl fmt::Display for Refusal {
 
 impl Refusal {
     /// The version of the format that is written and read.
-    pub const VERSION: u64 = 4;
+    pub const VERSION: u64 = 5;
 }

@@ -7,7 +7,7 @@ use resume::lz4::{self, Places};
 use resume::{
     DataSum, Disk, ENTRY_BYTES, Group, Groups, Header, Kind, LoadPlan, Mark, Moved, PAGE_BYTES,
     Parts, Refusal, Room, Run, Runner, Runs, SECTOR_BYTES, SUMMED_PAGES, Transfer, checksum,
-    frames_needed,
+    frames_needed, taken,
 };
 use sim::Rng;
 
@@ -127,7 +127,7 @@ fn image(memory: &Memory, packs: Data) -> Vec<u8> {
         sums_sum: checksum(&sums),
         ..Header::empty()
     };
-    assert!(header.add_disk(Disk { sectors: 9, superblock_sector: 2, sum: 1 }));
+    assert!(header.add_disk(Disk { sectors: 9, superblock_sector: 2, sum: 1, mounts: 7 }));
     // Room for one request, or for two.
     let room = if memory.len().is_multiple_of(2) { Room::frames } else { Room::frames_wanted };
     header.scratch_count = room(&header, OWN.1 - OWN.0 + 100);
@@ -302,6 +302,21 @@ fn what_was_comes_back() {
         let memory = memory(&mut Rng::new(seed, "images"), data);
         assert!(resume(&image(&memory, data)) == Ok(memory), "seed {seed}");
     }
+}
+
+#[test]
+fn what_a_loader_took_is_all_but_what_was_not_free() {
+    let run = |start: u64, count: u32| Run { start, count, kind: Kind::Word(0) };
+    let table = [run(10, 10), run(30, 5), run(40, 5)];
+    let table: Vec<u8> = table.iter().flat_map(Run::to_bytes).collect();
+    let runs = Runs::check(&table, 100, 0).unwrap();
+    // Where the last one is kept is not known yet: it is no place of its own.
+    let moved = [(12, 14, 0), (19, 20, 2), (30, 31, 30)];
+    let moved = moved.map(|(from, to, at)| Moved { from, to, at });
+    let found = |end: u64| taken(runs, &moved, end).collect::<Vec<_>>();
+    assert_eq!(found(u64::MAX), [(10, 2), (14, 5), (31, 4), (40, 5)]);
+    assert_eq!(found(42), [(10, 2), (14, 5), (31, 4), (40, 2)]);
+    assert_eq!((found(13), found(10)), (vec![(10, 2)], vec![]));
 }
 
 /// Of what may be packed, some groups are, and some stay as they are.

@@ -13,8 +13,8 @@ use core::fmt;
 use resume::machine::processor;
 use resume::{
     Buffers, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark, Moved,
-    PAGE_BYTES, PAGE_SECTORS, PageTables, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
-    frames_needed, superblock_sum,
+    PAGE_BYTES, PAGE_SECTORS, PageTables, Parts, Rank, Refusal, Runs, SECTOR_BYTES, Transfer,
+    checksum, frames_needed, superblock_sum,
 };
 
 use cpu::{cpuid, cycles, memory};
@@ -159,10 +159,14 @@ pub trait Firmware {
     ///
     /// # Errors
     /// When there are none.
-    fn claim(&mut self, header: &Header, runs: Runs) -> Result<Places, Refusal>;
+    fn claim(&mut self, header: &Header, runs: Runs<'static>) -> Result<Places, Refusal>;
 
     /// These tables map all memory where it is: use them, if those in use do not.
     fn map(&mut self, tables: u64);
+
+    /// An image was refused: all that was taken for it is free again, its tables and what was given
+    /// by [`claim`](Firmware::claim), and nobody looks there any more.
+    fn give_back(&mut self);
 
     /// All is in place: the firmware has nothing to do any more.
     ///
@@ -183,6 +187,8 @@ pub enum Why {
     Refused(Refusal),
     /// A disk failed.
     Broken,
+    /// The firmware does not do this.
+    Unserved(&'static str),
 }
 
 impl fmt::Display for Why {
@@ -190,6 +196,7 @@ impl fmt::Display for Why {
         match self {
             Why::Refused(refusal) => refusal.fmt(f),
             Why::Broken => write!(f, "a disk did not answer as it should"),
+            Why::Unserved(what) => write!(f, "the firmware does not {what}"),
         }
     }
 }
@@ -220,50 +227,122 @@ impl Page {
     }
 }
 
-/// Resume the image that a disk of the machine has.
+/// An image on a disk.
+struct Found {
+    rank: Rank,
+    /// Its header, if that is one.
+    header: Result<Header, Why>,
+}
+
+/// Resume the newest image of those on the machine's disks that fits.
 ///
 /// # Errors
-/// Why it is not resumed. The image is as it was, unless a disk broke while its mark was erased.
+/// Why none is resumed: what the oldest is refused for. Those refused are as they were; one of which
+/// a disk broke while its mark was erased may be none any more.
 pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     let entered = cycles();
-    let (number, mark) = find(firmware)?;
-    let mut page = Page([0; PAGE_BYTES]);
-    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
-    disk.read(HEADER_SECTOR, page.part(PAGE_BYTES))?;
-    let header = Header::read(&page.0, mark)?;
+    let mut found = find(firmware, None).ok_or(Refusal::NoMark)?;
+    loop {
+        let Found { rank, header } = found;
+        let why = match header.and_then(|header| enter(firmware, rank.number, &header, entered)) {
+            Ok(never) => match never {},
+            Err(why) => why,
+        };
+        firmware.give_back();
+        if !matches!(why, Why::Refused(_)) {
+            return Err(why);
+        }
+        let Some(older) = find(firmware, Some(rank)) else { return Err(why) };
+        firmware.say(format_args!("the newest image is refused: {why}; there is an older one"));
+        found = older;
+    }
+}
+
+/// Enter the image on a disk.
+fn enter<F: Firmware>(
+    firmware: &mut F,
+    number: u32,
+    header: &Header,
+    entered: u64,
+) -> Result<Infallible, Why> {
     if header.processor != processor(cpuid) {
         return Err(Refusal::Processor.into());
     }
     if header.memory != firmware.memory() {
         return Err(Refusal::Memory.into());
     }
+    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
+    let tables = tables(firmware, &mut disk, header);
+    disk.reset();
+    let (groups, runs) = tables?;
+    unchanged(firmware, header)?;
+
+    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
+    let loaded = load_all(firmware, &mut disk, header, groups, runs);
+    // Nothing is on its way to memory that may soon be another's.
+    disk.reset();
+    let Loaded { plan, places, requests, at } = loaded?;
+    let aside = plan.copies().count();
+    let (jumped, pages, waited) = (cycles(), header.pages, firmware.waited());
+    let packed = groups.packed();
+    firmware.say(format_args!(
+        "{pages} pages, {aside} of them aside, {requests} reads, {packed} MiB unpacked; cycles \
+         entered={entered} waited={waited} loaded={at} jumped={jumped}"
+    ));
+    firmware.leave()?;
+    let tables = PageTables { start: places.tables, frames: header.frames };
+    jump(header, &plan, &places, tables.top(header.paging_levels))
+}
+
+/// The image's tables, checked.
+fn tables<F: Firmware>(
+    firmware: &mut F,
+    disk: &mut F::Disk,
+    header: &Header,
+) -> Result<(Groups<'static>, Runs<'static>), Why> {
     let layout = header.layout();
-    let (table, sums) = firmware.place_tables(&header)?;
-    load(&mut disk, layout.table, layout.table_pages, table)?;
-    load(&mut disk, layout.sums, layout.sums_pages, sums)?;
+    let (table, sums) = firmware.place_tables(header)?;
+    load(disk, layout.table, layout.table_pages, table)?;
+    load(disk, layout.sums, layout.sums_pages, sums)?;
     let table = memory::slice(table * PAGE, header.table_bytes() as usize);
     let sums = memory::slice(sums * PAGE, header.sums_bytes() as usize);
     if checksum(table) != header.table_sum || checksum(sums) != header.sums_sum {
         return Err(Refusal::Table.into());
     }
-    let groups = Groups::check(sums, &header)?;
+    let groups = Groups::check(sums, header)?;
     let runs = Runs::check(table, header.frames, header.data_pages)?;
     if !runs.iter().all(|run| firmware.usable(run.start, run.end())) {
         return Err(Refusal::Runs.into());
     }
-    disk.reset();
-    unchanged(firmware, &header)?;
+    Ok((groups, runs))
+}
 
-    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
-    let places = firmware.claim(&header, runs)?;
+/// An image that is in memory, and is none on its disk any more.
+struct Loaded {
+    plan: LoadPlan<'static>,
+    places: Places,
+    requests: u32,
+    /// When its data was there.
+    at: u64,
+}
+
+/// Put all pages where they belong, and erase the mark.
+fn load_all<F: Firmware>(
+    firmware: &mut F,
+    disk: &mut F::Disk,
+    header: &Header,
+    groups: Groups,
+    runs: Runs<'static>,
+) -> Result<Loaded, Why> {
+    let places = firmware.claim(header, runs)?;
     memory::fill(places.tables * PAGE, (frames_needed(header.frames) * PAGE / 8) as usize, 0);
     let tables = PageTables { start: places.tables, frames: header.frames };
     tables.write(header.entry.jump, header.entry.jump_physical, memory::set);
     firmware.map(places.tables);
     let plan = LoadPlan::new(runs, places.moved)?;
-    let mut loading = Loading { disk: &mut disk, data: layout.data, requests: 0 };
+    let mut loading = Loading { disk, data: header.layout().data, requests: 0 };
     plan.load::<PARTS_MAX, _>(groups, places.buffers, REQUEST_PAGES, &mut loading)?;
-    let (requests, loaded) = (loading.requests, cycles());
+    let (requests, at) = (loading.requests, cycles());
     plan.verify(groups, |sum, frame, pages| {
         sum.add(memory::slice(frame * PAGE, (pages * PAGE) as usize));
     })?;
@@ -273,33 +352,31 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
         }
     }
     // It is used once, whatever happens next.
-    page.0.fill(0);
+    let page = Page([0; PAGE_BYTES]);
     disk.write(MARK_SECTOR, page.sector())?;
-    disk.reset();
-    let aside = plan.copies().count();
-    let (jumped, pages, waited) = (cycles(), header.pages, firmware.waited());
-    let packed = groups.packed();
-    firmware.say(format_args!(
-        "{pages} pages, {aside} of them aside, {requests} reads, {packed} MiB unpacked; cycles \
-         entered={entered} waited={waited} loaded={loaded} jumped={jumped}"
-    ));
-    firmware.leave()?;
-    jump(&header, &plan, &places, tables.top(header.paging_levels))
+    Ok(Loaded { plan, places, requests, at })
 }
 
-/// The disk with an image: its number and its mark.
-fn find<F: Firmware>(firmware: &mut F) -> Result<(u32, Mark), Why> {
+/// The newest image on the disks, of those that come after `before`.
+fn find<F: Firmware>(firmware: &mut F, before: Option<Rank>) -> Option<Found> {
     let page = Page([0; PAGE_BYTES]);
+    let mut newest: Option<Found> = None;
     for number in 0..firmware.disks() {
         let Some(mut disk) = firmware.open(number) else { continue };
         let read = disk.read(MARK_SECTOR, page.part(SECTOR_BYTES));
-        disk.reset();
-        // A drive without a medium is not the one.
+        // A drive without a medium has none.
         if let (Ok(()), Ok(mark)) = (read, Mark::read(page.sector())) {
-            return Ok((number, mark));
+            let read = disk.read(HEADER_SECTOR, page.part(PAGE_BYTES)).map_err(Why::from);
+            let header = read.and_then(|()| Ok(Header::read(&page.0, mark)?));
+            let written = header.as_ref().map_or(0, |header| header.written);
+            let rank = Rank { written, number };
+            if rank.comes_between(before, newest.as_ref().map(|found| found.rank)) {
+                newest = Some(Found { rank, header });
+            }
         }
+        disk.reset();
     }
-    Err(Refusal::NoMark.into())
+    newest
 }
 
 /// Are the disks that were mounted there, and as they were?

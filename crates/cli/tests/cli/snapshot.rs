@@ -248,6 +248,43 @@ fn what_does_not_fit_is_not_resumed_and_stays() {
     refused(&[], "one that was used");
 }
 
+#[test]
+fn a_refused_image_hides_no_other() {
+    refused_beside_another(&[]);
+}
+
+/// The firmware has given memory for the first one, and gives the same for the other.
+#[test]
+fn by_uefi_a_refused_image_hides_no_other() {
+    if !Path::new("/usr/share/ovmf/OVMF.fd").exists() {
+        skip("boot", "no ovmf");
+        return;
+    }
+    refused_beside_another(&["--uefi"]);
+}
+
+fn refused_beside_another(args: &[&str]) {
+    let test = Test::new();
+    let image = test.path("image");
+    let kept = ["--keep", &image.display().to_string()];
+    let Some(out) = tried(&test, &[&kept, args].concat()) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    // The same on the disk for swap, which was not in use. That of the first disk is damaged, which
+    // is found when it is in memory.
+    let (from, other) = (File::open(&image).unwrap(), test.path("image.swap"));
+    let to = File::options().write(true).open(&other).unwrap();
+    std::io::copy(&mut &from, &mut &to).unwrap();
+    let before = change(&image, 1 << 23, &[0]);
+    change(&image, 1 << 23, &[!before[0]]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    let out = test.run_as(command.args(["snapshot", "boot"]).arg(&image).args(args));
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    assert!(out.stdout.contains("resumed"), "{}", out.stdout);
+    // Only that which was resumed is used.
+    let mark = |disk: &Path| std::fs::read(disk).unwrap()[0];
+    assert_eq!((mark(&image), mark(&other)), (b'b', 0));
+}
+
 /// A firmware's interrupts come while a program of UEFI runs, and use its stack.
 #[test]
 fn the_loader_keeps_nothing_below_its_stack() {

@@ -93,10 +93,15 @@ impl Process {
     }
 
     /// Where the kernel is asked to reclaim memory of its control group; none for the root's,
-    /// whose memory cannot be told apart.
+    /// whose memory is that of the whole machine.
     pub(super) fn reclaim_file(&self) -> Option<PathBuf> {
-        let file = Path::new("/sys/fs/cgroup").join(&self.group).join("memory.reclaim");
-        file.exists().then_some(file)
+        self.reclaim_file_below(Path::new("/sys/fs/cgroup"))
+    }
+
+    fn reclaim_file_below(&self, groups: &Path) -> Option<PathBuf> {
+        let file = groups.join(&self.group).join("memory.reclaim");
+        // Since Linux 5.19 the root's has the file, too.
+        (!self.group.is_empty() && file.exists()).then_some(file)
     }
 
     /// The parts of its memory that can leave.
@@ -229,6 +234,23 @@ mod tests {
         assert_eq!(kind("1000-2000 rw-s 00000000 00:01 7 /dev/zero"), Some(Kind::Shared));
         assert_eq!(kind("1000-2000 r-xp 00000000 00:00 0  [vdso]"), None);
         assert_eq!(kind("no line"), None);
+    }
+
+    #[test]
+    fn the_roots_control_group_is_not_reclaimed() {
+        let folder = std::env::temp_dir().join(format!("blocklab-groups-{}", std::process::id()));
+        let below = folder.join("a.slice");
+        fs::create_dir_all(&below).unwrap();
+        for group in [&folder, &below] {
+            fs::write(group.join("memory.reclaim"), "").unwrap();
+        }
+        let found = |group: &str| {
+            let process = Process { pid: 1, start: 1, name: "a".into(), group: group.into() };
+            process.reclaim_file_below(&folder)
+        };
+        assert_eq!((found(""), found("none")), (None, None));
+        assert_eq!(found("a.slice"), Some(below.join("memory.reclaim")));
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use resume::machine::{Range, map_of_bytes, map_to_bytes};
-use resume::{Disk, Header, PAGE_BYTES, SECTOR_BYTES};
+use resume::{Disk, Header, Mark, PAGE_BYTES, SECTOR_BYTES, superblock_sum};
 
+use super::mounts::{self, Superblock};
 use super::swsusp::Hibernated;
-use super::target::{HEADER_PAGE, Page, Store, Target, sum_of};
+use super::target::{HEADER_PAGE, Page, Store, Target, open_disk, superblock};
 use super::{Report, machine, write};
 use crate::Why;
 
@@ -31,6 +32,11 @@ pub(crate) fn prepare(target: &Path) -> Result<(), Why> {
     let map = machine::memory_map()?;
     let header = machine::header(&map)?;
     let map = map_to_bytes(&map).ok_or("the memory map has more ranges than a page".to_string())?;
+    for kind in machine::untold()? {
+        crate::warn(format!(
+            "nothing tells a conversion that a {kind} was mounted after the hibernation: do not"
+        ));
+    }
     target.erase_mark()?;
     target.write_bytes(HEADER_PAGE, &header.to_bytes().0)?;
     target.write_bytes(MAP_PAGE, &map)?;
@@ -56,16 +62,78 @@ pub(crate) fn convert(swap: &Path, target: &Path, disks: &[PathBuf]) -> Result<R
     let count = header.disk_count as usize;
     for disk in &mut header.disks[..count] {
         let among = [swap].into_iter().chain(disks.iter().map(PathBuf::as_path));
-        disk.sum = sum(disk, among).map_err(Why::Input)?;
+        disk.sum = state(disk, among, swap).map_err(Why::Input)?;
     }
-    let mut report = write(&mut source, header, &map, false, &mut target)?;
+    let mut store = Prepared { store: &mut target, kept: Vec::new() };
+    let mut report = write(&mut source, header, &map, false, &mut store)?;
     report.written_bytes = target.written_bytes;
     Ok(report)
 }
 
-/// The state of a disk's file system after the suspend: that of the only one of its size, as
+/// A target that was prepared and stays so until the kernel's image is given up, so that a
+/// conversion that is interrupted can be done again: what comes where its header and the memory map
+/// are waits until the mark is written.
+struct Prepared<'a> {
+    store: &'a mut dyn Store,
+    kept: Vec<(u64, Page)>,
+}
+
+impl Store for Prepared<'_> {
+    fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+        let kept = if at < HEADER_PAGE { 0 } else { (MAP_PAGE + 1).saturating_sub(at) };
+        let (kept, others) = pages.split_at(pages.len().min(kept as usize));
+        self.kept.extend((at..).zip(kept.iter().cloned()));
+        if others.is_empty() { Ok(()) } else { self.store.write(at + kept.len() as u64, others) }
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.store.sync()
+    }
+
+    fn pages(&self) -> u64 {
+        self.store.pages()
+    }
+
+    fn erase_mark(&mut self) -> Result<(), String> {
+        self.store.erase_mark()
+    }
+
+    fn write_mark(&mut self, mark: Mark) -> Result<(), String> {
+        for (at, page) in self.kept.drain(..) {
+            self.store.write(at, &[page])?;
+        }
+        self.store.sync()?;
+        self.store.write_mark(mark)
+    }
+}
+
+/// The sum of a disk's superblock, when its file system is as the suspend of `swap` left it.
+fn state<'a>(
+    disk: &Disk,
+    among: impl Iterator<Item = &'a Path>,
+    swap: &Path,
+) -> Result<u64, String> {
+    let (superblock, path) = find(disk, among)?;
+    if mounts::changed(disk.mounts, &superblock) {
+        return Err(format!(
+            "{}: the file system with UUID {} (superblock at sector {}) was mounted or checked \
+             after `suspend --prepare`: whoever resumes the image in {} destroys it. Boot the \
+             machine with `noresume` for its kernel; what was not saved is lost",
+            path.display(),
+            mounts::uuid(&superblock),
+            disk.superblock_sector,
+            swap.display(),
+        ));
+    }
+    Ok(superblock_sum(&superblock))
+}
+
+/// The superblock of a disk's file system after the suspend, on the only one of its size, as
 /// nothing else tells which was in use.
-fn sum<'a>(disk: &Disk, among: impl Iterator<Item = &'a Path>) -> Result<u64, String> {
+fn find<'a>(
+    disk: &Disk,
+    among: impl Iterator<Item = &'a Path>,
+) -> Result<(Superblock, &'a Path), String> {
     let mut found: Vec<(File, &Path)> = Vec::new();
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
     for path in among {
@@ -73,7 +141,7 @@ fn sum<'a>(disk: &Disk, among: impl Iterator<Item = &'a Path>) -> Result<u64, St
         if found.iter().any(|(_, known)| real(known) == real(path)) {
             continue;
         }
-        let file = File::open(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let file = open_disk(path)?;
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
         let bytes = bytes.map_err(|why| format!("{}: {why}", path.display()))?;
         if bytes / SECTOR_BYTES as u64 == disk.sectors {
@@ -81,7 +149,7 @@ fn sum<'a>(disk: &Disk, among: impl Iterator<Item = &'a Path>) -> Result<u64, St
         }
     }
     match &found[..] {
-        [(file, path)] => sum_of(file, path, disk.superblock_sector),
+        [(file, path)] => Ok((superblock(file, path, disk.superblock_sector)?, path)),
         [] => Err(format!("a disk of {} sectors was in use: expected it, too", disk.sectors)),
         [(_, one), (_, other), ..] => Err(format!(
             "{} and {} both have {} sectors: which of them was in use cannot be told; expected \
@@ -100,6 +168,7 @@ mod tests {
     use resume::Refusal;
     use resume::swsusp::{GROUP_BYTES, MAP_ENTRIES, Signature, add};
 
+    use super::super::mounts::tests::mounted;
     use super::super::tests::{FRAMES, Kernel, life};
     use super::*;
 
@@ -168,14 +237,19 @@ mod tests {
             let files = Files(std::env::temp_dir().join(folder));
             fs::create_dir_all(&files.0).unwrap();
             fs::write(files.swap(), swap).unwrap();
+            let swap = Disk { sectors: SWAP_PAGES as u64 * 8, ..Disk::default() };
+            files.prepare(&[Disk { superblock_sector: 2, sum: 5, ..swap }]);
+            files
+        }
+
+        fn prepare(&self, disks: &[Disk]) {
             let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
             let mut header = Header { frames: FRAMES, ..Header::empty() };
-            header.add_disk(Disk { sectors: SWAP_PAGES as u64 * 8, superblock_sector: 2, sum: 5 });
+            assert!(disks.iter().all(|disk| header.add_disk(*disk)));
             let mut target = vec![0; SWAP_PAGES * PAGE_BYTES];
             target[PAGE_BYTES..2 * PAGE_BYTES].copy_from_slice(&header.to_bytes().0);
             target[2 * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(&map_to_bytes(&map).unwrap());
-            fs::write(files.target(), target).unwrap();
-            files
+            fs::write(self.target(), target).unwrap();
         }
 
         fn swap(&self) -> PathBuf {
@@ -187,7 +261,11 @@ mod tests {
         }
 
         fn convert(&self) -> Result<Report, String> {
-            convert(&self.swap(), &self.target(), &[]).map_err(|why| why.to_string())
+            self.convert_with(&[])
+        }
+
+        fn convert_with(&self, disks: &[PathBuf]) -> Result<Report, String> {
+            convert(&self.swap(), &self.target(), disks).map_err(|why| why.to_string())
         }
 
         /// Does the swap have an image, and what has the target?
@@ -263,11 +341,117 @@ mod tests {
         fs::write(&twin, vec![1; SECTOR_BYTES * 99]).unwrap();
         let disk = Disk { sectors: 99, superblock_sector: 2, ..Disk::default() };
         let swap = files.swap();
-        let sum = |paths: &[&Path]| sum(&disk, paths.iter().copied());
-        assert!(sum(&[&swap, &other]).is_ok() && sum(&[&other, &other]).is_ok());
-        let told = sum(&[&swap, &other, &twin]).unwrap_err();
+        let found = |paths: &[&Path]| find(&disk, paths.iter().copied()).map(|_| ());
+        assert!(found(&[&swap, &other]).is_ok() && found(&[&other, &other]).is_ok());
+        let told = found(&[&swap, &other, &twin]).unwrap_err();
         assert!(told.contains("both have 99 sectors"), "{told}");
-        assert!(sum(&[&swap]).unwrap_err().contains("expected it, too"));
+        assert!(found(&[&swap]).unwrap_err().contains("expected it, too"));
+    }
+
+    #[test]
+    fn a_file_system_that_was_mounted_or_checked_since_is_refused() {
+        let before = mounted();
+        let sectors = 99;
+        let prepared = |freezes: bool| {
+            let files = Files::new("mounted", &swap(&Kernel::new(7, 900), LZO));
+            let mounts = mounts::mark(&before, freezes);
+            files.prepare(&[Disk { sectors, superblock_sector: 8, sum: 5, mounts }]);
+            let disk = files.swap().with_file_name("disk");
+            (files, disk)
+        };
+        let put = |disk: &Path, superblock: &Superblock| {
+            let mut bytes = vec![0; sectors as usize * SECTOR_BYTES];
+            bytes[8 * SECTOR_BYTES..10 * SECTOR_BYTES].copy_from_slice(superblock);
+            fs::write(disk, bytes).unwrap();
+        };
+        // A mount, a check, and a journal that was replayed.
+        for (at, bits) in [(0x34, 1), (0x40, 1), (0x60, 4)] {
+            let (files, disk) = prepared(false);
+            let mut after = before;
+            after[at] ^= bits;
+            put(&disk, &after);
+            let told = files.convert_with(std::slice::from_ref(&disk)).unwrap_err();
+            let named = "UUID 30313233-3435-3637-3839-616263646566 (superblock at sector 8) was \
+                         mounted or checked after";
+            assert!(told.contains(named) && told.contains("`noresume`"), "{told}");
+            assert_eq!(files.state(), (true, Err(Refusal::NoMark)));
+            // As it was, with what a mounted one writes by itself.
+            after[at] ^= bits;
+            after[0x30] ^= 1;
+            put(&disk, &after);
+            files.convert_with(&[disk]).unwrap();
+            assert_eq!(files.state(), (false, Ok(7)));
+        }
+        let (files, disk) = prepared(true);
+        let mut frozen = before;
+        frozen[0x60] ^= 4;
+        put(&disk, &frozen);
+        files.convert_with(&[disk]).unwrap();
+    }
+
+    /// A target of which a write fails.
+    struct Cut<'a> {
+        target: &'a mut Target,
+        writes_before: u32,
+    }
+
+    impl Store for Cut<'_> {
+        fn write(&mut self, at: u64, pages: &[Page]) -> Result<(), String> {
+            let left = self.writes_before.checked_sub(1).ok_or("cut")?;
+            self.writes_before = left;
+            self.target.write(at, pages)
+        }
+
+        fn sync(&mut self) -> Result<(), String> {
+            self.target.sync()
+        }
+
+        fn pages(&self) -> u64 {
+            self.target.pages()
+        }
+    }
+
+    #[test]
+    fn a_conversion_that_was_interrupted_can_be_done_again() {
+        // All is written before the swap's checksum turns out to be wrong.
+        let whole = swap(&Kernel::new(7, 900), LZO);
+        let mut damaged = whole.clone();
+        damaged[PAGE_BYTES - 36] ^= 1;
+        let files = Files::new("again", &damaged);
+        assert!(files.convert().unwrap_err().contains("its checksum"));
+        fs::write(files.swap(), &whole).unwrap();
+        files.convert().unwrap();
+        assert_eq!(files.state(), (false, Ok(7)));
+    }
+
+    #[test]
+    fn a_conversion_that_is_cut_can_be_done_again_until_the_swap_is_given_up() {
+        let whole = swap(&Kernel::new(7, 900), LZO);
+        let (mut again, mut lost) = (0, 0);
+        for writes_before in 0.. {
+            let files = Files::new("cut", &whole);
+            let map = [Range { start: 0, bytes: FRAMES * 4096, kind: Range::USABLE }];
+            let header = Header { frames: FRAMES, ..Header::empty() };
+            let mut target = Target::open(&files.target()).unwrap();
+            let mut cut = Cut { target: &mut target, writes_before };
+            let mut store = Prepared { store: &mut cut, kept: Vec::new() };
+            let mut source = Hibernated::open(&files.swap()).unwrap();
+            if write(&mut source, header, &map, false, &mut store).is_ok() {
+                assert_eq!(files.state(), (false, Ok(7)));
+                break;
+            }
+            match files.state() {
+                (true, Err(Refusal::NoMark)) => {
+                    files.convert().unwrap();
+                    assert_eq!(files.state(), (false, Ok(7)));
+                    again += 1;
+                }
+                (false, Err(Refusal::NoMark)) => lost += 1,
+                state => panic!("after {writes_before} writes: {state:?}"),
+            }
+        }
+        // The header, what lies where the map was, and the mark.
+        assert!(again > 4 && lost == 3, "{again} {lost}");
     }
 
     #[test]

@@ -5,17 +5,18 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use resume::machine::{self, Range};
-use resume::{Disk, Header, PAGE_BYTES};
-use rustix::fs::{major, minor};
+use resume::{Disk, FRAMES_MAX, Header, PAGE_BYTES, superblock_sum};
+use rustix::fs::{FileType, major, minor};
 
-use super::target::sectors_sum;
+use super::mounts;
+use super::target::{open_disk, superblock};
 
 /// What a header says of this machine.
 pub(super) fn header(map: &[Range]) -> Result<Header, String> {
     let memory = machine::memory(map.iter().copied());
     let processor = processor();
     let paging_levels = if five_levels() { 5 } else { 4 };
-    let frames = frames(map);
+    let frames = frames(map)?;
     let mut header = Header { frames, processor, memory, paging_levels, ..Header::empty() };
     for disk in disks()? {
         if !header.add_disk(disk) {
@@ -75,9 +76,17 @@ pub(super) fn memory_map() -> Result<Vec<Range>, String> {
 }
 
 /// One after the last frame of usable memory.
-fn frames(map: &[Range]) -> u64 {
+fn frames(map: &[Range]) -> Result<u64, String> {
     let usable = map.iter().filter(|range| range.kind == Range::USABLE);
-    usable.map(|range| (range.start + range.bytes) / PAGE_BYTES as u64).max().unwrap_or(0)
+    let ends = usable.map(|range| (range.start + range.bytes) / PAGE_BYTES as u64);
+    match ends.max().unwrap_or(0) {
+        frames if frames <= FRAMES_MAX => Ok(frames),
+        frames => Err(format!(
+            "memory reaches up to {} GiB: expected at most {} GiB, which is what the loader maps",
+            frames.div_ceil(1 << 18),
+            FRAMES_MAX >> 18,
+        )),
+    }
 }
 
 /// Frames of usable memory that are not free: what an image of now would have, but for what the
@@ -129,10 +138,12 @@ struct Use {
 
 impl Use {
     /// Where the two sectors are that tell the state: of ext2 to ext4 and of swap behind the first
-    /// 1,024 bytes, of btrfs behind the first 64 KiB; of others, what is there.
+    /// 1,024 bytes, of bcachefs behind the first 4 KiB, of btrfs behind the first 64 KiB; of others,
+    /// what is there.
     fn superblock_sector(&self) -> u64 {
         match self.kind.as_str() {
             "ext2" | "ext3" | "ext4" | "swap" => 2,
+            "bcachefs" => 8,
             "btrfs" => 128,
             _ => 0,
         }
@@ -155,8 +166,40 @@ fn mounted(text: &str) -> impl Iterator<Item = (&str, &str, &str)> {
 
 /// The numbers of a block device.
 fn number(path: &str) -> Option<String> {
-    let device = rustix::fs::stat(path).ok()?.st_rdev;
-    Some(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+    let found = rustix::fs::stat(path).ok()?;
+    let is_device = FileType::from_raw_mode(found.st_mode).is_block_device();
+    is_device.then(|| format!("{}:{}", major(found.st_rdev), minor(found.st_rdev)))
+}
+
+/// The numbers of the devices that a mount lies on, none where it lies on none; `number` tells that
+/// of a path.
+fn devices(
+    (device, kind, source): (&str, &str, &str),
+    number: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>, String> {
+    if !device.starts_with("0:") {
+        return Ok(vec![device.into()]);
+    }
+    // Some of disks have a number of their own, too.
+    match kind {
+        "zfs" => Err(format!(
+            "{source} is mounted, of ZFS, and the loader could not tell that it was imported \
+             elsewhere meanwhile; expected none: zpool export {}",
+            source.split('/').next().unwrap_or_default()
+        )),
+        "btrfs" | "bcachefs" => {
+            // Of several devices they stand side by side, and in a name of one may be a colon.
+            let all = || source.split(':').map(&number).collect();
+            number(source).map(|one| vec![one]).or_else(all).ok_or_else(|| {
+                format!(
+                    "a {kind} is mounted from {source}, which is no device of this system, and the \
+                     loader could not tell that it was written meanwhile; expected the name of a \
+                     device there, as an initramfs mounts the root by"
+                )
+            })
+        }
+        _ => Ok(number(source).filter(|_| source.starts_with("/dev/")).into_iter().collect()),
+    }
 }
 
 /// What of this machine's disks is in use.
@@ -164,14 +207,11 @@ fn uses() -> Result<Vec<Use>, String> {
     const MOUNTS: &str = "/proc/self/mountinfo";
     let mounts = fs::read_to_string(MOUNTS).map_err(|why| format!("{MOUNTS}: {why}"))?;
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let mounts = mounted(&mounts).filter_map(|(device, kind, source)| {
-        // Some, as btrfs, have a number of their own; others have no device.
-        let number = match device.strip_prefix("0:") {
-            Some(_) => number(source).filter(|_| source.starts_with("/dev/"))?,
-            None => device.to_string(),
-        };
-        Some(Use { number, kind: kind.into() })
-    });
+    let mut uses = Vec::new();
+    for mount in mounted(&mounts) {
+        let numbers = devices(mount, number)?.into_iter();
+        uses.extend(numbers.map(|number| Use { number, kind: mount.1.into() }));
+    }
     // Those in files belong to a file system.
     let swaps = swaps.lines().skip(1).filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -179,7 +219,7 @@ fn uses() -> Result<Vec<Use>, String> {
         let number = (kind == "partition").then(|| number(path)).flatten()?;
         Some(Use { number, kind: "swap".into() })
     });
-    let mut uses: Vec<Use> = mounts.chain(swaps).collect();
+    uses.extend(swaps);
     uses.sort_unstable();
     uses.dedup();
     Ok(uses)
@@ -232,10 +272,44 @@ impl Place {
         self.whole.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// It is no disk, but made of disks, a file or memory.
+    /// It is no disk, but made of disks, a file or memory. A disk with several ways to it (NVMe
+    /// with the kernel's own multipath) is one, and its name stays the same.
     fn is_virtual(&self) -> bool {
-        self.whole.components().any(|part| part.as_os_str() == "virtual")
+        let names: Vec<_> = self.whole.components().map(|part| part.as_os_str()).collect();
+        let has_ways = names.windows(2).any(|two| two == ["virtual", "nvme-subsystem"]);
+        names.iter().any(|name| *name == "virtual") && !has_ways
     }
+
+    fn device(&self) -> PathBuf {
+        Path::new("/dev").join(self.name())
+    }
+}
+
+/// Make durable what was written to the disks that are in use, swap included.
+pub(super) fn flush_disks() -> Result<(), String> {
+    let places = uses()?.into_iter().map(|one| Place::of(&one.number));
+    let mut places = places.collect::<Result<Vec<Place>, String>>()?;
+    places.retain(|place| !place.is_virtual());
+    let mut disks: Vec<PathBuf> = places.iter().map(Place::device).collect();
+    disks.sort_unstable();
+    disks.dedup();
+    disks.iter().try_for_each(|disk| {
+        let flushed = fs::File::open(disk).and_then(|file| file.sync_all());
+        flushed.map_err(|why| format!("{}: flush: {why}", disk.display()))
+    })
+}
+
+/// The kinds of file systems of disks that would not tell a conversion that they were mounted.
+pub(super) fn untold() -> Result<Vec<String>, String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for one in uses()?.into_iter().filter(|one| one.kind != "swap") {
+        if disk(&one)?.is_some_and(|disk| disk.mounts == 0) {
+            kinds.push(one.kind);
+        }
+    }
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
 }
 
 /// Refuse a target that no loader finds: it reads disks and, by UEFI, their partitions.
@@ -281,14 +355,18 @@ fn disk(of: &Use) -> Result<Option<Disk>, String> {
     }
     let start = if place.is_part() { number_in(place.part.join("start"))? } else { 0 };
     let superblock_sector = start + of.superblock_sector();
-    let sum = sectors_sum(&Path::new("/dev").join(&name), superblock_sector).map_err(|why| {
+    let device = place.device();
+    let read = open_disk(&device).and_then(|file| superblock(&file, &device, superblock_sector));
+    let read = read.map_err(|why| {
         format!(
             "{why}: the {} there must be the same at the resume; expected root of a whole \
              machine, not of a container",
             of.kind
         )
     })?;
-    Ok(Some(Disk { sectors: number_in(place.whole.join("size"))?, superblock_sector, sum }))
+    let sectors = number_in(place.whole.join("size"))?;
+    let (sum, mounts) = (superblock_sum(&read), mounts::mark(&read, mounts::freezes()));
+    Ok(Some(Disk { sectors, superblock_sector, sum, mounts }))
 }
 
 #[cfg(test)]
@@ -307,13 +385,62 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_on_disks_is_found_or_refused() {
+        let number = |path: &str| {
+            let known = ["/dev/sda", "/dev/sdb", "/dev/disk/by-path/pci-0000:00:1f.2"];
+            known.iter().position(|known| *known == path).map(|at| format!("8:{at}"))
+        };
+        let on = |device: &str, kind: &str, source: &str| devices((device, kind, source), number);
+        let is = |numbers: &[&str]| Ok(numbers.iter().map(ToString::to_string).collect());
+        assert_eq!(on("254:1", "ext4", "/dev/root"), is(&["254:1"]));
+        assert_eq!(on("0:25", "btrfs", "/dev/sdb"), is(&["8:1"]));
+        assert_eq!(on("0:25", "btrfs", "/dev/disk/by-path/pci-0000:00:1f.2"), is(&["8:2"]));
+        assert_eq!(on("0:26", "bcachefs", "/dev/sda:/dev/sdb"), is(&["8:0", "8:1"]));
+        // No device, or one that is no disk.
+        for (kind, source) in [("tmpfs", "tmpfs"), ("fuse.x", "/dev/fuse"), ("overlay", "overlay")]
+        {
+            assert_eq!(on("0:6", kind, source), is(&[]), "{kind}");
+        }
+        for (kind, source, told) in [
+            ("btrfs", "/dev/root", "a btrfs is mounted from /dev/root, which is no device"),
+            ("bcachefs", "/dev/sda:/dev/sdc", "a bcachefs is mounted from /dev/sda:/dev/sdc"),
+            ("zfs", "tank/home", "expected none: zpool export tank"),
+        ] {
+            let why = on("0:27", kind, source).unwrap_err();
+            assert!(why.contains(told), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_disk_with_several_ways_is_a_disk() {
+        let is_virtual = |whole: &str| {
+            let whole = PathBuf::from(whole);
+            Place { part: whole.clone(), whole }.is_virtual()
+        };
+        assert!(!is_virtual("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1"));
+        assert!(!is_virtual("/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/block/sda"));
+        assert!(is_virtual("/sys/devices/virtual/block/dm-0"));
+    }
+
+    #[test]
+    fn more_memory_than_the_loader_maps_is_refused() {
+        let upto = |bytes: u64| [Range { start: 0, bytes, kind: Range::USABLE }];
+        assert_eq!(frames(&upto(512 << 30)), Ok(1 << 27));
+        let why = frames(&upto((512 << 30) + 4096)).unwrap_err();
+        assert!(why.starts_with("memory reaches up to 513 GiB: expected at most 512 GiB"), "{why}");
+        // What is not memory may be anywhere.
+        let device = [Range { start: 1 << 45, bytes: 4096, kind: 2 }];
+        assert_eq!(frames(&device), Ok(0));
+    }
+
+    #[test]
     fn state_is_told_where_each_kind_has_it() {
         let of = |kind: &str| Use { number: "8:1".into(), kind: kind.into() };
-        let found = ["ext3", "btrfs", "swap", "xfs"].map(|kind| {
+        let found = ["ext3", "btrfs", "bcachefs", "swap", "xfs"].map(|kind| {
             let one = of(kind);
             (one.superblock_sector(), one.tells_mounts())
         });
-        assert_eq!(found, [(2, true), (128, true), (2, false), (0, false)]);
+        assert_eq!(found, [(2, true), (128, true), (8, false), (2, false), (0, false)]);
     }
 
     #[test]

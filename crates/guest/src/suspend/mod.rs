@@ -2,6 +2,7 @@
 
 mod convert;
 mod machine;
+mod mounts;
 mod renew;
 mod sample;
 mod snapshot;
@@ -11,7 +12,7 @@ mod target;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use resume::kernel::{StreamHeader, listed};
 use resume::machine::Range;
@@ -260,7 +261,10 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     let created = began.elapsed();
     let mut nowhere = Nowhere;
     let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
-    let written = machine::header(&map)
+    // What was written to swap is where the image believes it, also after a power cut.
+    let flushed = if order.target.is_some() { machine::flush_disks() } else { Ok(()) };
+    let written = flushed
+        .and_then(|()| machine::header(&map))
         .map_err(Why::from)
         .and_then(|header| write(&mut snapshot, header, &map, order.packs, store));
     snapshot.free();
@@ -412,6 +416,8 @@ fn finish(
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
         .map_err(|why| format!("random numbers: {why}"))?;
     header.id = u64::from_le_bytes(id);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    header.written = now.map_or(0, |time| time.as_secs());
     header.runs = taken.runs.len() as u64;
     header.data_pages = taken.data_pages;
     header.stored_pages = taken.stored_pages;

@@ -9,8 +9,10 @@ use resume::kernel::StreamHeader;
 use resume::swsusp::{
     GROUP_BYTES, PACKED_BYTES_MAX, Packing, Signature, add, group_pages, map, unpack,
 };
+use rustix::fs::OFlags;
 
 use super::snapshot::Source;
+use super::target::{not_opened, open_alone};
 
 /// A swap with an image.
 pub(super) struct Hibernated {
@@ -35,7 +37,8 @@ impl Hibernated {
     pub(super) fn open(path: &Path) -> Result<Hibernated, String> {
         let name = path.display().to_string();
         let wrong = |why: std::io::Error| format!("{name}: {why}");
-        let file = File::options().read(true).write(true).open(path).map_err(wrong)?;
+        // Who has it as swap, or resumes from it, must not do so meanwhile.
+        let file = open_alone(path, OFlags::empty()).map_err(|why| not_opened(path, &why))?;
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
         let pages = bytes.map_err(|why| wrong(why.into()))? / PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];

@@ -8,11 +8,12 @@ use std::path::Path;
 use resume::lz4::{self, Places};
 use resume::{
     DataSum, Group, HEADER_MAGIC, HEADER_SECTOR, Header, MARK_SECTOR, Mark, PAGE_BYTES,
-    SECTOR_BYTES, SUMMED_PAGES, superblock_sum,
+    SECTOR_BYTES, SUMMED_PAGES,
 };
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::pwritev;
 
+use super::mounts::Superblock;
 use crate::Why;
 
 /// A page where the kernel can take it from without copying.
@@ -105,22 +106,12 @@ impl Target {
         if !kind.is_block_device() && !kind.is_file() {
             return Err(format!("{name}: expected a partition, a disk, or a file"));
         }
-        let mut flags = OFlags::DIRECT;
-        if kind.is_block_device() {
-            // Nobody else may have it mounted or opened alike.
-            flags |= OFlags::EXCL;
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(flags.bits() as i32);
-        let file = options.open(path).or_else(|why| match why.raw_os_error() {
+        let file = open_alone(path, OFlags::DIRECT).or_else(|why| match why.raw_os_error() {
             // Some file systems always go through the cache.
-            Some(libc::EINVAL) if kind.is_file() => options.custom_flags(0).open(path),
+            Some(libc::EINVAL) if kind.is_file() => open_alone(path, OFlags::empty()),
             _ => Err(why),
         });
-        let file = file.map_err(|why| match why.kind() {
-            std::io::ErrorKind::ResourceBusy => format!("{name}: it is mounted, or used as swap"),
-            _ => wrong(why),
-        })?;
+        let file = file.map_err(|why| not_opened(path, &why))?;
         let bytes = seek(&file, SeekFrom::End(0)).map_err(|why| format!("{name}: {why}"))?;
         let pages = bytes / PAGE_BYTES as u64;
         let mut target = Target { file, name, pages, is_blank: false, written_bytes: 0 };
@@ -325,15 +316,34 @@ impl Data {
     }
 }
 
-/// The sum of the superblock at that sector of a disk, past all caches.
-pub(super) fn sectors_sum(disk: &Path, sector: u64) -> Result<u64, String> {
-    let flags = OFlags::DIRECT.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(disk);
-    sum_of(&file.map_err(|why| format!("{}: {why}", disk.display()))?, disk, sector)
+/// Open to be written what nobody else may have mounted or opened alike, as far as devices know.
+pub(super) fn open_alone(path: &Path, flags: OFlags) -> std::io::Result<File> {
+    let is_device = std::fs::metadata(path)?.file_type().is_block_device();
+    let flags = if is_device { flags | OFlags::EXCL } else { flags };
+    OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path)
 }
 
-/// The same of a disk that is open.
-pub(super) fn sum_of(file: &File, disk: &Path, sector: u64) -> Result<u64, String> {
+/// Why that failed.
+pub(super) fn not_opened(path: &Path, why: &std::io::Error) -> String {
+    match why.kind() {
+        std::io::ErrorKind::ResourceBusy => {
+            format!("{}: it is mounted, or used as swap", path.display())
+        }
+        _ => format!("{}: {why}", path.display()),
+    }
+}
+
+/// Open a disk, or a file for one, to be read; a disk past all caches.
+pub(super) fn open_disk(disk: &Path) -> Result<File, String> {
+    let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
+    let is_device = std::fs::metadata(disk).map_err(wrong)?.file_type().is_block_device();
+    let flags = if is_device { OFlags::DIRECT } else { OFlags::empty() };
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits() as i32).open(disk).map_err(wrong)
+}
+
+/// The superblock at that sector of a disk that is open.
+pub(super) fn superblock(file: &File, disk: &Path, sector: u64) -> Result<Superblock, String> {
     let wrong = |why: std::io::Error| format!("{}: {why}", disk.display());
     let at = sector * SECTOR_BYTES as u64;
     let (page_at, within) = (at / PAGE_BYTES as u64 * PAGE_BYTES as u64, at as usize % PAGE_BYTES);
@@ -342,5 +352,5 @@ pub(super) fn sum_of(file: &File, disk: &Path, sector: u64) -> Result<u64, Strin
         file.read_exact_at(&mut page.0, page_at + (index * PAGE_BYTES) as u64).map_err(wrong)?;
     }
     let both = [pages[0].0, pages[1].0].concat();
-    Ok(superblock_sum(&both[within..within + 2 * SECTOR_BYTES]))
+    Ok(*both[within..].first_chunk().expect("a page is longer than two sectors"))
 }

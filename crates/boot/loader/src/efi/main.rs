@@ -8,11 +8,12 @@ mod block;
 
 use core::arch::asm;
 use core::fmt::{Arguments, Write};
+use core::ptr::NonNull;
 
 use blocklab_loader::ports::Console;
-use blocklab_loader::{Broken, Firmware, Places};
+use blocklab_loader::{Broken, Firmware, Places, Why};
 use resume::machine::{Range, kind_of_efi, merge};
-use resume::{Buffers, Header, Moved, PAGE_BYTES, Refusal, Runs, frames_needed};
+use resume::{Buffers, Header, Moved, PAGE_BYTES, Refusal, Runs, frames_needed, taken};
 use uefi::boot::{self, AllocateType, HandleBuffer, MemoryType};
 use uefi::mem::memory_map::MemoryMap;
 use uefi::{Identify, Status};
@@ -20,8 +21,10 @@ use uefi::{Identify, Status};
 use block::Block;
 
 const PAGE: u64 = PAGE_BYTES as u64;
-const RANGES_MAX: usize = 1024;
 const MOVED_MAX: usize = 4096;
+/// What an image needs beside its own frames: run table, checksums, pages aside, page tables, the
+/// list, the code and buffers.
+const GIVEN_MAX: usize = 8;
 /// What a firmware gives a boot entry (UEFI 2.10, 3.1.2) until it has to have left.
 const WATCHDOG_SECONDS: usize = 300;
 /// Up to here a code of the watchdog's end is the firmware's own.
@@ -29,46 +32,89 @@ const WATCHDOG_CODE: u64 = 0x1_0000;
 
 /// What is not free. Too large for the stack that a firmware gives.
 static mut MOVED: [Moved; MOVED_MAX] = [Moved { from: 0, to: 0, at: 0 }; MOVED_MAX];
-static mut RANGES: [Range; RANGES_MAX] = [Range { start: 0, bytes: 0, kind: 0 }; RANGES_MAX];
 
 /// A machine with UEFI.
 struct Machine {
     handles: HandleBuffer,
     map: &'static [Range],
+    /// Frames that were given for tables and the like, the first and how many, and the number of
+    /// these.
+    given: [(u64, u64); GIVEN_MAX],
+    given_count: usize,
+    image: Option<Image>,
+}
+
+/// An image whose frames were taken, all before one.
+struct Image {
+    runs: Runs<'static>,
+    /// How many of the list of what is not free are its.
+    moved: usize,
+    end: u64,
 }
 
 /// The memory map as a kernel's boot code reads it: what is the firmware's only until it has left
 /// is usable memory.
 fn memory_map() -> Result<&'static [Range], Status> {
-    let map = boot::memory_map(MemoryType::LOADER_DATA).map_err(|why| why.status())?;
-    let place = &raw mut RANGES;
-    // SAFETY: there is one processor, and this is the only place that writes it, once.
-    let ranges = unsafe { &mut *place };
-    let mut count = 0;
-    for entry in map.entries() {
-        let range = ranges.get_mut(count).ok_or(Status::BUFFER_TOO_SMALL)?;
+    let kind = MemoryType::LOADER_DATA;
+    let map = boot::memory_map(kind).map_err(|why| why.status())?;
+    let count = map.entries().len();
+    // A multiple of eight bytes, and what a firmware gives begins at one.
+    let place =
+        boot::allocate_pool(kind, count * size_of::<Range>()).map_err(|why| why.status())?;
+    let place = place.as_ptr().cast::<Range>();
+    for (index, entry) in map.entries().enumerate() {
         let kind = kind_of_efi(entry.ty.0);
-        *range = Range { start: entry.phys_start, bytes: entry.page_count * PAGE, kind };
-        count += 1;
+        let range = Range { start: entry.phys_start, bytes: entry.page_count * PAGE, kind };
+        // SAFETY: there is room for `count` of them, which nobody else has.
+        unsafe { place.add(index).write(range) };
     }
-    let count = merge(&mut ranges[..count]);
+    // SAFETY: all `count` of them were written, and nobody else has them.
+    let ranges = unsafe { core::slice::from_raw_parts_mut(place, count) };
+    let count = merge(ranges);
     Ok(&ranges[..count])
 }
 
-/// Frames in a row, which hold anything, below 4 GiB: where 32 bits reach.
-fn frames(count: u64) -> Result<u64, Refusal> {
-    frames_of(MemoryType::LOADER_DATA, count)
+fn free(from: u64, count: u64) {
+    // No firmware gives the first frame, as its address means none.
+    if let Some(place) = NonNull::new((from * PAGE) as *mut u8) {
+        // SAFETY: these frames were taken for an image that nobody looks at any more.
+        let _ = unsafe { boot::free_pages(place, count as usize) };
+    }
 }
 
-fn frames_of(kind: MemoryType, count: u64) -> Result<u64, Refusal> {
-    let count = usize::try_from(count).map_err(|_| Refusal::Scratch)?;
-    let place = AllocateType::MaxAddress(u32::MAX.into());
-    let place = boot::allocate_pages(place, kind, count.max(1));
-    place.map(|place| place.as_ptr() as u64 / PAGE).map_err(|_| Refusal::Scratch)
+impl Machine {
+    /// Frames in a row, which hold anything, below 4 GiB: where 32 bits reach.
+    fn frames(&mut self, count: u64) -> Result<u64, Refusal> {
+        self.frames_of(MemoryType::LOADER_DATA, count)
+    }
+
+    fn frames_of(&mut self, kind: MemoryType, count: u64) -> Result<u64, Refusal> {
+        let given = self.given.get_mut(self.given_count).ok_or(Refusal::Scratch)?;
+        let count = count.max(1);
+        let pages = usize::try_from(count).map_err(|_| Refusal::Scratch)?;
+        let place = AllocateType::MaxAddress(u32::MAX.into());
+        let place = boot::allocate_pages(place, kind, pages).map_err(|_| Refusal::Scratch)?;
+        *given = (place.as_ptr() as u64 / PAGE, count);
+        self.given_count += 1;
+        Ok(given.0)
+    }
+
+    /// Take the frames of the image that are free: how many are not.
+    fn take_all(&mut self, runs: Runs<'static>) -> Result<u64, Refusal> {
+        let place = &raw mut MOVED;
+        // SAFETY: there is one processor, this is the only place that writes it but for its caller,
+        // and what was given before is not looked at any more.
+        let mut list = List { moved: unsafe { &mut *place }, count: 0, pages: 0 };
+        let done = runs.iter().try_for_each(|run| take(run.start, run.count.into(), &mut list));
+        let end = done.err().unwrap_or(u64::MAX);
+        self.image = Some(Image { runs, moved: list.count, end });
+        done.map_err(|_| Refusal::Scratch).map(|()| list.pages)
+    }
 }
 
-/// Take frames; those that the firmware or the loader has are added to the list.
-fn take(from: u64, count: u64, list: &mut List) -> Result<(), Refusal> {
+/// Take frames; those that the firmware or the loader has are added to the list. The error is the
+/// frame for which that has no room.
+fn take(from: u64, count: u64, list: &mut List) -> Result<(), u64> {
     let place = AllocateType::Address(from * PAGE);
     if boot::allocate_pages(place, MemoryType::LOADER_DATA, count as usize).is_ok() {
         return Ok(());
@@ -88,11 +134,11 @@ struct List {
 }
 
 impl List {
-    fn add(&mut self, frame: u64) -> Result<(), Refusal> {
+    fn add(&mut self, frame: u64) -> Result<(), u64> {
         match self.moved[..self.count].last_mut() {
             Some(last) if last.to == frame => last.to += 1,
             _ => {
-                let next = self.moved.get_mut(self.count).ok_or(Refusal::Scratch)?;
+                let next = self.moved.get_mut(self.count).ok_or(frame)?;
                 *next = Moved { from: frame, to: frame + 1, at: self.pages };
                 self.count += 1;
             }
@@ -126,31 +172,38 @@ impl Firmware for Machine {
 
     fn place_tables(&mut self, header: &Header) -> Result<(u64, u64), Refusal> {
         let layout = header.layout();
-        Ok((frames(layout.table_pages)?, frames(layout.sums_pages)?))
+        Ok((self.frames(layout.table_pages)?, self.frames(layout.sums_pages)?))
     }
 
-    fn claim(&mut self, header: &Header, runs: Runs) -> Result<Places, Refusal> {
-        let place = &raw mut MOVED;
-        // SAFETY: there is one processor, and this is the only place that writes it, once.
-        let moved = unsafe { &mut *place };
-        let mut list = List { moved, count: 0, pages: 0 };
-        for run in runs.iter() {
-            take(run.start, u64::from(run.count), &mut list)?;
-        }
+    fn claim(&mut self, header: &Header, runs: Runs<'static>) -> Result<Places, Refusal> {
+        let pages = self.take_all(runs)?;
         // All of the image's frames are taken or listed: what is given now is none of them.
-        let aside = frames(list.pages)?;
-        let tables = frames(frames_needed(header.frames))?;
-        let words = frames((list.pages + 1) * 16 / PAGE + 1)?;
+        let aside = self.frames(pages)?;
+        let tables = self.frames(frames_needed(header.frames))?;
+        let list = self.frames((pages + 1) * 16 / PAGE + 1)?;
         // Strict firmware runs no page of data.
-        let code = frames_of(MemoryType::LOADER_CODE, 1)?;
+        let code = self.frames_of(MemoryType::LOADER_CODE, 1)?;
         let buffers = match header.is_packed() {
-            true => Buffers::at(frames(Buffers::MOST)?, Buffers::MOST),
+            true => Buffers::at(self.frames(Buffers::MOST)?, Buffers::MOST),
             false => Buffers::default(),
         };
-        let List { moved, count, .. } = list;
-        let moved = &mut moved[..count];
+        let place = &raw mut MOVED;
+        let count = self.image.as_ref().map_or(0, |image| image.moved);
+        // SAFETY: as in `take_all`, whose list has ended.
+        let moved = unsafe { &mut (&mut *place)[..count] };
         moved.iter_mut().for_each(|moved| moved.at += aside);
-        Ok(Places { moved, tables, list: words, code, buffers })
+        Ok(Places { moved, tables, list, code, buffers })
+    }
+
+    fn give_back(&mut self) {
+        let place = &raw const MOVED;
+        if let Some(Image { runs, moved, end }) = self.image.take() {
+            // SAFETY: nobody writes there meanwhile.
+            let moved = unsafe { &(&*place)[..moved] };
+            taken(runs, moved, end).for_each(|(from, count)| free(from, count));
+        }
+        let given = core::mem::take(&mut self.given_count);
+        self.given[..given].iter().for_each(|(from, count)| free(*from, *count));
     }
 
     fn map(&mut self, _: u64) {}
@@ -179,12 +232,14 @@ fn say(line: Arguments) {
     });
 }
 
-fn resume_image() -> Result<core::convert::Infallible, blocklab_loader::Why> {
-    let broken = |_| blocklab_loader::Why::Broken;
+fn resume_image() -> Result<core::convert::Infallible, Why> {
     let by_protocol = boot::SearchType::ByProtocol(&uefi::proto::media::block::BlockIO::GUID);
-    let handles = boot::locate_handle_buffer(by_protocol).map_err(|_| Broken)?;
-    let map = memory_map().map_err(broken)?;
-    blocklab_loader::resume(&mut Machine { handles, map })
+    let handles =
+        boot::locate_handle_buffer(by_protocol).map_err(|_| Why::Unserved("name its disks"))?;
+    let map = memory_map().map_err(|_| Why::Unserved("give its memory map, or room for that"))?;
+    let given = [(0, 0); GIVEN_MAX];
+    let mut machine = Machine { handles, map, given, given_count: 0, image: None };
+    blocklab_loader::resume(&mut machine)
 }
 
 #[uefi::entry]

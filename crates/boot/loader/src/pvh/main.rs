@@ -39,6 +39,8 @@ unsafe extern "C" {
 struct Machine {
     start: Start,
     room: Option<Room>,
+    /// The page tables from before those of an image.
+    tables: Option<u64>,
 }
 
 /// What belongs to the loader's own frames.
@@ -77,14 +79,15 @@ impl Firmware for Machine {
         Ok((room.table, room.sums))
     }
 
-    fn claim(&mut self, _: &Header, runs: Runs) -> Result<Places, Refusal> {
+    fn claim(&mut self, _: &Header, runs: Runs<'static>) -> Result<Places, Refusal> {
         let room = self.room.ok_or(Refusal::Scratch)?;
         if !runs.free(room.first, room.end) {
             return Err(Refusal::Scratch);
         }
         let (from, to) = own_frames();
         let place = &raw mut MOVED;
-        // SAFETY: there is one processor, and this is the only place that writes it, once.
+        // SAFETY: there is one processor, this is the only place that writes it, and what was given
+        // before is not looked at any more.
         let moved = unsafe {
             *place = [Moved { from, to, at: room.aside }];
             &*place
@@ -94,8 +97,20 @@ impl Firmware for Machine {
     }
 
     fn map(&mut self, tables: u64) {
+        let before: u64;
+        // SAFETY: it reads a register.
+        unsafe { asm!("mov {}, cr3", out(reg) before) }
+        self.tables = Some(before);
         // SAFETY: these tables map all memory where it is, as those in use do with the lowest part.
         unsafe { asm!("mov cr3, {}", in(reg) tables * PAGE) }
+    }
+
+    fn give_back(&mut self) {
+        self.room = None;
+        if let Some(before) = self.tables.take() {
+            // SAFETY: they lie in the loader's own frames, and map the memory of all of the loader.
+            unsafe { asm!("mov cr3, {}", in(reg) before) }
+        }
     }
 
     fn leave(&mut self) -> Result<(), Broken> {
@@ -123,7 +138,7 @@ extern "C" fn loader_main(information: u32, magic: u32) -> ! {
     let start = Start::read(u64::from(information), magic, |address| {
         u64::from_le_bytes(*memory::slice(address, 8).first_chunk().unwrap_or(&[0; 8]))
     });
-    match blocklab_loader::resume(&mut Machine { start, room: None }) {
+    match blocklab_loader::resume(&mut Machine { start, room: None, tables: None }) {
         Ok(never) => match never {},
         Err(why) => say(format_args!("not resumed: {why}")),
     }

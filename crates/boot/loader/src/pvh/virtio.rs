@@ -13,7 +13,9 @@ use blocklab_loader::ports::{in8, in16, in32, out8, out16, out32, pci, set_pci};
 
 /// Vendor and device of a disk that has the legacy interface.
 const LEGACY_DISK: u32 = 0x1001_1af4;
-const QUEUE_BYTES: usize = 16384;
+/// Room for a queue of 1,024, the longest that QEMU has: who speaks the legacy interface cannot ask
+/// for a shorter one.
+const QUEUE_BYTES: usize = 32768;
 
 // Offsets in the legacy interface's ports.
 const GUEST_FEATURES: u16 = 4;

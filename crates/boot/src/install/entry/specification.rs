@@ -11,6 +11,9 @@ use super::{Copy, MARK, OURS, TITLE, Usual, WORDS};
 use crate::install::place;
 use crate::version;
 
+/// What loader.conf names where the loader keeps in a variable what was started last.
+const SAVED: &str = "@saved";
+
 struct File {
     name: String,
     text: String,
@@ -75,6 +78,12 @@ pub(super) fn copy(
         return Err(no_kernel(format!("{}: no entry of a kernel:", folder.display())));
     };
     let why = match default {
+        Some(pattern) if pattern == SAVED => Some(format!(
+            "{}: default {SAVED}: the loader keeps what was started last, so the recorded entry \
+             becomes the usual one, unless it is started by `bootctl set-oneshot -- {}`",
+            settings.display(),
+            OURS[0]
+        )),
         Some(pattern) => Some(format!("{}: default {pattern} names no file", settings.display())),
         None if first.name == newest.name => None,
         None => Some(format!("{} comes first and cannot be copied", first.name)),
@@ -224,6 +233,9 @@ mod tests {
         assert_eq!(copied(&files, Some("default arch.conf\n")), is("/arch", false));
         assert_eq!(copied(&files, Some("#\n default\tAR*\n")), is("/arch", false));
         assert_eq!(copied(&files, Some("default @saved\n")), is("/other", true));
+        let note = of_bytes(b"linux /v\n", b"default @saved\n").unwrap().note.unwrap();
+        assert!(note.contains("becomes the usual one, unless it is started by `bootctl"), "{note}");
+        assert!(note.ends_with("is not known; b.conf was copied"), "{note}");
         assert_eq!(copied(&files, None), is("/other", true));
         let refused = copied(&files, Some("default windows.conf\n")).unwrap_err();
         assert!(refused.contains("windows.conf: the usual entry"), "{refused}");
