@@ -182,6 +182,7 @@ pub trait Firmware {
 }
 
 /// Why nothing is resumed.
+#[derive(Clone, Copy)]
 pub enum Why {
     /// The image says so.
     Refused(Refusal),
@@ -241,10 +242,16 @@ struct Found {
 /// a disk broke while its mark was erased may be none any more.
 pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     let entered = cycles();
-    let mut found = find(firmware, None).ok_or(Refusal::NoMark)?;
+    // One for all: the stack is short.
+    let page = &mut Page([0; PAGE_BYTES]);
+    let mut found = find(firmware, page, None).ok_or(Refusal::NoMark)?;
     loop {
         let Found { rank, header } = found;
-        let why = match header.and_then(|header| enter(firmware, rank.number, &header, entered)) {
+        let ended = match &header {
+            Ok(header) => enter(firmware, page, rank.number, header, entered),
+            Err(why) => Err(*why),
+        };
+        let why = match ended {
             Ok(never) => match never {},
             Err(why) => why,
         };
@@ -252,7 +259,7 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
         if !matches!(why, Why::Refused(_)) {
             return Err(why);
         }
-        let Some(older) = find(firmware, Some(rank)) else { return Err(why) };
+        let Some(older) = find(firmware, page, Some(rank)) else { return Err(why) };
         firmware.say(format_args!("the newest image is refused: {why}; there is an older one"));
         found = older;
     }
@@ -261,6 +268,7 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
 /// Enter the image on a disk.
 fn enter<F: Firmware>(
     firmware: &mut F,
+    page: &mut Page,
     number: u32,
     header: &Header,
     entered: u64,
@@ -275,10 +283,15 @@ fn enter<F: Firmware>(
     let tables = tables(firmware, &mut disk, header);
     disk.reset();
     let (groups, runs) = tables?;
-    unchanged(firmware, header)?;
+    unchanged(firmware, page, header)?;
 
     let mut disk = firmware.open(number).ok_or(Why::Broken)?;
-    let loaded = load_all(firmware, &mut disk, header, groups, runs);
+    let loaded = load_all(firmware, &mut disk, header, groups, runs).and_then(|loaded| {
+        // It is used once, whatever happens next.
+        page.0.fill(0);
+        disk.write(MARK_SECTOR, page.sector())?;
+        Ok(loaded)
+    });
     // Nothing is on its way to memory that may soon be another's.
     disk.reset();
     let Loaded { plan, places, requests, at } = loaded?;
@@ -317,7 +330,7 @@ fn tables<F: Firmware>(
     Ok((groups, runs))
 }
 
-/// An image that is in memory, and is none on its disk any more.
+/// An image that is in memory.
 struct Loaded {
     plan: LoadPlan<'static>,
     places: Places,
@@ -326,7 +339,7 @@ struct Loaded {
     at: u64,
 }
 
-/// Put all pages where they belong, and erase the mark.
+/// Put all pages where they belong.
 fn load_all<F: Firmware>(
     firmware: &mut F,
     disk: &mut F::Disk,
@@ -351,15 +364,11 @@ fn load_all<F: Firmware>(
             memory::fill(piece.at * PAGE, piece.run.count as usize * (PAGE_BYTES / 8), word);
         }
     }
-    // It is used once, whatever happens next.
-    let page = Page([0; PAGE_BYTES]);
-    disk.write(MARK_SECTOR, page.sector())?;
     Ok(Loaded { plan, places, requests, at })
 }
 
 /// The newest image on the disks, of those that come after `before`.
-fn find<F: Firmware>(firmware: &mut F, before: Option<Rank>) -> Option<Found> {
-    let page = Page([0; PAGE_BYTES]);
+fn find<F: Firmware>(firmware: &mut F, page: &mut Page, before: Option<Rank>) -> Option<Found> {
     let mut newest: Option<Found> = None;
     for number in 0..firmware.disks() {
         let Some(mut disk) = firmware.open(number) else { continue };
@@ -380,8 +389,7 @@ fn find<F: Firmware>(firmware: &mut F, before: Option<Rank>) -> Option<Found> {
 }
 
 /// Are the disks that were mounted there, and as they were?
-fn unchanged<F: Firmware>(firmware: &mut F, header: &Header) -> Result<(), Why> {
-    let page = Page([0; PAGE_BYTES]);
+fn unchanged<F: Firmware>(firmware: &mut F, page: &mut Page, header: &Header) -> Result<(), Why> {
     for (index, wanted) in header.told_disks().iter().enumerate() {
         let mut found = false;
         for number in 0..firmware.disks() {
