@@ -31,13 +31,15 @@ pub struct Mark {
     pub id: u64,
     /// The header's checksum.
     pub header_sum: u32,
+    /// When the image was made, in seconds since 1970 by the machine's clock.
+    pub written: u64,
 }
 
 impl Mark {
     /// As it stands in its sector.
     pub fn to_bytes(self) -> [u8; SECTOR_BYTES] {
         let mut bytes = [0; SECTOR_BYTES];
-        put(&mut bytes, 0, &[MARK_MAGIC, self.id, self.header_sum.into()]);
+        put(&mut bytes, 0, &[MARK_MAGIC, self.id, self.header_sum.into(), self.written]);
         let sum = checksum(&bytes[..MARK_SUM_AT]);
         bytes[MARK_SUM_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -52,7 +54,8 @@ impl Mark {
         if !sound || u64_at(bytes, 0) != MARK_MAGIC {
             return Err(Refusal::NoMark);
         }
-        Ok(Mark { id: u64_at(bytes, 8), header_sum: u32_at(bytes, 16) })
+        let (id, header_sum) = (u64_at(bytes, 8), u32_at(bytes, 16));
+        Ok(Mark { id, header_sum, written: u64_at(bytes, 24) })
     }
 }
 
@@ -118,8 +121,6 @@ pub struct Header {
     pub table_sum: u32,
     /// Checksum of the data's checksums.
     pub sums_sum: u32,
-    /// When the image was made, in seconds since 1970 by the machine's clock.
-    pub written: u64,
     /// How many disks are told.
     pub disk_count: u64,
     /// The disks.
@@ -144,7 +145,6 @@ impl Header {
             scratch_count: 0,
             table_sum: 0,
             sums_sum: 0,
-            written: 0,
             disk_count: 0,
             disks: [Disk::default(); DISKS_MAX],
         }
@@ -213,7 +213,6 @@ impl Header {
             self.sums_sum.into(),
             self.disk_count,
             self.stored_pages,
-            self.written,
         ];
         put(&mut bytes, 0, &fields);
         for (index, disk) in self.told_disks().iter().enumerate() {
@@ -284,7 +283,6 @@ impl Header {
             scratch_count: field(16),
             table_sum: field(17) as u32,
             sums_sum: field(18) as u32,
-            written: field(21),
             disk_count: field(19),
             disks: [Disk::default(); DISKS_MAX],
         };

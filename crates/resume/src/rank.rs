@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 /// An image's place among those of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rank {
-    /// When it was made; 0 where its header is not known.
+    /// When it was made.
     pub written: u64,
     /// The number of its disk.
     pub number: u32,

@@ -141,7 +141,7 @@ fn image(memory: &Memory, packs: Data) -> Vec<u8> {
     put(layout.table, &table);
     put(layout.sums, &sums);
     put(1, &bytes);
-    put(0, &Mark { id: 5, header_sum }.to_bytes());
+    put(0, &Mark { id: 5, header_sum, written: 6 }.to_bytes());
     out
 }
 
@@ -432,7 +432,7 @@ fn what_is_wrong_on_purpose_goes_nowhere_else() {
 fn mark(image: &mut [u8], header: &Header) {
     let (bytes, header_sum) = header.to_bytes();
     image[PAGE_BYTES..2 * PAGE_BYTES].copy_from_slice(&bytes);
-    image[..SECTOR_BYTES].copy_from_slice(&Mark { id: 5, header_sum }.to_bytes());
+    image[..SECTOR_BYTES].copy_from_slice(&Mark { id: 5, header_sum, written: 6 }.to_bytes());
 }
 
 /// Packed data and lengths that somebody made wrong, with the right checksums: the frames of the
@@ -494,7 +494,7 @@ fn another_version_is_refused_by_its_number() {
     page[8..16].copy_from_slice(&2u64.to_le_bytes());
     let header_sum = checksum(&page[..PAGE_BYTES - 4]);
     page[PAGE_BYTES - 4..].copy_from_slice(&header_sum.to_le_bytes());
-    old[..SECTOR_BYTES].copy_from_slice(&Mark { id: 5, header_sum }.to_bytes());
+    old[..SECTOR_BYTES].copy_from_slice(&Mark { id: 5, header_sum, written: 6 }.to_bytes());
     assert_eq!(resume(&old).map(drop), Err(Refusal::Version(2)));
 }
 

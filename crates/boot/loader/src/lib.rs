@@ -228,12 +228,8 @@ impl Page {
     }
 }
 
-/// An image on a disk.
-struct Found {
-    rank: Rank,
-    /// Its header, if that is one.
-    header: Result<Header, Why>,
-}
+/// For what is read before there is room in memory: the stack is short.
+static mut FIRST_READ: Page = Page([0; PAGE_BYTES]);
 
 /// Resume the newest image of those on the machine's disks that fits.
 ///
@@ -242,16 +238,13 @@ struct Found {
 /// a disk broke while its mark was erased may be none any more.
 pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     let entered = cycles();
-    // One for all: the stack is short.
-    let page = &mut Page([0; PAGE_BYTES]);
+    let place = &raw mut FIRST_READ;
+    // SAFETY: there is one processor, and this is called once.
+    let page = unsafe { &mut *place };
     let mut found = find(firmware, page, None).ok_or(Refusal::NoMark)?;
     loop {
-        let Found { rank, header } = found;
-        let ended = match &header {
-            Ok(header) => enter(firmware, page, rank.number, header, entered),
-            Err(why) => Err(*why),
-        };
-        let why = match ended {
+        let (rank, mark) = found;
+        let why = match enter(firmware, page, rank.number, mark, entered) {
             Ok(never) => match never {},
             Err(why) => why,
         };
@@ -259,9 +252,8 @@ pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
         if !matches!(why, Why::Refused(_)) {
             return Err(why);
         }
-        let Some(older) = find(firmware, page, Some(rank)) else { return Err(why) };
+        found = find(firmware, page, Some(rank)).ok_or(why)?;
         firmware.say(format_args!("the newest image is refused: {why}; there is an older one"));
-        found = older;
     }
 }
 
@@ -270,9 +262,14 @@ fn enter<F: Firmware>(
     firmware: &mut F,
     page: &mut Page,
     number: u32,
-    header: &Header,
+    mark: Mark,
     entered: u64,
 ) -> Result<Infallible, Why> {
+    let mut disk = firmware.open(number).ok_or(Why::Broken)?;
+    let read = disk.read(HEADER_SECTOR, page.part(PAGE_BYTES));
+    disk.reset();
+    read?;
+    let header = &Header::read(&page.0, mark)?;
     if header.processor != processor(cpuid) {
         return Err(Refusal::Processor.into());
     }
@@ -368,22 +365,23 @@ fn load_all<F: Firmware>(
 }
 
 /// The newest image on the disks, of those that come after `before`.
-fn find<F: Firmware>(firmware: &mut F, page: &mut Page, before: Option<Rank>) -> Option<Found> {
-    let mut newest: Option<Found> = None;
+fn find<F: Firmware>(
+    firmware: &mut F,
+    page: &mut Page,
+    before: Option<Rank>,
+) -> Option<(Rank, Mark)> {
+    let mut newest = None;
     for number in 0..firmware.disks() {
         let Some(mut disk) = firmware.open(number) else { continue };
         let read = disk.read(MARK_SECTOR, page.part(SECTOR_BYTES));
+        disk.reset();
         // A drive without a medium has none.
         if let (Ok(()), Ok(mark)) = (read, Mark::read(page.sector())) {
-            let read = disk.read(HEADER_SECTOR, page.part(PAGE_BYTES)).map_err(Why::from);
-            let header = read.and_then(|()| Ok(Header::read(&page.0, mark)?));
-            let written = header.as_ref().map_or(0, |header| header.written);
-            let rank = Rank { written, number };
-            if rank.comes_between(before, newest.as_ref().map(|found| found.rank)) {
-                newest = Some(Found { rank, header });
+            let rank = Rank { written: mark.written, number };
+            if rank.comes_between(before, newest.map(|(rank, _)| rank)) {
+                newest = Some((rank, mark));
             }
         }
-        disk.reset();
     }
     newest
 }

@@ -416,8 +416,6 @@ fn finish(
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
         .map_err(|why| format!("random numbers: {why}"))?;
     header.id = u64::from_le_bytes(id);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    header.written = now.map_or(0, |time| time.as_secs());
     header.runs = taken.runs.len() as u64;
     header.data_pages = taken.data_pages;
     header.stored_pages = taken.stored_pages;
@@ -431,7 +429,9 @@ fn finish(
     let (bytes, header_sum) = header.to_bytes();
     store.write_bytes(HEADER_PAGE, &bytes)?;
     store.sync()?;
-    Ok(Mark { id: header.id, header_sum })
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let written = now.map_or(0, |time| time.as_secs());
+    Ok(Mark { id: header.id, header_sum, written })
 }
 
 /// Frames in a row that the image does not have, for the loader: the first, and how many.
