@@ -18,8 +18,8 @@ pub const LEAVES: [(u32, [u32; 4]); 5] = [
     (0x8000_0001, [0, 0, 1 << 22, 1 << 20]),
     (0x8000_0008, [0, MITIGATIONS_OF_AMD, 0, 0]),
 ];
-/// SRBDS_CTRL, MD_CLEAR, RTM_ALWAYS_ABORT, TSX_FORCE_ABORT; IBRS, STIBP, L1D_FLUSH, the registers of
-/// capabilities, SSBD.
+/// SRBDS_CTRL, MD_CLEAR, RTM_ALWAYS_ABORT, TSX_FORCE_ABORT; IBRS, STIBP, L1D_FLUSH, the registers
+/// of capabilities, SSBD.
 const MITIGATIONS_OF_INTEL: u32 = 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 0xfc00_0000;
 /// IBPB; IBRS and STIBP with all that is told of them; SSBD and its kinds; PSFD, BTC_NO, IBPB_RET.
 const MITIGATIONS_OF_AMD: u32 = 1 << 12 | 0x000f_c000 | 0x0700_0000 | 0x7000_0000;

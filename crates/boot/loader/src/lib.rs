@@ -234,8 +234,8 @@ static mut FIRST_READ: Page = Page([0; PAGE_BYTES]);
 /// Resume the newest image of those on the machine's disks that fits.
 ///
 /// # Errors
-/// Why none is resumed: what the oldest is refused for. Those refused are as they were; one of which
-/// a disk broke while its mark was erased may be none any more.
+/// Why none is resumed: what the oldest is refused for. Those refused are as they were; one of
+/// which a disk broke while its mark was erased may be none any more.
 pub fn resume<F: Firmware>(firmware: &mut F) -> Result<Infallible, Why> {
     let entered = cycles();
     let place = &raw mut FIRST_READ;

@@ -138,8 +138,8 @@ struct Use {
 
 impl Use {
     /// Where the two sectors are that tell the state: of ext2 to ext4 and of swap behind the first
-    /// 1,024 bytes, of bcachefs behind the first 4 KiB, of btrfs behind the first 64 KiB; of others,
-    /// what is there.
+    /// 1,024 bytes, of bcachefs behind the first 4 KiB, of btrfs behind the first 64 KiB; of
+    /// others, what is there.
     fn superblock_sector(&self) -> u64 {
         match self.kind.as_str() {
             "ext2" | "ext3" | "ext4" | "swap" => 2,
