@@ -133,10 +133,6 @@ impl Start {
         }
         qemu.args(&self.arguments);
         qemu.args(["-smp", &guest.processors.to_string()]);
-        if guest.started_by == StartedBy::Grub {
-            // The longest that there is, for which the loader must have room.
-            qemu.args(["-global", "virtio-blk-device.queue-size=1024"]);
-        }
         if guest.started_by == StartedBy::Uefi {
             qemu.arg("-bios").arg(tool::uefi_firmware()?);
         }
