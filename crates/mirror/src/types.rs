@@ -1,6 +1,7 @@
 //! The words of the protocol.
 
 use std::fmt;
+use std::ops::Range;
 
 /// Number of a 4 KiB block of the mirror.
 pub type Block = u64;
@@ -70,8 +71,16 @@ impl Span {
         self.start + self.blocks as u64
     }
 
+    /// A range of blocks, however long, as spans.
+    pub fn pieces(range: Range<Block>) -> impl Iterator<Item = Span> {
+        const PIECE: u32 = 1 << 20;
+        let end = range.end;
+        let start = range.step_by(PIECE as usize);
+        start.map(move |start| Span::new(start, (end - start).min(PIECE.into()) as u32))
+    }
+
     /// Every block.
-    pub fn iter(self) -> std::ops::Range<Block> {
+    pub fn iter(self) -> Range<Block> {
         self.start..self.end()
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use mirror::format::superblock::{Generations, Membership};
 use mirror::format::{Layout, Superblock};
 use mirror::policy::assemble::Role;
-use mirror::{DEVICES, LEGS, Mode, Slot, other};
+use mirror::{DEVICES, FAST, LEGS, Mode, Slot, other};
 use study::Failure;
 
 use super::device::{Access, Device};
@@ -39,6 +39,16 @@ pub fn set_mode(start: &Start, mode: Mode) -> Result<Mode, Failure> {
         return Err(Failure::input("the mirror was not stopped in order")
             .expected("nothing that a start has to recover")
             .help("serve it, and change the mode while it is served: --control PATH"));
+    }
+    let away = Role::Current != assembly.role[FAST];
+    if away && assembly.newest.members[FAST] == Membership::Member {
+        let text = "the fast leg is not there, and with both legs its mode is believed";
+        return Err(Failure::input(text)
+            .expected("the fast leg, or a mirror that has left it out")
+            .help(
+                "name it without --without. If it is gone: serve --without fast, and change the \
+                 mode while it is served: --control PATH",
+            ));
     }
     // The fast leg first: with both it is the one that is believed.
     for slot in 0..DEVICES {

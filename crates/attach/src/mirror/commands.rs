@@ -1,17 +1,18 @@
 //! The control socket of a served mirror.
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use mirror::Slot;
 use mirror::format::Geometry;
 use study::Failure;
 
 use super::live::Live;
+use super::operate::Resync;
 use super::prepare::{self, Preparing, Replaced, Wanted};
 use super::request::{self, Answer, Request};
-use super::serve::{PREPARED, Server};
+use super::serve::{PREPARED, RETURNING, Server};
 use crate::control_socket::ClientId;
-use crate::poll::{Event, Interest};
+use crate::poll::Event;
 
 impl Server<'_> {
     /// Something happened on the control socket.
@@ -48,7 +49,10 @@ impl Server<'_> {
                 let number = array.scrub()?;
                 (format!("scrub {number} compares both legs"), number)
             }
-            Request::Resync { device } => (array.resync(request::slot(&device)?)?, 0),
+            Request::Resync { device } => {
+                let text = self.resync(client, request::slot(&device)?)?;
+                return Ok(text.map(|text| Answer::Done { text, number: 0 }));
+            }
             Request::SetMode { mode } => (array.set_mode(request::mode(&mode)?)?, 0),
             Request::Replace { device, with, overwrite } => {
                 self.prepare(client, request::slot(&device)?, with, overwrite)?;
@@ -74,32 +78,49 @@ impl Server<'_> {
         let geometry: Geometry = array.geometry();
         let old = array.core.superblock(slot).map(|own| own.identity);
         let wanted = Wanted { array: array.id(), slot, geometry, old };
-        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
-        let (held, closed) = UnixStream::pair().map_err(impossible)?;
-        self.event_loop.poll.add(&closed, PREPARED, Interest::READ).map_err(impossible)?;
-        let helper = std::thread::Builder::new().name("prepare".into()).spawn(move || {
-            // Dropped at the end, even of a panic: its closing is the event.
-            let _held = held;
+        let poll = (&self.event_loop.poll, PREPARED);
+        self.preparing = Some(Preparing::begin((client, slot), poll, move || {
             prepare::prepare(&path, &wanted, overwrite)
-        });
-        self.preparing =
-            Some(Preparing { client, slot, closed, helper: helper.map_err(impossible)? });
+        })?);
         Ok(())
     }
 
     /// The new medium is ready, or is not one.
     pub(super) fn prepared(&mut self) {
-        let Some(Preparing { client, slot, closed, helper }) = self.preparing.take() else {
-            return;
-        };
-        self.event_loop.poll.remove(&closed);
-        let device =
-            helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")));
+        let Some(preparing) = self.preparing.take() else { return };
+        let (client, slot, device) = preparing.end(&self.event_loop.poll);
         let done = device.and_then(|device| self.engine().replace(slot, device));
         match done {
             Ok(text) => self.replaced = Some(Replaced { client, slot, text }),
             Err(failure) => self.tell(client, &Answer::refused(&failure)),
         }
+    }
+
+    /// Look at a device that was left out, beside the event loop: it may hang still. What there is
+    /// to say if there is nothing to look at.
+    fn resync(&mut self, client: ClientId, slot: Slot) -> Result<Option<String>, Failure> {
+        if self.returning.is_some() {
+            return Err(Failure::input("a device is being taken back").help("try again later"));
+        }
+        let left_out = match self.engine().may_resync(slot)? {
+            Resync::Needless(text) => return Ok(Some(text)),
+            Resync::Look(left_out) => left_out,
+        };
+        let poll = (&self.event_loop.poll, RETURNING);
+        self.returning = Some(Preparing::begin((client, slot), poll, move || left_out.open())?);
+        Ok(None)
+    }
+
+    /// It is as it was left, or it is not.
+    pub(super) fn looked(&mut self) {
+        let Some(returning) = self.returning.take() else { return };
+        let (client, slot, device) = returning.end(&self.event_loop.poll);
+        let done = device.and_then(|device| self.engine().take_back(slot, device));
+        let answer = match done {
+            Ok(text) => Answer::Done { text, number: 0 },
+            Err(failure) => Answer::refused(&failure),
+        };
+        self.tell(client, &answer);
     }
 
     /// Tell who replaced a device, once a start no longer believes the old one.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mirror::core::Meta;
 use mirror::format::layout::SUPERBLOCKS;
 use mirror::format::maps::{Activity, SUMS_PER_PAGE};
-use mirror::format::superblock::{Generations, Membership, Seen, XXH64_SUMS};
+use mirror::format::superblock::{EXTENTS_MAX, Generations, Membership, Seen, XXH64_SUMS};
 use mirror::format::{Geometry, Layout, Superblock};
 use mirror::{DEVICES, LEGS, Mode, Slot, WITNESS};
 use study::Failure;
@@ -200,6 +200,7 @@ fn geometry(
         Some(bytes) => bytes / PAGE,
         None => fitting(room, &of).max(1),
     };
+    enough_extents(&of(blocks))?;
     let needed = Layout::leg(&of(blocks)).pages;
     for (slot, path) in plan.paths.each().filter(|&(slot, _)| slot < LEGS) {
         let found = pages(slot).unwrap_or(0);
@@ -209,6 +210,19 @@ fn geometry(
         }
     }
     Ok(of(blocks))
+}
+
+/// Are the extents large enough to be numbered?
+fn enough_extents(geometry: &Geometry) -> Result<(), Failure> {
+    let (found, extent) = (geometry.extents(), u64::from(geometry.extent_blocks) * PAGE);
+    if found <= EXTENTS_MAX {
+        return Ok(());
+    }
+    let bytes = geometry.blocks * PAGE;
+    let least = extent * found.div_ceil(EXTENTS_MAX).next_power_of_two();
+    Err(Failure::input(format!("--extent {extent} makes {found} extents of {bytes} bytes"))
+        .expected(format!("at most {EXTENTS_MAX} extents"))
+        .help(format!("larger ones: --extent {least}")))
 }
 
 /// Pages of each log, for legs of `room` pages and a witness of so many.

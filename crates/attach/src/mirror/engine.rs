@@ -46,6 +46,7 @@ pub(super) struct MirrorEngine {
     running: Running,
     /// The time that it ran: what the core is told.
     pub(super) latest: Nanos,
+    stop_wanted: bool,
     stopped: bool,
     pub(super) failed: bool,
     /// In tests: blocks of each leg that cannot be read until they are written.
@@ -96,6 +97,7 @@ impl MirrorEngine {
             troubles: Troubles::default(),
             running,
             latest,
+            stop_wanted: false,
             stopped: false,
             failed: false,
             #[cfg(test)]
@@ -234,9 +236,11 @@ impl MirrorEngine {
         self.troubles.note(self.latest, about, span);
     }
 
-    /// Begin to stop in order: [`MirrorEngine::over`] says when that is done.
+    /// Begin to stop in order, once the core has been given all that was begun:
+    /// [`MirrorEngine::over`] says when that is done.
     pub(super) fn stop(&mut self) {
-        self.tell(Event::Command(core::Command::Stop));
+        self.stop_wanted = true;
+        self.act();
     }
 
     /// Stopped in order, or beyond hope.
@@ -303,9 +307,17 @@ impl MirrorEngine {
             for action in actions {
                 self.perform(action);
             }
-            let Some(id) = self.merges.pop_front() else { return };
-            let Some(sums) = self.orders.merge(id) else { continue };
-            self.core.handle(self.latest, Event::Merged { id, sums: &sums });
+            if let Some(id) = self.merges.pop_front() {
+                let Some(sums) = self.orders.merge(id) else { continue };
+                self.core.handle(self.latest, Event::Merged { id, sums: &sums });
+            } else if let Some(piece) = self.orders.more() {
+                self.core.handle(self.latest, piece.event());
+            } else if self.stop_wanted && self.orders.all_given() {
+                self.stop_wanted = false;
+                self.core.handle(self.latest, Event::Command(core::Command::Stop));
+            } else {
+                return;
+            }
         }
     }
 
@@ -383,13 +395,13 @@ impl MirrorEngine {
 
     /// Begin an order: `data` is what a write writes, `None` for zeros.
     pub(super) fn begin(&mut self, arrived: Wall, order: Order, data: Option<Vec<u8>>) {
-        let pieces = self.orders.begin(arrived, order, data);
-        if pieces.is_empty() {
+        let Some(pieces) = self.orders.begin(arrived, order, data) else {
             return self.answer(order, arrived, Ok(Vec::new()));
-        }
+        };
         for piece in &pieces {
             self.tell(piece.event());
         }
+        self.act();
     }
 
     pub(super) fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {

@@ -12,6 +12,7 @@ use super::device::{Access, Device, PAGE};
 use super::engine::MirrorEngine;
 use super::live::DeviceState;
 use super::troubles::About;
+use super::worker::Released;
 use super::{Identified, NAMES, media};
 
 impl MirrorEngine {
@@ -75,10 +76,12 @@ impl MirrorEngine {
                 )
             }
         };
+        let resync = format!("blocklab mirror resync {}", NAMES[slot]);
         if self.core.returns(slot) {
-            format!("{text}; it comes back when it answers")
+            let within = lag.fail_after;
+            format!("{text}; it comes back if it answers within {within}; later: {resync}")
         } else {
-            format!("{text}; to take it back: blocklab mirror resync {}", NAMES[slot])
+            format!("{text}; to take it back: {resync}")
         }
     }
 
@@ -141,13 +144,17 @@ impl MirrorEngine {
         Ok(format!("it changes to mode {mode}"))
     }
 
-    /// Take a device back that was left out; what it lacks is copied.
-    pub(super) fn resync(&mut self, slot: Slot) -> Result<String, Failure> {
+    /// Begin to take a device back that was left out: it is looked at beside the event loop.
+    pub(super) fn may_resync(&mut self, slot: Slot) -> Result<Resync, Failure> {
         let name = NAMES[slot];
         match self.state(slot) {
             State::Never => return Err(no_witness()),
-            State::Member => return Ok(format!("{name} is a full member: it lacks nothing")),
-            State::Filling | State::Joining => return Ok(format!("{name} is being filled")),
+            State::Member => {
+                return Ok(Resync::Needless(format!("{name} is a full member: it lacks nothing")));
+            }
+            State::Filling | State::Joining => {
+                return Ok(Resync::Needless(format!("{name} is being filled")));
+            }
             State::Leaving => {
                 return Err(Failure::input(format!("{name} is being left out just now"))
                     .help("try again when `status` says that it is out"));
@@ -165,54 +172,58 @@ impl MirrorEngine {
                      blocklab mirror replace {name} --with PATH --overwrite PATH"
             )));
         };
-        let unanswered = self.unanswered(slot);
-        if unanswered > 0 {
-            return Err(Failure::input(format!("{name} has not answered {unanswered} requests"))
-                .expected("all of them answered: one could still overwrite what is copied")
-                .help(format!(
-                    "it is taken back by itself when it answers; if it never does: blocklab \
-                     mirror replace {name} --with PATH"
-                )));
-        }
+        self.answered_all(slot)?;
         // A failed sync is told once per open file: look at the device with new ones.
-        self.workers.retire(slot);
+        let (released, _) = self.workers.release(slot);
         let path = self.paths[slot].clone().unwrap_or_default();
-        let device = Device::open(&path, Access::Own)?;
-        self.is_the_same(slot, &device, &own)?;
+        let least = self.core.superblock_there(slot).min(own.update);
+        let pages = self.layout(slot).pages;
+        Ok(Resync::Look(Box::new(LeftOut { slot, path, released, own, least, pages })))
+    }
+
+    fn answered_all(&self, slot: Slot) -> Result<(), Failure> {
+        let (name, unanswered) = (NAMES[slot], self.unanswered(slot));
+        if unanswered == 0 {
+            return Ok(());
+        }
+        Err(Failure::input(format!("{name} has not answered {unanswered} requests"))
+            .expected("all of them answered: one could still overwrite what is copied")
+            .help(format!(
+                "ask again when it has answered, if it did not come back by itself; if it never \
+                 does: blocklab mirror replace {name} --with PATH"
+            )))
+    }
+
+    /// Take a device back that is as it was left; what it lacks is copied.
+    pub(super) fn take_back(&mut self, slot: Slot, device: Device) -> Result<String, Failure> {
+        let name = NAMES[slot];
+        if self.state(slot) != State::Out || !self.workers.is_empty(slot) {
+            return Err(Failure::input(format!(
+                "another device took the place of {name} meanwhile"
+            ))
+            .help("see what `status` says"));
+        }
+        self.spared(slot)?;
         self.install(slot, device)?;
         self.tell(Event::Returned(slot));
         Ok(format!("{name} is taken back"))
     }
 
+    /// In tests: all of that at once.
+    #[cfg(test)]
+    pub(super) fn resync(&mut self, slot: Slot) -> Result<String, Failure> {
+        match self.may_resync(slot)? {
+            Resync::Needless(text) => Ok(text),
+            Resync::Look(left_out) => {
+                let device = left_out.open()?;
+                self.take_back(slot, device)
+            }
+        }
+    }
+
     /// Requests that a device which is out may still do something for, whoever waits for them.
     pub(super) fn unanswered(&self, slot: Slot) -> u32 {
         self.core.unanswered(slot).max(self.workers.out(slot) as u32)
-    }
-
-    /// Is this the medium that was left out, as it was left?
-    fn is_the_same(&self, slot: Slot, device: &Device, own: &Superblock) -> Result<(), Failure> {
-        let (name, shown) = (NAMES[slot], device.path().display());
-        let instead = format!("copy all to it: blocklab mirror replace {name} --with {shown}");
-        let found = media::read_superblock(device, Some((slot, &own.geometry)));
-        let found = found.map_err(|_| {
-            Failure::input(format!("{shown} is no longer a device of a mirror")).help(&instead)
-        })?;
-        if (found.array, found.device, found.identity) != (own.array, own.device, own.identity) {
-            return Err(Failure::input(format!("{shown} is not the device that was left out"))
-                .expected(format!("the {name} leg with identity {:032x}", own.identity))
-                .help(instead));
-        }
-        // The last one may have failed with the device; an older one is that of an old copy.
-        if found.update + 1 < own.update || found.update > own.update {
-            let (is, was) = (found.update, own.update);
-            return Err(Failure::input(format!("{shown} is not as it was left"))
-                .expected(format!("superblock {was} or the one before it, not {is}"))
-                .help(instead));
-        }
-        if device.pages() < self.layout(slot).pages {
-            return Err(too_small(device, self.layout(slot).pages));
-        }
-        Ok(())
     }
 
     fn install(&mut self, slot: Slot, device: Device) -> Result<(), Failure> {
@@ -275,6 +286,67 @@ impl MirrorEngine {
             .expected("a leg that has everything")
             .help(format!("first bring {other} back: blocklab mirror resync {other}")))
     }
+}
+
+/// What is to be done about a device that is to be taken back.
+pub(super) enum Resync {
+    /// Nothing.
+    Needless(String),
+    Look(Box<LeftOut>),
+}
+
+/// A device that was left out, to be looked at.
+pub(super) struct LeftOut {
+    slot: Slot,
+    path: PathBuf,
+    released: Released,
+    /// What was written last to it as its superblock.
+    own: Superblock,
+    /// It has this one or a newer one.
+    least: u64,
+    /// What it needs.
+    pages: u64,
+}
+
+impl LeftOut {
+    /// Let go of it and open it anew, which takes as long as it takes.
+    pub(super) fn open(self) -> Result<Device, Failure> {
+        let LeftOut { slot, path, released, own, least, pages } = self;
+        released.close();
+        let device = Device::open(&path, Access::Own)?;
+        is_the_same(slot, &device, &own, least)?;
+        if device.pages() < pages {
+            return Err(too_small(&device, pages));
+        }
+        Ok(device)
+    }
+}
+
+/// Is this the medium that was left out, as it was left?
+fn is_the_same(slot: Slot, device: &Device, own: &Superblock, least: u64) -> Result<(), Failure> {
+    let (name, shown) = (NAMES[slot], device.path().display());
+    let instead = format!("copy all to it: blocklab mirror replace {name} --with {shown}");
+    let found = media::read_superblock(device, Some((slot, &own.geometry)));
+    let found = found.map_err(|_| {
+        Failure::input(format!("{shown} is no longer a device of a mirror")).help(&instead)
+    })?;
+    if (found.array, found.device, found.identity) != (own.array, own.device, own.identity) {
+        return Err(Failure::input(format!("{shown} is not the device that was left out"))
+            .expected(format!("the {name} leg with identity {:032x}", own.identity))
+            .help(instead));
+    }
+    // What it did not say that it has may have failed with it; an older one is that of an old
+    // copy, which lacks what was written in between.
+    let (is, last) = (found.update, own.update);
+    if !(least..=last).contains(&is) {
+        return Err(Failure::input(format!("{shown} is not as it was left"))
+            .expected(match least == last {
+                true => format!("superblock {last}, not {is}"),
+                false => format!("a superblock from {least} to {last}, not {is}"),
+            })
+            .help(instead));
+    }
+    Ok(())
 }
 
 pub(super) fn no_witness() -> Failure {

@@ -1,7 +1,8 @@
 //! What clients want, as the core is given it: orders cut into its requests, with their payloads,
 //! and their answers put together again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use mirror::core::{Content, Event, HostId, Io, Source};
@@ -17,6 +18,10 @@ use crate::order::{Command, Order, Refusal};
 
 /// The core sees no larger requests: each must fit into a log record.
 const PIECE_BLOCKS: u64 = 128;
+/// Pieces of discards and zeros that the core has at a time, half of what its memory has room for.
+/// A client may ask for thousands of them at once, each with room for one request, and what comes
+/// behind waits no longer than for so many extents.
+const ZEROS_MAX: u32 = 64;
 
 /// A request that the core is given: a piece of a client's order.
 struct CoreRequest {
@@ -43,6 +48,8 @@ struct PendingOrder {
     order: Order,
     arrived: Wall,
     pieces: u32,
+    /// What has not been cut into pieces yet, in bytes.
+    rest: Range<u64>,
     failed: bool,
     /// Whole blocks for a read.
     buffer: Vec<u8>,
@@ -83,24 +90,28 @@ pub(super) struct Orders {
     reads: BTreeMap<Io, Bytes>,
     requests: BTreeMap<HostId, CoreRequest>,
     orders: BTreeMap<u64, PendingOrder>,
+    /// Discards and zeros with a rest, oldest first.
+    zeros: VecDeque<u64>,
+    /// Pieces of such that are not answered.
+    zeros_out: u32,
     next_id: u64,
 }
 
 impl Orders {
     /// Of the array `array`: checksums are made for it.
     pub(super) fn new(sums: BlockSums) -> Orders {
-        let (reads, requests, orders) = Default::default();
-        Orders { sums, reads, requests, orders, next_id: 0 }
+        let (reads, requests, orders, zeros) = Default::default();
+        Orders { sums, reads, requests, orders, zeros, zeros_out: 0, next_id: 0 }
     }
 
-    /// Begin an order; `data` is what a write writes, `None` for zeros. One that asks for nothing
-    /// is cut into nothing, and forgotten.
+    /// Begin an order; `data` is what a write writes, `None` for zeros, the pieces of which come by
+    /// [`Orders::more`]. `None` is returned for one that asks for nothing, and is forgotten.
     pub(super) fn begin(
         &mut self,
         arrived: Wall,
         order: Order,
         data: Option<Vec<u8>>,
-    ) -> Vec<Told> {
+    ) -> Option<Vec<Told>> {
         let (mut from, mut end) = (order.offset, order.offset + u64::from(order.bytes));
         if order.command == Command::Discard {
             // The rest of a block was not given up.
@@ -109,10 +120,9 @@ impl Orders {
         if order.command == Command::Read {
             (from, end) = (from / PAGE * PAGE, end.next_multiple_of(PAGE));
         }
-        let cuts = cuts(from, end);
         let flush = order.command == Command::Flush;
-        if cuts.is_empty() && !flush {
-            return Vec::new();
+        if from >= end && !flush {
+            return None;
         }
         let buffer = match order.command {
             Command::Read => vec![0; (end - from) as usize],
@@ -120,15 +130,44 @@ impl Orders {
         };
         self.next_id += 1;
         let name = self.next_id;
-        let pieces = cuts.len().max(1) as u32;
-        let pending = PendingOrder { order, arrived, pieces, failed: false, buffer };
+        let (pieces, rest, failed) = (0, end..end, false);
+        let mut pending = PendingOrder { order, arrived, pieces, rest, failed, buffer };
+        if is_zeros(&order) {
+            pending.rest = from..end;
+            self.zeros.push_back(name);
+            self.orders.insert(name, pending);
+            return Some(Vec::new());
+        }
+        let cuts = cuts(from, end);
+        pending.pieces = cuts.len().max(1) as u32;
         self.orders.insert(name, pending);
         if flush {
             let id = self.add(name, Span::new(0, 1), Payload::Flush);
-            return vec![Told::Flush { id }];
+            return Some(vec![Told::Flush { id }]);
         }
         let data = data.map(Arc::new);
-        cuts.into_iter().map(|cut| self.piece(name, &order, cut, data.as_ref())).collect()
+        Some(cuts.into_iter().map(|cut| self.piece(name, &order, cut, data.as_ref())).collect())
+    }
+
+    /// The next piece of a discard or of zeros, if there is one and the core may have more.
+    pub(super) fn more(&mut self) -> Option<Told> {
+        let name = *self.zeros.front().filter(|_| self.zeros_out < ZEROS_MAX)?;
+        let pending = self.orders.get_mut(&name)?;
+        let Range { start, end } = pending.rest;
+        let next = cut(start, end);
+        pending.rest.start = next;
+        pending.pieces += 1;
+        let order = pending.order;
+        if next == end {
+            self.zeros.pop_front();
+        }
+        self.zeros_out += 1;
+        Some(self.piece(name, &order, (start, next), None))
+    }
+
+    /// Has the core been given all that was begun?
+    pub(super) fn all_given(&self) -> bool {
+        self.zeros.is_empty()
     }
 
     fn add(&mut self, order: u64, span: Span, payload: Payload) -> HostId {
@@ -241,9 +280,14 @@ impl Orders {
             self.requests.remove(&id);
         }
         let pending = self.orders.get_mut(&order)?;
+        self.zeros_out -= u32::from(is_zeros(&pending.order));
         pending.failed |= !ok && !planted!(PieceErrorForgotten);
         pending.pieces -= 1;
-        if pending.pieces > 0 {
+        if pending.failed && !pending.rest.is_empty() {
+            pending.rest.start = pending.rest.end;
+            self.zeros.retain(|&waiting| waiting != order);
+        }
+        if pending.pieces > 0 || !pending.rest.is_empty() {
             return None;
         }
         let PendingOrder { order, arrived, failed, mut buffer, .. } = self.orders.remove(&order)?;
@@ -266,22 +310,32 @@ impl Orders {
     }
 }
 
+/// Does it need no data of a client's?
+fn is_zeros(order: &Order) -> bool {
+    matches!(order.command, Command::Discard | Command::WriteZeroes { .. })
+}
+
 /// The pieces of a range that the core is given: whole blocks, and what is less than a block.
 fn cuts(mut at: u64, end: u64) -> Vec<(u64, u64)> {
     let mut pieces = Vec::new();
     while at < end {
-        let block = at / PAGE * PAGE;
-        let whole = end / PAGE * PAGE;
-        let next = if at != block || whole <= at {
-            (block + PAGE).min(end)
-        } else {
-            let piece = PIECE_BLOCKS * PAGE;
-            (at / piece * piece + piece).min(whole)
-        };
+        let next = cut(at, end);
         pieces.push((at, next));
         at = next;
     }
     pieces
+}
+
+/// Where the first piece of a range ends.
+fn cut(at: u64, end: u64) -> u64 {
+    let block = at / PAGE * PAGE;
+    let whole = end / PAGE * PAGE;
+    if at != block || whole <= at {
+        (block + PAGE).min(end)
+    } else {
+        let piece = PIECE_BLOCKS * PAGE;
+        (at / piece * piece + piece).min(whole)
+    }
 }
 
 #[cfg(test)]

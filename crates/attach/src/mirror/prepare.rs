@@ -14,14 +14,42 @@ use super::media::{self, layout_of};
 use super::operate::too_small;
 use super::{NAMES, create};
 use crate::control_socket::ClientId;
+use crate::poll::{Interest, Poll};
 
-/// A new medium that is being looked at and wiped, which may take a while.
+/// A device that is being looked at, and wiped if it is a new medium, beside the event loop: that
+/// may take a while.
 pub(super) struct Preparing {
-    pub(super) client: ClientId,
-    pub(super) slot: usize,
+    client: ClientId,
+    slot: Slot,
     /// Readable when it is done.
-    pub(super) closed: UnixStream,
-    pub(super) helper: JoinHandle<Result<Device, Failure>>,
+    closed: UnixStream,
+    helper: JoinHandle<Result<Device, Failure>>,
+}
+
+impl Preparing {
+    /// Begin `work`, the end of which is the event `token`.
+    pub(super) fn begin(
+        (client, slot): (ClientId, Slot),
+        (poll, token): (&Poll, u64),
+        work: impl FnOnce() -> Result<Device, Failure> + Send + 'static,
+    ) -> Result<Preparing, Failure> {
+        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
+        let (held, closed) = UnixStream::pair().map_err(impossible)?;
+        poll.add(&closed, token, Interest::READ).map_err(impossible)?;
+        let helper = std::thread::Builder::new().name("prepare".into()).spawn(move || {
+            // Dropped at the end, even of a panic: its closing is the event.
+            let _held = held;
+            work()
+        });
+        Ok(Preparing { client, slot, closed, helper: helper.map_err(impossible)? })
+    }
+
+    /// It is done: who asked for it, and what came of it.
+    pub(super) fn end(self, poll: &Poll) -> (ClientId, Slot, Result<Device, Failure>) {
+        poll.remove(&self.closed);
+        let panicked = |_| Err(Failure::bug("a helper thread panicked"));
+        (self.client, self.slot, self.helper.join().unwrap_or_else(panicked))
+    }
 }
 
 /// A device that another has taken the place of, and who is to be told.

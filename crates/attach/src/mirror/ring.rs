@@ -183,6 +183,10 @@ impl Ring {
     pub(super) fn new(sums_of: BlockSums, wakeup: &OwnedFd) -> io::Result<Ring> {
         let ring = IoUring::builder().setup_cqsize(ANSWERS as u32).build(ENTRIES)?;
         ring.submitter().register_eventfd(wakeup.as_raw_fd())?;
+        // What a device cannot begin at once, as a discard, takes a thread of the kernel until it
+        // ends. All are had by one that hangs, unless there may be one for each request. A kernel
+        // before 5.15 has no such call, and its own bound.
+        let _ = ring.submitter().register_iowq_max_workers(&mut [ANSWERS as u32, 0]);
         let (flights, free, spare) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Ring { sums_of, ring, flights, free, lanes: Vec::new(), spare })
     }

@@ -48,7 +48,10 @@ pub struct Served {
 const WAKEUP: u64 = FREE;
 /// A new medium is ready.
 pub(super) const PREPARED: u64 = FREE + 1;
-const CONTROL: u64 = FREE + 2;
+/// A device that was left out has been looked at.
+pub(super) const RETURNING: u64 = FREE + 2;
+/// And those that follow.
+const CONTROL: u64 = FREE + 3;
 
 /// A stop in order that takes longer is given up: what is left is recovered at the next start.
 const STOP_NS_MAX: u64 = 60_000_000_000;
@@ -57,6 +60,7 @@ pub(super) struct Server<'n> {
     /// Dropped first.
     pub(super) event_loop: EventLoop<MirrorEngine>,
     pub(super) preparing: Option<Preparing>,
+    pub(super) returning: Option<Preparing>,
     /// Who replaced a device waits for the others to have recorded that the old one left.
     pub(super) replaced: Option<Replaced>,
     manager: Manager,
@@ -92,6 +96,7 @@ pub fn serve(
     let mut server = Server {
         event_loop: EventLoop::new((poll, supervisor), frontend, shared, control, None),
         preparing: None,
+        returning: None,
         replaced: None,
         manager: Manager::from_environment(),
         note,
@@ -198,6 +203,7 @@ impl Serving for Server<'_> {
         match event.token {
             WAKEUP => {}
             PREPARED => self.prepared(),
+            RETURNING => self.looked(),
             _ => self.command(event),
         }
     }

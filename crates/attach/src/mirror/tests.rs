@@ -1,5 +1,7 @@
 //! The engine on real files, with a leg that freezes and a power cut that takes the other one.
 
+mod discards;
+mod filled;
 mod older;
 
 use std::path::PathBuf;
@@ -198,6 +200,9 @@ fn without_a_witness_a_frozen_leg_is_waited_for_until_it_is_left_out_and_it_come
     host.flush();
     // It was answered only because the others recorded that the leg is out.
     assert_eq!(host.array.core.states()[SLOW], State::Out);
+    let because = host.array.history.left_because[SLOW].clone().unwrap();
+    let back = "; it comes back if it answers within 60 s; later: blocklab mirror resync slow";
+    assert!(because.ends_with(back), "{because}");
     let after = folder.cut();
     let mut alone = Host::new(&after.start(false, [false, true, false]));
     assert_eq!(alone.read(0, 4096), [3; 4096]);

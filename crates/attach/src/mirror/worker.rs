@@ -37,6 +37,22 @@ struct SlotState {
     out: BTreeSet<Io>,
 }
 
+/// A device that is used no longer.
+pub(super) struct Released {
+    path: IoPath,
+    /// No request is out that it does not answer.
+    answered: bool,
+}
+
+impl Released {
+    /// Let go of it. A block device may take its time for that.
+    pub(super) fn close(self) {
+        if let (IoPath::Threads(threads), true) = (self.path, self.answered) {
+            threads.join();
+        }
+    }
+}
+
 /// Everybody who works for an array.
 pub(super) struct Workers {
     sums_of: BlockSums,
@@ -112,15 +128,24 @@ impl Workers {
     /// a request is out that it does not answer. Those that are out are returned: nothing more is
     /// heard of them.
     pub(super) fn retire(&mut self, slot: Slot) -> Vec<Io> {
+        let (released, out) = self.release(slot);
+        released.close();
+        out
+    }
+
+    /// The same; the device is still open, and locked.
+    pub(super) fn release(&mut self, slot: Slot) -> (Released, Vec<Io>) {
         let SlotState { path, past, out } = std::mem::take(&mut self.slots[slot]);
         self.slots[slot].past = past + 1;
         if let Some(ring) = &mut self.ring {
             ring.forget(MediumId { slot, past });
         }
-        if let (IoPath::Threads(threads), true) = (path, out.is_empty()) {
-            threads.join();
-        }
-        out.into_iter().collect()
+        (Released { path, answered: out.is_empty() }, out.into_iter().collect())
+    }
+
+    /// Has the slot no device?
+    pub(super) fn is_empty(&self, slot: Slot) -> bool {
+        matches!(self.slots[slot].path, IoPath::None)
     }
 
     /// How many requests were sent to the medium in a slot and not answered.

@@ -402,6 +402,11 @@ impl Core {
         let mut writes: Vec<WriteIndex> = self.writes.chains(span).flatten().copied().collect();
         writes.sort_unstable();
         writes.dedup();
+        self.carried_along(target, writes);
+    }
+
+    /// Those of `writes` that the target holds although it was not given them.
+    pub(super) fn carried_along(&mut self, target: Slot, writes: Vec<WriteIndex>) {
         for index in writes {
             let Write { span, legs, .. } = *self.writes.get(index);
             if legs[target] == OnLeg::None && !self.members[target].out_of_sync.touches(span) {

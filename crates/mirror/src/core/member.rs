@@ -319,9 +319,7 @@ impl Core {
             let blocks = self.geometry.blocks;
             self.members[slot].bad.clear();
             let mut regions = Regions::new(blocks, self.geometry.region_blocks);
-            for start in (0..blocks).step_by(1 << 20) {
-                regions.insert(Span::new(start, (blocks - start).min(1 << 20) as u32));
-            }
+            Span::pieces(0..blocks).for_each(|piece| regions.insert(piece));
             self.members[slot].out_of_sync = regions;
         }
     }
@@ -357,7 +355,7 @@ impl Core {
         self.members[slot].state = State::Filling;
         if slot < LEGS {
             // What was durable there when it left still is.
-            self.carried(slot, Span::new(0, u32::MAX));
+            self.carried_along(slot, self.writes.indices());
         }
         if std::mem::take(&mut self.members[slot].blank) {
             self.write_blank_superblock(slot);

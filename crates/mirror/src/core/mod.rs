@@ -320,12 +320,13 @@ const ROUNDS_MAX: u32 = 1 << 20;
 
 impl Core {
     /// Go on from where recovery left off.
-    pub fn new(config: Config, opened: Opened, now: Nanos) -> Core {
+    pub fn new(config: Config, mut opened: Opened, now: Nanos) -> Core {
         let geometry = opened.superblock.geometry;
         let mut members: [member::Member; DEVICES] =
             std::array::from_fn(|slot| member::Member::new(opened.state[slot], &geometry));
-        let [a, b] = opened.out_of_sync.clone();
-        (members[0].out_of_sync, members[1].out_of_sync) = (a, b);
+        for (member, lacks) in members.iter_mut().zip(&mut opened.out_of_sync) {
+            member.out_of_sync = std::mem::take(lacks);
+        }
         let incarnation = opened.superblock.incarnation;
         let logs = std::array::from_fn(|slot| {
             log::Log::new(geometry.log_pages, opened.log_first[slot], incarnation)
@@ -351,8 +352,8 @@ impl Core {
                 &opened.state,
             ),
             map_version: opened.map_version,
-            map_slots: opened.map_slots.clone(),
-            table: opened.table.clone(),
+            map_slots: std::mem::take(&mut opened.map_slots),
+            table: std::mem::take(&mut opened.table),
             superblocks: superblocks::Superblocks::new(opened),
             reads: read::Reads::default(),
             copies: copy::Copies::default(),

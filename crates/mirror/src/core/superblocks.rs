@@ -134,6 +134,11 @@ impl Superblocks {
         self.own[slot].as_ref()
     }
 
+    /// The update that was written last to the device and did not fail.
+    pub(super) fn there(&self, slot: Slot) -> u64 {
+        self.content.seen[slot].update
+    }
+
     pub(super) fn writing(&self, slot: Slot) -> bool {
         self.in_flight[slot] > 0
     }

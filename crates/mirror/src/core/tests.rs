@@ -4,6 +4,7 @@ mod failed;
 mod joiner;
 mod late;
 mod lost;
+mod returned;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,7 @@ fn sum(block: u64, content: u64) -> u32 {
 /// A device: what it holds, and what is wrong with it.
 struct Leg {
     takes: Nanos,
+    /// By the block's number within [`BLOCKS`].
     data: Vec<u64>,
     unreadable: BTreeSet<u64>,
     /// It answers no read of data with anything but an error.
@@ -170,8 +172,8 @@ impl Bench {
                     self.tell(Event::Done { io, result: Err(IoError) });
                     return true;
                 }
-                let range = span.start as usize..span.end() as usize;
-                let content = leg.data[range].to_vec();
+                let content: Vec<u64> =
+                    { span.iter() }.map(|block| leg.data[(block % BLOCKS) as usize]).collect();
                 let sums: Vec<u32> = span
                     .iter()
                     .zip(&content)
@@ -183,7 +185,7 @@ impl Bench {
             Op::Write(..) if leg.refuses => self.tell(Event::Done { io, result: Err(IoError) }),
             Op::Write(span, content) => {
                 for (block, content) in span.iter().zip(content) {
-                    leg.data[block as usize] = content;
+                    leg.data[(block % BLOCKS) as usize] = content;
                     leg.unreadable.remove(&block);
                 }
                 self.tell(Event::Done { io, result: Ok(&[]) });

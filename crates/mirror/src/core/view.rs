@@ -82,7 +82,13 @@ impl Core {
         self.superblocks.own(slot)
     }
 
-    /// Does a device that was left out come back by itself when it has answered?
+    /// The number of the newest superblock that the device is known to hold: what was written to
+    /// it later may have failed.
+    pub fn superblock_there(&self, slot: Slot) -> u64 {
+        self.superblocks.there(slot)
+    }
+
+    /// Does a device that was left out come back by itself when it has answered in time?
     pub fn returns(&self, slot: Slot) -> bool {
         self.members[slot].returns
     }

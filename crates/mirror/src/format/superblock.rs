@@ -66,6 +66,16 @@ pub struct Geometry {
 
 sim::snapshot_fields!(Geometry { blocks, extent_blocks, region_blocks, log_pages });
 
+/// Extents of an array: the activity log numbers them with 32 bits.
+pub const EXTENTS_MAX: u64 = 1 << 32;
+
+impl Geometry {
+    /// Extents of the activity log.
+    pub fn extents(&self) -> u64 {
+        self.blocks.div_ceil(self.extent_blocks.into())
+    }
+}
+
 /// The newest superblock of a device that was complete on it when somebody wrote this down.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Seen {
@@ -267,6 +277,10 @@ fn geometry(r: &mut Reader<'_>) -> Result<Geometry, Damage> {
             return wrong(name, offset, 0, "at least 1");
         }
     }
+    if geometry.extents() > EXTENTS_MAX {
+        let expected = "at least a 2^32nd of all blocks";
+        return wrong("extent_blocks", 8, geometry.extent_blocks.into(), expected);
+    }
     if geometry.log_pages < 4 {
         return wrong("log_pages", 16, geometry.log_pages.into(), "at least 4");
     }
@@ -374,6 +388,12 @@ pub(crate) mod tests {
         superblock.geometry.extent_blocks = 0;
         let text = Superblock::decode(HERE, &superblock.encode(0)[..]).unwrap_err().to_string();
         assert_eq!(text, "byte 72: extent_blocks is 0, expected at least 1");
+        let mut fine = sample();
+        (fine.geometry.blocks, fine.geometry.extent_blocks) = (1 << 36, 16);
+        assert_eq!(Superblock::decode(HERE, &fine.encode(0)[..]).unwrap(), fine);
+        fine.geometry.blocks += 1;
+        let text = Superblock::decode(HERE, &fine.encode(0)[..]).unwrap_err().to_string();
+        assert_eq!(text, "byte 72: extent_blocks is 16, expected at least a 2^32nd of all blocks");
         let mut later = sample();
         later.features[2] = 4;
         let text = Superblock::decode(HERE, &later.encode(0)[..]).unwrap_err().to_string();

@@ -14,7 +14,7 @@ use sim::mix64;
 use crate::core::{Meta, Opened, Regions, State, Table};
 use crate::format::Layout;
 use crate::format::Superblock;
-use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, TablePage};
+use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, SUMS_PER_PAGE, TablePage};
 use crate::format::record::Record;
 use crate::format::superblock::{Generations, Membership};
 use crate::mutant::planted;
@@ -240,16 +240,52 @@ impl<'m, M: Media> Recovery<'m, M> {
         for leg in 0..LEGS {
             match self.role[leg] {
                 Role::Current => {}
-                Role::Whole => (0..self.newest.geometry.blocks)
-                    .for_each(|block| self.out_of_sync[leg].insert(Span::new(block, 1))),
-                // What was hot may differ, whatever the bitmap says.
-                Role::Partial | Role::Absent => {
-                    let lacks = &mut self.out_of_sync[leg];
-                    self.hot.iter().for_each(|block| lacks.insert(Span::new(block, 1)));
+                Role::Absent => self.lacks_what_is_hot(leg),
+                Role::Partial => {
+                    self.read_outdated(leg)?;
+                    self.lacks_what_is_hot(leg);
+                }
+                Role::Whole => {
+                    self.read_outdated(leg)?;
+                    Span::pieces(0..self.newest.geometry.blocks)
+                        .for_each(|piece| self.out_of_sync[leg].insert(piece));
                 }
             }
         }
         Ok(())
+    }
+
+    /// What was hot may differ, whatever the bitmap says.
+    fn lacks_what_is_hot(&mut self, leg: Slot) {
+        let lacks = &mut self.out_of_sync[leg];
+        self.hot.spans().for_each(|span| lacks.insert(span));
+    }
+
+    /// A leg that is filled has pages of its maps from before. What is written to it from now on
+    /// must be newer, and what it alone has is written over when it joins: else that would be
+    /// believed at a later start.
+    fn read_outdated(&mut self, leg: Slot) -> Result<(), M::Error> {
+        if let Some(activity) = self.media.activity(leg)? {
+            self.version = self.version.max(activity.version);
+            self.activity[leg] = activity.version;
+        }
+        for index in 0..self.bitmap_pages() {
+            let version = self.media.bitmap(leg, index)?.map_or(0, |page| page.version);
+            self.version = self.version.max(version);
+        }
+        for index in 0..self.table.pages() {
+            let Some(page) = self.media.table(leg, index)? else { continue };
+            self.version = self.version.max(page.version);
+            if self.table.page(index).is_none() {
+                self.table.load(index, &[(0, 0); SUMS_PER_PAGE as usize]);
+            }
+        }
+        Ok(())
+    }
+
+    fn bitmap_pages(&self) -> u64 {
+        let geometry = self.newest.geometry;
+        geometry.blocks.div_ceil(geometry.region_blocks.into()).div_ceil(BITS_PER_PAGE)
     }
 
     /// Does its activity log say anything? After a stop in order the members hold the same. A leg
@@ -283,10 +319,8 @@ impl<'m, M: Media> Recovery<'m, M> {
 
     /// What the left-out leg lacks, as recorded by a member.
     fn read_bitmap(&mut self, leg: Slot) -> Result<(), M::Error> {
-        let geometry = self.newest.geometry;
-        let regions = geometry.blocks.div_ceil(geometry.region_blocks.into());
         let lacking = other(leg);
-        for index in 0..regions.div_ceil(BITS_PER_PAGE) {
+        for index in 0..self.bitmap_pages() {
             let Some(page) = self.media.bitmap(leg, index)? else { continue };
             self.version = self.version.max(page.version);
             let known = self.map_slots.entry((true, index)).or_default();
@@ -477,7 +511,8 @@ impl<'m, M: Media> Recovery<'m, M> {
     /// Write the pages of the table that changed, or that one leg lacks: either may be alone next
     /// time. A leg's newest page stays whole until a newer one is.
     fn write_table(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
-        let hot = self.hot.iter().map(Table::page_of);
+        let of = |span: Span| Table::page_of(span.start)..=Table::page_of(span.end() - 1);
+        let hot = self.hot.spans().flat_map(of);
         let pages: BTreeSet<u64> = hot.chain(self.differ.iter().copied()).collect();
         for index in pages {
             let Some(sums) = self.table.page(index).map(<[_]>::to_vec) else { continue };
@@ -529,10 +564,8 @@ impl<'m, M: Media> Recovery<'m, M> {
     /// What the other leg lacks must be on media before anything else forgets it.
     fn write_bitmap(&mut self, legs: &[Slot]) -> Result<(), M::Error> {
         let &[leg] = legs else { return Ok(()) };
-        let geometry = self.newest.geometry;
-        let regions = geometry.blocks.div_ceil(geometry.region_blocks.into());
         let count = (BITS_PER_PAGE / 64) as usize;
-        for index in 0..regions.div_ceil(BITS_PER_PAGE) {
+        for index in 0..self.bitmap_pages() {
             let version = self.next_version(true, index);
             let mut words = self.out_of_sync[other(leg)].words(index as usize * count, count);
             words.resize(count, 0);

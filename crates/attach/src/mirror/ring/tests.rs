@@ -226,6 +226,20 @@ fn a_medium_that_hangs_holds_up_no_other() {
     assert_eq!(bench.ring.lanes[lane].waiting.len(), 1);
 }
 
+/// What it hangs with may take a thread of the kernel each, and others need some, too.
+#[test]
+fn there_may_be_a_thread_of_the_kernel_for_each_request() {
+    let Some(bench) = Bench::new("ring-threads") else { return };
+    // Zeros ask for what it is.
+    let mut bound = [0; 2];
+    if let Err(why) = bench.ring.ring.submitter().register_iowq_max_workers(&mut bound) {
+        return skip("io_uring", &format!("the kernel does not tell its bound: {why}"));
+    }
+    let all = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+    let wanted = all.map_or(ANSWERS, |all| ANSWERS.min(all as usize));
+    assert!(bound[0] as usize >= wanted, "{bound:?}");
+}
+
 /// The kernel looks up by its number which file some requests mean when it begins them.
 #[test]
 fn what_is_under_way_when_a_ring_goes_reaches_no_other_file() {

@@ -7,17 +7,17 @@ use mirror::format::{PageAddress, Superblock};
 
 use super::*;
 
-const NONE: [bool; DEVICES] = [false; DEVICES];
-const NO_FAST: [bool; DEVICES] = [true, false, false];
-const NO_SLOW: [bool; DEVICES] = [false, true, false];
+pub(super) const NONE: [bool; DEVICES] = [false; DEVICES];
+pub(super) const NO_FAST: [bool; DEVICES] = [true, false, false];
+pub(super) const NO_SLOW: [bool; DEVICES] = [false, true, false];
 
 impl Folder {
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Keep a copy of a file, or put the copy back.
-    fn copy(&self, from: &str, to: &str) {
+    pub(super) fn copy(&self, from: &str, to: &str) {
         std::fs::copy(self.file(from), self.file(to)).unwrap();
     }
 
@@ -30,7 +30,7 @@ impl Folder {
     }
 
     /// Start, write `value` at `offset`, and stop in order.
-    fn session(&self, witness: bool, offset: u64, value: u8) {
+    pub(super) fn session(&self, witness: bool, offset: u64, value: u8) {
         let mut host = Host::new(&self.start(witness, NONE));
         assert!(host.is(SLOW, State::Member));
         host.write(offset, &[value; 8192]);
@@ -53,7 +53,7 @@ impl Folder {
 }
 
 impl Host {
-    fn stop(mut self) {
+    pub(super) fn stop(mut self) {
         self.array.stop();
         self.until("it has stopped", MirrorEngine::over);
     }
@@ -207,6 +207,69 @@ fn a_leg_is_not_what_it_was_before_it_left_and_came_back() {
     }
 }
 
+/// It lacks what was written between the last two superblocks, and nothing else says so.
+#[test]
+fn a_copy_of_a_leg_that_is_one_superblock_old_is_not_taken_back() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::new(&folder.start(false, NONE));
+    host.write(0, &[1; 65536]);
+    host.flush();
+    folder.copy("slow", "old");
+    host.array.set_mode(Mode::Strict).unwrap();
+    host.until("it is strict", |array| array.core.mode_wanted().is_none());
+    host.write(8 << 20, &[2; 65536]);
+    host.flush();
+    let fails = |host: &mut Host| {
+        host.array.tell(Event::Command(mirror::core::Command::Fail(SLOW)));
+        host.until("it is out", |array| {
+            array.core.states()[SLOW] == State::Out && array.unanswered(SLOW) == 0
+        });
+    };
+    fails(&mut host);
+    folder.copy("slow", "new");
+    folder.copy("old", "slow");
+    let refused = host.array.resync(SLOW).unwrap_err().to_string();
+    assert!(refused.contains("is not as it was left"), "{refused}");
+    folder.copy("new", "slow");
+    host.array.resync(SLOW).unwrap();
+    host.until("it is back", |array| array.core.states()[SLOW] == State::Member);
+}
+
+/// What failed with the leg is not there, and need not be.
+#[test]
+fn a_leg_whose_last_superblock_failed_is_taken_back() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::new(&folder.start(false, NONE));
+    host.write(0, &[1; 65536]);
+    host.flush();
+    host.broken[SLOW].store(true, Ordering::SeqCst);
+    host.array.set_mode(Mode::Strict).unwrap();
+    host.until("it is out", |array| array.core.states()[SLOW] == State::Out);
+    host.array.resync(SLOW).unwrap();
+    host.until("it is back", |array| array.core.states()[SLOW] == State::Member);
+}
+
+#[test]
+fn a_mode_without_the_leg_that_leads_is_refused() {
+    let folder = Folder::created(false, Mode::Log);
+    folder.session(false, 0, 1);
+    let set = |without, mode| super::super::set_mode(&folder.start(false, without), mode);
+    let runs = |without| {
+        let host = Host::new(&folder.start(false, without));
+        let mode = host.array.core.mode();
+        host.stop();
+        mode
+    };
+    let refused = set(NO_FAST, Mode::Strict).unwrap_err().to_string();
+    assert!(refused.contains("with both legs its mode is believed"), "{refused}");
+    assert_eq!(set(NO_SLOW, Mode::Strict).unwrap(), Mode::Log);
+    assert_eq!(runs(NONE), Mode::Strict);
+    // One that was left out does not lead.
+    assert_eq!(runs(NO_FAST), Mode::Strict);
+    assert_eq!(set(NO_FAST, Mode::Relaxed).unwrap(), Mode::Strict);
+    assert_eq!(runs(NONE), Mode::Relaxed);
+}
+
 /// The page as version 1 wrote it: less in a superblock, and another number.
 fn downgrade(device: usize, page: u64, bytes: &mut [u8]) {
     if bytes[..8] != MAGIC {
@@ -272,7 +335,7 @@ fn of_version_1_a_leg_that_is_starts_behind_is_refused() {
 
 impl Folder {
     /// Overwrite a place of a device.
-    fn spoil(&self, name: &str, page: u64, bytes: &[u8]) {
+    pub(super) fn spoil(&self, name: &str, page: u64, bytes: &[u8]) {
         let file = std::fs::OpenOptions::new().write(true).open(self.file(name)).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, bytes, page * 4096).unwrap();
     }

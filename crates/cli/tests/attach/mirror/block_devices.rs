@@ -1,5 +1,6 @@
 //! The same on block devices, past the page cache.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,6 +42,13 @@ impl Loops {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(loops)
     }
+
+    fn resize_slow(&self, bytes: u64) {
+        let image = OpenOptions::new().write(true).open(self.folder.path("slow.img")).unwrap();
+        image.set_len(bytes).unwrap();
+        let told = Command::new("losetup").args(["--set-capacity", &self.devices[1]]).status();
+        assert!(told.unwrap().success());
+    }
 }
 
 impl Drop for Loops {
@@ -76,18 +84,60 @@ fn a_leg_that_shrinks_is_left_out() {
     let folder = &loops.folder;
     let mut session = serve(folder, &[]);
     let mut client = Client::new(&folder.path("s.sock"));
-    let image = OpenOptions::new().write(true).open(folder.path("slow.img")).unwrap();
-    let resized = |bytes: u64| {
-        image.set_len(bytes).unwrap();
-        let told = Command::new("losetup").args(["--set-capacity", &loops.devices[1]]).status();
-        assert!(told.unwrap().success());
-    };
-    resized(1 << 20);
+    loops.resize_slow(1 << 20);
     assert_eq!(client.write(1 << 20, &[1; 65536]), 0);
     assert_eq!(client.flush(), 0);
     until("the leg is out", || live(folder)["states"][1] == "out");
     assert_eq!(client.read(1 << 20, 65536).unwrap(), [1; 65536]);
     session.end();
+}
+
+/// Holds a file so that whoever opens it waits, as in a device that hangs, and says so.
+const HOLD: &str = r"
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, lambda *_: print('asked', flush=True))
+held = open(sys.argv[1], 'r+b')
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.readline()
+";
+
+/// Nobody but who asked for it waits while a device that was left out is opened.
+#[test]
+fn a_device_that_hangs_when_it_is_taken_back_holds_up_nobody() {
+    let Some(loops) = Loops::made(&[]).filter(|_| have(&["python3"])) else { return };
+    let folder = &loops.folder;
+    let mut session = serve(folder, &[]);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(0, &[1; 65536]), 0);
+    assert_eq!(client.flush(), 0);
+    std::fs::copy(folder.path("slow.img"), folder.path("copy")).unwrap();
+    loops.resize_slow(1 << 20);
+    assert_eq!(client.write(1 << 20, &[2; 65536]), 0);
+    assert_eq!(client.flush(), 0);
+    until("the leg is out", || live(folder)["states"][1] == "out");
+
+    std::fs::rename(folder.path("copy"), folder.path("slow")).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", HOLD]).arg(folder.path("slow"));
+    let mut holder = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert_eq!(says.next().unwrap().unwrap(), "held");
+    std::thread::scope(|scope| {
+        let resync = ["slow", "--control", "c.sock"];
+        let taken_back = scope.spawn(move || run(folder, "resync", &[&resync]));
+        assert_eq!(says.next().unwrap().unwrap(), "asked");
+        assert_eq!(client.write(2 << 20, &[3; 65536]), 0);
+        assert_eq!(live(folder)["states"][1], "out");
+        refused(&run(folder, "resync", &[&resync]), &["is being taken back"]);
+        drop(holder.stdin.take());
+        let output = taken_back.join().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "slow is taken back\n", "{output:?}");
+    });
+    holder.wait().unwrap();
+    until("the leg is a member", || live(folder)["states"][1] == "member");
+    session.end();
+    alike(folder);
 }
 
 /// The file of a loop device and another loop device of it are the same device.

@@ -25,6 +25,9 @@ fn sizes_that_make_no_mirror_are_refused() {
     refused(&create(&["--log", "1MiB"]), &["--log 1048576", "from 4 MiB to 16 GiB"]);
     refused(&create(&["--extent", "3MiB"]), &["--extent 3145728", "power of two"]);
     refused(&create(&["--extent", "4KiB"]), &["--extent 4096", "from 64 KiB"]);
+    let many = ["--size", "300TiB", "--extent", "64KiB"];
+    let said = ["--extent 65536 makes 5033164800 extents", "4294967296", "--extent 131072"];
+    refused(&create(&many), &said);
     refused(&create(&["--size", "1000"]), &["--size 1000"]);
     refused(&create(&["--log", "64MiB"]), &["fast has 67108864 bytes", "at least"]);
     let third = ["--witness", "third", "--log", "64MiB"];

@@ -104,6 +104,19 @@ fn the_last_leg_is_waited_for() {
     assert_eq!(bench.core.stats().drops, 0, "{:?}", bench.notices);
 }
 
+/// After so long it is no freeze.
+#[test]
+fn one_that_answers_after_a_minute_is_left_to_the_operator() {
+    for (takes, back) in [(s(59), true), (s(61), false)] {
+        let mut bench = bench(takes, |_| {});
+        bench.write(Span::new(3, 1), 7, false);
+        bench.until(|bench| bench.is(SLOW, State::Out));
+        bench.legs[SLOW].takes = Nanos::from_millis(1);
+        bench.run_to(bench.now + s(100));
+        assert_eq!(bench.is(SLOW, State::Member), back, "{takes}");
+    }
+}
+
 #[test]
 fn one_that_is_late_again_and_again_is_left_to_the_operator() {
     let mut bench = bench(s(4), |_| {});
