@@ -119,3 +119,69 @@ impl World<'_> {
         (slot < LEGS && state[slot] == State::Member).then_some(slot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::core::{Meta, Opened};
+    use crate::format::Layout;
+    use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, SUMS_PER_PAGE, TablePage};
+    use crate::format::superblock::Generations;
+    use crate::torture::disk::Effect;
+    use crate::torture::plan::TorturePlan;
+    use crate::torture::restart::create;
+    use crate::types::{FAST, SLOW};
+
+    /// A start with a slow leg that must be filled whole, over these maps of its own. Nothing is
+    /// recorded on the fast leg but that no extent is hot.
+    fn filled_over(maps: [Meta; 3]) -> Opened {
+        let mut plan = TorturePlan::new(1, 1);
+        plan.witness = false;
+        let mut disks = [(); DEVICES].map(|()| Disk::new(&plan.geometry));
+        create(&plan, &mut disks);
+        let apply = |disk: &mut Disk, meta| disk.apply(&Effect::Meta(Rc::new(meta)));
+        let write = |disk: &mut Disk, superblock: crate::format::Superblock| {
+            for copy in Layout::copies_of(superblock.update) {
+                let superblock = Box::new(superblock.clone());
+                apply(disk, Meta::Superblock { copy, superblock });
+            }
+        };
+        let [fast, slow] = [FAST, SLOW].map(|leg| disks[leg].superblock().unwrap());
+        disks[FAST] = Disk::new(&plan.geometry);
+        apply(&mut disks[FAST], Meta::Activity(Activity { version: 1, hot: Vec::new() }));
+        write(&mut disks[FAST], fast);
+        let generations = Generations::default();
+        let update = slow.update + 1;
+        write(&mut disks[SLOW], crate::format::Superblock { generations, update, ..slow });
+        maps.into_iter().for_each(|meta| apply(&mut disks[SLOW], meta));
+        let offers = offers(&disks, |slot| slot < LEGS);
+        let zeros = Default::default();
+        let mut media = Devices { disks: &mut disks, zeros: &zeros, steps: u64::MAX, flying: None };
+        recover(&plan.config.rules, &mut media, &offers, Accept::default(), 7).unwrap()
+    }
+
+    /// Else they would be newer than what it is given from now on, and be believed at a later
+    /// start.
+    #[test]
+    fn what_a_leg_that_is_filled_has_of_maps_is_outdone() {
+        let sums = vec![(7, 1); SUMS_PER_PAGE as usize];
+        let words = vec![0; (BITS_PER_PAGE / 64) as usize];
+        for newest in 0..3 {
+            let version = |map| if map == newest { 1001 } else { 900 };
+            let opened = filled_over([
+                Meta::Activity(Activity { version: version(0), hot: Vec::new() }),
+                Meta::Bitmap(Bitmap { version: version(1), index: 0, words: words.clone() }),
+                Meta::Table(TablePage { version: version(2), index: 0, sums: sums.clone() }),
+            ]);
+            assert_eq!(opened.state[SLOW], State::Filling);
+            assert!(opened.map_version > 1001, "{newest}: {}", opened.map_version);
+            // The next one does not overwrite that before it is whole.
+            assert_eq!(opened.activity[SLOW], version(0));
+            // What only that leg has will be written over.
+            let page = opened.table.page(0).expect("the page is known");
+            assert!(page.iter().all(|&entry| entry == (0, 0)));
+        }
+    }
+}

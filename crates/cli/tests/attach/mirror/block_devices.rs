@@ -95,6 +95,7 @@ fn a_leg_that_shrinks_is_left_out() {
 /// Holds a file so that whoever opens it waits, as in a device that hangs, and says so.
 const HOLD: &str = r"
 import fcntl, signal, sys
+signal.alarm(60)
 signal.signal(signal.SIGIO, lambda *_: print('asked', flush=True))
 held = open(sys.argv[1], 'r+b')
 fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -112,7 +113,8 @@ fn a_device_that_hangs_when_it_is_taken_back_holds_up_nobody() {
     assert_eq!(client.write(0, &[1; 65536]), 0);
     assert_eq!(client.flush(), 0);
     std::fs::copy(folder.path("slow.img"), folder.path("copy")).unwrap();
-    loops.resize_slow(1 << 20);
+    let told = Command::new("blockdev").args(["--setro", &loops.devices[1]]).status();
+    assert!(told.unwrap().success());
     assert_eq!(client.write(1 << 20, &[2; 65536]), 0);
     assert_eq!(client.flush(), 0);
     until("the leg is out", || live(folder)["states"][1] == "out");
