@@ -6,6 +6,7 @@
 
 mod hot;
 mod log;
+mod outdated;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use sim::mix64;
 use crate::core::{Meta, Opened, Regions, State, Table};
 use crate::format::Layout;
 use crate::format::Superblock;
-use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, SUMS_PER_PAGE, TablePage};
+use crate::format::maps::{Activity, BITS_PER_PAGE, Bitmap, TablePage};
 use crate::format::record::Record;
 use crate::format::superblock::{Generations, Membership};
 use crate::mutant::planted;
@@ -259,28 +260,6 @@ impl<'m, M: Media> Recovery<'m, M> {
     fn lacks_what_is_hot(&mut self, leg: Slot) {
         let lacks = &mut self.out_of_sync[leg];
         self.hot.spans().for_each(|span| lacks.insert(span));
-    }
-
-    /// A leg that is filled has pages of its maps from before. What is written to it from now on
-    /// must be newer, and what it alone has is written over when it joins: else that would be
-    /// believed at a later start.
-    fn read_outdated(&mut self, leg: Slot) -> Result<(), M::Error> {
-        if let Some(activity) = self.media.activity(leg)? {
-            self.version = self.version.max(activity.version);
-            self.activity[leg] = activity.version;
-        }
-        for index in 0..self.bitmap_pages() {
-            let version = self.media.bitmap(leg, index)?.map_or(0, |page| page.version);
-            self.version = self.version.max(version);
-        }
-        for index in 0..self.table.pages() {
-            let Some(page) = self.media.table(leg, index)? else { continue };
-            self.version = self.version.max(page.version);
-            if self.table.page(index).is_none() {
-                self.table.load(index, &[(0, 0); SUMS_PER_PAGE as usize]);
-            }
-        }
-        Ok(())
     }
 
     fn bitmap_pages(&self) -> u64 {
