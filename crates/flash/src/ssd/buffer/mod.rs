@@ -5,6 +5,7 @@
 //! Without power-loss protection the buffer is volatile: a flush waits for everything that was
 //! dirty when it came.
 
+mod absorbed;
 mod outstanding;
 mod pages;
 
@@ -18,6 +19,7 @@ use config::{ConfigError, Duration, Size};
 
 use super::pace::PaceParams;
 use super::throttle::ThrottleParams;
+use absorbed::Absorbed;
 use outstanding::Outstanding;
 use pages::{Page, Pages, Writer};
 
@@ -109,6 +111,8 @@ pub struct Buffer {
     protected: bool,
     waits_for_flush: bool,
     pages: Pages,
+    /// Of a volatile buffer.
+    absorbed: Absorbed,
     /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
     order: VecDeque<(u64, u32)>,
     /// Entries at the front of `order` that are sorted by logical page; `None` sorts nothing.
@@ -124,6 +128,7 @@ pub struct Buffer {
 impl Snapshot for Buffer {
     fn save(&self, to: &mut sim::Saver) {
         self.pages.sorted().save(to);
+        self.absorbed.save(to);
         self.outstanding.save(to);
         self.order.save(to);
         let sorted = self.sorted.unwrap_or(0) as u64;
@@ -133,6 +138,7 @@ impl Snapshot for Buffer {
         let mut pages: Vec<Page> = Vec::new();
         pages.restore(from)?;
         self.pages.replace(pages);
+        self.absorbed.restore(from)?;
         self.outstanding.restore(from)?;
         self.order.restore(from)?;
         let mut counts = [0; 4];
@@ -178,6 +184,7 @@ impl Buffer {
             protected: params.power_loss_protection,
             waits_for_flush: !params.power_loss_protection && !params.ignore_flush,
             pages: Pages::new(),
+            absorbed: Absorbed::default(),
             order: VecDeque::new(),
             sorted: (params.destage_order == Destage::Sorted).then_some(0),
             dirtied: 0,
@@ -225,7 +232,12 @@ impl Buffer {
             if fresh { page.dirty = self.dirtied } else { page.again = self.dirtied }
         }
         page.stream = request.stream;
-        page.written_by(Writer { id: request.id.0, lba: lba.0, sectors });
+        let (absorbed, keeps) = (&mut self.absorbed, !self.protected);
+        page.written_by(Writer { id: request.id.0, lba: lba.0, sectors }, |list, writer| {
+            if keeps {
+                absorbed.push(list, writer);
+            }
+        });
         Offer::Taken
     }
 
@@ -266,6 +278,7 @@ impl Buffer {
             page.programming = true;
             // Emptied when its last program ended.
             std::mem::swap(&mut page.programmed_writers, &mut page.writers);
+            page.programmed_absorbed = std::mem::take(&mut page.absorbed);
             let sectors = page.programmed_sectors();
             let stream = page.stream;
             self.programming += 1;
@@ -280,6 +293,7 @@ impl Buffer {
         let page = self.pages.at(slot);
         page.programming = false;
         std::mem::swap(&mut page.writers, &mut page.programmed_writers);
+        page.absorbed = std::mem::take(&mut page.programmed_absorbed);
         self.order.push_front((page.dirty, lpn));
         self.sorted = self.sorted.map(|sorted| sorted + 1);
         self.programming -= 1;
@@ -292,6 +306,7 @@ impl Buffer {
         let page = self.pages.at(slot);
         page.programming = false;
         page.programmed_writers.clear();
+        self.absorbed.release(&mut page.programmed_absorbed);
         self.outstanding.remove(page.dirty);
         match std::mem::take(&mut page.again) {
             0 => self.pages.remove(slot),
@@ -314,6 +329,7 @@ impl Buffer {
     pub fn discard(&mut self, lpn: u32) {
         let Some(slot) = self.pages.find(lpn) else { return };
         let page = self.pages.at(slot);
+        self.absorbed.release(&mut page.absorbed);
         if page.programming {
             // The program under way writes data nobody wants; it ends by itself.
             let again = std::mem::take(&mut page.again);
@@ -338,7 +354,7 @@ impl Buffer {
                 page.programming = false;
                 let newer = std::mem::take(&mut page.writers);
                 page.writers = std::mem::take(&mut page.programmed_writers);
-                newer.into_iter().for_each(|writer| page.written_by(writer));
+                newer.into_iter().for_each(|writer| page.written_by(writer, |_, _| {}));
                 page.dirty = page.newest();
                 page.again = 0;
                 self.order.push_back((page.dirty, page.lpn));
@@ -350,14 +366,17 @@ impl Buffer {
         }
         let mut lost = Vec::new();
         for page in self.pages.iter_mut() {
-            let writers = page.programmed_writers.iter().chain(&page.writers);
-            lost.extend(writers.map(|w| LostWrite {
+            let lists = [page.programmed_absorbed, page.absorbed];
+            let absorbed = lists.into_iter().flat_map(|list| self.absorbed.iter(list));
+            let writers = page.programmed_writers.iter().chain(&page.writers).copied();
+            lost.extend(writers.chain(absorbed).map(|w| LostWrite {
                 id: RequestId(w.id),
                 lba: Lba(w.lba),
                 sectors: w.sectors,
             }));
         }
         self.pages.replace(Vec::new());
+        self.absorbed = Absorbed::default();
         self.outstanding.clear();
         lost.retain(|write| acknowledged(write.id));
         lost.sort_by_key(|write| (write.id, write.lba));
@@ -406,5 +425,35 @@ mod tests {
         assert!(lpn == 5 && sectors >= 8, "{sectors} sectors of 8 are written");
         buffer.programmed(5);
         assert!(!buffer.holds(5) && buffer.next_destage().is_none());
+    }
+
+    #[test]
+    fn a_write_that_a_newer_one_replaced_in_ram_is_lost_with_it() {
+        let params = BufferParams { capacity: Size(Bytes(1 << 20)), ..Default::default() };
+        let mut buffer = Buffer::new(&params, 4096, 1).unwrap().unwrap();
+        let write = |id| Request { id: RequestId(id), ..Request::new(Op::Write, Lba(40), 8) };
+        let lost = |buffer: &Buffer| -> Vec<u64> {
+            buffer.clone().power_fail(|id| id.0 != 9).iter().map(|lost| lost.id.0).collect()
+        };
+        for id in [1, 2, 3, 9] {
+            buffer.offer(5, &write(id), Lba(40), 8);
+        }
+        assert_eq!(lost(&buffer), [1, 2, 3]);
+        assert_eq!(buffer.next_destage(), Some((5, 8, 0)));
+        buffer.put_back(5);
+        assert_eq!(buffer.next_destage(), Some((5, 8, 0)));
+        for id in [10, 11] {
+            buffer.offer(5, &write(id), Lba(40), 8);
+        }
+        assert_eq!(lost(&buffer), [1, 2, 3, 10, 11]);
+        buffer.programmed(5);
+        assert_eq!(lost(&buffer), [10, 11]);
+        let mut discarded = buffer.clone();
+        discarded.discard(5);
+        discarded.offer(5, &write(12), Lba(40), 8);
+        assert_eq!(lost(&discarded), [12]);
+        assert_eq!(buffer.next_destage(), Some((5, 8, 0)));
+        buffer.programmed(5);
+        assert_eq!(lost(&buffer), [0; 0]);
     }
 }

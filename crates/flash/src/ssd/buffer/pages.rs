@@ -3,6 +3,8 @@
 
 use sim::snapshot_fields;
 
+use super::absorbed::List;
+
 /// No page: the end of a chain.
 const NONE: u32 = u32::MAX;
 
@@ -23,6 +25,10 @@ pub(super) struct Page {
     pub(super) writers: Vec<Writer>,
     /// The same for the data being programmed.
     pub(super) programmed_writers: Vec<Writer>,
+    /// Writes that `writers` cover: what they wrote was never programmed, and comes with these.
+    pub(super) absorbed: List,
+    /// The same for the data being programmed.
+    pub(super) programmed_absorbed: List,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -33,11 +39,25 @@ pub(super) struct Writer {
 }
 
 snapshot_fields!(Writer { id, lba, sectors });
-snapshot_fields!(Page { lpn, dirty, again, programming, stream, writers, programmed_writers });
+snapshot_fields!(Page {
+    lpn,
+    dirty,
+    again,
+    programming,
+    stream,
+    writers,
+    programmed_writers,
+    absorbed,
+    programmed_absorbed
+});
 
 impl Writer {
     fn end(&self) -> u64 {
         self.lba + u64::from(self.sectors)
+    }
+
+    fn covers(&self, other: &Writer) -> bool {
+        self.lba <= other.lba && other.end() <= self.end()
     }
 }
 
@@ -67,10 +87,17 @@ impl Page {
         if self.again > 0 { self.again } else { self.dirty }
     }
 
-    /// A write came; those that it covers count no more.
+    /// A write came; those that it covers leave the list, and `absorb` has them.
     #[inline]
-    pub(super) fn written_by(&mut self, writer: Writer) {
-        self.writers.retain(|other| other.lba < writer.lba || other.end() > writer.end());
+    pub(super) fn written_by(&mut self, writer: Writer, mut absorb: impl FnMut(&mut List, Writer)) {
+        let absorbed = &mut self.absorbed;
+        self.writers.retain(|other| {
+            let covered = writer.covers(other);
+            if covered {
+                absorb(absorbed, *other);
+            }
+            !covered
+        });
         self.writers.push(writer);
     }
 
@@ -187,6 +214,7 @@ impl Pages {
         (page.dirty, page.again, page.programming) = (0, 0, false);
         page.writers.clear();
         page.programmed_writers.clear();
+        (page.absorbed, page.programmed_absorbed) = (List::default(), List::default());
         page.next = self.free;
         self.free = slot;
         self.len -= 1;
