@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use sim::{LostWrite, Op, RequestId, Rng, SECTOR_BYTES};
 
@@ -15,6 +15,9 @@ use crate::patch::{Patch, Patched};
 use crate::request_log::RequestLog;
 use crate::store::{Extent, Store};
 use crate::volatile::{AtRisk, VolatileLog, WriteTicket};
+
+/// Zeroing of more data at once is not kept: as much as the largest write has.
+const ZEROED_MAX: u64 = 64 << 20;
 
 /// Replaced data is looked through for durable writes when it has grown to this.
 const PRUNE_BYTES: usize = 64 << 20;
@@ -210,24 +213,29 @@ impl Data {
     pub(crate) fn acknowledged(&mut self, id: RequestId, command: Command) {
         let Some(log) = &mut self.log else { return };
         match command {
-            Command::Write { fua } => log.acknowledged(id, fua),
+            Command::Write { fua } | Command::WriteZeroes { fua, .. } => {
+                log.acknowledged(id, fua);
+            }
             Command::Flush => log.flush_done(id),
             _ => {}
         }
     }
 
-    /// Move the data of anything but a write; a read's comes back.
+    /// Move the data of anything but a write: a read's comes back, and the name of what is kept of
+    /// what zeroes replaced.
     pub(crate) fn perform(
         &mut self,
         order: &Order,
         pool: &mut BufferPool,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<(Vec<u8>, Option<WriteTicket>), Refusal> {
         let done = match order.command {
-            Command::Read => return self.read(order.offset, order.bytes, pool),
-            Command::Write { .. } | Command::Flush => Ok(()),
+            Command::Read => {
+                return self.read(order.offset, order.bytes, pool).map(|data| (data, None));
+            }
+            Command::Write { .. } | Command::Flush => Ok(None),
             Command::Discard | Command::WriteZeroes { .. } => self.clear(order),
         };
-        done.map(|()| Vec::new()).map_err(|why| refusal(&why))
+        done.map(|ticket| (Vec::new(), ticket)).map_err(|why| refusal(&why))
     }
 
     fn read(&mut self, offset: u64, bytes: u32, pool: &mut BufferPool) -> Result<Vec<u8>, Refusal> {
@@ -247,7 +255,7 @@ impl Data {
     }
 
     /// Zero a range; of a discard only whole sectors, because the rest was not given up.
-    fn clear(&mut self, order: &Order) -> io::Result<()> {
+    fn clear(&mut self, order: &Order) -> io::Result<Option<WriteTicket>> {
         let (from, end) = (order.offset, order.offset + u64::from(order.bytes));
         let (from, end) = match order.command {
             Command::Discard => {
@@ -256,13 +264,33 @@ impl Data {
             _ => (from, end),
         };
         if from >= end {
-            return Ok(());
+            return Ok(None);
         }
         self.show_replaced(from, end - from)?;
-        match order.command {
-            Command::WriteZeroes { may_discard: false, .. } => self.store.zero(from, end - from),
-            _ => self.store.clear(from, end - from),
+        let Command::WriteZeroes { may_discard, .. } = order.command else {
+            return self.store.clear(from, end - from).map(|()| None);
+        };
+        let kept = self.keep_zeroed(from, end)?;
+        match may_discard {
+            true => self.store.clear(from, end - from),
+            false => self.store.zero(from, end - from),
         }
+        .map(|()| kept)
+    }
+
+    /// Zeroes are a write: keep what they are about to replace. Nothing of what is zero already, so
+    /// that zeroing a new device costs nothing.
+    fn keep_zeroed(&mut self, from: u64, end: u64) -> io::Result<Option<WriteTicket>> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        let Some(range) = not_zero(&self.store, from, end)? else { return Ok(None) };
+        let bytes = range.end - range.start;
+        if bytes > ZEROED_MAX {
+            return Ok(None);
+        }
+        self.next_ticket += 1;
+        let ticket = WriteTicket(self.next_ticket);
+        log.before_write(&self.store, ticket, range.start, bytes as usize)?;
+        Ok(Some(ticket))
     }
 
     /// The extents of a range, at most `most`.
@@ -326,6 +354,23 @@ impl Data {
             self.prune_at = PRUNE_BYTES + log.bytes();
         }
     }
+}
+
+/// From the first sector of a range that is not zero to the last.
+fn not_zero(store: &Store, from: u64, end: u64) -> io::Result<Option<Range<u64>>> {
+    let mut found: Option<Range<u64>> = None;
+    store.for_each_written_of(from..end, |offset, data| {
+        let mut at = offset;
+        for sector in data.chunks(SECTOR_BYTES as usize) {
+            let next = at + sector.len() as u64;
+            if sector.iter().any(|&byte| byte != 0) {
+                found = Some(found.as_ref().map_or(at, |found| found.start)..next);
+            }
+            at = next;
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 fn refusal(why: &io::Error) -> Refusal {

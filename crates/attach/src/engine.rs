@@ -22,7 +22,7 @@ use crate::patch::Patch;
 use crate::record::Recorder;
 use crate::statistics::Statistics;
 use crate::store::Store;
-use crate::volatile::Fate;
+use crate::volatile::{Fate, WriteTicket};
 
 struct InFlight {
     order: Order,
@@ -177,28 +177,24 @@ impl Engine {
         sink: Option<WriteSink>,
         pool: &mut BufferPool,
     ) {
-        let mut result = self.check(order.offset, order.bytes).map(|()| Vec::new());
         let ticket = sink.as_ref().map(|sink| sink.ticket());
         if let Some(log) = &mut self.data.requests {
             log.submitted(arrived, order, ticket);
         }
-        let request = request_of(&order, &self.limits);
+        let mut request = request_of(&order, &self.limits);
         let (offset, bytes) = (order.offset, u64::from(order.bytes));
+        let inside = self.check(offset, order.bytes);
         let mut verdict = sink.as_ref().map(WriteSink::verdict).unwrap_or_default();
-        if result.is_ok() && sink.is_none() && !self.data.faults.is_empty() {
+        if inside.is_ok() && sink.is_none() && !self.data.faults.is_empty() {
             verdict = self.data.faults.verdict(request.op, offset, bytes);
         }
-        // What a fault makes fail is not done, but the device takes its time over it.
-        if result.is_ok() {
-            result = match sink {
-                Some(sink) => sink.finish().map(|()| Vec::new()),
-                None if verdict.error => Ok(Vec::new()),
-                None => self.data.perform(&order, pool),
-            };
-        }
-        let passes = result.is_err() || request.sectors == 0 && request.op != Op::Flush;
-        if verdict.error {
-            result = Err(Refusal::Io);
+        let moved = inside.and_then(|()| self.move_data(&order, sink, verdict, pool));
+        let passes = moved.is_err() || request.sectors == 0 && request.op != Op::Flush;
+        let (mut result, mut replaced) = (Err(Refusal::Io), None);
+        match moved {
+            Ok(_) if verdict.error => request.fua = false,
+            Ok((data, kept)) => (result, replaced) = (Ok(data), kept),
+            Err(why) => result = Err(why),
         }
         let index = self.keep(InFlight {
             order,
@@ -215,6 +211,11 @@ impl Engine {
             self.finished.push_back(index);
             return;
         }
+        // A flush that fails makes nothing durable, nor does a write by FUA but what it writes.
+        if verdict.error && request.op == Op::Flush {
+            self.hold_back(index, arrived);
+            return;
+        }
         if let (Some(ns), Op::Read) = (self.bypass_ns, request.op) {
             let due = arrived.plus(ns);
             self.slot(index).due = due;
@@ -223,11 +224,30 @@ impl Engine {
         }
         self.enter(arrived, index);
         let id = self.slot(index).request.id;
-        if let Some(ticket) = ticket {
+        if let Some(ticket) = replaced {
             self.data.submitted(ticket, id);
         }
         if order.command == Command::Flush {
             self.data.flush_came(id);
+        }
+    }
+
+    /// Move the data of a request: what was read, and the name of what is kept of what it replaced.
+    /// What a fault makes fail is not done, but the device takes its time over it.
+    fn move_data(
+        &mut self,
+        order: &Order,
+        sink: Option<WriteSink>,
+        verdict: Verdict,
+        pool: &mut BufferPool,
+    ) -> Result<(Vec<u8>, Option<WriteTicket>), Refusal> {
+        match sink {
+            Some(sink) => {
+                let ticket = sink.ticket();
+                sink.finish().map(|()| (Vec::new(), Some(ticket)))
+            }
+            None if verdict.error => Ok((Vec::new(), None)),
+            None => self.data.perform(order, pool),
         }
     }
 
@@ -312,8 +332,14 @@ impl Engine {
         let wall = self.timeline.wall(at);
         let dilation = self.timeline.dilation;
         let slot = self.slot(index);
-        slot.due = slot.verdict.due(wall);
         slot.modelled_ns = Some(at.since(slot.stamped).0.saturating_mul(dilation));
+        self.hold_back(index, wall);
+    }
+
+    /// A request is done at `wall`: answer it then, or when a fault lets it go.
+    fn hold_back(&mut self, index: u32, wall: Wall) {
+        let slot = self.slot(index);
+        slot.due = slot.verdict.due(wall);
         let (due, verdict) = (slot.due, slot.verdict);
         // One that was lifted while the device was busy holds nothing back: nobody would lift it.
         match verdict.hang.filter(|&fault| self.data.faults.holds(fault)) {

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -188,13 +189,26 @@ impl Store {
     /// Those of the file and of `see`.
     pub(crate) fn for_each_written(
         &self,
+        see: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.for_each_written_of(0..self.bytes, see)
+    }
+
+    /// The same of a range.
+    ///
+    /// # Errors
+    /// Those of the file and of `see`.
+    pub(crate) fn for_each_written_of(
+        &self,
+        range: Range<u64>,
         mut see: impl FnMut(u64, &[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut buffer = vec![0; 1 << 20];
-        let mut at = 0;
-        while at < self.bytes {
-            let from = self.next(SeekFrom::Data(at))?;
-            let end = if from < self.bytes { self.next(SeekFrom::Hole(from))? } else { from };
+        let mut buffer = vec![0; range.end.saturating_sub(range.start).min(1 << 20) as usize];
+        let mut at = range.start;
+        while at < range.end {
+            let from = self.next(SeekFrom::Data(at))?.min(range.end);
+            let hole = if from < range.end { self.next(SeekFrom::Hole(from))? } else { from };
+            let end = hole.min(range.end);
             for offset in (from..end).step_by(buffer.len()) {
                 let bytes = (end - offset).min(buffer.len() as u64) as usize;
                 self.read(offset, &mut buffer[..bytes])?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use sim::{LostWrite, RequestId, SECTOR_BYTES};
+use sim::{LostWrite, RequestId, SECTOR_BYTES, mix64};
 
 use crate::patch::ByteStore;
 use crate::store::Store;
@@ -53,7 +53,7 @@ pub(crate) enum Fate {
     Kept,
     /// None of it is.
     Lost,
-    /// Each sector is there or not, by these random bits, over and over.
+    /// Each sector is there or not, drawn from this random number.
     Torn(u64),
 }
 
@@ -243,7 +243,7 @@ impl VolatileLog {
                 Fate::Torn(bits) => {
                     let sectors = entry.before.chunks(SECTOR_BYTES as usize).enumerate();
                     for (index, sector) in sectors {
-                        if bits.rotate_right(index as u32) & 1 == 1 {
+                        if mix64(bits ^ index as u64) & 1 == 1 {
                             store.write(entry.offset + index as u64 * SECTOR_BYTES, sector)?;
                         }
                     }
@@ -390,8 +390,28 @@ mod tests {
         };
         assert_eq!(cut(Fate::Lost), [1, 1, 3, 3]);
         assert_eq!(cut(Fate::Kept), [1, 2, 3, 3]);
-        assert_eq!(cut(Fate::Torn(0b01)), [1, 2, 3, 3]);
-        assert_eq!(cut(Fate::Torn(0b10)), [1, 1, 3, 3]);
+        assert_eq!(cut(Fate::Torn(1)), [1, 2, 3, 3]);
+        assert_eq!(cut(Fate::Torn(0)), [1, 1, 3, 3]);
+    }
+
+    #[test]
+    fn a_long_write_is_not_torn_in_steps() {
+        const SECTORS: usize = 256;
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        log.keep_contract(true);
+        let bytes = SECTORS * SECTOR_BYTES as usize;
+        log.before_write(&store, WriteTicket(1), 0, bytes).unwrap();
+        store.write(0, &vec![1; bytes]).unwrap();
+        log.power_cut_as(&mut &store, &[Fate::Torn(0x0123_4567_89ab_cdef)]).unwrap();
+        let mut found = vec![0; bytes];
+        store.read(0, &mut found).unwrap();
+        let there: Vec<u8> = found.chunks(512).map(|sector| sector[0]).collect();
+        let kept = there.iter().filter(|&&there| there == 1).count();
+        assert!((SECTORS / 3..2 * SECTORS / 3).contains(&kept), "{kept} of {SECTORS}");
+        for step in 1..=SECTORS / 2 {
+            assert!(there[step..] != there[..SECTORS - step], "the same again after {step}");
+        }
     }
 
     #[test]

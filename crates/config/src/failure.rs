@@ -35,6 +35,8 @@ impl Kind {
 pub enum Cause {
     /// A file that the input names cannot be opened.
     FileNotOpened,
+    /// What was to be done in a guest did not come to its end: it died, hung, or booted again.
+    GuestFailed,
 }
 
 /// A place in a file.

@@ -6,7 +6,6 @@ use study::Failure;
 
 use crate::clock::Wall;
 use crate::order::Command;
-use crate::request_log::EngineCall;
 
 use super::replay::Replay;
 use super::{Media, Progress, Recorded};
@@ -56,7 +55,7 @@ impl Cuts {
                 let changes = changes(replay()?, progress)?.into_iter().chain(promises);
                 spread(distinct(changes.filter(inside).chain(ends)), number)
             }
-            Cuts::AtFlush => distinct(at_flushes(steps).into_iter().filter(inside)),
+            Cuts::AtFlush => distinct(at_flushes(replay()?, progress)?.into_iter().filter(inside)),
         };
         if moments.is_empty() {
             return Err(Failure::input("the device was asked nothing while the command ran")
@@ -103,31 +102,32 @@ fn spread(all: Vec<Nanos>, number: usize) -> Vec<Nanos> {
     (0..number).map(|index| all[index * (all.len() - 1) / gaps]).collect()
 }
 
-/// When flushes came, and what the device did next, with the nanosecond before.
-fn at_flushes(steps: &[EngineCall]) -> Vec<Nanos> {
+/// When flushes came, and when they were done, with the nanosecond before.
+fn at_flushes(mut replay: Replay<'_>, progress: &Progress<'_>) -> Result<Vec<Nanos>, Failure> {
     let mut all = Vec::new();
-    let mut waits = false;
-    for step in steps {
-        let at = Nanos(step.at().0);
-        match step {
-            EngineCall::Submit { order, .. } if order.command == Command::Flush => {
-                all.push(at);
-                waits = true;
-            }
-            EngineCall::Advance(_) if waits => {
-                all.extend([Nanos(at.0.saturating_sub(1)), at]);
-                waits = false;
-            }
-            _ => {}
+    while let Some(step) = replay.upcoming(Wall::NEVER) {
+        progress.check()?;
+        let (submitted, replies) = replay.step()?;
+        if submitted.is_some_and(|it| it.order.command == Command::Flush) {
+            all.push(Nanos(step.at().0));
+        }
+        for reply in replies.iter().filter(|reply| reply.order.command == Command::Flush) {
+            let done = reply.timing.due.0;
+            all.extend([done.saturating_sub(1), done].map(Nanos));
         }
     }
-    all
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::order::{Order, Ticket};
+    use crate::request_log::RequestLog;
+    use crate::store::Store;
+    use crate::travel::Disk;
+    use sim::Bytes;
+    use sim::testing::FixedDelay;
 
     #[test]
     fn cuts_are_spread_from_the_first_to_the_last() {
@@ -139,13 +139,21 @@ mod tests {
 
     #[test]
     fn a_flush_is_cut_before_and_when_it_is_done() {
-        let order = Order::new(Ticket::default(), Command::Flush, 0, 0);
-        let steps = [
-            EngineCall::Advance(Wall(5)),
-            EngineCall::Submit { at: Wall(10), order, data: 0 },
-            EngineCall::Advance(Wall(20)),
-            EngineCall::Advance(Wall(30)),
-        ];
-        assert_eq!(at_flushes(&steps), [10, 19, 20].map(Nanos));
+        let device = Box::new(FixedDelay::new(Nanos(100), 8));
+        let store = Store::memory(Bytes::from_gib(1)).unwrap();
+        let mut log = RequestLog::new(Bytes::from_mib(1)).unwrap();
+        let mut asks = |at, command, bytes| {
+            let order = Order::new(Ticket { tag: at, ..Ticket::default() }, command, 0, bytes);
+            log.submitted(Wall(at), order, None);
+        };
+        asks(10, Command::Read, 512);
+        asks(50, Command::Flush, 0);
+        // What the device does meanwhile is not the end of the flush.
+        log.advanced(Wall(110));
+        log.advanced(Wall(150));
+        let disk = Disk { device, store, at: Nanos(0), next_id: 0 };
+        let replay = Replay::new(&disk, &log, Bytes::from_mib(1), Media::Modelled).unwrap();
+        let found = at_flushes(replay, &Progress::default()).unwrap();
+        assert_eq!(found, [50, 149, 150].map(Nanos));
     }
 }

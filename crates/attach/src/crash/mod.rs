@@ -15,8 +15,10 @@ mod shrink;
 mod subsets;
 mod timeline;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +31,7 @@ use study::{Block, BuiltPart, Failure, Part};
 use crate::request_log::RequestLog;
 use crate::session::DeviceOptions;
 use crate::store::Store;
-use crate::travel::{self, Companion, Disk, Kept, calls, journey};
+use crate::travel::{self, Companion, Disk, Kept, calls, journey, memory};
 
 pub use cuts::Cuts;
 pub use report::{Coverage, CutReport, EndedEarly, Report, Verdict};
@@ -206,6 +208,7 @@ pub fn crash(options: Options, progress: &Progress<'_>) -> Result<Sweep, Failure
     let (limit, seed) = (travel.data_limit, travel.seed);
     // A drive with faults may lose something without any cut.
     let faulty = !travel.faults.is_empty();
+    let guests = memory::guests_at_a_time(guests, travel.memory_mib);
     let (device, template) = Template::of(part);
     let command = travel.command.clone();
     if calls {
@@ -370,7 +373,7 @@ impl Shared<'_> {
         at: Option<Nanos>,
     ) -> Result<Found, Failure> {
         let began = Instant::now();
-        recovery.look(medium, acks, self.template, &|| {
+        let check = || {
             self.progress.check()?;
             if began.elapsed() <= self.wall_limit {
                 return Ok(());
@@ -381,6 +384,13 @@ impl Shared<'_> {
                 "a guest looked at {cut} for more than {limit} of this machine's time"
             ))
             .help("does the check come to an end? if it does: --wall-limit 10h"))
+        };
+        let found = recovery.look(medium, acks, self.template, &check);
+        // Asked to end, a guest says so: that is no finding.
+        check()?;
+        found.map_err(|why| match at {
+            Some(at) => why.of(format!("a cut at {}ns", at.0)),
+            None => why,
         })
     }
 
@@ -467,7 +477,10 @@ impl Shared<'_> {
             let next = media.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((index, at, medium)) = next else { return };
             let promised = self.acks.partition_point(|ack| ack.at <= at);
-            let found = self.look(&recovery, medium, &self.acks[..promised], Some(at));
+            let look = || self.look(&recovery, medium, &self.acks[..promised], Some(at));
+            // With a thread less the media would wait for ever.
+            let found = catch_unwind(AssertUnwindSafe(look))
+                .unwrap_or_else(|payload| Err(panicked(at, &*payload)));
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             match found {
                 Ok(found) => drop(results.found.insert(index, found)),
@@ -479,6 +492,13 @@ impl Shared<'_> {
             self.progress.done.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+fn panicked(at: Nanos, payload: &(dyn Any + Send)) -> Failure {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Failure::bug(format!("a cut at {}ns: looking at it panicked: {text}", at.0))
+        .help("this is a bug in blocklab; please report it")
 }
 
 /// This thread's own time: guests that run beside it make nothing longer.
@@ -497,5 +517,43 @@ mod tests {
         let found: Vec<_> = acks.iter().map(|ack| (ack.at.0, ack.text.as_str())).collect();
         assert_eq!(found, [(10, "a"), (20, "b c")]);
         assert!(promises("10 a\nsoon b\n").is_err_and(|why| why.message.contains("2: `soon b`")));
+    }
+
+    /// Nobody would take the media that come after it, and the sweep would wait for ever.
+    #[test]
+    fn a_panic_beside_a_guest_ends_the_sweep() {
+        let part = study::build_part_behind(None, "tlc-3d-128", &[], 1).unwrap();
+        let (device, template) = Template::of(part);
+        let (limit, mut log) = (Bytes::from_gib(1), RequestLog::new(Bytes::from_mib(1)).unwrap());
+        let store = Store::temporary(device.limits().capacity, limit).unwrap();
+        let moments: Vec<Nanos> = (1..9).map(Nanos).collect();
+        for at in &moments {
+            let ticket = crate::volatile::WriteTicket(at.0);
+            log.arrived(ticket, &[at.0 as u8; 4096]).unwrap();
+            let command = crate::order::Command::Write { fua: false };
+            let order = crate::order::Order::new(Default::default(), command, at.0 << 12, 4096);
+            log.submitted(crate::clock::Wall(at.0), order, Some(ticket));
+        }
+        let disk = Disk { device, store, at: Nanos(0), next_id: 0 };
+        let here = std::thread::current().id();
+        let planted = || {
+            assert_eq!(std::thread::current().id(), here, "planted");
+            Ok(())
+        };
+        let shared = Shared {
+            template: &template,
+            acks: &[],
+            progress: &Progress::with(&planted),
+            media: Media::Panicked,
+            seed: 1,
+            limit,
+            wall_limit: std::time::Duration::MAX,
+        };
+        let recovery = Recovery::new(&travel::ended::options(), Some("true".into())).unwrap();
+        let replay = Replay::new(&disk, &log, limit, Media::Panicked).unwrap();
+        let mut checked = Checked::default();
+        let why = shared.check_all(&recovery, replay, &moments, 1, &mut checked).unwrap_err();
+        assert_eq!(why.kind, config::Kind::Bug, "{why}");
+        assert!(why.message.starts_with("a cut at 1ns: looking at it panicked"), "{why}");
     }
 }

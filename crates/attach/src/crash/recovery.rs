@@ -1,6 +1,7 @@
 //! What a guest does with a medium: mount it, let the file system's own check look, repair it where
 //! that finds something, and ask the check of the user.
 
+use config::Cause;
 use study::Failure;
 
 use crate::travel::file_system::find_program;
@@ -66,14 +67,6 @@ if [ -n "$CHECK" ]; then
 fi
 exit $found
 "#;
-
-/// How the failures begin of a kernel that does not survive a medium, or that hangs.
-const REFUSALS: [&str; 4] = [
-    "the guest was rebooted",
-    "the guest sleeps for ever",
-    "the guest ended too early",
-    "the guest computed for",
-];
 
 /// So much of what a guest said is told.
 const TOLD_MAX: usize = 2000;
@@ -146,16 +139,13 @@ impl Recovery {
         options.devices =
             vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
         let left = journey(options, &Companion { check, ..Companion::default() });
-        // Asked to end, a guest says so: that is no finding.
-        check()?;
         let (verdict, said) = match left {
             Ok(left) => match VERDICTS.get(usize::from(left.outcome.code)) {
                 Some(verdict) => (*verdict, left.said.concat()),
                 None => (Verdict::Lost, left.said.concat()),
             },
-            Err(why) if REFUSALS.iter().any(|begin| why.message.starts_with(begin)) => {
-                (Verdict::Refused, why.message)
-            }
+            // The kernel does not survive the medium, or hangs.
+            Err(why) if why.cause == Some(Cause::GuestFailed) => (Verdict::Refused, why.message),
             Err(why) => return Err(why),
         };
         let said = said.trim();

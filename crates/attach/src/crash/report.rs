@@ -144,6 +144,9 @@ impl Report {
         let Checked { cuts: looked_at, found, equal, build_ns_max } = checked;
         let mut counts: BTreeMap<_, _> =
             Verdict::ALL.map(|verdict| (verdict.name(), 0)).into_iter().collect();
+        let coverage = coverage(&looked_at, media, |index| {
+            found.contains_key(equal.get(&index).unwrap_or(&index))
+        });
         let mut cuts = Vec::new();
         for (index, cut) in looked_at.iter().enumerate() {
             let first = equal.get(&index);
@@ -174,7 +177,7 @@ impl Report {
             distinct: found.len(),
             counts,
             cuts,
-            coverage: coverage(&looked_at, media),
+            coverage,
             smallest: None,
             timeline: Vec::new(),
             build_ns_max,
@@ -293,18 +296,61 @@ impl Report {
     }
 }
 
-fn coverage(cuts: &[Cut], media: Media) -> Option<Coverage> {
+/// Of the cuts, those that were looked at; a moment counts with any of its subsets.
+fn coverage(cuts: &[Cut], media: Media, looked_at: impl Fn(usize) -> bool) -> Option<Coverage> {
     let Media::Subsets(count) = media else { return None };
-    let firsts = || cuts.iter().filter(|cut| cut.subset == Some(0));
-    // Each second number is a whole subset.
-    let all = |cut: &&Cut| {
-        subsets::whole_subsets(cut.at_risk)
-            .is_some_and(|it| cut.at_risk == 0 || it <= u64::from(count.div_ceil(2)))
-    };
-    let exhausted = firsts().filter(all).count();
-    Some(Coverage {
-        exhausted,
-        sampled: firsts().count() - exhausted,
-        at_risk_max: firsts().map(|cut| cut.at_risk).max().unwrap_or(0),
-    })
+    let mut coverage = Coverage { exhausted: 0, sampled: 0, at_risk_max: 0 };
+    let mut index = 0;
+    for moment in cuts.chunk_by(|one, other| one.at == other.at) {
+        let looks = (index..index + moment.len()).filter(|&index| looked_at(index)).count();
+        index += moment.len();
+        if looks == 0 {
+            continue;
+        }
+        let at_risk = moment[0].at_risk;
+        // Each second number is a whole subset.
+        let all = subsets::whole_subsets(at_risk)
+            .is_some_and(|whole| at_risk == 0 || whole <= u64::from(count.div_ceil(2)));
+        match all && looks == moment.len() {
+            true => coverage.exhausted += 1,
+            false => coverage.sampled += 1,
+        }
+        coverage.at_risk_max = coverage.at_risk_max.max(at_risk);
+    }
+    Some(coverage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_moments_that_were_looked_at_are_covered() {
+        let of = |&(at, subset, at_risk): &(u64, u32, usize)| Cut {
+            at: Nanos(at),
+            subset: Some(subset),
+            at_risk,
+        };
+        let cuts: Vec<Cut> = [
+            (5, 0, 0),
+            (6, 0, 1),
+            (6, 1, 1),
+            (6, 2, 1),
+            (6, 3, 1),
+            (7, 0, 9),
+            (8, 0, 1),
+            (8, 1, 1),
+        ]
+        .iter()
+        .map(of)
+        .collect();
+        let counts = |looks: &[usize]| {
+            let found = coverage(&cuts, Media::Subsets(4), |index| looks.contains(&index)).unwrap();
+            (found.exhausted, found.sampled, found.at_risk_max)
+        };
+        assert_eq!(counts(&[0, 1, 2, 3, 4, 5]), (2, 1, 9));
+        assert_eq!(counts(&[0, 1, 2, 3]), (1, 1, 1));
+        assert_eq!(counts(&[0]), (1, 0, 0));
+        assert!(coverage(&cuts, Media::Modelled, |_| true).is_none());
+    }
 }

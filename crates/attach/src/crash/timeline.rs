@@ -70,7 +70,8 @@ impl Requests {
             Command::Write { fua } => ("write", fua),
             Command::WriteZeroes { fua, .. } => ("write zeros", fua),
         };
-        if let Some(id) = id.filter(|_| name == "write") {
+        // Zeroes are lost as other data is.
+        if let Some(id) = id.filter(|_| name.starts_with("write")) {
             self.unanswered.insert(id, number);
         }
         let fua = if fua { ", FUA" } else { "" };

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fault::Kind;
 use crate::order::Ticket;
+use crate::volatile::AtRisk;
 use sim::testing::FixedDelay;
 use sim::{Bytes, Stop, simulate};
 
@@ -332,4 +333,109 @@ fn zeroes_that_must_take_room_are_no_hole() {
         bench.engine.data().extents(at, 4096, 9).unwrap()[0].hole
     };
     assert_eq!([0, 4096, 65536].map(|at| hole(&mut bench, at)), [false, true, false]);
+}
+
+/// A drive that keeps up to half of its RAM until it is asked for it.
+fn lazy_drive() -> Bench {
+    let lazy = ["ssd.buffer.destage_above_percent=50".to_string()];
+    let part = study::build_part_behind(None, "tlc-3d-128", &lazy, 1).unwrap();
+    let store = Store::temporary(part.device.limits().capacity, Bytes::from_gib(1)).unwrap();
+    let line = Timeline { start: Nanos::ZERO, dilation: 1 };
+    let mut engine = Engine::new(part.device, store, line, 0);
+    engine.data().keep_volatile_log();
+    Bench::new(engine)
+}
+
+impl Bench {
+    fn ask(&mut self, at_us: u64, command: Command, bytes: u32) {
+        let order = order(command, 0, bytes, at_us);
+        self.engine.submit(Wall(at_us * US), order, None, &mut self.pool);
+    }
+
+    /// The first sector after a power cut at that moment, and the writes it cost.
+    fn after_cut(&mut self, at_us: u64) -> (u8, usize) {
+        let cut = self.engine.power_cut(Wall(at_us * US)).unwrap();
+        let mut sector = [0; 512];
+        self.engine.data().store().read(0, &mut sector).unwrap();
+        assert_eq!(sector, [sector[0]; 512]);
+        (sector[0], cut.lost_writes)
+    }
+}
+
+#[test]
+fn a_write_that_another_replaced_in_ram_is_lost_with_it() {
+    let mut bench = lazy_drive();
+    bench.write(0, 0, &[1; 4096], 1);
+    bench.ask(1_000, Command::Flush, 0);
+    bench.write(20_000, 0, &[2; 4096], 2);
+    bench.write(30_000, 0, &[3; 4096], 3);
+    assert_eq!(bench.at(40_000).len(), 4);
+    assert_eq!(bench.after_cut(50_000), (1, 2));
+}
+
+#[test]
+fn what_fails_makes_nothing_durable() {
+    let mut bench = lazy_drive();
+    bench.write(0, 0, &[1; 4096], 1);
+    assert_eq!(bench.at(10_000).len(), 1);
+    bench
+        .engine
+        .inject(Rule { op: Some(Op::Flush), ..Rule::always(Kind::Slow(US), 0..4096) }, Wall(0));
+    bench.engine.inject(Rule::always(Kind::Error, 0..4096), Wall(0));
+    bench.ask(20_000, Command::Flush, 0);
+    assert_eq!(bench.engine.next_due(), Wall(20_001 * US));
+    let mut sink = bench.engine.begin_write(0, 4096).unwrap();
+    bench.engine.data().write(&mut sink, &[2; 4096], &mut bench.pool);
+    let fua = order(Command::Write { fua: true }, 0, 4096, 3);
+    bench.engine.submit(Wall(30_000 * US), fua, Some(sink), &mut bench.pool);
+    let mut failed = bench.at(50_000);
+    failed.sort_by_key(|reply| reply.timing.due);
+    assert_eq!(failed.len(), 2);
+    assert!(failed.iter().all(|reply| reply.result == Err(Refusal::Io)));
+    let due: Vec<u64> = failed.iter().map(|reply| reply.timing.due.0 / US).collect();
+    assert_eq!((failed[0].order.command, due[0]), (Command::Flush, 20_001));
+    assert!(failed[1].timing.modelled_ns.is_some());
+    assert_eq!(bench.after_cut(60_000).0, 0);
+}
+
+#[test]
+fn zeroes_are_lost_as_other_writes_are() {
+    for may_discard in [false, true] {
+        for fua in [false, true] {
+            let mut bench = lazy_drive();
+            bench.write(0, 0, &[1; 4096], 1);
+            bench.ask(1_000, Command::Flush, 0);
+            bench.at(20_000);
+            bench.ask(20_000, Command::WriteZeroes { fua, may_discard }, 1 << 20);
+            assert_eq!(bench.at(90_000).len(), 1);
+            // What the device may discard is done when it is answered.
+            let safe = fua || may_discard;
+            assert_eq!(bench.after_cut(90_000).0, u8::from(!safe), "{may_discard} {fua}");
+            bench.write(91_000, 0, &[2; 4096], 3);
+            bench.ask(92_000, Command::Flush, 0);
+            bench.at(180_000);
+            bench.ask(180_000, Command::WriteZeroes { fua, may_discard }, 1 << 20);
+            assert_eq!(bench.after_cut(180_000).0, 2, "it is not answered");
+        }
+    }
+}
+
+#[test]
+fn by_the_contract_zeroes_are_at_risk_until_a_flush() {
+    let mut bench = lazy_drive();
+    bench.engine.data().keep_contract(true);
+    let zeroes = Command::WriteZeroes { fua: false, may_discard: true };
+    // What is zero already may be lost.
+    bench.ask(0, zeroes, 1 << 20);
+    bench.write(1_000, 4096, &[1; 1024], 1);
+    bench.at(2_000);
+    bench.ask(2_000, Command::Flush, 0);
+    bench.at(20_000);
+    assert!(!bench.engine.data().has_at_risk());
+    bench.ask(20_000, zeroes, 1 << 20);
+    bench.at(30_000);
+    assert_eq!(bench.engine.data().at_risk(), [AtRisk { offset: 4096, bytes: 1024 }]);
+    bench.ask(30_000, Command::Flush, 0);
+    bench.at(50_000);
+    assert!(!bench.engine.data().has_at_risk());
 }

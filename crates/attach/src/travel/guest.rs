@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, kill_process_group, waitid,
+};
 use study::Failure;
 
 /// The kernel takes no longer command line.
@@ -43,10 +45,19 @@ pub(super) fn socket(index: usize) -> String {
     format!("disk{index}")
 }
 
+/// How a guest ended that did not end by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Killed {
+    /// By somebody, or by this machine's kernel.
+    Signal(i32),
+    /// What it wrote to its memory had no room on this machine.
+    NoRoom,
+}
+
 /// A running guest.
 pub(super) struct Guest {
     child: Child,
-    ended: Option<ExitStatus>,
+    ended: Option<WaitIdStatus>,
     log: PathBuf,
 }
 
@@ -170,19 +181,34 @@ impl Guest {
         &self.log
     }
 
-    /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    /// True when it has ended. It keeps its number, which is that of its group.
+    pub(super) fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
-            self.ended = self.child.try_wait().ok().flatten();
+            let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let status = self.group().map(|pid| waitid(WaitId::Pid(pid), how));
+            self.ended = status.and_then(|status| status.ok().flatten());
         }
-        self.ended
+        self.ended.is_some()
     }
 
     /// Wait for a guest that is about to end by itself.
     pub(super) fn wait(&mut self) {
         let began = Instant::now();
-        while self.ended().is_none() && began.elapsed() < PATIENCE {
+        while !self.has_ended() && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// If this machine ended it. When it ends by itself its kernel exits, or aborts.
+    pub(super) fn killed(&self) -> Option<Killed> {
+        // A kernel that finds no room for a page has caught SIGBUS, and panics.
+        if self.last_words().contains("Kernel mode signal 7") {
+            return Some(Killed::NoRoom);
+        }
+        match self.ended.as_ref()?.terminating_signal()? {
+            libc::SIGBUS => Some(Killed::NoRoom),
+            signal @ libc::SIGKILL => Some(Killed::Signal(signal)),
+            _ => None,
         }
     }
 
@@ -204,14 +230,45 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        if let Some(pid) = self.group()
-            && self.ended().is_none()
-        {
+        let Some(pid) = self.group() else { return };
+        if !self.has_ended() {
             // Asked so, the kernel ends the processes of its programs before itself.
             let _ = kill_process(pid, Signal::TERM);
             self.wait();
-            let _ = kill_process_group(pid, Signal::KILL);
-            let _ = self.child.wait();
         }
+        // Of one that was killed they live on, as programs of this machine.
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{PidfdFlags, pidfd_open};
+
+    use super::*;
+    use crate::private_folder::PrivateFolder;
+
+    #[test]
+    fn the_programs_of_a_killed_kernel_go_with_it() {
+        let folder = PrivateFolder::new().unwrap();
+        let log = folder.path.join("kernel.log");
+        let script = "sleep 1000 > /dev/null 2>&1 & echo $! > kernel.log; kill -9 $$";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(&folder.path).process_group(0);
+        let mut guest = Guest { child: command.spawn().unwrap(), ended: None, log };
+        while !guest.has_ended() {
+            std::thread::yield_now();
+        }
+        assert_eq!(guest.killed(), Some(Killed::Signal(9)));
+        let program = Pid::from_raw(guest.last_words().parse().unwrap()).unwrap();
+        let program = pidfd_open(program, PidfdFlags::empty()).unwrap();
+        drop(guest);
+        let mut wait = [PollFd::from_borrowed_fd(program.as_fd(), PollFlags::IN)];
+        let longest = Timespec { tv_sec: 10, tv_nsec: 0 };
+        assert_eq!(poll(&mut wait, Some(&longest)), Ok(1), "it runs on");
     }
 }

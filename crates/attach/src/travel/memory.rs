@@ -1,5 +1,8 @@
 //! A guest's memory: what boots, and what this machine has.
 
+use std::path::Path;
+
+use rustix::fs::statvfs;
 use study::Failure;
 
 /// Less memory does not boot.
@@ -21,9 +24,42 @@ pub(crate) fn check(mib: u64) -> Result<(), Failure> {
     }
 }
 
+/// So many of `guests` guests with `mib` MiB each as this machine has room for now. One that
+/// finds none dies in the middle of what it does, which would look like its own doing.
+pub(crate) fn guests_at_a_time(guests: usize, mib: u64) -> usize {
+    let (room_mib, place) = room();
+    let fitting = fitting(guests, mib, room_mib);
+    if fitting < guests {
+        config::warn(format!(
+            "{fitting} guests at a time instead of {guests}: each may take {mib} MiB of memory, \
+             and {place} has {room_mib} MiB (--mem, --guests)"
+        ));
+    }
+    fitting
+}
+
+fn fitting(guests: usize, mib: u64, room_mib: u64) -> usize {
+    guests.min(usize::try_from(room_mib / mib.max(1)).unwrap_or(usize::MAX)).max(1)
+}
+
+/// MiB that guests may take, and what has no more.
+fn room() -> (u64, &'static str) {
+    const FILES: &str = "/dev/shm";
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = field_kib(&meminfo, "MemAvailable:").map_or(u64::MAX, |kib| kib >> 10);
+    // A guest's memory is a file there.
+    let files = Path::new(FILES).is_dir().then(|| statvfs(FILES).ok()).flatten();
+    let files = files.map_or(u64::MAX, |found| (found.f_bavail * found.f_frsize) >> 20);
+    if files < memory { (files, FILES) } else { (memory, "this machine") }
+}
+
 /// `MemTotal` of Linux's meminfo.
 pub(super) fn total_kib(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    field_kib(meminfo, "MemTotal:")
+}
+
+fn field_kib(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
@@ -40,6 +76,16 @@ mod tests {
         let more = check(1 << 30).unwrap_err();
         assert!(more.message.contains("1073741824 MiB of memory, and this machine has"));
         assert_eq!(more.exit_code(), 3);
+    }
+
+    #[test]
+    fn no_more_guests_run_than_have_room() {
+        assert_eq!([0, 255, 256, 600, 5000].map(|room| fitting(4, 256, room)), [1, 1, 1, 2, 4]);
+        assert_eq!(fitting(4, 256, u64::MAX), 4);
+        let (room_mib, place) = room();
+        assert!((1..1 << 40).contains(&room_mib), "{room_mib} MiB of {place}");
+        assert_eq!(guests_at_a_time(4, 1 << 40), 1);
+        assert_eq!(guests_at_a_time(1, 64), 1);
     }
 
     #[test]

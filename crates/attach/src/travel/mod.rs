@@ -9,6 +9,7 @@ pub(crate) mod calls;
 mod clock;
 mod disk;
 mod elevator;
+pub(crate) mod ended;
 mod faults;
 pub(crate) mod file_system;
 mod free_cpu;
@@ -295,7 +296,7 @@ fn accompany(
             output.copy(guest, signals);
         }
         given_up = (companion.check)().and_then(|()| output.check()).err();
-        given_up.is_some() || guest.ended().is_some()
+        given_up.is_some() || guest.has_ended()
     })?;
     if let Some(why) = given_up {
         return Err(why);
@@ -478,55 +479,6 @@ fn found(
         }
         (Err(_), End::NoRoom(disk)) => Err(exports[disk].engine.data().full()),
         (Err(_), End::Interrupted) => Err(Failure::interrupted()),
-        (Err(_), End::Rebooted) => {
-            Err(Failure::machine("the guest was rebooted: a journey is one boot of it")
-                .help("leave `reboot` out of the command"))
-        }
-        (Err(_), End::Deadlock) => {
-            Err(Failure::machine("the guest sleeps for ever: nothing is left that could wake it")
-                .help("the command waits for something that only the outside could do"))
-        }
-        (Err(_), End::Computes) => Err(computes(options)),
-        (Err(_), End::Limit) => Err(Failure::machine(format!(
-            "the command had not ended after {} of virtual time",
-            Duration(options.limit)
-        ))
-        .help(format!(
-            "does it wait for something that never comes? if not, give it more: --limit {}",
-            Duration(Nanos(options.limit.0.saturating_mul(10)))
-        ))),
-        (Err(_), End::GuestGone) => {
-            let words = guest.last_words();
-            let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
-            let words = if words.is_empty() { "it said nothing" } else { &words };
-            let failure = Failure::machine(format!("the guest ended too early:\n{words}"));
-            let was_turned_off =
-                ["System halted", "Power down"].iter().any(|end| words.contains(end));
-            Err(failure.help(if out_of_memory {
-                "give it more memory: --mem 512M"
-            } else if was_turned_off {
-                "leave what turns the guest off out of the command"
-            } else {
-                "blocklab kernel status; another kernel: --kernel PATH"
-            }))
-        }
+        (Err(_), end) => Err(ended::failed(end, (guest.killed(), &guest.last_words()), options)),
     }
-}
-
-/// Why a guest was ended that computed while its time stood still.
-fn computes(options: &Options) -> Failure {
-    let failure = Failure::machine(format!(
-        "the guest computed for {} of this machine's processor time while virtual time stood still",
-        options.compute_limit
-    ));
-    let failure = failure.expected(
-        "a program that sleeps, asks for the time or does I/O: code takes no time, so a loop that \
-         waits for time to pass never ends",
-    );
-    let longer = "if it only computes for long: --compute-limit 1h (travel.compute_limit)";
-    failure.help(match options.host {
-        None => format!("charge its system calls: --host PROFILE (travel.host); {longer}"),
-        // Even there a program's own computing is free.
-        Some(_) => longer.into(),
-    })
 }

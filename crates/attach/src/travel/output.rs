@@ -17,6 +17,8 @@ use super::plan;
 
 /// All of it takes so much of this machine's memory at most. Guests write hundreds of MB/s.
 const KEPT_MAX: u64 = 256 << 20;
+/// The record of the queues by itself: a line of some 80 bytes for each event.
+const QUEUE_MAX: u64 = 1 << 30;
 /// Bytes that are copied at a time: a pipe with room takes them without waiting.
 const PIECE: usize = 4096;
 
@@ -28,6 +30,8 @@ pub(super) struct Output {
     unread: u64,
     /// All that grows, and what it is.
     grows: Vec<(PathBuf, &'static str)>,
+    /// The kernel's record of the queues, if there is one, and what it may take.
+    queue: (PathBuf, u64),
 }
 
 impl Output {
@@ -42,7 +46,7 @@ impl Output {
         let mut grows = named.map(|(name, what)| (control.join(name), what)).to_vec();
         grows.push((log.to_path_buf(), "what the guest's kernel said"));
         let said = [plan::OUTPUT, plan::COMPLAINTS].map(|name| (control.join(name), 0));
-        Output { said, unread: 0, grows }
+        Output { said, unread: 0, grows, queue: (control.join(plan::QUEUE), QUEUE_MAX) }
     }
 
     /// Copy what is new to this process's own output, and give its memory back. Who reads may be
@@ -102,6 +106,13 @@ impl Output {
         }
         let taken =
             |path: &Path| path.metadata().as_ref().map_or(0, |meta| Metadata::blocks(meta) * 512);
+        let (queue, most) = &self.queue;
+        if taken(queue) > *most {
+            let what = format!("the record of the queue is {} MiB", taken(queue) >> 20);
+            return Err(Failure::machine(format!("{what}, which are kept in memory"))
+                .expected(format!("at most {} MiB", most >> 20))
+                .help("let the command do less; --record keeps what the device is asked on disk"));
+        }
         let all = self.grows.iter().map(|(path, what)| (taken(path), *what));
         let (most, what) = all.clone().max().unwrap_or_default();
         if all.map(|(bytes, _)| bytes).sum::<u64>() <= KEPT_MAX {
@@ -142,6 +153,10 @@ mod tests {
         fallocate(&file, FallocateFlags::empty(), 0, KEPT_MAX + 4096).unwrap();
         let failure = output.check().unwrap_err();
         assert!(failure.message.starts_with("what the guest's kernel said is 256 MiB"));
+        std::fs::write(folder.path.join(plan::QUEUE), vec![7; 3 << 20]).unwrap();
+        output.queue.1 = 2 << 20;
+        let failure = output.check().unwrap_err();
+        assert!(failure.message.starts_with("the record of the queue is 3 MiB"), "{failure}");
     }
 
     #[test]

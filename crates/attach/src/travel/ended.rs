@@ -1,0 +1,129 @@
+//! Why a guest did not come to its end.
+
+use config::{Cause, Duration};
+use sim::Nanos;
+use study::Failure;
+
+use super::Options;
+use super::guest::Killed;
+use super::serve::End;
+
+/// Why it did not: `killed` if this machine ended it, and its kernel's last `words`.
+pub(super) fn failed(
+    end: End,
+    (killed, words): (Option<Killed>, &str),
+    options: &Options,
+) -> Failure {
+    let failure = match end {
+        End::Rebooted => Failure::machine("the guest was rebooted: a journey is one boot of it")
+            .help("leave `reboot` out of the command"),
+        End::Deadlock => {
+            Failure::machine("the guest sleeps for ever: nothing is left that could wake it")
+                .help("the command waits for something that only the outside could do")
+        }
+        End::Computes => computes(options),
+        End::Limit => Failure::machine(format!(
+            "the command had not ended after {} of virtual time",
+            Duration(options.limit)
+        ))
+        .help(format!(
+            "does it wait for something that never comes? if not, give it more: --limit {}",
+            Duration(Nanos(options.limit.0.saturating_mul(10)))
+        )),
+        _ => match killed {
+            Some(how) => return by_this_machine(how, options.memory_mib),
+            None => gone(words),
+        },
+    };
+    failure.caused_by(Cause::GuestFailed)
+}
+
+/// Why a guest ended that this machine ended.
+fn by_this_machine(how: Killed, memory_mib: u64) -> Failure {
+    let failure = Failure::machine(match how {
+        Killed::Signal(number) => format!("signal {number} of this machine ended the guest"),
+        Killed::NoRoom => "this machine had no room left for the guest's memory".to_string(),
+    });
+    failure
+        .expected(format!("{memory_mib} MiB for each guest: of memory, and free in /dev/shm"))
+        .help("give guests less (--mem), or let fewer run at a time (crash: --guests)")
+}
+
+/// Why a guest ended by itself.
+fn gone(words: &str) -> Failure {
+    let out_of_memory = words.contains("Out of memory") || words.contains("out of memory");
+    let words = if words.is_empty() { "it said nothing" } else { words };
+    let failure = Failure::machine(format!("the guest ended too early:\n{words}"));
+    let was_turned_off = ["System halted", "Power down"].iter().any(|end| words.contains(end));
+    failure.help(if out_of_memory {
+        "give it more memory: --mem 512M"
+    } else if was_turned_off {
+        "leave what turns the guest off out of the command"
+    } else {
+        "blocklab kernel status; another kernel: --kernel PATH"
+    })
+}
+
+/// Why a guest was ended that computed while its time stood still.
+fn computes(options: &Options) -> Failure {
+    let failure = Failure::machine(format!(
+        "the guest computed for {} of this machine's processor time while virtual time stood still",
+        options.compute_limit
+    ));
+    let failure = failure.expected(
+        "a program that sleeps, asks for the time or does I/O: code takes no time, so a loop that \
+         waits for time to pass never ends",
+    );
+    let longer = "if it only computes for long: --compute-limit 1h (travel.compute_limit)";
+    failure.help(match options.host {
+        None => format!("charge its system calls: --host PROFILE (travel.host); {longer}"),
+        // Even there a program's own computing is free.
+        Some(_) => longer.into(),
+    })
+}
+
+/// Of a session that cannot begin.
+#[cfg(test)]
+pub(crate) fn options() -> Options {
+    Options {
+        devices: Vec::new(),
+        kernel: "/no/such/kernel".into(),
+        program: "/bin/true".into(),
+        memory_mib: 64,
+        scheduler: None,
+        read_ahead_kib: None,
+        write_back: None,
+        mkfs: None,
+        fill: false,
+        seed: 1,
+        limit: Nanos(1_000_000_000),
+        compute_limit: Duration(Nanos(1_000_000_000)),
+        data_limit: sim::Bytes::from_gib(1),
+        record: None,
+        record_queue: None,
+        command: vec!["sh".into()],
+        input: Vec::new(),
+        host: None,
+        faults: Vec::new(),
+        settings: super::Settings::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_does_to_itself_is_told_from_what_is_done_to_it() {
+        let options = options();
+        for end in [End::Rebooted, End::Deadlock, End::Computes, End::Limit, End::GuestGone] {
+            let failure = failed(end, (None, "Kernel panic"), &options);
+            assert_eq!(failure.cause, Some(Cause::GuestFailed), "{failure}");
+        }
+        for (how, told) in [(Killed::Signal(9), "signal 9 "), (Killed::NoRoom, "no room left")] {
+            let failure = failed(End::GuestGone, (Some(how), ""), &options);
+            assert_eq!(failure.cause, None);
+            assert!(failure.message.contains(told), "{failure}");
+        }
+    }
+}
