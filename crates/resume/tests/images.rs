@@ -500,7 +500,9 @@ fn another_version_is_refused_by_its_number() {
 
 #[test]
 fn a_mark_that_is_half_erased_is_none() {
-    let whole = Mark { id: 0x1122_3344_5566_7788, header_sum: 0x99aa_bbcc }.to_bytes();
+    let whole =
+        Mark { id: 0x1122_3344_5566_7788, header_sum: 0x99aa_bbcc, written: 0x1234_5678_9abc_def0 }
+            .to_bytes();
     assert!(Mark::read(&whole).is_ok());
     // From the begin or from the end, and each byte alone.
     for count in 1..=SECTOR_BYTES {

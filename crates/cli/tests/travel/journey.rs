@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Folder, can_travel, until};
 
@@ -54,7 +54,7 @@ fn a_reader_that_stands_still_does_not_keep_a_session_from_its_end() {
     let folder = Folder::new();
     let mut travel = writes_for_ever(&folder);
     until_its_guest_is_stopped(&travel);
-    rustix::process::kill_process(Pid::from_child(&travel), Signal::TERM).unwrap();
+    kill_process(Pid::from_child(&travel), Signal::TERM).unwrap();
     let mut said = String::new();
     travel.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     // Nobody has read yet.
@@ -317,4 +317,47 @@ fn what_was_left_is_named_and_deleted(folder: &Folder, process: &str) {
     let next = folder.travel(&["part.toml", "--kernel=/bin/true", "--", "true"]);
     assert_eq!(next.code, Some(3));
     assert!(left.iter().all(|folder| !folder.exists()), "{left:?}");
+}
+
+/// Which of this machine's processes that process traces.
+fn traced_by(tracer: i32) -> Vec<i32> {
+    let of = |entry: std::fs::DirEntry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+        (line.trim().parse() == Ok(tracer)).then_some(pid)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(of).collect()
+}
+
+/// They would go on as programs of this machine, with its files: even where blocklab, which ends
+/// all that a guest has left, is not there.
+#[test]
+fn the_programs_of_a_kernel_that_is_killed_end_with_it() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "echo begun; while :; do :; done";
+    let mut command = folder.command(&["travel", "part.toml", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let blocklab = Pid::from_child(&child);
+    kill_process(blocklab, Signal::STOP).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let kernel: i32 = children.split_whitespace().next().unwrap().parse().unwrap();
+    let programs = traced_by(kernel);
+    assert!(!programs.is_empty());
+    kill_process(Pid::from_raw(kernel).unwrap(), Signal::KILL).unwrap();
+    until("its programs are gone", || {
+        let goes_on = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok();
+        !programs.iter().any(goes_on)
+    });
+    kill_process(blocklab, Signal::CONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
 }

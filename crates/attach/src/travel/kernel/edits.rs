@@ -13,7 +13,8 @@ pub(super) struct Change {
 }
 
 /// All of them.
-pub(super) const CHANGES: [Change; 5] = [REGISTERS, KEPT, SUBMITTER, PROCESSOR, CLOCK];
+pub(super) const CHANGES: [Change; 7] =
+    [REGISTERS, KEPT, SUBMITTER, PROCESSOR, CLOCK, ENDED, ENDED_COPY];
 
 /// Kernels before 6.13 keep 2,696 bytes of floating-point state, and give that to the host, which
 /// takes its whole state or none: 11,008 bytes where the processor has AMX. Without this no program
@@ -412,6 +413,28 @@ unsigned long long notrace sched_clock(void)
 }
 
 static struct clocksource timer_clocksource = {\n",
+    )],
+};
+
+/// A program of a guest is a process of the host that the kernel traces. Where the kernel is killed,
+/// it ends as well: else it went on as a program of the host, and removed its files for those of the
+/// guest. For the first one,
+const ENDED: Change = Change {
+    lost: None,
+    edits: &[(
+        "arch/um/os-Linux/skas/process.c",
+        "		   (void *) PTRACE_O_TRACESYSGOOD) < 0) {\n",
+        "		   (void *) (PTRACE_O_TRACESYSGOOD | 1 << 20 /* EXITKILL */)) < 0) {\n",
+    )],
+};
+
+/// and for those that others were copied to, in kernels that do so.
+const ENDED_COPY: Change = Change {
+    lost: None,
+    edits: &[(
+        "arch/um/os-Linux/skas/process.c",
+        "		   (void *)PTRACE_O_TRACESYSGOOD) < 0) {\n",
+        "		   (void *)(PTRACE_O_TRACESYSGOOD | 1 << 20 /* EXITKILL */)) < 0) {\n",
     )],
 };
 
