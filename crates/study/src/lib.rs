@@ -29,6 +29,7 @@ pub mod library;
 pub use library::CODE_VERSION;
 mod load;
 mod locate;
+mod lock;
 pub mod metrics;
 mod observe;
 mod options;

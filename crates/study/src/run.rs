@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use config::Failure;
@@ -12,6 +12,7 @@ use sim::SnapshotError;
 
 use crate::files::Files;
 use crate::kept::{Finished, Kept};
+use crate::lock::lock;
 use crate::options::Options;
 use crate::output::{Output, unwritable};
 use crate::plan::PlannedStudy;
@@ -290,11 +291,6 @@ impl RunQueue<'_> {
         }
         Ok(prepared)
     }
-}
-
-/// A panic elsewhere is reported on its own; what the mutex guards is still whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn panicked(run: &PlannedRun, payload: &(dyn Any + Send)) -> Failure {

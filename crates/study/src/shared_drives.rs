@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use config::Failure;
 
+use crate::lock::lock;
 use crate::prepared::Prepared;
-use crate::run::lock;
 
 /// A drive, and the runs that start from it.
 #[derive(Default)]

@@ -63,14 +63,17 @@ impl Args {
         let pairs = self.parts.iter().zip(&models);
         let compared: Result<Vec<Compared>, Failure> = pairs
             .map(|(part, model)| {
-                self.compare(Bench {
-                    part,
-                    model,
-                    overwritten,
-                    requests: self.requests,
-                    seed: SEED,
-                    keep: true,
-                }, &points)
+                self.compare(
+                    Bench {
+                        part,
+                        model,
+                        overwritten,
+                        requests: self.requests,
+                        seed: SEED,
+                        keep: true,
+                    },
+                    &points,
+                )
             })
             .collect();
         let compared = compared?;

@@ -416,9 +416,9 @@ static struct clocksource timer_clocksource = {\n",
     )],
 };
 
-/// A program of a guest is a process of the host that the kernel traces. Where the kernel is killed,
-/// it ends as well: else it went on as a program of the host, and removed its files for those of the
-/// guest. For the first one,
+/// A program of a guest is a process of the host that the kernel traces. Where the kernel is
+/// killed, it ends as well: else it went on as a program of the host, and took its files for those
+/// of the guest. For the first one,
 const ENDED: Change = Change {
     lost: None,
     edits: &[(

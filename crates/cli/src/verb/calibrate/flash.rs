@@ -17,12 +17,12 @@ use study::Failure;
 use super::super::in_toml;
 use super::super::measured::amplification::{Amplified, GIB, Rows};
 use super::super::measured::{error, find, median, middle_and_worst, run_text};
+use super::Fitting;
 use super::knobs::{self, Base, Candidate, stated};
 use super::mechanisms;
+use super::split::fills;
 use super::steps::Steps;
 use super::write::{self, Findings};
-use super::Fitting;
-use super::split::fills;
 use crate::say;
 
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";

@@ -182,7 +182,8 @@ impl Args {
                 notes.push(format!(
                     "before steady state was looked for, it was written {times:.2} times over at \
                      random, not {}: more than {} hours are --precondition HOURS",
-                    plan::PRECONDITION_TIMES, self.precondition
+                    plan::PRECONDITION_TIMES,
+                    self.precondition
                 ));
             }
         }

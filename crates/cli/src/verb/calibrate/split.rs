@@ -40,11 +40,7 @@ fn judges(index: usize, last: usize, nth: usize) -> bool {
 const ONE_FILL: f64 = 0.002;
 
 /// Rows in order of what is used, and whether each judges: those of one fill do so together.
-pub(super) fn fills(
-    rows: Vec<Amplified>,
-    capacity: f64,
-    nth: usize,
-) -> Vec<(Amplified, bool)> {
+pub(super) fn fills(rows: Vec<Amplified>, capacity: f64, nth: usize) -> Vec<(Amplified, bool)> {
     let mut fill = (0, f64::NEG_INFINITY);
     let number = |row: Amplified| {
         let used = row.used.bytes(capacity);

@@ -3,7 +3,7 @@
 
 use sim::snapshot_fields;
 
-use super::pages::Writer;
+use super::writer::Writer;
 
 /// So many are kept, 6 MiB of them. A host that rewrites what it never flushes could make any
 /// number; what is not kept counts as programmed in between.

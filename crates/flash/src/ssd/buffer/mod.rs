@@ -8,6 +8,7 @@
 mod absorbed;
 mod outstanding;
 mod pages;
+mod writer;
 
 use std::collections::VecDeque;
 
@@ -21,7 +22,8 @@ use super::pace::PaceParams;
 use super::throttle::ThrottleParams;
 use absorbed::Absorbed;
 use outstanding::Outstanding;
-use pages::{Page, Pages, Writer};
+use pages::{Page, Pages};
+use writer::Writer;
 
 /// The order in which pages are programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -4,6 +4,7 @@
 use sim::snapshot_fields;
 
 use super::absorbed::List;
+use super::writer::Writer;
 
 /// No page: the end of a chain.
 const NONE: u32 = u32::MAX;
@@ -31,14 +32,6 @@ pub(super) struct Page {
     pub(super) programmed_absorbed: List,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Writer {
-    pub(super) id: u64,
-    pub(super) lba: u64,
-    pub(super) sectors: u32,
-}
-
-snapshot_fields!(Writer { id, lba, sectors });
 snapshot_fields!(Page {
     lpn,
     dirty,
@@ -50,16 +43,6 @@ snapshot_fields!(Page {
     absorbed,
     programmed_absorbed
 });
-
-impl Writer {
-    fn end(&self) -> u64 {
-        self.lba + u64::from(self.sectors)
-    }
-
-    fn covers(&self, other: &Writer) -> bool {
-        self.lba <= other.lba && other.end() <= self.end()
-    }
-}
 
 /// How many sectors of `from..to` some of these writes cover.
 fn covered(writers: &[Writer], from: u64, to: u64) -> u32 {

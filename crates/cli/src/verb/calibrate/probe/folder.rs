@@ -64,8 +64,10 @@ impl Folder {
         known.as_object_mut().map(|known| known.remove(BOOT));
         match known {
             known if known == folder.identity => Ok(folder),
-            Value::Null => Err(Failure::input(format!("--out {shown} is not empty, and no probe's"))
-                .expected("a new folder, or that of a probe which was interrupted")),
+            Value::Null => {
+                Err(Failure::input(format!("--out {shown} is not empty, and no probe's"))
+                    .expected("a new folder, or that of a probe which was interrupted"))
+            }
             known => Err(Failure::input(format!("--out {shown} is about another probe: {known}"))
                 .expected(folder.identity.to_string())
                 .help("go on with the options of then, or choose a new folder")),
@@ -125,9 +127,10 @@ impl Folder {
 
     /// How long nothing was asked of the drive, if that is too long.
     fn is_idle(&self, jobs: &[Job], seconds_max: u64) -> Option<String> {
-        let times = jobs.iter().flat_map(Job::names).filter_map(|name| {
-            self.file(&name).metadata().and_then(|found| found.modified()).ok()
-        });
+        let times = jobs
+            .iter()
+            .flat_map(Job::names)
+            .filter_map(|name| self.file(&name).metadata().and_then(|found| found.modified()).ok());
         // A clock that was set says nothing.
         let age = times.max().and_then(|last| last.elapsed().ok()).unwrap_or(Duration::MAX);
         // The load that was interrupted has left nothing, and may have begun that long before.
@@ -181,11 +184,12 @@ impl Folder {
         }
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         fio::iops(&text).ok_or_else(|| {
-            Failure::input(format!("{}: not what fio writes", path.display()))
-                .help(match self.overwrite {
+            Failure::input(format!("{}: not what fio writes", path.display())).help(
+                match self.overwrite {
                     false => "delete this file, and the load is measured again",
                     true => "delete this file, and the drive is filled and measured again",
-                })
+                },
+            )
         })
     }
 

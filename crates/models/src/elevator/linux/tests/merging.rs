@@ -99,7 +99,8 @@ fn a_bio_that_closes_a_gap_makes_one_of_three() {
     }
 }
 
-/// Linux asks the policy whether a bio may join, and not whether a request that comes out of a plug.
+/// Linux asks the policy whether a bio may join, and not whether a request may that comes out of a
+/// plug.
 #[test]
 fn a_request_out_of_a_plug_joins_that_of_another_process() {
     for policy in ["mq-deadline", "bfq"] {
