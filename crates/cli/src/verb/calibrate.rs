@@ -131,8 +131,8 @@ impl Fitting {
             return Err(Failure::input(wrong).expected(format!("a key of {}", base.model)));
         }
         let model = base.model.clone();
-        let (overwritten, unknown) = overwritten(self.overwritten, &split.fitted, steady);
-        notes.extend(unknown.filter(|_| model == "ssd"));
+        let (overwritten, unknown) = overwritten(self.overwritten, &model, &split.fitted, steady);
+        notes.extend(unknown);
         let bench = Bench {
             part: &self.base,
             model: &model,

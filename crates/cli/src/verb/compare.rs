@@ -49,8 +49,7 @@ struct Compared {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let text = files::text(&self.with)?;
-        let files::Measured { points, mut notes, steady } = files::points(&self.with, &text)?;
-        let (overwritten, unknown) = overwritten(self.overwritten, &points, steady);
+        let files::Measured { points, notes, steady } = files::points(&self.with, &text)?;
         let models: Result<Vec<String>, Failure> =
             self.parts.iter().map(|part| study::model_of(part)).collect();
         let models = models?;
@@ -59,23 +58,9 @@ impl Args {
             return Err(Failure::input(format!("--set {set}: none of the parts is such a device"))
                 .expected(format!("a key of {}", models.join(", "))));
         }
-        notes.extend(unknown.filter(|_| models.iter().any(|model| model == "ssd")));
         let pairs = self.parts.iter().zip(&models);
-        let compared: Result<Vec<Compared>, Failure> = pairs
-            .map(|(part, model)| {
-                self.compare(
-                    Bench {
-                        part,
-                        model,
-                        overwritten,
-                        requests: self.requests,
-                        seed: SEED,
-                        keep: true,
-                    },
-                    &points,
-                )
-            })
-            .collect();
+        let compared: Result<Vec<Compared>, Failure> =
+            pairs.map(|(part, model)| self.compare(part, model, (&points, steady))).collect();
         let compared = compared?;
         if self.json {
             say(as_json(&points, &compared, &notes));
@@ -85,9 +70,18 @@ impl Args {
         Ok(0)
     }
 
-    fn compare(&self, bench: Bench, points: &[Point]) -> Result<Compared, Failure> {
-        let (modelled, notes) = bench.run(points, &self.sets)?;
-        Ok(Compared { part: bench.part.to_string(), modelled, notes })
+    fn compare(
+        &self,
+        part: &str,
+        model: &str,
+        (points, steady): (&[Point], bool),
+    ) -> Result<Compared, Failure> {
+        let (overwritten, unknown) = overwritten(self.overwritten, model, points, steady);
+        let requests = self.requests;
+        let bench = Bench { part, model, overwritten, requests, seed: SEED, keep: true };
+        let (modelled, mut notes) = bench.run(points, &self.sets)?;
+        notes.extend(unknown);
+        Ok(Compared { part: part.to_string(), modelled, notes })
     }
 }
 

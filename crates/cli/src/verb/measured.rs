@@ -314,25 +314,27 @@ pub(super) fn summary(points: &[Point], modelled: &[Values]) -> String {
 
 /// What a drive had behind it when it was measured, if nothing else is `asked` for: what was
 /// offered to it is `steady` when nothing changes any more, and so is what says it is. And what is
-/// to be said where nobody knows.
+/// to be said where nobody knows. Only an SSD's `model` has such a state.
 pub(super) fn overwritten(
     asked: Option<u32>,
+    model: &str,
     points: &[Point],
     steady: bool,
 ) -> (u32, Option<String>) {
+    if asked.is_some() || model != "ssd" {
+        return (asked.unwrap_or(0), None);
+    }
     let writes = || points.iter().filter(|point| point.direction() == "write");
-    let percent = match steady || writes().any(|point| point.offered.is_some()) {
-        true => OVERWRITTEN,
-        false => 0,
-    };
-    let unknown = asked.is_none() && percent == 0 && writes().next().is_some();
-    let note = unknown.then(|| {
+    if steady || writes().any(|point| point.offered.is_some()) {
+        return (OVERWRITTEN, None);
+    }
+    let note = writes().next().map(|_| {
         format!(
             "the part was filled once and then written to, and has hardly to collect; if the drive \
              was in its steady state, say --overwritten {OVERWRITTEN}"
         )
     });
-    (asked.unwrap_or(percent), note)
+    (0, note)
 }
 
 /// Percent of a drive, as SSD-iq has it.

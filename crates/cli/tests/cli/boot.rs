@@ -136,8 +136,10 @@ fn a_usual_entry_that_is_not_known_is_told() {
             .args(if json { &["--json"] } else { &[] });
         let out = test.run();
         assert_eq!(out.code, 0, "{}", out.stderr);
-        let told = "root/efi/loader/loader.conf: default @saved names no file: which entry is the \
-                    usual one is not known; a.conf was copied";
+        let told = "root/efi/loader/loader.conf: default @saved: the loader keeps what was started \
+                    last, so the recorded entry becomes the usual one, unless it is started by \
+                    `bootctl set-oneshot -- -blocklab.conf`: which entry is the usual one is not \
+                    known; a.conf was copied";
         let before = if json { "\"note\": \"" } else { "note: " };
         let squeezed = out.stdout.replace("\":\"", "\": \"");
         assert!(squeezed.contains(&format!("{before}{told}")), "{}", out.stdout);

@@ -86,11 +86,13 @@ mod tests {
     fn what_a_drive_had_behind_it_is_said_or_asked_for() {
         let of = |text: &str| {
             let Measured { points, steady, .. } = points(Path::new("a.csv"), text).unwrap();
-            let told = |asked| {
-                let (percent, note) = overwritten(asked, &points, steady);
+            let told = |asked, model| {
+                let (percent, note) = overwritten(asked, model, &points, steady);
                 (percent, note.is_some())
             };
-            [told(None), told(Some(0))]
+            // Rates alone have no state.
+            assert_eq!(told(None, "iocost"), (0, false));
+            [told(None, "ssd"), told(Some(0), "ssd")]
         };
         let snia = "Test,IOPS\nThreads,2\nOIO/Thread,16\nBlock Size (KiB),0/100,100/0\n4,9,9\n";
         assert_eq!(of(snia), [(300, false), (0, false)]);

@@ -57,6 +57,8 @@ impl Drop for Loops {
             // A partition that was added by hand stays with the number of the device.
             let mut delete = Command::new("delpart");
             let _ = delete.args([device, "1"]).stderr(Stdio::null()).status();
+            // And so does that it may only be read.
+            let _ = Command::new("blockdev").args(["--setrw", device]).status();
             // What cannot be undone here is seen by whoever looks for leftovers.
             let _ = Command::new("losetup").args(["--detach", device]).status();
         }
