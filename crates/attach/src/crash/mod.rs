@@ -362,7 +362,10 @@ impl Shared<'_> {
         let said = if found.said.trim().is_empty() { "it said nothing".into() } else { found.said };
         Err(Failure::input(format!("the check fails without any power cut: {said}"))
             .expected("a check that exits with 0 for what the command leaves when nothing fails")
-            .help("try it: blocklab travel PART --mkfs FS -- sh -c 'CMD && CHECK'"))
+            .help(
+                "try it: blocklab travel PART --mkfs FS -- sh -c 'CMD && CHECK'; if it takes \
+                 longer than that: --limit",
+            ))
     }
 
     fn look(
