@@ -101,7 +101,7 @@ pub use planned::{DeviceSummary, PlannedRun, Setup};
 pub use prepared::Gate;
 pub use recorder::Progress;
 pub use results::{Results, RunSummary};
-pub use run::{Watch, measure, run};
+pub use run::{Watch, measure, panic_text, run};
 pub use runner::{Job, RunResult, Runner};
 pub use schema::{part_schema, study_schema};
 pub use signals::ending_signals;

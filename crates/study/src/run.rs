@@ -293,9 +293,14 @@ impl RunQueue<'_> {
     }
 }
 
+/// What a panic said; nothing where that was no text.
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
 fn panicked(run: &PlannedRun, payload: &(dyn Any + Send)) -> Failure {
-    let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = panic_text(payload);
     Failure::bug(format!("the run `{}` panicked: {text}", run.label))
         .help(format!("this is a bug in blocklab; please report it with run digest {}", run.digest))
 }

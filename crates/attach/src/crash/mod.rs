@@ -498,8 +498,7 @@ impl Shared<'_> {
 }
 
 fn panicked(at: Nanos, payload: &(dyn Any + Send)) -> Failure {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = study::panic_text(payload);
     Failure::bug(format!("a cut at {}ns: looking at it panicked: {text}", at.0))
         .help("this is a bug in blocklab; please report it")
 }

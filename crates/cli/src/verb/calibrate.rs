@@ -81,7 +81,7 @@ struct Fitting {
           value_parser = clap::value_parser!(u64).range(10..))]
     tries: u64,
     /// Before it is measured, overwrite this much of the filled part at random, in percent;
-    /// default: 300 if writes have a rate offered, else 0
+    /// default: 300 of an SSD if writes have a rate offered or the table is one of SNIA's, else 0
     #[arg(long, value_name = "PERCENT")]
     overwritten: Option<u32>,
     /// Requests that each point is run with
@@ -151,11 +151,12 @@ impl Fitting {
             (base, fit)
         };
         let sets = base.tried(&fit.place, settings, bench.overwritten > 0);
-        let (fitted, more, held) = until_a_signal(|| {
+        // Who listened for signals while it fitted has taken from them what they do by themselves.
+        let (fitted, more, held) = interrupt::during(interrupt::end_by, || {
             let (fitted, more) = bench.run(&split.fitted, &sets)?;
             let held =
                 if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
-            Ok((fitted, more, held))
+            Ok::<_, Failure>((fitted, more, held))
         })?;
         notes.extend(more);
         notes.extend(doubt::notes(&[(&split.fitted, &fitted), (&split.held, &held)]));
@@ -176,12 +177,6 @@ impl Fitting {
         }
         Ok(u8::from(!calibrated.fits()))
     }
-}
-
-/// Do `work`, of which nothing is left when a signal ends it. Who listened for signals before has
-/// taken from them what they do by themselves.
-fn until_a_signal<T>(work: impl FnOnce() -> T) -> T {
-    interrupt::during(interrupt::end_by, work)
 }
 
 fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure> {

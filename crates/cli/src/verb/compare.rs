@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     with: PathBuf,
     /// Before it is measured, overwrite this much of the filled part at random, in percent;
-    /// default: 300 if writes have a rate offered, else 0
+    /// default: 300 of an SSD if writes have a rate offered or the table is one of SNIA's, else 0
     #[arg(long, value_name = "PERCENT")]
     overwritten: Option<u32>,
     /// Requests that each point is measured with

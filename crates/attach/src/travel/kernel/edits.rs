@@ -418,7 +418,7 @@ static struct clocksource timer_clocksource = {\n",
 
 /// A program of a guest is a process of the host that the kernel traces. Where the kernel is
 /// killed, it ends as well: else it went on as a program of the host, and took its files for those
-/// of the guest. For the first one,
+/// of the guest. This is for the first program.
 const ENDED: Change = Change {
     lost: None,
     edits: &[(
@@ -428,7 +428,7 @@ const ENDED: Change = Change {
     )],
 };
 
-/// and for those that others were copied to, in kernels that do so.
+/// The same for programs that are copies of others, in kernels that make such.
 const ENDED_COPY: Change = Change {
     lost: None,
     edits: &[(

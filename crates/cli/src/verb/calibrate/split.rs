@@ -56,7 +56,7 @@ pub(super) fn fills(rows: Vec<Amplified>, capacity: f64, nth: usize) -> Vec<(Amp
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::measured::files;
+    use super::super::super::measured::{amplification, files};
     use super::*;
 
     fn split(rows: &str) -> [Vec<f64>; 2] {
@@ -83,7 +83,7 @@ mod tests {
     fn fills_that_were_measured_twice_judge_together() {
         let judged = |text: &str| {
             let text = format!("used,waf\n{text}");
-            let rows = super::super::super::measured::amplification::of_text(&text);
+            let rows = amplification::of_text(&text);
             let rows = rows.unwrap().unwrap().uniform;
             let rows = fills(rows, 1e12, 3).into_iter().map(|(_, judges)| judges);
             rows.collect::<Vec<_>>()

@@ -35,6 +35,12 @@ impl Entry<'_> {
         let same = |key: &&str| self.job.get(key) == other.job.get(key);
         ["jobname", "job options", "groupid"].iter().all(same)
     }
+
+    /// Whether both say the same moment, to the millisecond.
+    fn job_start_is(&self, other: &Entry) -> bool {
+        let start = self.number("job_start");
+        start.is_some() && start == other.number("job_start")
+    }
 }
 
 /// Where the next object begins: fio begins a line with it, and `cat` appends one to another.
@@ -83,8 +89,7 @@ pub(super) fn entries<'a>(
             ("there is no list `jobs`".to_string(), "the output of fio --output-format=json".into())
         })?;
         let global = whole.get("global options").and_then(Value::as_object).unwrap_or(none);
-        let own = jobs.iter().map(|job| Entry { run, job, global });
-        let own: Vec<Entry> = own.collect();
+        let own: Vec<Entry> = jobs.iter().map(|job| Entry { run, job, global }).collect();
         found.retain(|old| {
             let again = |new: &Entry| old.has_the_options_of(new) && old.job_start_is(new);
             !own.iter().any(again)
@@ -92,14 +97,6 @@ pub(super) fn entries<'a>(
         found.extend(own);
     }
     Ok(found)
-}
-
-impl Entry<'_> {
-    /// Whether both say the same moment, to the millisecond.
-    fn job_start_is(&self, other: &Entry) -> bool {
-        let start = self.number("job_start");
-        start.is_some() && start == other.number("job_start")
-    }
 }
 
 #[cfg(test)]
