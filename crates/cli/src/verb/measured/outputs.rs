@@ -67,8 +67,11 @@ pub(super) fn runs(text: &str) -> Result<Vec<Value>, Wrong> {
         match values.next() {
             Some(Ok(value)) => found.push(value),
             Some(Err(why)) => {
+                // Its own line is counted from where the object begins.
                 let line = text[..at].matches('\n').count() + why.line();
-                return Err((format!("line {line}: {why}"), "fio's JSON output".into()));
+                let why = why.to_string();
+                let what = why.split(" at line ").next().unwrap_or_default();
+                return Err((format!("line {line}: {what}"), "fio's JSON output".into()));
             }
             None => {}
         }
@@ -121,7 +124,7 @@ mod tests {
             assert_eq!(numbers(&text), Ok(count), "{text}");
         }
         let (what, _) = runs(&format!("{one}\nnote\n{}", &one[..30])).unwrap_err();
-        assert!(what.starts_with("line 9: EOF"), "{what}");
+        assert!(what.starts_with("line 9: EOF") && !what.contains(" at line "), "{what}");
         assert!(!is_one("rw,bs,iodepth,iops\nread,4k,1,{\n"));
     }
 
