@@ -7,8 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON := $(CURDIR)/.venv/bin/python
 # The tests' own build, and the package on top of it.
-TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-PYTEST := PATH="$(TARGET)/debug:$$PATH" PYTHONPATH="$(TARGET)/python" $(PYTHON) -m pytest
+TARGET = $(shell scripts/target.sh)
+PYTEST := PATH="$(TARGET)/debug:$$PATH" PYTHONPATH="$(TARGET)/python" "$(PYTHON)" -m pytest
 BLOCKLAB := $(CURDIR)/.venv/bin/blocklab
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
@@ -46,8 +46,8 @@ kernel: ## Build the kernel that travel boots, once (some minutes; quick when it
 	@cargo run --quiet -p blocklab -- kernel build
 
 demo: setup ## Build, run the study first-look, write its report
-	@$(BLOCKLAB) run first-look --out out/first-look
-	@$(BLOCKLAB) report out/first-look
+	@"$(BLOCKLAB)" run first-look --out out/first-look
+	@"$(BLOCKLAB)" report out/first-look
 
 test: ## Check everything that must hold on every commit
 	@scripts/skips.sh $(MAKE) test-code test-runs
@@ -68,7 +68,7 @@ compile:
 test-code:
 	cargo fmt --all --check
 	$(MAKE) compile
-	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir $(TARGET)/loader --quiet -- -D warnings
+	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir "$(TARGET)/loader" --quiet -- -D warnings
 	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
 	for of in examples/deterministic-simulation crates/boot/loader fuzz; do \
 		cargo update --quiet --workspace --locked --manifest-path $$of/Cargo.toml; done
@@ -93,7 +93,7 @@ test-bare:
 
 test-python:
 	@scripts/setup.sh --tests
-	$(PYTHON) -m mypy
+	"$(PYTHON)" -m mypy
 	$(PYTEST)
 
 test-long: setup ## Everything in `test`, and the slow tests, optimised
@@ -102,8 +102,8 @@ test-long: setup ## Everything in `test`, and the slow tests, optimised
 test-all:
 	cargo test --workspace --release -- --include-ignored
 	cargo test --manifest-path examples/deterministic-simulation/Cargo.toml --locked \
-		--target-dir $(TARGET)/examples --quiet
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) -m pytest
+		--target-dir "$(TARGET)/examples" --quiet
+	PATH="$(CURDIR)/.venv/bin:$$PATH" "$(PYTHON)" -m pytest
 
 bench: ## Measure speed on one core
 	cargo bench --workspace --benches

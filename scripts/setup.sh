@@ -10,7 +10,6 @@ cd "$(dirname "$0")/.."
 readonly RUST_MIN=88 # of 1.88, the workspace's rust-version
 readonly VENV=.venv
 readonly STAMP=$VENV/.blocklab-inputs
-readonly TARGET=${CARGO_TARGET_DIR:-target}
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf '%s\n' "$*" >&2; }
@@ -23,14 +22,32 @@ lacks() {
     packages+=("${@:2}")
 }
 
+can_link_static() {
+    local program
+    program=$(mktemp)
+    if ! cc -static -x c -o "$program" - <<<'int main(void) { return 0; }' 2>/dev/null; then
+        rm -f "$program"
+        return 1
+    fi
+    rm -f "$program"
+}
+
 find_missing() {
     missing=() packages=()
-    local rust
+    local rust machine
+    machine=$(uname -sm)
+    [[ $machine == "Linux x86_64" ]] || lacks "Linux on x86-64, not $machine: without what needs them (attach, travel, boot), \
+\`cargo install --path crates/cli --no-default-features\` may do"
     rust=$(rustc --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p') || true
     if ! command -v cargo >/dev/null || ((${rust:-0} < RUST_MIN)); then
         lacks "Rust 1.$RUST_MIN or newer: see https://rustup.rs"
     fi
-    command -v cc >/dev/null || lacks "a C compiler" build-essential
+    if ! command -v cc >/dev/null; then
+        lacks "a C compiler" build-essential
+    elif ! can_link_static; then
+        # What runs inside a guest brings its libraries along.
+        lacks "a C library for static programs (glibc-static on Fedora)" libc6-dev
+    fi
     if ! command -v python3 >/dev/null; then
         lacks "Python 3.11 or newer, as python3" python3 python3-venv
     elif ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -65,14 +82,14 @@ inputs() {
         rustc --version
         find . \( -name .git -o -name .venv -o -name target -o -name out \) -prune -o -type f \
             \( -path './crates/*' -o -path './devices/*' -o -path './studies/*' \
-            -o -name 'Cargo.*' -o -name pyproject.toml \) -print |
+            -o -path './traces/*' -o -name 'Cargo.*' -o -name pyproject.toml \) -print |
             LC_ALL=C sort | xargs -d '\n' sha256sum
     } | sha256sum
 }
 
 make_venv() {
-    # A virtual environment whose Python has moved or gone is made anew.
-    if ! "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
+    # A virtual environment whose Python has moved or gone is made anew, and one that was cut.
+    if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
         say "setup: making $VENV"
         rm -rf "$VENV"
         python3 -m venv "$VENV"
@@ -84,6 +101,7 @@ install_blocklab() {
     now=$(inputs)
     if [[ -f $STAMP && $(<"$STAMP") == "$now" ]]; then return; fi
     say "setup: building blocklab and its Python package (a few minutes the first time)"
+    rm -f "$STAMP" # what is half built is of no inputs
     "$VENV/bin/python" -m pip install 'maturin>=1.9,<2'
     VIRTUAL_ENV="$PWD/$VENV" "$VENV/bin/maturin" develop --release --extras dev
     # In place of the package's script: `travel` starts this binary once more inside its guest.
@@ -113,6 +131,13 @@ lay_out_for_tests() {
 }
 
 check_tools
+TARGET=$(scripts/target.sh)
+readonly TARGET
+# Two at once would make and remove one .venv: the second waits.
+if [[ -z ${BLOCKLAB_SETUP_LOCKED:-} ]] && command -v flock >/dev/null; then
+    mkdir -p "$TARGET"
+    BLOCKLAB_SETUP_LOCKED=1 exec flock -o "$TARGET/setup.lock" scripts/setup.sh "$@"
+fi
 make_venv
 if [[ ${1:-} == --tests ]]; then
     install_libraries

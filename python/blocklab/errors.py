@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike, fsencode, fspath
+from typing import Any
 
 
 class StudyError(Exception):
@@ -40,6 +41,33 @@ class StudyError(Exception):
     def exit_code(self) -> int:
         """The exit code of a process that stops on this error: 2, 3, 130 or 101."""
         return {"input": 2, "machine": 3, "interrupted": 130}.get(self.kind, 101)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same object, `{"error": ...}`, that `--json` prints of a failure."""
+        said = str(self).splitlines() or [""]
+        return {"error": {
+            "kind": self.kind,
+            "exit_code": self.exit_code,
+            "message": said[0].removeprefix("error: "),
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "byte": self._byte(said),
+            "expected": _behind("  = expected: ", said),
+            "help": _behind("  = help: ", said),
+        }}
+
+    @staticmethod
+    def _byte(said: list[str]) -> int | None:
+        """The byte of the file at fault, which only the message has."""
+        place = _behind("  --> ", said) or ""
+        number = place.rpartition(", byte ")[2]
+        return int(number) if ", byte " in place and number.isdecimal() else None
+
+
+def _behind(mark: str, lines: list[str]) -> str | None:
+    """What the line with this mark says."""
+    return next((line.removeprefix(mark) for line in lines if line.startswith(mark)), None)
 
 
 def wrong_argument(what: str, expected: str) -> StudyError:

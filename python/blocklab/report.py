@@ -52,10 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StudyError as error:
         print(error, file=sys.stderr)
         if arguments.json:
-            print(json.dumps({"error": {
-                "kind": error.kind, "exit_code": error.exit_code, "file": error.file,
-                "message": str(error).partition("\n")[0].removeprefix("error: "),
-            }}))
+            print(json.dumps(error.to_json()))
         return error.exit_code
     what = "figure" if arguments.figure else "report"
     print(json.dumps({what: str(path)}) if arguments.json else path)

@@ -113,16 +113,17 @@ class Result:
     @cached_property
     def runs(self) -> pl.DataFrame:
         """One row per run: label, axes and metrics. Read from `runs.parquet` on first use."""
-        return pl.read_parquet(self.path / "runs.parquet")
+        return pl.read_parquet(self._place() / "runs.parquet")
 
     def table(self, name: str) -> pl.LazyFrame:
         """A data file of the run directory, such as `latency` or `series`, read when collected.
 
         Raises StudyError with the names there are.
         """
-        file = self.path / f"{name}.parquet"
+        place = self._place()
+        file = place / f"{name}.parquet"
         if not file.is_file():
-            there = ", ".join(sorted(path.stem for path in self.path.glob("*.parquet")))
+            there = ", ".join(sorted(path.stem for path in place.glob("*.parquet")))
             more = "\n  = help: records=True keeps every request" if name == "requests" else ""
             raise StudyError(
                 f"error: {self.path} has no table `{name}`\n  = expected: {there or 'none'}{more}",
@@ -133,7 +134,7 @@ class Result:
         """Write the HTML report and return its path: `report.html` in the run directory."""
         from ._report.page import write
 
-        return write(self.path, out)
+        return write(self._place(), out)
 
     def figure(self, name: str) -> Figure:
         """One figure of the report as SVG, which a notebook shows: `percentiles`, `throughput`,
@@ -143,7 +144,20 @@ class Result:
         """
         from ._report.page import figure
 
-        return Figure(figure(self.path, name))
+        return Figure(figure(self._place(), name))
+
+    def _place(self) -> Path:
+        """The run directory, as long as it holds this result: a later run to the same place
+        replaces it, and its numbers are not this one's."""
+        now = read_result(self.path)
+        if any(now.get(key) != self.document[key] for key in ("digest", "result_digest")):
+            raise StudyError(
+                f"error: {self.path} holds the results of a later run\n"
+                f"  = expected: those of {self.study} with the digest {self.digest}\n"
+                "  = help: give each run a place of its own (out=...), or read `runs` and tables "
+                "before the next run",
+                file=str(self.path))
+        return self.path
 
     def __repr__(self) -> str:
         held = sum(expectation.ok for expectation in self.expectations)
@@ -155,7 +169,7 @@ class Result:
         from ._report import verdict
         from .rundir import RunDirectory
 
-        data = RunDirectory(self.path)
+        data = RunDirectory(self._place())
         judged = verdict.judge(data)
         lines = [judged.headline, *judged.sentences]
         axes = [*data.axes] or ["label"]

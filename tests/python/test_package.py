@@ -470,3 +470,34 @@ def test_the_documents_example_runs(tmp_path: Path) -> None:
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "True" in done.stdout and "report.html" in done.stdout
+
+
+def test_an_error_is_the_same_object_as_the_command_lines(tmp_path: Path) -> None:
+    study = tmp_path / "wrong.toml"
+    study.write_text("[device.null]\nlatency = 3\n[workload.fio]\n")
+    command = [sys.executable, "-m", "blocklab", "run", str(study), "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    with pytest.raises(blocklab.StudyError) as error:
+        blocklab.run(study, out=tmp_path / "out")
+    own = error.value.to_json()
+    assert own == json.loads(told.stdout) and own["error"]["line"] == 2, own
+    damaged = blocklab.StudyError("error: cut short\n  --> a.bin, byte 17", file="a.bin")
+    assert damaged.to_json()["error"]["byte"] == 17
+
+
+def test_a_result_does_not_show_what_a_later_run_put_in_its_place(tmp_path: Path) -> None:
+    def at(depth: int) -> blocklab.Result:
+        study = {"device": {"null": {"latency": "20us"}}, "run": {"requests": 1000},
+                 "workload": {"fio": {"rw": "randread", "iodepth": depth}}}
+        return blocklab.run(study, out=tmp_path / "out")
+
+    first = at(1)
+    assert first.table("series").collect().height and "<table>" in first._repr_html_()
+    iops = at(1).runs["iops"].item()
+    assert first.runs["iops"].item() == iops, "the same results are the same"
+    first, second = at(1), at(4)
+    for shows in (lambda: first.runs, lambda: first.table("series"), first.report,
+                  lambda: first.figure("throughput"), first._repr_html_):
+        with pytest.raises(blocklab.StudyError, match="a later run"):
+            shows()
+    assert first.metrics[0]["iops"] == iops != second.runs["iops"].item()

@@ -351,6 +351,9 @@ def test_the_command_writes_names_and_fails_like_the_house(
     told = json.loads(failed.stdout)["error"]
     assert (failed.returncode, told["kind"], told["exit_code"]) == (2, "input", 2)
     assert "is not a run directory" in told["message"]
+    failed = report(str(run_directory), "--figure", "nope", "--json")
+    told = json.loads(failed.stdout)["error"]
+    assert "nope" in told["message"] and (told["expected"] or told["help"]), told
 
 
 def test_only_a_report_or_a_figure_is_written_over(tmp_path: Path) -> None:

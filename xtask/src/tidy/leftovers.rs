@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::rust::has_word;
-use crate::tree::Tree;
+use crate::tree::{File, Tree};
 
 /// Written in two halves so that this file does not find itself.
 const LEFT: [(&str, &str); 8] = [
@@ -17,11 +17,18 @@ const LEFT: [(&str, &str); 8] = [
     (">>>>", ">>>"),
 ];
 
+/// What a merge or an editor leaves beside a file.
+const BESIDE: [&str; 5] = ["orig", "rej", "bak", "swp", "tmp"];
+
 const EXTENSIONS: [&str; 8] = ["rs", "py", "pyi", "sh", "toml", "yml", "md", "Makefile"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let words = LEFT.map(|(a, b)| format!("{a}{b}"));
-    let mut findings = Vec::new();
+    let beside = |file: &&File| BESIDE.contains(&file.extension());
+    let left = |file: &File| {
+        Finding::new(&file.path, 1, "a file that a tool left behind", "git rm it")
+    };
+    let mut findings: Vec<Finding> = tree.files.iter().filter(beside).map(left).collect();
     for file in tree.files.iter().filter(|f| EXTENSIONS.contains(&f.extension())) {
         for (number, line) in file.lines() {
             for word in words.iter().filter(|word| has_marker(line, word)) {
@@ -54,5 +61,6 @@ mod tests {
             assert_eq!(lines, [2], "{a}{b}");
         }
         assert!(check(&Tree::planted(&[("a.rs", "let todos = 1;\n")])).is_empty());
+        assert_eq!(check(&Tree::planted(&[("a.rs.orig", "let a = 1;\n")])).len(), 1);
     }
 }

@@ -3,8 +3,8 @@
 /// Rounds that are compared.
 pub(crate) const ROUNDS: usize = 5;
 
-/// Whether the last rounds say the same: none further than a tenth from their mean, and a line
-/// through them that changes by no more than that.
+/// Whether the last rounds say the same: they range over a fifth of their mean at most, and a line
+/// through them changes by no more than a tenth of it.
 pub(crate) fn is_steady(iops: &[f64]) -> bool {
     let Some(last) = iops.len().checked_sub(ROUNDS).map(|begin| &iops[begin..]) else {
         return false;
