@@ -17,8 +17,10 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -69,18 +71,14 @@ def fill(
     measure = ray.remote(max_retries=_RETRIES)(_measure)
     prepare = ray.remote(max_retries=_RETRIES)(_prepare)
     shares = _Shares(plan, left)
-    drives: dict[str, Any] = {}
+    drives = _Drives(shares, lambda number: prepare.remote(study, number, folder))
     room = max(1, int(ray.cluster_resources().get("CPU", 1))) * (1 + _AHEAD)
     pending: dict[Any, list[int]] = {}
     try:
         while True:
             while len(pending) < room and (share := shares.next()):
-                drive = shares.drives[share[0]]
-                if drive is not None and drive not in drives:
-                    drives[drive] = prepare.remote(study, share[0], folder)
-                # In a list, so that a worker that has the drive need not fetch it.
-                image = [drives[drive]] if drive is not None else []
-                pending[measure.remote(study, share, folder, image)] = share
+                # Nothing else here may hold the image: it would outlive its last run.
+                pending[measure.remote(study, share, folder, drives.image(share))] = share
             if not pending:
                 return
             ready, _ = ray.wait([*pending], num_returns=1, timeout=0.2)
@@ -90,6 +88,7 @@ def fill(
                 for number, result in zip(share, results, strict=True):
                     plan.take(number, result, fspath(out))
                 shares.took(len(share), took_s)
+                drives.done(share)
                 done += len(share)
             if tell is not None:
                 tell(done / len(plan.runs), done)
@@ -104,14 +103,18 @@ class _Shares:
     def __init__(self, plan: _core.Plan, left: list[int]) -> None:
         #: By run, the drive it starts from.
         self.drives = [drive for _, _, drive in plan.runs]
-        self.left = left
+        by_drive: dict[str | None, list[int]] = {}
+        for number in left:
+            by_drive.setdefault(self.drives[number], []).append(number)
+        #: Those of one drive after each other, whatever their order in the grid.
+        self.left = [number for numbers in by_drive.values() for number in numbers]
         self.at = 0
         self.runs = 1
 
     def next(self) -> list[int]:
         """The runs of the next task; none when all are handed out."""
         share = self.left[self.at:self.at + self.runs]
-        same = [number for number in share if self.drives[number] == self.drives[share[0]]]
+        same = [*takewhile(lambda number: self.drives[number] == self.drives[share[0]], share)]
         self.at += len(same)
         return same
 
@@ -121,6 +124,34 @@ class _Shares:
             self.runs = min(2 * self.runs, _TASK_RUNS_MAX)
         elif seconds > 2 * _TASK_S:
             self.runs = max(1, self.runs // 2)
+
+
+class _Drives:
+    """The drives that runs start from: each is made once, and kept until its last run is done."""
+
+    def __init__(self, shares: _Shares, make: Callable[[int], Any]) -> None:
+        self.of_run = shares.drives
+        self.make = make
+        #: Runs that are left, by drive.
+        self.left = Counter(self.of_run[number] for number in shares.left)
+        self.images: dict[str, Any] = {}
+
+    def image(self, share: list[int]) -> list[Any]:
+        """What the runs of a task start from, if they need it, in a list, so that a worker that
+        has the drive need not fetch it."""
+        drive = self.of_run[share[0]]
+        if drive is None:
+            return []
+        if drive not in self.images:
+            self.images[drive] = self.make(share[0])
+        return [self.images[drive]]
+
+    def done(self, share: list[int]) -> None:
+        """These runs are done; an image that no run is left for need not be stored."""
+        drive = self.of_run[share[0]]
+        self.left[drive] -= len(share)
+        if drive is not None and not self.left[drive]:
+            del self.images[drive]
 
 
 def _connected(on: str) -> Any:

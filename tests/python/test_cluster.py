@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +67,90 @@ def workers(name: str) -> list[int]:
         except OSError:
             pass  # it has ended meanwhile
     return found
+
+
+def plan_of(drives: list[str | None], left: list[int] | None = None) -> Any:
+    """A plan whose runs start from these drives; `taken` are those that were done."""
+    taken: list[int] = []
+    return SimpleNamespace(
+        name="n", text="", directory="", digest="d", taken=taken,
+        runs=[("", "", drive) for drive in drives],
+        left=lambda out: [*range(len(drives))] if left is None else left,
+        take=lambda number, result, out: taken.append(number))
+
+
+def test_every_run_is_handed_out_once() -> None:
+    draw = random.Random(7)
+    for _ in range(200):
+        drives = draw.choices(["a", "b", "c", None], k=draw.randint(1, 40))
+        left = [number for number in range(len(drives)) if draw.random() < 0.8]
+        shares = cluster._Shares(plan_of(drives), left)
+        handed: list[int] = []
+        while share := shares.next():
+            assert len({drives[number] for number in share}) == 1, "one drive at a time"
+            handed += share
+            shares.took(len(share), draw.choice([0.0, 0.7, 3.0]))
+        assert sorted(handed) == left
+
+
+class Reference:
+    """What a task of `FakeRay` returns."""
+
+
+class FakeRay:
+    """A cluster of one worker that does its tasks in their order, and keeps no reference."""
+
+    def __init__(self) -> None:
+        #: By the first run of a drive, its image.
+        self.images: dict[int, weakref.ref[Reference]] = {}
+        #: Images that were made, and those still referred to, whenever a task is waited for.
+        self.seen: list[tuple[int, int]] = []
+
+    def put(self, _: Any) -> Reference:
+        return Reference()
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def remote(self, **_: Any) -> Callable[[Any], Any]:
+        return lambda function: SimpleNamespace(
+            remote=self._prepare if function is cluster._prepare else self._measure)
+
+    def _prepare(self, _study: Any, number: int, _cache: Any) -> Reference:
+        image = Reference()
+        self.images[number] = weakref.ref(image)
+        return image
+
+    def _measure(self, _study: Any, share: list[int], *_: Any) -> Reference:
+        task = Reference()
+        task.share = share  # type: ignore[attr-defined]
+        return task
+
+    def wait(self, tasks: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        gc.collect()
+        alive = sum(image() is not None for image in self.images.values())
+        self.seen.append((len(self.images), alive))
+        return tasks[:1], tasks[1:]
+
+    def get(self, task: Any) -> tuple[float, list[bytes]]:
+        return 10.0, [b""] * len(task.share)
+
+    def cancel(self, task: Any, force: bool) -> None:
+        raise AssertionError("nothing is left to be cancelled")
+
+
+def test_an_image_is_stored_until_its_last_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ray = FakeRay()
+    monkeypatch.setattr(cluster, "_connected", lambda on: ray)
+    plan = plan_of(["a", "b", None, "c", "d"] * 4)
+    cluster.fill(plan, [], tmp_path / "out", "ray")
+    assert sorted(plan.taken) == [*range(20)]
+    assert sorted(ray.images) == [0, 1, 3, 4], "each drive once"
+    # A worker and two tasks ahead see at most two drives of four runs each.
+    assert max(alive for _, alive in ray.seen) <= 2
+    assert ray.seen[-1] == (4, 1)
 
 
 def test_a_killed_worker_costs_nothing(
