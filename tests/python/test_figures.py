@@ -221,3 +221,18 @@ def test_what_was_measured_elsewhere_stands_beside_the_model(tmp_path: Path) -> 
     assert {"model", "measured"} <= {text for *_, text in words(beside.svg)}
     assert "measured elsewhere" in beside.how
     assert any(text.startswith("400") for *_, text in words(beside.svg)), "the scale holds it"
+
+
+def test_what_was_measured_at_zero_has_no_place_on_a_logarithmic_axis(tmp_path: Path) -> None:
+    points = [{"params": {"workload": "bonnie"}, "x": x, "y": y, "front": False}
+              for x, y in ((1.0, 10.0), (2.0, 30.0))]
+    log = drawing(kind="lines", series=[], panels=None, front=None, x_log=True, y_log=True,
+                  points=points)
+    some = drawn(tmp_path / "some", log | {"measured": [[0.0, 12.0], [1.5, 0.0], [2.0, 20.0]]})
+    assert some.note.startswith("2 of 3 measured points are not above zero")
+    assert some.svg.count("<circle") == 2 + 1
+    none = drawn(tmp_path / "none", log | {"measured": [[0.0, 12.0]]})
+    assert "1 of 1 measured points" in none.note
+    assert "measured" not in {text for *_, text in words(none.svg)}
+    linear = log | {"x_log": False, "y_log": False, "measured": [[0.0, 0.0]]}
+    assert drawn(tmp_path / "linear", linear).note == ""

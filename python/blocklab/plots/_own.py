@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ..rundir import Dot, Drawing, RunDirectory
 from . import Figure, _axes, _bars, _curves
-from ._panels import Panel, arrange, label_of, names_of, shared
+from ._panels import Panel, arrange, has_place, label_of, names_of, shared
 
 
 def draw(data: RunDirectory, name: str) -> Figure | None:
     """The figure `name` of the study; None where no point has a value."""
     drawing = data.drawings[name]
-    drawn = [dot for dot in drawing.points if _has_place(drawing, dot)]
+    drawn = [dot for dot in drawing.points if has_place(drawing, dot)]
     if not drawn:
         return None
     panels, notes = arrange(data, drawing, drawn)
@@ -33,13 +33,6 @@ def draw(data: RunDirectory, name: str) -> Figure | None:
         data="result.json",
         note=" ".join([*_front_note(drawing, panels), *notes]),
     )
-
-
-def _has_place(drawing: Drawing, dot: Dot) -> bool:
-    """Undefined values have none, and on a logarithmic axis what is not above zero has none."""
-    if dot.y is None or dot.x is None:
-        return False
-    return not (drawing.y_log and dot.y <= 0 or drawing.x_log and float(dot.x) <= 0)
 
 
 def _front_note(drawing: Drawing, panels: list[Panel]) -> list[str]:

@@ -32,8 +32,8 @@ def arrange(
         title = _named(data, axis, dot) if axis else ""
         panel = panels.setdefault(title, Panel(title))
         panel.series.setdefault(_series_of(data, drawing, dot), []).append(dot)
-    _add_measured(drawing, panels)
-    shown, notes = list(panels.values()), []
+    notes = _add_measured(drawing, panels)
+    shown = list(panels.values())
     if len(shown) > _layout.MAX_PANELS:
         notes.append(f"{_layout.MAX_PANELS} of {len(shown)} panels are drawn.")
         shown = shown[: _layout.MAX_PANELS]
@@ -46,13 +46,25 @@ def arrange(
     return shown, notes
 
 
-def _add_measured(drawing: Drawing, panels: dict[str, Panel]) -> None:
-    """What was measured elsewhere, as a series of its own beside the model's."""
-    dots = [Dot({}, x, y, False) for x, y in drawing.measured]
+def has_place(drawing: Drawing, dot: Dot) -> bool:
+    """Undefined values have none, and on a logarithmic axis what is not above zero has none."""
+    if dot.y is None or dot.x is None:
+        return False
+    return not (drawing.y_log and dot.y <= 0 or drawing.x_log and float(dot.x) <= 0)
+
+
+def _add_measured(drawing: Drawing, panels: dict[str, Panel]) -> list[str]:
+    """What was measured elsewhere, as a series of its own beside the model's; says what of it has
+    no place."""
+    measured = [Dot({}, x, y, False) for x, y in drawing.measured]
+    dots = [dot for dot in measured if has_place(drawing, dot)]
     for panel in panels.values() if dots else []:
         if list(panel.series) == [""]:
             panel.series = {"model": panel.series[""]}
         panel.series["measured"] = dots
+    lost = len(measured) - len(dots)
+    return [f"{lost} of {len(measured)} measured points are not above zero, where a logarithmic "
+            "axis has no place for them."] if lost else []
 
 
 def label_of(data: RunDirectory, axis: str, value: Any) -> str:
