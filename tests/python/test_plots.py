@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from synthetic import write_run_directory
 
-from blocklab.plots import _frame, _style, percentiles, registry, throughput
+from blocklab._report import verdict
+from blocklab.plots import (
+    _frame,
+    _style,
+    mapping,
+    percentiles,
+    registry,
+    throughput,
+    utilisation,
+    waf,
+)
 from blocklab.rundir import RunDirectory
 
 
@@ -55,6 +67,54 @@ def test_rates_are_bytes_per_bin_width() -> None:
         {"run": [0, 0, 0], "t_s": [0.0, 0.5, 1.5], "op": ["read"] * 3, "requests": [1, 1, 1],
          "bytes": [1_000_000, 500_000, 0]})
     assert throughput._rates(table)["mb_s"].to_list() == [2.0, 1.0, 0.0]
+
+
+def test_bins_far_from_each_other_keep_their_width() -> None:
+    assert throughput._width([0.0, 2.0, 5.0]) == 1.0, "no two of them are neighbours"
+    assert throughput._width([0.6 * index for index in (0, 3, 7)]) == pytest.approx(0.6)
+    assert throughput._width([0.0, 0.5, 1.0000001]) == 0.5, "no multiples of one width"
+
+
+def strips(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, series: list[tuple[str, float, int]]
+) -> dict[str, list[tuple[float, float]]]:
+    """(time, MB/s) by operation, as they are drawn of bins (operation, start, bytes)."""
+    pl.DataFrame(series, schema=["op", "t_s", "bytes"], orient="row").with_columns(
+        run=pl.lit(0, pl.UInt32), requests=pl.lit(1)).write_parquet(directory / "series.parquet")
+    found: dict[str, list[tuple[float, float]]] = {}
+    strip = throughput._strip
+
+    def seen(table: pl.DataFrame, op: str, *rest: Any, **more: Any) -> Any:
+        found[op] = [*table.select("t_s", "mb_s").iter_rows()]
+        return strip(table, op, *rest, **more)
+
+    monkeypatch.setattr(throughput, "_strip", seen)
+    assert throughput.draw(RunDirectory(directory)) is not None
+    return found
+
+
+def test_idle_time_is_drawn_as_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), requests=400)
+    mb = 1_000_000
+    found = strips(monkeypatch, directory, [
+        ("read", 0.0, 500 * mb), ("read", 9.0, 400 * mb), ("write", 0.0, 3 * mb),
+        ("write", 1.0, 3 * mb), ("flush", 4.0, 0)])
+    assert found["read"] == [(0.0, 500.0), (1.0, 0.0), (9.0, 400.0), (10.0, 0.0)]
+    assert found["write"] == [(0.0, 3.0), (1.0, 3.0), (2.0, 0.0)]
+
+
+def test_one_bin_is_as_wide_as_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), requests=400)
+    found = strips(monkeypatch, directory, [("read", 0.0, 240_000_000)])
+    assert found == {"read": [(0.0, 2.0), (120.0, 0.0)]}
+
+
+def test_a_long_run_of_few_bins_stays_small() -> None:
+    table = pl.DataFrame({"run": [0] * 3, "t_s": [0.0, 1e-6, 1e6], "op": ["read"] * 3,
+                          "requests": [1] * 3, "bytes": [1] * 3})
+    assert throughput._with_idle(throughput._rates(table)).height == 5
 
 
 def test_labels_keep_their_distance_and_order() -> None:

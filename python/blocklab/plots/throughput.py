@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
@@ -14,11 +16,13 @@ from . import Figure, _layout, _style
 # Of a run's panel; reads and writes share it.
 HEIGHT = 108
 _OPS = ("read", "write")
+#: Intervals of a run, at most.
+_BINS_MAX = 400
 
 
 def draw(data: RunDirectory) -> Figure | None:
     """One panel per grid point; those of one workload share their scales."""
-    table = _rates(data.table("series"))
+    table = _with_idle(_rates(data.table("series"), data.runs))
     if table.is_empty():
         return None
     grid = _layout.grid(data)
@@ -32,8 +36,8 @@ def draw(data: RunDirectory) -> Figure | None:
     ]
     return Figure(
         title=_finding(data),
-        subtitle="MB/s (10⁶ bytes) completed in each of up to 400 intervals; the numbers are "
-        "means",
+        subtitle=f"MB/s (10⁶ bytes) completed in each of up to {_BINS_MAX} intervals; the "
+        "numbers are means",
         svg=_style.svg(alt.vconcat(*rows, spacing=16), "throughput"),
         how="Reads and writes have an axis each, both upwards. "
         "Panels of one workload share their scales. A device that falls behind the recorded "
@@ -44,18 +48,44 @@ def draw(data: RunDirectory) -> Figure | None:
     )
 
 
-def _rates(table: pl.DataFrame) -> pl.DataFrame:
-    """MB/s per run, operation and bin; the bin's width is the smallest step of its run."""
-    table = table.filter(pl.col("op").is_in(["read", "write"]))
-    if table.is_empty():
-        return table.with_columns(mb_s=pl.lit(0.0))
-    steps = (
-        table.select("run", "t_s").unique().sort("run", "t_s")
-        .with_columns(step=pl.col("t_s").diff().over("run"))
-        .filter(pl.col("step") > 0).group_by("run").agg(pl.col("step").min())
-    )
-    return table.join(steps, on="run").with_columns(
+def _rates(table: pl.DataFrame, runs: Iterable[Run] = ()) -> pl.DataFrame:
+    """MB/s per run, operation and bin that is not empty, and `step`, the bin's width."""
+    times = {run.index: run.metric("simulated_s") for run in runs}
+    steps = {
+        int(index): step
+        for index, starts in table.group_by("run").agg(pl.col("t_s").unique().sort()).iter_rows()
+        if (step := _width(starts) or times.get(index))
+    }
+    columns = {"run": table.schema["run"], "step": pl.Float64()}
+    widths = pl.DataFrame({"run": list(steps), "step": list(steps.values())}, schema=columns)
+    return table.filter(pl.col("op").is_in(_OPS)).join(widths, on="run").with_columns(
         mb_s=pl.col("bytes") / pl.col("step") / 1e6).sort("run", "op", "t_s")
+
+
+def _width(starts: list[float]) -> float | None:
+    """The width of the bins that start then, whichever operation fills them; None of one bin
+    alone, which has all that completed.
+
+    All starts are multiples of it in whole nanoseconds. There may be no two bins beside each
+    other, so that the smallest step would be too wide.
+    """
+    if len(starts) < 2:
+        return None
+    common = math.gcd(*(round(start * 1e9) for start in starts)) / 1e9
+    smallest = min(after - before for before, after in zip(starts, starts[1:], strict=False))
+    return common if starts[-1] < _BINS_MAX * common else smallest
+
+
+def _with_idle(rates: pl.DataFrame) -> pl.DataFrame:
+    """The rates with a zero behind each bin that no other one follows at once.
+
+    Empty bins have no rows, and a step lasts until the next row: the zero ends it. One per gap
+    does, however long the gap.
+    """
+    after = pl.col("t_s").shift(-1).over("run", "op") - pl.col("t_s")
+    ends = rates.filter((after > 1.5 * pl.col("step")).fill_null(True)).with_columns(
+        t_s=pl.col("t_s") + pl.col("step"), mb_s=pl.lit(0.0))
+    return pl.concat([rates, ends]).sort("run", "op", "t_s")
 
 
 def _peers(grid: _layout.Grid, panel: _layout.Panel) -> list[Run]:
