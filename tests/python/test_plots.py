@@ -15,6 +15,7 @@ from synthetic import write_run_directory
 from blocklab._report import verdict
 from blocklab.plots import (
     _frame,
+    _parts,
     _style,
     mapping,
     percentiles,
@@ -115,6 +116,100 @@ def test_a_long_run_of_few_bins_stays_small() -> None:
     table = pl.DataFrame({"run": [0] * 3, "t_s": [0.0, 1e-6, 1e6], "op": ["read"] * 3,
                           "requests": [1] * 3, "bytes": [1] * 3})
     assert throughput._with_idle(throughput._rates(table)).height == 5
+
+
+def repeated(root: Path, values: dict[str, list[float | None]], **changes: Any) -> RunDirectory:
+    """A directory whose runs have these metrics, in the order of the grid."""
+    directory = write_run_directory(
+        root, workloads=("fio",), requests=2000, **{"devices": ("slc",), **changes})
+    file = directory / "result.json"
+    result = json.loads(file.read_text())
+    for name, each in values.items():
+        for run, value in zip(result["runs"], each, strict=True):
+            run["metrics"][name] = value
+    result["expectations"] = []
+    file.write_text(json.dumps(result))
+    (directory / "study.toml").unlink()
+    return RunDirectory(directory)
+
+
+def test_dies_of_a_device_in_a_device_lie_under_their_channels() -> None:
+    def rows(*units: str) -> list[tuple[str, str]]:
+        table = pl.DataFrame({"run": [0] * len(units), "unit": units, "t_s": [0.0] * len(units),
+                              "what": ["read"] * len(units), "busy": [0.5] * len(units)})
+        return [(row.group, row.name) for row in utilisation._rows(table)]
+
+    units = ["channel0", "channel0.die0", "channel0.die1"]
+    alone = [("channel 0", "bus"), ("channel 0", "die 0"), ("channel 0", "die 1")]
+    assert rows(*units) == alone
+    assert rows(*(f"device.device.{unit}" for unit in units)) == alone
+    assert rows("channel0.die0") == [("channel 0", "die 0")]
+    assert rows("device.arm") == [("", "read")]
+    assert rows("fast.arm", "slow.arm") == [("fast.arm", "read"), ("slow.arm", "read")]
+
+
+def nested(directory: Path, *parts: str) -> RunDirectory:
+    """The same counters, counted by these parts of the device."""
+    file = directory / "counters.parquet"
+    counters = pl.read_parquet(file)
+    pl.concat([
+        counters.with_columns(name=pl.concat_str([pl.lit(f"{part}."), pl.col("name")]))
+        for part in parts]).write_parquet(file)
+    return RunDirectory(directory)
+
+
+def test_a_device_in_a_device_is_drawn(tmp_path: Path) -> None:
+    plain = write_run_directory(
+        tmp_path / "plain", devices=("slc",), workloads=("fio",), requests=400)
+    bare = RunDirectory(plain).table("counters")
+    for index, parts in enumerate([("device",), ("fast.device",), ("fast", "slow"),
+                                   ("fast", "fast.first", "fast.second")]):
+        data = nested(write_run_directory(
+            tmp_path / str(index), devices=("slc",), workloads=("fio",), requests=400), *parts)
+        shares = waf._shares(data.table("counters"))
+        assert shares == waf._shares(bare) and shares[1], parts
+        figure = waf.draw(data)
+        assert figure is not None and figure.data.startswith("counters.parquet")
+        line, whole = (mapping._line(table, data.runs[0])
+                       for table in (data.table("counters"), bare))
+        assert line is not None and whole is not None and line.hits == whole.hits
+        times = 2 if parts == ("fast", "slow") else 1
+        assert line.kib == [times * kib for kib in whole.kib], parts
+        assert mapping.draw(data) is not None
+
+
+def test_the_device_s_own_counters_are_before_those_of_its_parts() -> None:
+    counters = pl.DataFrame({
+        "t_s": [0.0, 1.0] * 3, "value": [1, 2, 10, 20, 100, 200],
+        "name": ["map_hits"] * 2 + ["fast.map_hits"] * 2 + ["fast.map_lookups"] * 2})
+    names = ["map_hits", "map_lookups"]
+    assert _parts.wide(counters, names).to_dict(as_series=False) == {
+        "t_s": [0.0, 1.0], "map_hits": [1, 2]}
+    assert _parts.wide(counters.clear(), names).is_empty()
+
+
+def test_without_counters_of_writes_there_are_bars(tmp_path: Path) -> None:
+    directory = write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=("fio",), requests=400)
+    file = directory / "counters.parquet"
+    pl.read_parquet(file).filter(pl.col("name") == "map_hits").write_parquet(file)
+    figure = waf.draw(RunDirectory(directory))
+    assert figure is not None and figure.data == "runs.parquet"
+    assert ">1.35</text>" in figure.svg
+
+
+def test_what_is_still_in_the_write_buffer_is_no_amplification(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {
+        name: [0.0] for name in ("waf", *(f"waf_{cause}" for cause in waf.causes()))})
+    file = data.path / "counters.parquet"
+    counters = pl.read_parquet(file)
+    counters.filter(pl.col("name") == "host_bytes_written").write_parquet(file)
+    figure = waf.draw(data)
+    assert figure is not None and figure.data.startswith("counters.parquet")
+    file.unlink()
+    figure = waf.draw(data)
+    assert figure is not None and figure.data == "runs.parquet"
+    assert ">0.00</text>" in figure.svg and "NaN" not in figure.svg
 
 
 def test_labels_keep_their_distance_and_order() -> None:

@@ -8,7 +8,7 @@ import polars as pl
 
 from .. import _numbers as numbers
 from ..rundir import Run, RunDirectory
-from . import Figure, _axes, _frame, _layout
+from . import Figure, _axes, _frame, _layout, _parts
 
 #: Lines in one panel; more cannot be told apart where they cross.
 MAX_LINES = 4
@@ -35,7 +35,7 @@ class _Line:
 
 def draw(data: RunDirectory) -> Figure | None:
     """A panel per workload, a line per mapping: those whose size changes the most."""
-    counters = data.table("counters").filter(pl.col("name").is_in(_NAMES))
+    counters = data.table("counters")
     across = _layout.column_axis(data)
     rest = [axis for axis in data.axes if axis != across]
     panels: dict[str, dict[str, _Line]] = {}
@@ -70,10 +70,9 @@ def draw(data: RunDirectory) -> Figure | None:
 
 
 def _line(counters: pl.DataFrame, run: Run) -> _Line | None:
-    mine = counters.filter(pl.col("run") == run.index)
-    if "map_ram_bytes" not in mine["name"]:
+    wide = _parts.wide(counters.filter(pl.col("run") == run.index), _NAMES)
+    if "map_ram_bytes" not in wide.columns:
         return None
-    wide = mine.pivot(on="name", index="t_s", values="value").sort("t_s").fill_null(0)
     times = [float(t) for t in wide["t_s"]]
     kib = [float(size) / 1024 for size in wide["map_ram_bytes"]]
     steps = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -92,6 +93,7 @@ def _panel(
 
 def _rows(mine: pl.DataFrame) -> list[_Row]:
     """Channels in order, each channel's bus above its dies; other units one row per kind."""
+    mine = mine.with_columns(pl.col("unit").str.slice(len(_outside(mine["unit"].unique()))))
     flash = all(_CHANNEL.match(unit) for unit in mine["unit"].unique())
     keys = ["unit"] if flash else ["unit", "what"]
     sums = mine.group_by([*keys, "t_s"]).agg(pl.col("busy").sum())
@@ -109,6 +111,19 @@ def _rows(mine: pl.DataFrame) -> list[_Row]:
         _Row(key[0] if several else "", key[1], rows[key])
         for key in sorted(rows, key=lambda key: (key[0], order[key[1]]))
     ]
+
+
+def _outside(units: Iterable[str]) -> str:
+    """What stands before the names of all units of a device in a device, such as `device.` of an
+    SSD behind an elevator."""
+    names, outside = list(units), ""
+    while True:
+        words = {name.partition(".")[:2] for name in names}
+        [(word, dot), *others] = words
+        if others or not dot or _CHANNEL.match(word):
+            return outside
+        outside += word + dot
+        names = [name.removeprefix(word + dot) for name in names]
 
 
 def _place(unit: str) -> tuple[int, int]:

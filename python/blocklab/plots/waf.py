@@ -12,7 +12,7 @@ import polars as pl
 from .. import _core
 from .. import _numbers as numbers
 from ..rundir import Run, RunDirectory
-from . import Figure, _layout, _style
+from . import Figure, _layout, _parts, _style
 
 #: Up to this many runs are drawn over time; more become one bar each.
 MOST_OVER_TIME = 6
@@ -22,6 +22,8 @@ HEIGHT = 104
 _COLOURS = {"host": _style.WRITE, "gc": _style.BACKGROUND}
 #: What the metric of a cause begins with.
 _PART = "waf_"
+#: The counter of what the host wrote.
+_HOST = "host_bytes_written"
 
 
 def draw(data: RunDirectory) -> Figure | None:
@@ -30,9 +32,9 @@ def draw(data: RunDirectory) -> Figure | None:
     if not runs:
         return None
     first = [run for run in runs if run.repeat == runs[0].repeat]
-    counters = data.table("counters")
-    if len(first) <= MOST_OVER_TIME and not counters.is_empty():
-        chart, note = _over_time(data, first, counters), ""
+    shares = _shares_of(data, first) if len(first) <= MOST_OVER_TIME else {}
+    if shares:
+        chart, note = _over_time(data, first, shares), ""
         subtitle = ("Left: bytes programmed per byte the host wrote since the start, by "
                     "cause. Right: blocks by how often they were erased")
         source = "counters.parquet, wear.parquet"
@@ -65,10 +67,25 @@ def causes() -> dict[str, str]:
     return {name: _COLOURS.get(name) or next(others) for name in names}
 
 
-def _over_time(data: RunDirectory, runs: list[Run], counters: pl.DataFrame) -> _style.Drawing:
+#: Times, and at each of them bytes programmed per byte the host wrote, by cause.
+_Shares = tuple[list[float], dict[str, list[float]]]
+
+
+def _shares_of(data: RunDirectory, runs: list[Run]) -> dict[int, _Shares]:
+    """The shares over time by run; nothing unless those of every run are known."""
+    counters = data.table("counters")
+    shares = {run.index: _shares(counters.filter(pl.col("run") == run.index)) for run in runs}
+    # Of a short run nothing may have left the write buffer: its amplification is 0.
+    known = [bool(times) and bool(by_cause or run.metric("waf") == 0)
+             for run, (times, by_cause) in zip(runs, shares.values(), strict=True)]
+    return shares if all(known) else {}
+
+
+def _over_time(
+    data: RunDirectory, runs: list[Run], shares: dict[int, _Shares]
+) -> _style.Drawing:
     wear = data.table("wear")
     rows = []
-    shares = {run.index: _shares(counters.filter(pl.col("run") == run.index)) for run in runs}
     tops = [sum(share[-1] for share in by.values() if share) for _, by in shares.values()]
     top = max([1.0, *tops, *(_peak(by) for _, by in shares.values())])
     for run in runs:
@@ -82,17 +99,17 @@ def _over_time(data: RunDirectory, runs: list[Run], counters: pl.DataFrame) -> _
     return alt.vconcat(*rows, spacing=14)
 
 
-def _shares(counters: pl.DataFrame) -> tuple[list[float], dict[str, list[float]]]:
+def _shares(counters: pl.DataFrame) -> _Shares:
     """Bytes programmed per byte the host wrote since the first sample, by cause, where defined."""
-    wide = counters.pivot(on="name", index="t_s", values="value").sort("t_s").fill_null(0)
+    programmed_of = {cause: f"flash_bytes_programmed.{cause}" for cause in causes()}
+    wide = _parts.wide(counters, [_HOST, *programmed_of.values()])
     times = [float(t) for t in wide["t_s"]]
-    if "host_bytes_written" not in wide.columns:
+    if _HOST not in wide.columns:
         return [], {}
-    host = wide["host_bytes_written"].to_list()
+    host = wide[_HOST].to_list()
     used = [index for index in range(len(times)) if host[index] > 0]
     by_cause = {}
-    for cause in causes():
-        name = f"flash_bytes_programmed.{cause}"  # copy-backs are among them
+    for cause, name in programmed_of.items():  # copy-backs are among them
         programmed = [wide[name][index] for index in used] if name in wide.columns else []
         if any(programmed):
             by_cause[cause] = [
@@ -184,7 +201,7 @@ def _bars(data: RunDirectory, runs: list[Run]) -> _style.Drawing:
             low += share
         totals.append({"name": name, "high": low, "text": f"{run.metric('waf'):.2f}"})
     y = alt.Y("name:N", title=None, sort=names).axis(labelLimit=320)
-    x = alt.X("low:Q", title=None).scale(domain=[0, max(t["high"] for t in totals) * 1.06])
+    x = alt.X("low:Q", title=None).scale(domain=[0, max(t["high"] for t in totals) * 1.06 or 1.0])
     bars = alt.Chart(_style.values(rows)).mark_bar().encode(
         x=x, x2="high:Q", y=y, color=_style.AS_IS)
     text = alt.Chart(_style.values(totals)).mark_text(align="left", dx=5, color=_style.INK)
