@@ -133,6 +133,53 @@ def repeated(root: Path, values: dict[str, list[float | None]], **changes: Any) 
     return RunDirectory(directory)
 
 
+def test_repeats_are_averaged_in_words(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {
+        "waf": [2.0, 4.0], "waf_gc": [1.0, 2.0], "throughput_mb_s": [100.0, 140.0],
+        "read_latency_us_p99": [110.0, 190.0], "read_latency_us_p50": [60.0, 80.0],
+        "map_ram_kib_mean": [100.0, 200.0],
+    }, repeats=2)
+    titles = {name: figure.title for name, draw in registry().items() if (figure := draw(data))}
+    assert titles["waf"] == "Write amplification 3.00, of which collection 1.50"
+    assert titles["throughput"] == "Mean throughput 120\u00a0MB/s"
+    assert titles["percentiles"] == "Median 70.0\u00a0µs, p99 of reads 150\u00a0µs"
+    assert titles["map"] == "The mapping takes 150\u00a0KiB of RAM"
+    assert verdict.judge(data).headline == "99 % of reads finish within 150\u00a0µs."
+
+
+def test_points_are_compared_by_the_means_of_their_repeats(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {
+        "waf": [2.0, 4.0, 1.0, 9.0, 0.5, None],
+        "read_latency_us_p99": [110.0, 190.0, 100.0, 300.0, 120.0, 130.0],
+    }, repeats=2, axes={"iodepth": [1, 2, 4]})
+    figure = waf.draw(data)
+    assert figure is not None
+    assert figure.title == "Write amplification runs from 3.00 (iodepth 1) to 5.00 (iodepth 2)"
+    assert "2 of 3 grid points have a value in every repeat" in figure.note
+    assert verdict.judge(data).headline == (
+        "99 % of reads finish within 125\u00a0µs with iodepth 4, 200\u00a0µs with iodepth 2.")
+
+
+def test_two_devices_are_compared_by_the_means_of_their_repeats(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {"read_latency_us_p99": [100.0, 200.0, 250.0, 350.0]},
+                    repeats=2, devices=("slc", "disk"))
+    figure = percentiles.draw(data)
+    assert figure is not None
+    assert figure.title == "P99 of reads: disk takes 2.0 times as long as slc"
+    assert "within 150\u00a0µs on slc, 300\u00a0µs on disk." in verdict.judge(data).headline
+
+
+def test_the_busiest_unit_is_so_on_average_over_repeats(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {}, repeats=2)
+    pl.DataFrame({
+        "run": [0, 0, 1, 1], "unit": ["channel0.die0", "channel0.die1"] * 2, "t_s": [0.0] * 4,
+        "what": ["read"] * 4, "busy": [0.9, 0.6, 0.1, 0.6]},
+        schema_overrides={"run": pl.UInt32}).write_parquet(data.path / "units.parquet")
+    figure = utilisation.draw(data)
+    assert figure is not None
+    assert figure.title == "Busiest on average: channel 0 die 1 (60\u00a0%)"
+
+
 def test_dies_of_a_device_in_a_device_lie_under_their_channels() -> None:
     def rows(*units: str) -> list[tuple[str, str]]:
         table = pl.DataFrame({"run": [0] * len(units), "unit": units, "t_s": [0.0] * len(units),
@@ -146,6 +193,29 @@ def test_dies_of_a_device_in_a_device_lie_under_their_channels() -> None:
     assert rows("channel0.die0") == [("channel 0", "die 0")]
     assert rows("device.arm") == [("", "read")]
     assert rows("fast.arm", "slow.arm") == [("fast.arm", "read"), ("slow.arm", "read")]
+
+
+def test_bars_are_the_means_of_repeats(tmp_path: Path) -> None:
+    metrics: dict[str, list[float | None]] = dict.fromkeys(
+        [f"waf_{cause}" for cause in waf.causes()], [0.0] * 16)
+    metrics |= {"waf": [2.0, 4.0] * 8, "waf_host": [1.0] * 16, "waf_gc": [1.0, 3.0] * 8}
+    axes = {"iodepth": [*range(8)]}
+    figure = waf.draw(repeated(tmp_path / "one", metrics, repeats=2, axes=axes))
+    assert figure is not None and figure.data == "runs.parquet"
+    assert figure.title == "Write amplification 3.00 at every grid point"
+    assert figure.svg.count(">3.00</text>") == 8 and figure.note == ""
+
+
+def test_what_shows_one_repeat_says_so(tmp_path: Path) -> None:
+    one, two = (RunDirectory(write_run_directory(
+        tmp_path / str(repeats), devices=("slc",), workloads=("fio",), requests=2000,
+        repeats=repeats)) for repeats in (1, 2))
+    for name, draw in registry().items():
+        alone, first = draw(one), draw(two)
+        assert alone is not None and first is not None
+        merged = name == "percentiles"
+        assert alone.note == ""
+        assert first.note == ("" if merged else "Repeat 0 of 2 is drawn."), name
 
 
 def nested(directory: Path, *parts: str) -> RunDirectory:
@@ -210,6 +280,15 @@ def test_what_is_still_in_the_write_buffer_is_no_amplification(tmp_path: Path) -
     figure = waf.draw(data)
     assert figure is not None and figure.data == "runs.parquet"
     assert ">0.00</text>" in figure.svg and "NaN" not in figure.svg
+
+
+def test_panels_that_are_left_out_are_said(tmp_path: Path) -> None:
+    names = tuple(f"w{index}" for index in range(13))
+    data = RunDirectory(write_run_directory(
+        tmp_path / "one", devices=("slc",), workloads=names, requests=200))
+    figure = percentiles.draw(data)
+    assert figure is not None
+    assert figure.note == "12 of 13 panels are drawn; the tables have all."
 
 
 def test_labels_keep_their_distance_and_order() -> None:

@@ -195,19 +195,19 @@ def _requests(run: Run, name: str) -> float:
 
 
 def _sentence(data: RunDirectory, name: str) -> str | None:
-    """One sentence on the metric `name`; None where no run defines it."""
-    pairs = [(run, value) for run in data.runs if (value := run.metric(name)) is not None]
+    """One sentence on the metric `name`, repeats averaged; None where no point defines it."""
+    pairs = _layout.means(data.runs, name)
     if not any(value for _, value in pairs):  # a study without time has no latencies
         return None
     opening = _HEADLINES[name]
     axes = list(data.axes)
-    if len({run.label for run, _ in pairs}) == 1 or not axes:
+    if len(pairs) == 1:
         return f"{opening} {numbers.spoken(name, pairs[0][1])}."
     if "device" in axes:
         return _per_device(data, name, pairs)
     low, high = (chosen(pairs, key=lambda pair: pair[1]) for chosen in (min, max))
     if numbers.spoken(name, low[1]) == numbers.spoken(name, high[1]):
-        return f"{opening} {numbers.spoken(name, low[1])} in every run."
+        return f"{opening} {numbers.spoken(name, low[1])} {_layout.everywhere(data.runs)}."
     return (f"{opening} {numbers.spoken(name, low[1])} with {_layout.name_of(low[0], axes)}, "
             f"{numbers.spoken(name, high[1])} with {_layout.name_of(high[0], axes)}.")
 

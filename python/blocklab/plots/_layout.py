@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +46,19 @@ class Grid:
 
     @property
     def note(self) -> str:
-        """Says aloud what is not drawn."""
-        if not self.left_out:
-            return ""
+        """Says aloud what is not drawn, where a panel shows one run of each grid point."""
         shown = len(self.panels)
-        return f"{shown} of {shown + self.left_out} grid points are drawn; the tables have all."
+        notes = [repeats_note([panel.runs for panel in self.panels])]
+        if self.left_out:
+            total = shown + self.left_out
+            notes.insert(0, f"{shown} of {total} grid points are drawn; the tables have all.")
+        return " ".join(filter(None, notes))
+
+
+def repeats_note(points: list[list[Run]]) -> str:
+    """Says that the first of a point's runs stands for all, where there are several."""
+    most = max(points, key=len, default=[])
+    return f"Repeat {most[0].repeat} of {len(most)} is drawn." if len(most) > 1 else ""
 
 
 def value_text(value: Any) -> str:
@@ -96,6 +105,34 @@ def points(runs: list[Run], axes: list[str]) -> dict[str, list[Run]]:
     for run in runs:
         groups.setdefault(name_of(run, axes), []).append(run)
     return groups
+
+
+def repeats(runs: list[Run]) -> list[list[Run]]:
+    """`runs` by grid point, in the order of the grid: the repeats of each."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        params = {axis: value for axis, value in run.params.items() if axis != "repeat"}
+        groups.setdefault(json.dumps(params, sort_keys=True), []).append(run)
+    return list(groups.values())
+
+
+def mean(runs: list[Run], name: str) -> float | None:
+    """The metric `name` of a grid point, its repeats averaged as in the study's answer: undefined
+    where it is so in one of them.
+    """
+    known = [value for run in runs if (value := run.metric(name)) is not None]
+    return sum(known) / len(known) if known and len(known) == len(runs) else None
+
+
+def means(runs: list[Run], name: str) -> list[tuple[Run, float]]:
+    """The metric `name` of each grid point that defines it, with a run that stands for it."""
+    points = [(members[0], mean(members, name)) for members in repeats(runs)]
+    return [(run, value) for run, value in points if value is not None]
+
+
+def everywhere(runs: list[Run]) -> str:
+    """Where a mean that is the same for every grid point is found."""
+    return "at every grid point" if any(run.repeat for run in runs) else "in every run"
 
 
 def grid(data: RunDirectory, runs: list[Run] | None = None) -> Grid:

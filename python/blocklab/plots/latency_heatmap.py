@@ -120,7 +120,8 @@ def _finding(data: RunDirectory, table: pl.DataFrame, grid: _layout.Grid) -> str
     if len(modes) == 1:
         return f"The commonest latency is about {_about(next(iter(modes.values()))[1])}"
     if len({mode for _, mode in modes.values()}) == 1:
-        return f"The commonest latency is about {_about(max(modes.values())[1])} in every run"
+        where = _layout.everywhere(data.runs)
+        return f"The commonest latency is about {_about(max(modes.values())[1])} {where}"
     if len(modes) <= 3:
         parts = [f"{_about(mode)} on {name}" for name, (_, mode) in modes.items()]
         return f"The commonest latency: {', '.join(parts)}"

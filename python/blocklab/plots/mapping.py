@@ -55,6 +55,7 @@ def draw(data: RunDirectory) -> Figure | None:
         notes.append(f"{len(names)} of {len(every)} are drawn, those whose size changes most.")
     if len(shown) < len(panels):
         notes.append(f"{len(shown)} of {len(panels)} panels are drawn.")
+    notes += filter(None, [_layout.repeats_note(_layout.repeats(data.runs))])
     finding = _finding(data)
     return Figure(
         title=finding,
@@ -156,7 +157,7 @@ def _pieces(line: _Line) -> list[list[tuple[float, float]]]:
 
 
 def _finding(data: RunDirectory) -> str:
-    pairs = [(run, ram) for run in data.runs if (ram := run.metric("map_ram_kib_mean"))]
+    pairs = [pair for pair in _layout.means(data.runs, "map_ram_kib_mean") if pair[1]]
     if not pairs:
         return "RAM and hit ratio of the mapping over time"
     low, high = (chosen(pairs, key=lambda pair: pair[1]) for chosen in (min, max))

@@ -53,7 +53,9 @@ def draw(data: RunDirectory) -> Figure | None:
         if drawn := _lines(table, lines, op, bool(rest)):
             panels.append((" · ".join(filter(None, words)), drawn))
     shown = panels[: _layout.MAX_PANELS]
-    note = f"{left_out} grid points are in the tables only." if left_out else ""
+    notes = [f"{left_out} grid points are in the tables only."] if left_out else []
+    if len(shown) < len(panels):
+        notes.append(f"{len(shown)} of {len(panels)} panels are drawn; the tables have all.")
     columns = len(groups) if 1 < len(groups) <= _layout.COLUMNS else _layout.COLUMNS
     return Figure(
         title=_finding(data),
@@ -65,7 +67,7 @@ def draw(data: RunDirectory) -> Figure | None:
         "requests, such as hits and misses.",
         alt="Percentile curves: latency against percentile. " + _finding(data) + ".",
         data="latency.parquet",
-        note=note,
+        note=" ".join(notes),
     )
 
 
@@ -178,18 +180,20 @@ def _finding(data: RunDirectory) -> str:
          if all(run.metric(pair[0]) is not None for run in data.runs)),
         ("latency_us_p99", "p99"),
     )
-    pairs = [(run, value) for run in data.runs if (value := run.metric(name)) is not None]
+    pairs = _layout.means(data.runs, name)
     if not pairs:
         return "Latency by percentile"
     if len(pairs) == 1:
         run, value = pairs[0]
-        median = run.metric(name.replace("p99", "p50"))
+        [members] = [runs for runs in _layout.repeats(data.runs) if runs[0] is run]
+        median = _layout.mean(members, name.replace("p99", "p50"))
         start = f"Median {numbers.micros(median)}, " if median is not None else ""
         return f"{start}{word} {numbers.micros(value)}"
     axes = list(data.axes)
     best, worst = (chosen(pairs, key=lambda pair: pair[1]) for chosen in (min, max))
     if numbers.micros(best[1]) == numbers.micros(worst[1]):
-        return f"{word[:1].upper()}{word[1:]}: {numbers.micros(best[1])} in every run"
+        where = _layout.everywhere(data.runs)
+        return f"{word[:1].upper()}{word[1:]}: {numbers.micros(best[1])} {where}"
     devices = data.axes.get("device", [])
     if len(devices) == 2:
         return _two(pairs, devices, word)
@@ -202,7 +206,9 @@ def _two(pairs: list[tuple[Run, float]], devices: list[Any], word: str) -> str:
     """Two devices: the range of their ratio over everything else."""
     by_rest: dict[str, dict[Any, float]] = {}
     for run, value in pairs:
-        rest = str({key: val for key, val in run.params.items() if key != "device"})
+        # The pairs are of grid points, whichever repeat stands for one.
+        rest = str({
+            key: val for key, val in run.params.items() if key not in ("device", "repeat")})
         by_rest.setdefault(rest, {})[run.params["device"]] = value
     ratios = [
         both[devices[1]] / both[devices[0]]

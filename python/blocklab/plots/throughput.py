@@ -143,7 +143,7 @@ def _most(table: pl.DataFrame, op: str) -> float:
 
 
 def _finding(data: RunDirectory) -> str:
-    rates = [(run, rate) for run in data.runs if (rate := run.metric("throughput_mb_s"))]
+    rates = [pair for pair in _layout.means(data.runs, "throughput_mb_s") if pair[1]]
     if not rates:
         return "Throughput over time"
     axes = list(data.axes)
@@ -151,7 +151,8 @@ def _finding(data: RunDirectory) -> str:
     if len(rates) == 1:
         return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])}"
     if worst[1] > 0.97 * best[1] and "device" not in axes:
-        return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])} in every run"
+        where = _layout.everywhere(data.runs)
+        return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])} {where}"
     by_column: dict[str, list[float]] = {}
     for run, rate in rates:
         rest = [axis for axis in axes if axis != "device"]

@@ -133,10 +133,14 @@ def _place(unit: str) -> tuple[int, int]:
 
 
 def _finding(data: RunDirectory, table: pl.DataFrame) -> str:
-    """The busiest unit on average, per device."""
+    """The busiest unit on average over time and repeats, per device."""
+    first = {run.index: runs[0].index for runs in _layout.repeats(data.runs) for run in runs}
     mean = (
         table.group_by("run", "unit", "t_s").agg(pl.col("busy").sum())
-        .group_by("run", "unit").agg(pl.col("busy").mean()).sort("busy", descending=True)
+        .group_by("run", "unit").agg(pl.col("busy").mean())
+        .with_columns(pl.col("run").replace(first))
+        .group_by("run", "unit").agg(pl.col("busy").mean())
+        .sort(["busy", "run", "unit"], descending=[True, False, False])
     )
     axes = ["device"] if "device" in data.axes else list(data.axes)
     parts = []

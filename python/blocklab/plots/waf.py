@@ -28,23 +28,29 @@ _HOST = "host_bytes_written"
 
 def draw(data: RunDirectory) -> Figure | None:
     """Over time beside wear for a few runs; stacked bars for a sweep."""
-    runs = [run for run in data.runs if run.metric("waf") is not None]
-    if not runs:
+    some = [runs for runs in _layout.repeats(data.runs)
+            if any(run.metric("waf") is not None for run in runs)]
+    points = [runs for runs in some if _layout.mean(runs, "waf") is not None]
+    if not points:
         return None
-    first = [run for run in runs if run.repeat == runs[0].repeat]
+    first = [runs[0] for runs in points]
     shares = _shares_of(data, first) if len(first) <= MOST_OVER_TIME else {}
     if shares:
-        chart, note = _over_time(data, first, shares), ""
+        chart = _over_time(data, first, shares)
+        notes = [_layout.repeats_note(points)]
         subtitle = ("Left: bytes programmed per byte the host wrote since the start, by "
                     "cause. Right: blocks by how often they were erased")
         source = "counters.parquet, wear.parquet"
     else:
-        chart = _bars(data, first[:MOST_BARS])
-        left_out = len(first) - MOST_BARS
-        note = f"{left_out} more grid points are in the tables only." if left_out > 0 else ""
+        chart = _bars(data, points[:MOST_BARS])
+        left_out = len(points) - MOST_BARS
+        notes = [f"{left_out} more grid points are in the tables only."] if left_out > 0 else []
         subtitle = "Bytes programmed into flash per byte the host wrote, by cause"
         source = "runs.parquet"
-    finding = _finding(data, first)
+    if len(points) < len(some):
+        notes.append(f"{len(points)} of {len(some)} grid points have a value in every repeat; "
+                     "the others are not drawn.")
+    finding = _finding(data, points)
     return Figure(
         title=finding,
         subtitle=subtitle,
@@ -55,7 +61,7 @@ def draw(data: RunDirectory) -> Figure | None:
         "uneven wear.",
         alt="Write amplification by cause. " + finding + ".",
         data=source,
-        note=note,
+        note=" ".join(filter(None, notes)),
     )
 
 
@@ -188,25 +194,29 @@ def _histogram(wear: pl.DataFrame) -> _style.Drawing:
     )
 
 
-def _bars(data: RunDirectory, runs: list[Run]) -> _style.Drawing:
-    names = [_layout.name_of(run, list(data.axes)) or str(data.result["study"]) for run in runs]
+def _bars(data: RunDirectory, points: list[list[Run]]) -> _style.Drawing:
+    """A bar per grid point, its repeats averaged."""
+    names = [_layout.name_of(runs[0], list(data.axes)) or str(data.result["study"])
+             for runs in points]
+    shares = [{cause: _of_cause(runs, cause) for cause in causes()} for runs in points]
     rows: list[dict[str, Any]] = []
     totals: list[dict[str, Any]] = []
-    for name, run in zip(names, runs, strict=True):
+    for name, runs, by_cause in zip(names, points, shares, strict=True):
         low = 0.0
-        for cause, colour in causes().items():
-            share = run.metric(_PART + cause) or 0.0
+        for cause, share in by_cause.items():
             if share > 0:
-                rows.append({"name": name, "low": low, "high": low + share, "colour": colour})
+                rows.append({"name": name, "low": low, "high": low + share,
+                             "colour": causes()[cause]})
             low += share
-        totals.append({"name": name, "high": low, "text": f"{run.metric('waf'):.2f}"})
+        waf = _layout.mean(runs, "waf")
+        totals.append({"name": name, "high": low, "text": f"{waf:.2f}"})
     y = alt.Y("name:N", title=None, sort=names).axis(labelLimit=320)
     x = alt.X("low:Q", title=None).scale(domain=[0, max(t["high"] for t in totals) * 1.06 or 1.0])
     bars = alt.Chart(_style.values(rows)).mark_bar().encode(
         x=x, x2="high:Q", y=y, color=_style.AS_IS)
     text = alt.Chart(_style.values(totals)).mark_text(align="left", dx=5, color=_style.INK)
     labels = text.encode(x=alt.X("high:Q", title=None), y=y, text="text:N")
-    used = [cause for cause in causes() if any(run.metric(_PART + cause) for run in runs)]
+    used = [cause for cause in causes() if any(by_cause[cause] for by_cause in shares)]
     key = []
     at = 0.0
     for cause in used:  # names in their colours above the bars, in stacking order
@@ -218,14 +228,20 @@ def _bars(data: RunDirectory, runs: list[Run]) -> _style.Drawing:
     return alt.layer(bars, labels, *key).properties(width=560, height=alt.Step(18))
 
 
-def _finding(data: RunDirectory, runs: list[Run]) -> str:
-    pairs = [(run, waf) for run in runs if (waf := run.metric("waf")) is not None]
+def _of_cause(runs: list[Run], cause: str) -> float:
+    """The part of a grid point's write amplification, nothing where a run does not count it."""
+    return sum(run.metric(_PART + cause) or 0.0 for run in runs) / len(runs)
+
+
+def _finding(data: RunDirectory, points: list[list[Run]]) -> str:
+    """The grid point with the least and the one with the most, repeats averaged."""
+    pairs = _layout.means(data.runs, "waf")
     axes = list(data.axes)
     if len(pairs) == 1:
-        gc = pairs[0][0].metric("waf_gc") or 0.0
+        gc = _of_cause(points[0], "gc")
         return f"Write amplification {pairs[0][1]:.2f}, of which collection {gc:.2f}"
     low, high = (chosen(pairs, key=lambda pair: pair[1]) for chosen in (min, max))
     if numbers.significant(low[1]) == numbers.significant(high[1]):
-        return f"Write amplification {low[1]:.2f} in every run"
+        return f"Write amplification {low[1]:.2f} {_layout.everywhere(data.runs)}"
     return (f"Write amplification runs from {low[1]:.2f} ({_layout.name_of(low[0], axes)}) "
             f"to {high[1]:.2f} ({_layout.name_of(high[0], axes)})")
