@@ -13,6 +13,7 @@ call goes on where it was.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
@@ -262,6 +263,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--on", required=True)
     parser.add_argument("--set", action="append", default=[], dest="sets")
     parser.add_argument("--out")
+    parser.add_argument("--json", action="store_true", help="a failure as one object on stdout")
     arguments = parser.parse_args(argv)
     try:
         plan = _core.Plan.read(arguments.study, arguments.sets)
@@ -270,6 +272,8 @@ def main(argv: list[str] | None = None) -> int:
             fill(plan, arguments.sets, out, arguments.on, tell=tell)
     except StudyError as error:
         print(error, file=sys.stderr)
+        if arguments.json:
+            print(json.dumps(error.to_json()))
         return error.exit_code
     except KeyboardInterrupt:
         print("the runs that were finished are kept: the same command goes on there",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import signal
@@ -224,6 +225,17 @@ def test_what_is_wrong_is_told_once(ray: Any, tmp_path: Path) -> None:
     with pytest.raises(blocklab.StudyError, match="there is no run 9"):
         blocklab.Study(STUDY)._plan().measure(9, None)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_failure_is_one_object_on_stdout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "wrong.toml"
+    study.write_text("[device.null]\nlatency = 3\n[workload.fio]\n")
+    assert cluster.main([str(study), "--on", "ray", "--json"]) == 2
+    told = capsys.readouterr()
+    error = json.loads(told.out)["error"]
+    assert error["line"] == 2 and error["message"] in told.err, told
 
 
 def test_ray_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,16 +5,16 @@ use std::{fs, io};
 
 use super::rooms::{Kind, ROOMS};
 
-/// Where the sources lie that decide results, from the root of the repository.
-pub(crate) fn folders() -> impl Iterator<Item = String> {
-    let rooms = ROOMS.iter().filter(|(_, kind)| *kind < Kind::Edge);
+/// Where the sources of rooms of these kinds lie, from the root of the repository.
+pub(crate) fn folders(kinds: &[Kind]) -> impl Iterator<Item = String> {
+    let rooms = ROOMS.iter().filter(|(_, kind)| kinds.contains(kind));
     rooms.map(|(room, _)| format!("crates/{room}/src"))
 }
 
-/// The code version of the repository at `root`.
-pub(crate) fn of(root: &Path) -> io::Result<String> {
+/// The version of the code in rooms of these kinds of the repository at `root`.
+pub(crate) fn of(root: &Path, kinds: &[Kind]) -> io::Result<String> {
     let mut hash = Fnv(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
-    for folder in folders() {
+    for folder in folders(kinds) {
         for path in files(&root.join(folder), "rs")? {
             let name = path.strip_prefix(root).expect("it lies below the root");
             hash.add(name.to_string_lossy().as_bytes());

@@ -8,6 +8,11 @@ use std::{env, fs, io};
 mod code_version;
 mod rooms;
 
+use rooms::Kind;
+
+/// What the results of a simulation depend on.
+const DECIDE: [Kind; 2] = [Kind::Pure, Kind::Results];
+
 /// Where the files are that studies name, and how they end.
 const FILES: [(&str, &str); 4] =
     [("traces", "zst"), ("traces", "gz"), ("traces", "boot"), ("studies/jobs", "fio")];
@@ -42,9 +47,9 @@ fn main() -> io::Result<()> {
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(target.join("library.rs"), out)?;
 
-    for folder in code_version::folders() {
+    for folder in code_version::folders(&DECIDE) {
         println!("cargo::rerun-if-changed=../../{folder}");
     }
-    println!("cargo::rustc-env=BLOCKLAB_CODE_VERSION={}", code_version::of(&root)?);
+    println!("cargo::rustc-env=BLOCKLAB_CODE_VERSION={}", code_version::of(&root, &DECIDE)?);
     Ok(())
 }

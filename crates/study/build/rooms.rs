@@ -2,12 +2,14 @@
 //! version from it, `xtask` the rules of tidy.
 
 /// What a room's code has a say in.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Decides results, and nothing of the machine reaches it.
     Pure,
     /// Decides results with threads and files.
     Results,
+    /// Decides the results of what runs on a guest's kernel.
+    Travels,
     /// Decides no result.
     Edge,
 }
@@ -25,8 +27,8 @@ pub(crate) const ROOMS: [(&str, Kind); 15] = [
     ("workload", Kind::Pure),
     ("models", Kind::Pure),
     ("study", Kind::Results),
-    ("attach", Kind::Edge),
-    ("guest", Kind::Edge),
+    ("attach", Kind::Travels),
+    ("guest", Kind::Travels),
     ("boot", Kind::Edge),
     ("cli", Kind::Edge),
     ("py", Kind::Edge),

@@ -24,6 +24,9 @@ pub const TIME_OF_DAY_NS: u64 = 1_767_225_600_000_000_000;
 const FOREVER: u64 = i64::MAX as u64;
 /// Later than anything a guest asks for, and a time that it can still count with.
 const FAR: u64 = 1 << 62;
+/// A guest does not go on by itself for longer: it is heard of where its time passes without a
+/// device.
+const FREE_AT_MOST: Nanos = Nanos(100_000_000);
 /// Most messages of a guest that runs which are acknowledged before they come. It need not stop for
 /// an answer that it has.
 const AHEAD_MAX: u32 = 4;
@@ -301,7 +304,8 @@ impl Calendar {
 
     fn until(&self, devices: Option<Nanos>) -> Nanos {
         let far = self.limit.unwrap_or(Nanos(FAR));
-        devices.unwrap_or(far).min(far).max(self.now)
+        let heard = Nanos(self.now.0.saturating_add(FREE_AT_MOST.0));
+        devices.unwrap_or(far).min(far).min(heard).max(self.now)
     }
 
     fn free(&mut self, devices: Option<Nanos>) -> Message {
@@ -401,6 +405,14 @@ mod tests {
         calendar.caught_up();
         assert_eq!(say(&mut calendar, &[REQUEST, WAIT]), [false; 2]);
         assert_eq!(go(&mut calendar), [1]);
+    }
+
+    #[test]
+    fn a_guest_is_heard_of_while_its_time_passes() {
+        let mut calendar = started();
+        calendar.take(guest(WAIT, 0)).unwrap();
+        let said: Vec<_> = calendar.run(Nanos(10), None).collect();
+        assert_eq!((said[0].op, said[0].time_ns), (FREE_UNTIL, 10 + FREE_AT_MOST.0));
     }
 
     #[test]

@@ -112,9 +112,7 @@ impl Boot<'_> {
         let mut command = Command::new(self.kernel);
         command.args(self.arguments()?).current_dir(self.folder).process_group(0);
         command.env_clear().env("HOME", self.folder);
-        if Path::new("/dev/shm").is_dir() {
-            command.env("TMPDIR", "/dev/shm");
-        }
+        command.env("TMPDIR", memory::files().unwrap_or(self.folder));
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         // SAFETY: it runs between fork and exec and calls only what is async-signal-safe.
         unsafe { command.pre_exec(confine) };

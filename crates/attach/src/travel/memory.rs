@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use rustix::fs::statvfs;
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use study::Failure;
 
+const FILES: &str = "/dev/shm";
 /// Less memory does not boot.
 pub const MEMORY_MIN_MIB: u64 = 64;
 
@@ -42,13 +43,18 @@ fn fitting(guests: usize, mib: u64, room_mib: u64) -> usize {
     guests.min(usize::try_from(room_mib / mib.max(1)).unwrap_or(usize::MAX)).max(1)
 }
 
+/// Where a guest's memory is a file: in RAM, unless nothing may be executed there, as in a container
+/// of Docker's.
+pub(super) fn files() -> Option<&'static Path> {
+    let mounted = statvfs(FILES).ok()?;
+    (!mounted.f_flag.contains(StatVfsMountFlags::NOEXEC)).then(|| Path::new(FILES))
+}
+
 /// MiB that guests may take, and what has no more.
 fn room() -> (u64, &'static str) {
-    const FILES: &str = "/dev/shm";
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = field_kib(&meminfo, "MemAvailable:").map_or(u64::MAX, |kib| kib >> 10);
-    // A guest's memory is a file there.
-    let files = Path::new(FILES).is_dir().then(|| statvfs(FILES).ok()).flatten();
+    let files = files().and_then(|files| statvfs(files).ok());
     let files = files.map_or(u64::MAX, |found| (found.f_bavail * found.f_frsize) >> 20);
     if files < memory { (files, FILES) } else { (memory, "this machine") }
 }

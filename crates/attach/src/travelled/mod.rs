@@ -17,6 +17,9 @@ use crate::travel::kernel;
 
 use disk::Disks;
 
+/// Of the code around a guest: what it gives is of this, too.
+const TRAVEL_VERSION: &str = env!("BLOCKLAB_TRAVEL_VERSION");
+
 /// Runs what travels in a guest, and the rest as any study is run.
 pub struct Travelling {
     /// Finds the guest's first process.
@@ -76,7 +79,9 @@ impl Runner for Travelling {
         let host = self.host()?;
         self.disks.expect(setup, travel);
         // Its path is on the kernel's command line, with which its random numbers begin.
-        let mut depends = json!({ "kernel": host.kernel_digest, "program": host.program });
+        let mut depends = json!({
+            "kernel": host.kernel_digest, "program": host.program, "code": TRAVEL_VERSION,
+        });
         if let Some(charged) = charged {
             depends["host"] = json!(charged.costs);
         }

@@ -8,7 +8,7 @@ use attach::travel::kernel::{self, Built, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use study::Failure;
 
-use crate::say;
+use crate::{interrupt, say};
 
 /// Without a terminal there is one line per this long.
 const LINE_EVERY: Duration = Duration::from_secs(15);
@@ -41,7 +41,7 @@ enum KernelVerb {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
-            KernelVerb::Build { source, json } => build(source, json),
+            KernelVerb::Build { source, json } => interrupt::tidily(|| build(source, json)),
             KernelVerb::Status { json } => status(json),
         }
     }
@@ -93,6 +93,7 @@ fn shown_build(source: Option<&Path>) -> Result<Built, Failure> {
 fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let began = Instant::now();
     let built = shown_build(source.as_deref())?;
+    let taken = kernel::find(None)?;
     if json {
         say(serde_json::json!({
             "version": built.version, "path": built.path, "wall_s": began.elapsed().as_secs_f64()
@@ -102,6 +103,13 @@ fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let seconds = began.elapsed().as_secs();
     let when = if seconds > 1 { format!(", built in {seconds} s") } else { String::new() };
     say(format!("Linux {}{when}: {}", built.version, built.path.display()));
+    if taken != built.path {
+        crate::warn(format!(
+            "travel and studies take the newest version there is, {}; `travel --kernel` takes \
+             another",
+            taken.display()
+        ));
+    }
     Ok(0)
 }
 

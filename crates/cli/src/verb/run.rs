@@ -127,6 +127,9 @@ impl Args {
         for set in &self.sets {
             command.args(["--set", set]);
         }
+        if self.json {
+            command.arg("--json");
+        }
         // In a group of its own, so that it hears of a signal once, from here.
         let child = command.stdin(Stdio::null()).process_group(0).spawn();
         let mut child =

@@ -77,6 +77,17 @@ fn a_guest_that_computes_while_its_time_stands_still_is_ended() {
     ended(&spin(&["--host", "server-vm-2026"]), &[stood, "--compute-limit 1h"]);
 }
 
+/// Time passes by what its system calls cost, and no device and no sleep tells of it.
+#[test]
+fn a_guest_whose_time_passes_is_not_ended() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let copy = "dd if=/dev/zero of=/dev/null bs=1M count=20000 2> /dev/null";
+    let args = ["part.toml", "--host", "server-vm-2026", "--compute-limit", "500ms", "--"];
+    Folder::new().travel(&[&args[..], &["sh", "-c", copy]].concat()).good();
+}
+
 #[test]
 fn a_point_at_a_limit_is_a_failed_row() {
     if !can_travel(&[]) {

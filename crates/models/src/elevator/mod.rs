@@ -207,3 +207,23 @@ pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
         Err(ConfigError::new(key, message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Nobody needs to read this file to add one.
+    #[test]
+    fn the_how_to_names_all_that_a_policy_is_asked() {
+        let page = include_str!("../../../../docs/howto/add-an-elevator.md");
+        let (_, policy) = include_str!("mod.rs").split_once("trait Policy:").unwrap();
+        let (policy, _) = policy.split_once("\n}\n").unwrap();
+        let asked: Vec<&str> = policy
+            .lines()
+            .filter_map(|line| line.strip_prefix("    fn ")?.split_once('('))
+            .map(|(name, _)| name)
+            .collect();
+        assert!(asked.len() > 15, "{asked:?}");
+        for name in asked {
+            assert!(page.contains(&format!("{name}(")), "`{name}` is not in the page");
+        }
+    }
+}

@@ -25,6 +25,7 @@ use crate::shared_state::{Export, SharedState};
 use crate::target::Target;
 
 use control::Control;
+pub use queue::io_uring_permitted;
 use queue::{Came, Queue};
 use wire::{DeviceInfo, Parameters};
 

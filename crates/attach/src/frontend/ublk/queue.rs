@@ -41,6 +41,14 @@ pub(super) struct Came {
     pub(super) result: i32,
 }
 
+/// Whether a ring can be made, tried out.
+///
+/// # Errors
+/// What the kernel, or what filters a container's system calls, answered.
+pub fn io_uring_permitted() -> io::Result<()> {
+    IoUring::new(1).map(drop)
+}
+
 /// The server's side of a queue. The thread that makes it must be the one that serves it.
 pub(super) struct Queue {
     ring: IoUring,

@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FlockOperation, flock};
 use study::Failure;
 
+use crate::captive::ends_with_us;
 use crate::private_folder::PrivateFolder;
 
 use super::tree::{self, Source, tree_version, which};
-use super::{Built, FRAGMENT, KERNEL, cache, edits, folder_name};
+use super::{Built, FRAGMENT, KERNEL, OWN, cache, edits, folder_name};
 
 /// What `make` needs beside a shell, and Debian's packages with them.
 const TOOLS: [&str; 7] = ["gcc", "make", "flex", "bison", "bc", "tar", "xz"];
@@ -31,7 +32,7 @@ pub enum Progress<'a> {
 }
 
 /// Build the kernel from `source`, or from the distribution's; what is in the cache is not built
-/// again.
+/// again, of a `source` as long as its files are the same.
 ///
 /// # Errors
 /// When the source or a tool is missing, or the kernel does not build.
@@ -41,6 +42,7 @@ pub fn build(
 ) -> Result<Built, Failure> {
     // What the user got wrong is said before what the machine lacks.
     let named = source.map(Source::check).transpose()?;
+    let fingerprint = named.as_ref().map(Source::fingerprint).transpose()?;
     let cache = cache()?;
     let impossible =
         |why: std::io::Error| Failure::machine(format!("cannot use {}: {why}", cache.display()));
@@ -52,6 +54,11 @@ pub fn build(
     progress(Progress::Begins("looking for the source"));
     let source = named.map_or_else(Source::of_distribution, Ok)?;
     let version = source.version().unwrap_or_else(|| "unknown".into());
+    let version = match fingerprint {
+        // The user's own may be another at each call.
+        Some(fingerprint) => format!("{version}{OWN}{fingerprint}"),
+        None => version,
+    };
     let place = cache.join(folder_name(&version));
     let built = Built { version, path: place.join(KERNEL), current: true };
     if built.path.is_file() {
@@ -82,17 +89,32 @@ pub fn build(
     Ok(built)
 }
 
-/// What this machine lacks to build a kernel, and the command that installs it; `None` when it
-/// lacks nothing.
+/// What this machine lacks to build a kernel, and the commands that install it and build; `None`
+/// when it lacks nothing.
 pub fn lacks() -> Option<(String, String)> {
     let mut missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !which(tool)).collect();
-    let mut packages = if missing.is_empty() { vec![] } else { vec![PACKAGES] };
-    if tree::installed().is_none() {
+    let (lacks_tools, lacks_source) = (!missing.is_empty(), tree::installed().is_none());
+    if lacks_source {
         missing.push("the kernel's source");
-        packages.push(tree::PACKAGE);
     }
-    let command = format!("sudo apt-get install {}", packages.join(" "));
-    (!missing.is_empty()).then(|| (missing.join(", "), command))
+    let offered = lacks_source && tree::is_offered();
+    (!missing.is_empty()).then(|| (missing.join(", "), commands(lacks_tools, lacks_source, offered)))
+}
+
+/// Only Debian 12 has the source as this package; others get it from where it is made.
+fn commands(lacks_tools: bool, lacks_source: bool, offered: bool) -> String {
+    let tools = lacks_tools.then_some(PACKAGES);
+    let packages: Vec<&str> = tools.into_iter().chain(offered.then_some(tree::PACKAGE)).collect();
+    let install = match packages.is_empty() {
+        true => String::new(),
+        false => format!("sudo apt-get install {} && ", packages.join(" ")),
+    };
+    match lacks_source && !offered {
+        true => format!(
+            "{install}blocklab kernel build --source linux-6.1.N.tar.xz, of https://kernel.org"
+        ),
+        false => format!("{install}blocklab kernel build"),
+    }
 }
 
 fn check_tools() -> Result<(), Failure> {
@@ -122,7 +144,8 @@ fn clear(place: &Path) -> Result<(), Failure> {
 }
 
 fn make(tree: &Path, objects: &Path, target: &str) -> Command {
-    let mut command = Command::new("make");
+    // What it has started would go on, for whoever ends us.
+    let mut command = ends_with_us("make");
     command.arg("-C").arg(tree).arg("ARCH=um").arg(format!("O={}", objects.display()));
     // What the user's shell says about flags is not part of the configuration.
     command.env_remove("MAKEFLAGS").env_remove("CFLAGS").env_remove("LDFLAGS");
@@ -206,13 +229,23 @@ fn compile(
     if status.success() && objects.join(KERNEL).is_file() {
         Ok(())
     } else {
-        Err(unbuilt("build", &std::fs::read_to_string(&log).unwrap_or_default()))
+        let failure = unbuilt("build", &std::fs::read_to_string(&log).unwrap_or_default());
+        Err(if crate::has_no_room(objects) { failure.help(tree::ROOM) } else { failure })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_commands_get_a_source_where_the_distribution_has_none() {
+        assert_eq!(commands(false, true, true), "sudo apt-get install linux-source-6.1 && blocklab kernel build");
+        assert!(commands(true, false, false).ends_with("bc xz-utils && blocklab kernel build"));
+        let elsewhere = commands(true, true, false);
+        assert!(elsewhere.contains("--source linux-6.1.N.tar.xz"), "{elsewhere}");
+        assert!(!elsewhere.contains("linux-source"), "{elsewhere}");
+    }
 
     #[test]
     fn what_somebody_else_put_into_the_cache_stays() {

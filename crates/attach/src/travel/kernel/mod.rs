@@ -16,10 +16,13 @@ const FRAGMENT: &str = include_str!("guest.config");
 /// The kernel in its folder of the cache.
 const KERNEL: &str = "linux";
 
+/// Between the version of a user's own source and its fingerprint.
+const OWN: char = '~';
+
 /// A kernel in the cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Built {
-    /// The version of its source.
+    /// The version of its source; behind a `~` is what tells a user's own from others.
     pub version: String,
     /// The kernel.
     pub path: PathBuf,
@@ -74,12 +77,14 @@ pub fn all(cache: &Path) -> Vec<Built> {
         }
     }
     found.sort_by_key(|built| {
-        let numbers: Vec<u64> = built
-            .version
+        let version = built.version.split(OWN).next().unwrap_or_default();
+        let numbers: Vec<u64> = version
             .split(|c: char| !c.is_ascii_digit())
             .map(|number| number.parse().unwrap_or(0))
             .collect();
-        std::cmp::Reverse((built.current, numbers))
+        // Of those of one version the last that was built.
+        let made = built.path.metadata().and_then(|about| about.modified()).ok();
+        std::cmp::Reverse((built.current, numbers, made))
     });
     found
 }
@@ -124,6 +129,24 @@ mod tests {
         let versions: Vec<&str> = found.iter().map(|built| built.version.as_str()).collect();
         assert_eq!(versions, ["6.1.10", "6.1.9", "9.9.9"]);
         assert!(found[0].current && !found[2].current);
+    }
+
+    #[test]
+    fn of_one_version_the_last_that_was_built_is_first() {
+        let name = format!("blocklab-kernels-own-{}", std::process::id());
+        let cache = std::env::temp_dir().join(name);
+        let own = ["6.1.9~99", "6.1.9", "6.1.9~11"];
+        for (version, hour) in own.iter().zip([1, 3, 2]) {
+            let folder = cache.join(folder_name(version));
+            std::fs::create_dir_all(&folder).unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(3600 * hour);
+            let kernel = std::fs::File::create(folder.join(KERNEL)).unwrap();
+            kernel.set_modified(time).unwrap();
+        }
+        let found = all(&cache);
+        std::fs::remove_dir_all(&cache).unwrap();
+        let versions: Vec<&str> = found.iter().map(|built| built.version.as_str()).collect();
+        assert_eq!(versions, ["6.1.9", "6.1.9~11", "6.1.9~99"]);
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! The kernel's source, and where it comes from.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sim::Digest;
 use study::Failure;
 
 /// Debian 12's package.
 pub(super) const PACKAGE: &str = "linux-source-6.1";
+
+/// What to do about a full disk.
+pub(super) const ROOM: &str =
+    "2 GiB of room are needed there; set XDG_CACHE_HOME to a folder that has it";
 
 /// A kernel's source.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +71,18 @@ impl Source {
         }
     }
 
+    /// Tells it from what stood at its place before: a digest of the names, lengths and times of its
+    /// files, by which `make`, too, knows what was changed.
+    pub(super) fn fingerprint(&self) -> Result<String, Failure> {
+        let (Source::Archive(path) | Source::Tree(path)) = self;
+        let mut digest = Digest::default();
+        add_files(&mut digest, path).map_err(|why| {
+            Failure::input(format!("--source {}: {why}", path.display()))
+                .expected("a kernel's source that can be read")
+        })?;
+        Ok(digest.to_string())
+    }
+
     /// Put a tree of our own at `to`; the source stays as it is.
     pub(super) fn unpack(&self, to: &Path) -> Result<(), Failure> {
         std::fs::create_dir(to).map_err(|why| self.unmade(to, &why.to_string()))?;
@@ -92,21 +110,38 @@ impl Source {
         let (Source::Archive(from) | Source::Tree(from)) = self;
         let what = format!("cannot unpack {} to {}: {why}", from.display(), to.display());
         if to.parent().is_some_and(crate::has_no_room) {
-            let help = "2 GiB of room are needed there; set XDG_CACHE_HOME to a folder that has it";
-            return Failure::machine(what).help(help);
+            return Failure::machine(what).help(ROOM);
         }
         Failure::input(what).expected("Linux's source, as a folder or a tar file")
     }
 }
 
-/// `VERSION.PATCHLEVEL.SUBLEVEL` of a tree's Makefile.
+/// A file, or all files of a folder in a fixed order; git's own are no source.
+fn add_files(digest: &mut Digest, path: &Path) -> std::io::Result<()> {
+    let about = path.symlink_metadata()?;
+    if !about.is_dir() {
+        path.as_os_str().as_encoded_bytes().iter().for_each(|&byte| digest.add(u64::from(byte)));
+        [about.len(), about.mtime() as u64, about.mtime_nsec() as u64]
+            .into_iter()
+            .for_each(|number| digest.add(number));
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(path)?.collect::<std::io::Result<Vec<_>>>()?;
+    let mut below: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
+    below.retain(|path| !path.ends_with(".git"));
+    below.sort();
+    below.iter().try_for_each(|path| add_files(digest, path))
+}
+
+/// `VERSION.PATCHLEVEL.SUBLEVEL` and `EXTRAVERSION` of a tree's Makefile.
 pub(super) fn tree_version(tree: &Path) -> Option<String> {
     let text = std::fs::read_to_string(tree.join("Makefile")).ok()?;
     let of = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('='));
         line.map(|value| value.trim().to_string())
     };
-    Some(format!("{}.{}.{}", of("VERSION")?, of("PATCHLEVEL")?, of("SUBLEVEL")?))
+    let extra = of("EXTRAVERSION").unwrap_or_default();
+    Some(format!("{}.{}.{}{extra}", of("VERSION")?, of("PATCHLEVEL")?, of("SUBLEVEL")?))
 }
 
 /// The newest of the distribution's archives.
@@ -117,6 +152,12 @@ pub(super) fn installed() -> Option<PathBuf> {
         name.starts_with("linux-source-") && name.contains(".tar")
     });
     archives.max()
+}
+
+/// Whether the distribution has the package.
+pub(super) fn is_offered() -> bool {
+    let asked = Command::new("apt-cache").args(["show", PACKAGE]).output();
+    asked.is_ok_and(|out| out.status.success() && !out.stdout.is_empty())
 }
 
 fn install() -> Result<(), Failure> {
@@ -152,8 +193,16 @@ mod tests {
         let makefile = "# SPDX\nVERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\nEXTRAVERSION =\n";
         std::fs::write(tree.join("Makefile"), makefile).unwrap();
         let version = Source::check(&tree).unwrap().version();
+        let fingerprint = || Source::check(&tree).unwrap().fingerprint().unwrap();
+        let (before, again) = (fingerprint(), fingerprint());
+        std::fs::write(tree.join("arch/um/a.c"), "int a;\n").unwrap();
+        let changed = fingerprint();
+        std::fs::write(tree.join("Makefile"), makefile.replace("ON =\n", "ON = -rc1\n")).unwrap();
+        let candidate = Source::check(&tree).unwrap().version();
         std::fs::remove_dir_all(&tree).unwrap();
         assert_eq!(version.as_deref(), Some("6.1.192"));
+        assert_eq!(candidate.as_deref(), Some("6.1.192-rc1"));
+        assert!(before == again && before != changed);
     }
 
     #[test]

@@ -71,19 +71,14 @@ fn available(meminfo: &str) -> Option<u64> {
 
 fn output_folder() -> Check {
     let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    let probe = folder.join(format!(".blocklab-doctor-{}", std::process::id()));
-    let made = std::fs::write(&probe, b"");
-    let _ = std::fs::remove_file(&probe);
+    let made = writable(folder);
     Check {
         name: "output folder",
         unlocks: "results: they are written to out/ below the current folder",
         ok: made.is_ok(),
         required: true,
-        found: match &made {
-            Ok(()) => "writable".into(),
-            Err(why) => format!("{}: {why}", folder.display()),
-        },
         command: made.is_err().then(|| "cd to a folder you may write to, or use --out DIR".into()),
+        found: made.map_or_else(|why| why, |_| "writable".into()),
     }
 }
 
@@ -106,15 +101,24 @@ fn disk_space() -> Check {
 fn cache_folder() -> Check {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let found = base.map_or(Err("no home folder".into()), |base| writable(base.join("blocklab")));
     Check {
         name: "cache folder",
         unlocks: "preparing a drive once instead of before every run",
-        ok: base.is_some(),
+        ok: found.is_ok(),
         required: false,
-        command: base.is_none().then(|| "export XDG_CACHE_HOME=$PWD/out/cache".into()),
-        found: base
-            .map_or("no home folder".into(), |base| base.join("blocklab").display().to_string()),
+        command: found.is_err().then(|| "export XDG_CACHE_HOME=$PWD/out/cache".into()),
+        found: found.unwrap_or_else(|why| why),
     }
+}
+
+/// The folder, which is made where there is none, if something can be written to it.
+fn writable(folder: PathBuf) -> Result<String, String> {
+    let probe = folder.join(format!(".doctor-{}", std::process::id()));
+    let made = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&probe, b""));
+    let _ = std::fs::remove_file(&probe);
+    let place = folder.display().to_string();
+    made.map(|()| place.clone()).map_err(|why| format!("{place}: {why}"))
 }
 
 /// The available bytes in the answer of `df -Pk`.
@@ -260,20 +264,20 @@ fn device(name: &'static str, path: &str, unlocks: &'static str, module: &str) -
 }
 
 fn io_uring() -> Check {
-    // The switch exists since Linux 6.6; before that io_uring could not be turned off.
-    let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
-    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let ok = match switch {
-        Some(switch) => switch.trim() == "0",
-        None => symbols.contains("io_uring_setup"),
-    };
+    // Tried: a switch of the kernel, a container's filter or an old kernel may be in the way.
+    let set_up = attach::frontend::ublk::io_uring_permitted();
+    let ok = set_up.is_ok();
     Check {
         name: "io_uring",
         unlocks: "fio's io_uring engine, ublk, direct I/O of mirrors",
         ok,
         required: false,
-        found: if ok { "on".into() } else { "off or not in this kernel".into() },
-        command: (!ok).then(|| "sudo sysctl kernel.io_uring_disabled=0".into()),
+        found: set_up.map_or_else(|why| why.to_string(), |()| "on".into()),
+        command: (!ok).then(|| match std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
+            Ok(switch) if switch.trim() != "0" => "sudo sysctl kernel.io_uring_disabled=0".into(),
+            // A container's filter of system calls, or a kernel before 5.1.
+            _ => "docker run --security-opt seccomp=unconfined".into(),
+        }),
     }
 }
 
@@ -285,7 +289,7 @@ fn guest_kernel() -> Check {
         ok: found.is_ok(),
         required: false,
         command: found.is_err().then(|| match &lacks {
-            Some((_, install)) => format!("{install} && blocklab kernel build"),
+            Some((_, commands)) => commands.clone(),
             None => "blocklab kernel build".into(),
         }),
         found: match (found, &lacks) {
@@ -389,6 +393,14 @@ mod tests {
                   /dev/vda 264 100 128 40% /\n";
         assert_eq!(df_free(df), Some(128 << 10));
         assert_eq!(df_free("df: no\n"), None);
+    }
+
+    #[test]
+    fn a_folder_that_takes_nothing_is_told() {
+        assert!(writable("/proc/blocklab".into()).unwrap_err().starts_with("/proc/blocklab: "));
+        let folder = std::env::temp_dir().join(format!("doctor-{}", std::process::id()));
+        assert_eq!(writable(folder.clone()), Ok(folder.display().to_string()));
+        std::fs::remove_dir(&folder).unwrap();
     }
 
     #[test]
