@@ -28,7 +28,7 @@ impl PlannedStudy {
         let run = self.numbered(number)?;
         let options = Options { cache, ..Options::default() };
         let queue = RunQueue::new(self, &options, watch, (Path::new(""), None));
-        let finished = queue.caught(number, run)?;
+        let finished = queue.one(number, run)?;
         finished.to_bytes(run).ok_or_else(|| {
             let why = finished.result.failed.unwrap_or_default();
             Failure::machine(format!("{} came to nothing: {why}", run.label))

@@ -20,6 +20,7 @@ mod figure;
 mod files;
 mod gone;
 mod grid;
+mod hashed;
 pub mod host;
 mod image;
 mod job_names;

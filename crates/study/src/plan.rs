@@ -12,6 +12,7 @@ use crate::digest;
 use crate::document::{Claim, Expect, Header, PreconditionStep, Report, RunSection};
 use crate::files::{FileSource, Files};
 use crate::grid::{self, GridPoint};
+use crate::hashed::HashedFile;
 use crate::library::CODE_VERSION;
 use crate::load::{self, Loaded, unreadable};
 use crate::locate;
@@ -189,7 +190,7 @@ fn plan_run(
     runner: &dyn Runner,
     grid: GridPoint,
     loaded: &Loaded,
-    hashes: &RefCell<BTreeMap<FileSource, String>>,
+    hashes: &RefCell<KnownFiles>,
     single: bool,
 ) -> Result<PlannedRun, Failure> {
     let GridPoint { params, repeat, point, part, tree } = grid;
@@ -201,6 +202,8 @@ fn plan_run(
     let precondition_files = hash_files(&files, hashes)?;
     let by_runner = runner.plan(&setup).map_err(with_cause)?;
     let all_files = hash_files(&files, hashes)?;
+    let hashed = all_files.iter().map(|(_, file)| Arc::clone(file)).collect();
+    let (precondition_files, all_files) = (names(&precondition_files), names(&all_files));
 
     let seed = (point.study.seed, repeat);
     let precondition_digest = (!point.precondition.is_empty()).then(|| {
@@ -233,6 +236,7 @@ fn plan_run(
         limits,
         digest,
         precondition_digest,
+        files: hashed,
         tree,
     };
     Ok(run)
@@ -323,25 +327,32 @@ fn check_steps(setup: &Setup) -> Result<(), Failure> {
     Ok(())
 }
 
-/// (name, content digest) of every file that was opened.
+/// Files that were read for some run already: each is hashed once.
+type KnownFiles = BTreeMap<FileSource, Arc<HashedFile>>;
+
+/// Every file that was opened, under its name.
 fn hash_files(
     files: &Files,
-    known: &RefCell<BTreeMap<FileSource, String>>,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut hashes = Vec::new();
+    known: &RefCell<KnownFiles>,
+) -> Result<Vec<(String, Arc<HashedFile>)>, Failure> {
+    let mut hashed = Vec::new();
     for (name, found) in files.opened() {
-        let hash = known.borrow().get(&found).cloned();
-        let hash = match hash {
-            Some(hash) => hash,
-            None => found
-                .open()
-                .and_then(digest::of_reader)
+        let file = known.borrow().get(&found).cloned();
+        let file = match file {
+            Some(file) => file,
+            None => HashedFile::of(found.clone())
+                .map(Arc::new)
                 .map_err(|error| unreadable("file", Path::new(&name), &error))?,
         };
-        known.borrow_mut().insert(found, hash.clone());
-        hashes.push((name, hash));
+        known.borrow_mut().insert(found, Arc::clone(&file));
+        hashed.push((name, file));
     }
-    Ok(hashes)
+    Ok(hashed)
+}
+
+/// (name, content digest) of each.
+fn names(files: &[(String, Arc<HashedFile>)]) -> Vec<(&str, &str)> {
+    files.iter().map(|(name, file)| (&**name, &*file.hash)).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One run of a plan: a point of the grid that is known to be sound.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use models::registry::WorkloadModel;
@@ -12,6 +13,7 @@ use crate::axis_value::AxisValue;
 use crate::document::Point;
 use crate::files::Files;
 use crate::grid::Part;
+use crate::hashed::HashedFile;
 use crate::host::{self, HostProfile};
 use crate::locate;
 use crate::recorder::Progress;
@@ -37,6 +39,8 @@ pub struct PlannedRun {
     pub digest: String,
     /// Digest of everything the preconditioned device depends on; `None` without preconditioning.
     pub precondition_digest: Option<String>,
+    /// What its digests say of files holds for these.
+    pub(crate) files: Vec<Arc<HashedFile>>,
     pub(crate) tree: Node,
 }
 
@@ -118,6 +122,11 @@ impl PlannedRun {
     /// The root of this run's random streams.
     pub(crate) fn rng(&self) -> Rng {
         rng(&self.point, self.repeat)
+    }
+
+    /// Refuse files that are others by now than those that its digests stand for.
+    pub(crate) fn check_files(&self) -> Result<(), Failure> {
+        self.files.iter().try_for_each(|file| file.check())
     }
 
     /// A new device.

@@ -180,7 +180,7 @@ impl<'a> RunQueue<'a> {
     fn work(&self) {
         while !self.failed.load(Ordering::Relaxed) {
             let Some(index) = self.drives.take_run() else { break };
-            let result = self.caught(index, &self.plan.runs[index]);
+            let result = self.one(index, &self.plan.runs[index]);
             self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
             let measured = result.map(|finished| Measured::new(index as u32, finished));
             *lock(&self.results[index]) = Some(measured);
@@ -188,13 +188,8 @@ impl<'a> RunQueue<'a> {
         }
     }
 
-    /// The run of that number; a panic is a failure.
-    pub(crate) fn caught(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
-        catch_unwind(AssertUnwindSafe(|| self.one(index, run)))
-            .unwrap_or_else(|payload| Err(self.panicked(run, &*payload)))
-    }
-
-    fn one(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
+    /// The run of that number, from what is kept or else anew.
+    pub(crate) fn one(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
         if let Some(finished) = self.kept.and_then(|kept| kept.load(run)) {
             self.watch.taken.fetch_add(1, Ordering::Relaxed);
             if let Some(digest) = run.precondition_digest.as_deref() {
@@ -203,12 +198,21 @@ impl<'a> RunQueue<'a> {
             return Ok(finished);
         }
         let began = Instant::now();
-        let finished = self.anew(index, run)?;
+        run.check_files()?;
+        let finished = self.caught(index, run);
+        // What a file that changed meanwhile gave is no result of this digest, and no fault either.
+        let finished = run.check_files().and(finished)?;
         let kept = self.kept.map(|kept| kept.store(run, &finished, began.elapsed()));
         if let Some(Err(why)) = kept {
             lock(&self.notes).push(format!("{} could not be kept meanwhile: {why}", run.label));
         }
         Ok(finished)
+    }
+
+    /// The run of that number; a panic is a failure.
+    fn caught(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
+        catch_unwind(AssertUnwindSafe(|| self.anew(index, run)))
+            .unwrap_or_else(|payload| Err(self.panicked(run, &*payload)))
     }
 
     fn anew(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
@@ -281,7 +285,9 @@ impl RunQueue<'_> {
             Err(damage) => lock(&self.notes).push(damage),
         }
         let began = Instant::now();
-        let prepared = precondition(run, files, progress)?;
+        let prepared = precondition(run, files, progress);
+        // It is stored under the digest of the files as they were.
+        let prepared = run.check_files().and(prepared)?;
         // Without a cache the same study runs as well, only slower.
         if began.elapsed() >= cache.worth
             && let Err(error) = cache.store(digest, &prepared)
