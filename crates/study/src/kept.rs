@@ -1,7 +1,7 @@
 //! Finished runs as files: of a study that was interrupted, and of other machines that took a part
 //! of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest;
+use crate::plan::PlannedStudy;
 use crate::planned::PlannedRun;
 use crate::prepared::Gate;
+use crate::process;
 use crate::runner::RunResult;
 use crate::tables::Tables;
 
@@ -133,15 +135,28 @@ impl Kept {
         })
     }
 
-    /// In one piece.
     fn write(&self, run: &PlannedRun, bytes: &[u8]) -> io::Result<()> {
+        match self.write_once(run, bytes) {
+            // Another study with this target was finished meanwhile, and removed the folder.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => self.write_once(run, bytes),
+            other => other,
+        }
+    }
+
+    /// In one piece, whoever else writes the same run.
+    fn write_once(&self, run: &PlannedRun, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let file = self.file(run);
-        let partial = file.with_extension("partial");
-        let mut new = fs::File::create(&partial)?;
-        new.write_all(bytes)?;
-        new.sync_data()?;
-        fs::rename(partial, file)
+        let partial = file.with_extension(format!("{}.partial", process::unique_name()));
+        let write = || {
+            let mut new = fs::File::create_new(&partial)?;
+            new.write_all(bytes)?;
+            new.sync_data()?;
+            fs::rename(&partial, file)
+        };
+        write().inspect_err(|_| {
+            let _ = fs::remove_file(&partial);
+        })
     }
 
     /// Whether there may be any.
@@ -149,48 +164,152 @@ impl Kept {
         self.folder.exists()
     }
 
-    /// The study is finished.
-    pub(crate) fn clear(&self) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if is_row(&entry.path()) {
-                // What does not go is of the same digests, and so does no harm.
-                let _ = fs::remove_file(entry.path());
-            }
+    /// What a reader must know of the runs that stay when `plan` is finished: those that a study
+    /// of other settings has yet to take.
+    pub(crate) fn others(&self, plan: &PlannedStudy) -> Option<String> {
+        let rows = self.rows().filter(|row| row.extension().is_some_and(|end| end == "run"));
+        let others = rows.filter(of_others(plan)).count();
+        let folder = self.folder.display();
+        (others > 0).then(|| {
+            format!(
+                "{folder} keeps {others} finished runs of other settings or of another version: \
+                 the command that they are of goes on from there; without them: rm -r {folder}"
+            )
+        })
+    }
+
+    /// The study is finished: its own runs need not be kept any longer.
+    pub(crate) fn clear(&self, plan: &PlannedStudy) {
+        let other = of_others(plan);
+        for row in self.rows().filter(|row| !other(row)) {
+            // What does not go is of the same digests, and so does no harm.
+            let _ = fs::remove_file(row);
         }
-        // It stays while there is something in it that is not ours.
+        // It stays while there is something else in it.
         let _ = fs::remove_dir(&self.folder);
+    }
+
+    /// Every file of a run, whole or being written.
+    fn rows(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| digest_of(path).is_some())
     }
 }
 
-/// Whether a file is one of ours by its name: a run's digest, whole or being written.
-fn is_row(file: &Path) -> bool {
-    let extension = file.extension().is_some_and(|end| end == "run" || end == "partial");
-    extension && file.file_stem().and_then(|stem| stem.to_str()).is_some_and(digest::is_one)
+/// Whether a row is of no run of `plan`.
+fn of_others(plan: &PlannedStudy) -> impl Fn(&PathBuf) -> bool {
+    let ours: BTreeSet<&str> = plan.runs.iter().map(|run| &*run.digest).collect();
+    move |row| digest_of(row).is_none_or(|digest| !ours.contains(digest))
+}
+
+/// The run of a file that is one of ours by its name: a digest, and whether it is whole.
+fn digest_of(file: &Path) -> Option<&str> {
+    let (digest, end) = file.file_name()?.to_str()?.split_once('.')?;
+    let ours = end == "run" || end == "partial" || end.ends_with(".partial");
+    (ours && digest::is_one(digest)).then_some(digest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
+    use crate::run::Watch;
+
+    const STUDY: &str = "[device.null]\n[workload.fio]\n[run]\nrequests = 9\n";
+
+    fn home(name: &str) -> PathBuf {
+        let home = std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&home);
+        home
+    }
+
+    fn plan() -> PlannedStudy {
+        PlannedStudy::parse("kept", STUDY).unwrap()
+    }
+
+    fn measured(plan: &PlannedStudy) -> Vec<u8> {
+        plan.measure(0, None, &Watch::new(plan)).unwrap()
+    }
 
     #[test]
     fn what_is_not_a_run_of_ours_stays() {
-        let home = std::env::temp_dir().join(format!("blocklab-kept-{}", std::process::id()));
-        let kept = Kept::beside(&home.join("results"));
-        kept.clear();
+        let home = home("kept");
+        let (kept, plan) = (Kept::beside(&home.join("results")), plan());
+        kept.clear(&plan);
         fs::create_dir_all(&kept.folder).unwrap();
-        let foreign = ["mine.run", "notes", "0123.run"].map(|name| kept.folder.join(name));
-        let digest = digest::of(&"a run");
-        let ours = ["run", "partial"].map(|end| kept.folder.join(format!("{digest}.{end}")));
+        let other = digest::of(&"a run");
+        let others = ["run", "partial", "a-1.partial"].map(|end| format!("{other}.{end}"));
+        let names = ["mine.run", "notes", "0123.run"].map(String::from).into_iter().chain(others);
+        let foreign: Vec<PathBuf> = names.map(|name| kept.folder.join(name)).collect();
+        let digest = &plan.runs[0].digest;
+        let ours = ["run", "partial", "a-1.partial"];
+        let ours = ours.map(|end| kept.folder.join(format!("{digest}.{end}")));
         for file in foreign.iter().chain(&ours) {
             fs::write(file, "{}").unwrap();
         }
-        kept.clear();
+        kept.clear(&plan);
         assert!(foreign.iter().all(|file| file.exists()) && !ours.iter().any(|file| file.exists()));
         for file in foreign {
             fs::remove_file(file).unwrap();
         }
-        kept.clear();
+        assert_eq!(kept.others(&plan), None);
+        kept.clear(&plan);
         assert!(!kept.folder.exists());
         fs::remove_dir(home).unwrap();
+    }
+
+    #[test]
+    fn runs_of_other_settings_outlive_a_look_with_the_same_target() {
+        let home = home("kept-others");
+        let target = home.join("results");
+        let (kept, wide) = (
+            Kept::beside(&target),
+            PlannedStudy::parse("kept", &format!("{STUDY}[sweep]\n'run.requests' = [7, 8]\n"))
+                .unwrap(),
+        );
+        wide.take(0, &measured(&wide), &target).unwrap();
+        for records in [false, true] {
+            let plan = plan();
+            plan.take(0, &measured(&plan), &target).unwrap();
+            let options = Options { out: Some(target.clone()), records, ..Options::default() };
+            let results = crate::run::run(&plan, &options, &Watch::new(&plan)).unwrap();
+            assert_eq!((wide.left(&target), plan.left(&target)), (vec![1], vec![0]));
+            let notes = results.notes.join("\n");
+            let rm = format!(
+                "keeps 1 finished runs of other settings or of another version: the \
+                              command that they are of goes on from there; without them: rm -r {}",
+                kept.folder.display()
+            );
+            assert!(notes.contains(&rm), "{notes}");
+        }
+        let options = Options { out: Some(target.clone()), ..Options::default() };
+        let results = crate::run::run(&wide, &options, &Watch::new(&wide)).unwrap();
+        assert!(results.notes.iter().all(|note| !note.contains("rm -r")), "{:?}", results.notes);
+        assert!(!kept.folder.exists());
+        fs::remove_dir_all(home).unwrap();
+    }
+
+    #[test]
+    fn two_may_keep_the_same_run_at_the_same_time() {
+        let home = home("kept-two");
+        let (target, plan) = (home.join("results"), plan());
+        let bytes = measured(&plan);
+        let keep = || (0..200).try_for_each(|_| plan.take(0, &bytes, &target));
+        let (one, other) = std::thread::scope(|scope| {
+            let threads = [scope.spawn(keep), scope.spawn(keep)];
+            let [one, other] = threads.map(|thread| thread.join().unwrap());
+            (one, other)
+        });
+        assert_eq!((one, other), (Ok(()), Ok(())));
+        assert_eq!(plan.left(&target), Vec::<usize>::new());
+        let kept = Kept::beside(&target);
+        assert_eq!(kept.rows().count(), 1, "nothing unfinished is left");
+        // What cannot take its place is not left either.
+        let file = kept.file(&plan.runs[0]);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(plan.take(0, &bytes, &target).is_err());
+        assert_eq!(kept.rows().count(), 1, "the folder in its place");
+        fs::remove_dir_all(home).unwrap();
     }
 }

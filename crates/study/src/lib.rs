@@ -45,6 +45,7 @@ mod plan;
 mod planned;
 mod precondition;
 mod prepared;
+mod process;
 pub mod program;
 mod recorder;
 mod records;

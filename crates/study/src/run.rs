@@ -81,11 +81,12 @@ pub fn run(plan: &PlannedStudy, options: &Options, watch: &Watch) -> Result<Resu
             "{taken} runs were finished before, by a study that was interrupted or elsewhere"
         ));
     }
+    notes.extend(kept.others(plan));
     if kept.is_used() {
         output.replaces_what_was_kept();
     }
     let results = Results::write(plan, options, results, notes, began.elapsed(), output)?;
-    kept.clear();
+    kept.clear(plan);
     Ok(results)
 }
 
