@@ -246,7 +246,7 @@ def _measure(
 
 def _keep(place: Path, image: bytes) -> None:
     """Write a drive's image in one piece; without it the drive is made anew."""
-    partial = place.with_name(f".{place.name}.partial-{os.getpid()}")
+    partial = place.with_name(f".{place.name}.partial-{os.uname().nodename}-{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(image)

@@ -15,6 +15,21 @@ use crate::units::{Bytes, Lba, Nanos};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotError(pub String);
 
+impl SnapshotError {
+    /// A table that cannot be read at byte `offset`.
+    pub(crate) fn of_read(offset: u64, why: &std::io::Error) -> SnapshotError {
+        SnapshotError(format!("{UNREADABLE} at byte {offset}: {why}"))
+    }
+
+    /// True when the state could not be read: then nothing is known to be wrong with it.
+    pub fn is_of_read(&self) -> bool {
+        self.0.starts_with(UNREADABLE)
+    }
+}
+
+/// What errors of reading begin with; those of damage have words of their own.
+const UNREADABLE: &str = "its table cannot be read";
+
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "saved device state: {}", self.0)

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use sim::{BlobSource, Bytes, Device, Loader, Nanos, Saver, SnapshotError};
 
 use crate::prepared::{Gate, Prepared};
+use crate::process;
 
 const MAGIC: &[u8; 8] = b"blkimg\x01\n";
 /// Magic, lengths of blobs, small stream and meta, SHA-256 over the last two.
@@ -28,6 +29,10 @@ const PRELUDE: u64 = 8 + 3 * 8 + 32;
 const BYTES_MAX: &str = "BLOCKLAB_CACHE_MAX";
 /// Without the variable.
 const BYTES_MAX_USUAL: Size = Size(Bytes::from_gib(2));
+/// Somebody may be about to start from a drive that was used so lately, on another machine, too.
+const RECENT: Duration = Duration::from_secs(3600);
+/// So many times the bound, they go all the same: a disk is not to be filled.
+const RECENT_MAX: u64 = 4;
 /// Nobody writes an image for so long.
 const PARTIAL_AGE: Duration = Duration::from_secs(3600);
 
@@ -38,7 +43,8 @@ pub struct Cache {
     pub directory: PathBuf,
     /// Preconditioning that took less than this is not worth a file.
     pub worth: Duration,
-    /// Beyond this many bytes, the images that were not used for longest are removed.
+    /// Beyond this many bytes, the images that were not used for longest are removed; of those that
+    /// were used within the last hour, beyond four times as many. 0: none is kept.
     pub bytes_max: u64,
 }
 
@@ -122,7 +128,7 @@ impl Cache {
     /// configuration. `Ok(None)` when there is none.
     ///
     /// # Errors
-    /// Says what is wrong with the image; it is removed then.
+    /// Says what is wrong with the image. One that is damaged is removed.
     pub(crate) fn load(
         &self,
         digest: &str,
@@ -133,11 +139,14 @@ impl Cache {
             Ok(prepared) => Ok(Some(prepared)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
-                let _ = fs::remove_file(&path);
-                Err(format!(
-                    "the saved drive {} was damaged ({error}) and made anew",
-                    path.display()
-                ))
+                let damaged = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
+                let what = if damaged.contains(&error.kind()) {
+                    let _ = fs::remove_file(&path);
+                    "was damaged"
+                } else {
+                    "could not be read"
+                };
+                Err(format!("the saved drive {} {what} ({error}) and made anew", path.display()))
             }
         }
     }
@@ -149,25 +158,41 @@ impl Cache {
         path
     }
 
-    /// Keep a drive, and remove the oldest ones beyond the bound.
-    pub(crate) fn store(&self, digest: &str, prepared: &Prepared) -> io::Result<()> {
+    /// Keep a drive, and remove the oldest ones beyond the bound. Returns what a reader must know.
+    pub(crate) fn store(&self, digest: &str, prepared: &Prepared) -> io::Result<Option<String>> {
+        if self.bytes_max == 0 {
+            return Ok(None);
+        }
         fs::create_dir_all(&self.directory)?;
-        let partial = self.directory.join(format!(".{digest}.partial-{}", std::process::id()));
-        let written =
-            write(&partial, prepared).and_then(|()| fs::rename(&partial, self.path(digest)));
+        let unique = process::unique_name();
+        let partial = self.directory.join(format!(".{digest}.partial-{unique}"));
+        let path = self.path(digest);
+        let written = write(&partial, prepared).and_then(|()| fs::rename(&partial, &path));
         if written.is_err() {
             let _ = fs::remove_file(&partial);
         }
         written?;
-        self.evict()
+        self.evict(&path)?;
+        let bytes = path.metadata().map_or(0, |about| about.len());
+        Ok((bytes > self.bytes_max).then(|| {
+            let (bytes, most) = (Bytes(bytes), Bytes(self.bytes_max));
+            format!(
+                "the saved drive {} alone takes {bytes}, more than the {most} of {BYTES_MAX}: it \
+                 stays until another one is kept",
+                path.display()
+            )
+        }))
     }
 
-    fn evict(&self) -> io::Result<()> {
-        self.sweep(SystemTime::now())?;
+    /// Remove what is beyond the bound, but for what was stored just now.
+    fn evict(&self, stored: &Path) -> io::Result<()> {
+        let now = SystemTime::now();
+        self.sweep(now)?;
         let images = self.images()?;
         let mut total: u64 = images.iter().map(|image| image.bytes).sum();
-        for image in images {
-            if total <= self.bytes_max {
+        for image in images.into_iter().filter(|image| image.path != stored) {
+            let factor = if image.used + RECENT > now { RECENT_MAX } else { 1 };
+            if total <= self.bytes_max.saturating_mul(factor) {
                 break;
             }
             remove(&image.path)?;
@@ -273,7 +298,10 @@ pub fn read_image(
     let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
     let file = File::open(path)?;
     let mut prelude = [0; PRELUDE as usize];
-    file.read_exact_at(&mut prelude, 0).map_err(|_| damaged("it ends within its first bytes"))?;
+    file.read_exact_at(&mut prelude, 0).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged("it ends within its first bytes"),
+        _ => error,
+    })?;
     if &prelude[..8] != MAGIC {
         return Err(damaged("it does not begin like an image"));
     }
@@ -363,6 +391,36 @@ mod tests {
             assert!(cache.load("d", drive()).is_err(), "cut at {at} unnoticed");
         }
         assert!(cache.load("d", drive()).unwrap().is_none());
+        fs::remove_dir_all(&cache.directory).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_called_damaged() {
+        let cache = cache("image-unreadable");
+        // A folder in its place opens, and gives no bytes.
+        fs::create_dir_all(cache.path("d")).unwrap();
+        let why = cache.load("d", drive()).err().expect("it is no image");
+        assert!(why.contains("could not be read") && !why.contains("damaged"), "{why}");
+        assert!(cache.path("d").exists());
+        fs::remove_dir_all(&cache.directory).unwrap();
+    }
+
+    #[test]
+    fn what_was_stored_just_now_or_used_lately_stays() {
+        let mut cache = cache("image-recent");
+        cache.bytes_max = 1;
+        for digest in ["a", "b"] {
+            let note = cache.store(digest, &Prepared::fresh(drive())).unwrap().unwrap();
+            assert!(cache.path(digest).exists());
+            assert!(note.contains("more than the 1 B of BLOCKLAB_CACHE_MAX"), "{note}");
+        }
+        assert!(!cache.path("a").exists(), "a disk is not to be filled");
+        cache.bytes_max = cache.images().unwrap()[0].bytes;
+        for digest in ["c", "d", "e", "f"] {
+            assert_eq!(cache.store(digest, &Prepared::fresh(drive())).unwrap(), None);
+        }
+        let kept = ["b", "c", "d", "e", "f"].map(|digest| cache.path(digest).exists());
+        assert_eq!(kept, [false, true, true, true, true], "of the last hour, four times as much");
         fs::remove_dir_all(&cache.directory).unwrap();
     }
 

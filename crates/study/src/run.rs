@@ -136,6 +136,15 @@ pub(crate) struct RunQueue<'a> {
     drives: SharedDrives<'a>,
 }
 
+/// Whose drive a run starts from.
+#[derive(Clone, Copy)]
+enum DriveSource {
+    /// That of all runs with its preconditioning.
+    Shared,
+    /// One of its own: the shared one cannot be read any more.
+    Own,
+}
+
 impl<'a> RunQueue<'a> {
     pub(crate) fn new(
         plan: &'a PlannedStudy,
@@ -212,18 +221,36 @@ impl<'a> RunQueue<'a> {
 
     /// The run of that number; a panic is a failure.
     fn caught(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
-        catch_unwind(AssertUnwindSafe(|| self.anew(index, run)))
-            .unwrap_or_else(|payload| Err(self.panicked(run, &*payload)))
+        let attempt = |source| catch_unwind(AssertUnwindSafe(|| self.anew(index, run, source)));
+        let finished = attempt(DriveSource::Shared).or_else(|payload| {
+            match payload.downcast_ref::<SnapshotError>() {
+                // On a file system of several machines, another may have removed it under way.
+                Some(why) if why.is_of_read() => {
+                    lock(&self.notes).push(format!(
+                        "the saved drive of {} vanished while it ran, which was repeated: {}",
+                        run.label, why.0
+                    ));
+                    attempt(DriveSource::Own)
+                }
+                _ => Err(payload),
+            }
+        });
+        finished.unwrap_or_else(|payload| Err(self.panicked(run, &*payload)))
     }
 
-    fn anew(&self, index: usize, run: &PlannedRun) -> Result<Finished, Failure> {
+    fn anew(
+        &self,
+        index: usize,
+        run: &PlannedRun,
+        source: DriveSource,
+    ) -> Result<Finished, Failure> {
         let files = Files::new(&self.plan.directory);
         let progress = &self.watch.runs[index];
-        let prepared = match run.precondition_digest.as_deref() {
-            None => Prepared::fresh(run.build_device()?),
-            Some(digest) => {
-                self.drives.fork(digest, || self.make(digest, run, &files, progress))?
-            }
+        let make = |digest| self.make(digest, run, &files, progress);
+        let prepared = match (run.precondition_digest.as_deref(), source) {
+            (None, _) => Prepared::fresh(run.build_device()?),
+            (Some(digest), DriveSource::Shared) => self.drives.fork(digest, || make(digest))?,
+            (Some(digest), DriveSource::Own) => make(digest)?,
         };
         let Prepared { device, start, gate, mut notes } = prepared;
         let mut spools = Spools::begin(
@@ -255,6 +282,12 @@ impl<'a> RunQueue<'a> {
     /// Why a run unwound: its saved drive is damaged, or there is a bug.
     fn panicked(&self, run: &PlannedRun, payload: &(dyn Any + Send)) -> Failure {
         match (payload.downcast_ref::<SnapshotError>(), &self.options.cache) {
+            (Some(why), Some(cache)) if why.is_of_read() => {
+                let place = cache.path(run.precondition_digest.as_deref().unwrap_or_default());
+                Failure::machine(format!("the saved drive {}: {}", place.display(), why.0))
+                    .expected("a file that can be read as long as the run lasts")
+                    .help("run the study again; --no-cache makes the drive anew, without the file")
+            }
             (Some(damage), Some(cache)) => {
                 let digest = run.precondition_digest.as_deref().unwrap_or_default();
                 let place = cache.remove(digest);
@@ -290,11 +323,12 @@ impl RunQueue<'_> {
         // It is stored under the digest of the files as they were.
         let prepared = run.check_files().and(prepared)?;
         // Without a cache the same study runs as well, only slower.
-        if began.elapsed() >= cache.worth
-            && let Err(error) = cache.store(digest, &prepared)
-        {
-            let place = cache.directory.display();
-            lock(&self.notes).push(format!("the drive could not be kept in {place}: {error}"));
+        if began.elapsed() >= cache.worth {
+            let note = cache.store(digest, &prepared).unwrap_or_else(|error| {
+                let place = cache.directory.display();
+                Some(format!("the drive could not be kept in {place}: {error}"))
+            });
+            lock(&self.notes).extend(note);
         }
         Ok(prepared)
     }

@@ -319,11 +319,12 @@ impl<T: Word> CowVec<T> {
         let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
         let source = self.source.as_ref().expect("a stored chunk has a source");
         if let Err(error) = source.read_at(offset, &mut bytes) {
-            broken(format!("its table cannot be read at byte {offset}: {error}"));
+            broken(SnapshotError::of_read(offset, &error));
         }
         let (digest, words) = bytes.split_at(DIGEST_BYTES);
         if digest != digest_of(offset, words) {
-            broken(format!("its table at byte {offset} does not match its digest"));
+            let what = format!("its table at byte {offset} does not match its digest");
+            broken(SnapshotError(what));
         }
         for (slot, word) in to.iter_mut().zip(words.chunks_exact(T::BYTES)) {
             *slot = T::get(word);
@@ -350,8 +351,8 @@ fn digest_of(offset: u64, bytes: &[u8]) -> [u8; DIGEST_BYTES] {
 
 /// A chunk is read in the middle of a run, where nothing expects an error, so the run is unwound to
 /// whoever started it. No message is printed on the way: that is for them.
-fn broken(what: String) -> ! {
-    std::panic::resume_unwind(Box::new(SnapshotError(what)))
+fn broken(what: SnapshotError) -> ! {
+    std::panic::resume_unwind(Box::new(what))
 }
 
 fn blank<T: Word>(value: T) -> Box<[T; CHUNK]> {
@@ -562,6 +563,7 @@ mod tests {
             let payload = std::panic::catch_unwind(read).unwrap_err();
             let error = payload.downcast::<SnapshotError>().unwrap();
             assert!(error.0.contains(what) && error.0.contains("byte 65544"), "{error}");
+            assert_eq!(error.is_of_read(), what == "read", "{error}");
         }
     }
 

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use study::{Cache, Failure, Options, PlannedStudy, Results, Watch, run};
+use serde_json::Value;
+use study::{
+    Cache, Failure, Job, Options, PlannedStudy, Results, RunResult, Runner, Setup, Simulated,
+    Watch, run,
+};
 
 const STUDY: &str = r#"
 [device.ssd]
@@ -42,17 +46,20 @@ impl Bench {
     fn try_run(&self, cached: bool) -> Result<Results, Failure> {
         let plan =
             PlannedStudy::read(self.directory.join("study.toml").to_str().unwrap(), &[]).unwrap();
+        run(&plan, &self.options(cached), &Watch::new(&plan))
+    }
+
+    fn options(&self, cached: bool) -> Options {
         let cache = Cache {
             directory: self.directory.join("cache"),
             worth: Duration::ZERO,
             bytes_max: 1 << 30,
         };
-        let options = Options {
+        Options {
             out: Some(self.directory.join("out")),
             cache: cached.then_some(cache),
             ..Options::default()
-        };
-        run(&plan, &options, &Watch::new(&plan))
+        }
     }
 
     fn images(&self) -> Vec<PathBuf> {
@@ -109,6 +116,49 @@ fn damage_inside_a_table_ends_the_run_and_the_image() {
     assert!(failure.message.contains(image.to_str().unwrap()), "{failure}");
     assert!(bench.images().is_empty());
     assert_eq!(first.result_digest, bench.run(true).result_digest, "the drive is made anew");
+}
+
+/// Cuts the image short in the middle of a run, as far as its open file goes: what is lost is as
+/// lost as when another machine has removed it.
+#[derive(Debug)]
+struct Cutting {
+    image: PathBuf,
+}
+
+impl Runner for Cutting {
+    fn plan(&self, setup: &Setup) -> Result<Option<Value>, Failure> {
+        Simulated.plan(setup)
+    }
+
+    fn run(&self, job: Job) -> Result<RunResult, Failure> {
+        std::fs::OpenOptions::new().write(true).open(&self.image).unwrap().set_len(99).unwrap();
+        Simulated.run(job)
+    }
+}
+
+#[test]
+fn an_image_that_vanishes_under_a_run_repeats_it() {
+    let bench = Bench::new("cache-vanished");
+    let first = bench.run(true);
+    let image = bench.images()[0].clone();
+    let study = bench.directory.join("study.toml");
+    let runner = Box::new(Cutting { image });
+    let plan = PlannedStudy::read_for(runner, study.to_str().unwrap(), &[]).unwrap();
+    let again = run(&plan, &bench.options(true), &Watch::new(&plan)).unwrap();
+    assert_eq!(first.result_digest, again.result_digest);
+    assert!(again.notes[0].contains("vanished while it ran"), "{:?}", again.notes);
+}
+
+#[test]
+fn a_drive_is_kept_that_is_larger_than_the_cache() {
+    let bench = Bench::new("cache-small");
+    let study = bench.directory.join("study.toml");
+    let plan = PlannedStudy::read(study.to_str().unwrap(), &[]).unwrap();
+    let cache = Cache { bytes_max: 1, ..Cache::at(bench.directory.join("cache")) };
+    let place = plan.prepare(0, &cache, &Watch::new(&plan)).unwrap().expect("it is kept");
+    assert!(place.exists());
+    let cache = Cache { bytes_max: 0, ..Cache::at(bench.directory.join("none")) };
+    assert_eq!(plan.prepare(0, &cache, &Watch::new(&plan)).unwrap(), None);
 }
 
 /// Run with `cargo test --release -p blocklab-study --test study -- --ignored --nocapture`.
