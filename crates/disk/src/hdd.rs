@@ -482,7 +482,7 @@ impl Device for Hdd {
             ("rotate", Nanos(c.rotate_ns)),
             ("transfer", Nanos(c.transfer_ns)),
         ];
-        out.units.push(Unit { name: "arm".into(), busy });
+        out.units.push(Unit::medium("arm", busy));
     }
 
     fn boxed_clone(&self) -> Box<dyn Device> {

@@ -7,8 +7,28 @@ use crate::units::Nanos;
 pub struct Unit {
     /// Name of the unit, such as `channel0.die3`.
     pub name: String,
+    /// What it is a part of.
+    pub kind: UnitKind,
     /// (what, time) pairs; `what` as in [`crate::Span`].
     pub busy: Vec<(&'static str, Nanos)>,
+}
+
+/// What a unit is a part of: shares of different kinds have no mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnitKind {
+    /// A drive: a die, its channel, an arm.
+    Medium,
+    /// Nothing: it stands for a device of which no more is known.
+    Server,
+    /// The host's processor.
+    Core,
+}
+
+impl Unit {
+    /// A part of a drive.
+    pub fn medium(name: impl Into<String>, busy: Vec<(&'static str, Nanos)>) -> Unit {
+        Unit { name: name.into(), kind: UnitKind::Medium, busy }
+    }
 }
 
 /// How often the blocks of one unit of a flash device were erased.

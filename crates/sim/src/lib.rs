@@ -25,7 +25,7 @@ pub mod testing;
 mod units;
 mod workload;
 
-pub use counters::{Counters, Unit, Wear};
+pub use counters::{Counters, Unit, UnitKind, Wear};
 pub use cow::{CowVec, Word};
 pub use device::{BadRequest, Busy, Completion, Completions, Device, Limits, LostWrite, Survivors};
 pub use digest::Digest;

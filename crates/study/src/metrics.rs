@@ -7,7 +7,7 @@ use config::{Failure, names};
 use models::registry::PARTS;
 use serde_json::{Map, Value};
 use sim::metric::{Formula, Metric};
-use sim::{Counters, Device, Histogram, Nanos, Op, Outcome};
+use sim::{Counters, Device, Histogram, Nanos, Op, Outcome, UnitKind};
 
 use crate::job_names;
 use crate::observe::Series;
@@ -54,9 +54,14 @@ const PLAIN: [(&str, &str, &str); 19] = [
     (
         "utilisation_mean",
         "share",
-        "mean share of the measured time that the dies (or the arm) were busy",
+        "mean share of the measured time that the dies (or the arm) were busy; a host's cores are \
+         none of them",
     ),
-    ("utilisation_max", "share", "share of the measured time that the busiest unit was busy"),
+    (
+        "utilisation_max",
+        "share",
+        "share of the measured time that the busiest die, channel or arm was busy",
+    ),
     ("latency_us_mean", "us", "mean response time, waiting for the queue included"),
     ("read_latency_us_mean", "us", "mean response time of reads"),
     ("write_latency_us_mean", "us", "mean response time of writes"),
@@ -257,8 +262,12 @@ fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {
     }
 }
 
-/// (mean over the leaves, largest) share of the time that the device's units were busy.
+/// (mean over the leaves, largest) share of the time that the drive's units were busy; what stands
+/// for a drive counts only where there is none.
 pub fn utilisation(total: &Counters, time: Nanos) -> Option<(f64, f64)> {
+    let of = |kind| total.units.iter().filter(move |unit: &&sim::Unit| unit.kind == kind);
+    let media = of(UnitKind::Medium).next().is_some();
+    let drives = || of(if media { UnitKind::Medium } else { UnitKind::Server });
     let share = |unit: &sim::Unit| {
         let busy: u64 = unit.busy.iter().map(|(_, time)| time.0).sum();
         (busy as f64 / time.0 as f64).min(1.0)
@@ -268,9 +277,9 @@ pub fn utilisation(total: &Counters, time: Nanos) -> Option<(f64, f64)> {
         let below = format!("{}.", unit.name);
         !total.units.iter().any(|other| other.name.starts_with(&below))
     };
-    let leaves: Vec<f64> = total.units.iter().filter(|u| is_leaf(u)).map(share).collect();
+    let leaves: Vec<f64> = drives().filter(|u| is_leaf(u)).map(share).collect();
     let mean = leaves.iter().sum::<f64>() / leaves.len() as f64;
-    let max = total.units.iter().map(share).fold(0.0, f64::max);
+    let max = drives().map(share).fold(0.0, f64::max);
     (time.0 > 0 && !leaves.is_empty()).then_some((mean, max))
 }
 
@@ -339,6 +348,29 @@ mod tests {
             assert!(error.contains(&format!("did you mean `{near}`?")), "{name}: {error}");
         }
         assert!(!check_name("zzqq").unwrap_err().to_string().contains("did you mean"));
+    }
+
+    #[test]
+    fn a_drives_utilisation_is_not_that_of_cores_or_servers_beside_it() {
+        let unit = |kind, name: String, percent: u64| {
+            let busy = vec![("work", Nanos::from_millis(10 * percent))];
+            sim::Unit { name, kind, busy }
+        };
+        let utilised = |units: Vec<sim::Unit>| {
+            let total = Counters { units, ..Counters::default() };
+            utilisation(&total, Nanos::from_secs(1))
+        };
+        let near = |(mean, max): (f64, f64), expected: (f64, f64)| {
+            (mean - expected.0).abs() < 1e-9 && (max - expected.1).abs() < 1e-9
+        };
+        let cores = || (0..4).map(|n| unit(UnitKind::Core, format!("core {n}"), 95));
+        let dies = (0..8).map(|n| unit(UnitKind::Medium, format!("channel0.die{n}"), 20));
+        let channel = unit(UnitKind::Medium, "channel0".into(), 30);
+        let server = || unit(UnitKind::Server, "server".into(), 90);
+        let all = cores().chain(dies).chain([channel, server()]).collect();
+        assert!(near(utilised(all).unwrap(), (0.2, 0.3)));
+        assert!(near(utilised(cores().chain([server()]).collect()).unwrap(), (0.9, 0.9)));
+        assert_eq!(utilised(cores().collect()), None);
     }
 
     #[test]

@@ -497,7 +497,7 @@ impl Device for DisksimSsd {
                 ("host", Nanos(element.counts.serve_ns)),
                 ("gc", Nanos(element.counts.clean_ns)),
             ];
-            out.units.push(Unit { name: format!("package{index}"), busy });
+            out.units.push(Unit::medium(format!("package{index}"), busy));
         }
     }
 

@@ -41,8 +41,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::metric::{Counted, Counter, Metric};
 use sim::{
-    Busy, Completions, Counters, Device, Limits, Nanos, Request, RequestId, Survivors, Unit, Wear,
-    snapshot_fields,
+    Busy, Completions, Counters, Device, Limits, Nanos, Request, RequestId, Survivors, Unit,
+    UnitKind, Wear, snapshot_fields,
 };
 
 use crate::device::{DeviceModel, check_depth};
@@ -326,7 +326,8 @@ impl Device for Cpu {
         self.below.counters(out);
         for (index, core) in self.cores.iter().enumerate() {
             let busy = BUSY.into_iter().zip(core.busy).collect();
-            out.units.push(Unit { name: format!("core {index}"), busy });
+            let name = format!("core {index}");
+            out.units.push(Unit { name, kind: UnitKind::Core, busy });
         }
     }
 

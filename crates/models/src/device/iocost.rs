@@ -221,7 +221,7 @@ impl Device for Iocost {
 
     fn counters(&self, out: &mut Counters) {
         let [read, write] = self.busy_ps.map(|ps| Nanos((ps / 1000) as u64));
-        out.units.push(Unit { name: "drive".into(), busy: vec![("read", read), ("write", write)] });
+        out.units.push(Unit::medium("drive", vec![("read", read), ("write", write)]));
     }
 
     fn boxed_clone(&self) -> Box<dyn Device> {

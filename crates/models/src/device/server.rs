@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use sim::metric::{Counted, Counter, Metric};
 use sim::{
     Busy, Bytes, Completions, Counters, Device, Limits, Nanos, Op, Request, RequestId, Rng,
-    Survivors, Unit, snapshot_fields,
+    Survivors, Unit, UnitKind, snapshot_fields,
 };
 
 use crate::device::check_depth;
@@ -244,7 +244,7 @@ impl Device for Server {
         out.add("server_freezes", self.counts.freezes);
         let frozen = Nanos(self.counts.frozen_ns);
         let busy = vec![("serve", Nanos(self.counts.busy_ns - frozen.0)), ("freeze", frozen)];
-        out.units.push(Unit { name: "server".into(), busy });
+        out.units.push(Unit { name: "server".into(), kind: UnitKind::Server, busy });
     }
 
     fn boxed_clone(&self) -> Box<dyn Device> {

@@ -500,11 +500,11 @@ impl Nand {
             // A phase that is still running was counted in full when it began.
             busy.retain(|&(name, _)| name != "copyback");
             busy[1].1 += Nanos(die.busy[Kind::CopyBack as usize]);
-            out.units.push(sim::Unit { name: format!("channel{channel}.die{in_channel}"), busy });
+            out.units.push(sim::Unit::medium(format!("channel{channel}.die{in_channel}"), busy));
         }
         for (index, channel) in self.channels.iter().enumerate() {
             let busy = vec![("transfer", channel.busy())];
-            out.units.push(sim::Unit { name: format!("channel{index}"), busy });
+            out.units.push(sim::Unit::medium(format!("channel{index}"), busy));
         }
     }
 }
