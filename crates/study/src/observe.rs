@@ -1,5 +1,7 @@
 //! Reading a device's counters at regular moments of a run.
 
+use std::collections::BTreeMap;
+
 use sim::{
     Busy, Completions, Counters, Device, Limits, Loader, Nanos, Request, Saver, Snapshot,
     SnapshotError, Survivors,
@@ -23,17 +25,51 @@ pub(crate) struct Series {
     pub(crate) end: Counters,
     /// When the run ended, counted from the beginning of the measurement.
     pub(crate) last: u64,
+    /// Of all readings, those that were thrown away included.
+    peaks: Vec<Peak>,
+}
+
+/// The largest sum so far of some levels at one moment.
+#[derive(Clone, Debug)]
+struct Peak {
+    /// One level, or those that all parts of the device have under one name.
+    of: Vec<usize>,
+    largest: u64,
+}
+
+impl Peak {
+    /// Of each level, and of those that are the same in several parts.
+    fn all(base: &Counters) -> Vec<Peak> {
+        let mut by_name = BTreeMap::<&str, Vec<usize>>::new();
+        for (index, (name, _)) in base.levels.iter().enumerate() {
+            by_name.entry(own_name(name, &base.parts)).or_default().push(index);
+        }
+        let single = (0..base.levels.len()).map(|index| vec![index]);
+        let together = by_name.into_values().filter(|of| of.len() > 1);
+        single.chain(together).map(|of| Peak { of, largest: 0 }).collect()
+    }
+}
+
+/// The name of a level without the innermost of `parts` that it is of.
+fn own_name<'a>(name: &'a str, parts: &[String]) -> &'a str {
+    let within = |part: &String| name.strip_prefix(part.as_str())?.strip_prefix('.');
+    parts.iter().filter_map(within).min_by_key(|own| own.len()).unwrap_or(name)
 }
 
 impl Series {
     /// What was counted in so much time, read at its beginning and at its end.
     pub(crate) fn between(base: Counters, end: Counters, time: Nanos) -> Series {
         let width = time.0.max(1);
-        let mut series =
-            Series { bins_max: 2, width, base, readings: Vec::new(), end, last: time.0 };
+        let mut series = Series { end, last: time.0, ..Series::new(2, width, base) };
         let ends = [series.base.clone(), series.end.clone()];
         ends.iter().for_each(|counters| series.read(counters));
         series
+    }
+
+    /// No reading yet; the measurement begins with `base`.
+    fn new(bins_max: usize, width: u64, base: Counters) -> Series {
+        let (end, peaks) = (base.clone(), Peak::all(&base));
+        Series { bins_max, width, base, readings: Vec::new(), end, last: 0, peaks }
     }
 
     fn read(&mut self, counters: &Counters) {
@@ -42,6 +78,22 @@ impl Series {
         let counts = since.counts.iter().map(|&(_, count)| count);
         let levels = since.levels.iter().map(|&(_, level)| level);
         self.readings.push(counts.chain(busy).chain(levels).collect());
+        for peak in &mut self.peaks {
+            let sum = peak.of.iter().filter_map(|&index| Some(since.levels.get(index)?.1)).sum();
+            peak.largest = peak.largest.max(sum);
+        }
+    }
+
+    /// Every second reading goes when there are too many.
+    fn thin_out(&mut self) {
+        if self.readings.len() > self.bins_max {
+            let mut index = 0;
+            self.readings.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.width *= 2;
+        }
     }
 
     /// Mean over time and maximum of the sum of some levels, if the device has one of them.
@@ -54,7 +106,9 @@ impl Series {
             of.iter().map(|&index| levels[index]).sum::<u64>() as f64
         };
         let values = self.readings.iter().map(sum);
-        let max = values.clone().fold(0.0, f64::max);
+        let peak = self.peaks.iter().find(|peak| peak.of == of);
+        let largest = peak.map_or(0.0, |peak| peak.largest as f64);
+        let max = values.clone().fold(largest, f64::max);
         (!of.is_empty()).then(|| (values.sum::<f64>() / self.readings.len() as f64, max))
     }
 
@@ -98,25 +152,12 @@ impl<'a> Observed<'a> {
     fn read_until(&mut self, now: Nanos) {
         let counters = counters_of(self.device);
         let (bins_max, width) = (self.bins_max, self.width);
-        let series = self.series.get_or_insert_with(|| Series {
-            bins_max,
-            width,
-            base: counters.clone(),
-            readings: Vec::new(),
-            end: counters.clone(),
-            last: 0,
-        });
+        let series =
+            self.series.get_or_insert_with(|| Series::new(bins_max, width, counters.clone()));
         // Nothing changed since the last event, so every moment up to now reads the same.
         while self.due <= now {
             series.read(&counters);
-            if series.readings.len() > series.bins_max {
-                let mut index = 0;
-                series.readings.retain(|_| {
-                    index += 1;
-                    index % 2 == 1
-                });
-                series.width *= 2;
-            }
+            series.thin_out();
             self.due = self.origin + Nanos(series.readings.len() as u64 * series.width);
         }
     }
@@ -192,5 +233,35 @@ impl Device for Observed<'_> {
     }
     fn boxed_clone(&self) -> Box<dyn Device> {
         self.device.boxed_clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device of a part of its own, each with a level.
+    fn counted(outer: u64, inner: u64) -> Counters {
+        let mut counters = Counters::default();
+        counters.level("ram", outer);
+        let mut own = Counters::default();
+        own.level("ram", inner);
+        counters.nest("fast", own);
+        counters
+    }
+
+    #[test]
+    fn a_peak_outlives_the_reading_that_saw_it() {
+        let mut series = Series::new(4, 1, counted(0, 0));
+        for (outer, inner) in [(1, 0), (9, 1), (1, 0), (5, 7), (1, 0)] {
+            series.read(&counted(outer, inner));
+        }
+        series.thin_out();
+        assert_eq!(series.readings.len(), 3);
+        assert_eq!(series.level(|name| name == "ram").unwrap(), (1.0, 9.0));
+        assert_eq!(series.level(|name| name == "fast.ram").unwrap(), (0.0, 7.0));
+        // At one moment: 5 + 7, and not 9 + 7.
+        assert_eq!(series.level(|_| true).unwrap(), (1.0, 12.0));
+        assert_eq!(series.level(|name| name == "none"), None);
     }
 }
