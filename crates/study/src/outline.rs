@@ -297,9 +297,27 @@ fn scales(figure: &Figure, across: Option<&Axis>) -> Result<(), Wrong> {
     } else if figure.y_log && bars {
         ("the length of a bar means nothing on a logarithmic axis", "lines or points", "y_log")
     } else {
-        return Ok(());
+        return logarithmic(figure);
     };
     Err(wrong(Failure::input(what).expected(expected), &[key]))
+}
+
+/// A logarithmic axis has no place for what is not positive.
+fn logarithmic(figure: &Figure) -> Result<(), Wrong> {
+    let axes = [("x_log", figure.x_log), ("y_log", figure.y_log)];
+    for (index, point) in figure.measured.iter().enumerate() {
+        for (coordinate, (key, on)) in point.iter().zip(axes) {
+            if on && *coordinate <= 0.0 {
+                let what =
+                    format!("the measured point's {coordinate} has no place on {key}'s axis");
+                let failure = Failure::input(what).expected("more than 0").help(format!(
+                    "leave the point out, or {key}, as a logarithm of that there is not"
+                ));
+                return Err(wrong(failure, &["measured", &index.to_string()]));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Over an axis, each series has one point per value: no other axis may vary.
@@ -381,6 +399,32 @@ series = 'device.null.latency'
         let [stays] = &again.expectations[..] else { panic!("{:?}", again.expectations) };
         assert_eq!((&*stays.text, stays.max), ("stays", Some(7.0)));
         assert_eq!(again.report.figure[0].series, None);
+    }
+
+    #[test]
+    fn a_measured_point_that_a_logarithmic_axis_cannot_show_is_refused_at_its_line() {
+        let read = |more: &str, points: &str| {
+            let figure = "name = 'stays'\ntitle = 't'\nx = 'workload.fio.iodepth'\n";
+            let to = format!("{figure}measured = [\n[1, 2],\n{points},\n]\n{more}\n");
+            let text = STUDY.replace(figure, &to);
+            let line = text.lines().position(|line| line == format!("{points},")).unwrap() + 1;
+            PlannedStudy::parse("t", &text).map(drop).map_err(|why| (why.to_string(), line))
+        };
+        for (more, points, fine) in [
+            ("x_log = true", "[0, 1]", false),
+            ("y_log = true", "[1, -2.5]", false),
+            ("x_log = true", "[1, -2.5]", true),
+            ("y_log = true", "[0, 1]", true),
+            ("", "[0, -1]", true),
+        ] {
+            match read(more, points) {
+                Ok(()) => assert!(fine, "{more} with {points}"),
+                Err((error, line)) => {
+                    assert!(!fine && error.contains("expected more than 0"), "{error}");
+                    assert!(error.contains(&format!("t:{line}:")), "{line}: {error}");
+                }
+            }
+        }
     }
 
     #[test]
