@@ -2,9 +2,10 @@
 //!
 //! # What it models
 //! Every write, flush and discard goes to both legs and completes when both have answered. A read
-//! goes to one: to the leg whose last read ended where it begins; otherwise, when a leg is flash,
-//! to the one with fewer requests out, else to the one whose arm is nearer. The smaller leg decides
-//! the size. After a power cut the first leg is copied over the second.
+//! goes to one: to the leg whose last read ended where it begins; otherwise, when a leg is flash or
+//! idle, to the one with fewer requests out (the first of equals), else to the one whose arm is
+//! nearer. The smaller leg decides the size. After a power cut the first leg is copied over the
+//! second.
 //!
 //! # Equation
 //! `write = max(first, second)`, `read = one of them`
@@ -83,6 +84,20 @@ mod tests {
         Box::new(DeviceModel::Null(null::Params { latency, ..Default::default() }))
     }
 
+    /// Two disks.
+    fn disks() -> Stepper<Box<dyn Device>> {
+        let disk = || Box::new(DeviceModel::Hdd(Default::default()));
+        let params = Params { first: disk(), second: disk(), ..Params::default() };
+        Stepper::new(params.build(&Context { rng: Rng::new(1, "raid1") }).unwrap())
+    }
+
+    /// Reads that each leg was given.
+    fn reads(host: &Stepper<Box<dyn Device>>) -> [u64; 2] {
+        let mut counters = sim::Counters::default();
+        host.device.counters(&mut counters);
+        ["first", "second"].map(|leg| counters.get(&format!("{leg}.reads")))
+    }
+
     fn mirror() -> Stepper<Box<dyn Device>> {
         let params = Params { first: leg(10), second: leg(30), ..Params::default() };
         Stepper::new(params.build(&Context { rng: Rng::new(1, "raid1") }).unwrap())
@@ -105,6 +120,29 @@ mod tests {
         // Two of them on each leg, whatever it takes: md does not know which leg is faster.
         assert_eq!(host.run_until(Nanos::from_micros(10)).len(), 2);
         assert_eq!(host.run_until(Nanos::from_micros(30)).len(), 2);
+    }
+
+    #[test]
+    fn an_idle_disk_goes_before_the_one_whose_arm_is_nearer() {
+        // The first of the legs that a read on each of which would be nearest to goes on there.
+        let (mut host, far) = (disks(), 100_000_000);
+        host.submit(Request::read(Lba(far), 8)).unwrap();
+        assert_eq!(reads(&host), [1, 0]);
+        host.submit(Request::read(Lba(far + 1000), 8)).unwrap();
+        assert_eq!(reads(&host), [1, 1], "the first leg is busy");
+        host.run_until(Nanos::from_secs(1));
+        // The second leg goes on where it is; nearer to it alone is no reason.
+        host.submit(Request::read(Lba(far + 1008), 8)).unwrap();
+        assert_eq!(reads(&host), [1, 2]);
+        host.run_until(Nanos::from_secs(2));
+        host.submit(Request::read(Lba(0), 8)).unwrap();
+        host.run_until(Nanos::from_secs(3));
+        host.submit(Request::read(Lba(far + 2000), 8)).unwrap();
+        assert_eq!(reads(&host), [3, 2], "both are idle");
+        // Both are busy: now the arms count.
+        host.submit(Request::read(Lba(0), 8)).unwrap();
+        host.submit(Request::read(Lba(far + 3000), 8)).unwrap();
+        assert_eq!(reads(&host), [4, 3]);
     }
 
     #[test]

@@ -97,8 +97,8 @@ impl Md {
         }
     }
 
-    /// The leg to read from: the one that would go on where it is; on flash the one with fewer
-    /// requests out, else the one whose arm is nearer.
+    /// The leg to read from: the one that would go on where it is; where one is idle or flash the
+    /// one with fewer requests out, else the one whose arm is nearer.
     fn read_leg(&self, request: &Request) -> usize {
         if self.behind_max.is_some() {
             return 0;
@@ -107,8 +107,9 @@ impl Md {
             return leg;
         }
         let flash = (0..LEGS).any(|leg| !self.legs.limits(leg).rotational);
+        let by_requests = flash || self.pending.contains(&0);
         let cost = |leg: &usize| {
-            if flash {
+            if by_requests {
                 u64::from(self.pending[*leg])
             } else {
                 self.position[*leg].abs_diff(request.lba.0)
