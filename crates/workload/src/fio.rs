@@ -4,11 +4,12 @@
 //! The requests of fio's jobs: pattern, block sizes, distribution, queue depth, rates, think time,
 //! flushes, several jobs at once or one after the other. Either a real job file (`file`) or
 //! jobs whose keys stand in the table itself, under fio's own names. Each job is one closed loop of
-//! `iodepth` requests, or a paced stream when a rate is given (`rate_process = "poisson"` for
-//! random arrivals), is a process, and writes to a stream of its own where the device tells streams
-//! apart. Several jobs run at once from a table of tables (`jobs.NAME`), each with what stands
-//! beside them and with keys of its own; of these, and of the jobs of a file, metrics tell each
-//! (`job.NAME.write_latency_us_p99`). The table of keys is in `docs/workloads.md`.
+//! `iodepth` requests (one, if a job file has an engine that keeps no more), or a paced stream when
+//! a rate is given (`rate_process = "poisson"` for random arrivals), is a process, and writes to a
+//! stream of its own where the device tells streams apart. Several jobs run at once from a table of
+//! tables (`jobs.NAME`), each with what stands beside them and with keys of its own; of these, and
+//! of the jobs of a file, metrics tell each (`job.NAME.write_latency_us_p99`). The table of keys is
+//! in `docs/workloads.md`.
 //!
 //! # Equation
 //! Zipf: P(rank i) = i^-theta / sum over j of j^-theta, drawn by the quantile of Gray et al. and
@@ -34,10 +35,13 @@
 //! fio 3.33, its manual and `lib/zipf.c`, `lib/gauss.c`. Gray et al., "Quickly generating
 //! billion-record synthetic databases", SIGMOD 1994.
 
+mod engine;
+mod gate;
 mod job;
 pub mod json;
 mod keys;
 mod options;
+mod pace;
 mod parse;
 mod plan;
 mod recorder;
@@ -55,6 +59,7 @@ use sim::Workload;
 
 use crate::Context;
 
+pub use engine::{SYNCHRONOUS, USUAL};
 pub use options::Options;
 pub use parse::{JobFile, JobFileError, JobSpec, parse_job_file};
 pub use plan::{JobInfo, JobPlan};
@@ -175,7 +180,7 @@ params! {
     runtime,
     /// Go on until `runtime` is over, beginning again as often as needed.
     time_based,
-    /// Wait so long before the first request.
+    /// Wait so long from the start of the run before the first request.
     startdelay,
     /// Measure only after so long.
     ramp_time,
@@ -189,11 +194,11 @@ params! {
     offset,
     /// How much further each clone of `numjobs` starts.
     offset_increment,
-    /// Stop after so many requests.
+    /// Stop after so many requests per loop, unless `time_based`.
     number_ios,
     /// Flush after every so many writes.
     fsync,
-    /// The same as `fsync`: a block device knows one kind of flush.
+    /// Flush after every so many writes, too: a block device knows one kind of flush.
     fdatasync,
     /// Flush once at the end.
     end_fsync,

@@ -422,7 +422,8 @@ fn what_cannot_be_done_elsewhere_is_told() {
 fn a_jobs_rate_is_of_its_own_time() {
     let jobs = "[global]\nrw=randread\ntime_based\nruntime=100ms\n\
                 [one]\n[late]\nstartdelay=30ms\n\
-                [two]\nstonewall\niodepth=2\n[ramped]\nstonewall\nramp_time=50ms\n";
+                [two]\nstonewall\nioengine=libaio\niodepth=2\n\
+                [ramped]\nstonewall\nramp_time=50ms\n";
     let study = "[device.null]\nlatency = '100us'\n[workload.fio]\nfile = 'jobs.fio'\n\
                  [study]\nanswer = { metric = 'job.one.read_latency_us_p99' }\n";
     let answer = Test::study(study).file("jobs.fio", jobs).args(&["--json"]).json();

@@ -2,7 +2,9 @@
 
 use sim::{AHEAD, Lba, Nanos, Op, Priority, Request, Rng, SECTOR_BYTES};
 
+use super::gate::{Gate, Instead};
 use super::options::{BlockSize, READ, TRIM, WRITE};
+use super::pace::Rates;
 use super::plan::Resolved;
 use crate::distribution::{Distribution, Picker};
 
@@ -31,30 +33,6 @@ enum Sizes {
     Split(Vec<(u64, f64)>),
 }
 
-/// When the next request of one direction may start.
-#[derive(Clone, Copy, Debug)]
-enum Pace {
-    Free,
-    /// Bytes per second, measured from the start.
-    Linear(u64),
-    /// Mean gap in nanoseconds.
-    Poisson(f64),
-}
-
-/// Why a job waits although it may have requests in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Hold {
-    None,
-    /// For its queue to drain, then a flush.
-    Flush,
-    /// For that flush.
-    Flushing,
-    /// For its queue to drain, then a pause.
-    Think,
-    /// For the end of the pause.
-    Until(Nanos),
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     plan: Resolved,
@@ -68,8 +46,8 @@ pub(super) struct Job {
     /// The job waits for its writes.
     waits: bool,
     priority: Priority,
-    paced: bool,
-    gated: bool,
+    rates: Option<Rates>,
+    gate: Option<Gate>,
     sizes: [Sizes; 3],
     align: [u64; 3],
     pickers: Vec<Picker>,
@@ -79,7 +57,6 @@ pub(super) struct Job {
     places: Rng,
     mix: Rng,
     lengths: Rng,
-    gaps: [Rng; 3],
     /// Start and end of the last request of each direction, in sectors of the region.
     last: [Option<(u64, u64)>; 3],
     until_fresh: u64,
@@ -87,13 +64,9 @@ pub(super) struct Job {
     start: Nanos,
     /// Drawn, but still waiting for its turn at the rate.
     direction: Option<usize>,
-    pace: [Pace; 3],
-    due: [Nanos; 3],
-    issued_by: [u64; 3],
-    stalled: Nanos,
-    hold: Hold,
-    writes_since_flush: u64,
-    counted: u64,
+    /// What is left of the wait for its rate when its queue has drained.
+    drains: Option<Nanos>,
+    sleeps_until: Nanos,
     flushed_at_end: bool,
 }
 
@@ -110,9 +83,9 @@ impl Job {
         let sides = 1 + u64::from(o.rw.trim_write());
         let number_ios = match o.number_ios {
             0 => u64::MAX,
-            n => n.saturating_mul(sides),
+            _ if o.time_based => u64::MAX,
+            n => n.saturating_mul(sides).saturating_mul(o.loops),
         };
-        let pace = [READ, WRITE, TRIM].map(|d| pace(plan, d));
         Job {
             in_flight: 0,
             depth: o.iodepth,
@@ -122,8 +95,8 @@ impl Job {
             stop_at: Nanos::MAX,
             waits: o.direct || o.fua,
             priority: o.priority(),
-            paced: pace.iter().any(|p| !matches!(p, Pace::Free)),
-            gated: o.fsync > 0 || o.thinktime > Nanos::ZERO,
+            rates: Rates::new(plan),
+            gate: Gate::new(o),
             sizes,
             align,
             pickers,
@@ -132,19 +105,13 @@ impl Job {
             places: plan.rng.split("places"),
             mix: plan.rng.split("mix"),
             lengths: plan.rng.split("lengths"),
-            gaps: ["read", "write", "trim"].map(|name| plan.rng.split("gaps").split(name)),
             last: [None; 3],
             until_fresh: 1,
             trimmed: false,
             start: Nanos::ZERO,
             direction: None,
-            pace,
-            due: [Nanos::ZERO; 3],
-            issued_by: [0; 3],
-            stalled: Nanos::ZERO,
-            hold: Hold::None,
-            writes_since_flush: 0,
-            counted: 0,
+            drains: None,
+            sleeps_until: Nanos::ZERO,
             flushed_at_end: false,
             plan: plan.clone(),
         }
@@ -154,16 +121,28 @@ impl Job {
         self.plan.group
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// What it was behind its rate, where that is worth a word.
+    pub(super) fn behind(&self) -> Option<Nanos> {
+        self.rates.as_ref()?.fell_behind()
+    }
+
     /// When its clock started.
     pub(super) fn start(&self) -> Nanos {
         self.start
     }
 
-    /// Start the job's clock; returns when it wants to be asked first.
-    pub(super) fn begin(&mut self, now: Nanos) -> Nanos {
+    /// Start the job's clock in a run that began at `began`; returns when it wants to be asked
+    /// first.
+    pub(super) fn begin(&mut self, now: Nanos, began: Nanos) -> Nanos {
         let o = &self.plan.options;
-        self.start = now.saturating_add(o.startdelay);
-        self.due = [self.start; 3];
+        self.start = now.max(began.saturating_add(o.startdelay));
+        if let Some(rates) = &mut self.rates {
+            rates.begin(self.start);
+        }
         if o.runtime > Nanos::ZERO {
             self.stop_at = self.start.saturating_add(o.ramp_time).saturating_add(o.runtime);
         }
@@ -173,8 +152,11 @@ impl Job {
     #[inline]
     pub(super) fn complete(&mut self, op: Op) {
         self.in_flight -= 1;
-        let counts = !self.plan.options.thinktime_at_issue && op != Op::Flush;
-        self.counted += u64::from(counts);
+        if let Some(gate) = &mut self.gate
+            && op != Op::Flush
+        {
+            gate.complete();
+        }
     }
 
     #[inline]
@@ -188,15 +170,15 @@ impl Job {
         {
             return self.finish();
         }
-        if self.gated
-            && let Some(answer) = self.gate(now)
+        if self.gate.is_some()
+            && let Some(answer) = self.instead(now)
         {
             return answer;
         }
-        let direction = if self.paced {
+        let direction = if self.rates.is_some() {
             match self.paced_direction(now) {
                 Ok(direction) => direction,
-                Err(due) => return Poll::At(due.min(self.stop_at)),
+                Err(answer) => return answer,
             }
         } else {
             self.next_direction()
@@ -206,11 +188,11 @@ impl Job {
         self.in_flight += 1;
         self.issued += 1;
         self.issued_sectors += length;
-        if self.paced {
-            self.book_pace(direction, length);
+        if let Some(rates) = &mut self.rates {
+            rates.book(now, direction, length);
         }
-        if self.gated {
-            self.book_gate(direction);
+        if let Some(gate) = &mut self.gate {
+            gate.issue(direction);
         }
         let lba = Lba(self.plan.first + start);
         let mut request = Request::new(OPS[direction], lba, length as u32);
@@ -242,49 +224,22 @@ impl Job {
     }
 
     /// Flushes and pauses: `None` when the next request may go.
-    fn gate(&mut self, now: Nanos) -> Option<Poll> {
-        let o = &self.plan.options;
-        if self.hold == Hold::None
-            && o.thinktime > Nanos::ZERO
-            && self.counted >= o.thinktime_blocks
-        {
-            self.hold = Hold::Think;
-        }
-        match self.hold {
-            Hold::None => None,
-            Hold::Until(end) if now < end => Some(Poll::At(end.min(self.stop_at))),
-            Hold::Flush | Hold::Flushing | Hold::Think if self.in_flight > 0 => Some(Poll::Blocked),
-            Hold::Flush => {
-                self.hold = Hold::Flushing;
-                Some(self.flush())
-            }
-            Hold::Think => {
-                let end = now.saturating_add(o.thinktime);
-                if o.rate_ignore_thinktime {
-                    self.stalled = self.stalled.saturating_add(o.thinktime);
-                    self.due = self.due.map(|due| due.saturating_add(o.thinktime));
+    fn instead(&mut self, now: Nanos) -> Option<Poll> {
+        let answer = self.gate.as_mut()?.next(now, self.in_flight)?;
+        Some(match answer {
+            Instead::Drain => Poll::Blocked,
+            Instead::Flush => self.flush(),
+            Instead::Pause { until, begins } => {
+                let o = &self.plan.options;
+                if let Some(rates) = &mut self.rates
+                    && begins
+                    && o.rate_ignore_thinktime
+                {
+                    rates.stall(o.thinktime);
                 }
-                self.counted = 0;
-                self.hold = Hold::Until(end);
-                Some(Poll::At(end.min(self.stop_at)))
+                Poll::At(until.min(self.stop_at))
             }
-            Hold::Flushing | Hold::Until(_) => {
-                self.hold = Hold::None;
-                None
-            }
-        }
-    }
-
-    fn book_gate(&mut self, direction: usize) {
-        let o = &self.plan.options;
-        self.counted += u64::from(o.thinktime_at_issue);
-        if direction == WRITE && o.fsync > 0 {
-            self.writes_since_flush += 1;
-            if self.writes_since_flush == o.fsync {
-                self.writes_since_flush = 0;
-                self.hold = Hold::Flush;
-            }
-        }
+        })
     }
 
     #[inline]
@@ -302,47 +257,58 @@ impl Job {
         }
     }
 
-    /// The direction whose turn it is at its rate, or when one will be.
-    fn paced_direction(&mut self, now: Nanos) -> Result<usize, Nanos> {
-        let mut direction = match self.direction {
+    /// The direction whose turn it is at its rate, or what comes before one has its turn. A job of
+    /// a file that is ahead of its rate waits for what it has in flight and sleeps then as long as
+    /// was left before, as fio does.
+    fn paced_direction(&mut self, now: Nanos) -> Result<usize, Poll> {
+        if let Some(left) = self.drains {
+            if self.in_flight > 0 {
+                return Err(Poll::Blocked);
+            }
+            (self.drains, self.sleeps_until) = (None, now.saturating_add(left));
+        }
+        let due = if now < self.sleeps_until {
+            self.sleeps_until
+        } else {
+            let direction = self.earlier_direction(now);
+            let due = self.due(direction);
+            if due <= now {
+                self.direction = None;
+                return Ok(direction);
+            }
+            self.direction = Some(direction);
+            due
+        };
+        if let Some(gate) = &mut self.gate {
+            gate.drained();
+        }
+        if self.plan.options.inline && self.in_flight > 0 {
+            self.drains = Some(due.since(now));
+            return Err(Poll::Blocked);
+        }
+        Err(Poll::At(due.min(self.stop_at)))
+    }
+
+    /// The direction drawn, or the other if that is behind its rate: as in fio, it goes first.
+    fn earlier_direction(&mut self, now: Nanos) -> usize {
+        let direction = match self.direction {
             Some(direction) => direction,
             None => self.next_direction(),
         };
-        if self.due[direction] > now {
-            let other = READ + WRITE - direction.min(WRITE);
-            let mixes = self.plan.options.rw.does[READ] && self.plan.options.rw.does[WRITE];
-            // As in fio, the direction that is behind its rate goes first.
-            if mixes && self.due[other] < self.due[direction] && self.share(other) > 0 {
-                direction = other;
-            }
-        }
-        if self.due[direction] > now {
-            self.direction = Some(direction);
-            return Err(self.due[direction]);
-        }
-        self.direction = None;
-        Ok(direction)
+        let other = READ + WRITE - direction.min(WRITE);
+        let does = &self.plan.options.rw.does;
+        let mixes = does[READ] && does[WRITE] && self.share(other) > 0;
+        let (due, other_due) = (self.due(direction), self.due(other));
+        if due > now && mixes && other_due < due { other } else { direction }
+    }
+
+    fn due(&self, direction: usize) -> Nanos {
+        self.rates.as_ref().map_or(Nanos::ZERO, |rates| rates.due(direction))
     }
 
     fn share(&self, direction: usize) -> u64 {
         let reads = self.plan.options.rwmixread;
         if direction == READ { reads } else { 100 - reads }
-    }
-
-    fn book_pace(&mut self, direction: usize, sectors: u64) {
-        self.issued_by[direction] += sectors * SECTOR_BYTES;
-        self.due[direction] = match self.pace[direction] {
-            Pace::Free => self.due[direction],
-            Pace::Linear(rate) => {
-                let span = u128::from(self.issued_by[direction]) * 1_000_000_000 / u128::from(rate);
-                let span = Nanos(span.min(u128::from(u64::MAX)) as u64);
-                self.start.saturating_add(self.stalled).saturating_add(span)
-            }
-            Pace::Poisson(mean) => {
-                let gap = -libm::log(1.0 - self.gaps[direction].unit()) * mean;
-                self.due[direction].saturating_add(Nanos(gap as u64))
-            }
-        };
     }
 
     /// Where the request goes that comes [`AHEAD`] requests after the latest, if that is known.
@@ -488,15 +454,4 @@ fn relative(law: &Distribution, absolute: bool, sectors: u64) -> Distribution {
         }
         law => law.clone(),
     }
-}
-
-fn pace(plan: &Resolved, direction: usize) -> Pace {
-    let o = &plan.options;
-    let block = o.bs[direction].min();
-    let rate = match (o.rate[direction], o.rate_iops[direction]) {
-        (0, 0) => return Pace::Free,
-        (0, iops) => iops.saturating_mul(block),
-        (rate, _) => rate,
-    };
-    if o.poisson { Pace::Poisson(1e9 * block as f64 / rate as f64) } else { Pace::Linear(rate) }
 }

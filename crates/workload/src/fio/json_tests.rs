@@ -53,7 +53,7 @@ fn the_keys_are_those_of_a_real_report() {
 
 #[test]
 fn the_numbers_are_exact_where_the_device_is() {
-    let job = "[a]\nrw=read\nbs=4k\nsize=40m\niodepth=4\n\
+    let job = "[a]\nrw=read\nbs=4k\nsize=40m\niodepth=4\nioengine=libaio\n\
                [b]\nstonewall\nrw=write\nsize=4k\nfsync=1\nend_fsync=1";
     let output = report(job, Nanos::from_micros(1_000));
     let [a, b] = &output.jobs[..] else { panic!("two jobs") };

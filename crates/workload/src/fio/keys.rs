@@ -9,13 +9,18 @@ const SECONDS: u64 = 1_000_000_000;
 /// Nanoseconds in the unit of bare think times, the microsecond.
 const MICROSECONDS: u64 = 1_000;
 
+/// Sets an option to a value, or says what was expected.
+pub(super) type Setter = fn(&mut Options, Value) -> Result<(), String>;
+
 /// How a key is treated.
 #[derive(Clone, Copy)]
 pub(super) enum Standing {
     /// Sets an option.
-    Honoured(fn(&mut Options, Value) -> Result<(), String>),
+    Honoured(Setter),
     /// Has no meaning for a modelled device; accepted, and said aloud with this reason.
     Harmless(&'static str),
+    /// Both: sets an option, and what else it does has no meaning.
+    InPart(Setter, &'static str),
     /// Would change what is measured; refused with this advice.
     Refused(&'static str),
 }
@@ -26,15 +31,16 @@ pub(super) struct Key {
     pub(super) standing: Standing,
 }
 
-const fn honoured(
-    names: &'static [&'static str],
-    set: fn(&mut Options, Value) -> Result<(), String>,
-) -> Key {
+const fn honoured(names: &'static [&'static str], set: Setter) -> Key {
     Key { names, standing: Standing::Honoured(set) }
 }
 
 const fn harmless(names: &'static [&'static str], why: &'static str) -> Key {
     Key { names, standing: Standing::Harmless(why) }
+}
+
+const fn in_part(names: &'static [&'static str], set: Setter, why: &'static str) -> Key {
+    Key { names, standing: Standing::InPart(set, why) }
 }
 
 const fn refused(names: &'static [&'static str], advice: &'static str) -> Key {
@@ -58,13 +64,14 @@ const HONOURED: &[Key] = &[
     honoured(&["offset_increment"], |o, v| v.extent().map(|e| o.offset_increment = e)),
     honoured(&["number_ios"], |o, v| v.int(0, u64::MAX).map(|n| o.number_ios = n)),
     honoured(&["fsync"], |o, v| v.int(0, u64::MAX).map(|n| o.fsync = n)),
-    honoured(&["fdatasync"], |o, v| v.int(0, u64::MAX).map(|n| o.fsync = n)),
+    honoured(&["fdatasync"], |o, v| v.int(0, u64::MAX).map(|n| o.fdatasync = n)),
     honoured(&["end_fsync"], |o, v| v.boolean().map(|b| o.end_fsync = b)),
     honoured(&["sync"], |o, v| {
         v.choice(&["none", "0"], &["sync", "dsync", "1"]).map(|b| o.fua = b)
     }),
     honoured(&["rwmixread"], |o, v| v.int(0, 100).map(|n| o.rwmixread = n)),
     honoured(&["direct"], |o, v| v.boolean().map(|b| o.direct = b)),
+    honoured(&["buffered"], |o, v| v.boolean().map(|b| o.direct = !b)),
     honoured(&["prioclass"], |o, v| v.int(0, 3).map(|n| o.prioclass = n as u8)),
     honoured(&["prio"], |o, v| v.int(0, 7).map(|n| o.prio = n as u8)),
     honoured(&["rwmixwrite"], |o, v| v.int(0, 100).map(|n| o.rwmixread = 100 - n)),
@@ -93,6 +100,7 @@ const HONOURED: &[Key] = &[
     honoured(&["size"], |o, v| v.extent().map(|e| o.size = Some(e))),
     honoured(&["io_size", "io_limit"], |o, v| v.extent().map(|e| o.io_size = Some(e))),
     honoured(&["iodepth"], |o, v| v.int(1, u64::from(u32::MAX)).map(|n| o.iodepth = n)),
+    honoured(&["io_submit_mode"], |o, v| v.choice(&["offload"], &["inline"]).map(|b| o.inline = b)),
     honoured(&["thinktime"], |o, v| v.time(MICROSECONDS).map(|t| o.thinktime = t)),
     honoured(&["thinktime_blocks"], |o, v| v.int(1, u64::MAX).map(|n| o.thinktime_blocks = n)),
     honoured(&["thinktime_blocks_type"], |o, v| {
@@ -113,8 +121,13 @@ const NO_DATA: &str = "a model holds no payload bytes";
 const OWN_LOGS: &str = "blocklab writes its own results; see the run directory";
 const SEEDED: &str = "every run is seeded: the same study gives the same requests";
 
-/// The keys that change nothing on a modelled device.
+/// The keys that change nothing, or not much, on a modelled device.
 const HARMLESS: &[Key] = &[
+    in_part(
+        &["ioengine"],
+        |o, v| v.str().map(|name| o.ioengine = Some(name.into())),
+        "the host's time in it is not modelled, only how many requests it has in flight",
+    ),
     harmless(&["description", "name"], "a remark"),
     harmless(&["kb_base", "unit_base"], "used to read the numbers of this file"),
     harmless(
@@ -145,9 +158,7 @@ const HARMLESS: &[Key] = &[
     ),
     harmless(
         &[
-            "ioengine",
             "thread",
-            "buffered",
             "atomic",
             "invalidate",
             "mem",
@@ -172,7 +183,6 @@ const HARMLESS: &[Key] = &[
             "sqthread_poll_cpu",
             "uncached",
             "userspace_reap",
-            "io_submit_mode",
             "uid",
             "gid",
             "cgroup",
@@ -370,6 +380,16 @@ const REFUSED: &[Key] = &[
         "it is not modelled; remove it",
     ),
 ];
+
+impl Standing {
+    /// What sets an option, if anything.
+    pub(super) fn setter(self) -> Option<Setter> {
+        match self {
+            Standing::Honoured(set) | Standing::InPart(set, _) => Some(set),
+            Standing::Harmless(_) | Standing::Refused(_) => None,
+        }
+    }
+}
 
 /// Find a key by any of its names.
 pub(super) fn find(name: &str) -> Option<&'static Key> {

@@ -63,6 +63,11 @@ pub struct Options {
     pub(super) bs_unaligned: bool,
     pub(super) ba: [Option<u64>; 3],
     pub(super) iodepth: u64,
+    /// In a job file; a study's own table has none, and means its depth.
+    pub(super) ioengine: Option<String>,
+    /// fio's usual `io_submit_mode`: who waits for a rate does so with nothing in flight. A study's
+    /// own table has its requests submitted when their time has come.
+    pub(super) inline: bool,
     pub(super) numjobs: u64,
     pub(super) size: Option<Extent>,
     pub(super) offset: Extent,
@@ -81,6 +86,7 @@ pub struct Options {
     pub(super) thinktime_blocks: u64,
     pub(super) thinktime_at_issue: bool,
     pub(super) fsync: u64,
+    pub(super) fdatasync: u64,
     pub(super) end_fsync: bool,
     pub(super) fua: bool,
     pub(super) direct: bool,
@@ -106,6 +112,8 @@ impl Default for Options {
             bs_unaligned: false,
             ba: [None; 3],
             iodepth: 1,
+            ioengine: None,
+            inline: false,
             numjobs: 1,
             size: None,
             offset: Extent::Bytes(0),
@@ -124,6 +132,7 @@ impl Default for Options {
             thinktime_blocks: 1,
             thinktime_at_issue: false,
             fsync: 0,
+            fdatasync: 0,
             end_fsync: false,
             fua: false,
             direct: false,
@@ -142,6 +151,16 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Those of a job file.
+    pub(super) fn of_file() -> Options {
+        Options { inline: true, ..Options::default() }
+    }
+
+    /// True with a rate in any direction.
+    pub(super) fn is_paced(&self) -> bool {
+        self.rate.iter().chain(&self.rate_iops).any(|&rate| rate > 0)
+    }
+
     /// I/O priority of the job. A level alone is one of best effort.
     pub(super) fn priority(&self) -> Priority {
         let class = match (self.prioclass, self.prio) {
@@ -158,7 +177,7 @@ impl Options {
         if self.time_based && self.runtime == Nanos::ZERO {
             return Err(("time_based", "time_based needs a runtime".into()));
         }
-        if self.poisson && self.rate.iter().chain(&self.rate_iops).all(|&rate| rate == 0) {
+        if self.poisson && !self.is_paced() {
             let message = "rate_process=poisson needs a rate or rate_iops";
             return Err(("rate_process", message.into()));
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::engine;
 use super::keys::{self, Standing};
 use super::options::Options;
 use super::value::{Dialect, Value};
@@ -84,19 +85,20 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
         if section.name == "global" {
             file.global.extend(own);
             // Values are checked here too, so that a fault is reported even before any job.
-            let mut options = Options::default();
+            let mut options = Options::of_file();
             reader.apply(&mut options, &section.entries)?;
             inherited.extend(section.entries);
             continue;
         }
         let given = own.collect();
-        let mut options = Options::default();
+        let mut options = Options::of_file();
         let all: Vec<Entry> = inherited.iter().chain(&section.entries).copied().collect();
         reader.apply(&mut options, &all)?;
         options.check().map_err(|(key, message)| {
             let line = all.iter().rev().find(|e| e.key == key).map_or(section.line, |e| e.line);
             reader.error(line, 1, format!("job \"{}\": {message}", section.name))
         })?;
+        file.notes.extend(engine::limit_depth(section.name, &mut options));
         file.jobs.push(JobSpec { name: section.name.into(), options, given });
     }
     if file.jobs.is_empty() {
@@ -214,7 +216,7 @@ impl<'a> Reader<'a> {
                 let message = format!("the key \"{}\" is not supported: {advice}", entry.key);
                 Err(self.error(entry.line, 1, message))
             }
-            Standing::Harmless(why) => {
+            Standing::Harmless(why) | Standing::InPart(_, why) => {
                 if noted.insert(key_name(key.names, entry.key)) {
                     notes.push(format!(
                         "{}:{}: {} has no effect: {why}",
@@ -241,8 +243,7 @@ impl<'a> Reader<'a> {
             };
         }
         for entry in entries {
-            let Some(Standing::Honoured(set)) = keys::find(entry.key).map(|key| key.standing)
-            else {
+            let Some(set) = keys::find(entry.key).and_then(|key| key.standing.setter()) else {
                 continue;
             };
             let value = Value { text: entry.value, dialect: Dialect::Job { kb_base } };

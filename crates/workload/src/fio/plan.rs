@@ -42,6 +42,7 @@ pub struct JobPlan {
 /// One clone of one job: its options with every size in sectors of the device.
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
+    pub(super) name: String,
     pub(super) options: Options,
     pub(super) process: u32,
     pub(super) group: u32,
@@ -108,6 +109,13 @@ impl JobPlan {
         if o.rw.random && !o.norandommap && plain(o) && single_size(o).is_none() {
             note("several block sizes: blocks may repeat within a pass".into());
         }
+        if o.inline && o.is_paced() && o.iodepth > 1 {
+            note(
+                "when it is ahead of its rate it waits for all that it has in flight before it \
+                 sleeps, as fio does; io_submit_mode=offload does not"
+                    .into(),
+            );
+        }
         if o.rw.does[super::options::TRIM] && !context.limits.discard {
             note("the device does not understand trims: they complete without effect".into());
         }
@@ -116,7 +124,9 @@ impl JobPlan {
 
 /// True when nothing but `norandommap` decides on the random map.
 fn plain(o: &Options) -> bool {
-    o.distribution == crate::distribution::Distribution::Uniform && o.ba == [None; 3]
+    let aligned = |(ba, bs): (&Option<u64>, &BlockSize)| ba.is_none_or(|ba| ba == bs.min());
+    o.distribution == crate::distribution::Distribution::Uniform
+        && o.ba.iter().zip(&o.bs).all(aligned)
 }
 
 /// The block size when every direction has the same single one.
@@ -175,6 +185,7 @@ fn resolve(
         return Err(ConfigError::new("size", message));
     }
     Ok(Resolved {
+        name: spec.name.clone(),
         options: o.clone(),
         process,
         group,

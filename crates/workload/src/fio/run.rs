@@ -1,6 +1,6 @@
 //! All jobs together: who goes next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use sim::{Completion, Demand, EventHeap, Lba, Nanos, Request, Workload, WorkloadError};
 
@@ -30,6 +30,8 @@ pub struct Fio {
     finished: Vec<Nanos>,
     ready: VecDeque<u32>,
     timers: EventHeap,
+    /// When the first group started.
+    began: Nanos,
     /// The group that starts next, and how many jobs of the running one are not finished.
     next_group: u32,
     running: usize,
@@ -56,6 +58,7 @@ impl Fio {
             finished: vec![Nanos::MAX; plan.resolved.len()],
             ready: VecDeque::with_capacity(plan.resolved.len()),
             timers: EventHeap::new(),
+            began: Nanos::ZERO,
             next_group: 0,
             running: 0,
             latest: 0,
@@ -68,12 +71,15 @@ impl Fio {
     }
 
     fn start_group(&mut self, now: Nanos) {
+        if self.next_group == 0 {
+            self.began = now;
+        }
         for (index, job) in self.jobs.iter_mut().enumerate() {
             if job.group() != self.next_group {
                 continue;
             }
             self.running += 1;
-            let first = job.begin(now);
+            let first = job.begin(now, self.began);
             if first > now {
                 self.states[index] = State::Asleep;
                 self.timers.push(first, index as u32);
@@ -159,6 +165,19 @@ impl Workload for Fio {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes.clone()
+        let mut longest = BTreeMap::new();
+        for job in &self.jobs {
+            if let Some(behind) = job.behind() {
+                let of_clones = longest.entry(job.name()).or_insert(behind);
+                *of_clones = behind.max(*of_clones);
+            }
+        }
+        let behind = longest.iter().map(|(name, behind)| {
+            format!(
+                "job \"{name}\" was up to {behind} behind its rate, which its response times leave \
+                 out: raise iodepth, or lower the rate"
+            )
+        });
+        self.notes.iter().cloned().chain(behind).collect()
     }
 }

@@ -26,6 +26,8 @@ const PLAIN: &[&str] = &[
     "rwmixread",
     "rwmixwrite",
     "direct",
+    "buffered",
+    "io_submit_mode",
     "prioclass",
     "prio",
     "norandommap",

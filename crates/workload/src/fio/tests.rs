@@ -39,13 +39,19 @@ fn plan(capacity: u64, text: &str) -> Result<JobPlan, ConfigError> {
     Params { file: Some("job.fio".into()), ..Params::default() }.plan(&context)
 }
 
+/// Jobs with as many requests in flight as `iodepth` says, which do not wait for them before they
+/// pause for a rate.
+fn deep(text: &str) -> String {
+    format!("[global]\nioengine=libaio\nio_submit_mode=offload\n{text}")
+}
+
 /// Run a job file on a device that takes 10 us for every request, all at once.
 fn run(text: &str, requests: u64) -> Vec<(Nanos, Request)> {
     run_on(1 << 30, text, requests)
 }
 
 fn run_on(capacity: u64, text: &str, requests: u64) -> Vec<(Nanos, Request)> {
-    let mut workload = plan(capacity, text).unwrap().start();
+    let mut workload = plan(capacity, &deep(text)).unwrap().start();
     let mut device = FixedDelay::new(DELAY, 1024);
     let stop = Stop { requests, ..Stop::default() };
     let mut issued = Issued::default();
@@ -69,7 +75,8 @@ fn a_study_table_and_a_job_file_make_the_same_requests() {
     let table = "rw = \"randrw\"\nbs = \"4KiB\"\nrwmixread = 70\niodepth = 4\nsize = \"50%\"";
     let params: Params = toml::from_str(table).unwrap();
     let table = params.plan(&context).unwrap();
-    let file = plan(1 << 30, "[fio]\nrw=randrw\nbs=4k\nrwmixread=70\niodepth=4\nsize=50%").unwrap();
+    let file = deep("[fio]\nrw=randrw\nbs=4k\nrwmixread=70\niodepth=4\nsize=50%");
+    let file = plan(1 << 30, &file).unwrap();
     let (mut a, mut b) = (table.start(), file.start());
     for _ in 0..4 {
         assert_eq!(a.next(Nanos::ZERO), b.next(Nanos::ZERO));
@@ -138,6 +145,13 @@ fn random_jobs_touch_every_block_once_per_pass() {
 }
 
 #[test]
+fn an_alignment_that_is_the_block_size_keeps_the_map() {
+    let mut blocks = lbas(&run("[a]\nrw=randread\nbs=4k\nba=4k\nsize=64k", 100));
+    blocks.sort_unstable();
+    assert!(blocks.iter().copied().eq((0..16).map(|block| 8 * block)), "{blocks:?}");
+}
+
+#[test]
 fn without_the_map_blocks_repeat_and_stay_uniform() {
     let job = "[a]\nrw=randread\nbs=4k\nsize=400k\nnorandommap\nio_size=1g";
     let mut counts = [0u32; 100];
@@ -179,6 +193,55 @@ fn a_rate_issues_exactly_on_its_schedule() {
 }
 
 #[test]
+fn requests_a_second_are_counted_where_their_sizes_are_drawn() {
+    let job = "[a]\nrw=randread\nsize=100m\nrate_iops=1000\nbssplit=4k/50:64k/50\niodepth=32";
+    assert_eq!(run(job, 100)[99].0, Nanos::from_millis(99));
+    // Of a range fio counts bytes of the smallest.
+    let range = job.replace("bssplit=4k/50:64k/50", "bsrange=4k-64k");
+    let (_, last) = run(&range, 100).split_last().map(|(last, all)| (all.len(), last.0)).unwrap();
+    assert!(last > Nanos::from_millis(500), "{last}");
+}
+
+#[test]
+fn a_job_of_a_file_waits_for_its_requests_before_it_pauses_for_its_rate() {
+    let job = "[a]\nrw=read\nrate_iops=100000\niodepth=4";
+    let of = |mode: &str| {
+        let text = format!("[global]\nioengine=libaio\n{mode}\n{job}");
+        let plan = plan(1 << 30, &text).unwrap();
+        let mut device = FixedDelay::new(Nanos(25_000), 1024);
+        let (start, stop) = (Nanos::ZERO, Stop { requests: 8, ..Stop::default() });
+        let mut issued = Issued::default();
+        simulate(&mut device, &mut plan.start(), start, stop, &mut issued).unwrap();
+        (micros(&issued.0), plan.notes.iter().any(|note| note.contains("io_submit_mode=offload")))
+    };
+    // With 10 us to go it waits for 25 us, then sleeps the 10: the next three are due; then 5.
+    assert_eq!(of(""), (vec![0, 35, 35, 35, 65, 65, 65, 95], true));
+    assert_eq!(of("io_submit_mode=inline").0, of("").0);
+    assert_eq!(of("io_submit_mode=offload"), (vec![0, 10, 20, 30, 40, 50, 60, 70], false));
+}
+
+#[test]
+fn a_job_that_falls_behind_its_rate_says_so() {
+    let notes = |keys: &str, requests| {
+        let text = deep(&format!("[slow]\nrw=read\nloops=1000\n{keys}"));
+        let mut workload = plan(1 << 30, &text).unwrap().start();
+        let mut device = FixedDelay::new(DELAY, 1024);
+        let stop = Stop { requests, ..Stop::default() };
+        simulate(&mut device, &mut workload, Nanos::ZERO, stop, &mut sim::NoProbe).unwrap();
+        let behind = |note: &String| note.contains("behind its rate");
+        workload.notes().into_iter().filter(behind).collect::<Vec<_>>()
+    };
+    // 10 us each, one at a time, asked for each 5: the 1001st is 5 ms late.
+    let told = notes("rate_iops=200000", 1001);
+    let said = "job \"slow\" was up to 5 ms behind its rate";
+    assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
+    assert!(told[0].contains("raise iodepth"), "{told:?}");
+    for kept in ["rate_iops=200000\niodepth=2", "rate_iops=90000", ""] {
+        assert_eq!(notes(kept, 1001), Vec::<String>::new(), "{kept}");
+    }
+}
+
+#[test]
 fn each_direction_of_a_mix_has_its_own_rate() {
     let job =
         "[a]\nrw=randrw\nbs=4k\nrate_iops=1000,500\niodepth=32\nruntime=2\ntime_based\nsize=1g";
@@ -211,7 +274,7 @@ fn poisson_arrivals_at_one_server_wait_as_queueing_theory_says() {
             "[a]\nrw=randread\nnorandommap\nio_size=100g\nrate_iops={iops}\n\
              rate_process=poisson\niodepth=1000000"
         );
-        let mut workload = plan(1 << 30, &job).unwrap().start();
+        let mut workload = plan(1 << 30, &deep(&job)).unwrap().start();
         let mut device = FixedDelay::new(DELAY, 1);
         let stop = Stop { requests: 400_000, ..Stop::default() };
         let start = Nanos::ZERO;
@@ -228,9 +291,23 @@ fn think_time_counts_from_the_completion() {
     assert_eq!(times, [0, 50, 100, 150]);
     let pairs = micros(&run("[a]\nrw=read\nbs=4k\nthinktime=40us\nthinktime_blocks=2", 6));
     assert_eq!(pairs, [0, 10, 60, 70, 120, 130]);
-    // At a depth of 4 the queue is full when the first completes; then it drains.
+    // At a depth of 4 the queue is full when the first completes; then it drains. What completed
+    // meanwhile counts for the next pause, which comes behind one request.
     let deep = micros(&run("[a]\nrw=read\nbs=4k\nthinktime=40\niodepth=4", 8));
-    assert_eq!(deep, [0, 0, 0, 0, 50, 50, 50, 50]);
+    assert_eq!(deep, [0, 0, 0, 0, 50, 100, 150, 200]);
+    // Bursts of as many as are counted; before the first pause the queue was filled.
+    let bursts = "[a]\nrw=read\nbs=4k\nthinktime=40\niodepth=3\nthinktime_blocks=3";
+    assert_eq!(micros(&run(bursts, 11)), [0, 0, 0, 10, 10, 60, 60, 60, 110, 110, 110]);
+    // The pause comes where fio looks, behind the next write, and before its flush.
+    let flushed = "[a]\nrw=write\nbs=4k\nthinktime=40\niodepth=3\nthinktime_blocks=3\nfsync=3";
+    let issued = run(flushed, 10);
+    assert_eq!(micros(&issued), [0, 0, 0, 10, 20, 70, 70, 80, 90, 140]);
+    let flushes = |(_, request): &(Nanos, Request)| request.op == Op::Flush;
+    assert!((0..10).all(|nth| flushes(&issued[nth]) == [3, 7].contains(&nth)));
+    let both = "[a]\nrw=write\nbs=4k\nthinktime=40\nthinktime_blocks=2\nfsync=2";
+    let issued = run(both, 6);
+    assert_eq!(micros(&issued), [0, 10, 60, 70, 80, 130]);
+    assert!(flushes(&issued[2]) && flushes(&issued[5]));
     let issue = "[a]\nrw=read\nbs=4k\nthinktime=40\niodepth=4\nthinktime_blocks_type=issue";
     assert_eq!(micros(&run(issue, 3)), [0, 50, 100]);
 }
@@ -260,8 +337,47 @@ fn fsync_drains_flushes_and_goes_on() {
 }
 
 #[test]
+fn flushes_of_data_and_of_all_are_two_keys() {
+    let flushes = |keys: &str| {
+        let issued = run(&format!("[a]\nrw=write\nbs=4k\nsize=48k\n{keys}"), 1000);
+        let at = |(nth, (_, request)): (usize, &(Nanos, Request))| {
+            (request.op == Op::Flush).then_some(nth)
+        };
+        issued.iter().enumerate().filter_map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(flushes("fsync=4\nfdatasync=0"), [4, 9]);
+    assert_eq!(flushes("fdatasync=4\nfsync=0"), [4, 9]);
+    // After 4, 6, 8 writes; one flush where both are due, and none after the last.
+    assert_eq!(flushes("fsync=4\nfdatasync=6"), [4, 7, 10]);
+}
+
+#[test]
+fn requests_are_counted_per_loop_and_not_at_all_by_time() {
+    assert_eq!(run("[a]\nrw=read\nsize=1m\nnumber_ios=5\nloops=3", 100).len(), 15);
+    let timed = "[a]\nrw=read\nsize=1m\nnumber_ios=5\ntime_based\nruntime=1ms";
+    assert_eq!(run(timed, 1000).len(), 100);
+}
+
+#[test]
+fn a_start_delay_counts_from_the_start_of_the_run() {
+    let jobs = |delay: &str| {
+        let job = format!(
+            "[global]\nrw=read\nbs=4k\ntime_based\nruntime=1ms\n[a]\n[b]\nstonewall\n\
+             startdelay={delay}"
+        );
+        let issued = run(&job, 10_000);
+        issued.iter().find(|(_, request)| request.process == 2).unwrap().0
+    };
+    assert_eq!(jobs("3ms"), Nanos::from_millis(3));
+    // The wall is later.
+    assert_eq!(jobs("500us"), Nanos::from_millis(1));
+}
+
+#[test]
 fn writes_are_waited_for_where_fio_waits() {
-    for (keys, sync) in [("", false), ("direct=1", true), ("sync=1", true)] {
+    let keys = [("", false), ("direct=1", true), ("sync=1", true), ("buffered=0", true)];
+    let later = [("direct=1\nbuffered=1", false), ("buffered=1\ndirect=1", true)];
+    for (keys, sync) in keys.into_iter().chain(later) {
         let issued = run(&format!("[a]\nrw=rw\n{keys}\nend_fsync=1\nsize=64k"), 100);
         let marked = |r: &Request| r.sync == (sync && r.op == Op::Write);
         assert!(issued.iter().all(|(_, r)| marked(r)), "{keys}");
@@ -396,10 +512,35 @@ fn what_does_not_matter_or_was_adapted_is_said() {
 }
 
 #[test]
+fn the_engine_of_a_job_file_says_whether_its_depth_counts() {
+    let of = |keys: &str| {
+        let plan = plan(1 << 30, &format!("[a]\nrw=randread\niodepth=8\n{keys}")).unwrap();
+        (plan.jobs[0].depth, plan.notes)
+    };
+    for engine in ["libaio", "io_uring", "posixaio", "null"] {
+        let (depth, notes) = of(&format!("ioengine={engine}"));
+        assert_eq!((depth, notes.len()), (8, 1), "{engine}: {notes:?}");
+    }
+    for engine in ["psync", "sync", "mmap", "pvsync2"] {
+        let (depth, notes) = of(&format!("ioengine={engine}"));
+        let told = format!("job \"a\": ioengine={engine} takes no notice of iodepth=8: one");
+        assert!(depth == 1 && notes[1].starts_with(&told), "{depth}: {notes:?}");
+        assert!(notes[1].contains("ioengine=libaio has as many"), "{notes:?}");
+    }
+    let (depth, notes) = of("");
+    let told = "job \"a\": no ioengine is named, and fio's usual one, psync, takes no notice";
+    assert!(depth == 1 && notes.len() == 1 && notes[0].starts_with(told), "{depth}: {notes:?}");
+    // fio gives each of the requests a thread.
+    assert_eq!(of("ioengine=psync\nio_submit_mode=offload").0, 8);
+    let one = plan(1 << 30, "[a]\nrw=randread").unwrap();
+    assert_eq!((one.jobs[0].depth, one.notes.len()), (1, 0));
+}
+
+#[test]
 fn a_hint_of_where_a_request_goes_comes_true() {
     let hints_of = |keys: &str| {
         let text = format!("[j]\nbs=4k\nsize=1m\nloops=3\niodepth=8\n{keys}");
-        let mut fio = plan(1 << 30, &text).unwrap().start();
+        let mut fio = plan(1 << 30, &deep(&text)).unwrap().start();
         let (mut places, mut hints) = (Vec::new(), Vec::new());
         while let Demand::Issue(request) = fio.next(Nanos::ZERO).unwrap() {
             places.push(request.lba);
