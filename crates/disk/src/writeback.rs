@@ -24,13 +24,13 @@ pub struct Dirty {
     pub started: Nanos,
     /// Its data is in the cache from here on, and it is acknowledged then.
     pub acknowledged: Nanos,
-    /// It continues the write before it, so both are one run.
-    pub continues: bool,
+    /// Its run: the order of arrival of that one's first write.
+    pub run: u64,
     /// Where it begins.
     pub place: SectorPosition,
 }
 
-snapshot_fields!(Dirty { id, lba, sectors, sequence, started, acknowledged, continues, place });
+snapshot_fields!(Dirty { id, lba, sectors, sequence, started, acknowledged, run, place });
 
 impl Dirty {
     /// First sector behind it.
@@ -66,7 +66,9 @@ pub struct WriteCache {
     /// No cached write is longer.
     longest: u64,
     sectors: u64,
-    runs: u64,
+    /// The runs that have cached writes, and how many.
+    runs: BTreeMap<u64, u32>,
+    newest_run: u64,
     sequence: u64,
     newest_end: u64,
     sectors_max: u64,
@@ -78,7 +80,7 @@ impl Snapshot for WriteCache {
         self.window.save(to);
         self.backlog.save(to);
         self.writing.save(to);
-        [self.longest, self.sectors, self.runs, self.sequence, self.newest_end].save(to);
+        [self.longest, self.sectors, self.newest_run, self.sequence, self.newest_end].save(to);
     }
 
     fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
@@ -87,8 +89,11 @@ impl Snapshot for WriteCache {
         self.writing.restore(from)?;
         let mut numbers = [0u64; 5];
         numbers.restore(from)?;
-        [self.longest, self.sectors, self.runs, self.sequence, self.newest_end] = numbers;
+        [self.longest, self.sectors, self.newest_run, self.sequence, self.newest_end] = numbers;
         self.index = self.all().map(|dirty| (dirty.key(), dirty.end())).collect();
+        let mut runs = BTreeMap::new();
+        self.all().for_each(|dirty| *runs.entry(dirty.run).or_default() += 1);
+        self.runs = runs;
         Ok(())
     }
 }
@@ -103,7 +108,8 @@ impl WriteCache {
             index: BTreeMap::new(),
             longest: 0,
             sectors: 0,
-            runs: 0,
+            runs: BTreeMap::new(),
+            newest_run: 0,
             sequence: 0,
             newest_end: u64::MAX,
             sectors_max: params.size.0.sectors(),
@@ -141,7 +147,7 @@ impl WriteCache {
     /// True when there is room for a write now.
     pub fn has_room(&self, lba: u64, sectors: u32) -> bool {
         self.sectors + u64::from(sectors) <= self.sectors_max
-            && (self.runs < self.runs_max || self.continues(lba))
+            && ((self.runs.len() as u64) < self.runs_max || self.continues(lba))
     }
 
     /// Number that every write cached so far is below.
@@ -149,13 +155,15 @@ impl WriteCache {
         self.sequence
     }
 
-    /// Take a write in; it fits. Its number and whether it continues the last one are set here.
+    /// Take a write in; it fits. Its number and its run are set here.
     pub fn insert(&mut self, mut dirty: Dirty) {
-        dirty.continues = self.continues(dirty.lba);
-        dirty.sequence = self.sequence;
+        if !self.continues(dirty.lba) {
+            self.newest_run = self.sequence;
+        }
+        (dirty.run, dirty.sequence) = (self.newest_run, self.sequence);
+        *self.runs.entry(dirty.run).or_default() += 1;
         self.sequence += 1;
         self.sectors += u64::from(dirty.sectors);
-        self.runs += u64::from(!dirty.continues);
         self.newest_end = dirty.end();
         self.index.insert(dirty.key(), dirty.end());
         self.longest = self.longest.max(dirty.sectors.into());
@@ -247,7 +255,12 @@ impl WriteCache {
     fn leave(&mut self, dirty: &Dirty) {
         self.index.remove(&dirty.key());
         self.sectors -= u64::from(dirty.sectors);
-        self.runs -= u64::from(!dirty.continues);
+        if let Some(writes) = self.runs.get_mut(&dirty.run) {
+            *writes -= 1;
+            if *writes == 0 {
+                self.runs.remove(&dirty.run);
+            }
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &Dirty> {
@@ -276,9 +289,55 @@ impl WriteCache {
         self.backlog.clear();
         self.writing = None;
         self.index.clear();
-        (self.sectors, self.runs, self.newest_end) = (0, 0, u64::MAX);
+        self.runs.clear();
+        (self.sectors, self.newest_end) = (0, u64::MAX);
         let report =
             |d: &Dirty| LostWrite { id: RequestId(d.id), lba: sim::Lba(d.lba), sectors: d.sectors };
         lost.iter().map(report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Params;
+
+    #[test]
+    fn a_run_is_there_until_its_last_write_has_left() {
+        let params = Params::default();
+        let mechanics = params.mechanics().unwrap();
+        let limit = WriteCacheParams { runs: 1, ..params.write_cache.clone() };
+        let mut cache = WriteCache::new(&limit);
+        let dirty = |lba: u64| Dirty {
+            id: lba,
+            lba,
+            sectors: 8,
+            place: mechanics.geometry.place(lba),
+            ..Dirty::default()
+        };
+        let elsewhere = 1_000_000;
+        let order = Scheduler::Fifo;
+        for first in [0, 1000] {
+            for lba in [first, first + 8, first + 16] {
+                assert!(cache.has_room(lba, 8) && (lba == first || !cache.has_room(elsewhere, 8)));
+                cache.insert(dirty(lba));
+            }
+            for left in [2, 1, 0] {
+                cache.begin(order, &mechanics, Arm::default(), Nanos::ZERO).unwrap();
+                cache.finish().unwrap();
+                assert_eq!(cache.has_room(elsewhere, 8), left == 0, "{left} are dirty");
+            }
+        }
+        // Of a cache that was stored and read again.
+        [0, 8].into_iter().for_each(|lba| cache.insert(dirty(lba)));
+        cache.begin(order, &mechanics, Arm::default(), Nanos::ZERO).unwrap();
+        cache.finish().unwrap();
+        let mut blobs = Vec::new();
+        let mut saver = Saver::new(&mut blobs);
+        cache.save(&mut saver);
+        let stored = saver.finish().unwrap();
+        let mut again = WriteCache::new(&limit);
+        again.restore(&mut Loader::new(&stored, std::sync::Arc::new(blobs))).unwrap();
+        assert!(!again.has_room(elsewhere, 8));
     }
 }
