@@ -174,6 +174,8 @@ struct Fixed {
 struct Hdd {
     fixed: Arc<Fixed>,
     arm: Arm,
+    /// When it is there: it cannot turn on its way to where it reads ahead.
+    arrives: Nanos,
     stream: Stream,
     segments: Segments,
     queue: Queue<Waiting>,
@@ -200,6 +202,7 @@ struct Hdd {
 
 snapshot_fields!(Hdd {
     arm,
+    arrives,
     stream,
     segments,
     queue,
@@ -232,6 +235,7 @@ impl Hdd {
         Ok(Hdd {
             fixed: Arc::new(fixed),
             arm: Arm::default(),
+            arrives: Nanos::ZERO,
             stream: Stream::default(),
             segments: Segments::new(params.cache.segments, segment),
             queue: Queue::default(),
@@ -348,6 +352,7 @@ impl Hdd {
 
     /// Choose and begin the next piece of work, if there is any.
     fn start(&mut self, now: Nanos) {
+        let now = now.max(self.arrives);
         if !self.queue.is_empty() && self.host_first(now) {
             self.host_had_turn = true;
             self.stop_stream(now);
@@ -373,7 +378,7 @@ impl Hdd {
     /// Begin a host's command on an arm that is free at `now`.
     #[inline]
     fn serve(&mut self, now: Nanos, w: Waiting) {
-        let from = now.max(w.ready);
+        let from = now.max(w.ready).max(self.arrives);
         self.stop_stream(from);
         if w.write { self.serve_write(from, &w) } else { self.serve_read(from, &w) }
     }
@@ -466,6 +471,7 @@ impl Device for Hdd {
         self.services.clear();
         self.inside = 0;
         self.busy_until = now;
+        self.arrives = now;
         self.interface_free = now;
         self.last_was_write = false;
         Survivors { lost }

@@ -383,3 +383,26 @@ fn impossible_values_name_key_value_and_range() {
     let error = refused(|p| p.seek.formula.e = -1.0);
     assert!(error.starts_with("seek: a seek over "), "{error}");
 }
+
+#[test]
+fn the_arm_is_under_way_while_it_sets_out_to_read_ahead() {
+    let params = Params::default();
+    let mechanics = params.mechanics().unwrap();
+    let mut host = Stepper::new(build(&params));
+    let mut read = |lba: u64| {
+        let id = host.submit(Request::read(Lba(lba), 8)).unwrap();
+        let done = host.drain();
+        assert!(done.iter().any(|completion| completion.id == id));
+        host.now()
+    };
+    read(0);
+    let far = 400_000_000;
+    let left = read(far);
+    // A hit, behind which the idle arm goes on reading.
+    let hit = read(0);
+    let answered = read(5_000);
+    assert!(hit < left + Nanos::from_millis(1), "{hit}: no hit");
+    let [from, to] = [far, 5_000].map(|lba| mechanics.arm_at(lba));
+    let seek = Nanos(mechanics.seek_ns(from, to.cylinder, to.head, false).into());
+    assert!(answered >= left + seek, "{answered}, but the arm left at {left} for {seek}");
+}

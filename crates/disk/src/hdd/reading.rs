@@ -62,11 +62,13 @@ impl Hdd {
         if !self.fixed.params.cache.read_ahead_on_hit || from >= limit || !self.is_idle(now) {
             return;
         }
+        let now = now.max(self.arrives);
         self.stop_stream(now);
         let mechanics = &self.fixed.mechanics;
         let place = mechanics.geometry.place(from);
         let way = mechanics.position(self.arm, now, &place, false);
         let start = now + Nanos(way.seek + way.wait);
+        self.arrives = now + Nanos(way.seek);
         self.stream = Stream { active: true, segment: index, lba: from, place, start, limit };
     }
 
