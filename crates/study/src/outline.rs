@@ -310,9 +310,9 @@ fn logarithmic(figure: &Figure) -> Result<(), Wrong> {
             if on && *coordinate <= 0.0 {
                 let what =
                     format!("the measured point's {coordinate} has no place on {key}'s axis");
-                let failure = Failure::input(what).expected("more than 0").help(format!(
-                    "leave the point out, or {key}, as a logarithm of that there is not"
-                ));
+                let failure = Failure::input(what)
+                    .expected("more than 0")
+                    .help(format!("leave the point out, or draw without {key}"));
                 return Err(wrong(failure, &["measured", &index.to_string()]));
             }
         }
@@ -420,7 +420,7 @@ series = 'device.null.latency'
             match read(more, points) {
                 Ok(()) => assert!(fine, "{more} with {points}"),
                 Err((error, line)) => {
-                    assert!(!fine && error.contains("expected more than 0"), "{error}");
+                    assert!(!fine && error.contains("expected: more than 0"), "{error}");
                     assert!(error.contains(&format!("t:{line}:")), "{line}: {error}");
                 }
             }

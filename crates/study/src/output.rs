@@ -362,7 +362,8 @@ mod tests {
         for _ in 0..2 {
             let mut output = Output::begin(&target).unwrap();
             output.replaces_what_was_kept();
-            fs::write(output.path().join("result.json"), "{}").unwrap();
+            let manifest = r#"{"code_version": "", "result_digest": "", "files": {}}"#;
+            fs::write(output.path().join("result.json"), manifest).unwrap();
             // The disk fails when everything is in place.
             let fails = |path: &Path| match path == base {
                 true => Err(io::Error::other("the disk is gone")),
