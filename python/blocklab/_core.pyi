@@ -55,5 +55,7 @@ class Plan:
         """The place of that image, whether it exists or not."""
     def take(self, number: int, result: bytes, out: str) -> None:
         """Take over what `measure` returned, for results in `out`."""
+    def check_output(self, out: str) -> None:
+        """Refuse a place where the results could not be written."""
     def left(self, out: str) -> list[int]:
         """The numbers of the runs that are still to be done for results in `out`."""

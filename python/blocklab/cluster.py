@@ -63,6 +63,7 @@ def fill(
 
     Raises StudyError, as a local run does, and when there is no such cluster.
     """
+    plan.check_output(fspath(out))
     ray = _connected(on)
     folder = fspath(cache) if cache is not None else None
     directory = os.path.abspath(fspath(plan.directory) or ".")

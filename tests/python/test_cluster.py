@@ -238,6 +238,16 @@ def test_a_failure_is_one_object_on_stdout(
     assert error["line"] == 2 and error["message"] in told.err, told
 
 
+def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_connected", lambda _: pytest.fail("the cluster was asked"))
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(blocklab.StudyError, match="notes.txt"):
+        blocklab.run(STUDY, out=tmp_path, on="ray")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
 def test_ray_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(blocklab.StudyError, match=r"ray\[client\]"):

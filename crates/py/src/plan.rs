@@ -130,6 +130,11 @@ impl PlannedStudy {
         self.0.take(number, bytes, &out).map_err(|failure| raised(py, &failure))
     }
 
+    /// Refuse a place where the results could not be written.
+    fn check_output(&self, py: Python<'_>, out: PathBuf) -> PyResult<()> {
+        self.0.check_output(&out).map_err(|failure| raised(py, &failure))
+    }
+
     /// The numbers of the runs that are still to be done for results in `out`.
     fn left(&self, out: PathBuf) -> Vec<usize> {
         self.0.left(&out)

@@ -10,6 +10,7 @@ use crate::files::Files;
 use crate::image::Cache;
 use crate::kept::Kept;
 use crate::options::Options;
+use crate::output::Output;
 use crate::plan::PlannedStudy;
 use crate::planned::PlannedRun;
 use crate::run::{RunQueue, Watch};
@@ -75,6 +76,14 @@ impl PlannedStudy {
     /// When the bytes are of another run or of another version, or cannot be kept.
     pub fn take(&self, number: usize, bytes: &[u8], target: &Path) -> Result<(), Failure> {
         Kept::beside(target).take(self.numbered(number)?, bytes)
+    }
+
+    /// Refuse a place where the results could not be written, before anything is done elsewhere.
+    ///
+    /// # Errors
+    /// As [`crate::run()`] does.
+    pub fn check_output(&self, target: &Path) -> Result<(), Failure> {
+        Output::begin(target).map(drop)
     }
 
     /// The numbers of the runs that are still to be done for `target`.

@@ -25,9 +25,8 @@ const EXTENSIONS: [&str; 8] = ["rs", "py", "pyi", "sh", "toml", "yml", "md", "Ma
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let words = LEFT.map(|(a, b)| format!("{a}{b}"));
     let beside = |file: &&File| BESIDE.contains(&file.extension());
-    let left = |file: &File| {
-        Finding::new(&file.path, 1, "a file that a tool left behind", "git rm it")
-    };
+    let left =
+        |file: &File| Finding::new(&file.path, 1, "a file that a tool left behind", "git rm it");
     let mut findings: Vec<Finding> = tree.files.iter().filter(beside).map(left).collect();
     for file in tree.files.iter().filter(|f| EXTENSIONS.contains(&f.extension())) {
         for (number, line) in file.lines() {

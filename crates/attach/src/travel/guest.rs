@@ -12,6 +12,8 @@ use rustix::process::{
 };
 use study::Failure;
 
+use super::memory;
+
 /// The kernel takes no longer command line.
 const COMMAND_LINE_MAX: usize = 2000;
 /// How long a guest that was asked to end may take.

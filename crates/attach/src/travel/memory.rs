@@ -43,8 +43,8 @@ fn fitting(guests: usize, mib: u64, room_mib: u64) -> usize {
     guests.min(usize::try_from(room_mib / mib.max(1)).unwrap_or(usize::MAX)).max(1)
 }
 
-/// Where a guest's memory is a file: in RAM, unless nothing may be executed there, as in a container
-/// of Docker's.
+/// Where a guest's memory is a file: in RAM, unless nothing may be executed there, as in one of
+/// Docker's containers.
 pub(super) fn files() -> Option<&'static Path> {
     let mounted = statvfs(FILES).ok()?;
     (!mounted.f_flag.contains(StatVfsMountFlags::NOEXEC)).then(|| Path::new(FILES))

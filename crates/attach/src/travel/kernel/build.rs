@@ -98,7 +98,8 @@ pub fn lacks() -> Option<(String, String)> {
         missing.push("the kernel's source");
     }
     let offered = lacks_source && tree::is_offered();
-    (!missing.is_empty()).then(|| (missing.join(", "), commands(lacks_tools, lacks_source, offered)))
+    (!missing.is_empty())
+        .then(|| (missing.join(", "), commands(lacks_tools, lacks_source, offered)))
 }
 
 /// Only Debian 12 has the source as this package; others get it from where it is made.
@@ -240,7 +241,10 @@ mod tests {
 
     #[test]
     fn the_commands_get_a_source_where_the_distribution_has_none() {
-        assert_eq!(commands(false, true, true), "sudo apt-get install linux-source-6.1 && blocklab kernel build");
+        assert_eq!(
+            commands(false, true, true),
+            "sudo apt-get install linux-source-6.1 && blocklab kernel build"
+        );
         assert!(commands(true, false, false).ends_with("bc xz-utils && blocklab kernel build"));
         let elsewhere = commands(true, true, false);
         assert!(elsewhere.contains("--source linux-6.1.N.tar.xz"), "{elsewhere}");

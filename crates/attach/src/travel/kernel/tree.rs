@@ -71,8 +71,8 @@ impl Source {
         }
     }
 
-    /// Tells it from what stood at its place before: a digest of the names, lengths and times of its
-    /// files, by which `make`, too, knows what was changed.
+    /// Tells it from what stood at its place before: a digest of the names, lengths and times of
+    /// its files, by which `make`, too, knows what was changed.
     pub(super) fn fingerprint(&self) -> Result<String, Failure> {
         let (Source::Archive(path) | Source::Tree(path)) = self;
         let mut digest = Digest::default();

@@ -273,10 +273,14 @@ fn io_uring() -> Check {
         ok,
         required: false,
         found: set_up.map_or_else(|why| why.to_string(), |()| "on".into()),
-        command: (!ok).then(|| match std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
-            Ok(switch) if switch.trim() != "0" => "sudo sysctl kernel.io_uring_disabled=0".into(),
-            // A container's filter of system calls, or a kernel before 5.1.
-            _ => "docker run --security-opt seccomp=unconfined".into(),
+        command: (!ok).then(|| {
+            match std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
+                Ok(switch) if switch.trim() != "0" => {
+                    "sudo sysctl kernel.io_uring_disabled=0".into()
+                }
+                // A container's filter of system calls, or a kernel before 5.1.
+                _ => "docker run --security-opt seccomp=unconfined".into(),
+            }
         }),
     }
 }
