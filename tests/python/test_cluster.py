@@ -76,6 +76,7 @@ def plan_of(drives: list[str | None], left: list[int] | None = None) -> Any:
     return SimpleNamespace(
         name="n", text="", directory="", digest="d", taken=taken,
         runs=[("", "", drive) for drive in drives],
+        check_output=lambda out: None,
         left=lambda out: [*range(len(drives))] if left is None else left,
         take=lambda number, result, out: taken.append(number))
 

@@ -26,7 +26,7 @@ const FOREVER: u64 = i64::MAX as u64;
 const FAR: u64 = 1 << 62;
 /// A guest does not go on by itself for longer: it is heard of where its time passes without a
 /// device.
-const FREE_AT_MOST: Nanos = Nanos(100_000_000);
+const FREE_AT_MOST: Nanos = Nanos(10_000_000);
 /// Most messages of a guest that runs which are acknowledged before they come. It need not stop for
 /// an answer that it has.
 const AHEAD_MAX: u32 = 4;

@@ -147,7 +147,7 @@ impl Bench<'_> {
         let Point { rw, bs, iodepth, numjobs, .. } = point;
         let text = format!(
             "[workloads.{ANY}.fio]\nrw = \"{rw}\"\nbs = {}\niodepth = {iodepth}\n\
-             numjobs = {numjobs}\nnorandommap = true\ntime_based = true\n",
+             numjobs = {numjobs}\nnorandommap = true\nio_size = \"{WITHOUT_END}\"\n",
             in_toml::text(bs)
         );
         let each = |requests: f64| (requests / f64::from(*numjobs)).ceil();
@@ -176,6 +176,9 @@ impl Bench<'_> {
 
 /// A workload before it has its name.
 const ANY: &str = "@";
+/// More than any load gets to: its requests or its time end it, whichever is first. A job that is
+/// `time_based` would not heed the first.
+const WITHOUT_END: &str = "1000TiB";
 
 /// The root of what is random, as a study has it that names none.
 pub(super) const SEED: u64 = 1;
