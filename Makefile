@@ -6,9 +6,9 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(CURDIR)/.venv/bin/python
-# The tests' own build, and the package on top of it.
+# The tests' own build, and the package on top of it; cargo is asked only where they are needed.
 TARGET = $(shell scripts/target.sh)
-PYTEST := PATH="$(TARGET)/debug:$$PATH" PYTHONPATH="$(TARGET)/python" "$(PYTHON)" -m pytest
+PYTEST = PATH="$(TARGET)/debug:$$PATH" PYTHONPATH="$(TARGET)/python" "$(PYTHON)" -m pytest
 BLOCKLAB := $(CURDIR)/.venv/bin/blocklab
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60

@@ -152,7 +152,9 @@ def test_another_configuration_is_another_digest(
 
 def answers_of_binaries(study: Path, out: Path) -> list[dict[str, Any]]:
     """What every built `blocklab` binary answers, release and debug."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    asked = subprocess.run(
+        [ROOT / "scripts" / "target.sh"], capture_output=True, text=True, check=True)
+    target = Path(asked.stdout.strip())
     answers = []
     for binary in sorted(filter(Path.is_file, target.glob("*/blocklab"))):
         done = subprocess.run(

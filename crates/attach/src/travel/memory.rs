@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use study::Failure;
 
+/// A guest's memory is a file there.
 const FILES: &str = "/dev/shm";
 /// Less memory does not boot.
 pub const MEMORY_MIN_MIB: u64 = 64;

@@ -93,7 +93,6 @@ fn shown_build(source: Option<&Path>) -> Result<Built, Failure> {
 fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let began = Instant::now();
     let built = shown_build(source.as_deref())?;
-    let taken = kernel::find(None)?;
     if json {
         say(serde_json::json!({
             "version": built.version, "path": built.path, "wall_s": began.elapsed().as_secs_f64()
@@ -103,6 +102,7 @@ fn build(source: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let seconds = began.elapsed().as_secs();
     let when = if seconds > 1 { format!(", built in {seconds} s") } else { String::new() };
     say(format!("Linux {}{when}: {}", built.version, built.path.display()));
+    let taken = kernel::find(None)?;
     if taken != built.path {
         crate::warn(format!(
             "travel and studies take the newest version there is, {}; `travel --kernel` takes \

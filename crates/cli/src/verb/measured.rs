@@ -10,7 +10,6 @@ use super::{in_toml, run};
 
 mod again;
 pub(super) mod amplification;
-pub(super) mod engine;
 pub(super) mod files;
 mod fio;
 mod little;

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use workload::fio;
 
-use super::engine::{SYNCHRONOUS, USUAL};
 use super::outputs::{Entry, entries, runs};
 use super::points::{Beside, KINDS, Offered, Point, Wrong, of_process, unless_left_out};
+use workload::fio::{SYNCHRONOUS, USUAL};
 
 /// A job's option: its own, or that of all.
 fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) -> Option<&'a str> {

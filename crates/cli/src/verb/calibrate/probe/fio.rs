@@ -12,7 +12,7 @@ use study::Failure;
 use super::plan::{Job, Length, RAMP_SECONDS};
 use super::target::Target;
 use crate::interrupt;
-use crate::verb::measured::engine::SYNCHRONOUS;
+use workload::fio::SYNCHRONOUS;
 
 pub(super) struct Fio {
     path: PathBuf,
