@@ -28,6 +28,7 @@ use std::sync::LazyLock;
 
 use clap::Parser;
 use config::unwritten;
+use sim::SnapshotError;
 pub(crate) use config::{say, warn};
 use study::Failure;
 
@@ -116,16 +117,24 @@ fn not_whole(why: &dyn std::fmt::Display) -> Failure {
         .help("what it has is not whole: make room and run the command again")
 }
 
-/// Run it. What finds that a saved drive is damaged, in the middle of its work, unwinds to here.
+/// Run it. What finds that a saved drive is damaged or cannot be read, in the middle of its work, unwinds to here.
 fn attempt(verb: impl FnOnce() -> Result<u8, Failure>) -> Result<u8, Failure> {
     catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|payload| {
-        match payload.downcast::<sim::SnapshotError>() {
-            Ok(damage) => Err(Failure::machine(format!("a saved drive is damaged: {}", damage.0))
-                .expected("a state that nothing writes to while it is in use")
+        match payload.downcast::<SnapshotError>() {
+            Ok(why) => Err(saved_drive(&why)
                 .help("what was done since it was read is not in it: go on with a copy of before")),
             Err(other) => resume_unwind(other),
         }
     })
+}
+
+fn saved_drive(why: &SnapshotError) -> Failure {
+    match why {
+        SnapshotError::Damaged(why) => Failure::machine(format!("a saved drive is damaged: {why}"))
+            .expected("a state that nothing writes to while it is in use"),
+        SnapshotError::Unread(why) => Failure::machine(format!("a saved drive: {why}"))
+            .expected("a file that can be read as long as it is in use"),
+    }
 }
 
 #[cfg(test)]

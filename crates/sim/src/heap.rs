@@ -219,7 +219,7 @@ impl Snapshot for EventHeap {
         let mut all: Vec<u128> = Vec::new();
         all.restore(from)?;
         if !all.is_sorted() {
-            return Err(SnapshotError("its events are out of order".into()));
+            return Err(SnapshotError::Damaged("its events are out of order".into()));
         }
         self.fronts[0] = all.first().copied().unwrap_or(NEVER);
         self.lanes[0] = all.into();

@@ -13,26 +13,17 @@ use crate::units::{Bytes, Lba, Nanos};
 
 /// Why a saved state cannot be restored.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SnapshotError(pub String);
-
-impl SnapshotError {
-    /// A table that cannot be read at byte `offset`.
-    pub(crate) fn of_read(offset: u64, why: &std::io::Error) -> SnapshotError {
-        SnapshotError(format!("{UNREADABLE} at byte {offset}: {why}"))
-    }
-
-    /// True when the state could not be read: then nothing is known to be wrong with it.
-    pub fn is_of_read(&self) -> bool {
-        self.0.starts_with(UNREADABLE)
-    }
+pub enum SnapshotError {
+    /// What is wrong with it.
+    Damaged(String),
+    /// It could not be read: then nothing is known to be wrong with it.
+    Unread(String),
 }
-
-/// What errors of reading begin with; those of damage have words of their own.
-const UNREADABLE: &str = "its table cannot be read";
 
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "saved device state: {}", self.0)
+        let (SnapshotError::Damaged(why) | SnapshotError::Unread(why)) = self;
+        write!(f, "saved device state: {why}")
     }
 }
 
@@ -122,7 +113,7 @@ impl<'a> Loader<'a> {
     /// When fewer are left.
     pub fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
         let Some((head, tail)) = self.small.split_first_chunk::<N>() else {
-            return Err(SnapshotError("it ends too early".into()));
+            return Err(SnapshotError::Damaged("it ends too early".into()));
         };
         self.small = tail;
         Ok(*head)
@@ -135,7 +126,7 @@ impl<'a> Loader<'a> {
     pub fn finish(self) -> Result<(), SnapshotError> {
         match self.small.len() {
             0 => Ok(()),
-            left => Err(SnapshotError(format!("{left} bytes are left over"))),
+            left => Err(SnapshotError::Damaged(format!("{left} bytes are left over"))),
         }
     }
 }
@@ -192,7 +183,7 @@ macro_rules! snapshot_enum {
                 let all = [$( $type::$variant ),+];
                 let index = u8::from_le_bytes(from.take()?);
                 *self = *all.get(usize::from(index)).ok_or_else(|| {
-                    $crate::SnapshotError(format!(
+                    $crate::SnapshotError::Damaged(format!(
                         "{index} is no {}: expected less than {}", stringify!($type), all.len()
                     ))
                 })?;
@@ -278,7 +269,7 @@ fn restore_length(from: &mut Loader) -> Result<usize, SnapshotError> {
     let mut length = 0u64;
     length.restore(from)?;
     if length > from.small.len() as u64 {
-        return Err(SnapshotError(format!("a list claims {length} entries")));
+        return Err(SnapshotError::Damaged(format!("a list claims {length} entries")));
     }
     Ok(length as usize)
 }
@@ -403,7 +394,7 @@ impl<T: Snapshot> Snapshot for Part<T> {
         match (&mut self.0, some) {
             (Some(part), true) => part.restore(from),
             (None, false) => Ok(()),
-            _ => Err(SnapshotError("it belongs to another configuration".into())),
+            _ => Err(SnapshotError::Damaged("it belongs to another configuration".into())),
         }
     }
 }

@@ -25,7 +25,8 @@ fn count(metric: &str, run: &Metrics) -> Option<f64> {
     let of = |name: &str| run.get(name).copied().flatten();
     let (kind, _) = metric.rsplit_once("latency_us_")?;
     if kind == "flush_" {
-        return Some(of(metrics::REQUESTS)? - of("iops")? * of(metrics::TIME)?);
+        let others = of("iops")? + of("discard_iops").unwrap_or_default();
+        return Some(of(metrics::REQUESTS)? - others * of(metrics::TIME)?);
     }
     // A job has a time of its own.
     let job = kind.rfind('.').map_or("", |dot| &kind[..=dot]);
@@ -48,6 +49,9 @@ mod tests {
         assert!(of("latency_us_p99", &flushed).unwrap().contains("has 20 such"), "no flushes");
         assert!(of("flush_latency_us_p99", &flushed).unwrap().contains("has 990 such"));
         assert_eq!(of("flush_latency_us_p90", &flushed), None);
+        let discarded = [&flushed[..], &[("discard_iops", 490.0)]].concat();
+        assert!(of("flush_latency_us_p99", &discarded).unwrap().contains("has 10 such"));
+        assert!(of("discard_latency_us_p99", &discarded).unwrap().contains("has 980 such"));
         assert_eq!(of("latency_us_p90", &[("iops", 100.0), ("simulated_s", 1.0)]), None);
         let named = [("job.latency-bound.read_iops", 5.0), ("job.latency-bound.simulated_s", 2.0)];
         let few = of("job.latency-bound.read_latency_us_p50", &named).unwrap();

@@ -49,27 +49,34 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `$XDG_CACHE_HOME/blocklab`, or `~/.cache/blocklab`, of at most 2 GiB or what
-    /// `BLOCKLAB_CACHE_MAX` says; `None` when the user has no home.
+    /// `$XDG_CACHE_HOME/blocklab`, or `~/.cache/blocklab`, whether it exists or not; `None` when
+    /// the user has no home. A path that is not absolute counts for nothing, as the XDG
+    /// specification has it.
+    pub fn folder() -> Option<PathBuf> {
+        let absolute = |name: &str| {
+            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+        };
+        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        Some(base?.join("blocklab"))
+    }
+
+    /// That folder, of at most 2 GiB or what `BLOCKLAB_CACHE_MAX` says; `None` when the user has
+    /// no home.
     ///
     /// # Errors
     /// When the variable is no size.
     pub fn of_user() -> Result<Option<Cache>, Failure> {
-        let absolute =
-            |path: std::ffi::OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
-        let xdg = std::env::var_os("XDG_CACHE_HOME").and_then(absolute);
-        let home = || Some(std::env::var_os("HOME").and_then(absolute)?.join(".cache"));
         let bytes_max = match std::env::var(BYTES_MAX) {
             Ok(text) => Size::parse(&text).map_err(|why| {
                 Failure::input(format!("{BYTES_MAX}: {why}")).help(format!("{BYTES_MAX}=4GiB"))
             })?,
             Err(_) => BYTES_MAX_USUAL,
         };
-        let folder = xdg.or_else(home).map(|folder| folder.join("blocklab"));
+        let folder = Cache::folder();
         Ok(folder.map(|folder| Cache { bytes_max: bytes_max.0.0, ..Cache::at(folder) }))
     }
 
-    /// That folder, of at most 2 GiB.
+    /// A folder of at most 2 GiB.
     pub fn at(directory: PathBuf) -> Cache {
         let worth = Duration::from_millis(200);
         Cache { directory, worth, bytes_max: BYTES_MAX_USUAL.0.0 }

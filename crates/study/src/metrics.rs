@@ -33,8 +33,17 @@ const LATENCIES: [(&str, &str, f64); 6] = [
     ("max", "maximum", 1.0),
 ];
 
+/// What response times are of: the prefix of a metric's name, and in words.
+const KINDS: [(&str, &str); 5] = [
+    ("", "reads and writes"),
+    ("read_", "reads"),
+    ("write_", "writes"),
+    ("flush_", "flushes"),
+    ("discard_", "discards"),
+];
+
 /// (name, unit, meaning) of what is measured between host and device, and of the run itself.
-const PLAIN: [(&str, &str, &str); 19] = [
+const PLAIN: [(&str, &str, &str); 22] = [
     ("iops", "1/s", "reads and writes completed per second of measured simulated time"),
     (
         "throughput_mb_s",
@@ -43,8 +52,10 @@ const PLAIN: [(&str, &str, &str); 19] = [
     ),
     ("read_iops", "1/s", "reads completed per second of measured simulated time"),
     ("write_iops", "1/s", "writes completed per second of measured simulated time"),
+    ("discard_iops", "1/s", "discards completed per second of measured simulated time"),
     ("read_mb_s", "MB/s", "10^6 bytes read per second of measured simulated time"),
     ("write_mb_s", "MB/s", "10^6 bytes written per second of measured simulated time"),
+    ("discard_mb_s", "MB/s", "10^6 bytes discarded per second of measured simulated time"),
     (REQUESTS, "requests", "requests completed while measuring, flushes and discards included"),
     (TIME, "s", "measured simulated time: from the end of the ramp to the last completion"),
     ("wall_s", "s", "time of this machine for the run, preconditioning not included"),
@@ -62,10 +73,15 @@ const PLAIN: [(&str, &str, &str); 19] = [
         "share",
         "share of the measured time that the busiest die, channel or arm was busy",
     ),
-    ("latency_us_mean", "us", "mean response time, waiting for the queue included"),
+    (
+        "latency_us_mean",
+        "us",
+        "mean response time of reads and writes, waiting for the queue included",
+    ),
     ("read_latency_us_mean", "us", "mean response time of reads"),
     ("write_latency_us_mean", "us", "mean response time of writes"),
     ("flush_latency_us_mean", "us", "mean response time of flushes"),
+    ("discard_latency_us_mean", "us", "mean response time of discards"),
     (
         PROCESS_WAIT,
         "s",
@@ -106,11 +122,9 @@ impl Definition {
 /// Every metric, in a fixed order: what is measured at the host, then what models declare.
 pub fn definitions() -> Vec<Definition> {
     let plain = PLAIN.iter().map(|&(name, unit, meaning)| (name.to_string(), unit, meaning.into()));
-    let kinds =
-        [("", ""), ("read_", " of reads"), ("write_", " of writes"), ("flush_", " of flushes")];
-    let latencies = kinds.iter().flat_map(|(prefix, of)| {
+    let latencies = KINDS.iter().flat_map(|(prefix, of)| {
         LATENCIES.iter().map(move |(name, words, _)| {
-            (format!("{prefix}latency_us_{name}"), "us", format!("{words} response time{of}"))
+            (format!("{prefix}latency_us_{name}"), "us", format!("{words} response time of {of}"))
         })
     });
     let declared = counted::declared().map(|m| (m.name.to_string(), m.unit, m.meaning.into()));
@@ -230,10 +244,11 @@ pub(crate) fn add_rebuild(metrics: &mut Metrics, device: &dyn Device) {
 pub(crate) fn work(metrics: &mut Metrics, took: &[Histogram; 4], bytes: [u64; 4], time: Nanos) {
     metrics.insert(TIME.into(), Some(time.as_secs_f64()));
     rates(metrics, took.each_ref().map(Histogram::count), bytes, time);
-    let [read, write, flush] = [Op::Read, Op::Write, Op::Flush].map(|op| &took[op as usize]);
+    let [read, write, flush, discard] =
+        [Op::Read, Op::Write, Op::Flush, Op::Discard].map(|op| &took[op as usize]);
     let mut all = read.clone();
     all.merge(write);
-    for (prefix, histogram) in [("", &all), ("read_", read), ("write_", write), ("flush_", flush)] {
+    for ((prefix, _), histogram) in KINDS.iter().zip([&all, read, write, flush, discard]) {
         latencies(metrics, prefix, histogram);
     }
 }
@@ -243,14 +258,16 @@ fn rates(metrics: &mut Metrics, requests: [u64; 4], bytes: [u64; 4], time: Nanos
     let mut put = |name: &str, amount: f64| {
         metrics.insert(name.into(), (seconds > 0.0).then(|| amount / seconds));
     };
-    let of = |counts: [u64; 4]| [Op::Read, Op::Write].map(|op| counts[op as usize]);
-    let ([reads, writes], [read, written]) = (of(requests), of(bytes));
+    let of = |counts: [u64; 4]| [Op::Read, Op::Write, Op::Discard].map(|op| counts[op as usize]);
+    let ([reads, writes, discards], [read, written, discarded]) = (of(requests), of(bytes));
     put("iops", (reads + writes) as f64);
     put("read_iops", reads as f64);
     put("write_iops", writes as f64);
+    put("discard_iops", discards as f64);
     put("throughput_mb_s", (read + written) as f64 / 1e6);
     put("read_mb_s", read as f64 / 1e6);
     put("write_mb_s", written as f64 / 1e6);
+    put("discard_mb_s", discarded as f64 / 1e6);
 }
 
 fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {

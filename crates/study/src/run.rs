@@ -225,10 +225,10 @@ impl<'a> RunQueue<'a> {
         let finished = attempt(DriveSource::Shared).or_else(|payload| {
             match payload.downcast_ref::<SnapshotError>() {
                 // On a file system of several machines, another may have removed it under way.
-                Some(why) if why.is_of_read() => {
+                Some(SnapshotError::Unread(why)) => {
                     lock(&self.notes).push(format!(
-                        "the saved drive of {} vanished while it ran, which was repeated: {}",
-                        run.label, why.0
+                        "the saved drive of {} vanished while it ran, which was repeated: {why}",
+                        run.label
                     ));
                     attempt(DriveSource::Own)
                 }
@@ -282,19 +282,18 @@ impl<'a> RunQueue<'a> {
     /// Why a run unwound: its saved drive is damaged, or there is a bug.
     fn panicked(&self, run: &PlannedRun, payload: &(dyn Any + Send)) -> Failure {
         match (payload.downcast_ref::<SnapshotError>(), &self.options.cache) {
-            (Some(why), Some(cache)) if why.is_of_read() => {
+            (Some(SnapshotError::Unread(why)), Some(cache)) => {
                 let place = cache.path(run.precondition_digest.as_deref().unwrap_or_default());
-                Failure::machine(format!("the saved drive {}: {}", place.display(), why.0))
+                Failure::machine(format!("the saved drive {}: {why}", place.display()))
                     .expected("a file that can be read as long as the run lasts")
                     .help("run the study again; --no-cache makes the drive anew, without the file")
             }
-            (Some(damage), Some(cache)) => {
+            (Some(SnapshotError::Damaged(why)), Some(cache)) => {
                 let digest = run.precondition_digest.as_deref().unwrap_or_default();
                 let place = cache.remove(digest);
                 Failure::machine(format!(
-                    "the saved drive {} is damaged: {}",
-                    place.display(),
-                    damage.0
+                    "the saved drive {} is damaged: {why}",
+                    place.display()
                 ))
                 .help("it was removed; run the study again, and the drive is made anew")
             }

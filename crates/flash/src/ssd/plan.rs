@@ -207,7 +207,7 @@ impl sim::Snapshot for FlashOp {
         if (self.what >> 8 & 0xff) < Cause::ALL.len() as u64 && (self.what & 0xff) < 16 {
             Ok(())
         } else {
-            Err(sim::SnapshotError("a flash operation is damaged".into()))
+            Err(sim::SnapshotError::Damaged("a flash operation is damaged".into()))
         }
     }
 }

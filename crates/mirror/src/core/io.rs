@@ -93,7 +93,7 @@ impl Snapshot for Purpose {
         let mut code = (0, 0, false);
         code.restore(from)?;
         *self = Purpose::of(code)
-            .ok_or_else(|| SnapshotError(format!("{} is no purpose of a request", code.0)))?;
+            .ok_or_else(|| SnapshotError::Damaged(format!("{} is no purpose of a request", code.0)))?;
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ impl Drive {
 
     /// Become what was saved. After an error it is good for nothing.
     pub(super) fn read(&mut self, saved: &[u8]) -> Result<(), SnapshotError> {
-        let error = |why: &str| SnapshotError(why.into());
+        let error = |why: &str| SnapshotError::Damaged(why.into());
         let short = || error("it ends too early");
         let (head, rest) = saved.split_at_checked(8 * HEAD_WORDS).ok_or_else(short)?;
         let mut words = head

@@ -319,12 +319,13 @@ impl<T: Word> CowVec<T> {
         let mut bytes = vec![0; DIGEST_BYTES + CHUNK * T::BYTES];
         let source = self.source.as_ref().expect("a stored chunk has a source");
         if let Err(error) = source.read_at(offset, &mut bytes) {
-            broken(SnapshotError::of_read(offset, &error));
+            let what = format!("its table cannot be read at byte {offset}: {error}");
+            broken(SnapshotError::Unread(what));
         }
         let (digest, words) = bytes.split_at(DIGEST_BYTES);
         if digest != digest_of(offset, words) {
             let what = format!("its table at byte {offset} does not match its digest");
-            broken(SnapshotError(what));
+            broken(SnapshotError::Damaged(what));
         }
         for (slot, word) in to.iter_mut().zip(words.chunks_exact(T::BYTES)) {
             *slot = T::get(word);
@@ -411,7 +412,7 @@ impl<T: Word> Snapshot for CowVec<T> {
         length.restore(from)?;
         if length != self.length {
             let expected = self.length;
-            return Err(SnapshotError(format!("a table has {length} entries, not {expected}")));
+            return Err(SnapshotError::Damaged(format!("a table has {length} entries, not {expected}")));
         }
         self.source = Some(Arc::clone(&from.source));
         (self.dense, self.owned) = (None, 0);
@@ -425,7 +426,7 @@ impl<T: Word> Snapshot for CowVec<T> {
                     Chunk::Uniform(T::get(&bytes[..T::BYTES]))
                 }
                 [1] => Chunk::Stored(u64::from_le_bytes(from.take()?)),
-                [tag] => return Err(SnapshotError(format!("a table chunk has the tag {tag}"))),
+                [tag] => return Err(SnapshotError::Damaged(format!("a table chunk has the tag {tag}"))),
             };
         }
         Ok(())
@@ -562,8 +563,10 @@ mod tests {
             let read = std::panic::AssertUnwindSafe(|| back.get(CHUNK));
             let payload = std::panic::catch_unwind(read).unwrap_err();
             let error = payload.downcast::<SnapshotError>().unwrap();
-            assert!(error.0.contains(what) && error.0.contains("byte 65544"), "{error}");
-            assert_eq!(error.is_of_read(), what == "read", "{error}");
+            let words = error.to_string();
+            assert!(words.contains(what) && words.contains("byte 65544"), "{words}");
+            let unread = matches!(*error, SnapshotError::Unread(_));
+            assert_eq!(unread, what == "read", "{words}");
         }
     }
 

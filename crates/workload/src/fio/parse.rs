@@ -218,10 +218,10 @@ impl<'a> Reader<'a> {
             }
             Standing::Harmless(why) | Standing::InPart(_, why) => {
                 if noted.insert(key_name(key.names, entry.key)) {
-                    notes.push(format!(
-                        "{}:{}: {} has no effect: {why}",
-                        self.name, entry.line, entry.key
-                    ));
+                    let part = matches!(key.standing, Standing::InPart(..));
+                    let effect = if part { "counts in part" } else { "has no effect" };
+                    let place = format!("{}:{}: {}", self.name, entry.line, entry.key);
+                    notes.push(format!("{place} {effect}: {why}"));
                 }
                 Ok(())
             }

@@ -54,7 +54,7 @@ fn sections_inherit_from_the_globals_above_them() {
 fn harmless_keys_are_said_aloud_once_with_their_line() {
     let notes = parse_job_file("job.fio", FULL).unwrap().notes;
     assert_eq!(notes.len(), 2, "{notes:?}");
-    assert!(notes[0].starts_with("job.fio:3: ioengine has no effect: "), "{}", notes[0]);
+    assert!(notes[0].starts_with("job.fio:3: ioengine counts in part: "), "{}", notes[0]);
     let twice = "[a]\nthread=1\n[b]\nthread=0\n";
     assert_eq!(parse_job_file("x", twice).unwrap().notes.len(), 1);
 }

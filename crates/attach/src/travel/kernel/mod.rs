@@ -35,13 +35,11 @@ pub struct Built {
 /// # Errors
 /// When there is no cache folder.
 pub fn cache() -> Result<PathBuf, Failure> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    let base = base.ok_or_else(|| {
+    let folder = study::Cache::folder().ok_or_else(|| {
         Failure::machine("there is no cache folder for the kernel")
             .help("export XDG_CACHE_HOME=$PWD/out/cache")
     })?;
-    Ok(base.join("blocklab").join("kernel"))
+    Ok(folder.join("kernel"))
 }
 
 /// What is changed in the kernel's source.

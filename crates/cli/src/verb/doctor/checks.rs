@@ -99,9 +99,7 @@ fn disk_space() -> Check {
 }
 
 fn cache_folder() -> Check {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    let found = base.map_or(Err("no home folder".into()), |base| writable(base.join("blocklab")));
+    let found = study::Cache::folder().map_or(Err("no home folder".into()), writable);
     Check {
         name: "cache folder",
         unlocks: "preparing a drive once instead of before every run",

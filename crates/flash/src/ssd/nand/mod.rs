@@ -94,7 +94,7 @@ impl sim::Snapshot for Group {
     fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
         self.head.restore(from)?;
         let [kind, cause] = from.take()?;
-        let damaged = || sim::SnapshotError("a die's work is damaged".into());
+        let damaged = || sim::SnapshotError::Damaged("a die's work is damaged".into());
         self.kind = *Kind::ALL.get(usize::from(kind)).ok_or_else(damaged)?;
         self.cause = *Cause::ALL.get(usize::from(cause)).ok_or_else(damaged)?;
         self.array.restore(from)?;
@@ -134,7 +134,7 @@ impl sim::Snapshot for State {
             [2] => State::Array,
             [3] => State::Out,
             [4] => State::Held,
-            [other] => return Err(sim::SnapshotError(format!("a die is in state {other}"))),
+            [other] => return Err(sim::SnapshotError::Damaged(format!("a die is in state {other}"))),
         };
         Ok(())
     }
