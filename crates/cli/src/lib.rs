@@ -28,8 +28,8 @@ use std::sync::LazyLock;
 
 use clap::Parser;
 use config::unwritten;
-use sim::SnapshotError;
 pub(crate) use config::{say, warn};
+use sim::SnapshotError;
 use study::Failure;
 
 /// A laboratory for Linux storage on flash.

@@ -276,9 +276,12 @@ pub(crate) fn judge(claim: &Claim, runs: &Runs) -> Judged {
     }
 }
 
+/// Never outside of its values: of three times 0.1 it would be 0.10000000000000002.
 fn mean(values: &[Option<f64>]) -> Option<f64> {
-    let known: Option<Vec<f64>> = values.iter().copied().collect();
-    known.map(|known| known.iter().sum::<f64>() / known.len() as f64)
+    let known: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
+    let least = known.iter().copied().reduce(f64::min)?;
+    let most = known.iter().copied().reduce(f64::max)?;
+    Some((known.iter().sum::<f64>() / known.len() as f64).clamp(least, most))
 }
 
 fn holds(expect: &Expect, value: f64) -> bool {

@@ -291,11 +291,8 @@ impl<'a> RunQueue<'a> {
             (Some(SnapshotError::Damaged(why)), Some(cache)) => {
                 let digest = run.precondition_digest.as_deref().unwrap_or_default();
                 let place = cache.remove(digest);
-                Failure::machine(format!(
-                    "the saved drive {} is damaged: {why}",
-                    place.display()
-                ))
-                .help("it was removed; run the study again, and the drive is made anew")
+                Failure::machine(format!("the saved drive {} is damaged: {why}", place.display()))
+                    .help("it was removed; run the study again, and the drive is made anew")
             }
             _ => panicked(run, payload),
         }

@@ -92,8 +92,9 @@ impl Snapshot for Purpose {
     fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
         let mut code = (0, 0, false);
         code.restore(from)?;
-        *self = Purpose::of(code)
-            .ok_or_else(|| SnapshotError::Damaged(format!("{} is no purpose of a request", code.0)))?;
+        *self = Purpose::of(code).ok_or_else(|| {
+            SnapshotError::Damaged(format!("{} is no purpose of a request", code.0))
+        })?;
         Ok(())
     }
 }

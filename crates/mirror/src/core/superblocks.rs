@@ -51,7 +51,9 @@ impl Snapshot for Join {
             (0, pages) => Join::Ready(pages as u32),
             (1, version) => Join::Named(version),
             (2, version) => Join::Written(version),
-            (step, _) => return Err(SnapshotError::Damaged(format!("{step} is no step of a join"))),
+            (step, _) => {
+                return Err(SnapshotError::Damaged(format!("{step} is no step of a join")));
+            }
         };
         Ok(())
     }

@@ -38,11 +38,14 @@
 //!
 //! Flushes go to the device at once, and in 2.6.26 they and FUA writes are barriers: what came
 //! before is sent and awaited first, what comes later waits. Today a FUA write keeps its place in
-//! the policy's order. Neither is ever merged, and nor are discards.
+//! the policy's order (since Linux 6.5; before, it went at once). None of these is ever merged, and
+//! nor are discards.
 //!
 //! # What it leaves out
 //! The processor's time, several processors with a queue each, cgroups, write-back throttling, and
-//! processes that end: a process that is waited for is taken to be alive. In virtual time a task
+//! processes that end: a process that is waited for is taken to be alive. A journal's commit is one
+//! request in Linux, a write with a flush before it, which goes before all that waits; here it is a
+//! flush and a write. In virtual time a task
 //! sleeps when it has nothing more to submit at that instant, so bios that a task submits some
 //! microseconds apart inside one plug do not meet there.
 //! Whoever is woken asks before whoever got an answer at the same moment; on one processor it is

@@ -28,9 +28,9 @@
 //! with it a `timeout_sync` of 120 ms.
 //!
 //! # What it leaves out
-//! Groups, processes that end (their turn does, too), the preference for metadata, several
-//! actuators, `strict_guarantees`, and queues that are joined already while a bio looks for a
-//! request to join. A tag of the pool is any one, not one of the first of its word.
+//! Groups, processes that end (but beside a recording: their turn ends, too, and nothing is joined
+//! with what they leave), the preference for metadata, several
+//! actuators, `strict_guarantees`. A tag of the pool is any one, not one of the first of its word.
 //!
 //! # Validated against
 //! The order of the kernel's own on eight recordings (`docs/measured/linux-io.md`), the timestamp
@@ -145,6 +145,6 @@ impl Params {
             return Err(ConfigError::new("timeout_sync", "expected more than 0, got \"0ns\""));
         }
         let policy = Box::new(machine::Bfq::new(self.clone(), context));
-        Ok(Built { policy, kind: Kind::TODAY })
+        Ok(Built { policy, kind: Kind { asks_of_bios: true, ..Kind::TODAY } })
     }
 }

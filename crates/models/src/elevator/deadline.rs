@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Counters, Nanos, snapshot_fields};
 
 use super::counted::EXPIRY;
-use super::linux::batches::{Batches, KeptPlace, Rules};
+use super::linux::batches::{Batches, KeptPlace, Rules, Turn};
 use super::linux::pool::{Piece, Pool};
 use super::{Built, Context, Kind, Policy, within};
 use config::{ConfigError, Duration};
@@ -78,9 +78,14 @@ impl Params {
             writes_starved: self.writes_starved,
             only_sequential: true,
             place: KeptPlace::UntilOtherDirection,
+            tick: Nanos(1),
         };
-        let deadline =
-            Deadline { front_merges: self.front_merges, batches: Batches::new(rules), expired: 0 };
+        let deadline = Deadline {
+            front_merges: self.front_merges,
+            batches: Batches::new(rules),
+            turn: Turn::of_reads(),
+            expired: 0,
+        };
         Ok(Built { policy: Box::new(deadline), kind: Kind::ERA })
     }
 }
@@ -89,10 +94,11 @@ impl Params {
 struct Deadline {
     front_merges: bool,
     batches: Batches,
+    turn: Turn,
     expired: u64,
 }
 
-snapshot_fields!(Deadline { batches, expired });
+snapshot_fields!(Deadline { batches, turn, expired });
 
 impl Policy for Deadline {
     fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
@@ -105,7 +111,8 @@ impl Policy for Deadline {
     }
 
     fn dispatch(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
-        if let Some((rq, expired)) = self.batches.next(now, pool) {
+        if let Some((rq, expired)) = self.batches.next(now, pool, &mut self.turn) {
+            self.turn.count();
             self.expired += u64::from(expired);
             self.batches.take(pool, rq);
             out.push(rq);
@@ -144,6 +151,7 @@ impl Policy for Deadline {
 
     fn clear(&mut self) {
         self.batches.clear();
+        self.turn = Turn::of_reads();
     }
 
     fn boxed_clone(&self) -> Box<dyn Policy> {

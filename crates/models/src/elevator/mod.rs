@@ -68,6 +68,8 @@ pub(crate) struct Kind {
     pub(crate) merging: Merging,
     /// Who shares the pool of requests.
     pub(crate) sharing: Sharing,
+    /// [`Policy::looks`] is of interest.
+    pub(crate) asks_of_bios: bool,
 }
 
 /// Requests in a pool of 2.6.26 per direction, and of the queue that today's pools are made for.
@@ -75,8 +77,12 @@ const DEFAULT_REQUESTS: u32 = 128;
 
 impl Kind {
     /// The single queue of Linux 2.6.26.
-    pub(crate) const ERA: Kind =
-        Kind { task_plug: false, merging: Merging::Elevator, sharing: Sharing::Directions };
+    pub(crate) const ERA: Kind = Kind {
+        task_plug: false,
+        merging: Merging::Elevator,
+        sharing: Sharing::Directions,
+        asks_of_bios: false,
+    };
     /// The multi-queue block layer of today.
     pub(crate) const TODAY: Kind = Kind { task_plug: true, sharing: Sharing::Waited, ..Kind::ERA };
 
@@ -107,6 +113,23 @@ pub(crate) trait Policy: sim::Snapshot + Send {
     /// Put everything behind `out`: a barrier comes.
     fn drain(&mut self, now: Nanos, pool: &mut Pool, out: &mut Vec<u32>);
 
+    /// Send a request that waits, whatever the policy makes of it: beside a recording, in which it
+    /// has been answered. False where the policy cannot.
+    fn force(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
+        let _ = (now, pool, rq);
+        false
+    }
+
+    /// A request went to the device that the policy was not asked about, as the data of a flush.
+    fn passed(&mut self, what: &Request) {
+        let _ = what;
+    }
+
+    /// A process has ended: nobody waits for it any longer.
+    fn ended(&mut self, now: Nanos, pool: &Pool, process: u32) {
+        let _ = (now, pool, process);
+    }
+
     /// A request goes to the device.
     fn started(&mut self, now: Nanos, pool: &Pool, rq: u32) {
         let _ = (now, pool, rq);
@@ -125,6 +148,11 @@ pub(crate) trait Policy: sim::Snapshot + Send {
     /// What [`Policy::next_event`] announced is due. The queue looks again afterwards.
     fn timer(&mut self, now: Nanos, pool: &Pool) {
         let _ = (now, pool);
+    }
+
+    /// A bio looks for a request to join, and there are some that could be it; of kinds that ask.
+    fn looks(&mut self, now: Nanos, pool: &Pool, piece: &Piece) {
+        let _ = (now, pool, piece);
     }
 
     /// May this bio join this request, as far as the policy is concerned?

@@ -412,7 +412,9 @@ impl<T: Word> Snapshot for CowVec<T> {
         length.restore(from)?;
         if length != self.length {
             let expected = self.length;
-            return Err(SnapshotError::Damaged(format!("a table has {length} entries, not {expected}")));
+            return Err(SnapshotError::Damaged(format!(
+                "a table has {length} entries, not {expected}"
+            )));
         }
         self.source = Some(Arc::clone(&from.source));
         (self.dense, self.owned) = (None, 0);
@@ -426,7 +428,9 @@ impl<T: Word> Snapshot for CowVec<T> {
                     Chunk::Uniform(T::get(&bytes[..T::BYTES]))
                 }
                 [1] => Chunk::Stored(u64::from_le_bytes(from.take()?)),
-                [tag] => return Err(SnapshotError::Damaged(format!("a table chunk has the tag {tag}"))),
+                [tag] => {
+                    return Err(SnapshotError::Damaged(format!("a table chunk has the tag {tag}")));
+                }
             };
         }
         Ok(())

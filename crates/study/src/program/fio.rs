@@ -9,6 +9,7 @@ pub(super) const PROGRAM: Parser = Parser {
     name: "fio",
     executable: Some("fio"),
     metrics: &[
+        ("fio_read_requests", "requests", "reads in all, as fio counts"),
         ("fio_read_iops", "1/s", "reads per second, as fio counts"),
         ("fio_read_mb_s", "MB/s", "MB (10^6 bytes) read per second, as fio counts"),
         ("fio_read_latency_us_mean", "us", "mean time of a read in fio in microseconds"),
@@ -24,6 +25,7 @@ pub(super) const PROGRAM: Parser = Parser {
             "99.9th percentile of a read's time in fio in microseconds",
         ),
         ("fio_read_latency_us_max", "us", "longest read in fio in microseconds"),
+        ("fio_write_requests", "requests", "writes in all, as fio counts"),
         ("fio_write_iops", "1/s", "writes per second, as fio counts"),
         ("fio_write_mb_s", "MB/s", "MB (10^6 bytes) written per second, as fio counts"),
         ("fio_write_latency_us_mean", "us", "mean time of a write in fio in microseconds"),
@@ -39,6 +41,7 @@ pub(super) const PROGRAM: Parser = Parser {
             "99.9th percentile of a write's time in fio in microseconds",
         ),
         ("fio_write_latency_us_max", "us", "longest write in fio in microseconds"),
+        ("fio_sync_requests", "requests", "fsyncs in all, as fio counts"),
         ("fio_sync_latency_us_mean", "us", "mean time of an fsync in fio in microseconds"),
         ("fio_sync_latency_us_p50", "us", "median time of an fsync in fio in microseconds"),
         (
@@ -97,10 +100,11 @@ fn about(kind: &str, jobs: &[&Value]) -> Numbers {
         })
     };
     let whole_us = |job: &&Value| job["lat_ns"]["mean"].as_f64().unwrap_or(0.0) * count(job) / 1e3;
-    let mean =
-        jobs.iter().map(whole_us).sum::<f64>() / jobs.iter().map(|job| count(job)).sum::<f64>();
+    let requests = jobs.iter().map(|job| count(job)).sum::<f64>();
+    let mean = jobs.iter().map(whole_us).sum::<f64>() / requests;
     let rates = kind != "sync";
     let values = [
+        ("requests", Some(requests)),
         ("iops", rates.then(|| sum("iops"))),
         ("mb_s", rates.then(|| sum("bw_bytes") / 1e6)),
         ("latency_us_mean", Some(mean)),
@@ -147,6 +151,8 @@ mod tests {
         let [one, other] = writers;
         let numbers = read(&output(json!([reader, one, other]))).unwrap();
         assert_eq!((numbers["fio_read_iops"], numbers["fio_read_mb_s"]), (30.5, 0.5));
+        let requests = ["read", "write", "sync"].map(|kind| numbers[&*format!("fio_{kind}_requests")]);
+        assert_eq!(requests, [9.0, 4.0, 4.0]);
         assert_eq!(
             (numbers["fio_read_latency_us_p50"], numbers["fio_read_latency_us_p99_9"]),
             (1.5, 8.0)

@@ -134,7 +134,9 @@ impl sim::Snapshot for State {
             [2] => State::Array,
             [3] => State::Out,
             [4] => State::Held,
-            [other] => return Err(sim::SnapshotError::Damaged(format!("a die is in state {other}"))),
+            [other] => {
+                return Err(sim::SnapshotError::Damaged(format!("a die is in state {other}")));
+            }
         };
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use sim::{Nanos, Request};
 
+use super::budget::End;
 use super::machine::Bfq;
 use super::process::Saved;
 use super::queue::Queue;
@@ -76,6 +77,19 @@ impl Bfq {
             return None;
         }
         self.plan_join(queue, close)
+    }
+
+    /// A process's bio comes at the place where another one works: its queue is joined before there
+    /// is a request.
+    pub(super) fn join_by_bio(&mut self, pool: &Pool, process: u32, what: &Request) {
+        let mut own = self.processes[process as usize].queue(what.is_sync());
+        if own == NONE {
+            return;
+        }
+        let Some(partner) = self.partner(pool, own, what) else { return };
+        while own != partner && self.processes[process as usize].waited == own {
+            own = self.join_with_planned(process, own);
+        }
     }
 
     fn end_of_chain(&self, mut queue: u32) -> u32 {
@@ -217,7 +231,7 @@ impl Bfq {
     }
 
     /// A process uses a queue no longer.
-    fn leave_queue(&mut self, queue: u32) {
+    pub(super) fn leave_queue(&mut self, queue: u32) {
         let q = &self.queues[queue as usize];
         if q.busy && q.is_empty() && queue != self.active {
             self.not_busy(queue, false);
@@ -226,6 +240,44 @@ impl Bfq {
             self.last_created = NONE;
         }
         self.queues[queue as usize].processes -= 1;
+    }
+
+    /// A process has ended: its queues lose it, and the device is kept idle for it no longer.
+    pub(super) fn forget(&mut self, now: Nanos, process: u32) {
+        let p = &mut self.processes[process as usize];
+        let queues = [std::mem::replace(&mut p.waited, NONE), std::mem::replace(&mut p.unwaited, NONE)];
+        p.stable = NONE;
+        for queue in queues.into_iter().filter(|&queue| queue != NONE) {
+            if queue == self.active {
+                self.leave_service(now, queue, End::Timeout);
+            }
+            self.leave_plans(queue);
+            self.leave_queue(queue);
+            if self.queues[queue as usize].processes == 0 {
+                self.forget_queue(queue);
+            }
+        }
+    }
+
+    /// A queue that nobody fills any longer wakes nobody, is woken by nobody and is in no burst.
+    fn forget_queue(&mut self, queue: u32) {
+        let waker = std::mem::replace(&mut self.queues[queue as usize].inject.waker, NONE);
+        if waker != NONE {
+            self.queues[waker as usize].inject.wakes.retain(|&woken| woken != queue);
+        }
+        let woken = std::mem::take(&mut self.queues[queue as usize].inject.wakes);
+        for woken in woken {
+            self.queues[woken as usize].inject.waker = NONE;
+        }
+        if self.last_answered == queue {
+            self.last_answered = NONE;
+        }
+        let q = &mut self.queues[queue as usize];
+        if q.in_burst_list && q.owner != NONE {
+            // Whoever came and went at once is no part of a large burst.
+            self.burst.size = self.burst.size.saturating_sub(1);
+        }
+        self.burst.leave(q, queue);
     }
 
     /// What its only process will get back.
@@ -425,6 +477,61 @@ mod tests {
         assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [1, 2]);
         waiting.reads(101, 1, 24);
         assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [0, 1]);
+    }
+
+    /// In Linux the queues are one before the bio is a request, so that it may join that of the other
+    /// process.
+    #[test]
+    fn a_bio_joins_its_queue_with_that_of_who_works_there() {
+        let mut waiting = Waiting::new();
+        let rq = {
+            waiting.reads(1, 1, 0);
+            waiting.bfq.queues[0].next
+        };
+        waiting.reads(1, 3, 50_000_000);
+        assert_eq!(waiting.reads(1, 2, FAR), 2);
+        let what = Request { process: 2, ..Request::read(Lba(8), 8) };
+        let piece = Piece { what, split: NONE };
+        let Waiting { bfq, pool } = &mut waiting;
+        assert!(!bfq.may_merge(pool, rq, &piece));
+        bfq.looks(Nanos::from_millis(2), pool, &piece);
+        assert!(bfq.may_merge(pool, rq, &piece));
+    }
+
+    /// A process reads, has its answer and ends: the other one's read goes at once.
+    #[test]
+    fn nobody_waits_for_a_process_that_has_ended() {
+        for ends in [false, true] {
+            let mut waiting = Waiting::new();
+            waiting.bfq.params.low_latency = false;
+            let mut sent = Vec::new();
+            waiting.reads(1, 1, 0);
+            let Waiting { bfq, pool } = &mut waiting;
+            bfq.dispatch(Nanos::from_millis(1), pool, &mut sent);
+            bfq.started(Nanos::from_millis(1), pool, sent[0]);
+            waiting.reads(2, 2, FAR);
+            let Waiting { bfq, pool } = &mut waiting;
+            let now = Nanos::from_millis(3);
+            bfq.completed(now, pool, sent[0]);
+            if ends {
+                bfq.ended(now, pool, 1);
+            }
+            bfq.dispatch(now, pool, &mut sent);
+            assert_eq!(sent.len(), 1 + usize::from(ends), "ends: {ends}");
+        }
+    }
+
+    /// What it left behind is nobody's: no new queue is joined with it, and it wakes nobody.
+    #[test]
+    fn a_process_that_has_ended_leaves_nothing_to_join() {
+        let mut waiting = joined();
+        waiting.bfq.set_waker(0, 1);
+        waiting.bfq.last_created = 1;
+        let Waiting { bfq, pool } = &mut waiting;
+        bfq.ended(Nanos::from_millis(2), pool, 3);
+        assert_eq!((bfq.last_created, bfq.queues[0].inject.waker), (NONE, NONE));
+        assert_eq!(bfq.plan_join(0, 1), None);
+        assert_eq!(bfq.queues[1].processes, 0);
     }
 
     /// A queue that nobody uses any more wakes nobody.

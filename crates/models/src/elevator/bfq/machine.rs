@@ -183,7 +183,11 @@ impl Bfq {
             return;
         }
         p.priority = what.priority;
-        p.unwaited = NONE;
+        let unwaited = std::mem::replace(&mut p.unwaited, NONE);
+        if unwaited != NONE {
+            self.leave_queue(unwaited);
+        }
+        let p = &self.processes[process as usize];
         if p.waited != NONE {
             let q = &mut self.queues[p.waited as usize];
             (q.next_class, q.entity.next_plain) = class_and_weight(what.priority);
@@ -207,10 +211,14 @@ impl Bfq {
             self.processes[process as usize].waited = queue;
             self.queues[queue as usize].processes = 1;
         } else {
+            let q = &mut self.queues[queue as usize];
+            if self.shelves[shelf] == NONE {
+                // The elevator keeps it, whoever comes.
+                q.processes = 1;
+            }
+            q.processes += 1;
             self.shelves[shelf] = queue;
             self.processes[process as usize].unwaited = queue;
-            // One more, as the elevator keeps it whoever comes.
-            self.queues[queue as usize].processes = 2;
         }
         queue
     }

@@ -65,6 +65,19 @@ impl Policy for Bfq {
         }
     }
 
+    fn force(&mut self, now: Nanos, pool: &mut Pool, rq: u32) -> bool {
+        self.set_time(now);
+        self.send(now, pool, pool[rq].queue, rq);
+        true
+    }
+
+    fn ended(&mut self, now: Nanos, _pool: &Pool, process: u32) {
+        self.set_time(now);
+        if let Some(process) = self.names.find(process) {
+            self.forget(now, process);
+        }
+    }
+
     fn completed(&mut self, now: Nanos, pool: &Pool, rq: u32) {
         self.set_time(now);
         let queue = pool[rq].queue;
@@ -115,6 +128,13 @@ impl Policy for Bfq {
         }
     }
 
+    fn looks(&mut self, now: Nanos, pool: &Pool, piece: &Piece) {
+        self.set_time(now);
+        if let Some(process) = self.names.find(piece.what.process) {
+            self.join_by_bio(pool, process, &piece.what);
+        }
+    }
+
     fn may_merge(&self, pool: &Pool, rq: u32, piece: &Piece) -> bool {
         let sync = piece.what.is_sync();
         if sync && !pool[rq].is_sync() {
@@ -135,7 +155,10 @@ impl Policy for Bfq {
         let (way, queue) = (self.way(), pool[rq].queue);
         let q = &mut self.queues[queue as usize];
         let before = q.next;
-        q.sorted.moved(pool, rq, old);
+        if !q.sorted.moved(pool, rq, old) {
+            // In its old place it is no better a choice than it was.
+            return;
+        }
         q.next = way.choose(pool, Some(q.next), Some(rq)).unwrap_or(rq);
         if q.next != before {
             self.next_changed(pool, queue);

@@ -56,7 +56,7 @@ impl Bfq {
         }
     }
 
-    fn leave_service(&mut self, now: Nanos, queue: u32, end: End) {
+    pub(super) fn leave_service(&mut self, now: Nanos, queue: u32, end: End) {
         let tick = self.tick();
         let fair = end == End::Preempted && self.idling_is_fair(queue);
         let q = &mut self.queues[queue as usize];

@@ -1,6 +1,6 @@
 //! Batches by sector with deadlines: what `deadline` and `mq-deadline` share.
 
-use sim::{Nanos, snapshot_fields};
+use sim::{Nanos, Request, snapshot_fields};
 
 use super::pool::{Fifo, NONE, Piece, Pool, direction};
 use super::sorted::Sorted;
@@ -15,6 +15,8 @@ pub(crate) struct Rules {
     /// A batch ends where the next request does not begin at the last one's end.
     pub(crate) only_sequential: bool,
     pub(crate) place: KeptPlace,
+    /// Times are compared in ticks of the kernel's.
+    pub(crate) tick: Nanos,
 }
 
 /// Where a direction goes on.
@@ -31,7 +33,36 @@ pub(crate) enum KeptPlace {
 const READ: usize = 0;
 const WRITE: usize = 1;
 
-/// Waiting requests of both directions, and the batch that runs.
+/// The batch that runs. Linux has one, whatever the classes of priority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Its direction.
+    way: usize,
+    /// Its requests.
+    batching: u32,
+    /// Times that writes were passed over.
+    starved: u32,
+}
+
+snapshot_fields!(Turn { way, batching, starved });
+
+impl Turn {
+    /// Before the first batch, Linux of today takes the last one for one of writes.
+    pub(crate) fn of_writes() -> Turn {
+        Turn { way: WRITE, ..Turn::of_reads() }
+    }
+
+    pub(crate) fn of_reads() -> Turn {
+        Turn { way: READ, batching: 0, starved: 0 }
+    }
+
+    /// A request goes, chosen by [`Batches::next`].
+    pub(crate) fn count(&mut self) {
+        self.batching += 1;
+    }
+}
+
+/// Waiting requests of both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     rules: Rules,
@@ -41,16 +72,11 @@ pub(crate) struct Batches {
     next: [u32; 2],
     /// Where its last request began.
     position: [u64; 2],
-    /// The direction of the batch that runs.
-    way: usize,
-    /// Requests of the running batch.
-    batching: u32,
-    starved: u32,
     /// Where the last request ended.
     last_sector: u64,
 }
 
-snapshot_fields!(Batches { sorted, fifo, next, position, way, batching, starved, last_sector });
+snapshot_fields!(Batches { sorted, fifo, next, position, last_sector });
 
 impl Batches {
     pub(crate) fn new(rules: Rules) -> Batches {
@@ -60,9 +86,6 @@ impl Batches {
             fifo: Default::default(),
             next: [NONE; 2],
             position: [0; 2],
-            way: READ,
-            batching: 0,
-            starved: 0,
             last_sector: 0,
         }
     }
@@ -71,41 +94,46 @@ impl Batches {
         self.fifo.iter().all(Fifo::is_empty)
     }
 
+    fn tick(&self, now: Nanos) -> Nanos {
+        Nanos(now.0 - now.0 % self.rules.tick.0)
+    }
+
     pub(crate) fn add(&mut self, now: Nanos, pool: &mut Pool, rq: u32) {
         let way = pool[rq].direction();
-        pool[rq].time = now.saturating_add(self.rules.expire[way]);
+        pool[rq].time = self.tick(now).saturating_add(self.rules.expire[way]);
         self.sorted[way].insert(pool, rq);
         self.fifo[way].push(pool, rq);
     }
 
-    /// The request that goes next, and whether its time was over. It still waits.
-    pub(crate) fn next(&mut self, now: Nanos, pool: &Pool) -> Option<(u32, bool)> {
-        let next = self.next_of(self.way);
+    /// The request that goes next, and whether its time was over. It still waits, although a new
+    /// batch has begun.
+    pub(crate) fn next(&mut self, now: Nanos, pool: &Pool, turn: &mut Turn) -> Option<(u32, bool)> {
+        let next = self.next_of(turn.way);
         if next != NONE {
             if self.rules.only_sequential && pool[next].start() != self.last_sector {
-                self.batching = self.rules.fifo_batch;
+                turn.batching = self.rules.fifo_batch;
             }
-            if self.batching < self.rules.fifo_batch {
+            if turn.batching < self.rules.fifo_batch {
                 return Some((next, false));
             }
         }
         let waits = [READ, WRITE].map(|way| !self.fifo[way].is_empty());
         let way = match waits {
             [false, false] => return None,
-            [true, true] if self.starved >= self.rules.writes_starved => WRITE,
+            [true, true] if turn.starved >= self.rules.writes_starved => WRITE,
             [true, writes] => {
-                self.starved += u32::from(writes);
+                turn.starved += u32::from(writes);
                 READ
             }
             [false, true] => WRITE,
         };
         if way == WRITE {
-            self.starved = 0;
+            turn.starved = 0;
         }
-        self.batching = 0;
         let oldest = self.fifo[way].head()?;
-        let expired = pool[oldest].time <= now;
-        let next = if way == self.way { next } else { self.next_of(way) };
+        let expired = pool[oldest].time <= self.tick(now);
+        let next = if way == turn.way { next } else { self.next_of(way) };
+        (turn.way, turn.batching) = (way, 0);
         Some((if next != NONE && !expired { next } else { oldest }, expired))
     }
 
@@ -119,9 +147,7 @@ impl Batches {
     /// A request leaves for the device.
     pub(crate) fn take(&mut self, pool: &mut Pool, rq: u32) {
         let way = pool[rq].direction();
-        self.batching += 1;
         self.last_sector = pool[rq].end();
-        self.way = way;
         match self.rules.place {
             KeptPlace::Position => self.position[way] = pool[rq].start(),
             KeptPlace::Request => self.next[way] = self.behind(pool, rq),
@@ -132,6 +158,11 @@ impl Batches {
         }
         self.sorted[way].remove(pool, rq);
         self.fifo[way].remove(pool, rq);
+    }
+
+    /// A request that never waited here went to the device.
+    pub(crate) fn passed(&mut self, what: &Request) {
+        self.position[direction(what.op)] = what.lba.0;
     }
 
     fn behind(&self, pool: &Pool, rq: u32) -> u32 {

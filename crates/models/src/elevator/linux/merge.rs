@@ -26,6 +26,14 @@ fn side(rq: &Rq, what: &Request) -> Option<Side> {
     }
 }
 
+/// What could be one request if it stood side by side. What is waited for joins nothing that is not.
+fn is_alike(one: &Request, other: &Request) -> bool {
+    one.op == other.op
+        && one.priority == other.priority
+        && (one.is_sync() || !other.is_sync())
+        && is_mergeable(one)
+}
+
 impl Queue {
     /// Let a bio join a request that waits. False when there is none for it.
     pub(super) fn merge(&mut self, now: Nanos, piece: &Piece) -> bool {
@@ -65,6 +73,9 @@ impl Queue {
     /// The request that took the last bio, then those that end where the bio begins, then what
     /// the policy finds for its front.
     fn merge_elevator(&mut self, now: Nanos, piece: &Piece) -> bool {
+        if self.kind.asks_of_bios && self.has_candidates(&piece.what) {
+            self.policy.looks(now, &self.pool, piece);
+        }
         if self.last_merge != NONE
             && let Some(side) = side(&self.pool[self.last_merge], &piece.what)
             && self.may_merge(self.last_merge, piece)
@@ -82,6 +93,13 @@ impl Queue {
             self.merge_into(now, rq, piece, Side::Front);
         }
         front.is_some()
+    }
+
+    /// Linux asks the policy about the cached one before it looks at its place.
+    fn has_candidates(&self, what: &Request) -> bool {
+        let cached = Some(self.last_merge).filter(|&last| last != NONE);
+        let mut all = cached.into_iter().chain(self.pool.ending_at(what.lba.0));
+        all.any(|rq| is_alike(&self.pool[rq].what, what))
     }
 
     /// The newest entries of the software queue that the bio belongs to.
@@ -152,9 +170,7 @@ impl Queue {
         let tag = self.pool[second].tag;
         self.pool.join(first, second);
         self.counts.joined += 1;
-        if self.last_merge == second {
-            self.last_merge = first;
-        }
+        self.last_merge = first;
         self.give_back(now, tag);
     }
 
@@ -173,14 +189,19 @@ impl Queue {
                 && one.what.priority == what.priority
                 && self.extent.fits(one, &what, self.pool[rq].segments)
         };
-        let found = last.filter(fits).or_else(|| self.pool.ending_at(what.lba.0).find(fits));
+        let last = last.filter(fits);
+        let found = last.or_else(|| self.pool.ending_at(what.lba.0).find(fits));
         let Some(first) = found else { return false };
         // It was never with the policy, so nobody else needs to know.
         let tag = self.pool[rq].tag;
         self.pool.join(first, rq);
         self.counts.joined += 1;
         self.give_back(now, tag);
-        if let Some(before) = self.policy.former(&self.pool, first) {
+        self.last_merge = first;
+        // Linux looks for more only where it did not know the first one.
+        if last.is_none()
+            && let Some(before) = self.policy.former(&self.pool, first)
+        {
             self.join(now, before, first);
         }
         true

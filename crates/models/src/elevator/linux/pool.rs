@@ -313,6 +313,21 @@ impl Pool {
         self.rqs.iter().position(holds).map(|index| index as u32)
     }
 
+    /// What waits with the policy, or was chosen by it, that came by `until` and has a sector in
+    /// common with a range.
+    pub(super) fn waiting_in(&self, first: u64, end: u64, until: Nanos) -> Vec<u32> {
+        let is = |rq: &Rq| {
+            matches!(rq.state, State::Queued | State::Dispatched)
+                && rq.allocated <= until
+                && rq.start() < end
+                && rq.end() > first
+        };
+        let mut found: Vec<u32> =
+            (0..self.rqs.len() as u32).filter(|&rq| is(&self.rqs[rq as usize])).collect();
+        found.sort_by_key(|&rq| self.rqs[rq as usize].start());
+        found
+    }
+
     /// Requests in a state.
     pub(super) fn count(&self, state: State) -> usize {
         self.rqs.iter().filter(|rq| rq.state == state).count()

@@ -59,10 +59,14 @@ impl Sorted {
         self.by_sector.remove(place);
     }
 
-    /// It began at `old` before a bio was put before it.
-    pub(crate) fn moved(&mut self, pool: &Pool, rq: u32, old: u64) {
-        self.by_sector.remove(self.place((old, rq)));
-        self.insert(pool, rq);
+    /// It began at `old` before a bio was put before it. True when that made it pass another one.
+    pub(crate) fn moved(&mut self, pool: &Pool, rq: u32, old: u64) -> bool {
+        let place = self.place((old, rq));
+        self.by_sector.remove(place);
+        let entry = (pool[rq].start(), rq);
+        let new = self.place_again(entry);
+        self.by_sector.insert(new, entry);
+        new < place
     }
 
     /// The next one up.

@@ -1,10 +1,13 @@
 //! An elevator beside a recording of a real one: it is given the same requests, its plugs are
 //! handed over when the real ones were, and it may send as much as the real one sent by then. What
-//! it joins, and in which order it sends, is its own.
+//! it joins, and in which order it sends, is its own; but what the real one has had answered it
+//! has sent, too, as what comes next may have waited for that answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod sectors;
+#[cfg(test)]
+mod tests;
 
 use sim::{Completions, Nanos, Op, Request, RequestId};
 use trace::{QueueAction, QueueEvent};
@@ -81,9 +84,14 @@ pub(crate) fn beside(mut queue: Queue, events: &[QueueEvent]) -> BesideRecording
     // Nothing goes without leave.
     queue.settings.depth = 0;
     let mut model = Model::new(queue, most_inside(events));
-    let premature = premature_unplugs(events);
+    let (premature, last) = (premature_unplugs(events), last_requests(events));
+    let zeroing = zeroing(events, model.queue.extent.piece_sectors());
     for (index, event) in events.iter().enumerate() {
-        model.event(event, premature[index]);
+        let alone = event.alone || zeroing[index];
+        model.event(&QueueEvent { alone, ..*event }, premature[index]);
+        if last[index] {
+            model.ending.push((event.request.process, event.request.lba.0));
+        }
     }
     model.credit = i64::MAX;
     model.send(model.now);
@@ -122,6 +130,34 @@ fn premature_unplugs(events: &[QueueEvent]) -> Vec<bool> {
     premature
 }
 
+/// Which events are writes that are longer than any may be and were not cut: they say what is to
+/// be zero, nothing joins them, and `blktrace` has the same letters for them.
+fn zeroing(events: &[QueueEvent], longest: u32) -> Vec<bool> {
+    let mut taken: BTreeMap<u32, Request> = BTreeMap::new();
+    let mut zeroing = vec![false; events.len()];
+    for (index, QueueEvent { action, request, .. }) in events.iter().enumerate().rev() {
+        if *action == QueueAction::Taken {
+            taken.insert(request.process, *request);
+        } else if *action == QueueAction::Queued && request.sectors > longest {
+            let whole = |taken: &Request| taken.lba == request.lba && taken.end() == request.end();
+            let uncut = taken.get(&request.process).is_some_and(whole);
+            zeroing[index] = uncut && request.op == Op::Write;
+        }
+    }
+    zeroing
+}
+
+/// Which events are the last request of a process.
+fn last_requests(events: &[QueueEvent]) -> Vec<bool> {
+    let mut seen = BTreeSet::new();
+    let last = |event: &QueueEvent| {
+        event.action == QueueAction::Queued && seen.insert(event.request.process)
+    };
+    let mut last: Vec<bool> = events.iter().rev().map(last).collect();
+    last.reverse();
+    last
+}
+
 struct Model {
     queue: Queue,
     /// Requests that were in the device, and how many it has room for.
@@ -138,6 +174,12 @@ struct Model {
     cut: Vec<(u32, Cut)>,
     /// What is in the device: where it ends and its name, by first sector.
     out: BTreeMap<u64, (u64, RequestId)>,
+    /// When what is in the real device went there, by first sector.
+    really_out: BTreeMap<u64, Nanos>,
+    /// Processes that ask for nothing more, and where what they asked for last begins.
+    ending: Vec<(u32, u64)>,
+    /// It has leave to send, but waits for somebody.
+    holds_back: bool,
     /// What was completed before the model sent it.
     early: Sectors,
     /// For each request that was sent: did another one wait as well?
@@ -165,6 +207,9 @@ impl Model {
             alone_out: Vec::new(),
             cut: Vec::new(),
             out: BTreeMap::new(),
+            really_out: BTreeMap::new(),
+            ending: Vec::new(),
+            holds_back: false,
             early: Sectors::default(),
             had_choice: Vec::new(),
             now: Nanos::ZERO,
@@ -205,6 +250,10 @@ impl Model {
             QueueAction::Inserted => self.hand_over(time, request),
             QueueAction::Dispatched => self.dispatched(time, request),
             QueueAction::Completed => self.completed(time, request),
+        }
+        // Whom it waits for may have come.
+        if self.holds_back {
+            self.send(time);
         }
         self.choose_ahead(time);
     }
@@ -258,7 +307,11 @@ impl Model {
         if let Some(index) = alone {
             let alone = self.alone.swap_remove(index);
             self.alone_out.push(alone);
+            if sectors > 0 {
+                self.queue.policy.passed(&request);
+            }
         } else if sectors > 0 {
+            self.really_out.insert(first, now);
             self.result.recorded.requests.push((request.op, first, sectors));
             self.hand_over(now, request);
             self.credit += i64::from(sectors);
@@ -271,21 +324,53 @@ impl Model {
         while self.credit > 0 {
             let waiting = self.queue.pool.count(State::Queued);
             let Some(rq) = self.queue.next(now) else { break };
-            self.queue.start(now, rq);
-            let what = self.queue.pool[rq].what;
-            self.credit -= i64::from(what.sectors);
-            self.had_choice.push(waiting > 1);
-            self.result.modelled.requests.push((what.op, what.lba.0, what.sectors));
-            let name = RequestId(self.queue.sequence << PLACE_BITS | u64::from(rq));
-            let (first, end) = (what.lba.0, what.end().0);
-            // Whoever writes a place again does so after the first time.
+            self.goes_out(now, rq, waiting > 1);
+        }
+        self.holds_back = self.credit > 0 && !self.queue.policy.is_empty();
+    }
+
+    /// A request goes to the device, chosen among others or not.
+    fn goes_out(&mut self, now: Nanos, rq: u32, had_choice: bool) {
+        self.queue.start(now, rq);
+        let what = self.queue.pool[rq].what;
+        self.credit -= i64::from(what.sectors);
+        self.had_choice.push(had_choice);
+        self.result.modelled.requests.push((what.op, what.lba.0, what.sectors));
+        let name = RequestId(self.queue.sequence << PLACE_BITS | u64::from(rq));
+        let (first, end) = (what.lba.0, what.end().0);
+        // Whoever writes a place again does so after the first time.
+        self.finish(now, first);
+        self.out.insert(first, (end, name));
+        let early = self.early.has(end - 1);
+        self.early.remove(first, end);
+        if early {
             self.finish(now, first);
-            self.out.insert(first, (end, name));
-            let early = self.early.has(end - 1);
-            self.early.remove(first, end);
-            if early {
-                self.finish(now, first);
+        }
+    }
+
+    /// What the real one has had an answer to, and the model has not sent yet, goes. A choice that
+    /// differs so costs itself; else all that its process asks for afterwards would differ.
+    fn catch_up(&mut self, now: Nanos, first: u64, end: u64, until: Nanos) {
+        for rq in self.queue.pool.waiting_in(first, end, until) {
+            let waiting = self.queue.pool.count(State::Queued);
+            let chosen = self.queue.dispatch.iter().position(|&other| other == rq);
+            if let Some(at) = chosen {
+                self.queue.dispatch.remove(at);
+            } else if self.queue.policy.force(now, &mut self.queue.pool, rq) {
+                self.queue.leave_policy(rq);
+            } else {
+                return;
             }
+            self.goes_out(now, rq, waiting > 1);
+        }
+    }
+
+    /// Processes that have had their last answer.
+    fn end_processes(&mut self, now: Nanos, first: u64, end: u64) {
+        let over = |&(_, lba): &(u32, u64)| (first..end).contains(&lba);
+        while let Some(index) = self.ending.iter().position(over) {
+            let (process, _) = self.ending.swap_remove(index);
+            self.queue.policy.ended(now, &self.queue.pool, process);
         }
     }
 
@@ -295,13 +380,14 @@ impl Model {
             return;
         }
         let known = (request.lba.0, request.sectors);
+        let (first, end) = (request.lba.0, request.end().0);
         if let Some(index) = self.alone_out.iter().position(|&alone| alone == known) {
             self.alone_out.swap_remove(index);
+            self.end_processes(now, first, end);
             return;
         }
         // Of the model's requests all are completed that end in this one: it may have sent them in
         // other pieces.
-        let (first, end) = (request.lba.0, request.end().0);
         self.early.add(first, end);
         let touched = self.out.range(..end).filter(|&(_, &(other_end, _))| other_end > first);
         let touched: Vec<(u64, u64)> = touched.map(|(&from, &(to, _))| (from, to)).collect();
@@ -311,6 +397,9 @@ impl Model {
                 self.finish(now, from);
             }
         }
+        let until = self.really_out.remove(&first).unwrap_or(now);
+        self.catch_up(now, first, end, until);
+        self.end_processes(now, first, end);
     }
 
     fn finish(&mut self, now: Nanos, first: u64) {
