@@ -2,9 +2,9 @@
 //!
 //! # What it models
 //! Every write, flush and discard goes to both legs and completes when both have answered. A read
-//! goes to one: to the leg whose last read ended where it begins; otherwise, when a leg is flash or
-//! idle, to the one with fewer requests out (the first of equals), else to the one whose arm is
-//! nearer. The smaller leg decides the size. After a power cut the first leg is copied over the
+//! goes to one: to the leg whose last read ends, or last answer ended, where it begins; otherwise,
+//! when a leg is flash or idle, to the one with fewer requests out (the first of equals), else to
+//! the one whose last answer was nearer. The smaller leg decides the size. After a power cut the first leg is copied over the
 //! second.
 //!
 //! # Equation
@@ -139,10 +139,13 @@ mod tests {
         host.run_until(Nanos::from_secs(3));
         host.submit(Request::read(Lba(far + 2000), 8)).unwrap();
         assert_eq!(reads(&host), [3, 2], "both are idle");
-        // Both are busy: now the arms count.
-        host.submit(Request::read(Lba(0), 8)).unwrap();
+        // Both are busy: what they answered last counts, and not what they are on their way to.
+        host.run_until(Nanos::from_secs(4));
+        host.submit(Request::read(Lba(3_000), 8)).unwrap();
         host.submit(Request::read(Lba(far + 3000), 8)).unwrap();
         assert_eq!(reads(&host), [4, 3]);
+        host.submit(Request::read(Lba(far + 9000), 8)).unwrap();
+        assert_eq!(reads(&host), [5, 3], "the first leg's last answer was there");
     }
 
     #[test]

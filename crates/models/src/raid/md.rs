@@ -67,14 +67,16 @@ pub(crate) struct Md {
     stalled: VecDeque<(Request, Nanos)>,
     ready: VecDeque<(Nanos, RequestId)>,
     inside: u32,
-    /// Requests out on each leg, and where its last read ended.
+    /// Requests out on each leg.
     pending: [u32; LEGS],
-    position: [u64; LEGS],
+    /// Where the last read that it was given ends, and the last request that it has answered.
+    next: [u64; LEGS],
+    head: [u64; LEGS],
     counts: Counts,
     done: Vec<(usize, RequestId)>,
 }
 
-snapshot_fields!(Md { legs, open, stalled, ready, inside, pending, position, counts });
+snapshot_fields!(Md { legs, open, stalled, ready, inside, pending, next, head, counts });
 
 impl Md {
     /// A mirror of two legs; with `behind_max`, the second one is write-mostly.
@@ -91,7 +93,8 @@ impl Md {
             ready: VecDeque::new(),
             inside: 0,
             pending: [0; LEGS],
-            position: [0; LEGS],
+            next: [0; LEGS],
+            head: [0; LEGS],
             counts: Counts::default(),
             done: Vec::new(),
         }
@@ -103,7 +106,8 @@ impl Md {
         if self.behind_max.is_some() {
             return 0;
         }
-        if let Some(leg) = (0..LEGS).find(|&leg| self.position[leg] == request.lba.0) {
+        let goes_on = |leg: &usize| [self.next[*leg], self.head[*leg]].contains(&request.lba.0);
+        if let Some(leg) = (0..LEGS).find(goes_on) {
             return leg;
         }
         let flash = (0..LEGS).any(|leg| !self.legs.limits(leg).rotational);
@@ -112,7 +116,7 @@ impl Md {
             if by_requests {
                 u64::from(self.pending[*leg])
             } else {
-                self.position[*leg].abs_diff(request.lba.0)
+                self.head[*leg].abs_diff(request.lba.0)
             }
         };
         (0..LEGS).min_by_key(cost).unwrap_or(0)
@@ -133,7 +137,7 @@ impl Md {
             Op::Read => {
                 let leg = self.read_leg(&request);
                 waits = std::array::from_fn(|other| other == leg);
-                self.position[leg] = request.end().0;
+                self.next[leg] = request.end().0;
             }
             Op::Write => {
                 let free = |max| self.counts.behind < u64::from(max);
@@ -162,6 +166,9 @@ impl Md {
         self.pending[leg] -= 1;
         let Some(open) = self.open.get_mut(&id.0) else { return };
         open.waits[leg] = false;
+        if matches!(open.request.op, Op::Read | Op::Write) {
+            self.head[leg] = open.request.end().0;
+        }
         let took = now.since(open.issued).0;
         let over = open.waits == [false; LEGS];
         if open.request.op == Op::Write {
