@@ -322,3 +322,15 @@ fn wanted(expect: &Expect) -> String {
         None => bounds(&metric, Band { min: expect.min, max: expect.max }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::mean;
+
+    #[test]
+    fn a_mean_is_never_outside_of_its_values() {
+        assert_eq!(mean(&[Some(0.1); 3]), Some(0.1));
+        assert_eq!(mean(&[Some(1.0), Some(2.0)]), Some(1.5));
+        assert_eq!((mean(&[Some(1.0), None]), mean(&[])), (None, None));
+    }
+}

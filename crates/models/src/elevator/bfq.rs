@@ -33,7 +33,7 @@
 //! actuators, `strict_guarantees`. A tag of the pool is any one, not one of the first of its word.
 //!
 //! # Validated against
-//! The order of the kernel's own on eight recordings (`docs/measured/linux-io.md`), the timestamp
+//! The order of the kernel's own on 18 recordings (`docs/measured/linux-io.md`), the timestamp
 //! in a trace of it (1024 sectors at weight 1200 are 3,579,139), state tables by hand, and shares:
 //! equal readers within 5 %, levels 0 and 7 as 8 to 1, in its tests.
 //!

@@ -24,7 +24,7 @@
 //! in Linux the write goes before all that waits.
 //!
 //! # Validated against
-//! State tables by hand from the description, in its tests. Recordings of Linux 6.18: 98.6 to 100 %
+//! State tables by hand from the description, in its tests. Recordings of Linux 6.18: 96.3 to 100 %
 //! of its choices on nine programs; a reader before a writer, beside Linux 6.1 (without
 //! `by_position`): within 0.1 % (`docs/measured/linux-io.md`).
 //!
