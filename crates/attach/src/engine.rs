@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use sim::{Busy, Completions, Device, Limits, Nanos, Op, Request, RequestId, Rng};
+use sim::{Busy, Completions, Device, Limits, LostWrite, Nanos, Op, Request, RequestId, Rng};
 
 use study::Failure;
 
@@ -429,7 +429,7 @@ impl Engine {
         self.delayed = Delayed::default();
         self.window.clear();
         self.window_start = self.next_id;
-        Ok(PowerCut { lost_writes: survivors.lost.len(), forgotten })
+        Ok(PowerCut { lost_writes: writes(&survivors.lost), forgotten })
     }
 
     /// What a power cut at the present moment leaves, without one: the device, and what is
@@ -438,14 +438,23 @@ impl Engine {
     pub(crate) fn after_power_cut(&mut self, fates: Option<&[Fate]>) -> Result<AfterCut, Failure> {
         let mut device = self.device.boxed_clone();
         let lost = device.power_fail(self.latest).lost;
+        let unanswered = self.unanswered_writes();
         let Some(fates) = fates else {
             self.data.prune(&lost);
             let patch = self.data.after_power_cut(|log, data| log.power_cut(data, &lost))?;
-            return Ok(AfterCut { device, patch, lost_writes: lost.len() });
+            return Ok(AfterCut { device, patch, lost_writes: writes(&lost), unanswered });
         };
         let patch = self.data.after_power_cut(|log, data| log.power_cut_as(data, fates))?;
         let lost_writes = fates.iter().filter(|fate| **fate != Fate::Kept).count();
-        Ok(AfterCut { device, patch, lost_writes })
+        Ok(AfterCut { device, patch, lost_writes, unanswered })
+    }
+
+    /// Writes that the device was asked and has not answered.
+    fn unanswered_writes(&self) -> usize {
+        let writes = |slot: &&InFlight| {
+            matches!(slot.order.command, Command::Write { .. } | Command::WriteZeroes { .. })
+        };
+        self.slots.iter().flatten().filter(writes).count()
     }
 
     /// Writes that a power cut at the present moment would undo though they may have been answered:
@@ -505,6 +514,13 @@ pub(crate) struct AfterCut {
     pub(crate) patch: Patch,
     /// Acknowledged writes that were lost.
     pub(crate) lost_writes: usize,
+    /// Writes that had not been answered.
+    pub(crate) unanswered: usize,
+}
+
+/// How many writes have lost something: a device may tell of each in many parts.
+fn writes(lost: &[LostWrite]) -> usize {
+    lost.iter().map(|part| part.id).collect::<BTreeSet<_>>().len()
 }
 
 /// What a power cut did.

@@ -39,8 +39,10 @@ impl Crash {
 /// What cuts of a run came to.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Cuts {
-    /// Cuts.
+    /// Cuts: moments, of each of which the worst of its subsets counts below.
     pub cuts: u64,
+    /// Looks: with subsets, there are several at a moment.
+    pub looks: u64,
     /// Media that differ, or differ in what was promised.
     pub media: u64,
     /// Promises in all.

@@ -48,11 +48,12 @@ const PLAIN: [Declared; 5] = [
 ];
 
 /// Of runs with `[crash]`.
-const CUTS: [Declared; 9] = [
-    ("crash_cuts", "", "cuts of the power that were looked at; with [crash]"),
+const CUTS: [Declared; 10] = [
+    ("crash_cuts", "", "moments at which the power was cut; with [crash]"),
+    ("crash_looks", "", "looks at what cuts left, with subsets several at a moment; with [crash]"),
     ("crash_media", "", "media that the cuts left and that differ; with [crash]"),
     ("crash_acks", "", "promises that the program was made; with [crash]"),
-    ("crash_clean", "", "cuts after which every check is content; with [crash]"),
+    ("crash_clean", "", "cuts after which every check is content, at every look; with [crash]"),
     ("crash_repaired", "", "cuts after which the file system had to be repaired; with [crash]"),
     ("crash_lost", "", "cuts after which something promised is missing; with [crash]"),
     ("crash_refused", "", "cuts after which nothing mounts; with [crash]"),
@@ -115,8 +116,10 @@ pub(crate) fn undefined(program: Program, crashes: bool) -> Metrics {
 
 /// Add what the cuts came to.
 pub(crate) fn add_cuts(metrics: &mut Metrics, of: &Cuts) {
-    let Cuts { cuts, media, acks, clean, repaired, lost, refused, first_failure_s } = *of;
-    let counts = [cuts, media, acks, clean, repaired, lost, refused].map(|count| count as f64);
+    let Cuts { cuts, looks, media, acks, .. } = *of;
+    let Cuts { clean, repaired, lost, refused, first_failure_s, .. } = *of;
+    let counts = [cuts, looks, media, acks, clean, repaired, lost, refused];
+    let counts = counts.map(|count| count as f64);
     let share = (cuts > 0).then(|| (lost + refused) as f64 / cuts as f64);
     let values = counts.map(Some).into_iter().chain([share, first_failure_s]);
     metrics.extend(CUTS.iter().map(|(name, ..)| name.to_string()).zip(values));

@@ -57,6 +57,14 @@ impl Cuts {
             }
             Cuts::AtFlush => distinct(at_flushes(replay()?, progress)?.into_iter().filter(inside)),
         };
+        if moments.is_empty()
+            && matches!(self, Cuts::AtFlush)
+            && steps.iter().any(|step| inside(&Nanos(step.at().0)))
+        {
+            return Err(Failure::input("the drive was sent no flush while the command ran")
+                .expected("a command that syncs, before a drive that announces a volatile cache")
+                .help("--cuts NUMBER, which needs no flush"));
+        }
         if moments.is_empty() {
             return Err(Failure::input("the device was asked nothing while the command ran")
                 .expected("a command that writes to /mnt, or to /dev/vda without --mkfs"));

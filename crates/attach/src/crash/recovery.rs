@@ -76,6 +76,7 @@ pub(crate) struct Found {
     pub(super) verdict: Verdict,
     pub(super) said: String,
     pub(super) lost_writes: usize,
+    pub(super) unanswered: usize,
 }
 
 /// How media are looked at.
@@ -130,7 +131,7 @@ impl Recovery {
         template: &Template,
         check: &dyn Fn() -> Result<(), Failure>,
     ) -> Result<Found, Failure> {
-        let Medium { disk, lost_writes, .. } = medium;
+        let Medium { disk, lost_writes, unanswered } = medium;
         let mut options = like(&self.like);
         options.input =
             acks.iter().flat_map(|ack| format!("{}\n", ack.text).into_bytes()).collect();
@@ -150,7 +151,8 @@ impl Recovery {
         };
         let said = said.trim();
         let from = said.char_indices().rev().nth(TOLD_MAX - 1).map_or(0, |(at, _)| at);
-        Ok(Found { verdict, said: said[from..].to_string(), lost_writes })
+        let said = said[from..].to_string();
+        Ok(Found { verdict, said, lost_writes, unanswered })
     }
 }
 

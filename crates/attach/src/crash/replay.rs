@@ -29,6 +29,7 @@ pub(super) struct Left {
     /// Of the data alone.
     pub(super) hash: u64,
     lost_writes: usize,
+    unanswered: usize,
 }
 
 /// The disk that a cut leaves.
@@ -37,6 +38,8 @@ pub(super) struct Medium {
     /// Writes that are lost: acknowledged ones that the device lost, or of a subset those that are
     /// not there whole.
     pub(super) lost_writes: usize,
+    /// Writes that the drive had been asked and had not answered.
+    pub(super) unanswered: usize,
 }
 
 /// The engine that does it again.
@@ -171,27 +174,28 @@ impl<'a> Replay<'a> {
     /// What a cut at `at`, where the replay is, leaves: as the model says, or of the writes at risk
     /// what `fates` say.
     pub(super) fn cut(&mut self, at: Nanos, fates: Option<&[Fate]>) -> Result<Left, Failure> {
-        let (AfterCut { device, patch, lost_writes }, at) = match self.media {
+        let (AfterCut { device, patch, lost_writes, unanswered }, at) = match self.media {
             Media::Panicked => {
                 // The drive goes on: it does what it was asked.
                 let (device, rested) = self.engine.at_rest();
-                (AfterCut { device, patch: Patch::default(), lost_writes: 0 }, rested)
+                let patch = Patch::default();
+                (AfterCut { device, patch, lost_writes: 0, unanswered: 0 }, rested)
             }
             _ => (self.engine.after_power_cut(fates)?, self.line.device(Wall(at.0))),
         };
         let hash = self.content.with(self.engine.data().store(), &patch).map_err(unreadable)?;
-        Ok(Left { device, patch, at, hash, lost_writes })
+        Ok(Left { device, patch, at, hash, lost_writes, unanswered })
     }
 
     /// The medium of a cut at the present moment, which may take `limit` of this machine's disk.
     pub(super) fn medium(&mut self, left: Left, limit: Bytes) -> Result<Medium, Failure> {
-        let Left { device, patch, at, lost_writes, .. } = left;
+        let Left { device, patch, at, lost_writes, unanswered, .. } = left;
         let store = self.engine.data().store().fork(limit)?;
         patch
             .apply(&store)
             .map_err(|why| if study::is_full(&why) { store.full() } else { unreadable(why) })?;
         let disk = Disk { device, store, at, next_id: self.engine.next_id() };
-        Ok(Medium { disk, lost_writes })
+        Ok(Medium { disk, lost_writes, unanswered })
     }
 
     /// By the contract, the writes that are not safe now.
@@ -211,7 +215,7 @@ impl<'a> Replay<'a> {
         let (device, at) = self.engine.at_rest();
         let store = self.engine.data().store().share()?;
         let disk = Disk { device, store, at, next_id: self.engine.next_id() };
-        Ok(Medium { disk, lost_writes: 0 })
+        Ok(Medium { disk, lost_writes: 0, unanswered: 0 })
     }
 }
 

@@ -54,8 +54,11 @@ pub struct CutReport {
     pub verdict: Verdict,
     /// Promises before it.
     pub acks: usize,
-    /// Acknowledged writes that the device lost.
+    /// Acknowledged writes of which the device lost something; of a subset, those that are not there
+    /// whole.
     pub lost_writes: usize,
+    /// Writes that the device had been asked and had not answered.
+    pub unanswered_writes: usize,
     /// By the contract, writes that were not safe, and which of their subsets this is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subset: Option<u32>,
@@ -69,6 +72,16 @@ pub struct CutReport {
 }
 
 impl CutReport {
+    /// Where what is missing was.
+    fn missing(&self) -> String {
+        match (self.lost_writes, self.unanswered_writes) {
+            (0, 0) => "what is missing had not been asked of the drive".into(),
+            (0, open) => format!("{open} writes asked of the drive and not answered"),
+            (lost, 0) => format!("{lost} writes lost"),
+            (lost, open) => format!("{lost} writes lost, {open} not answered"),
+        }
+    }
+
     /// The moment, and the number of its subset.
     pub(super) fn subset(&self) -> Option<(Nanos, u32)> {
         Some((Nanos(self.at_ns), self.subset?))
@@ -150,16 +163,15 @@ impl Report {
         let mut cuts = Vec::new();
         for (index, cut) in looked_at.iter().enumerate() {
             let first = equal.get(&index);
-            let Some(Found { verdict, said, lost_writes }) = found.get(first.unwrap_or(&index))
-            else {
-                continue;
-            };
+            let Some(found) = found.get(first.unwrap_or(&index)) else { continue };
+            let Found { verdict, said, lost_writes, unanswered } = found;
             *counts.entry(verdict.name()).or_default() += 1;
             cuts.push(CutReport {
                 at_ns: cut.at.0,
                 verdict: *verdict,
                 acks: recorded.acks.partition_point(|ack| ack.at <= cut.at),
                 lost_writes: *lost_writes,
+                unanswered_writes: *unanswered,
                 subset: cut.subset,
                 at_risk: cut.subset.map(|_| cut.at_risk),
                 same_as_ns: first.map(|first| looked_at[*first].at.0),
@@ -231,6 +243,19 @@ impl Report {
         }
     }
 
+    /// At how many moments the worst look came to each verdict, in their order.
+    pub fn worst(&self) -> [usize; 4] {
+        let mut worst: BTreeMap<u64, usize> = BTreeMap::new();
+        for cut in &self.cuts {
+            let of = Verdict::ALL.iter().position(|verdict| *verdict == cut.verdict);
+            let of = of.expect("all verdicts are listed");
+            worst.entry(cut.at_ns).and_modify(|so_far| *so_far = of.max(*so_far)).or_insert(of);
+        }
+        let mut counts = [0; 4];
+        worst.values().for_each(|&of| counts[of] += 1);
+        counts
+    }
+
     /// How many moments were looked at.
     pub fn moments(&self) -> usize {
         let moments: BTreeSet<u64> = self.cuts.iter().map(|cut| cut.at_ns).collect();
@@ -268,10 +293,7 @@ impl Report {
                 "the first that is {}: {at}, after {} acknowledgements, {}",
                 cut.verdict.name(),
                 cut.acks,
-                match cut.lost_writes {
-                    0 => "what is missing had not been asked of the drive".into(),
-                    lost => format!("{lost} writes lost"),
-                }
+                cut.missing()
             ));
             lines.extend(cut.said.lines().map(|line| format!("    {line}")));
         }

@@ -98,16 +98,17 @@ fn into_the_program(report: &Report, at_ns: u64) -> Nanos {
 }
 
 fn counted(report: &Report) -> study::Cuts {
-    let count = |name: &str| report.counts.get(name).copied().unwrap_or(0) as u64;
+    let [clean, repaired, lost, refused] = report.worst().map(|count| count as u64);
     let first = report.first_failure();
     study::Cuts {
-        cuts: report.cuts.len() as u64,
+        cuts: report.moments() as u64,
+        looks: report.cuts.len() as u64,
         media: report.distinct as u64,
         acks: report.acks as u64,
-        clean: count("clean"),
-        repaired: count("repaired"),
-        lost: count("lost"),
-        refused: count("refused"),
+        clean,
+        repaired,
+        lost,
+        refused,
         first_failure_s: first.map(|cut| into_the_program(report, cut.at_ns).as_secs_f64()),
     }
 }

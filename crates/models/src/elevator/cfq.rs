@@ -7,8 +7,8 @@
 //! has waited long. When the queue whose turn it is runs empty, the device idles for `slice_idle`,
 //! because the process will ask for its next block; not so if it thinks longer than that, and only
 //! for 2 ms if it seeks. A request that somebody waits for takes the turn from one that nobody
-//! does; one that is close takes it from a queue that idles. Requests of the idle class go when
-//! nobody else has had one for 200 ms.
+//! does; one that is close takes it from a queue that idles. The idle class has its turn, of one
+//! request, when nobody else asks.
 //!
 //! # Equation
 //! `slice = base + base / 5 * (4 - level)`: 180, 100 and 40 ms for the levels 0, 4 and 7

@@ -17,8 +17,8 @@ const SLICE_SCALE: u64 = 5;
 const SEEKY_IDLE: Nanos = Nanos::from_millis(2);
 /// It seeks when its mean distance is more sectors than this.
 const SEEKY: u64 = 8 * 1024;
-/// The idle class waits until nobody else had a request for this long.
-const IDLE_GRACE: Nanos = Nanos::from_millis(200);
+/// The idle class has its place so long behind whoever is last.
+const IDLE_DELAY: Nanos = Nanos::from_millis(200);
 /// A device that had more requests at once sorts them itself.
 const QUEUES_ITSELF: u32 = 4;
 
@@ -32,14 +32,11 @@ pub(super) struct Cfq {
     active_process: Option<u32>,
     /// Waiting for it.
     idling: Idling,
-    /// When the idle class may go.
-    grace_until: Nanos,
     /// Where the device is.
     position: u64,
     in_device: u32,
     sync_out: u32,
     queues_itself: bool,
-    last_answer: Nanos,
 }
 
 snapshot_fields!(Cfq {
@@ -47,12 +44,10 @@ snapshot_fields!(Cfq {
     active,
     active_process,
     idling,
-    grace_until,
     position,
     in_device,
     sync_out,
     queues_itself,
-    last_answer,
 });
 
 impl Cfq {
@@ -63,12 +58,10 @@ impl Cfq {
             active: NONE,
             active_process: None,
             idling: Idling::default(),
-            grace_until: Nanos::MAX,
             position: 0,
             in_device: 0,
             sync_out: 0,
             queues_itself: false,
-            last_answer: Nanos::ZERO,
         }
     }
 
@@ -87,6 +80,10 @@ impl Cfq {
     /// Give a queue with requests its place by time.
     fn place(&mut self, now: Nanos, queue: u32) {
         let turn = &self.turns.all[queue as usize];
+        if turn.is_idle_class() {
+            let last = self.turns.last_key().unwrap_or(now.0 as i64);
+            return self.turns.put(queue, Some(last.saturating_add(IDLE_DELAY.0 as i64)));
+        }
         let others = u64::from(self.turns.busy() + u32::from(!turn.is_busy())) - 1;
         let behind = self.slice(true, 0).saturating_sub(self.slice(turn.sync, turn.level()));
         let key = (now.0 + others * behind) as i64 + turn.rest;
@@ -111,15 +108,9 @@ impl Cfq {
         (self.active, self.active_process) = (NONE, None);
     }
 
-    /// Begin the turn of the first queue in the order, if it may go.
-    fn begin_turn(&mut self, now: Nanos) -> Option<u32> {
+    /// Begin the turn of the first queue in the order.
+    fn begin_turn(&mut self) -> Option<u32> {
         let queue = self.turns.first()?;
-        let grace = self.last_answer + IDLE_GRACE;
-        if self.turns.all[queue as usize].is_idle_class() && now < grace {
-            self.grace_until = grace;
-            return None;
-        }
-        self.grace_until = Nanos::MAX;
         let turn = &mut self.turns.all[queue as usize];
         (turn.slice_end, turn.slice_new, turn.fifo_checked) = (Nanos::ZERO, true, false);
         turn.sent = 0;
@@ -141,7 +132,7 @@ impl Cfq {
             }
             self.end_turn(now, false);
         }
-        self.begin_turn(now)
+        self.begin_turn()
     }
 
     /// Requests that a queue nobody waits for may send in a turn.
@@ -348,9 +339,6 @@ impl Policy for Cfq {
         let turn = &mut self.turns.all[queue as usize];
         turn.dispatched -= 1;
         self.sync_out -= u32::from(turn.sync);
-        if !turn.is_idle_class() {
-            self.last_answer = now;
-        }
         if pool[rq].is_sync() {
             self.turns.owners.habits(pool[rq].owner).answered = now;
         }
@@ -372,13 +360,10 @@ impl Policy for Cfq {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        Some(self.idling.until().min(self.grace_until)).filter(|&at| at != Nanos::MAX)
+        Some(self.idling.until()).filter(|&at| at != Nanos::MAX)
     }
 
     fn timer(&mut self, now: Nanos, _pool: &Pool) {
-        if self.grace_until <= now {
-            self.grace_until = Nanos::MAX;
-        }
         if self.idling.until() > now {
             return;
         }

@@ -150,6 +150,11 @@ impl Turns {
         }
     }
 
+    /// The last place, unless somebody there has jumped the line.
+    pub(super) fn last_key(&self) -> Option<i64> {
+        self.service.last().map(|&((_, key, _), _)| key).filter(|&key| key != i64::MIN)
+    }
+
     /// Whose turn it is.
     pub(super) fn first(&self) -> Option<u32> {
         self.service.first().map(|&(_, queue)| queue)

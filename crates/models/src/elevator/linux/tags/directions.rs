@@ -56,7 +56,8 @@ impl Directions {
     /// `must` asks whether the policy is waiting for this very process.
     pub(super) fn take(&mut self, now: Nanos, piece: &Piece, must: impl FnOnce() -> bool) -> bool {
         let way = direction(piece.what.op);
-        if self.count[way] + 1 >= self.nr_requests {
+        let fills = self.count[way] + 1 >= self.nr_requests;
+        if fills {
             if !self.full[way] {
                 self.full[way] = true;
                 self.batch(now, piece.what.process);
@@ -68,8 +69,9 @@ impl Directions {
             return false;
         }
         self.count[way] += 1;
-        // A batch is counted in the requests that are taken.
-        if let Some(batcher) = self.batchers.iter_mut().find(|b| b.process == piece.what.process) {
+        // A batch is counted in the requests that are taken while there are none for others.
+        let mine = |batcher: &&mut Batcher| batcher.process == piece.what.process;
+        if fills && let Some(batcher) = self.batchers.iter_mut().find(mine) {
             batcher.left = batcher.left.saturating_sub(1);
         }
         true
@@ -87,12 +89,14 @@ impl Directions {
         batcher.is_some_and(|b| b.left == BATCH_REQUESTS || b.left > 0 && now < b.until)
     }
 
-    /// A request of this direction is free again: one sleeper is woken, if there is one.
+    /// A request of this direction is free again: one sleeper is woken, if there is one and the pool
+    /// is no longer over its limit.
     pub(super) fn give_back(&mut self, way: usize) -> bool {
         self.count[way] -= 1;
-        if self.count[way] < self.nr_requests {
-            self.full[way] = false;
+        if self.count[way] >= self.nr_requests {
+            return false;
         }
+        self.full[way] = false;
         let Some(woken) = self.sleepers[way].pop_front() else { return false };
         self.woken.push_back(woken);
         true

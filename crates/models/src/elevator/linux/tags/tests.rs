@@ -56,6 +56,22 @@ fn nobody_has_more_than_half_as_much_again() {
     assert!(tags.take(Nanos(0), &of(9), u32::MAX, || true).is_some());
 }
 
+/// As in Linux nobody is woken as long as there would be nothing for him, and the line stays as it
+/// is.
+#[test]
+fn nobody_is_woken_while_the_pool_is_over_its_limit() {
+    let mut tags = Tags::new(4, Sharing::Directions, 1);
+    assert_eq!((0..100).take_while(|_| take(&mut tags, 0, 1)).count(), 6);
+    for process in [2, 3] {
+        tags.sleep(Nanos(0), of(process), u32::MAX);
+    }
+    let woken = [(); 4].map(|()| {
+        tags.give_back(0);
+        tags.next_woken(Nanos(0)).map(|sleeper| sleeper.process)
+    });
+    assert_eq!(woken, [None, None, Some(2), Some(3)]);
+}
+
 #[test]
 fn a_woken_sleeper_gets_a_batch() {
     let mut tags = Tags::new(4, Sharing::Directions, 1);
