@@ -4,8 +4,9 @@
     scripts/iocost-profiles.py
 
 The table has the six sustained rates of each model of drive in the iocost database (github.com,
-iocost-benchmark/iocost-benchmarks, Apache-2.0): the median of each number over the runs of a model,
-and the least capacity where it was sold in several. How far its runs are apart is not in the table.
+iocost-benchmark/iocost-benchmarks, Apache-2.0): the median, the least and the most of each number
+over the runs of a model, and the least capacity where it was sold in several. A part of runs that
+are too far apart is a sketch.
 """
 
 import csv
@@ -21,7 +22,7 @@ TEXT = """\
 [part]
 name = "iocost/{name}"
 title = {title}
-status = "calibrated"
+status = "{status}"
 error = "gives its six numbers within 10 %{apart}; no latency below saturation, no state"
 
 [iocost]
@@ -38,6 +39,21 @@ wrandiops = {wrandiops}
 """
 
 
+NUMBERS = ["rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"]
+#: Runs that are further from their median than this, as a share of it, are not of one drive.
+APART_MAX = 0.25
+
+
+def apart(row: dict[str, str]) -> tuple[float, str]:
+    """How far a run of the model is from the median of its runs at most, and in which number."""
+
+    def off(number: str) -> float:
+        median = int(row[number])
+        return max(abs(int(row[f"{number}_{end}"]) / median - 1) for end in ("min", "max"))
+
+    return max((off(number), number) for number in NUMBERS)
+
+
 def parts(rows: Iterable[dict[str, str]]) -> dict[str, str]:
     """Names and texts of the parts of a table's rows."""
     models: dict[str, str] = {}
@@ -50,10 +66,15 @@ def parts(rows: Iterable[dict[str, str]]) -> dict[str, str]:
             sys.exit(f"{both}: name one of them otherwise")
         models[name] = model
         of = "one run" if runs == 1 else f"the median of {runs} runs"
-        apart = "" if runs == 1 else f", medians of {runs} runs that are an unknown way apart"
+        most, number = apart(row)
+        status = "sketch" if most > APART_MAX else "calibrated"
+        far = f"{number} of one is {100 * most:.0f} % from its median, the others are nearer"
+        of_runs = "" if runs == 1 else f", medians of {runs} runs: {far}"
         # A string of JSON is one of TOML.
         title = json.dumps(f"{model}: six sustained rates, and nothing else", ensure_ascii=False)
-        texts[name] = TEXT.format(name=name, title=title, of=of, apart=apart, **row)
+        texts[name] = TEXT.format(
+            name=name, title=title, of=of, status=status, apart=of_runs, **row
+        )
     return texts
 
 

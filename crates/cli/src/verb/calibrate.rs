@@ -12,6 +12,7 @@ use super::measured::{
 };
 use crate::{interrupt, say};
 
+mod beside;
 mod descent;
 mod doubt;
 mod fit;
@@ -30,8 +31,9 @@ mod trial;
 mod write;
 
 use fit::Fit;
-use knobs::{Base, DIES};
+use knobs::{Base, Candidate, DIES};
 use split::Split;
+use trial::off_rms;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -122,7 +124,7 @@ impl Fitting {
         if let Some(rows) = files::amplification(&self.from, &text)? {
             return flash::run(&self, rows);
         }
-        let files::Measured { points, mut notes, steady } = files::points(&self.from, &text)?;
+        let files::Measured { points, mut notes, behind } = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;
         let split = Split::new(points, self.hold_out);
         let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;
@@ -131,7 +133,7 @@ impl Fitting {
             return Err(Failure::input(wrong).expected(format!("a key of {}", base.model)));
         }
         let model = base.model.clone();
-        let (overwritten, unknown) = overwritten(self.overwritten, &model, &split.fitted, steady);
+        let (overwritten, unknown) = overwritten(self.overwritten, &model, &split.fitted, behind);
         notes.extend(unknown);
         let bench = Bench {
             part: &self.base,
@@ -144,7 +146,7 @@ impl Fitting {
         let settings = [&self.sets, &self.while_fitting].map(Vec::as_slice);
         let (ground, limits) = ((&bench, &base), (self.tries, !self.json));
         let offered = base.model == "ssd" && self.keys.is_empty();
-        let (base, fit) = if offered && mechanisms::is_offered(&split.fitted) {
+        let (base, mut fit) = if offered && mechanisms::is_offered(&split.fitted) {
             offered::fit(ground, &split.fitted, settings, limits)?
         } else {
             let fit = fit::fit(ground, &split.fitted, settings, limits)?;
@@ -156,6 +158,7 @@ impl Fitting {
             let (fitted, more) = bench.run(&split.fitted, &sets)?;
             let held =
                 if split.held.is_empty() { Vec::new() } else { bench.run(&split.held, &sets)?.0 };
+            fit.off = dies_off((&bench, &base), &fit, &split.fitted, settings)?;
             Ok::<_, Failure>((fitted, more, held))
         })?;
         notes.extend(more);
@@ -179,10 +182,24 @@ impl Fitting {
     }
 }
 
+/// By number of dies: how far off the nearest part with so many is, as the table of the answer has it.
+fn dies_off(
+    (bench, base): (&Bench, &Base),
+    fit: &Fit,
+    points: &[Point],
+    settings: [&[String]; 2],
+) -> Result<Vec<(i64, f64)>, Failure> {
+    let off = |(dies, place): &(i64, Candidate)| {
+        let sets = base.tried(place, settings, bench.overwritten > 0);
+        Ok((*dies, off_rms(points, &bench.run(points, &sets)?.0)))
+    };
+    fit.dies.iter().map(off).collect()
+}
+
 fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure> {
     let wrong = |what: String, expected: &str| {
         Err(Failure::input(format!("{}: {what}", from.display()))
-            .expected(expected)
+            .expected(expected.to_string())
             .help("docs/calibrate.md says what to measure, and `calibrate probe` measures it"))
     };
     if points.len() < POINTS_MIN {
@@ -194,7 +211,11 @@ fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure>
     }
     let alike = points.iter().all(|point| point.asked() == points[0].asked());
     if alike || by_load(points).len() == 1 {
-        return wrong(format!("{} points of one load", points.len()), expected);
+        // Programs merge the lists of several runs of fio, which ran at once by that.
+        let merged = points[0].beside.as_ref().map_or("", |_| {
+            "; of several runs of fio, their files one after the other (`cat`), not merged into one"
+        });
+        return wrong(format!("{} points of one load", points.len()), &(expected.to_string() + merged));
     }
     Ok(())
 }
@@ -229,7 +250,8 @@ impl Calibrated {
         });
         if let Some(name) = base.mechanism {
             let all: Vec<String> = self.fit.ways.iter().map(fit::Way::told).collect();
-            lines.push(format!("writes are let in by: {name}; off by, rms: {}", all.join(", ")));
+            let all = all.join(", ");
+            lines.push(format!("writes are let in by: {name}; off by, weighted: {all}"));
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -283,7 +305,7 @@ impl Calibrated {
             points.iter().zip(values).map(row).collect()
         };
         let dies =
-            self.fit.dies.iter().map(|(dies, error)| json!({ "dies": dies, "error": error }));
+            self.fit.off.iter().map(|(dies, error)| json!({ "dies": dies, "error": error }));
         let ways: Vec<_> = self.fit.ways.iter().map(fit::Way::as_json).collect();
         json!({ "part": out, "tries": self.fit.tries, "keys": keys,
                 "dies_per_package": self.fit.place.dies, "dies_tried": dies.collect::<Vec<_>>(),

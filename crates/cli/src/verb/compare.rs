@@ -49,7 +49,7 @@ struct Compared {
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let text = files::text(&self.with)?;
-        let files::Measured { points, notes, steady } = files::points(&self.with, &text)?;
+        let files::Measured { points, notes, behind } = files::points(&self.with, &text)?;
         let models: Result<Vec<String>, Failure> =
             self.parts.iter().map(|part| study::model_of(part)).collect();
         let models = models?;
@@ -60,7 +60,7 @@ impl Args {
         }
         let pairs = self.parts.iter().zip(&models);
         let compared: Result<Vec<Compared>, Failure> =
-            pairs.map(|(part, model)| self.compare(part, model, (&points, steady))).collect();
+            pairs.map(|(part, model)| self.compare(part, model, (&points, behind))).collect();
         let compared = compared?;
         if self.json {
             say(as_json(&points, &compared, &notes));
@@ -74,9 +74,9 @@ impl Args {
         &self,
         part: &str,
         model: &str,
-        (points, steady): (&[Point], bool),
+        (points, behind): (&[Point], Option<u32>),
     ) -> Result<Compared, Failure> {
-        let (overwritten, unknown) = overwritten(self.overwritten, model, points, steady);
+        let (overwritten, unknown) = overwritten(self.overwritten, model, points, behind);
         let requests = self.requests;
         let bench = Bench { part, model, overwritten, requests, seed: SEED, keep: true };
         let (modelled, mut notes) = bench.run(points, &self.sets)?;

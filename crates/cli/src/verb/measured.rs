@@ -12,6 +12,8 @@ mod again;
 pub(super) mod amplification;
 pub(super) mod files;
 mod fio;
+mod grouped;
+mod jobs;
 mod little;
 mod loads;
 mod outputs;
@@ -314,20 +316,21 @@ pub(super) fn summary(points: &[Point], modelled: &[Values]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What a drive had behind it when it was measured, if nothing else is `asked` for: what was
-/// offered to it is `steady` when nothing changes any more, and so is what says it is. And what is
-/// to be said where nobody knows. Only an SSD's `model` has such a state.
+/// What a drive had behind it when it was measured, if nothing else is `asked` for: what the file
+/// `said`; and what was offered to it is measured when nothing changes any more. And what is to be
+/// said where nobody knows. Only an SSD's `model` has such a state.
 pub(super) fn overwritten(
     asked: Option<u32>,
     model: &str,
     points: &[Point],
-    steady: bool,
+    said: Option<u32>,
 ) -> (u32, Option<String>) {
-    if asked.is_some() || model != "ssd" {
-        return (asked.unwrap_or(0), None);
+    let known = asked.or(said.filter(|_| model == "ssd"));
+    if known.is_some() || model != "ssd" {
+        return (known.unwrap_or(0), None);
     }
     let writes = || points.iter().filter(|point| point.direction() == "write");
-    if steady || writes().any(|point| point.offered.is_some()) {
+    if writes().any(|point| point.offered.is_some()) {
         return (OVERWRITTEN, None);
     }
     let note = writes().next().map(|_| {
@@ -340,7 +343,7 @@ pub(super) fn overwritten(
 }
 
 /// Percent of a drive, as SSD-iq has it.
-const OVERWRITTEN: u32 = 300;
+pub(in crate::verb) const OVERWRITTEN: u32 = 300;
 
 /// A point, with what a part does there.
 pub(super) fn row(point: &Point, modelled: serde_json::Value) -> serde_json::Value {

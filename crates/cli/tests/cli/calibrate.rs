@@ -63,6 +63,27 @@ fn what_is_known_is_said(answer: &serde_json::Value) {
     }
 }
 
+/// The rms that is said of the dies is that of the numbers beside it.
+fn what_is_off_is_what_the_table_shows(answer: &serde_json::Value) {
+    let rows = answer["fitted"].as_array().unwrap().iter();
+    let squares: Vec<f64> = rows
+        .flat_map(|row| {
+            let [measured, modelled] =
+                ["measured", "modelled"].map(|of| row[of].as_object().unwrap().clone());
+            let of = |(name, drive): (&String, &serde_json::Value)| {
+                let ratio = modelled[name].as_f64().unwrap() / drive.as_f64()?;
+                Some(ratio.ln().powi(2))
+            };
+            measured.iter().filter_map(of).collect::<Vec<_>>()
+        })
+        .collect();
+    let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+    let tried = answer["dies_tried"].as_array().unwrap();
+    let chosen = tried.iter().find(|one| one["dies"] == answer["dies_per_package"]).unwrap();
+    let said = chosen["error"].as_f64().unwrap();
+    assert!((said / rms - 1.0).abs() < 1e-9, "{said}, {rms}");
+}
+
 #[test]
 fn known_parameters_are_found_again() {
     let loads: Vec<(&str, &str, u32)> =
@@ -123,6 +144,10 @@ fn known_parameters_are_found_again() {
     {
         assert!(part.contains(said), "{said}: {part}");
     }
+    // What no point moved has the source that it had.
+    let kept = "\"ssd.nand.program\" = \"of samsung-980-pro-1tb: datasheet: 2.0 GB/s";
+    assert!(part.contains(kept), "{part}");
+    what_is_off_is_what_the_table_shows(&answer);
     let again = Test::new().file("mine.csv", &table).file("mine.toml", &part);
     again.args(&args[..args.len() - 1]).refuses(&["mine.toml exists already"]);
     let compared = Test::new().file("mine.csv", &table).file("mine.toml", &part);
@@ -248,7 +273,7 @@ fn a_value_without_any_effect_is_not_known() {
 
 /// In place of fio: notes how it was called in `calls`, fails while there is a file `broken` at the
 /// load that it says, or at the eleventh, does what is in a file `change`, and gives as many
-/// requests a second as it was called times.
+/// requests a second as it was called times. As fio 3.33, it does not say when a job began.
 const FIO: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo fio-3.33; exit 0; }
 [ "$1" = --enghelp=io_urnig ] && { echo IO engine io_urnig not found; exit 1; }
@@ -271,16 +296,18 @@ for option; do
   esac
 done
 case $rw in *read) way=read;; *trim) way=trim;; *) way=write; times=100;; esac
+mean=$((depth * 1000000000 / times))
 cat << END
 { "fio version": "fio-3.33", "jobs": [{
     "jobname": "a",
+    "groupid": 0,
     "job options": { "rw": "$rw", "bs": "$bs", "iodepth": "$depth",
       "ioengine": "$engine", "direct": "1" },
     "$way": {
       "iops": $times,
       "io_bytes": $bytes,
-      "lat_ns": { "mean": 9000 },
-      "clat_ns": { "percentile": { "50.000000": 9000, "99.000000": 9900 } }
+      "lat_ns": { "mean": $mean },
+      "clat_ns": { "percentile": { "50.000000": $mean, "99.000000": $((2 * mean)) } }
     }
 }] }
 END
@@ -333,6 +360,30 @@ fn a_probe_only_reads_and_goes_on_where_it_was_interrupted() {
     let test = test.args(&["--engine", "libaio"]);
     test.refuses(&["about another probe", "choose a new folder"]);
     test.args(&["--runtime", "9"]).refuses(&["about another probe", "choose a new folder"]);
+}
+
+/// Each load was a run of its own, whatever fio says of groups and begins.
+#[test]
+fn what_was_probed_is_fitted_load_by_load() {
+    let probed = drive();
+    assert_eq!(probed.run().code, 0);
+    let measured = std::fs::read_to_string(probed.path("measured/measured.json")).unwrap();
+    let base = "iocost/samsung-ssd-970-pro-512gb";
+    let args = ["calibrate", "--from", "mine.json", "--base", base, "--out", "a.toml"];
+    let more = ["--hold-out", "0", "--tries", "10", "--requests", "1000", "--json"];
+    let output = Test::new().file("mine.json", &measured).args(&args).args(&more).run();
+    assert!(output.stderr.is_empty(), "{}", output.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let loads = answer["fitted"].as_array().unwrap();
+    assert_eq!(loads.len(), 14);
+    assert!(loads.iter().all(|load| load["load"].is_null()), "{answer}");
+    // As if all of them had been one run.
+    let mut merged: serde_json::Value = serde_json::from_str(&measured).unwrap();
+    for job in merged["jobs"].as_array_mut().unwrap() {
+        job["groupid"] = 0.into();
+    }
+    let test = Test::new().file("mine.json", merged.to_string()).args(&args);
+    test.refuses(&["14 points of one load", "(`cat`), not merged into one"]);
 }
 
 #[test]

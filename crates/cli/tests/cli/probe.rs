@@ -46,6 +46,8 @@ fn a_drive_is_written_twice_at_random_before_steady_state_is_looked_for() {
     assert!(!before.iter().chain(&rounds).any(timed), "they are as long as their bytes");
     let place = |name: &str| calls.iter().position(|call| value(call, "--name") == Some(name));
     assert!(place("fill") < place("precondition") && place("precondition") < place("steady"));
+    // What is read is in the state of what is written.
+    assert!(place("steady") < place("randread-4k-1") && place("randread-4k-1").is_some());
 }
 
 #[test]

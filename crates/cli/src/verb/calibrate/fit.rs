@@ -15,9 +15,12 @@ use super::trial::{Best, Look, SEEDS, Trial, loads, residuals, rms};
 /// What was found.
 pub(super) struct Fit {
     pub(super) place: Candidate,
-    /// How far half and twice the dies are off when all else is fitted, root mean square:
-    /// (dies, error), those that were chosen among them.
-    pub(super) dies: Vec<(i64, f64)>,
+    /// The nearest part with each number of dies that was tried, that which was chosen among them.
+    pub(super) dies: Vec<(i64, Candidate)>,
+    /// How far off each of them is: see [`off_rms`](super::trial::off_rms).
+    pub(super) off: Vec<(i64, f64)>,
+    /// Points that it was fitted to.
+    pub(super) points: usize,
     /// By knob: the standard error of its factor, if these points say anything of it.
     pub(super) spreads: Vec<Option<f64>>,
     /// By knob: why it is not known by these points, if it is not.
@@ -33,7 +36,7 @@ pub(super) struct Way {
     pub(super) name: &'static str,
     /// Its keys that are fitted, but for those that all ways have.
     pub(super) keys: usize,
-    /// How far off it is, root mean square.
+    /// How far off it is, by the fit's own measure: weighted and bounded.
     pub(super) error: f64,
 }
 
@@ -65,12 +68,18 @@ impl Fit {
 
     /// For people: how far half and twice the dies are off.
     pub(super) fn of_dies(&self) -> String {
-        let chosen = self.dies.iter().find(|(dies, _)| Some(*dies) == self.place.dies);
-        let others = self.dies.iter().filter(|(dies, _)| Some(*dies) != self.place.dies);
+        let chosen = self.off.iter().find(|(dies, _)| Some(*dies) == self.place.dies);
+        let others = self.off.iter().filter(|(dies, _)| Some(*dies) != self.place.dies);
         let others: Vec<String> =
             others.map(|(dies, error)| format!("{dies}: {:.1} %", 100.0 * error)).collect();
         let error = 100.0 * chosen.map_or(f64::NAN, |(_, error)| *error);
-        format!("off by {error:.1} % rms; with {}", others.join(", "))
+        let with = if others.is_empty() { "no other was tried to the end" } else { "with " };
+        format!("off by {error:.1} % rms; {with}{}", others.join(", "))
+    }
+
+    /// Whether a knob is elsewhere than the base has it, or was moved and came back.
+    pub(super) fn is_moved(&self, knob: usize) -> bool {
+        self.spreads[knob].is_some() || self.place.logs[knob] != 0.0
     }
 }
 
@@ -373,6 +382,8 @@ pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fi
     let mut fit = Fit {
         place: best.place,
         dies,
+        off: Vec::new(),
+        points: trial.points.len(),
         spreads: vec![None; knobs.len()],
         unknown: vec![Some("not known by these points".to_string()); knobs.len()],
         tries: trial.tries(),
@@ -392,15 +403,18 @@ pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fi
     Ok(fit)
 }
 
-/// How far off the best is, and of other dies the nearest: (dies, error).
-fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, f64)> {
-    let mut nearest = BTreeMap::new();
-    for Best { place, cost } in others {
-        let nearest = place.dies.map(|dies| nearest.entry(dies).or_insert(*cost));
-        nearest.into_iter().for_each(|nearest| *nearest = cost.min(*nearest));
+/// The best, and of other dies the nearest.
+fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, Candidate)> {
+    let mut nearest: BTreeMap<i64, &Best> = BTreeMap::new();
+    for other in others {
+        let Some(dies) = other.place.dies else { continue };
+        let known = nearest.entry(dies).or_insert(other);
+        if other.cost < known.cost {
+            *known = other;
+        }
     }
-    nearest.extend(best.place.dies.map(|dies| (dies, best.cost)));
-    nearest.into_iter().collect()
+    nearest.extend(best.place.dies.map(|dies| (dies, best)));
+    nearest.into_iter().map(|(dies, best)| (dies, best.place.clone())).collect()
 }
 
 /// What each knob does where the best is, at several sets of addresses: queues come out otherwise
@@ -443,6 +457,8 @@ mod tests {
         let fit = Fit {
             place: Candidate { logs: vec![0.0; 4], dies: None },
             dies: Vec::new(),
+            off: Vec::new(),
+            points: 4,
             spreads: vec![Some(0.021), Some(0.12), Some(3.0), None],
             unknown: vec![None, why(), why(), why()],
             tries: 0,

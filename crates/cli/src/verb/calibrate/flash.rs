@@ -18,6 +18,7 @@ use super::super::in_toml;
 use super::super::measured::amplification::{Amplified, GIB, Rows};
 use super::super::measured::{error, find, median, middle_and_worst, run_text};
 use super::Fitting;
+use super::beside::{Beside, PARITY, SHARE_MAX, SHARE_MIN, parity_set};
 use super::knobs::{self, Base, Candidate, stated};
 use super::mechanisms;
 use super::split::fills;
@@ -28,12 +29,6 @@ use crate::say;
 const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
 const SPARE: &str = "ssd.over_provisioning";
 const CAPACITY: &str = "ssd.over_provisioning.capacity";
-/// Pages of data for one of what is written beside them.
-const PARITY: &str = "ssd.nand.parity_every";
-/// Nobody writes more than so many times the data when nothing has to be collected,
-const SHARE_MAX: f64 = 1.2;
-/// and less than this beside them is not told from nothing.
-const SHARE_MIN: f64 = 1.002;
 /// Different fills that tell what is written beside the data from how much flash there is.
 const FILLS_TOLD: usize = 3;
 /// Flash that holds more than this cannot be collected.
@@ -263,10 +258,10 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
         from.sets.iter().cloned().partition(|set| set.starts_with(SPARE));
     let mut base = Base::read(&from.base, &sets, &[BLOCKS.to_string()], &[])?;
     base.lay(&spare)?;
-    let parity = parity(from, &sequential);
-    if let Some(set) = &parity {
-        notes.push(format!("{} lines of sequential writes say {set}", sequential.len()));
-    }
+    let asked = from.sets.iter().any(|set| set.starts_with(PARITY));
+    let said = Beside::of(&sequential, asked);
+    notes.extend(said.note(sequential.len()));
+    let parity = said.set(find(&base.table, PARITY).is_some());
     let added = [added(from, &base), parity.clone().into_iter().collect()].concat();
     base.lay(&added)?;
     let stated = find(&base.table, CAPACITY).and_then(toml::Value::as_str);
@@ -292,7 +287,9 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     let rows = pairs(&fitted);
     let mut fills: Vec<f64> = rows.iter().map(|row| row.0).collect();
     fills.dedup();
-    let beside = find(&base.table, PARITY).is_none() && fills.len() >= FILLS_TOLD;
+    let beside = said != Beside::Nothing
+        && find(&base.table, PARITY).is_none()
+        && fills.len() >= FILLS_TOLD;
     let (flash, tried) = (&flash, Cell::default());
     let search = Search { from, flash, rows, beside, added: &added, progress, tried };
     let found = search.find(fullest)?;
@@ -311,20 +308,6 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
         say(format!("wrote {}", from.out.display()));
     }
     Ok(u8::from(!answer.fits()))
-}
-
-/// A setting of what is written beside the data, by what is written for a byte in all.
-fn parity_set(share: f64) -> String {
-    format!("{PARITY}={:.0}", (1.0 / (share - 1.0)).max(1.0))
-}
-
-/// What sequential fills say of it, by their median, unless the command line says it.
-fn parity(from: &Fitting, sequential: &[f64]) -> Option<String> {
-    let mut waf = sequential.to_vec();
-    waf.sort_by(f64::total_cmp);
-    let middle = waf.get(waf.len() / 2).filter(|share| (SHARE_MIN..=SHARE_MAX).contains(*share));
-    let said = from.sets.iter().any(|set| set.starts_with(PARITY));
-    middle.filter(|_| !said).map(|share| parity_set(*share))
 }
 
 /// What a base lacks that a drive has which writes little more than 4 KiB for 4 KiB: a page that is

@@ -46,9 +46,13 @@ impl Calibrated {
             format!("on {points} points that were held back, median and worst: {errors}")
         };
         let fitted =
-            format!("fitted: {} points of {}", self.split.fitted.len(), name_of(&from.from));
+            format!("fitted: {} points of {}", self.fit.points, name_of(&from.from));
         let mut source = Vec::new();
         for (index, knob) in base.knobs.iter().enumerate() {
+            // What was not moved is as it was, and from where it was.
+            if !self.fit.is_moved(index) {
+                continue;
+            }
             let known = self.fit.known(index);
             let why = match &self.fit.unknown[index] {
                 None => format!("standard error {known}"),

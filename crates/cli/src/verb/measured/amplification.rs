@@ -1,8 +1,10 @@
 //! Write amplification that a drive counted, by how much of it was used.
 
+use std::collections::BTreeSet;
+
 use config::Size;
 
-use super::points::{Wrong, column, shown, table};
+use super::points::{Wrong, column, several, shown, table};
 
 /// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
@@ -10,6 +12,20 @@ const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB
 const WAF: [&str; 2] = ["waf", "waf_last_quarter"];
 /// What may say how it was written: uniformly at random, or in sequence; the rest is left out.
 const PATTERN: &str = "pattern";
+/// What may say of which drive, and in which requests, a line of uniform writes is: of each there is
+/// one.
+const OF_ONE: [(&str, &str); 8] = [
+    ("drive_id", "drives"),
+    ("drive", "drives"),
+    ("device", "drives"),
+    ("model", "drives"),
+    ("block_bytes", "sizes of requests"),
+    ("block_size", "sizes of requests"),
+    ("blocksize", "sizes of requests"),
+    ("bs", "sizes of requests"),
+];
+/// What may differ in one drive's lines, and is told.
+const TOLD: &str = "experiment";
 pub(crate) const GIB: f64 = (1u64 << 30) as f64;
 /// More was never measured, nor less where nothing is compressed; a unit was mistaken.
 const POSSIBLE: std::ops::RangeInclusive<f64> = 0.5..=100.0;
@@ -76,6 +92,7 @@ pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
     })?;
     let pattern = place(PATTERN);
     let (mut rows, mut others) = (Rows::default(), 0);
+    let mut seen = Seen::of(&header);
     for (index, row) in reader.records().enumerate() {
         let at = |what: String| format!("line {}: {what}", index + 2);
         let row = row.map_err(|why| (at(why.to_string()), "as many as line 1".to_string()))?;
@@ -97,6 +114,7 @@ pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
             }
             _ => {}
         }
+        seen.see(&row);
         rows.uniform.push(Amplified {
             label: cell(used).to_string(),
             used: of_used(cell(used), unit).ok_or_else(|| {
@@ -106,8 +124,42 @@ pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
             waf: amplified()?,
         });
     }
+    rows.notes.extend(seen.note()?);
     rows.notes.extend((others > 0).then(|| format!("{others} lines of other patterns left out")));
     Ok(Some(rows))
+}
+
+/// What the lines that are fitted to have in columns that say whose they are.
+struct Seen(Vec<(&'static str, &'static str, usize, BTreeSet<String>)>);
+
+impl Seen {
+    fn of(header: &csv::StringRecord) -> Seen {
+        let columns = OF_ONE.into_iter().chain([(TOLD, "")]);
+        let place = |(name, what)| Some((name, what, column(header, name)?, BTreeSet::new()));
+        Seen(columns.filter_map(place).collect())
+    }
+
+    fn see(&mut self, row: &csv::StringRecord) {
+        for (.., place, seen) in &mut self.0 {
+            seen.insert(row.get(*place).unwrap_or_default().trim().to_string());
+        }
+    }
+
+    /// What is to be said of them.
+    fn note(self) -> Result<Option<String>, Wrong> {
+        for (name, what, _, seen) in self.0 {
+            let names: Vec<&str> = seen.iter().map(String::as_str).collect();
+            if names.len() > 1 && name == TOLD {
+                return Ok(Some(several("rows", name, &names)));
+            }
+            if names.len() > 1 {
+                let what = format!("lines of {} {what}: {}", names.len(), names.join(", "));
+                let expected = "those of one, below the first line, in a file of their own";
+                return Err((what, expected.into()));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// `unit`: bytes of a number without one; 0 where there must be one.
@@ -150,6 +202,30 @@ mod tests {
         assert_eq!(uniform[0].used, Used::Bytes(596.0 * GIB));
         assert_eq!(sequential, [1.03]);
         assert_eq!(notes, ["1 lines of other patterns left out"]);
+    }
+
+    #[test]
+    fn a_table_is_of_one_drive_and_one_size_of_request() {
+        let of = |column: &str, [first, second]: [&str; 2]| {
+            let text = format!(
+                "{column},used,pattern,waf\n{first},372GiB,uniform,1.1\n\
+                 {second},596GiB,uniform,1.4\nz,596GiB,sequential,1.03\n"
+            );
+            of_text(&text).map(|rows| rows.unwrap().notes)
+        };
+        for (column, said) in [
+            ("drive", "lines of 2 drives: a, b"),
+            ("drive_id", "lines of 2 drives: a, b"),
+            ("Model", "lines of 2 drives: a, b"),
+            ("block_bytes", "lines of 2 sizes of requests: a, b"),
+            ("bs", "lines of 2 sizes of requests: a, b"),
+        ] {
+            assert_eq!(of(column, ["a", "b"]).unwrap_err().0, said, "{column}");
+            // Whatever sequential fills were written in.
+            assert_eq!(of(column, ["a", "a"]), Ok(Vec::new()), "{column}");
+        }
+        let told = of("experiment", ["a", "b"]).unwrap();
+        assert!(told[0].starts_with("the rows have 2 values of `experiment` (a, b)"), "{told:?}");
     }
 
     #[test]

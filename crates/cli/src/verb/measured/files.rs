@@ -23,8 +23,8 @@ pub(crate) struct Measured {
     pub(crate) points: Vec<Point>,
     /// What of it says nothing that can be compared, or contradicts the rest.
     pub(crate) notes: Vec<String>,
-    /// Whether it says that the drive was in its steady state.
-    pub(crate) steady: bool,
+    /// Percent of the drive that were overwritten at random before, where the file says it.
+    pub(crate) behind: Option<u32>,
 }
 
 /// The points of a file with this text.
@@ -41,8 +41,10 @@ pub(crate) fn points(path: &Path, text: &str) -> Result<Measured, Failure> {
         let what = format!("{}: nothing to compare with{notes}", path.display());
         return Err(Failure::input(what).expected(format!("jobs of one of {}", KINDS.join(", "))));
     }
+    notes.extend(little::by_median(&points));
     notes.extend(again::note(&points));
-    Ok(Measured { points, notes, steady: !outputs::is_one(text) && pts::is_table(text) })
+    let behind = (!outputs::is_one(text)).then(|| pts::behind(text)).flatten();
+    Ok(Measured { points, notes, behind })
 }
 
 /// Its rows of write amplification; `None` when it is something else.
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn warnings_of_fio_may_stand_before_its_output() {
-        let job = r#"{"jobname":"a","read":{"iops":5}}"#;
+        let job = r#"{"jobname":"a","job options":{},"read":{"iops":5}}"#;
         let text = format!("fio: this platform does not support {{x}}\n{{\n\"jobs\":[{job}]}}");
         let (points, _) = of_text(&text).unwrap();
         assert_eq!(points[0].measured[0], Some(5.0));
@@ -85,9 +87,9 @@ mod tests {
     #[test]
     fn what_a_drive_had_behind_it_is_said_or_asked_for() {
         let of = |text: &str| {
-            let Measured { points, steady, .. } = points(Path::new("a.csv"), text).unwrap();
+            let Measured { points, behind, .. } = points(Path::new("a.csv"), text).unwrap();
             let told = |asked, model| {
-                let (percent, note) = overwritten(asked, model, &points, steady);
+                let (percent, note) = overwritten(asked, model, &points, behind);
                 (percent, note.is_some())
             };
             // Rates alone have no state.
@@ -96,6 +98,10 @@ mod tests {
         };
         let snia = "Test,IOPS\nThreads,2\nOIO/Thread,16\nBlock Size (KiB),0/100,100/0\n4,9,9\n";
         assert_eq!(of(snia), [(300, false), (0, false)]);
+        assert_eq!(of(&snia.replace("IOPS", "Latency")), [(300, false), (0, false)]);
+        // That one is preconditioned in sequence.
+        assert_eq!(of(&snia.replace("IOPS", "Throughput")), [(0, false); 2]);
+        assert_eq!(of(&snia.replace("Test,IOPS\n", "")), [(300, false), (0, false)]);
         let table = |row: &str| format!("rw,bs,iodepth,iops,offered_iops\n{row}\n");
         assert_eq!(of(&table("randwrite,4k,1,9,10")), [(300, false), (0, false)]);
         assert_eq!(of(&table("randwrite,4k,1,9,")), [(0, true), (0, false)]);

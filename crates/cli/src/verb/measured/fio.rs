@@ -3,16 +3,11 @@
 use serde_json::{Map, Value};
 use workload::fio;
 
-use super::outputs::{Entry, entries, runs};
+use super::grouped;
+use super::jobs::{Job, at_once, by_job, note_of, note_of_drives, of_several_drives};
+use super::outputs::{Entry, entries, option, runs};
 use super::points::{Beside, KINDS, Offered, Point, Wrong, of_process, unless_left_out};
 use workload::fio::{SYNCHRONOUS, USUAL};
-
-/// A job's option: its own, or that of all.
-fn option<'a>(global: &'a Map<String, Value>, job: &'a Value, names: &[&str]) -> Option<&'a str> {
-    let own = job.get("job options").and_then(Value::as_object);
-    let tables = own.into_iter().chain([global]);
-    tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
-}
 
 /// The option of a job that asks for requests of several sizes.
 fn of_several_sizes(global: &Map<String, Value>, job: &Value) -> Option<String> {
@@ -51,75 +46,30 @@ fn reshaped(global: &Map<String, Value>, job: &Value, rw: &str) -> Option<String
     })
 }
 
-/// A job of fio.
-struct Job<'a> {
-    /// Its own; with a number where others before it, which are not its clones, have it, too.
-    name: String,
-    /// Its entries: without group_reporting, one for each of `numjobs`.
-    clones: Vec<Entry<'a>>,
-}
-
-impl Job<'_> {
-    /// Whether both ran beside each other. Files of several runs may be put into one; and where fio
-    /// does not say when a job began, those of a group began at once.
-    fn is_beside(&self, other: &Job) -> bool {
-        let (own, other) = (&self.clones[0], &other.clones[0]);
-        let groups = own.number("groupid").zip(other.number("groupid"));
-        let later = |entry: &Entry| option(entry.global, entry.job, &LATER).is_some();
-        own.run == other.run
-            && groups.is_some_and(|(a, b)| a == b)
-            && own.began_with(other).unwrap_or(!later(own) && !later(other))
-    }
-}
-
-/// Options of a job that begins after the others of its group.
-const LATER: [&str; 3] = ["startdelay", "start_delay", "wait_for"];
-
-fn by_job<'a>(entries: &[Entry<'a>]) -> Vec<Job<'a>> {
-    let mut found: Vec<Job> = Vec::new();
-    for entry in entries {
-        if let Some(job) = found.iter_mut().find(|job| is_clone(&job.clones[0], entry)) {
-            job.clones.push(*entry);
-            continue;
-        }
-        let same = |job: &&Job| job.clones[0].job.get("jobname") == entry.job.get("jobname");
-        let before = found.iter().filter(same).count();
-        let name = entry.job.get("jobname").and_then(Value::as_str).unwrap_or_default();
-        let name = if before > 0 { format!("{name} #{}", before + 1) } else { name.to_string() };
-        found.push(Job { name, clones: vec![*entry] });
-    }
-    found
-}
-
-/// Whether two entries are of clones of one job. Sections may have one name, and so may the jobs of
-/// several runs in one file.
-fn is_clone(first: &Entry, other: &Entry) -> bool {
-    first.run == other.run
-        && first.has_the_options_of(other)
-        && first.began_with(other).unwrap_or(true)
-}
-
 /// Whether a job was kept within a part of the drive.
 fn is_within(global: &Map<String, Value>, job: &Value) -> bool {
     option(global, job, &["size"]).is_some_and(|size| size.trim() != "100%")
 }
 
 /// The points that a job is, by their `rw`, or why it is left out.
-fn patterns(job: &Job) -> Result<Vec<String>, String> {
+fn patterns(jobs: &[Job], job: &Job) -> Result<Vec<String>, String> {
     let Entry { global, job: first, .. } = job.clones[0];
     let own = kinds(global, first)?;
-    let other = |rw: &String| if rw.ends_with("read") { "write" } else { "read" };
-    let does = |direction: &str| {
-        let pointer = format!("/{direction}/iops");
-        let iops = |entry: &Entry| entry.job.pointer(&pointer).and_then(Value::as_f64);
-        job.clones.iter().filter_map(iops).any(|iops| iops > 0.0)
-    };
-    match &own[..] {
-        [rw] if does(other(rw)) => {
-            Err(format!("rw={rw}, to which group_reporting added {}s of another,", other(rw)))
-        }
-        _ => Ok(own),
+    let failed = job.clones.iter().filter_map(|clone| clone.number("error")).find(|it| *it != 0);
+    if let Some(number) = failed {
+        return Err(format!("it ended with error {number}, and"));
     }
+    let bs = size(&job.clones[0]);
+    let bytes = Point { bs: bs.to_string(), ..Point::default() }.bytes();
+    match grouped::others(job, &own, (bs, bytes)).or_else(|| of_several_drives(jobs, job)) {
+        Some(why) => Err(why),
+        None => Ok(own),
+    }
+}
+
+/// The size of its requests.
+fn size<'a>(entry: &'a Entry) -> &'a str {
+    entry.option(&["bs", "blocksize"]).unwrap_or("4k")
 }
 
 /// The same, by its options.
@@ -139,15 +89,31 @@ fn kinds(global: &Map<String, Value>, job: &Value) -> Result<Vec<String>, String
     }
 }
 
+/// Whether times were taken, but not all that are compared.
+fn lacks_percentiles(point: &Point) -> bool {
+    let [_, mean, p50, p99] = point.measured;
+    mean.is_some() && (p50.is_none() || p99.is_none())
+}
+
 pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let (runs, none) = (runs(text)?, Map::new());
-    let jobs = by_job(&entries(&runs, &none)?);
+    let entries = entries(&runs, &none)?;
+    if let Some(silent) = entries.iter().find(|entry| !entry.says_what_was_asked()) {
+        let name = silent.job.get("jobname").and_then(Value::as_str).unwrap_or_default();
+        let what = format!("job `{name}`: this fio does not say what it asked for");
+        let expected = "the JSON of fio 2.2.11 or newer, which has `job options`";
+        return Err((
+            what,
+            format!("{expected}; or write a table with rw,bs,iodepth,numjobs,iops"),
+        ));
+    }
+    let jobs = by_job(&entries);
     let (mut points, mut notes, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cached, mut within): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let mut unnamed: Vec<&str> = Vec::new();
     for (number, job) in jobs.iter().enumerate() {
         let name = &job.name;
-        let own = match patterns(job) {
+        let own = match patterns(&jobs, job) {
             Ok(own) => own,
             Err(option) => {
                 notes.push(format!("job `{name}`: {option} is left out"));
@@ -174,7 +140,14 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             of_job.push(number);
         }
     }
-    at_once(&mut points, &jobs, &of_job);
+    notes.extend(at_once(&mut points, &jobs, &of_job));
+    notes.extend(note_of_drives(of_job.iter().map(|&number| &jobs[number])));
+    let without = points.iter().zip(&of_job).filter(|(point, _)| lacks_percentiles(point));
+    let mut without: Vec<&str> = without.map(|(_, &number)| &*jobs[number].name).collect();
+    without.dedup();
+    let listed =
+        "no 50th or no 99th percentile was listed (percentile_list): what is there is compared";
+    notes.extend(note_of(&without, listed));
     notes.extend(note_of(&cached, "without direct=1, the host's page cache may have answered"));
     let all_over = "size kept it within a part of the drive, and parts are asked all over";
     notes.extend(note_of(&within, all_over));
@@ -184,35 +157,6 @@ pub(super) fn of_fio(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     );
     notes.extend(note_of(&unnamed, &one));
     Ok((points, notes))
-}
-
-/// What is to be said of some jobs, in one line.
-fn note_of(jobs: &[&str], what: &str) -> Option<String> {
-    let names: Vec<String> = jobs.iter().map(|name| format!("`{name}`")).collect();
-    let which = match &names[..] {
-        [] => return None,
-        [one] => format!("job {one}"),
-        [first, more @ ..] => format!("job {first} and {} more", more.len()),
-    };
-    Some(format!("{which}: {what}"))
-}
-
-/// Points of jobs that ran at once are of one load; `of_job` says of which job each is.
-fn at_once(points: &mut [Point], jobs: &[Job], of_job: &[usize]) {
-    for first in 0..points.len() {
-        let near = |index: &usize| {
-            of_job[*index] == of_job[first] || jobs[of_job[*index]].is_beside(&jobs[of_job[first]])
-        };
-        let own: Vec<usize> = (0..points.len()).filter(near).collect();
-        // Alone, or seen from the first of them.
-        if own[0] < first || own.iter().all(|&index| of_job[index] == of_job[first]) {
-            continue;
-        }
-        for index in own {
-            let (load, job) = (jobs[of_job[first]].name.clone(), jobs[of_job[index]].name.clone());
-            points[index].beside = Some(Beside { load, job });
-        }
-    }
 }
 
 /// Requests a second as fio has them: `8k` are 8,192, if `kb_base` says nothing else.
@@ -246,7 +190,7 @@ fn of_jobs(rw: &str, clones: &[Entry]) -> Result<Point, Wrong> {
             .parse::<u32>()
             .map_err(|_| (format!("{} is `{text}`", names[0]), "a whole number".to_string())),
     };
-    let bs = option(global, first, &["bs", "blocksize"]).unwrap_or("4k").to_string();
+    let bs = size(&clones[0]).to_string();
     let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
     one_at_a_time(option(global, first, &["ioengine"]), iodepth)?;
     let direction = if rw.ends_with("read") { "read" } else { "write" };
@@ -577,6 +521,31 @@ mod tests {
         assert_eq!((points.len(), &*notes), (0, &[said.to_string()][..]));
         let none = job.replace(r#"{"iops":9}"#, r#"{"iops":0}"#);
         assert_eq!(of_fio(&fio(&none)).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn what_an_old_fio_does_not_say_is_no_usual_value() {
+        // fio 2.1 to 2.2.10: neither of the tables.
+        let old = r#"{"fio version":"fio-2.2.9","jobs":[{"jobname":"a","groupid":0,"error":0,
+            "read":{"io_bytes":4096,"bw":400,"iops":100,"lat":{"mean":9}}}]}"#;
+        let (what, expected) = of_fio(old).unwrap_err();
+        assert_eq!(what, "job `a`: this fio does not say what it asked for");
+        assert!(expected.ends_with("or write a table with rw,bs,iodepth,numjobs,iops"));
+    }
+
+    #[test]
+    fn a_job_that_failed_is_left_out_and_missing_percentiles_are_told() {
+        let of =
+            |job: &str| of_fio(&fio(job)).map(|(points, notes)| (points.len(), notes)).unwrap();
+        let failed = JOB.replace(r#""jobname":"a""#, r#""jobname":"a","error":5"#);
+        let said = "job `a`: it ended with error 5, and is left out";
+        assert_eq!(of(&failed), (0, vec![said.to_string()]));
+        assert_eq!(of(&failed.replace(":5", ":0")), (1, Vec::new()));
+        for key in ["50.000000", "99.000000"] {
+            let (points, notes) = of(&JOB.replace(key, "95.000000"));
+            let said = "job `a`: no 50th or no 99th percentile was listed";
+            assert!(points == 1 && notes[0].starts_with(said), "{notes:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,17 @@ pub(super) struct Entry<'a> {
     pub(super) global: &'a Map<String, Value>,
 }
 
+/// A job's option: its own, or that of all.
+pub(super) fn option<'a>(
+    global: &'a Map<String, Value>,
+    job: &'a Value,
+    names: &[&str],
+) -> Option<&'a str> {
+    let own = job.get("job options").and_then(Value::as_object);
+    let tables = own.into_iter().chain([global]);
+    tables.flat_map(|table| names.iter().filter_map(|name| table.get(*name)?.as_str())).next()
+}
+
 /// Jobs of one group that begin within so many milliseconds run beside each other.
 const AT_ONCE_MS: u64 = 1_000;
 
@@ -28,6 +39,29 @@ impl Entry<'_> {
     pub(super) fn began_with(&self, other: &Entry) -> Option<bool> {
         let starts = self.number("job_start").zip(other.number("job_start"));
         starts.map(|(a, b)| a.abs_diff(b) < AT_ONCE_MS)
+    }
+
+    /// An option: its own, or that of all.
+    pub(super) fn option(&self, names: &[&str]) -> Option<&str> {
+        option(self.global, self.job, names)
+    }
+
+    /// Whether fio may have written both at one time. Programs merge the lists of several runs into
+    /// one; of one run all say the same age, and of a group whose reports are one there is one.
+    pub(super) fn may_be_of_a_run_with(&self, other: &Entry) -> bool {
+        let ages = self.number("elapsed").zip(other.number("elapsed"));
+        let is_one = |entry: &Entry| entry.option(&["group_reporting"]).is_some_and(|is| is != "0");
+        let group = |entry: &Entry| entry.number("groupid");
+        self.run == other.run
+            && ages.is_none_or(|(a, b)| a == b)
+            && !(is_one(self)
+                && is_one(other)
+                && group(self).is_some_and(|_| group(self) == group(other)))
+    }
+
+    /// Whether fio wrote with what was asked for: those before 2.2.11 did not.
+    pub(super) fn says_what_was_asked(&self) -> bool {
+        self.job.get("job options").is_some() || !self.global.is_empty()
     }
 
     /// Whether both are of one section with one name.

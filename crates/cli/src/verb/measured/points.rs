@@ -21,7 +21,7 @@ const COLUMNS: [(&str, &[&str]); 13] = [
     ("rw", &["operation"]),
     ("bs", &["block_size", "blocksize"]),
     ("iodepth", &["qd", "depth", "queue_depth"]),
-    ("numjobs", &["jobs"]),
+    ("numjobs", &["jobs", "num_jobs", "threads", "processes", "workers"]),
     ("iops", &[]),
     ("mean_us", &["lat_mean_us"]),
     ("p50_us", &["p50"]),
@@ -221,6 +221,18 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()],
     ))
 }
 
+/// What is to be said of columns that nothing was read of: one of them may be what a load is known
+/// by, under a name of its own.
+fn unread(header: &csv::StringRecord, places: &[Option<Place>]) -> Option<String> {
+    let known = |(index, name): (usize, &str)| {
+        places.iter().flatten().any(|(place, _)| *place == index)
+            || OF_ONE.iter().any(|known| name.trim().eq_ignore_ascii_case(known))
+    };
+    let names = header.iter().enumerate().filter(|column| !known(*column));
+    let names: Vec<&str> = names.map(|(_, name)| name.trim()).collect();
+    (!names.is_empty()).then(|| format!("columns that were not read: {}", names.join(", ")))
+}
+
 /// The rows of a table. Spreadsheets of many countries, and `cut`, separate columns by something
 /// else than commas.
 pub(super) fn table(text: &str) -> csv::Reader<&[u8]> {
@@ -247,6 +259,7 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
     let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
     let places = columns(header)?;
+    let unread = unread(header, &places);
     let (mut points, mut left_out) = (Vec::<Point>::new(), BTreeMap::<String, u64>::new());
     let (mut lines, mut drives) = (Vec::new(), Drives::of(header));
     for (index, row) in reader.records().enumerate() {
@@ -291,7 +304,7 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         lines.push(line);
     }
     let left_out = left_out.iter().map(|(rw, lines)| format!("{lines} lines of rw={rw} left out"));
-    Ok((points, left_out.chain(drives.notes()).collect()))
+    Ok((points, left_out.chain(drives.notes()).chain(unread).collect()))
 }
 
 /// What the columns that say of which drive a row is have in the rows that count.
@@ -310,18 +323,27 @@ impl Drives {
     }
 
     fn notes(self) -> impl Iterator<Item = String> {
-        let several = self.0.into_iter().filter(|(_, _, seen)| seen.len() > 1);
-        several.map(|(name, _, seen)| {
-            let some: Vec<&str> = seen.iter().map(String::as_str).take(SHOWN).collect();
-            let more = if seen.len() > SHOWN { ", ..." } else { "" };
-            format!(
-                "the rows have {} values of `{name}` ({}{more}): if these are not one drive in one \
-                 state, measured in one way, keep the rows of one",
-                seen.len(),
-                some.join(", ")
-            )
+        let unlike = self.0.into_iter().filter(|(_, _, seen)| seen.len() > 1);
+        unlike.map(|(name, _, seen)| {
+            several("rows", name, &seen.iter().map(String::as_str).collect::<Vec<_>>())
         })
     }
+}
+
+/// What is to be said where `what`, rows or jobs, may be of more than one drive.
+pub(super) fn several(what: &str, name: &str, seen: &[&str]) -> String {
+    format!(
+        "the {what} have {} values of `{name}` ({}): if these are not one drive in one state, \
+         measured in one way, keep the {what} of one",
+        seen.len(),
+        some(seen)
+    )
+}
+
+/// The first of some names.
+fn some(names: &[&str]) -> String {
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
 /// Values that are named.
@@ -422,7 +444,10 @@ mod tests {
         let (points, left_out) = of_table(text).unwrap();
         assert_eq!((points[0].bs.as_str(), points[0].numjobs, points.len()), ("4k", 1, 1));
         assert_eq!(points[0].measured, [Some(9.0), None, None, Some(7.0)]);
-        assert_eq!(left_out, ["1 lines of rw=trim left out"]);
+        assert_eq!(
+            left_out,
+            ["1 lines of rw=trim left out", "columns that were not read: file, dir"]
+        );
         let text = format!("{HEADER}\nread,4k,1,1,0,,,\nread,4k,1,1,2,,,\n");
         let (points, left_out) = of_table(&text).unwrap();
         assert_eq!(
@@ -440,6 +465,19 @@ mod tests {
             assert_eq!((points[0].iodepth, points[0].bytes()), (8, 4096), "{text}");
             assert_eq!(points[0].measured, [Some(9.0), Some(1.5), None, Some(250.0)], "{text}");
         }
+    }
+
+    #[test]
+    fn processes_have_many_names_and_what_is_not_read_is_named() {
+        for name in ["Threads", "num_jobs", "processes", "workers", "jobs"] {
+            let (points, notes) =
+                of_table(&format!("rw,bs,iodepth,{name},iops\nread,4k,1,8,9\n")).unwrap();
+            assert_eq!((points[0].numjobs, notes.len()), (8, 0), "{name}");
+        }
+        let (points, notes) =
+            of_table("rw,bs,iodepth,Clients,iops,drive\nread,4k,1,8,9,a\n").unwrap();
+        assert_eq!(points[0].numjobs, 1);
+        assert_eq!(notes, ["columns that were not read: Clients"]);
     }
 
     #[test]

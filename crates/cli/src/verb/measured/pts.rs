@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use csv::StringRecord;
 
+use super::OVERWRITTEN;
 use super::points::{METRICS, Point, Wrong, shown};
 use super::steady::{ROUNDS, is_steady};
 
@@ -49,6 +50,19 @@ pub(super) fn is_table(text: &str) -> bool {
         let first = cells.next().unwrap_or_default().trim_matches(['"', ' ', '\u{feff}']);
         plain(first) == "round" || is_size_column(first) && cells.any(|c| mix_of(c).is_some())
     })
+}
+
+/// Percent of the drive that the specification has overwritten at random before, if it is such a
+/// table: throughput is measured of a drive that is written in sequence.
+pub(super) fn behind(text: &str) -> Option<u32> {
+    let says_throughput = |line: &str| {
+        let (key, value) = line.split_once(',').unwrap_or_default();
+        ["test", "testname"].contains(&plain(key).as_str())
+            && plain(value).contains("throughput")
+            && !plain(value).contains("iops")
+    };
+    let in_sequence = text.lines().take(100).any(says_throughput);
+    is_table(text).then_some(if in_sequence { 0 } else { OVERWRITTEN })
 }
 
 /// Percent of reads: of `65/35`, or of `65` and `65%`.

@@ -38,8 +38,9 @@ impl Folder {
         engine: &str,
     ) -> Result<Folder, Failure> {
         let engine = if target.is_nbd { "nbd" } else { engine };
-        // Those of 1 had one set of addresses for all loads.
-        let identity = json!({ "probe": 2, "target": target.name, "serial": target.word,
+        // Those of 1 had one set of addresses for all loads; those of 2 read what was filled in order.
+        let version = if wish.overwrite { 3 } else { 2 };
+        let identity = json!({ "probe": version, "target": target.name, "serial": target.word,
                                "bytes": target.bytes, "runtime": wish.runtime,
                                "overwrite": wish.overwrite, "precondition": wish.hours,
                                "engine": engine });
@@ -209,13 +210,17 @@ impl Folder {
         Some((iops.len() as u32, is_steady(&iops)))
     }
 
-    /// One file of what a part is fitted to, as fio writes them.
+    /// One file of what a part is fitted to, as fio writes them: each load, which was a run of its
+    /// own, is a group of its own. Not every fio says when a job began.
     pub(super) fn merge(&self, jobs: &[Job]) -> Result<PathBuf, Failure> {
         let mut whole: Option<Value> = None;
-        for job in jobs.iter().filter(|job| job.fitted) {
+        for (number, job) in jobs.iter().filter(|job| job.fitted).enumerate() {
             let text = std::fs::read_to_string(self.file(&job.name)).unwrap_or_default();
             let Ok(mut one) = serde_json::from_str::<Value>(&text) else { continue };
             let list = |value: &mut Value| value["jobs"].as_array_mut().map(std::mem::take);
+            for job in one["jobs"].as_array_mut().into_iter().flatten() {
+                job["groupid"] = json!(number);
+            }
             match &mut whole {
                 None => whole = Some(one),
                 Some(whole) => {

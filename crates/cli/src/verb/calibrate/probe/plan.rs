@@ -151,13 +151,15 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.3} GB", bytes as f64 / 1e9)
 }
 
-/// Reads by depth and size. With `overwrite`, the drive is filled before, and then written to until
-/// it is in steady state.
+/// Reads by depth and size. With `overwrite`, the drive is filled before, and written to until it is
+/// in steady state: a part that is fitted to all of it is in one state for all loads, and pages that
+/// were written in order are read from other dies at once than those that were written at random.
 pub(super) fn jobs(wish: &Wish) -> Vec<Job> {
     let mut jobs = Vec::new();
     if wish.overwrite {
         let fill = Job::new("write", "128k", 32);
         jobs.push(Job { name: "fill".into(), length: Length::Whole, fitted: false, ..fill });
+        jobs.extend(until_steady(wish));
     }
     for depth in [1, 2, 4, 8, 16, 32, 64, 128] {
         jobs.push(Job::new("randread", "4k", depth));
@@ -166,7 +168,6 @@ pub(super) fn jobs(wish: &Wish) -> Vec<Job> {
         jobs.extend([1, 32].map(|depth| Job::new(rw, bs, depth)));
     }
     if wish.overwrite {
-        jobs.extend(until_steady(wish));
         for depth in [1, 4, 32, 128] {
             jobs.push(Job::new("randwrite", "4k", depth));
         }
@@ -224,6 +225,15 @@ mod tests {
         let jobs = asked(true, 6);
         assert!(matches!(jobs[0].length, Length::Whole) && jobs.iter().any(|job| job.steady));
         assert!(jobs.iter().all(|job| job.writes != job.options[0].ends_with("read")));
+    }
+
+    /// As the part is that is fitted to them.
+    #[test]
+    fn all_that_a_part_is_fitted_to_is_of_one_state() {
+        let jobs = asked(true, 6);
+        let steady = jobs.iter().position(|job| job.steady).unwrap();
+        assert!(!jobs[..steady].iter().any(|job| job.fitted));
+        assert_eq!(jobs[steady..].iter().filter(|job| job.fitted).count(), 22);
     }
 
     #[test]
