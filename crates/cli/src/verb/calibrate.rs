@@ -31,9 +31,9 @@ mod trial;
 mod write;
 
 use fit::Fit;
-use knobs::{Base, Candidate, DIES};
+use knobs::{Base, DIES};
 use split::Split;
-use trial::off_rms;
+use trial::{Best, off_rms};
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -182,16 +182,16 @@ impl Fitting {
     }
 }
 
-/// By number of dies: how far off the nearest part with so many is, as the table of the answer has it.
+/// How far off the nearest part with each number of dies is, as the table of the answer has it.
 fn dies_off(
     (bench, base): (&Bench, &Base),
     fit: &Fit,
     points: &[Point],
     settings: [&[String]; 2],
-) -> Result<Vec<(i64, f64)>, Failure> {
-    let off = |(dies, place): &(i64, Candidate)| {
-        let sets = base.tried(place, settings, bench.overwritten > 0);
-        Ok((*dies, off_rms(points, &bench.run(points, &sets)?.0)))
+) -> Result<Vec<f64>, Failure> {
+    let off = |(_, best): &(i64, Best)| {
+        let sets = base.tried(&best.place, settings, bench.overwritten > 0);
+        Ok(off_rms(points, &bench.run(points, &sets)?.0))
     };
     fit.dies.iter().map(off).collect()
 }
@@ -215,7 +215,10 @@ fn check_points(points: &[Point], from: &std::path::Path) -> Result<(), Failure>
         let merged = points[0].beside.as_ref().map_or("", |_| {
             "; of several runs of fio, their files one after the other (`cat`), not merged into one"
         });
-        return wrong(format!("{} points of one load", points.len()), &(expected.to_string() + merged));
+        return wrong(
+            format!("{} points of one load", points.len()),
+            &(expected.to_string() + merged),
+        );
     }
     Ok(())
 }
@@ -304,8 +307,9 @@ impl Calibrated {
             let row = |(point, values): (&Point, &Values)| row(point, named(values));
             points.iter().zip(values).map(row).collect()
         };
-        let dies =
-            self.fit.off.iter().map(|(dies, error)| json!({ "dies": dies, "error": error }));
+        let dies = self.fit.dies.iter().zip(&self.fit.off).map(
+            |((dies, best), off)| json!({ "dies": dies, "error": off, "weighted": best.cost }),
+        );
         let ways: Vec<_> = self.fit.ways.iter().map(fit::Way::as_json).collect();
         json!({ "part": out, "tries": self.fit.tries, "keys": keys,
                 "dies_per_package": self.fit.place.dies, "dies_tried": dies.collect::<Vec<_>>(),

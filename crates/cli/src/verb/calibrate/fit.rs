@@ -16,9 +16,9 @@ use super::trial::{Best, Look, SEEDS, Trial, loads, residuals, rms};
 pub(super) struct Fit {
     pub(super) place: Candidate,
     /// The nearest part with each number of dies that was tried, that which was chosen among them.
-    pub(super) dies: Vec<(i64, Candidate)>,
-    /// How far off each of them is: see [`off_rms`](super::trial::off_rms).
-    pub(super) off: Vec<(i64, f64)>,
+    pub(super) dies: Vec<(i64, Best)>,
+    /// By those: how far off they are, see [`off_rms`](super::trial::off_rms).
+    pub(super) off: Vec<f64>,
     /// Points that it was fitted to.
     pub(super) points: usize,
     /// By knob: the standard error of its factor, if these points say anything of it.
@@ -66,15 +66,23 @@ impl Fit {
         }
     }
 
-    /// For people: how far half and twice the dies are off.
+    /// For people: how far half and twice the dies are off, in brackets by what chose them.
     pub(super) fn of_dies(&self) -> String {
-        let chosen = self.off.iter().find(|(dies, _)| Some(*dies) == self.place.dies);
-        let others = self.off.iter().filter(|(dies, _)| Some(*dies) != self.place.dies);
-        let others: Vec<String> =
-            others.map(|(dies, error)| format!("{dies}: {:.1} %", 100.0 * error)).collect();
-        let error = 100.0 * chosen.map_or(f64::NAN, |(_, error)| *error);
-        let with = if others.is_empty() { "no other was tried to the end" } else { "with " };
-        format!("off by {error:.1} % rms; {with}{}", others.join(", "))
+        let told = |chosen: bool| {
+            let each = self.dies.iter().zip(&self.off);
+            each.filter_map(move |((dies, best), off)| {
+                let is_chosen = Some(*dies) == self.place.dies;
+                let [off, cost] = [100.0 * off, 100.0 * best.cost];
+                (is_chosen == chosen).then_some((dies, off, cost))
+            })
+        };
+        let chosen = told(true)
+            .map(|(_, off, cost)| format!("off by {off:.1} % rms (weighted {cost:.1} %)"));
+        let others: Vec<String> = told(false)
+            .map(|(dies, off, cost)| format!("{dies}: {off:.1} % ({cost:.1} %)"))
+            .collect();
+        let chosen: String = chosen.collect();
+        if others.is_empty() { chosen } else { format!("{chosen}; with {}", others.join(", ")) }
     }
 
     /// Whether a knob is elsewhere than the base has it, or was moved and came back.
@@ -404,7 +412,7 @@ pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fi
 }
 
 /// The best, and of other dies the nearest.
-fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, Candidate)> {
+fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, Best)> {
     let mut nearest: BTreeMap<i64, &Best> = BTreeMap::new();
     for other in others {
         let Some(dies) = other.place.dies else { continue };
@@ -414,7 +422,7 @@ fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, Candidate)> {
         }
     }
     nearest.extend(best.place.dies.map(|dies| (dies, best)));
-    nearest.into_iter().map(|(dies, best)| (dies, best.place.clone())).collect()
+    nearest.into_iter().map(|(dies, best)| (dies, best.clone())).collect()
 }
 
 /// What each knob does where the best is, at several sets of addresses: queues come out otherwise
@@ -467,5 +475,28 @@ mod tests {
         let told: Vec<String> = (0..4).map(|knob| fit.known(knob)).collect();
         let not = "not known by these points";
         assert_eq!(told, ["2.1 %", &format!("{not} (some 12 %)"), not, not]);
+    }
+
+    #[test]
+    fn dies_say_how_far_off_they_are_and_by_what_they_were_chosen() {
+        let with = |dies: i64, cost: f64| {
+            (dies, Best { cost, place: Candidate { logs: Vec::new(), dies: Some(dies) } })
+        };
+        let mut fit = Fit {
+            place: with(2, 0.0).1.place,
+            dies: vec![with(1, 0.087), with(2, 0.076)],
+            off: vec![0.178, 0.231],
+            points: 4,
+            spreads: Vec::new(),
+            unknown: Vec::new(),
+            tries: 0,
+            ways: Vec::new(),
+        };
+        let said = "off by 23.1 % rms (weighted 7.6 %)";
+        assert_eq!(fit.of_dies(), format!("{said}; with 1: 17.8 % (8.7 %)"));
+        // At offered loads no others are tried to the end.
+        fit.dies.remove(0);
+        fit.off.remove(0);
+        assert_eq!(fit.of_dies(), said);
     }
 }

@@ -287,9 +287,8 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     let rows = pairs(&fitted);
     let mut fills: Vec<f64> = rows.iter().map(|row| row.0).collect();
     fills.dedup();
-    let beside = said != Beside::Nothing
-        && find(&base.table, PARITY).is_none()
-        && fills.len() >= FILLS_TOLD;
+    let beside =
+        said != Beside::Nothing && find(&base.table, PARITY).is_none() && fills.len() >= FILLS_TOLD;
     let (flash, tried) = (&flash, Cell::default());
     let search = Search { from, flash, rows, beside, added: &added, progress, tried };
     let found = search.find(fullest)?;

@@ -45,8 +45,7 @@ impl Calibrated {
             let points = self.held.len();
             format!("on {points} points that were held back, median and worst: {errors}")
         };
-        let fitted =
-            format!("fitted: {} points of {}", self.fit.points, name_of(&from.from));
+        let fitted = format!("fitted: {} points of {}", self.fit.points, name_of(&from.from));
         let mut source = Vec::new();
         for (index, knob) in base.knobs.iter().enumerate() {
             // What was not moved is as it was, and from where it was.

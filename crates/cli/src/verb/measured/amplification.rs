@@ -12,8 +12,8 @@ const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB
 const WAF: [&str; 2] = ["waf", "waf_last_quarter"];
 /// What may say how it was written: uniformly at random, or in sequence; the rest is left out.
 const PATTERN: &str = "pattern";
-/// What may say of which drive, and in which requests, a line of uniform writes is: of each there is
-/// one.
+/// What may say of which drive, and in which requests, a line of uniform writes is: of each there
+/// is one.
 const OF_ONE: [(&str, &str); 8] = [
     ("drive_id", "drives"),
     ("drive", "drives"),

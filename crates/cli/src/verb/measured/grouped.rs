@@ -7,8 +7,8 @@ use super::outputs::Entry;
 /// A mean size of requests that is further from `bs` is that of several.
 const SIZE_OFF: f64 = 0.01;
 
-/// Why the numbers of a job are not those of what its options ask for: `rw` is all that it asks for,
-/// in requests of `bytes`.
+/// Why the numbers of a job are not those of what its options ask for: `rw` is all that it asks
+/// for, in requests of `bytes`.
 pub(super) fn others(job: &Job, rw: &[String], (bs, bytes): (&str, u64)) -> Option<String> {
     let of_another = match rw {
         [rw] => {

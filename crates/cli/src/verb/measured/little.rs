@@ -97,8 +97,8 @@ fn in_units_by_depth(points: &[Point]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What is to be said of loads that have no mean, and whose median says that more was in flight than
-/// they are told to have: half may take longer than the mean, but not by much.
+/// What is to be said of loads that have no mean, and whose median says that more was in flight
+/// than they are told to have: half may take longer than the mean, but not by much.
 pub(super) fn by_median(points: &[Point]) -> Option<String> {
     let known = points.iter().filter(|point| point.measured[1].is_none());
     let shares = || known.clone().filter_map(|point| Some((point, share(point, 2)?)));

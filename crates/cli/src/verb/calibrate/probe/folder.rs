@@ -38,7 +38,8 @@ impl Folder {
         engine: &str,
     ) -> Result<Folder, Failure> {
         let engine = if target.is_nbd { "nbd" } else { engine };
-        // Those of 1 had one set of addresses for all loads; those of 2 read what was filled in order.
+        // Those of 1 had one set of addresses for all loads, those of 2 read what was filled in
+        // order.
         let version = if wish.overwrite { 3 } else { 2 };
         let identity = json!({ "probe": version, "target": target.name, "serial": target.word,
                                "bytes": target.bytes, "runtime": wish.runtime,

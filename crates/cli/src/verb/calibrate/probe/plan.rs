@@ -151,9 +151,9 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.3} GB", bytes as f64 / 1e9)
 }
 
-/// Reads by depth and size. With `overwrite`, the drive is filled before, and written to until it is
-/// in steady state: a part that is fitted to all of it is in one state for all loads, and pages that
-/// were written in order are read from other dies at once than those that were written at random.
+/// Reads by depth and size. With `overwrite`, the drive is filled before, and written to until it
+/// is in steady state: a part that is fitted to all of it is in one state for all loads, and pages
+/// that were written in order are read from other dies at once than those written at random.
 pub(super) fn jobs(wish: &Wish) -> Vec<Job> {
     let mut jobs = Vec::new();
     if wish.overwrite {
