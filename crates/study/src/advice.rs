@@ -6,6 +6,7 @@ use workload::replay::timestamps::SCALE_MAX;
 
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;
+use crate::steady::Blocks;
 
 /// Reads of what was never written are worth a word from this share on.
 const UNWRITTEN_PERCENT: f64 = 1.0;
@@ -80,6 +81,7 @@ pub(crate) fn notes(
     let mut notes = Vec::new();
     notes.extend(unwritten(metrics));
     notes.extend(buffered(metrics));
+    notes.extend(fresh(metrics));
     if let Some(WorkloadModel::Trace(trace)) = &run.point.workload
         && let Replay::Timestamps(times) = &trace.replay
     {
@@ -98,8 +100,22 @@ fn unwritten(metrics: &Metrics) -> Option<String> {
     let percent = 100.0 * metrics.get("reads_unwritten_ratio").copied().flatten()?;
     (percent >= UNWRITTEN_PERCENT).then(|| {
         format!(
-            "{percent:.0} % of the pages read were never written, so no flash was read for them \
-             and they took almost no time; write them first: [[precondition]] fill = {{}}"
+            "{percent:.0} % of the pages read were never written, or discarded, so no flash was \
+             read for them and they took almost no time; write them first: [[precondition]] \
+             fill = {{}}"
+        )
+    })
+}
+
+/// Writes into blocks that were free before, of which a drive in use has none.
+fn fresh(metrics: &Metrics) -> Option<String> {
+    let blocks = Blocks::of(std::slice::from_ref(metrics))?;
+    blocks.is_living_on_free_ones().then(|| {
+        format!(
+            "{} blocks of flash were begun to be written and {} erased: while free blocks last, a \
+             drive writes faster than in steady state; overwrite it first ([[precondition]] \
+             overwrite), and let collection settle (until_steady, or a longer ramp)",
+            blocks.opened, blocks.erased
         )
     })
 }

@@ -112,10 +112,11 @@ fn until_steady(
     let failure = |error| locate::config_failure(&run.tree, &path, &error);
     let inner = model.build(&context).map_err(failure)?;
     let mut workload = Shifted::new(inner, prepared.start, progress);
-    let mut values = Vec::new();
+    let (mut values, mut rounds) = (Vec::new(), Vec::new());
     let rule = steady::Rule::of(step);
+    let holds = |values: &[f64], rounds: &[_]| rule.holds(values) && rule.keeps_up(rounds);
     let unwatched = Progress::default();
-    while (values.len() as u32) < step.rounds_max && !rule.holds(&values) {
+    while (values.len() as u32) < step.rounds_max && !holds(&values, &rounds) {
         let start = prepared.start;
         let mut recorder = Recorder::new(start, Nanos::ZERO, Some(step.round.0), &unwatched);
         // One reading at each end of the round is enough.
@@ -133,13 +134,20 @@ fn until_steady(
                 .help("lengthen `round`, or choose another metric"));
         };
         values.push(value);
+        rounds.push(metrics);
         prepared.start = outcome.end.max(start + Nanos(1));
     }
-    let steady = rule.holds(&values);
+    let steady = holds(&values, &rounds);
+    let why = if rule.holds(&values) {
+        ": collection brought back fewer blocks than were begun, so writes were still to become \
+         slower; longer or more rounds (round, rounds_max), or overwrite the drive before"
+    } else {
+        ""
+    };
     let rounds = values.len() as u32;
     if !steady {
         prepared.notes.push(format!(
-            "{} was not steady after {rounds} rounds: results describe a drive in transition",
+            "{} was not steady after {rounds} rounds: results describe a drive in transition{why}",
             step.metric,
         ));
     }

@@ -18,6 +18,7 @@ pub static FLASH: Counted = Counted {
         Counter::new("flash_copybacks.*", "pages", "those of them that were copy-backs, by cause"),
         Counter::new("flash_bytes_programmed.*", "bytes", "bytes programmed into flash, by cause"),
         Counter::new("flash_erases.*", "blocks", "flash block erases, by cause"),
+        Counter::new("flash_blocks_opened", "blocks", "free blocks that were begun to be written"),
         Counter::new("gc_pages_moved", "pages", "valid pages moved by garbage collection"),
         Counter::new("gc_blocks_collected", "blocks", "blocks emptied by garbage collection"),
         Counter::new("retried_reads", "pages", "flash page reads that were repeated"),
@@ -69,6 +70,13 @@ pub static FLASH: Counted = Counted {
             "blocks",
             "flash block erases while measuring, all causes",
             "flash_erases.*",
+        ),
+        Metric::count(
+            "flash_blocks_opened",
+            "blocks",
+            "free blocks that were begun to be written while measuring; in steady state as many as \
+             were erased",
+            "flash_blocks_opened",
         ),
         Metric::count(
             "gc_pages_moved",

@@ -252,6 +252,12 @@ impl Controller {
             let copybacks = counts.get(Kind::CopyBack, cause);
             out.add(format!("flash_copybacks.{}", cause.name()), copybacks);
         }
+        // Whatever is no longer free was opened, once more than it was erased.
+        let planes = 0..self.geometry.planes();
+        let free: u64 = planes.map(|plane| u64::from(self.flash.free_blocks(plane))).sum();
+        let erased: u64 = Cause::ALL.iter().map(|&cause| counts.get(Kind::Erase, cause)).sum();
+        let opened = (u64::from(self.geometry.blocks()) + erased).saturating_sub(free);
+        out.add("flash_blocks_opened", opened);
         out.add("gc_pages_moved", counts.programs(Cause::Gc));
         out.add("gc_blocks_collected", counts.get(Kind::Erase, Cause::Gc));
         let pages = self.pages_read + self.pages_written;
