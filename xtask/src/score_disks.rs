@@ -25,7 +25,7 @@ const BAR: f64 = 1.5;
 /// Print one line per drive.
 ///
 /// # Errors
-/// When the folder cannot be read or holds no drive.
+/// When the folder cannot be read or holds no drive, and when a drive fails or has no score.
 pub(crate) fn run(directory: &Path) -> Result<(), String> {
     let entries = fs::read_dir(directory).map_err(|why| format!("{directory:?}: {why}"))?;
     let mut names: Vec<String> = entries
@@ -37,13 +37,20 @@ pub(crate) fn run(directory: &Path) -> Result<(), String> {
         return Err(format!("{directory:?} holds no .diskspecs file; expected one per drive"));
     }
     println!("drive         requests  measured ms  modelled ms  demerit ms  DiskSim ms  ratio");
+    let mut bad: Vec<String> = Vec::new();
     for name in names {
-        match score(directory, &name) {
+        let passes = match score(directory, &name) {
             Ok(score) => print(&name, &score),
-            Err(why) => println!("{name:<12}  not scored: {why}"),
+            Err(why) => {
+                println!("{name:<12}  not scored: {why}");
+                false
+            }
+        };
+        if !passes {
+            bad.push(name);
         }
     }
-    Ok(())
+    if bad.is_empty() { Ok(()) } else { Err(format!("failed or not scored: {}", bad.join(", "))) }
 }
 
 struct Score {
@@ -54,18 +61,27 @@ struct Score {
     by_op: [f64; 2],
 }
 
-fn print(name: &str, s: &Score) {
-    let reference = DISKSIM_US.iter().find(|(drive, _)| *drive == name);
-    let judged = reference.map_or_else(String::new, |&(_, us)| {
-        let reference = f64::from(us) / 1e3;
-        let ratio = s.demerit_ms / reference;
-        let verdict = if ratio <= BAR { "pass" } else { "FAIL" };
+/// DiskSim's own demerit, ours as a multiple of it, and whether that passes; `None` of a drive that
+/// DiskSim's suite does not have.
+fn judged(name: &str, demerit_ms: f64) -> Option<(f64, f64, bool)> {
+    let (_, us) = DISKSIM_US.iter().find(|(drive, _)| *drive == name)?;
+    let reference = f64::from(*us) / 1e3;
+    let ratio = demerit_ms / reference;
+    Some((reference, ratio, ratio <= BAR))
+}
+
+/// Print a drive's line; true when it does not fail.
+fn print(name: &str, s: &Score) -> bool {
+    let judged = judged(name, s.demerit_ms);
+    let text = judged.map_or_else(String::new, |(reference, ratio, passes)| {
+        let verdict = if passes { "pass" } else { "FAIL" };
         format!("{reference:>10.3}  {ratio:>5.2}  {verdict}")
     });
     println!(
-        "{name:<12}  {:>8}  {:>11.3}  {:>11.3}  {:>10.3}  {judged}  (reads {:.3}, writes {:.3})",
+        "{name:<12}  {:>8}  {:>11.3}  {:>11.3}  {:>10.3}  {text}  (reads {:.3}, writes {:.3})",
         s.requests, s.measured_ms, s.modelled_ms, s.demerit_ms, s.by_op[0], s.by_op[1]
     );
+    judged.is_none_or(|(_, _, passes)| passes)
 }
 
 fn score(directory: &Path, name: &str) -> Result<Score, String> {
@@ -115,4 +131,31 @@ fn trace_text(directory: &Path, name: &str) -> Result<String, String> {
     let file = fs::File::open(&packed).map_err(|why| format!("{packed:?}: {why}"))?;
     let bytes = zstd::decode_all(file).map_err(|why| format!("{packed:?}: {why}"))?;
     String::from_utf8(bytes).map_err(|why| format!("{packed:?}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_without_a_score_is_no_success() {
+        let folder = std::env::temp_dir().join(format!("blocklab-score-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cheetah4LP.diskspecs"), "no specification").unwrap();
+        let scored = run(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(scored.unwrap_err(), "failed or not scored: cheetah4LP");
+    }
+
+    #[test]
+    fn a_demerit_above_the_bar_is_no_success() {
+        let score = |demerit_ms| {
+            let by_op = [0.0; 2];
+            Score { requests: 1, measured_ms: 1.0, modelled_ms: 1.0, demerit_ms, by_op }
+        };
+        assert!(print("ibm18es", &score(0.136 * 1.49)));
+        assert!(!print("ibm18es", &score(0.136 * 1.51)) && !print("barracuda", &score(f64::NAN)));
+        // Of what DiskSim's suite does not have there is nothing to fail by.
+        assert!(print("my own", &score(9.0)));
+    }
 }
