@@ -129,7 +129,9 @@ fn status(json: bool) -> Result<u8, Failure> {
             })
             .collect();
         let ready = all.iter().any(|built| built.current);
-        say(serde_json::json!({ "ready": ready, "kernels": kernels }));
+        // Whoever builds for tests tells a build that failed from one that cannot be.
+        let lacks = if ready { None } else { kernel::lacks().map(|(lacks, _)| lacks) };
+        say(serde_json::json!({ "ready": ready, "kernels": kernels, "lacks": lacks }));
         return Ok(0);
     }
     for built in &all {
@@ -137,7 +139,12 @@ fn status(json: bool) -> Result<u8, Failure> {
         say(format!("Linux {}: {}{old}", built.version, built.path.display()));
     }
     if !all.iter().any(|built| built.current) {
-        say("no kernel to travel with; get it: blocklab kernel build");
+        say(match kernel::lacks() {
+            None => "no kernel to travel with; get it: blocklab kernel build".into(),
+            Some((lacks, commands)) => {
+                format!("no kernel to travel with; its build lacks {lacks}; get it: {commands}")
+            }
+        });
     }
     Ok(0)
 }
