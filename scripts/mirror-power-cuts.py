@@ -56,6 +56,7 @@ pages_per_block = 256
 page = "4KiB"
 """
 DISK = "wd-80g-5400"
+LACKS = 3  # how blocklab ends where the machine lacks something
 
 
 class Wrong(Exception):
@@ -82,10 +83,13 @@ class Legs:
         self.session = subprocess.Popen(command, stderr=self.log, text=True)
         lines: list[str] = []
         while "end with Ctrl-C" not in lines:
-            if self.session.poll() is not None:
-                raise guest.CannotRun("\n".join(lines))
-            time.sleep(0.05)
+            code = self.session.poll()
             lines = (folder / "legs.log").read_text().splitlines()
+            if code == LACKS:
+                raise guest.CannotRun("\n".join(lines))
+            if code is not None:
+                raise Wrong(f"attach ended with {code}: " + "\n".join(lines))
+            time.sleep(0.05)
         self.paths = dict(zip(LEGS, [line for line in lines if line.startswith("/dev/")]))
 
     def tell(self, line: str) -> str:

@@ -16,6 +16,9 @@ pub mod load;
 pub mod machine;
 mod mark;
 mod modules;
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
 pub mod snapshot;
 pub mod timeline;
 mod tool;

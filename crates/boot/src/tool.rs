@@ -154,6 +154,16 @@ pub(crate) fn run_as(
     Err(Failure::input(format!("`{program}` failed: {told}")))
 }
 
+/// True when a program is there; otherwise says why the test is skipped.
+#[cfg(test)]
+pub(crate) fn have(program: &str) -> bool {
+    let there = Command::new(program).arg("-V").output().is_ok();
+    if !there {
+        crate::skip::skip("boot", &format!("no {program}"));
+    }
+    there
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,9 @@ mod request;
 mod ring;
 mod room;
 mod serve;
+#[cfg(test)]
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 mod starting;
 mod status;
 mod target;

@@ -311,10 +311,10 @@ mod tests {
 
     #[test]
     fn a_packed_kernel_lies_behind_what_it_becomes() {
-        let Ok(packed) = packed(&kernel(NOTE_PVH, b"kernel", 5 << 20), Packing::Zstd) else {
-            assert!(!crate::missing_packages().is_empty());
+        if !crate::tool::have("zstd") {
             return;
-        };
+        }
+        let packed = packed(&kernel(NOTE_PVH, b"kernel", 5 << 20), Packing::Zstd).unwrap();
         let word = |at| u32_at(&packed, at).unwrap();
         // Address, bytes in the file and in memory of the kernel's place and of what is packed.
         let segment = |index: usize| [12, 16, 20].map(|at| word(52 + 32 * index + at));

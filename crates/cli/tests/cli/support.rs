@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
+use crate::common::skip;
+
 /// A small sound study.
 pub(crate) const STUDY: &str = r#"
 [study]
@@ -79,6 +81,28 @@ impl Test {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// Run a script in the test's directory, where it alone sees a file system of `size` at
+    /// `small`; `None`, and why, where nobody may mount one. What comes of the script once that is
+    /// mounted is never taken for a mount that failed.
+    pub(crate) fn run_in_small(&self, size: &str, script: &str) -> Option<Output> {
+        const MOUNTED: &str = "mounted\n";
+        std::fs::create_dir(self.path("small")).unwrap();
+        let script =
+            format!("mount -t tmpfs -o size={size} none small && echo mounted && {script}");
+        let mut why = String::new();
+        for flags in ["-m", "-rm"] {
+            let mut output =
+                self.run_as(Command::new("unshare").args([flags, "sh", "-c", &script]));
+            if output.stdout.starts_with(MOUNTED) {
+                output.stdout.drain(..MOUNTED.len());
+                return Some(output);
+            }
+            why += &output.stderr;
+        }
+        skip("mount", &why);
+        None
     }
 
     /// Run, expect success, and parse stdout.

@@ -97,16 +97,26 @@ fn linux_is_a_client_over_nbd_and_loop() {
 fn a_virtual_machine_has_disks_by_vhost_user() {
     let folder = std::env::temp_dir().join(format!("vhost-user-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("script"), with_prelude(include_str!("vhost-user.sh"))).unwrap();
+    for life in ["1", "2"] {
+        let script = format!("life={life}\n{}", include_str!("vhost-user.sh"));
+        std::fs::write(folder.join(format!("life-{life}")), with_prelude(&script)).unwrap();
+    }
     std::fs::write(folder.join("part.toml"), "[null]\nlatency = \"20us\"\ncapacity = \"128MiB\"\n")
         .unwrap();
     // Two lives of the machine, one of its disks; the second ends in the middle of its work.
     let life = "$guest --module virtio_pci --module virtio_blk --module ext4 --queues 2 \
                 --bring fio --bring mkfs.ext4 --bring e2fsck \
-                $(for s in $sockets; do echo --vhost-user $s; done) script";
+                $(for s in $sockets; do echo --vhost-user $s; done)";
     let output = Command::new(BLOCKLAB)
         .args(["attach", "first=part.toml", "second=part.toml", "third=wd-80g-5400"])
-        .args(["--as", "vhost-user", "--queues", "2", "--run", &format!("{life} && {life}")])
+        .args([
+            "--as",
+            "vhost-user",
+            "--queues",
+            "2",
+            "--run",
+            &format!("{life} life-1 && {life} life-2"),
+        ])
         .current_dir(&folder)
         .env("guest", script("guest.py"))
         .env("TMPDIR", &folder)

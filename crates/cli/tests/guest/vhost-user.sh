@@ -1,8 +1,8 @@
-# A virtual machine's disks by vhost-user, in two lives of the machine: what they are, data,
-# flushes, trims, file systems, and that the second life finds what the first one left.
+# A virtual machine's disks by vhost-user, in two lives of the machine, of which $life is one: what
+# they are, data, flushes, trims, file systems, and that the second life finds what the first left.
 size() { cat /sys/block/vd$1/size; }
-if mark=$(dd if=/dev/vda bs=4k count=1 2> /dev/null | head -c 6) && test "$mark" = "life 1"
-then
+if test $life = 2; then
+    same "$(dd if=/dev/vda bs=4k count=1 2> /dev/null | head -c 6)" "life 1" "the first life's mark"
     mkdir -p m && mount -t ext4 /dev/vdb m || fail "the file system is gone"
     sha256sum < m/b | cmp - m/sum || fail "the files are gone"
     umount m

@@ -7,13 +7,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
 use crate::mirror::device::Access;
+use crate::mirror::skip::skip;
 use crate::mirror::work::Bytes;
 use crate::poll::wait_readable;
-
-#[path = "../../../../../tests/skip.rs"]
-mod skip;
-
-use skip::skip;
 
 const MEDIUM: MediumId = MediumId { slot: 0, past: 0 };
 

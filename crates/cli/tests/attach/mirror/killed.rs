@@ -2,8 +2,16 @@
 
 use super::*;
 
-/// Have the process killed before its so-manieth step on a device; true when it was. Only a debug
-/// build can do that.
+/// Whether the program counts its steps, which only a build with debug assertions does; otherwise
+/// says why the test is skipped.
+fn can_be_killed() -> bool {
+    if !cfg!(debug_assertions) {
+        skip("debug-assertions", "this build does not count its steps");
+    }
+    cfg!(debug_assertions)
+}
+
+/// Have the process killed before its so-manieth step on a device; true when it was.
 fn killed_at(folder: &Folder, args: &[&str], step: u64) -> bool {
     let at = step.to_string();
     let output = folder.blocklab_with(args, &[("BLOCKLAB_MIRROR_KILL_AT", &at)]);
@@ -16,7 +24,7 @@ fn killed_at(folder: &Folder, args: &[&str], step: u64) -> bool {
 
 #[test]
 fn a_start_killed_at_every_step_loses_nothing() {
-    if !cfg!(debug_assertions) {
+    if !can_be_killed() {
         return;
     }
     let folder = made(&[]);
@@ -43,7 +51,7 @@ fn a_start_killed_at_every_step_loses_nothing() {
 
 #[test]
 fn create_killed_at_every_step_leaves_no_mirror_or_a_whole_one() {
-    if !cfg!(debug_assertions) {
+    if !can_be_killed() {
         return;
     }
     let folder = made(&[]);
@@ -70,7 +78,7 @@ fn create_killed_at_every_step_leaves_no_mirror_or_a_whole_one() {
 
 #[test]
 fn replace_at_rest_killed_at_every_step_leaves_the_old_leg_or_the_new_one() {
-    if !cfg!(debug_assertions) {
+    if !can_be_killed() {
         return;
     }
     let folder = made(&[]);
@@ -111,7 +119,7 @@ fn replace_at_rest_killed_at_every_step_leaves_the_old_leg_or_the_new_one() {
 /// A served mirror is killed while a leg is being replaced: at steps all over the copy.
 #[test]
 fn replace_killed_while_served_loses_nothing() {
-    if !cfg!(debug_assertions) {
+    if !can_be_killed() {
         return;
     }
     let data: Vec<u8> = (0..3u32 << 20).map(|n| (n % 247) as u8).collect();

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// More pauses than this are not waited for.
-const PAUSES_MAX: usize = 4;
+/// More pauses than this are not waited for: hardly ever is one not enough.
+const PAUSES_MAX: usize = 10;
+/// So many write at once, so that when the server is stopped its legs owe it something.
+const WRITERS: u64 = 4;
 /// Longer than a leg may take.
 const STOPPED: Duration = Duration::from_secs(6);
 
@@ -14,11 +16,15 @@ const STOPPED: Duration = Duration::from_secs(6);
 fn a_server_that_is_stopped_throws_no_leg_out() {
     let folder = made(&["--mode", "strict"]);
     let mut session = serve(&folder, &[]);
-    let client = Client::new(&folder.path("s.sock"));
-    let (mut blocks, mut seed) = (vec![Block::default(); BLOCKS as usize], 5);
     let answered = AtomicU64::new(0);
     let some_more = || has_reached(&answered, answered.load(Ordering::SeqCst) + 100);
     std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let client = Client::new(&folder.path("s.sock"));
+            let (mut blocks, mut seed) = (vec![Block::default(); BLOCKS as usize], 5 + writer);
+            let answered = &answered;
+            scope.spawn(move || write_until_killed(client, &mut blocks, &mut seed, answered));
+        }
         scope.spawn(|| {
             let mut statuses = Vec::new();
             // Stopped between two requests it has nothing to blame on anybody: then once more.
@@ -32,15 +38,15 @@ fn a_server_that_is_stopped_throws_no_leg_out() {
                 some_more();
                 statuses.push(live(&folder));
             }
-            // The writer ends with the server, whatever came of it.
+            // The writers end with the server, whatever came of it.
             session.signal("TERM");
             assert_eq!(session.ended(), Some(0));
+            assert!(statuses.last().is_some_and(caught), "no pause was seen: {statuses:?}");
             for status in statuses {
                 assert_eq!(status["drops"], 0, "{status}");
                 assert_eq!(status["states"], serde_json::json!(["member", "member", "never"]));
             }
         });
-        write_until_killed(client, &mut blocks, &mut seed, &answered);
     });
     alike(&folder);
 }
