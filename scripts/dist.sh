@@ -10,13 +10,15 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 name=blocklab-$version-$target
 build=${CARGO_TARGET_DIR:-$PWD/target}/dist
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# What the wheel has beside the package's own files, while it is made.
+notices=python/blocklab/THIRD-PARTY.txt
+trap 'rm -rf "$folder" "$notices"' EXIT
 # Archives carry the commit's time, and nothing of this machine's folders.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 315532800)
 export SOURCE_DATE_EPOCH CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols
 export CARGO_TARGET_DIR=$build
 remap=$(printf -- '--remap-path-prefix=%s=%s\x1f' "${CARGO_HOME:-$HOME/.cargo}" cargo "$PWD" blocklab)
-readonly target version name build folder remap
+readonly target version name build folder notices remap
 mkdir -p dist
 
 CARGO_ENCODED_RUSTFLAGS="$remap-Ctarget-feature=+crt-static" \
@@ -24,6 +26,9 @@ CARGO_ENCODED_RUSTFLAGS="$remap-Ctarget-feature=+crt-static" \
 mkdir -p "$folder/$name/completions"
 binary=$build/$target/release/blocklab
 cp "$binary" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$folder/$name/"
+# What is given away with other people's code in it has their notices, too.
+scripts/notices.py >"$notices"
+cp "$notices" "$folder/$name/"
 for shell in bash zsh fish; do
     "$binary" completions $shell >"$folder/$name/completions/blocklab.$shell"
 done
@@ -39,6 +44,9 @@ CARGO_ENCODED_RUSTFLAGS=${remap%$'\x1f'} PATH="$folder/venv/bin:$PATH" \
 
 # Whose machine this was is in nothing that is given away.
 "$folder/venv/bin/python" -m zipfile --extract dist/blocklab-"$version"-*.whl "$folder/$name-wheel"
+for given in "$folder/$name" "$folder/$name-wheel/blocklab"; do
+    [[ -s $given/THIRD-PARTY.txt ]] || { echo "dist: no notices in $given" >&2 && exit 1; }
+done
 if grep -r -a -o -F -e "$HOME/" -e "$PWD/" "$folder/$name" "$folder/$name-wheel" | sort | uniq -c; then
     echo "dist: these files hold folders of this machine: --remap-path-prefix lacks one" >&2
     exit 1
