@@ -133,6 +133,13 @@ fn a_kernels_build_names_what_it_lacks_and_before_that_what_is_wrong() {
     let travel = said.lines().find(|line| line.contains("no kernel is built")).unwrap();
     assert!(travel.contains("its build lacks gcc, make, flex, bison, bc"), "{said}");
     assert!(said.contains("sudo apt-get install build-essential flex bison bc"), "{said}");
+    let (_, said) = bare(&["kernel", "status"]);
+    assert!(said.contains("its build lacks gcc, make, flex, bison, bc"), "{said}");
+    // What the server tells a machine that cannot from a build that fails by.
+    let (_, said) = bare(&["kernel", "status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(status["ready"], false);
+    assert!(status["lacks"].as_str().unwrap().starts_with("gcc, make, flex"), "{said}");
 }
 
 #[test]
