@@ -17,11 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = Mark::read(sector);
     }
     let Some(page) = bytes.first_chunk::<PAGE_BYTES>() else { return };
-    // As if the mark belonged to it.
-    let sum = u32::from_le_bytes(*page.last_chunk().unwrap());
-    let id = u64::from_le_bytes(page[16..24].try_into().unwrap());
-    let mark = Mark { id, header_sum: sum };
-    let header = Header::read(page, mark);
+    // As it is, and as if it were whole and the mark belonged to it.
+    let (whole, mark) = blocklab_fuzz::image::whole(page);
+    let _ = Header::read(page, mark);
+    let header = Header::read(&whole, mark);
     let table = &bytes[PAGE_BYTES..];
     let data_pages = header.map_or(table.len() as u64 / 24, |header| header.data_pages);
     let Ok(runs) = Runs::check(table, FRAMES, data_pages) else { return };
@@ -53,7 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
         let sums = &table[..(header.sums_bytes() as usize).min(table.len())];
         let Ok(groups) = Groups::check(sums, &header) else { continue };
         let mut steps = Steps::default();
-        let count = if bytes[0] % 2 == 0 { Buffers::LEAST } else { Buffers::MOST };
+        let count = if bytes[0].is_multiple_of(2) { Buffers::LEAST } else { Buffers::MOST };
         let buffers = Buffers::at(1 << 20, count);
         assert!(plan.load::<120, _>(groups, buffers, 1024, &mut steps).is_ok());
         assert_eq!((steps.read, steps.unpacked), (header.stored_pages, groups.packed()));

@@ -1,6 +1,7 @@
 //! What the fuzz targets share. A target is one file in `fuzz_targets/` and one `[[bin]]` in
 //! `Cargo.toml`; its seeds, if any, are in `seeds/<target>/`.
 
+pub mod image;
 pub mod vhost_user;
 
 use attach::Extent;
