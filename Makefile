@@ -29,7 +29,7 @@ BUILDERS := build-essential flex bison bc xz-utils
 # What the build without the feature `linux` may not have.
 LINUX_ONLY := ^(io-uring|vm-memory|virtio-|blocklab-(attach|boot|guest) )
 
-.PHONY: help setup clients kernel demo compile test test-code test-runs test-programs test-rooms test-bare test-python test-long test-all bench dist fuzz docs clean
+.PHONY: help setup clients kernel demo compile test test-code check-fuzz test-runs test-programs test-rooms test-bare test-python test-long test-all bench dist fuzz docs clean
 
 help: ## Explain the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,8 @@ test-runs:
 
 # Everything is compiled once, and clippy looks on: what it warns of is an error. It tells its builds from
 # those without it, so whatever comes after must be told the same.
-compile test-code test-programs test-rooms test-bare test-python: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
-compile test-code test-programs test-rooms test-bare test-python: export CLIPPY_ARGS := -Dwarnings
+compile test-code check-fuzz test-programs test-rooms test-bare test-python: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+compile test-code check-fuzz test-programs test-rooms test-bare test-python: export CLIPPY_ARGS := -Dwarnings
 
 compile:
 	cargo build --workspace --all-targets
@@ -70,9 +70,16 @@ test-code:
 	$(MAKE) compile
 	cargo clippy --manifest-path crates/boot/loader/Cargo.toml --target-dir "$(TARGET)/loader" --quiet -- -D warnings
 	cargo clippy -p blocklab --no-default-features --lib --bins --quiet -- -D warnings
+	$(MAKE) check-fuzz
 	for of in examples/deterministic-simulation crates/boot/loader fuzz; do \
 		cargo update --quiet --workspace --locked --manifest-path $$of/Cargo.toml; done
 	tree=$$(cargo tree -p blocklab --no-default-features -e normal --prefix none) && ! grep -E '$(LINUX_ONLY)' <<< "$$tree"
+
+# Fuzzing needs a nightly compiler, and that the targets are of today's code does not. What would
+# compile libFuzzer is told that it is there: it is linked only where something is fuzzed.
+check-fuzz:
+	CUSTOM_LIBFUZZER_PATH=./libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --bins --locked \
+		--target-dir "$(TARGET)/fuzz" --quiet
 
 # The tests in a folder `tests`, most of them of the program as a whole.
 test-programs:
@@ -99,8 +106,11 @@ test-python:
 test-long: setup ## Everything in `test`, and the slow tests, optimised
 	@scripts/skips.sh $(MAKE) test-all
 
+# Optimised as a release is, with the assertions and the checks of a debug build: some tests need
+# these, and may not be skipped here for want of them.
+test-all: export BLOCKLAB_REQUIRE := $(BLOCKLAB_REQUIRE),debug-assertions
 test-all:
-	cargo test --workspace --release -- --include-ignored
+	cargo test --workspace --profile long -- --include-ignored
 	cargo test --manifest-path examples/deterministic-simulation/Cargo.toml --locked \
 		--target-dir "$(TARGET)/examples" --quiet
 	PATH="$(CURDIR)/.venv/bin:$$PATH" "$(PYTHON)" -m pytest
@@ -118,6 +128,6 @@ docs: ## Write the generated documents and the API reference
 	cargo run --quiet -p xtask -- generate
 	cargo doc --workspace --no-deps
 
-clean: ## Delete everything that can be made again
+clean: ## Delete everything that can be made again; what you ran, in out/, stays
 	cargo clean
-	rm -rf out dist .venv
+	rm -rf out/first-look dist .venv

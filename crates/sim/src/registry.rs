@@ -2,7 +2,7 @@
 
 /// Declare a slot of models that TOML chooses by name.
 ///
-/// ```ignore
+/// ```text
 /// registry! {
 ///     /// Which block the collector empties next.
 ///     pub enum GcPolicy("gc"): Context => Box<dyn Gc> = {
