@@ -117,7 +117,8 @@ fn not_whole(why: &dyn std::fmt::Display) -> Failure {
         .help("what it has is not whole: make room and run the command again")
 }
 
-/// Run it. What finds that a saved drive is damaged or cannot be read, in the middle of its work, unwinds to here.
+/// Run it. What finds that a saved drive is damaged or cannot be read, in the middle of its work,
+/// unwinds to here.
 fn attempt(verb: impl FnOnce() -> Result<u8, Failure>) -> Result<u8, Failure> {
     catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|payload| {
         match payload.downcast::<SnapshotError>() {

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::device::{BadRequest, Busy, Completions, Device};
 use crate::digest::Digest;
 use crate::probe::Probe;
-use crate::request::{Request, RequestId};
+use crate::request::{Op, Request, RequestId};
 use crate::units::Nanos;
 use crate::workload::{Demand, Workload, WorkloadError};
 
@@ -28,8 +28,8 @@ impl Default for Stop {
 /// What a run did, as a whole. Details come from the [`Probe`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// When the last request completed (or the start, when there was none), and what the workload
-    /// computes after that is done.
+    /// When the last request completed (or the start, when there was none), what the workload
+    /// computes after that is done, and its time is over: the workload's own, or [`Stop::at`].
     pub end: Nanos,
     /// Requests completed.
     pub requests: u64,
@@ -65,6 +65,8 @@ pub enum RunError {
     NoTime {
         /// Requests at least that were completed at one moment.
         requests: u64,
+        /// What the last of them was.
+        what: Op,
         /// The moment.
         at: Nanos,
     },
@@ -92,10 +94,11 @@ impl fmt::Display for RunError {
                 "the device model is stuck with {in_flight} requests inside at {at}: \
                  this is a bug in blocklab, please report it with the study"
             ),
-            RunError::NoTime { requests, at } => write!(
+            RunError::NoTime { requests, what, at } => write!(
                 f,
-                "no time passes: more than {requests} requests began and ended at {at}, and \
-                 nothing says how many there should be"
+                "no time passes: more than {requests} requests began and ended at {at}, the last \
+                 of them a {}, and nothing says how many there should be",
+                what.name()
             ),
             RunError::TooLong { at } => write!(
                 f,
@@ -133,7 +136,7 @@ pub fn simulate<D: Device + ?Sized, W: Workload + ?Sized, P: Probe + ?Sized>(
             return Err(RunError::TooLong { at: run.now });
         }
     }
-    run.outcome.end += run.busy_after;
+    run.outcome.end = (run.outcome.end + run.busy_after).max(run.lasts_until);
     match run.in_flight {
         0 => Ok(run.outcome),
         in_flight => Err(RunError::Stuck { in_flight, at: run.now }),
@@ -153,6 +156,8 @@ struct Run<'a, D: ?Sized, P: ?Sized> {
     ended: bool,
     /// How long the workload goes on after its last completion.
     busy_after: Nanos,
+    /// When its time was over.
+    lasts_until: Nanos,
     /// When the workload wants to be asked again, besides after a completion.
     wake: Option<Nanos>,
     /// Issued requests from the oldest incomplete one on; `None` marks a completed one.
@@ -178,6 +183,7 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
             paced: (Nanos::MAX, 0),
             ended: false,
             busy_after: Nanos::ZERO,
+            lasts_until: start,
             wake: Some(start),
             window: VecDeque::new(),
             window_start: 0,
@@ -199,6 +205,9 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
         while !self.ended {
             if self.issued >= self.stop.requests || self.now >= self.stop.at {
                 self.ended = true;
+                if self.now >= self.stop.at {
+                    self.lasts_until = self.stop.at;
+                }
                 break;
             }
             // Most events lie between two answers of the device: the workload knows nothing new.
@@ -220,6 +229,7 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
                 Demand::End => {
                     self.ended = true;
                     self.busy_after = workload.busy_after();
+                    self.lasts_until = self.now;
                 }
             }
         }
@@ -253,7 +263,8 @@ impl<'a, D: Device + ?Sized, P: Probe + ?Sized> Run<'a, D, P> {
         let (at, done) = self.paced;
         let at_once = self.outcome.requests - done;
         if at == self.now && at_once > AT_ONCE_MAX && self.stop.requests == u64::MAX {
-            return Err(RunError::NoTime { requests: AT_ONCE_MAX, at });
+            let what = self.window.iter().rev().flatten().next().map_or(Op::Read, |last| last.0.op);
+            return Err(RunError::NoTime { requests: AT_ONCE_MAX, what, at });
         }
         self.paced = (self.now, self.outcome.requests);
         Ok(())
@@ -366,6 +377,33 @@ mod tests {
         assert_eq!(run(8, &[0, 0, 0]).response_ns, 300);
     }
 
+    /// Asks at 0 and goes on, with nothing to ask, until 1000.
+    struct Patient(bool);
+
+    impl Workload for Patient {
+        fn next(&mut self, now: Nanos) -> Result<Demand, WorkloadError> {
+            Ok(match (std::mem::replace(&mut self.0, true), now < Nanos(1000)) {
+                (false, _) => Demand::Issue(Request::read(Lba(0), 1)),
+                (true, true) => Demand::At(Nanos(1000)),
+                (true, false) => Demand::End,
+            })
+        }
+
+        fn complete(&mut self, _request: &Request, _completion: crate::Completion) {}
+    }
+
+    /// Else a job of one request in a second would have a rate of more.
+    #[test]
+    fn a_run_lasts_until_the_time_of_its_workload_is_over() {
+        for (at, end) in [(Nanos::MAX, 1000), (Nanos(700), 700), (Nanos(50), 100)] {
+            let mut device = FixedDelay::new(Nanos(100), 1);
+            let stop = Stop { at, ..Stop::default() };
+            let mut workload = Patient(false);
+            let run = simulate(&mut device, &mut workload, Nanos::ZERO, stop, &mut NoProbe);
+            assert_eq!(run.unwrap().end, Nanos(end), "until {at}");
+        }
+    }
+
     /// A device that changes by itself every 10 ns, besides when a request completes.
     #[derive(Clone)]
     struct Restless {
@@ -467,7 +505,7 @@ mod tests {
         let timed = Stop { at: Nanos(1_000_000), ..Stop::default() };
         let endless = || Reads(u64::MAX - 1, true);
         for stop in [timed, Stop::default()] {
-            let expected = RunError::NoTime { requests: AT_ONCE_MAX, at: Nanos(0) };
+            let expected = RunError::NoTime { requests: AT_ONCE_MAX, what: Op::Read, at: Nanos(0) };
             assert_eq!(run(0, endless(), stop), Err(expected));
         }
         // Few, counted, slow ones; and many that only begin at once, as in a trace without times.

@@ -94,13 +94,15 @@ impl Workload for Shifted<'_> {
 const WITHOUT_TIME: &str = "a read of what was never written takes no time: write it first with \
      [[precondition]] fill = {}, or say how many: [run] requests = 100000";
 
+const DISCARDS_WITHOUT_TIME: &str = "discards take no time on this part: say how many ([run] \
+     requests = 100000, or a job's number_ios), or give them a rate";
+
 /// A run that could not be finished, at the workload's table.
 pub(crate) fn run_failure(run: &PlannedRun, error: &RunError) -> Failure {
     let failure = match error {
         RunError::Stuck { .. } => return Failure::bug(error.to_string()),
-        RunError::NoTime { .. } => {
-            Failure::input(format!("{}: {error}", run.label)).help(WITHOUT_TIME)
-        }
+        RunError::NoTime { what, .. } => Failure::input(format!("{}: {error}", run.label))
+            .help(if *what == sim::Op::Discard { DISCARDS_WITHOUT_TIME } else { WITHOUT_TIME }),
         RunError::TooLong { .. } => Failure::input(format!("{}: {error}", run.label))
             .help("take a device that is quicker, or ask it for less"),
         _ => Failure::input(format!("{}: {error}", run.label)),

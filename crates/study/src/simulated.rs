@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use sim::{Nanos, Stop, Workload};
+use sim::{Completions, Device, Nanos, Stop, Workload};
 
 use crate::advice::{self, Backlog};
 use crate::digest;
@@ -77,7 +77,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let tables =
         if metrics_only { Tables::default() } else { tables::of_run(&recorder, &series, &*device) };
     if section.power_cut {
-        device.power_fail(outcome.end);
+        cut(&mut *device, outcome.end);
         metrics::add_rebuild(&mut metrics, &*device);
     }
     let result_digest = digest::of(&serde_json::json!({
@@ -110,4 +110,13 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         failed: None,
         settings: serde_json::Map::new(),
     })
+}
+
+/// Cut the power. What the drive does by itself until then it has done.
+fn cut(device: &mut dyn Device, at: Nanos) {
+    let mut answered = Completions::new();
+    while let Some(next) = device.next_event().filter(|&next| next <= at) {
+        device.advance(next, &mut answered);
+    }
+    device.power_fail(at);
 }

@@ -19,6 +19,8 @@ pub struct Trace {
     origin: Option<Nanos>,
     /// Records whose time lay before the first one's.
     early: u64,
+    /// Records with a time.
+    timed: u64,
     backward: Backward,
 }
 
@@ -30,6 +32,9 @@ struct Backward {
     /// The furthest of them.
     by: Nanos,
 }
+
+/// No drive that was recorded was asked more often.
+const GAP_MIN: Nanos = Nanos::from_micros(1);
 
 /// Events of several CPUs may lie as far before each other: nobody's order depends on it.
 const JITTER: Nanos = Nanos::from_millis(1);
@@ -104,7 +109,8 @@ impl Begun {
     pub fn read_as(self, format: TraceFormat, context: &Context) -> Trace {
         let compression = self.0.compression();
         let reader = format.build(context).open(self.0);
-        Trace { reader, format, compression, origin: None, early: 0, backward: Backward::default() }
+        let backward = Backward::default();
+        Trace { reader, format, compression, origin: None, early: 0, timed: 0, backward }
     }
 }
 
@@ -173,6 +179,7 @@ impl Trace {
             if let Some(time) = record.time {
                 let origin = *self.origin.get_or_insert(time);
                 self.early += u64::from(time < origin);
+                self.timed += 1;
                 self.backward.see(time);
                 record.time = Some(time.since(origin));
             }
@@ -208,6 +215,21 @@ impl Trace {
             ));
         }
         all.extend(self.backward.remark());
+        all.extend(self.too_quick());
         all
+    }
+
+    /// Whole milliseconds of DiskSim's, taken for nanoseconds.
+    fn too_quick(&self) -> Option<String> {
+        let span = self.backward.latest.since(self.origin?);
+        let dense = self.timed > 1 && span.0 < (self.timed - 1) * GAP_MIN.0;
+        let nanoseconds = matches!(self.format, TraceFormat::Mqsim(_));
+        (nanoseconds && dense).then(|| {
+            format!(
+                "{} requests come in {span}: where these times are milliseconds, the format is \
+                 disksim, whose lines look alike: name it",
+                self.timed
+            )
+        })
     }
 }

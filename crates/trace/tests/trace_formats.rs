@@ -273,6 +273,17 @@ fn a_forced_format_overrules_the_content() {
     assert_eq!((trace.format().name(), records[1].time), ("disksim", Some(Nanos(520 * US))));
 }
 
+/// The same lines are milliseconds to DiskSim, and then there are 200 requests a second.
+#[test]
+fn whole_milliseconds_taken_for_nanoseconds_are_told() {
+    for (step, told) in [(5, true), (5_000_000, false)] {
+        let lines: String = (0..20).map(|n| format!("{} 0 {} 8 0\n", n * step, 8 * n)).collect();
+        let (trace, _) = read_bytes(lines.as_bytes(), None).unwrap();
+        let remarks = trace.remarks();
+        assert_eq!(remarks.iter().any(|it| it.contains("disksim")), told, "{remarks:?}");
+    }
+}
+
 #[test]
 fn an_unknown_format_lists_the_known_ones() {
     let error = read_bytes(b"hello, world\n", None).map(drop).unwrap_err().to_string();

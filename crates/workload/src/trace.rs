@@ -33,7 +33,7 @@ mod source;
 mod watched;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use sim::{Workload, WorkloadError};
 
 use config::ConfigError;
@@ -58,6 +58,7 @@ pub struct Params {
     /// What happens to addresses beyond the device.
     pub remap: Remap,
     /// Replay only this device of the trace, as `blocklab trace info` names it.
+    #[serde(deserialize_with = "name_or_number")]
     pub device: Option<String>,
     /// Requests to pass over first.
     pub first: u64,
@@ -96,6 +97,20 @@ pub enum Remap {
     Refuse,
 }
 
+/// Many formats have numbers for names.
+fn name_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a device's name, as `blocklab trace info` has it")]
+    enum Either {
+        Name(String),
+        Number(u64),
+    }
+    Ok(Option::<Either>::deserialize(from)?.map(|either| match either {
+        Either::Name(name) => name,
+        Either::Number(number) => number.to_string(),
+    }))
+}
+
 impl Params {
     /// Build the workload: opens the trace and reads its first records, or all of them where
     /// requests follow each other.
@@ -105,6 +120,9 @@ impl Params {
     pub fn build(&self, context: &Context) -> Result<Box<dyn Workload + Send>, ConfigError> {
         if self.file.is_empty() {
             return Err(ConfigError::new("file", "expected the name of a trace file"));
+        }
+        if self.requests == Some(0) {
+            return Err(ConfigError::new("requests", "expected at least 1, got 0"));
         }
         let order = self.replay.build(&()).map_err(|e| e.within("replay"))?;
         if self.watch.is_some() && !matches!(order, Order::Dependencies { .. }) {

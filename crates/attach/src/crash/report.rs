@@ -54,8 +54,8 @@ pub struct CutReport {
     pub verdict: Verdict,
     /// Promises before it.
     pub acks: usize,
-    /// Acknowledged writes of which the device lost something; of a subset, those that are not there
-    /// whole.
+    /// Acknowledged writes of which the device lost something; of a subset, those that are not
+    /// there whole.
     pub lost_writes: usize,
     /// Writes that the device had been asked and had not answered.
     pub unanswered_writes: usize,

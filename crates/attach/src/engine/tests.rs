@@ -373,6 +373,19 @@ fn a_write_that_another_replaced_in_ram_is_lost_with_it() {
     assert_eq!(bench.after_cut(50_000), (1, 2));
 }
 
+/// A device tells of each page.
+#[test]
+fn a_write_is_lost_once_however_many_pages_it_has() {
+    let mut bench = lazy_drive();
+    bench.write(0, 0, &[1; 262_144], 1);
+    assert_eq!(bench.at(40_000).len(), 1);
+    bench.write(50_000, 0, &[2; 262_144], 2);
+    assert_eq!(bench.engine.after_power_cut(None).unwrap().unanswered, 1);
+    bench.at(90_000);
+    let after = bench.engine.after_power_cut(None).unwrap();
+    assert_eq!((after.lost_writes, after.unanswered), (2, 0));
+}
+
 #[test]
 fn what_fails_makes_nothing_durable() {
     let mut bench = lazy_drive();

@@ -47,6 +47,20 @@ fn right() -> String {
     format!("DIR=1; {}", files("sync t;"))
 }
 
+/// Linux sends such a drive no flush.
+#[test]
+fn a_drive_without_a_volatile_cache_has_no_flush_to_cut_at() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let safe = ["--part", DRIVE, "--set", "ssd.buffer.power_loss_protection=true"];
+    let program = ["--mkfs", "ext4", "--at-flush", "--", "sh", "-c", "echo x > a; sync"];
+    let output = Folder::new().blocklab(&[&["crash"], &safe[..], &program].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("the drive was sent no flush"), "{stderr}");
+}
+
 #[test]
 fn what_was_never_synced_is_lost_and_the_first_cut_can_be_repeated() {
     if !can_travel(&["mkfs.ext4", "e2fsck"]) {

@@ -4,8 +4,8 @@
 //! Every write, flush and discard goes to both legs and completes when both have answered. A read
 //! goes to one: to the leg whose last read ends, or last answer ended, where it begins; otherwise,
 //! when a leg is flash or idle, to the one with fewer requests out (the first of equals), else to
-//! the one whose last answer was nearer. The smaller leg decides the size. After a power cut the first leg is copied over the
-//! second.
+//! the one whose last answer was nearer. The smaller leg decides the size. After a power cut the
+//! first leg is copied over the second.
 //!
 //! # Equation
 //! `write = max(first, second)`, `read = one of them`

@@ -159,7 +159,8 @@ impl MqDeadline {
         if self.inside.iter().filter(|&&inside| inside > 0).count() < 2 {
             return None;
         }
-        // As Linux asks each lower class what would be next, its batch begins whether it goes or not.
+        // As Linux asks each lower class what would be next, its batch begins whether it goes or
+        // not.
         let is_old = |rq: u32| pool[rq].allocated.saturating_add(self.aging) <= now;
         let (classes, turn) = (&mut self.classes[1..], &mut self.turn);
         classes.iter_mut().find_map(|class| {

@@ -151,7 +151,8 @@ mod tests {
         let [one, other] = writers;
         let numbers = read(&output(json!([reader, one, other]))).unwrap();
         assert_eq!((numbers["fio_read_iops"], numbers["fio_read_mb_s"]), (30.5, 0.5));
-        let requests = ["read", "write", "sync"].map(|kind| numbers[&*format!("fio_{kind}_requests")]);
+        let requests =
+            ["read", "write", "sync"].map(|kind| numbers[&*format!("fio_{kind}_requests")]);
         assert_eq!(requests, [9.0, 4.0, 4.0]);
         assert_eq!(
             (numbers["fio_read_latency_us_p50"], numbers["fio_read_latency_us_p99_9"]),

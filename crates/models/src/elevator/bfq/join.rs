@@ -245,7 +245,8 @@ impl Bfq {
     /// A process has ended: its queues lose it, and the device is kept idle for it no longer.
     pub(super) fn forget(&mut self, now: Nanos, process: u32) {
         let p = &mut self.processes[process as usize];
-        let queues = [std::mem::replace(&mut p.waited, NONE), std::mem::replace(&mut p.unwaited, NONE)];
+        let queues =
+            [std::mem::replace(&mut p.waited, NONE), std::mem::replace(&mut p.unwaited, NONE)];
         p.stable = NONE;
         for queue in queues.into_iter().filter(|&queue| queue != NONE) {
             if queue == self.active {
@@ -479,8 +480,8 @@ mod tests {
         assert_eq!([0, 1].map(|queue| waiting.bfq.queues[queue].processes), [0, 1]);
     }
 
-    /// In Linux the queues are one before the bio is a request, so that it may join that of the other
-    /// process.
+    /// In Linux the queues are one before the bio is a request, so that it may join that of the
+    /// other process.
     #[test]
     fn a_bio_joins_its_queue_with_that_of_who_works_there() {
         let mut waiting = Waiting::new();

@@ -26,7 +26,8 @@ fn side(rq: &Rq, what: &Request) -> Option<Side> {
     }
 }
 
-/// What could be one request if it stood side by side. What is waited for joins nothing that is not.
+/// What could be one request if it stood side by side. What is waited for joins nothing that is
+/// not.
 fn is_alike(one: &Request, other: &Request) -> bool {
     one.op == other.op
         && one.priority == other.priority

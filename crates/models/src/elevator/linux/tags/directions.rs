@@ -89,8 +89,8 @@ impl Directions {
         batcher.is_some_and(|b| b.left == BATCH_REQUESTS || b.left > 0 && now < b.until)
     }
 
-    /// A request of this direction is free again: one sleeper is woken, if there is one and the pool
-    /// is no longer over its limit.
+    /// A request of this direction is free again: one sleeper is woken, if there is one and the
+    /// pool is no longer over its limit.
     pub(super) fn give_back(&mut self, way: usize) -> bool {
         self.count[way] -= 1;
         if self.count[way] >= self.nr_requests {
