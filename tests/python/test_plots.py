@@ -49,6 +49,43 @@ def test_the_axis_names_every_nine(tmp_path: Path) -> None:
         assert f">{label}</text>" in figure.svg
 
 
+def test_discards_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = repeated(tmp_path / "one", {
+        "read_latency_us_p99": [None], "write_latency_us_p99": [None], "latency_us_p99": [None],
+        "discard_latency_us_p99": [12.6], "discard_latency_us_p50": [12.0],
+        "throughput_mb_s": [0.0], "discard_mb_s": [325.0], "discard_iops": [79_365.0]})
+    trims = pl.DataFrame({"run": [0], "op": ["discard"], "latency_ns": [12_600], "count": [10**5]})
+    trims.cast({"run": pl.UInt32}).write_parquet(data.path / "latency.parquet")
+    curve = percentiles.draw(data)
+    assert curve is not None and ">discard</text>" in curve.svg
+    assert "p99 of discards 12.6" in curve.title
+    found = strips(monkeypatch, data.path, [("discard", 0.0, 240_000_000)])
+    assert found == {"discard": [(0.0, 2.0), (120.0, 0.0)]}
+    rates = throughput.draw(RunDirectory(data.path))
+    assert rates is not None and "Mean throughput of discards 325" in rates.title
+    assert "discard 325</text>" in rates.svg
+    assert any("99 % of discards finish within 12.6" in sentence
+               for sentence in verdict._sentences(data))
+    mixed = [("write", 0.0, 1000), ("discard", 0.0, 5000)]
+    assert set(strips(monkeypatch, data.path, mixed)) == {"write", "discard"}
+
+
+def test_pictures_say_what_is_across_and_upwards(tmp_path: Path) -> None:
+    data = RunDirectory(write_run_directory(tmp_path / "one", requests=400))
+    curves, rates, busy = (draw(data) for draw in (
+        percentiles.draw, throughput.draw, utilisation.draw))
+    assert curves is not None and rates is not None and busy is not None
+    assert curves.svg.count(">percentile, in %</text>") == 3, "one below each panel"
+    assert curves.svg.count(">latency (log scale)</text>") == 1
+    assert ">MB/s</text>" in rates.svg and ">time</text>" in rates.svg
+    assert ("busy share of each unit over time; the top row of a channel is its bus, those below "
+            "are its dies</text>") in busy.svg
+    disk = RunDirectory(write_run_directory(
+        tmp_path / "disk", devices=("disk",), workloads=("fio",), requests=400))
+    arm = utilisation.draw(disk)
+    assert arm is not None and ">busy share of each unit over time</text>" in arm.svg
+
+
 def test_many_variants_keep_reads_and_writes_apart(tmp_path: Path) -> None:
     axes: dict[str, list[object]] = {"iodepth": [1, 2, 4, 8]}
     one = RunDirectory(write_run_directory(

@@ -2,7 +2,7 @@
 
 use study::{Judged, Results, RunSummary, Standing, Verdict};
 
-/// Expectations that fail are listed up to this number.
+/// Expectations that fail are listed up to this number, and as many that hold without evidence.
 const FAILING_MAX: usize = 2;
 /// Notes up to this number are told whole; the others are in result.json and the report.
 const NOTES_MAX: usize = 3;
@@ -21,19 +21,32 @@ pub(crate) fn around(results: &Results, report: Option<String>) -> (Vec<String>,
 
 fn verdict(results: &Results) -> Vec<String> {
     let all = results.expectations.len();
-    let failing: Vec<_> = results.expectations.iter().filter(|verdict| !verdict.ok).collect();
+    let (holding, failing): (Vec<_>, Vec<_>) =
+        results.expectations.iter().partition(|verdict| verdict.ok);
+    let bare: Vec<_> = holding.iter().filter(|verdict| !verdict.is_evidence).copied().collect();
     let name = if results.title.is_empty() { &results.study } else { &results.title };
+    let without = match (holding.len(), bare.len()) {
+        (_, 0) => String::new(),
+        (1, 1) => ", without evidence".into(),
+        (hold, bare) => format!("; {hold} hold, {bare} of them without evidence"),
+    };
     let mut lines = vec![match (all, failing.len()) {
         (0, _) => name.clone(),
-        (1, 0) => format!("{name}: as expected"),
+        (1, 0) => format!("{name}: as expected{without}"),
+        (_, 0) if !bare.is_empty() => format!("{name}: as expected{without}"),
         (_, 0) => format!("{name}: as expected, all {all} expectations hold"),
-        (_, wrong) => format!("{name}: NOT as expected, {wrong} of {all} expectations fail"),
+        (_, wrong) if holding.len() == bare.len() && bare.len() == 1 => {
+            format!("{name}: NOT as expected, {wrong} of {all} expectations fail; 1 holds{without}")
+        }
+        (_, wrong) => {
+            format!("{name}: NOT as expected, {wrong} of {all} expectations fail{without}")
+        }
     }];
     lines.extend(results.answer.iter().flat_map(|answer| wrap(&answer.text)));
     lines.extend(failed(&results.runs));
     lines.extend(claims(&results.claims));
-    for verdict in failing.iter().take(FAILING_MAX) {
-        let Verdict { text, measured, expected, .. } = verdict;
+    let shown = failing.iter().take(FAILING_MAX).chain(bare.iter().take(FAILING_MAX));
+    for Verdict { text, measured, expected, .. } in shown {
         lines.push(format!("  {text}: {measured}; expected {expected}"));
     }
     lines

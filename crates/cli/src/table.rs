@@ -25,7 +25,7 @@ pub(crate) enum Format {
 }
 
 /// (heading, metric, digits after the point).
-const KNOWN: [(&str, &str, usize); 12] = [
+const KNOWN: [(&str, &str, usize); 15] = [
     ("cuts", "crash_cuts", 0),
     ("lost share", LOST_SHARE, 3),
     ("program s", "program_s", 3),
@@ -36,13 +36,20 @@ const KNOWN: [(&str, &str, usize); 12] = [
     ("MB/s", "throughput_mb_s", 1),
     ("mean us", "latency_us_mean", 1),
     ("p99 us", "latency_us_p99", 1),
+    ("discards/s", "discard_iops", 0),
+    ("discard p99 us", "discard_latency_us_p99", 1),
+    ("flush p99 us", FLUSH, 1),
     ("WAF", "waf", 3),
     ("busy", "utilisation_mean", 2),
 ];
 /// How many of them are of runs in a guest only, and of others only.
 const TRAVELLED: usize = 6;
-const SIMULATED: usize = 4;
+const SIMULATED: usize = 7;
 
+/// What waits for a flush does not wait for the write before it.
+const FLUSH: &str = "flush_latency_us_p99";
+/// Fewer flushes than this, of all requests, are not where the time goes.
+const FLUSHES_MIN: f64 = 0.01;
 /// Of power cuts: none of them is an answer.
 const LOST_SHARE: &str = "crash_lost_share";
 
@@ -134,7 +141,8 @@ fn columns(plan: &PlannedStudy, runs: &[RunSummary], shown: usize, exact: bool) 
     // What is zero in every run, such as a latency where no time passes, says nothing.
     let says = |metric: &&str| {
         let says = |value: f64| value != 0.0 || *metric == LOST_SHARE;
-        runs.iter().any(|run| value(run, metric).is_some_and(says))
+        let counts = |run: &&RunSummary| *metric != FLUSH || flush_share(run) > FLUSHES_MIN;
+        runs.iter().filter(counts).any(|run| value(run, metric).is_some_and(says))
     };
     let before = columns.len();
     for (metric, optional) in
@@ -146,6 +154,14 @@ fn columns(plan: &PlannedStudy, runs: &[RunSummary], shown: usize, exact: bool) 
         columns.push(metric_column(&runs[..shown], "iops", false, exact));
     }
     columns
+}
+
+/// Flushes, of all requests: what is neither read nor written nor discarded.
+fn flush_share(run: &RunSummary) -> f64 {
+    let of = |metric| value(run, metric).unwrap_or_default();
+    let others = (of("iops") + of("discard_iops")) * of("simulated_s");
+    let all = of("host_requests");
+    if all > 0.0 { 1.0 - others / all } else { 0.0 }
 }
 
 fn metric_column(runs: &[RunSummary], metric: &str, optional: bool, exact: bool) -> Column {

@@ -1,20 +1,23 @@
 //! The nearest valid name.
 
-/// The candidate that looks most like `name`, when one is close enough to be meant, or the only one
-/// that begins with it.
+/// The only candidate that begins with `name`, or the one that looks most like it, when that is
+/// close enough to be meant: of those that begin with it first.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
-    let candidates: Vec<&str> = candidates.into_iter().collect();
-    let scored = candidates.iter().map(|&candidate| (distance(candidate), candidate));
-    let (distance, candidate) = scored.min_by_key(|&(distance, _)| distance)?;
-    // A third of the letters may be wrong; beyond that a guess is noise.
-    if distance <= name.chars().count().max(3) / 3 {
-        return Some(candidate);
+    let begins = |c: &&str| lower.len() >= 3 && c.to_lowercase().starts_with(&lower);
+    let all: Vec<&str> = candidates.into_iter().collect();
+    let longer: Vec<&str> = all.iter().copied().filter(begins).collect();
+    if let [only] = longer[..] {
+        return Some(only);
     }
-    let mut longer =
-        candidates.into_iter().filter(|c| lower.len() >= 3 && c.to_lowercase().starts_with(&lower));
-    longer.next().filter(|_| longer.next().is_none())
+    // A third of the letters may be wrong; beyond that a guess is noise.
+    let most = name.chars().count().max(3) / 3;
+    let close = |of: Vec<&'a str>| {
+        let scored = of.into_iter().map(|candidate| (distance(candidate), candidate));
+        scored.min_by_key(|&(distance, _)| distance).filter(|&(distance, _)| distance <= most)
+    };
+    close(longer).or_else(|| close(all)).map(|(_, candidate)| candidate)
 }
 
 /// The candidate, of (name, meaning), that has most words of `name`: in its own name, or else in
@@ -102,5 +105,14 @@ mod tests {
         assert_eq!(nearest("slc2010", ["slc2008-msr", "slc2010-paper"]), Some("slc2010-paper"));
         assert_eq!(nearest("slc20", ["slc2008-msr", "slc2010-paper"]), None);
         assert_eq!(expected("x", []), "nothing here");
+    }
+
+    #[test]
+    fn what_was_begun_is_meant_before_what_is_alike() {
+        let names = ["samsung-860-evo", "samsung-980-pro-1tb"];
+        assert_eq!(nearest("samsung-980-pro", names), Some("samsung-980-pro-1tb"));
+        let two = ["samsung-860-evo", "samsung-980-pro-1tb", "samsung-980-pro-2tb"];
+        assert_eq!(nearest("samsung-980-pro", two), Some("samsung-980-pro-1tb"));
+        assert_eq!(nearest("WAF", ["waf_gc", "waf"]), Some("waf"));
     }
 }

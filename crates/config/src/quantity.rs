@@ -48,12 +48,11 @@ impl Duration {
     /// Says which units exist, or that nothing lasts for more than ten years: times are added to
     /// each other, and are to have room for the sum.
     pub fn parse(text: &str) -> Result<Duration, String> {
-        let time = parse_quantity(text, &DURATION_UNITS, "a duration", "25us")?;
-        if Nanos(time) > LONGEST {
+        let time = parse_quantity(text, &DURATION_UNITS, "a duration", "25us")?.map(Nanos);
+        time.filter(|time| *time <= LONGEST).map(Duration).ok_or_else(|| {
             let most = Duration(LONGEST);
-            return Err(format!("expected at most ten years ({most}), got \"{text}\""));
-        }
-        Ok(Duration(Nanos(time)))
+            format!("expected at most ten years ({most}), got \"{text}\"")
+        })
     }
 }
 
@@ -63,7 +62,9 @@ impl Size {
     /// # Errors
     /// Says which units exist.
     pub fn parse(text: &str) -> Result<Size, String> {
-        parse_quantity(text, &SIZE_UNITS, "a size", "4KiB").map(|n| Size(Bytes(n)))
+        let size = parse_quantity(text, &SIZE_UNITS, "a size", "4KiB")?;
+        size.map(|n| Size(Bytes(n)))
+            .ok_or_else(|| format!("expected a size below 16777216TiB, got \"{text}\""))
     }
 }
 
@@ -76,16 +77,18 @@ impl Rate {
         let size = text.trim().strip_suffix("/s");
         let size =
             size.ok_or_else(|| format!("expected a rate such as \"40MB/s\", got \"{text}\""));
-        parse_quantity(size?, &SIZE_UNITS, "a rate", "40MB/s").map(Rate)
+        let rate = parse_quantity(size?, &SIZE_UNITS, "a rate", "40MB/s")?;
+        rate.map(Rate).ok_or_else(|| format!("expected a rate below 16777216TiB/s, got \"{text}\""))
     }
 }
 
+/// The number in the smallest unit; nothing where that is more than any number here.
 fn parse_quantity(
     text: &str,
     units: &[(&str, u64)],
     what: &str,
     example: &str,
-) -> Result<u64, String> {
+) -> Result<Option<u64>, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_');
     let (number, unit) = text.split_at(split.unwrap_or(text.len()));
@@ -108,7 +111,12 @@ fn parse_quantity(
             .filter(|&n| n == 0.0 || n.round() > 0.0)
             .and_then(|n| (n.is_finite() && n < u64::MAX as f64).then_some(n.round() as u64)),
     };
-    exact.ok_or_else(|| format!("expected {what} such as \"{example}\", got \"{text}\""))
+    let too_much =
+        || digits.parse::<f64>().is_ok_and(|number| number * factor as f64 >= u64::MAX as f64);
+    if exact.is_none() && !too_much() {
+        return Err(format!("expected {what} such as \"{example}\", got \"{text}\""));
+    }
+    Ok(exact)
 }
 
 /// Write a value in the largest unit that divides it.
@@ -217,5 +225,18 @@ mod tests {
         assert_eq!(Duration::parse("0.0ns"), Ok(Duration(Nanos::ZERO)));
         let error = Duration::parse("1000000h").unwrap_err();
         assert_eq!(error, "expected at most ten years (87600h), got \"1000000h\"");
+    }
+
+    #[test]
+    fn too_much_is_no_wrong_form() {
+        for text in ["10000000000h", "99999999999999999999999s", "9999999999999.5h"] {
+            let error = Duration::parse(text).unwrap_err();
+            assert_eq!(error, format!("expected at most ten years (87600h), got \"{text}\""));
+        }
+        let error = Size::parse("16777216TiB").unwrap_err();
+        assert_eq!(error, "expected a size below 16777216TiB, got \"16777216TiB\"");
+        let error = Rate::parse("99999999999TiB/s").unwrap_err();
+        assert!(error.starts_with("expected a rate below 16777216TiB/s, got"), "{error}");
+        assert!(Duration::parse("..h").unwrap_err().contains("such as"));
     }
 }

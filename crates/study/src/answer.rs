@@ -31,6 +31,8 @@ const NAMED_MAX: usize = 4;
 const SENTENCES_MAX: usize = 2;
 /// What is told of a study that asks for nothing, if it is defined.
 const USUAL: [&str; 5] = ["crash_lost_share", "program_s", "iops", "waf", "latency_us_mean"];
+/// The same of runs that neither read nor write.
+const DISCARDS: &str = "discard_iops";
 
 /// What `runs` answer; nothing where no metric is defined.
 pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {
@@ -95,8 +97,21 @@ impl Answer {
 /// The metric: what the study says, or what it states first of all, or what is usual.
 fn asked(plan: &PlannedStudy, runs: &Runs) -> Option<String> {
     let stated = plan.header.answer.iter().map(|asked| asked.metric.as_str());
-    let all = stated.chain(plan.asked()).chain(USUAL);
+    let usual = USUAL.map(|metric| match metric {
+        "iops" if only_discards(runs) => DISCARDS,
+        metric => metric,
+    });
+    let all = stated.chain(plan.asked()).chain(usual);
     all.into_iter().find(|metric| is_defined(metric, runs)).map(String::from)
+}
+
+/// Whether there was something to do, and it was to discard.
+fn only_discards(runs: &Runs) -> bool {
+    let some = |metric: &str| {
+        let mut values = runs.iter().filter_map(|(_, metrics)| *metrics.get(metric)?);
+        values.any(|value| value > 0.0)
+    };
+    some(DISCARDS) && !some("iops")
 }
 
 fn is_defined(metric: &str, runs: &Runs) -> bool {
@@ -183,7 +198,7 @@ impl Cases {
                 self.spans(metric, high),
                 with(high)
             );
-            return ends + &self.growth(low, high) + &self.between(metric, &with);
+            return ends + &self.growth(metric, low, high) + &self.between(metric, &with);
         }
         let each: Vec<String> = (0..=last)
             .map(|index| format!("{} {}", self.spans(metric, index), with(index)))
@@ -191,8 +206,10 @@ impl Cases {
         let more = match self.factor(0, 1) {
             Some((low, high)) if last == 1 => {
                 let (more, less) = if low * high < 1.0 { (0, 1) } else { (1, 0) };
-                let by = factors(low, high, self.values.len());
-                format!("; {by} times as much {} as {}", with(more), with(less))
+                match factors(low, high, self.values.len()).as_str() {
+                    "1" => format!("; {}", self.same(metric, 0, 1)),
+                    by => format!("; {by} times as much {} as {}", with(more), with(less)),
+                }
             }
             _ => self.always().unwrap_or_default(),
         };
@@ -263,9 +280,18 @@ impl Cases {
     }
 
     /// By how much it changes from one label to another.
-    fn growth(&self, from: usize, to: usize) -> String {
+    fn growth(&self, metric: &str, from: usize, to: usize) -> String {
         let Some((low, high)) = self.factor(from, to) else { return String::new() };
-        format!(": by a factor of {}", factors(low, high, self.values.len()))
+        match factors(low, high, self.values.len()).as_str() {
+            "1" => format!(": {}", self.same(metric, from, to)),
+            by => format!(": by a factor of {by}"),
+        }
+    }
+
+    /// What a factor of 1 is: nothing, or too little for three digits.
+    fn same(&self, metric: &str, from: usize, to: usize) -> &'static str {
+        let same = self.spans(metric, from) == self.spans(metric, to);
+        if same { "no change" } else { "less than 1 % apart" }
     }
 
     /// Where it is more, or less, in the middle than at both ends of an axis of numbers.
@@ -417,6 +443,19 @@ mod tests {
             [&[1.0, 1.2], &[2.0, 1.6], &[1.0, 1.0], &[1.0, 1.0], &[1.0, 1.0], &[1.0]];
         let five = cases(&rows, &labels).change("device.by").unwrap();
         assert!(five.ends_with("-20 % to +20 % in 5 of 6 cases."), "{five}");
+    }
+
+    #[test]
+    fn a_factor_of_one_is_no_change() {
+        let sentence = |values: &[f64], labels: &[toml::Value]| {
+            cases(&[values], labels).sentence("iops", "device.by")
+        };
+        let ends = sentence(&[100.0, 100.0], &[1.into(), 4.into()]);
+        assert_eq!(ends, "iops goes from 100/s at by 1 to 100/s at by 4: no change");
+        let near = sentence(&[5740.0, 5760.0], &[1.into(), 4.into()]);
+        assert!(near.ends_with("5,760/s at by 4: less than 1 % apart"), "{near}");
+        let two = sentence(&[100.0, 100.0], &["ssd".into(), "disk".into()]);
+        assert_eq!(two, "iops is 100/s with ssd, 100/s with disk; no change");
     }
 
     #[test]

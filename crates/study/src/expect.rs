@@ -25,6 +25,9 @@ pub struct Verdict {
     pub expected: String,
     /// The same for people, with the run that it is of and how far it is off.
     pub measured: String,
+    /// False where it is of too few requests to say so, as `measured` tells.
+    #[serde(skip)]
+    pub is_evidence: bool,
 }
 
 /// An expectation needs bounds that make sense.
@@ -197,9 +200,11 @@ pub(crate) fn check(expect: &Expect, runs: &Runs) -> Verdict {
         (Some(_), Some(value)) => measured(expect, value),
     };
     let at = point.filter(|_| points.len() > 1).map(|(params, _)| at(params)).unwrap_or_default();
-    let measured = measured + &at + &expect.selection().too_few(runs);
+    let too_few = expect.selection().too_few(runs);
+    let is_evidence = too_few.is_empty();
+    let measured = measured + &at + &too_few;
     let (text, expected) = (expect.text.clone(), wanted(expect));
-    Verdict { text, ok, value, expected, measured }
+    Verdict { text, ok, value, expected, measured, is_evidence }
 }
 
 /// The value with its unit, and how far it is beyond its bounds.

@@ -49,6 +49,11 @@ pub fn find(name: &str) -> Result<(String, String), Failure> {
             // Of a part of a device: what it is of the whole.
             find(&format!("metric.{}", metrics::of_device(name)))
         }
+        (None, _) if let Some(kind) = kind(name) => {
+            Err(Failure::input(format!("`{name}` is a kind of things, and none of them"))
+                .expected("the name of one")
+                .help(format!("blocklab list {kind}")))
+        }
         (None, _) => {
             let paths = all.iter().map(|(path, _)| path.as_str());
             let names = paths.clone().chain(paths.map(last));
@@ -66,6 +71,15 @@ pub fn find(name: &str) -> Result<(String, String), Failure> {
             })
         }
     }
+}
+
+/// The kind that `name` is, as [`kinds`] has it: `parts` of `part`, too.
+fn kind(name: &str) -> Option<&'static str> {
+    let one = |kind: &str| match kind {
+        "studies" => name == "study",
+        kind => kind.strip_suffix('s') == Some(name),
+    };
+    kinds().into_iter().map(|(kind, _)| kind).find(|kind| *kind == name || one(kind))
 }
 
 /// (path, text) of everything that can be explained.
@@ -172,6 +186,14 @@ mod tests {
         let unknown = find("nul").unwrap_err().to_string();
         assert!(unknown.contains("did you mean `null`?"), "{unknown}");
         assert_eq!(find("fast.waf").unwrap(), find("metric.waf").unwrap());
+    }
+
+    #[test]
+    fn a_kind_is_listed() {
+        for (name, list) in [("gc", "gc"), ("device", "device"), ("study", "studies")] {
+            let error = find(name).unwrap_err();
+            assert_eq!(error.help, Some(format!("blocklab list {list}")), "{error}");
+        }
     }
 
     #[test]

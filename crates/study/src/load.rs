@@ -62,6 +62,7 @@ pub(crate) fn lay(
     let sweep = tree.get("sweep").cloned();
     let (mut late, mut within, mut set_axes) = (Vec::new(), Vec::new(), Vec::new());
     let sets = sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
+    within::check_names(&tree, &sets)?;
     let own = sets.iter().any(|(path, _)| own_command::is_set(&tree, path));
     let own = own.then(|| own_command::make_room(&mut tree));
     for (mut path, value) in sets {
@@ -360,6 +361,30 @@ mod tests {
         // Another key, and what holds where the axis chooses that name.
         for set in ["devices.a.ssd.part=mqsim-f", "devices.a.ssd.gc.fifo={}"] {
             assert!(lay(set).is_ok(), "{set}");
+        }
+    }
+
+    #[test]
+    fn a_label_that_is_not_there_is_refused() {
+        let text = "[devices]\na.ssd = {}\nb.ssd = {}\n[workloads.mail.pc]\n";
+        let lay = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+            lay("t", &Text::new("t", text), PathBuf::new(), &sets)
+        };
+        for (set, parts) in [
+            ("devices.c.ssd.gc=fifo", ["--set:1:1", "one of a, b", "--set 'devices.c={ ... }'"]),
+            ("devices.c.ssd.gc={ fifo = {} }", ["no `c` among the devices", "a, b", "help"]),
+            ("workloads.mial.pc.seed=1", ["among the workloads", "expected: mail", "`mail`?"]),
+        ] {
+            let error = lay(&[set]).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+        for sets in [
+            &["devices.c={ ssd = {} }", "devices.c.ssd.gc=fifo"][..],
+            &["devices.c.ssd={}"],
+            &["devices.b.ssd.gc=fifo"],
+        ] {
+            assert!(lay(sets).is_ok(), "{sets:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! `device.elevator.policy.deadline.fifo_batch` is set: the axis stays, and its `deadline` has that
 //! batch. A setting of `device.ssd` holds for those labelled devices that are an `ssd`.
 
-use config::Failure;
+use config::{Failure, names};
 use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::tree::{Data, Node};
@@ -62,6 +62,36 @@ pub(crate) fn check_label(tree: &Node, path: &[String], value: &Node) -> Result<
         .at(value.key.place())
         .expected("a key that is not swept")
         .help(format!("--set {axis}=... sets it of all, and ends the sweep")))
+}
+
+/// Refuse settings of labels that the study does not have: another device would be in it, with
+/// everything else as it is by default. One that is wanted is set as a whole table first.
+pub(crate) fn check_names(tree: &Node, sets: &[(Vec<String>, Node)]) -> Result<(), Failure> {
+    let mut wanted: Vec<&str> = Vec::new();
+    for (path, value) in sets {
+        let [several @ ("devices" | "workloads"), label, below @ ..] =
+            &path.iter().map(String::as_str).collect::<Vec<_>>()[..]
+        else {
+            continue;
+        };
+        let Some(there) = tree.get(several).filter(|there| !there.entries().is_empty()) else {
+            continue;
+        };
+        let known = there.get(label).is_some() || wanted.contains(label);
+        if !known && below.len() <= 1 && matches!(value.data, Data::Table(_)) {
+            wanted.extend(path.get(1).map(String::as_str));
+        } else if !known {
+            let labels = there.entries().iter().map(|(label, _)| label.as_str());
+            let labels = labels.chain(wanted.iter().copied());
+            let what = format!("{}: no `{label}` among the {several}", path.join("."));
+            let help = format!("another one is a whole table: --set '{several}.{label}={{ ... }}'");
+            return Err(Failure::input(what)
+                .at(value.key.place())
+                .expected(names::expected(label, labels))
+                .help(help));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a setting of all labelled devices, or workloads, holds for the one of this point.

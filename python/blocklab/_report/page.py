@@ -36,7 +36,8 @@ MAX_COLUMNS = 8
 
 _MAIN_METRICS = (
     "iops", "throughput_mb_s", "read_latency_us_p50", "read_latency_us_p99",
-    "write_latency_us_p50", "write_latency_us_p99", "latency_us_max", "waf", "utilisation_max",
+    "write_latency_us_p50", "write_latency_us_p99", "latency_us_max", "discard_iops",
+    "discard_latency_us_p99", "waf", "utilisation_max",
 )
 
 

@@ -14,6 +14,7 @@ from .. import _numbers as numbers
 _HEADLINES = {
     "read_latency_us_p99": "99 % of reads finish within",
     "write_latency_us_p99": "99 % of writes finish within",
+    "discard_latency_us_p99": "99 % of discards finish within",
     "latency_us_p99": "99 % of requests finish within",
     "waf": "Write amplification is",
     "throughput_mb_s": "Mean throughput is",

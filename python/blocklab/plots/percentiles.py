@@ -17,8 +17,8 @@ from . import Figure, _layout, _style
 #: Lines in one panel; more cannot be told apart at the line.
 MAX_LINES = 6
 HEIGHT = 210
-#: The operations drawn; flushes and discards are in the table.
-_OPS = ("read", "write")
+#: The operations drawn where there are any; flushes are in the table.
+_OPS = ("read", "write", "discard")
 _DASHES: list[list[int]] = [[1, 0], [6, 3], [2, 2]]
 _NINES = "format(100 * (1 - pow(10, -datum.value)), '.9~g')"
 #: The curve starts at this many nines (3 %): the very fastest request says little.
@@ -124,7 +124,8 @@ def _chart(panels: list[tuple[str, list[_Line]]], columns: int) -> _style.Drawin
     columns = min(len(panels), columns)
     width = {1: 780, 2: 345, 3: 216}[columns]
     charts = [
-        _panel(title, lines, width, ticks, nines, index % columns == 0)
+        _panel(title, lines, width, ticks, nines, index % columns == 0,
+               last=index + columns >= len(panels))
         for index, (title, lines) in enumerate(panels)
     ]
     rows = [
@@ -135,13 +136,16 @@ def _chart(panels: list[tuple[str, list[_Line]]], columns: int) -> _style.Drawin
 
 
 def _panel(
-    title: str, lines: list[_Line], width: int, ticks: list[float], nines: float, first: bool
+    title: str, lines: list[_Line], width: int, ticks: list[float], nines: float, first: bool,
+    *, last: bool,
 ) -> _style.Drawing:
+    """One panel; the `first` of a row and the `last` of a column say what the axes are."""
     x_ticks = [math.log10(2), *(float(n) for n in range(1, math.floor(nines) + 1))]
-    x = alt.X("x:Q", title=None).scale(domain=[0, nines], nice=False).axis(
+    x = alt.X("x:Q", title="percentile, in %" if last else None).scale(
+        domain=[0, nines], nice=False).axis(
         values=x_ticks, labelExpr=_NINES, grid=True, labelOverlap="greedy", labelFontSize=10)
     room = (ticks[-1] / ticks[0]) ** (7 / HEIGHT)  # for the upper half of the top label
-    y = alt.Y("y:Q", title=None).scale(
+    y = alt.Y("y:Q", title="latency (log scale)" if first else None).scale(
         type="log", domain=[ticks[0], ticks[-1] * room], nice=False).axis(
         values=ticks, labelExpr=_style.MICROS_EXPR, labels=first)
     rows = [
@@ -176,7 +180,8 @@ def _finding(data: RunDirectory) -> str:
     """The headline: how far apart the first axis's values are, or the shape of the one curve."""
     name, word = next(
         (pair for pair in (("read_latency_us_p99", "p99 of reads"),
-                           ("write_latency_us_p99", "p99 of writes"))
+                           ("write_latency_us_p99", "p99 of writes"),
+                           ("discard_latency_us_p99", "p99 of discards"))
          if all(run.metric(pair[0]) is not None for run in data.runs)),
         ("latency_us_p99", "p99"),
     )

@@ -1,4 +1,6 @@
-"""Throughput over time: reads, and writes below them, each upwards from an axis of its own."""
+"""Throughput over time: reads, writes and discards below each other, each upwards from an axis of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ from .. import _numbers as numbers
 from ..rundir import Run, RunDirectory
 from . import Figure, _layout, _style
 
-# Of a run's panel; reads and writes share it.
+# Of a run's panel; reads and writes share it, and discards come on top.
 HEIGHT = 108
-_OPS = ("read", "write")
+_STRIP_MIN = HEIGHT // 2
+#: The operations drawn where there are any.
+_OPS = ("read", "write", "discard")
 #: Intervals of a run, at most.
 _BINS_MAX = 400
 
@@ -27,7 +31,7 @@ def draw(data: RunDirectory) -> Figure | None:
         return None
     grid = _layout.grid(data)
     columns = grid.width
-    width = {1: 800, 2: 360, 3: 216}[columns]
+    width = {1: 785, 2: 342, 3: 198}[columns]
     rows = [
         alt.hconcat(
             *(_panel(table, panel, _peers(grid, panel), width) for panel in row),
@@ -39,10 +43,10 @@ def draw(data: RunDirectory) -> Figure | None:
         subtitle=f"MB/s (10⁶ bytes) completed in each of up to {_BINS_MAX} intervals; the "
         "numbers are means",
         svg=_style.svg(alt.vconcat(*rows, spacing=16), "throughput"),
-        how="Reads and writes have an axis each, both upwards. "
+        how="Reads, writes and discards have an axis each, all upwards. "
         "Panels of one workload share their scales. A device that falls behind the recorded "
         "arrivals shows lower, longer hills.",
-        alt="Read and write throughput over time. " + _finding(data) + ".",
+        alt="Throughput over time by operation. " + _finding(data) + ".",
         data="series.parquet",
         note=grid.note,
     )
@@ -105,7 +109,7 @@ def _panel(
     strips = [
         _strip(mine.filter(pl.col("op") == op), op, _most(column, op), end,
                panel.run.metric(f"{op}_mb_s"), last=op == ops[-1])
-        .properties(width=width, height=HEIGHT // len(ops))
+        .properties(width=width, height=max(HEIGHT // len(ops), _STRIP_MIN))
         for op in ops
     ]
     strips[0] = strips[0].properties(title=_layout.shorten(panel.title, width + 60))
@@ -118,9 +122,10 @@ def _strip(
     """One operation of one run; the last one has the time below it."""
     unit, scale = _style.time_unit(end)
     label = f"format(datum.value, '~g') + ' {unit}'"
-    x = alt.X("t:Q", title=None).scale(domain=[0, end / scale], nice=False).axis(
+    x = alt.X("t:Q", title="time" if last else None).scale(
+        domain=[0, end / scale], nice=False).axis(
         grid=False, tickCount=4, labelExpr=label, labelFlush=True, labels=last, ticks=last)
-    y = alt.Y("v:Q", title=None).scale(domain=[0, high or 1.0], nice=True).axis(
+    y = alt.Y("v:Q", title="MB/s").scale(domain=[0, high or 1.0], nice=True).axis(
         tickCount=2, labelExpr="format(datum.value, '~g')")
     colour = _style.OPS[op]
     rows: list[dict[str, Any]] = [
@@ -143,22 +148,26 @@ def _most(table: pl.DataFrame, op: str) -> float:
 
 
 def _finding(data: RunDirectory) -> str:
-    rates = [pair for pair in _layout.means(data.runs, "throughput_mb_s") if pair[1]]
+    name, word = "throughput_mb_s", "Mean throughput"
+    rates = [pair for pair in _layout.means(data.runs, name) if pair[1]]
+    if not rates:
+        name, word = "discard_mb_s", "Mean throughput of discards"
+        rates = [pair for pair in _layout.means(data.runs, name) if pair[1]]
     if not rates:
         return "Throughput over time"
     axes = list(data.axes)
     best, worst = (chosen(rates, key=lambda pair: pair[1]) for chosen in (max, min))
     if len(rates) == 1:
-        return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])}"
+        return f"{word} {numbers.metric(name, best[1])}"
     if worst[1] > 0.97 * best[1] and "device" not in axes:
         where = _layout.everywhere(data.runs)
-        return f"Mean throughput {numbers.metric('throughput_mb_s', best[1])} {where}"
+        return f"{word} {numbers.metric(name, best[1])} {where}"
     by_column: dict[str, list[float]] = {}
     for run, rate in rates:
         rest = [axis for axis in axes if axis != "device"]
         by_column.setdefault(_layout.name_of(run, rest), []).append(rate)
     if "device" in axes and all(max(v) < 1.03 * min(v) for v in by_column.values()):
         return "Every device keeps up: the throughput is the workload's, not the device's"
-    return (f"Mean throughput runs from {numbers.metric('throughput_mb_s', worst[1])} "
-            f"({_layout.name_of(worst[0], axes)}) to {numbers.metric('throughput_mb_s', best[1])} "
+    return (f"{word} runs from {numbers.metric(name, worst[1])} "
+            f"({_layout.name_of(worst[0], axes)}) to {numbers.metric(name, best[1])} "
             f"({_layout.name_of(best[0], axes)})")

@@ -34,6 +34,7 @@ def draw(data: RunDirectory) -> Figure | None:
     grid = _layout.grid(data)
     canvas = _frame.Canvas(_WIDTH)
     _frame.scale_key(canvas, _WIDTH, 10, "0 %", "100 % busy")
+    canvas.text(0, 14, _rows_in_words(table))
     width = (_WIDTH - _LEFT * grid.width - _GAP * (grid.width - 1)) / grid.width
     most = _TALLEST if len(grid.rows) <= 2 else _TALLEST_OF_MANY
     y = 20.0
@@ -111,6 +112,17 @@ def _rows(mine: pl.DataFrame) -> list[_Row]:
         _Row(key[0] if several else "", key[1], rows[key])
         for key in sorted(rows, key=lambda key: (key[0], order[key[1]]))
     ]
+
+
+def _rows_in_words(table: pl.DataFrame) -> str:
+    """What the rows are, for who sees the picture alone."""
+    within = ""
+    for mine in table.partition_by("run"):
+        rows = _rows(mine)
+        die = next((row for row in rows if row.name.startswith("die ")), None)
+        if die and any(row.group == die.group and row.name == "bus" for row in rows):
+            within = "; the top row of a channel is its bus, those below are its dies"
+    return "busy share of each unit over time" + within
 
 
 def _outside(units: Iterable[str]) -> str:

@@ -54,6 +54,9 @@ fn settings_are_checked_like_the_study() {
     let set = |setting| Test::study(STUDY).args(&["--set", setting]);
     set("device.null.latencey=1us").refuses(&["--set:1:1", "did you mean `latency`?"]);
     set("device.null.latency=fast").refuses(&["--set:1:21", "known: ns, us, ms"]);
+    set("run.time=10000000000h").refuses(&["--set:1:10", "at most ten years (87600h)"]);
+    let begun = ["did you mean `samsung-980-pro-1tb`?"];
+    set("device={ ssd = { part = \"samsung-980-pro\" } }").refuses(&begun);
     set("device").refuses(&["there is no `=`", "key=value"]);
 }
 

@@ -34,6 +34,9 @@ fn a_bare_name_is_enough_where_it_is_unique() {
         "latency = a duration with a unit, such as \"25us\"; default 10us\n      Time from";
     assert!(null.contains(latency), "{null}");
     Test::new().args(&["explain", "gredy"]).refuses(&["did you mean `greedy`?"]);
+    let kind = ["`gc` is a kind of things", "help: blocklab list gc"];
+    Test::new().args(&["explain", "gc"]).refuses(&kind);
+    Test::new().args(&["explain", "device"]).refuses(&["help: blocklab list device"]);
     Test::new().args(&["list", "part"]).refuses(&["did you mean `parts`?"]);
 }
 

@@ -61,6 +61,70 @@ fn a_failing_expectation_is_exit_code_1() {
 }
 
 #[test]
+fn what_holds_without_evidence_is_told() {
+    let few = STUDY.replace("requests = 5000", "requests = 500");
+    let expect = |text: &str, metric: &str, bound: &str| {
+        format!("[[expect]]\ntext = \"{text}\"\nmetric = \"{metric}\"\n{bound}\n")
+    };
+    let (bare, sure) =
+        (expect("p99", "latency_us_p99", "max = 99"), expect("i", "iops", "min = 1"));
+    let wrong = expect("slow", "iops", "max = 1");
+    let said = |expects: &[&String]| {
+        let expects: String = expects.iter().map(|text| text.as_str()).collect();
+        Test::study(&format!("{few}{expects}")).run().stdout
+    };
+    let one = said(&[&bare]);
+    assert!(one.starts_with("Sound: as expected, without evidence\n"), "{one}");
+    let counted = "a run has 500 such requests, and this percentile takes 1,000";
+    let line = format!("  p99: 10 us; no evidence yet: {counted}; expected ");
+    assert!(one.contains(&line), "{one}");
+    let two = said(&[&bare, &sure]);
+    assert!(two.starts_with("Sound: as expected; 2 hold, 1 of them without evidence\n"), "{two}");
+    assert!(two.contains(&line) && !two.contains("  i: "), "{two}");
+    let three = said(&[&bare, &wrong]);
+    let heading = "NOT as expected, 1 of 2 expectations fail; 1 holds, without evidence\n";
+    assert!(three.contains(heading) && three.contains(&line), "{three}");
+    assert!(said(&[&sure, &sure]).contains("as expected, all 2 expectations hold\n"));
+}
+
+#[test]
+fn discards_are_answered_and_have_columns() {
+    let said = |job: &str| {
+        let study = "[device.null]\nlatency = \"10us\"\n[workload.fio]\nfile = \"t.fio\"\n\
+                     [run]\nrequests = 5000\n";
+        Test::study(study).file("t.fio", job).run().stdout
+    };
+    let trims = said("[t]\nrw=randtrim\nbs=4k\n");
+    assert!(trims.contains("discard_iops is 100,000/s."), "{trims}");
+    let lines: Vec<&str> = trims.lines().collect();
+    let at = lines.iter().position(|line| line.contains("discards/s")).expect("a heading");
+    assert!(lines[at].contains("discard p99 us") && !lines[at].contains("IOPS"), "{trims}");
+    assert!(lines[at + 1].contains("100000"), "{trims}");
+    let both = said("[w]\nrw=randwrite\nrate_iops=1000\n[t]\nrw=randtrim\nrate_iops=5000\n");
+    let heading = both.lines().find(|line| line.contains("IOPS")).expect("a heading");
+    assert!(heading.contains("discards/s") && heading.contains("discard p99 us"), "{both}");
+    assert!(both.starts_with("study") && both.contains("\niops is "), "{both}");
+    assert!(!said("[r]\nrw=randread\n").contains("discard"));
+}
+
+/// A write that a flush follows is done when that is.
+#[test]
+fn flushes_have_a_column_where_they_are_many() {
+    let said = |fsync: u32| {
+        let study = format!(
+            "[device.ssd]\npart = \"tlc-3d-96\"\n[workload.fio]\nrw = \"randwrite\"\n\
+             bs = \"4KiB\"\nfsync = {fsync}\n[run]\nrequests = 2000\n"
+        );
+        Test::study(&study).run().stdout
+    };
+    let each = said(1);
+    assert!(each.contains("flush p99 us"), "{each}");
+    assert!(!each.contains("discard"), "{each}");
+    let seldom = said(200);
+    assert!(!seldom.contains("flush"), "{seldom}");
+}
+
+#[test]
 fn each_axis_and_what_is_asked_for_has_a_column() {
     let sweep = "[sweep]\n\"device.null.latency\" = [\"1us\", \"2us\", \"3us\", \"4us\"]\n\
                  \"workload.fio.iodepth\" = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\n\

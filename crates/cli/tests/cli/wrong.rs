@@ -33,7 +33,7 @@ const REPLACED: [(&str, &str, &[&str]); 34] = [
     ("10us", "10", &["study.toml:5:11", "with a unit, such as \"25us\""]),
     ("10us", "-10us", &["study.toml:5:11", "\"-10us\" is negative"]),
     ("10us", "10 days", &["study.toml:5:11", "known: ns, us, ms, s, min, h"]),
-    ("10us", "99999999999999h", &["study.toml:5:11", "a duration such as \"25us\""]),
+    ("10us", "99999999999999h", &["study.toml:5:11", "at most ten years (87600h)"]),
     ("latency = \"10us\"", "capacity = \"10\"", &["study.toml:5:12", "such as \"4KiB\""]),
     ("latency = \"10us\"", "capacity = \"1000B\"", &["study.toml:5:12", "whole sectors of 512"]),
     ("latency = \"10us\"", "capacity = \"0B\"", &["study.toml:5:12", "whole sectors of 512"]),

@@ -95,8 +95,12 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
         let all: Vec<Entry> = inherited.iter().chain(&section.entries).copied().collect();
         reader.apply(&mut options, &all)?;
         options.check().map_err(|(key, message)| {
-            let line = all.iter().rev().find(|e| e.key == key).map_or(section.line, |e| e.line);
-            reader.error(line, 1, format!("job \"{}\": {message}", section.name))
+            let found = all.iter().rev().find(|e| e.key == key || same_key(key, e.key));
+            let line = found.map_or(section.line, |e| e.line);
+            let base = all.iter().rev().find(|e| e.key == "kb_base").and_then(|e| e.value);
+            let is_usual = base.is_none_or(|base| base == "1024");
+            let units = found.filter(|_| is_usual).and_then(decimal).unwrap_or_default();
+            reader.error(line, 1, format!("job \"{}\": {message}{units}", section.name))
         })?;
         file.notes.extend(engine::limit_depth(section.name, &mut options));
         file.jobs.push(JobSpec { name: section.name.into(), options, given });
@@ -255,6 +259,19 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// What a size of `4KiB` is, whose name is that of another number everywhere else.
+fn decimal(entry: &Entry) -> Option<String> {
+    let mut sizes = entry.value?.split([',', '-', ':', '/']).map(str::trim);
+    let size = sizes.find(|size| {
+        let lower = size.to_ascii_lowercase();
+        lower.ends_with("ki") || lower.ends_with("kib")
+    })?;
+    let number = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let value = Value { text: Some(size), dialect: Dialect::Job { kb_base: 1024 } };
+    let bytes = value.bytes().ok()?;
+    Some(format!("; {size} is {bytes} bytes in a job file, as in fio: {number}k is binary"))
 }
 
 /// True when both names mean one key.

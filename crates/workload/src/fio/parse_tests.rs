@@ -71,6 +71,11 @@ fn a_wrong_file_names_line_value_and_cure() {
         ("[a]\nruntime=1.5s", "job.fio:2:9: runtime: expected a whole time with one of us, ms"),
         ("[a]\nrwmixread=101", "expected a whole number from 0 to 100, got \"101\""),
         ("[a]\nbs=1000", "job.fio:2:1: job \"a\": block sizes are multiples of 512 bytes"),
+        (
+            "[a]\nrw=read\nblocksize=4KiB",
+            "job.fio:3:1: job \"a\": block sizes are multiples of 512 bytes on a block device; \
+             4KiB is 4000 bytes in a job file, as in fio: 4k is binary",
+        ),
         ("[a]\nbs=", "job.fio:2:4: bs: expected a value after `=`"),
         ("[a]\nbssplit=4k/60:8k/60", "add up to 120, more than 100"),
         ("[a]\nbsrange=4k", "expected a range such as 4k-64k"),
