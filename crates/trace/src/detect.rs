@@ -33,6 +33,8 @@ struct Backward {
     by: Nanos,
 }
 
+/// Some requests may well come at once.
+const ENOUGH: u64 = 100;
 /// No drive that was recorded was asked more often.
 const GAP_MIN: Nanos = Nanos::from_micros(1);
 
@@ -222,7 +224,7 @@ impl Trace {
     /// Whole milliseconds of DiskSim's, taken for nanoseconds.
     fn too_quick(&self) -> Option<String> {
         let span = self.backward.latest.since(self.origin?);
-        let dense = self.timed > 1 && span.0 < (self.timed - 1) * GAP_MIN.0;
+        let dense = self.timed >= ENOUGH && span.0 < (self.timed - 1) * GAP_MIN.0;
         let nanoseconds = matches!(self.format, TraceFormat::Mqsim(_));
         (nanoseconds && dense).then(|| {
             format!(

@@ -277,7 +277,7 @@ fn a_forced_format_overrules_the_content() {
 #[test]
 fn whole_milliseconds_taken_for_nanoseconds_are_told() {
     for (step, told) in [(5, true), (5_000_000, false)] {
-        let lines: String = (0..20).map(|n| format!("{} 0 {} 8 0\n", n * step, 8 * n)).collect();
+        let lines: String = (0..200).map(|n| format!("{} 0 {} 8 0\n", n * step, 8 * n)).collect();
         let (trace, _) = read_bytes(lines.as_bytes(), None).unwrap();
         let remarks = trace.remarks();
         assert_eq!(remarks.iter().any(|it| it.contains("disksim")), told, "{remarks:?}");

@@ -114,7 +114,8 @@ fn the_idle_class_waits_until_nobody_else_asks() {
     assert_eq!(rig.times(), [(0, 0), (9_000, 1_000_000)]);
 }
 
-/// Somebody of the idle class keeps nobody waiting that comes when its one request is through.
+/// Somebody of the idle class keeps nobody waiting for longer than the four requests of his that
+/// are sent while he is alone.
 #[test]
 fn the_idle_class_is_in_nobodys_way() {
     let mut rig = Rig::new(&policy(), Medium::fixed(1000));
@@ -123,13 +124,13 @@ fn the_idle_class_is_in_nobodys_way() {
     rig.until_us(500);
     for nth in 0..40 {
         let lba = Lba(1_000_000 + 1000 * nth);
-        rig.submit(Request { process: 2 + nth as u32, priority, ..Request::read(lba, 8) });
+        rig.submit(Request { process: 2, priority, ..Request::read(lba, 8) });
     }
     rig.until_us(20_000);
     rig.read(1, 8, 8);
     rig.host.drain();
     let read = rig.times().into_iter().find(|&(_, lba)| lba == 8);
-    assert!(read.is_some_and(|(us, _)| us <= 21_000), "{:?}", rig.times());
+    assert!(read.is_some_and(|(us, _)| us <= 25_000), "{:?}", rig.times());
 }
 
 #[test]
