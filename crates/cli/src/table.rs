@@ -3,7 +3,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
-use study::{Failure, PlannedStudy, RunSummary};
+use study::{Failure, PlannedStudy, RunSummary, metrics};
 
 /// Runs up to this number are shown when not all are asked for.
 const ROWS_MAX: usize = 40;
@@ -141,7 +141,7 @@ fn columns(plan: &PlannedStudy, runs: &[RunSummary], shown: usize, exact: bool) 
     // What is zero in every run, such as a latency where no time passes, says nothing.
     let says = |metric: &&str| {
         let says = |value: f64| value != 0.0 || *metric == LOST_SHARE;
-        let counts = |run: &&RunSummary| *metric != FLUSH || flush_share(run) > FLUSHES_MIN;
+        let counts = |run: &&RunSummary| *metric != FLUSH || flushes_often(run);
         runs.iter().filter(counts).any(|run| value(run, metric).is_some_and(says))
     };
     let before = columns.len();
@@ -156,12 +156,10 @@ fn columns(plan: &PlannedStudy, runs: &[RunSummary], shown: usize, exact: bool) 
     columns
 }
 
-/// Flushes, of all requests: what is neither read nor written nor discarded.
-fn flush_share(run: &RunSummary) -> f64 {
-    let of = |metric| value(run, metric).unwrap_or_default();
-    let others = (of("iops") + of("discard_iops")) * of("simulated_s");
-    let all = of("host_requests");
-    if all > 0.0 { 1.0 - others / all } else { 0.0 }
+/// Whether flushes are more than a few of a run's requests.
+fn flushes_often(run: &RunSummary) -> bool {
+    let flushes = metrics::flushes(&run.metrics).zip(value(run, "host_requests"));
+    flushes.is_some_and(|(flushes, all)| flushes > FLUSHES_MIN * all)
 }
 
 fn metric_column(runs: &[RunSummary], metric: &str, optional: bool, exact: bool) -> Column {

@@ -32,8 +32,7 @@ fn count(metric: &str, run: &Metrics) -> Option<f64> {
         return of(&format!("{kind}dispatched"));
     }
     if kind == "flush_" {
-        let others = of("iops")? + of("discard_iops").unwrap_or_default();
-        return Some(of(metrics::REQUESTS)? - others * of(metrics::TIME)?);
+        return metrics::flushes(run);
     }
     // A job has a time of its own.
     let job = kind.rfind('.').map_or("", |dot| &kind[..=dot]);

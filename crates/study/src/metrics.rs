@@ -200,6 +200,13 @@ pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     .help("blocklab list metrics"))
 }
 
+/// Flushes, which have no rate: what is neither read nor written nor discarded of all requests.
+pub fn flushes(run: &Metrics) -> Option<f64> {
+    let of = |name: &str| run.get(name).copied().flatten();
+    let others = of("iops")? + of("discard_iops").unwrap_or_default();
+    Some(of(REQUESTS)? - others * of(TIME)?)
+}
+
 /// A declared metric of what was counted, levels as they are now; `None` where it is undefined.
 pub fn value(counters: &Counters, name: &str) -> Option<f64> {
     let metric = counted::declared().find(|metric| metric.name == name)?;

@@ -114,9 +114,6 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
 
 /// Cut the power. What the drive does by itself until then it has done.
 fn cut(device: &mut dyn Device, at: Nanos) {
-    let mut answered = Completions::new();
-    while let Some(next) = device.next_event().filter(|&next| next <= at) {
-        device.advance(next, &mut answered);
-    }
+    while device.advance_until(at, &mut Completions::new()).is_some() {}
     device.power_fail(at);
 }

@@ -57,19 +57,19 @@ impl Cuts {
             }
             Cuts::AtFlush => distinct(at_flushes(replay()?, progress)?.into_iter().filter(inside)),
         };
-        if moments.is_empty()
-            && matches!(self, Cuts::AtFlush)
-            && steps.iter().any(|step| inside(&Nanos(step.at().0)))
-        {
-            return Err(Failure::input("the drive was sent no flush while the command ran")
+        if !moments.is_empty() {
+            return Ok(moments);
+        }
+        // Only flushes may be missing where something was asked.
+        let asked = steps.iter().any(|step| inside(&Nanos(step.at().0)));
+        Err(if asked {
+            Failure::input("the drive was sent no flush while the command ran")
                 .expected("a command that syncs, before a drive that announces a volatile cache")
-                .help("--cuts NUMBER, which needs no flush"));
-        }
-        if moments.is_empty() {
-            return Err(Failure::input("the device was asked nothing while the command ran")
-                .expected("a command that writes to /mnt, or to /dev/vda without --mkfs"));
-        }
-        Ok(moments)
+                .help("--cuts NUMBER, which needs no flush")
+        } else {
+            Failure::input("the device was asked nothing while the command ran")
+                .expected("a command that writes to /mnt, or to /dev/vda without --mkfs")
+        })
     }
 }
 

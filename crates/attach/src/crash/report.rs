@@ -245,15 +245,12 @@ impl Report {
 
     /// At how many moments the worst look came to each verdict, in their order.
     pub fn worst(&self) -> [usize; 4] {
-        let mut worst: BTreeMap<u64, usize> = BTreeMap::new();
-        for cut in &self.cuts {
-            let of = Verdict::ALL.iter().position(|verdict| *verdict == cut.verdict);
-            let of = of.expect("all verdicts are listed");
-            worst.entry(cut.at_ns).and_modify(|so_far| *so_far = of.max(*so_far)).or_insert(of);
+        let mut worst: BTreeMap<u64, Verdict> = BTreeMap::new();
+        for CutReport { at_ns, verdict, .. } in &self.cuts {
+            let so_far = worst.entry(*at_ns).or_insert(*verdict);
+            *so_far = (*so_far).max(*verdict);
         }
-        let mut counts = [0; 4];
-        worst.values().for_each(|&of| counts[of] += 1);
-        counts
+        Verdict::ALL.map(|verdict| worst.values().filter(|worst| **worst == verdict).count())
     }
 
     /// How many moments were looked at.

@@ -82,11 +82,17 @@ impl Bfq {
     /// A process's bio comes at the place where another one works: its queue is joined before there
     /// is a request.
     pub(super) fn join_by_bio(&mut self, pool: &Pool, process: u32, what: &Request) {
-        let mut own = self.processes[process as usize].queue(what.is_sync());
+        let own = self.processes[process as usize].queue(what.is_sync());
         if own == NONE {
             return;
         }
-        let Some(partner) = self.partner(pool, own, what) else { return };
+        if let Some(partner) = self.partner(pool, own, what) {
+            self.join_up_to(process, own, partner);
+        }
+    }
+
+    /// The process leaves its queue for the one that was planned, and so on, up to `partner`.
+    pub(super) fn join_up_to(&mut self, process: u32, mut own: u32, partner: u32) {
         while own != partner && self.processes[process as usize].waited == own {
             own = self.join_with_planned(process, own);
         }

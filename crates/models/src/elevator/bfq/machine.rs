@@ -227,11 +227,7 @@ impl Bfq {
     pub(super) fn join_at_insert(&mut self, pool: &Pool, queue: u32, rq: u32) -> u32 {
         let what = pool[rq].what;
         let Some(partner) = self.partner(pool, queue, &what) else { return queue };
-        let process = pool[rq].owner;
-        let mut own = queue;
-        while own != partner && self.processes[process as usize].waited == own {
-            own = self.join_with_planned(process, own);
-        }
+        self.join_up_to(pool[rq].owner, queue, partner);
         // Only now: what is joined before its first request is raised when it is split again.
         self.queues[queue as usize].new = false;
         partner

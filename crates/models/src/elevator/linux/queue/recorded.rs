@@ -249,7 +249,10 @@ impl Model {
             }
             QueueAction::Inserted => self.hand_over(time, request),
             QueueAction::Dispatched => self.dispatched(time, request),
-            QueueAction::Completed => self.completed(time, request),
+            QueueAction::Completed => {
+                self.completed(time, request);
+                self.end_processes(time, request);
+            }
         }
         // Whom it waits for may have come.
         if self.holds_back {
@@ -366,8 +369,9 @@ impl Model {
     }
 
     /// Processes that have had their last answer.
-    fn end_processes(&mut self, now: Nanos, first: u64, end: u64) {
-        let over = |&(_, lba): &(u32, u64)| (first..end).contains(&lba);
+    fn end_processes(&mut self, now: Nanos, answered: Request) {
+        let range = answered.lba.0..answered.end().0;
+        let over = |&(_, lba): &(u32, u64)| range.contains(&lba);
         while let Some(index) = self.ending.iter().position(over) {
             let (process, _) = self.ending.swap_remove(index);
             self.queue.policy.ended(now, &self.queue.pool, process);
@@ -380,14 +384,13 @@ impl Model {
             return;
         }
         let known = (request.lba.0, request.sectors);
-        let (first, end) = (request.lba.0, request.end().0);
         if let Some(index) = self.alone_out.iter().position(|&alone| alone == known) {
             self.alone_out.swap_remove(index);
-            self.end_processes(now, first, end);
             return;
         }
         // Of the model's requests all are completed that end in this one: it may have sent them in
         // other pieces.
+        let (first, end) = (request.lba.0, request.end().0);
         self.early.add(first, end);
         let touched = self.out.range(..end).filter(|&(_, &(other_end, _))| other_end > first);
         let touched: Vec<(u64, u64)> = touched.map(|(&from, &(to, _))| (from, to)).collect();
@@ -399,7 +402,6 @@ impl Model {
         }
         let until = self.really_out.remove(&first).unwrap_or(now);
         self.catch_up(now, first, end, until);
-        self.end_processes(now, first, end);
     }
 
     fn finish(&mut self, now: Nanos, first: u64) {
