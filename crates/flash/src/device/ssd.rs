@@ -532,8 +532,8 @@ impl Device for Ssd {
         self.controller.advance_until(until, out)
     }
 
-    fn power_fail(&mut self, _now: Nanos) -> Survivors {
-        self.controller.power_fail()
+    fn power_fail(&mut self, now: Nanos) -> Survivors {
+        self.controller.power_fail(now)
     }
 
     fn apply(&mut self, request: &Request) {

@@ -174,13 +174,13 @@ impl Controller {
     }
 
     /// Lose the power: what was not programmed is gone, what it superseded is back.
-    pub fn power_fail(&mut self) -> Survivors {
+    pub fn power_fail(&mut self, now: Nanos) -> Survivors {
         let unfinished: Vec<u64> = self.requests.iter().filter(|p| p.used).map(|p| p.id).collect();
         let lost = match &mut self.buffer.0 {
             Some(buffer) => buffer.power_fail(|id| !unfinished.contains(&id.0)),
             None => Vec::new(),
         };
-        let (ending, _) = self.nand.power_fail();
+        let (ending, _) = self.nand.power_fail(now);
         ending.iter().for_each(|&op| self.executed(op, op.from()));
         self.flash.power_fail();
         let rebuilt = self.mapping.rebuild(&mut self.flash);

@@ -17,8 +17,11 @@ use super::timing::{MultiPlane, Phases, Timing};
 mod cache;
 mod channel;
 mod queue;
+mod suspend;
+#[cfg(test)]
+mod tests;
 
-use channel::Channel;
+use channel::{Channel, Transfer};
 use queue::{Entry, List, NIL, Slab};
 
 /// Who is told when an operation ends; the NAND model does not look at it.
@@ -113,6 +116,9 @@ struct Die {
     current: Group,
     /// Reads whose data are in the cache register on their way out ([`Timing::cache_read`]).
     sending: Group,
+    /// When the command of the present array phase, and its data, began to come in; the start of
+    /// that phase when the channel told of it itself.
+    sent: Nanos,
     array_start: Nanos,
     array_end: Nanos,
     /// What a read pushed aside, and its remaining array time.
@@ -150,6 +156,7 @@ snapshot_fields!(Die {
     background,
     current,
     sending,
+    sent,
     array_start,
     array_end,
     suspended,
@@ -243,11 +250,11 @@ impl Nand {
 
     /// The power failed. Programs and erases whose array phase has begun end: a drive holds its
     /// energy that long. Everything else is forgotten. Returns both, each oldest first.
-    pub fn power_fail(&mut self) -> (Vec<FlashOp>, Vec<FlashOp>) {
+    pub fn power_fail(&mut self, now: Nanos) -> (Vec<FlashOp>, Vec<FlashOp>) {
         let mut ending = Vec::new();
         for die in &mut self.dies {
-            let running = (die.state == State::Array && die.current.kind != Kind::Read)
-                .then_some(die.current);
+            let begun = die.state == State::Array && die.array_start <= now;
+            let running = (begun && die.current.kind != Kind::Read).then_some(die.current);
             for group in running.into_iter().chain(die.suspended.map(|(group, _)| group)) {
                 let mut slot = group.head;
                 while slot != NIL {
@@ -323,12 +330,13 @@ impl Nand {
         }
     }
 
-    fn start_array(&mut self, index: u32, time: Nanos, now: Nanos, events: &mut EventHeap) {
+    /// The array phase of what the die has begun starts at `start`.
+    fn start_array(&mut self, index: u32, time: Nanos, start: Nanos, events: &mut EventHeap) {
         let die = &mut self.dies[index as usize];
         let time = time + std::mem::take(&mut die.penalty);
         die.state = State::Array;
-        die.array_start = now;
-        die.array_end = now + time;
+        (die.sent, die.array_start) = (start, start);
+        die.array_end = start + time;
         die.busy[die.current.kind as usize] += time.0;
         let payload = Event::Array { die: index, generation: die.generation }.pack();
         match die.current.kind {
@@ -336,31 +344,6 @@ impl Nand {
             Kind::Program => events.push_lane(PROGRAM_LANE, die.array_end, payload),
             _ => events.push(die.array_end, payload),
         }
-    }
-
-    /// A read waits while the die programs or erases: push that aside if it is allowed and pays.
-    fn try_suspend(&mut self, index: u32, now: Nanos, events: &mut EventHeap) {
-        let die = &mut self.dies[index as usize];
-        let cost = match die.current.kind {
-            Kind::Read => None,
-            Kind::Program | Kind::CopyBack if self.programs_hold => None,
-            Kind::Program | Kind::CopyBack => self.timing.program_suspend,
-            Kind::Erase => self.timing.erase_suspend,
-        };
-        let remaining = die.array_end.since(now);
-        // It goes on until it can be suspended: that much less remains.
-        let early = (die.array_start + self.timing.suspend_after).0.saturating_sub(now.0);
-        let pays = |&cost: &Nanos| die.suspended.is_none() && cost.0 + early < remaining.0;
-        let Some(cost) = cost.filter(pays) else {
-            return;
-        };
-        let remaining = Nanos(remaining.0 - early);
-        die.busy[die.current.kind as usize] -= remaining.0;
-        die.suspended = Some((die.current, remaining));
-        die.generation = die.generation.wrapping_add(1);
-        die.penalty = cost + Nanos(early);
-        die.state = State::Idle;
-        self.dispatch(index, now, events);
     }
 
     /// [`Event::Array`]: ended operations go to `finished`. Returns the die that became idle, which
@@ -381,8 +364,13 @@ impl Nand {
             return None;
         }
         let Group { kind, cause, .. } = die.current;
-        let start = die.array_start;
+        let (sent, start) = (die.sent, die.array_start);
+        if sent < start {
+            let unit = self.dies.len() as u32 + self.geometry.channel_of_die(index);
+            out.span(|| transferred(unit, sent, start));
+        }
         out.span(|| Span { unit: index, what: kind.name(), cause: cause.name(), start, end: now });
+        let die = &mut self.dies[index as usize];
         if kind == Kind::Read {
             if self.timing.cache_read {
                 return self.read_behind_a_cache(index, now, events);
@@ -418,8 +406,35 @@ impl Nand {
     ) {
         let index = self.geometry.channel_of_die(die);
         let channel = &mut self.channels[index as usize];
-        if let Some(end) = channel.request(die, time, out, now) {
+        if channel.is_free(now) {
+            self.transfer(index, (die, time, out), now, events);
+        } else if let Some(end) = channel.wait(die, time, out) {
             events.push_lane(BUS_LANE, end, Event::Transfer(index).pack());
+        }
+    }
+
+    /// Begin a transfer on a free channel. What comes meanwhile pushes aside only programs and
+    /// erases: of all else it is known now when the array phase starts, so that the end of the
+    /// transfer needs no event of its own.
+    fn transfer(
+        &mut self,
+        channel: u32,
+        (index, time, out): (u32, Nanos, bool),
+        now: Nanos,
+        events: &mut EventHeap,
+    ) {
+        let Group { kind, array, .. } = self.dies[index as usize].current;
+        let transfer = if out {
+            Transfer::Out
+        } else if self.suspends(kind).is_some() {
+            Transfer::In
+        } else {
+            self.start_array(index, array, now + time, events);
+            self.dies[index as usize].sent = now;
+            Transfer::Foreseen
+        };
+        if let Some(end) = self.channels[channel as usize].start(index, time, transfer, now) {
+            events.push_lane(BUS_LANE, end, Event::Transfer(channel).pack());
         }
     }
 
@@ -434,17 +449,19 @@ impl Nand {
     ) -> Option<u32> {
         let dies = self.dies.len() as u32;
         let channel = &mut self.channels[index as usize];
-        let (die, is_out, start) = channel.ended();
-        out.span(|| Span { unit: dies + index, what: "transfer", cause: "host", start, end: now });
-        if let Some(end) = channel.start_next(now) {
-            events.push_lane(BUS_LANE, end, Event::Transfer(index).pack());
+        let (die, transfer, start) = channel.ended();
+        if let Some(next) = channel.next() {
+            self.transfer(index, next, now, events);
         }
-        if is_out && self.timing.cache_read {
+        if transfer == Transfer::Foreseen {
+            return None;
+        }
+        out.span(|| transferred(dies + index, start, now));
+        if transfer == Transfer::Out && self.timing.cache_read {
             return self.sent_from_the_cache(die, now, events, finished);
         }
-        let at_work = &mut self.dies[die as usize];
-        if at_work.state == State::In {
-            let array = at_work.current.array;
+        if transfer == Transfer::In {
+            let array = self.dies[die as usize].current.array;
             self.start_array(die, array, now, events);
             // A read may have come while the data went in.
             if !self.dies[die as usize].reads.is_empty() {
@@ -509,6 +526,11 @@ impl Nand {
             out.units.push(sim::Unit::medium(format!("channel{index}"), busy));
         }
     }
+}
+
+/// A transfer on the channel of this unit.
+fn transferred(unit: u32, start: Nanos, end: Nanos) -> Span {
+    Span { unit, what: "transfer", cause: "host", start, end }
 }
 
 /// The longest array time of the group that begins at `slot`, with its retries.
